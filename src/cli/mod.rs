@@ -1,0 +1,121 @@
+//! The admin's tool: shows, plans and records without Slurm what the plugin does with it.
+#![forbid(unsafe_code)]
+
+mod plan;
+mod show;
+mod snapshot;
+
+use crate::config::Source;
+use crate::diagnostic::Diagnostic;
+use crate::discover::Scope;
+use crate::pipeline;
+use crate::topology::Topology;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+nic-placement: which NIC, CPUs and memory each GPU task gets, and why
+
+  nic-placement show      the node: NUMA nodes, GPUs, NICs, and how far each is from each
+  nic-placement plan      what the tasks of a step would get
+  nic-placement snapshot  record the node as a text that tests and other machines can read
+  nic-placement machines  list the built-in machines
+  nic-placement help      this text
+
+Which node (show, plan, snapshot); without one of these, this one:
+  --machine NAME          a built-in machine
+  --topology FILE         a topology file, a snapshot, or a directory with sys/ and proc/
+
+show:
+  --json                  the topology as JSON, to edit and give to --topology or to the plugin's topology=
+
+plan:
+  --ntasks N              tasks on the node (default: one for each GPU)
+  --gpus-per-task M       GPUs of each task, in PCI order; without it every task sees all of the allocation
+  --gpus LIST             the allocation: indices (0-3,5) or PCI addresses (default: all GPUs)
+  --policy WORD           closest (default), numa or all
+  --include LIST          use only these NICs       } names, PCI addresses or interfaces,
+  --exclude LIST          never use these NICs      } with * and ?
+  --json | --env          versioned JSON, or shell exports for each task
+
+snapshot:
+  --unpack FILE DIR       write a snapshot's files below DIR
+
+The plugin's own words: srun --nic-placement=help
+";
+
+/// What ends a command: said on stderr, in one line.
+type Failure = Box<dyn std::error::Error>;
+
+/// Runs the tool; 0 done, 1 could not, 2 not understood.
+pub fn main() -> ExitCode {
+    let mut output = Vec::new();
+    let result = run(lexopt::Parser::from_env(), &mut output);
+    // a reader that has seen enough (`| head`) is no failure
+    let written = io::stdout().write_all(&output);
+    match (result, written) {
+        (Ok(()), Ok(())) => ExitCode::SUCCESS,
+        (Ok(()), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        (Ok(()), Err(error)) => {
+            eprintln!("nic-placement: cannot write: {error}");
+            ExitCode::FAILURE
+        }
+        (Err(failure), _) => {
+            eprintln!("nic-placement: {failure}");
+            match failure.is::<lexopt::Error>() {
+                true => ExitCode::from(2),
+                false => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
+    use lexopt::prelude::*;
+    let command = match arguments.next()? {
+        None | Some(Long("help") | Short('h')) => "help".to_string(),
+        Some(Long("version") | Short('V')) => "version".to_string(),
+        Some(Value(command)) => command.string()?,
+        Some(other) => return Err(other.unexpected().into()),
+    };
+    match command.as_str() {
+        "show" => show::run(arguments, output),
+        "plan" => plan::run(arguments, output),
+        "snapshot" => snapshot::run(arguments, output),
+        "machines" => {
+            for model in crate::platform::MODELS {
+                writeln!(output, "{:<14} {}", model.name, model.title)?;
+            }
+            Ok(())
+        }
+        "help" => Ok(output.write_all(HELP.as_bytes())?),
+        "version" => Ok(writeln!(output, "nic-placement {}", env!("CARGO_PKG_VERSION"))?),
+        other => {
+            let known = "show, plan, snapshot, machines, help";
+            Err(lexopt::Error::from(format!("unknown command `{other}`, known: {known}")).into())
+        }
+    }
+}
+
+/// `--machine` and `--topology`, of which one at most may be given.
+#[derive(Default)]
+struct Node {
+    source: Source,
+}
+
+impl Node {
+    fn take(&mut self, option: &str, value: String) -> Result<(), Failure> {
+        if self.source != Source::Live {
+            return Err(lexopt::Error::from("only one of `--machine` and `--topology` can hold").into());
+        }
+        self.source = match option {
+            "machine" => Source::Machine(value),
+            _ => Source::Topology(value),
+        };
+        Ok(())
+    }
+
+    fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
+        Ok(pipeline::read_node(&self.source, Scope::Full)?)
+    }
+}

@@ -1,0 +1,127 @@
+//! `nic-placement show`: the node as placement sees it.
+#![forbid(unsafe_code)]
+
+use super::{Failure, Node};
+use crate::diagnostic::Diagnostic;
+use crate::placement::{NodePlacement, Policy};
+use crate::policy::{self, Selection, gbps};
+use crate::topology::{Nic, Topology, file};
+use std::io::Write;
+
+pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
+    use lexopt::prelude::*;
+    let mut node = Node::default();
+    let mut json = false;
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Long("machine") => node.take("machine", arguments.value()?.string()?)?,
+            Long("topology") => node.take("topology", arguments.value()?.string()?)?,
+            Long("json") => json = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let (topology, diagnostics) = node.read()?;
+    if json {
+        return Ok(output.write_all(file::to_json(&topology).as_bytes())?);
+    }
+    let placement = policy::place(&topology, Policy::Closest, &Selection::default());
+    show(&topology, &placement, &diagnostics, output)
+}
+
+fn show(
+    topology: &Topology,
+    placement: &NodePlacement,
+    diagnostics: &[Diagnostic],
+    output: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    writeln!(output, "{} ({})", topology.name, topology.provenance)?;
+    for node in &topology.numa_nodes {
+        let cpus = if node.cpus.is_empty() {
+            "no CPUs: memory only".to_string()
+        } else {
+            format!("cpus {}", node.cpus)
+        };
+        writeln!(output, "NUMA node {}  {cpus}", node.os_index)?;
+    }
+    writeln!(output)?;
+    for (index, gpu) in topology.gpus.iter().enumerate() {
+        let nic = placement.gpus[index].choices.first();
+        let nic = nic.map_or("no nic".to_string(), |choice| {
+            format!("{} {}", placement.rails[choice.rail], choice.path)
+        });
+        writeln!(
+            output,
+            "GPU {index:<2}  {}  node {}  {}  nearest {nic}",
+            gpu.address,
+            node_number(topology.numa_node_of(gpu.address)),
+            gpu.model.as_deref().unwrap_or("unknown model"),
+        )?;
+    }
+    writeln!(output)?;
+    nics(topology, placement, output)?;
+    matrix(topology, output)?;
+    for diagnostic in diagnostics.iter().chain(&placement.diagnostics) {
+        writeln!(output, "note: {diagnostic}")?;
+    }
+    Ok(())
+}
+
+fn nics(topology: &Topology, placement: &NodePlacement, output: &mut Vec<u8>) -> Result<(), Failure> {
+    let width = topology.nics.iter().map(|nic| nic.name.len()).max().unwrap_or(0);
+    for nic in &topology.nics {
+        let address = nic.address.map_or("no PCI function".to_string(), |address| address.to_string());
+        let numa_node = node_number(nic.address.and_then(|address| topology.numa_node_of(address)));
+        let facts = nic.ports.iter().map(|port| {
+            let rate = port.rate_mbps.map_or("unknown rate".to_string(), gbps);
+            format!("port {} {} {} {rate}", port.number, port.state, port.link_layer)
+        });
+        let facts: Vec<String> = facts.collect();
+        writeln!(
+            output,
+            "NIC {:<width$}  {address:<12}  node {numa_node}  {}  {}  {}",
+            nic.name,
+            if nic.netdevs.is_empty() { "-".to_string() } else { nic.netdevs.join(",") },
+            facts.join(", "),
+            verdict(nic, placement),
+        )?;
+    }
+    Ok(())
+}
+
+/// `used`, or the reasons against it.
+fn verdict(nic: &Nic, placement: &NodePlacement) -> String {
+    let against: Vec<&str> = placement
+        .excluded
+        .iter()
+        .filter(|excluded| excluded.name == nic.name)
+        .map(|excluded| excluded.why.as_str())
+        .collect();
+    if against.is_empty() { "used".to_string() } else { format!("not used: {}", against.join(", ")) }
+}
+
+/// The matrix of `nvidia-smi topo -m`, GPUs against NICs.
+fn matrix(topology: &Topology, output: &mut Vec<u8>) -> Result<(), Failure> {
+    let nics: Vec<&Nic> = topology.nics.iter().filter(|nic| nic.address.is_some()).collect();
+    if nics.is_empty() || topology.gpus.is_empty() {
+        return Ok(());
+    }
+    let widths: Vec<usize> = nics.iter().map(|nic| nic.name.len().max(4)).collect();
+    let mut header = format!("\n{:<6}", "");
+    for (nic, width) in nics.iter().zip(&widths) {
+        header.push_str(&format!("  {:<width$}", nic.name));
+    }
+    writeln!(output, "{}", header.trim_end())?;
+    for (index, gpu) in topology.gpus.iter().enumerate() {
+        let mut row = format!("GPU {index:<2}");
+        for (nic, width) in nics.iter().zip(&widths) {
+            let kind = nic.address.map(|address| topology.path(gpu.address, address).kind.to_string());
+            row.push_str(&format!("  {:<width$}", kind.unwrap_or_default()));
+        }
+        writeln!(output, "{}", row.trim_end())?;
+    }
+    Ok(())
+}
+
+fn node_number(node: Option<u32>) -> String {
+    node.map_or("?".to_string(), |node| node.to_string())
+}

@@ -1,0 +1,132 @@
+//! The option table: every word of the option and every argument of plugstack.conf, once.
+//!
+//! The parsers know no other words, and the help text, the man page and the messages about typos are made from it.
+#![forbid(unsafe_code)]
+
+/// Where a word may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// in `--nic-placement=`, `SLURM_NIC_PLACEMENT` and `default=`
+    Option,
+    /// behind the plugin's path in plugstack.conf
+    Plugstack,
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spec {
+    /// where it may stand
+    pub place: Place,
+    /// its name
+    pub name: &'static str,
+    /// what may follow `=`; empty for words that take no value
+    pub value: &'static str,
+    /// one sentence
+    pub help: &'static str,
+}
+
+const fn word(name: &'static str, value: &'static str, help: &'static str) -> Spec {
+    Spec { place: Place::Option, name, value, help }
+}
+
+const fn argument(name: &'static str, value: &'static str, help: &'static str) -> Spec {
+    Spec { place: Place::Plugstack, name, value, help }
+}
+
+/// All of them, in the order of the help text.
+pub const OPTIONS: &[Spec] = &[
+    word("closest", "", "each GPU the NIC that gives it the most bandwidth, evenly used (the default)"),
+    word("numa", "", "each GPU all good NICs of its NUMA node"),
+    word("all", "", "each GPU all good NICs of the node"),
+    word("off", "", "no placement"),
+    word("help", "", "print this and exit"),
+    word("verbose", "", "one line for each task: GPUs, NICs, CPUs, memory, variables, and why"),
+    word("dry-run", "", "print those lines and change nothing"),
+    word("strict", "", "fail a task whose placement cannot be had, instead of running it without"),
+    word(
+        "bind",
+        "none|cpu|cpu+mem",
+        "what is bound near the GPU where nothing was asked of Slurm (default cpu+mem)",
+    ),
+    argument(
+        "default",
+        "WORDS",
+        "words of the option for steps that do not say; without it placement is off",
+    ),
+    argument(
+        "include",
+        "NIC,…",
+        "use only these NICs, whatever speaks against them: names, PCI addresses, interfaces, * and ?",
+    ),
+    argument("exclude", "NIC,…", "never use these NICs"),
+    argument("topology", "FILE", "the node as this file describes it, instead of reading /sys"),
+    argument("machine", "NAME", "the node as this built-in model describes it, instead of reading /sys"),
+    argument("sysfs", "DIR", "read sys/ and proc/ below this directory instead of /"),
+    argument("trust-topology", "", "bind by topology=, machine= or sysfs= as if it were read from this node"),
+];
+
+/// The options of one place.
+pub fn at(place: Place) -> impl Iterator<Item = &'static Spec> {
+    OPTIONS.iter().filter(move |spec| spec.place == place)
+}
+
+/// The known names of one place, as messages list them.
+pub fn known(place: Place) -> String {
+    at(place).map(Spec::spelling).collect::<Vec<_>>().join(", ")
+}
+
+/// The known name that `word` was most likely meant to be: at most two letters away.
+pub fn meant(place: Place, word: &str) -> Option<&'static str> {
+    let near = at(place).map(|spec| (distance(spec.name, word), spec.name));
+    near.filter(|(distance, name)| *distance <= 2 && *distance < name.len()).min().map(|(_, name)| name)
+}
+
+/// Letters to insert, delete or change (Levenshtein), for words of up to 64 bytes.
+fn distance(a: &str, b: &str) -> usize {
+    if b.len() > 64 {
+        return usize::MAX;
+    }
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+impl Spec {
+    /// `verbose`, `bind=none|cpu|cpu+mem`
+    pub fn spelling(&self) -> String {
+        match self.value {
+            "" => self.name.to_string(),
+            value => format!("{}={value}", self.name),
+        }
+    }
+}
+
+/// What `--nic-placement=help` prints.
+pub fn help() -> String {
+    let mut text = String::from(
+        "--nic-placement[=WORD,...]  give every GPU task its nearest NIC, CPUs and memory\n\
+         \n\
+         The words, also in SLURM_NIC_PLACEMENT:\n",
+    );
+    let lines = |place| {
+        let width = at(place).map(|spec| spec.spelling().chars().count()).max().unwrap_or(0);
+        at(place)
+            .map(move |spec| format!("  {:<width$}  {}\n", spec.spelling(), spec.help))
+            .collect::<String>()
+    };
+    text.push_str(&lines(Place::Option));
+    text.push_str("\nThe admin's arguments, in plugstack.conf:\n");
+    text.push_str(&lines(Place::Plugstack));
+    text.push_str(
+        "\nThe option beats the variable, and the variable the admin's default.  What you bound or set yourself stays.\n",
+    );
+    text
+}

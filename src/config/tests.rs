@@ -1,0 +1,103 @@
+//! What admins and users may say, and what it means.
+#![forbid(unsafe_code)]
+
+use super::options::{OPTIONS, Place, help};
+use super::words::Choice;
+use super::*;
+
+fn words(text: &str) -> Words {
+    Words::parse(text).unwrap()
+}
+
+#[test]
+fn the_option_without_words_is_the_same_in_all_of_slurms_spellings() {
+    for text in ["", "(null)", ",", " "] {
+        assert_eq!(words(text), Words::default(), "`{text}`");
+    }
+}
+
+#[test]
+fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
+    let help = help();
+    for spec in OPTIONS {
+        assert!(help.contains(&format!("  {}", spec.spelling())), "`{}` is not in the help", spec.name);
+        let values: Vec<&str> =
+            if spec.value.is_empty() { vec![""] } else { spec.value.split('|').collect() };
+        for value in values {
+            let text =
+                if value.is_empty() { spec.name.to_string() } else { format!("{}={value}", spec.name) };
+            match spec.place {
+                Place::Option => assert!(Words::parse(&text).is_ok(), "`{text}`"),
+                Place::Plugstack => {
+                    let text = text.replace("WORDS", "numa").replace("NIC,…", "mlx5_0");
+                    assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
+    let message = |text: &str| Words::parse(text).unwrap_err().to_string();
+    assert_eq!(
+        message("verbose,closet"),
+        "unknown word `closet`, did you mean `closest`? known words: closest, numa, all, off, help, verbose, dry-run, \
+         strict, bind=none|cpu|cpu+mem"
+    );
+    assert!(message("xyzzy").starts_with("unknown word `xyzzy` known words: closest"));
+    assert_eq!(message("bind=core"), "`bind=core` is not understood: expected `bind=none|cpu|cpu+mem`");
+    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=none|cpu|cpu+mem`");
+    assert_eq!(message("verbose=2"), "`verbose=2` is not understood: expected `verbose`");
+    assert_eq!(message("numa,off"), "`numa` and `off` cannot both hold: say one");
+    assert_eq!(message(&"x".repeat(2000)), "2000 bytes of words: at most 1024 are read");
+    assert!(!message("a\nb").contains("a\nb") || !message("a\nb").is_empty());
+}
+
+#[test]
+fn the_option_beats_the_environment_and_that_the_admins_default() {
+    let settle = |default: &str, environment: Option<&str>, option: Option<&str>| {
+        let (environment, option) = (environment.map(words), option.map(words));
+        let settings = super::settle(&words(default), environment.as_ref(), option.as_ref());
+        if settings.enabled { settings.policy.to_string() } else { "off".to_string() }
+    };
+    for (default, environment, option, expected) in [
+        ("", None, None, "off"),
+        ("", None, Some(""), "closest"),
+        ("", Some(""), None, "closest"),
+        ("numa", None, None, "numa"),
+        ("numa", None, Some(""), "numa"),
+        ("off", None, Some("verbose"), "closest"),
+        ("numa", None, Some("off"), "off"),
+        ("numa", Some("off"), None, "off"),
+        ("numa", Some("off"), Some(""), "numa"),
+        ("numa", Some("all"), Some("off"), "off"),
+        ("verbose", None, None, "off"),
+        ("closest", Some("numa"), Some("all"), "all"),
+    ] {
+        assert_eq!(
+            settle(default, environment, option),
+            expected,
+            "default=`{default}` environment {environment:?} option {option:?}"
+        );
+    }
+    let both = super::settle(&words("bind=none,verbose"), None, Some(&words("strict")));
+    assert_eq!((both.bind, both.verbose, both.strict, both.dry_run), (Bind::None, true, true, false));
+    assert_eq!(words("off").policy, Some(Choice::Off));
+}
+
+#[test]
+fn an_admins_typo_is_named_and_the_rest_is_used() {
+    let (admin, diagnostics) =
+        Admin::parse(["exclud=mlx5_1", "include=mlx5_*", "default=closet", "machine=a", "sysfs=/x"]);
+    let diagnostics: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    assert!(
+        diagnostics[0]
+            .starts_with("`plugstack.conf: exclud=mlx5_1`: unknown argument, did you mean `exclude`?")
+    );
+    assert!(diagnostics[1].starts_with("`plugstack.conf: default=closet`: unknown word `closet`"));
+    assert!(diagnostics[2].starts_with("`plugstack.conf: sysfs=/x`: only one of"));
+    assert_eq!(diagnostics.len(), 3);
+    assert_eq!(admin.selection.include.len(), 1);
+    assert_eq!(admin.source, Source::Machine("a".into()));
+}

@@ -1,0 +1,123 @@
+//! The words of `--nic-placement=`, `SLURM_NIC_PLACEMENT` and `default=`.
+#![forbid(unsafe_code)]
+
+use super::options::{self, Place};
+use crate::placement::{Bind, Policy};
+use std::fmt;
+
+/// Bytes of one text of words, at most: every word once is a tenth of it.
+const MAX_BYTES: usize = 1024;
+
+/// On with a policy, or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// placement by this policy
+    On(Policy),
+    /// no placement
+    Off,
+}
+
+/// What one text says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Words {
+    /// a policy, or `off`; `None` where the text names neither
+    pub policy: Option<Choice>,
+    /// `bind=`
+    pub bind: Option<Bind>,
+    /// `help`
+    pub help: bool,
+    /// `verbose`
+    pub verbose: bool,
+    /// `dry-run`
+    pub dry_run: bool,
+    /// `strict`
+    pub strict: bool,
+}
+
+/// Why a text is not one of words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadWord {
+    /// a word that nobody knows
+    Unknown(String),
+    /// two words of which only one can hold
+    Both(&'static str, &'static str),
+    /// a word with a value that takes none, or none that takes one, or another one
+    Value(String, String),
+    /// too much text
+    TooLong(usize),
+}
+
+impl fmt::Display for BadWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadWord::Unknown(word) => {
+                write!(f, "unknown word `{word}`")?;
+                if let Some(meant) = options::meant(Place::Option, word) {
+                    write!(f, ", did you mean `{meant}`?")?;
+                }
+                write!(f, " known words: {}", options::known(Place::Option))
+            }
+            BadWord::Both(first, second) => write!(f, "`{first}` and `{second}` cannot both hold: say one"),
+            BadWord::Value(word, expected) => write!(f, "`{word}` is not understood: expected `{expected}`"),
+            BadWord::TooLong(bytes) => write!(f, "{bytes} bytes of words: at most {MAX_BYTES} are read"),
+        }
+    }
+}
+
+impl std::error::Error for BadWord {}
+
+impl Words {
+    /// Reads words separated by commas.  Slurm spells the option without an argument in three ways: nothing, empty text,
+    /// and the literal `(null)` in steps of a batch job (spank.c, `_option_setenv`).
+    pub fn parse(text: &str) -> Result<Words, BadWord> {
+        let mut words = Words::default();
+        if text.len() > MAX_BYTES {
+            return Err(BadWord::TooLong(text.len()));
+        }
+        if text == "(null)" {
+            return Ok(words);
+        }
+        let mut policy_word: Option<&'static str> = None;
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word, None),
+            };
+            let Some(spec) = options::at(Place::Option).find(|spec| spec.name == name) else {
+                return Err(BadWord::Unknown(name.chars().take(40).collect()));
+            };
+            let misfit = || BadWord::Value(word.chars().take(40).collect(), spec.spelling());
+            if value.is_some() == spec.value.is_empty() {
+                return Err(misfit());
+            }
+            match (spec.name, value) {
+                ("help", _) => words.help = true,
+                ("verbose", _) => words.verbose = true,
+                ("dry-run", _) => words.dry_run = true,
+                ("strict", _) => words.strict = true,
+                ("bind", value) => {
+                    let bind = match value {
+                        Some("none") => Bind::None,
+                        Some("cpu") => Bind::Cpu,
+                        Some("cpu+mem") => Bind::CpuMem,
+                        _ => return Err(misfit()),
+                    };
+                    words.bind = Some(bind);
+                }
+                (name, _) => {
+                    if let Some(earlier) = policy_word.filter(|earlier| *earlier != name) {
+                        return Err(BadWord::Both(earlier, spec.name));
+                    }
+                    policy_word = Some(spec.name);
+                    words.policy = Some(match name {
+                        "numa" => Choice::On(Policy::Numa),
+                        "all" => Choice::On(Policy::All),
+                        "off" => Choice::Off,
+                        _ => Choice::On(Policy::Closest),
+                    });
+                }
+            }
+        }
+        Ok(words)
+    }
+}

@@ -1,0 +1,96 @@
+//! GPUs: those that a driver has taken, else those that look like one on the bus.
+#![forbid(unsafe_code)]
+
+use super::pci::{function, hex};
+use super::{MAX_DEVICES, Root, Scope};
+use crate::diagnostic::Diagnostic;
+use crate::topology::{Gpu, GpuVendor, PciAddress, Topology};
+
+/// A directory for each GPU that NVIDIA's driver runs.
+const NVIDIA: &str = "proc/driver/nvidia/gpus";
+/// Drivers of the other vendors' GPUs; the bus links a driver to its functions.
+const DRIVERS: [(&str, GpuVendor); 3] =
+    [("amdgpu", GpuVendor::Amd), ("xe", GpuVendor::Intel), ("i915", GpuVendor::Intel)];
+const BUS: &str = "sys/bus/pci/devices";
+
+pub(super) fn gpus(root: &Root, scope: Scope, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
+    let mut found: Vec<(PciAddress, String, GpuVendor)> = Vec::new();
+    let is_address = |name: &str| name.parse::<PciAddress>().is_ok();
+    for name in root.list(NVIDIA, is_address) {
+        found.extend(name.parse().map(|address| (address, name, GpuVendor::Nvidia)));
+    }
+    for (driver, vendor) in DRIVERS {
+        for name in root.list(&format!("sys/bus/pci/drivers/{driver}"), is_address) {
+            found.extend(name.parse().map(|address| (address, name, vendor)));
+        }
+    }
+    if found.is_empty() {
+        found = on_the_bus(root);
+    }
+    if found.len() > MAX_DEVICES {
+        let finding = format!("{} GPUs: only the first {MAX_DEVICES} are used", found.len());
+        diagnostics.push(Diagnostic::new(format!("/{BUS}"), finding));
+        found.truncate(MAX_DEVICES);
+    }
+    for (address, name, vendor) in found {
+        let Some(path) = root.follow(&format!("{BUS}/{name}")) else {
+            diagnostics.push(Diagnostic::new(
+                format!("/{BUS}/{name}"),
+                "no such PCI function: this GPU is left out",
+            ));
+            continue;
+        };
+        // the graphics that are part of an Intel CPU have a driver too, and no task computes on them
+        let class = || hex(root.read(&format!("{path}/class"))).map(|class| class >> 8);
+        if vendor == GpuVendor::Intel && class() == Some(0x0300) {
+            continue;
+        }
+        let Some((_, directory)) = function(root, scope, topology, &path) else {
+            diagnostics.push(Diagnostic::new(
+                format!("/{path}"),
+                "not a PCI function's place: this GPU is left out",
+            ));
+            continue;
+        };
+        topology.gpus.push(match vendor {
+            GpuVendor::Nvidia => nvidia(root, address, &name),
+            GpuVendor::Amd | GpuVendor::Intel => {
+                let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
+                let minor = nodes.first().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
+                Gpu { address, vendor, minor, uuid: None, model: None }
+            }
+        });
+    }
+}
+
+/// Without any driver's word: display and accelerator functions of the GPU vendors.  Class 0300 is a VGA controller, 0302
+/// a 3D controller, 1200 a processing accelerator (include/linux/pci_ids.h).
+fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
+    let mut found = Vec::new();
+    for name in root.list(BUS, |name| name.parse::<PciAddress>().is_ok()) {
+        let Some(path) = root.follow(&format!("{BUS}/{name}")) else { continue };
+        let class = hex(root.read(&format!("{path}/class"))).unwrap_or(0) >> 8;
+        if !matches!(class, 0x0300 | 0x0302 | 0x0380 | 0x1200) {
+            continue;
+        }
+        let vendor = hex(root.read(&format!("{path}/vendor"))).and_then(|id| u16::try_from(id).ok());
+        if let (Some(vendor), Ok(address)) = (vendor.and_then(GpuVendor::from_pci), name.parse()) { found.push((address, name, vendor)) }
+    }
+    found
+}
+
+/// What NVIDIA's driver says of a GPU, in lines such as `Device Minor: \t 3`.
+fn nvidia(root: &Root, address: PciAddress, name: &str) -> Gpu {
+    let text = root.read(&format!("{NVIDIA}/{name}/information")).unwrap_or_default();
+    let field = |key: &str| {
+        text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_string()))
+    };
+    Gpu {
+        address,
+        vendor: GpuVendor::Nvidia,
+        minor: field("Device Minor").and_then(|minor| minor.parse().ok()),
+        // until the GPU has been initialised the driver prints question marks
+        uuid: field("GPU UUID").filter(|uuid| uuid.starts_with("GPU-") && !uuid.contains('?')),
+        model: field("Model").filter(|model| !model.is_empty()),
+    }
+}

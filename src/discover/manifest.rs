@@ -1,0 +1,302 @@
+//! A captured machine as one reviewable text: what was read below `/sys` and `/proc`, a line or a block for each file.
+//!
+//! ```text
+//! # nic-placement machine 1
+//! proc/driver/nvidia/gpus/0000:1b:00.0/information
+//! | Model:           NVIDIA H100 80GB HBM3
+//! | Device Minor:    0
+//! sys/bus/pci/devices/0000:1b:00.0 -> ../../../devices/pci0000:15/0000:15:01.0/0000:1b:00.0
+//! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/numa_node = 0
+//! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/net/
+//! ```
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+const HEADER: &str = "# nic-placement machine 1";
+
+/// One file, link or directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// a file's text, without the white space at its end
+    File(String),
+    /// a symbolic link's target
+    Link(String),
+    /// a directory of which only the name is known
+    Directory,
+}
+
+/// A captured machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifest {
+    entries: BTreeMap<String, Entry>,
+}
+
+/// Why a text is not a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadManifest {
+    /// line, from 1; 0 for the text as a whole
+    pub line: usize,
+    /// what is wrong there, and what was expected
+    pub problem: String,
+}
+
+impl fmt::Display for BadManifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}", self.problem),
+            line => write!(f, "line {line}: {}", self.problem),
+        }
+    }
+}
+
+impl std::error::Error for BadManifest {}
+
+impl Manifest {
+    /// Entries, at most: a node of 8192 CPUs makes 25,000.
+    pub const MAX_ENTRIES: usize = 100_000;
+    /// Bytes of a manifest's text, at most.
+    pub const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+    /// Does the text begin as a manifest does?
+    pub fn is_manifest(text: &str) -> bool {
+        text.starts_with(HEADER)
+    }
+
+    /// The entry at `path`.
+    pub fn get(&self, path: &str) -> Option<&Entry> {
+        self.entries.get(path)
+    }
+
+    /// All entries in order of path.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
+    }
+
+    /// Adds an entry; a directory's bare name never replaces what is known better.
+    pub fn insert(&mut self, path: &str, entry: Entry) {
+        match entry {
+            Entry::Directory => {
+                self.entries.entry(path.to_string()).or_insert(Entry::Directory);
+            }
+            known => {
+                self.entries.insert(path.to_string(), known);
+            }
+        }
+    }
+
+    /// The names directly below `path`.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let prefix = format!("{path}/");
+        let mut names: Vec<String> = Vec::new();
+        let below = self.entries.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
+        for (path, _) in below {
+            let name = path[prefix.len()..].split('/').next().unwrap_or_default();
+            if names.last().map(String::as_str) != Some(name) {
+                names.push(name.to_string());
+            }
+        }
+        // `a`, `a-b`, `a/c` is path order, so one name can come twice
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Reads a manifest.
+    pub fn parse(text: &str) -> Result<Manifest, BadManifest> {
+        let bad = |line: usize, problem: String| Err(BadManifest { line, problem });
+        if text.len() > Manifest::MAX_BYTES {
+            return bad(0, format!("longer than {} bytes", Manifest::MAX_BYTES));
+        }
+        if text.lines().next() != Some(HEADER) {
+            let first: String = text.lines().next().unwrap_or_default().chars().take(80).collect();
+            return bad(1, format!("expected `{HEADER}`, found `{first}`"));
+        }
+        let mut manifest = Manifest::default();
+        let mut open: Option<(String, Vec<&str>)> = None;
+        for (index, line) in text.lines().enumerate().skip(1) {
+            let number = index + 1;
+            if let Some(content) = line.strip_prefix("| ").or((line == "|").then_some("")) {
+                match &mut open {
+                    Some((_, lines)) => lines.push(content),
+                    None => {
+                        return bad(number, "text that belongs to no file: a path must come before it".into());
+                    }
+                }
+                continue;
+            }
+            if let Some((path, lines)) = open.take() {
+                manifest.insert(&path, Entry::File(lines.join("\n").trim_end().to_string()));
+            }
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (path, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let (path, entry) = match rest {
+                "" if path.ends_with('/') => (path.trim_end_matches('/'), Some(Entry::Directory)),
+                "" => (path, None),
+                "=" => (path, Some(Entry::File(String::new()))),
+                rest => match (rest.strip_prefix("= "), rest.strip_prefix("-> ")) {
+                    (Some(text), _) => (path, Some(Entry::File(text.trim_end().to_string()))),
+                    (_, Some(target)) => (path, Some(Entry::Link(target.to_string()))),
+                    _ => {
+                        return bad(
+                            number,
+                            format!("expected ` = text` or ` -> target` after `{}`", cut(path)),
+                        );
+                    }
+                },
+            };
+            if !is_clean(path) {
+                return bad(
+                    number,
+                    format!("`{}` is not a path below `sys` or `proc` without `.` and `..`", cut(path)),
+                );
+            }
+            if let Some(Entry::Link(target)) = &entry {
+                if normalise(path, target).is_none() {
+                    return bad(number, format!("the link's target `{}` leaves the tree", cut(target)));
+                }
+            }
+            if manifest.entries.len() >= Manifest::MAX_ENTRIES {
+                return bad(number, format!("more than {} entries", Manifest::MAX_ENTRIES));
+            }
+            match entry {
+                Some(entry) => manifest.insert(path, entry),
+                None => open = Some((path.to_string(), Vec::new())),
+            }
+        }
+        if let Some((path, lines)) = open {
+            manifest.insert(&path, Entry::File(lines.join("\n").trim_end().to_string()));
+        }
+        manifest.check_nesting()?;
+        Ok(manifest)
+    }
+
+    /// Nothing may lie below a file or a link: unpacking would write through it.
+    fn check_nesting(&self) -> Result<(), BadManifest> {
+        for path in self.entries.keys() {
+            let parents = path.match_indices('/').map(|(end, _)| &path[..end]);
+            for parent in parents {
+                if matches!(self.entries.get(parent), Some(Entry::File(_) | Entry::Link(_))) {
+                    let problem =
+                        format!("`{}` lies below `{}`, which is no directory", cut(path), cut(parent));
+                    return Err(BadManifest { line: 0, problem });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEADER}")?;
+        let entries = self.entries.iter();
+        for (path, entry) in entries {
+            match entry {
+                Entry::Directory => {
+                    // a directory of which something below is known needs no line of its own
+                    let prefix = format!("{path}/");
+                    let below = self.entries.range(prefix.clone()..).next();
+                    if !below.is_some_and(|(next, _)| next.starts_with(&prefix)) {
+                        writeln!(f, "{path}/")?;
+                    }
+                }
+                Entry::Link(target) => writeln!(f, "{path} -> {target}")?,
+                Entry::File(text) if text.is_empty() => writeln!(f, "{path} =")?,
+                Entry::File(text) if !text.contains('\n') => writeln!(f, "{path} = {text}")?,
+                Entry::File(text) => {
+                    writeln!(f, "{path}")?;
+                    for line in text.lines() {
+                        writeln!(f, "| {line}")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a link at `path` with this target leads, as a path below the root; `None` if it leaves the root.
+pub fn normalise(path: &str, target: &str) -> Option<String> {
+    let mut parts: Vec<&str> = match target.strip_prefix('/') {
+        Some(_) => Vec::new(),
+        None => path.split('/').collect::<Vec<_>>()[..].split_last()?.1.to_vec(),
+    };
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+fn is_clean(path: &str) -> bool {
+    let inside = path.starts_with("sys/") || path.starts_with("proc/");
+    inside && path.len() < 4096 && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "# nic-placement machine 1
+proc/driver/nvidia/gpus/0000:1b:00.0/information
+| Model: \t\t NVIDIA H100
+|
+| Device Minor: \t 0
+sys/bus/pci/devices/0000:1b:00.0 -> ../../../devices/pci0000:15/0000:1b:00.0
+sys/devices/pci0000:15/0000:1b:00.0/label =
+sys/devices/pci0000:15/0000:1b:00.0/net/
+sys/devices/pci0000:15/0000:1b:00.0/numa_node = -1
+";
+
+    #[test]
+    fn a_manifest_is_read_and_written_back_byte_for_byte() {
+        // the empty line inside a block has no space after its bar
+        let manifest = Manifest::parse(SMALL).unwrap();
+        assert_eq!(manifest.to_string().replace("| \n", "|\n"), SMALL);
+        assert_eq!(manifest.list("sys/devices/pci0000:15/0000:1b:00.0"), ["label", "net", "numa_node"]);
+        assert_eq!(manifest.list("sys/nowhere"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_hostile_manifest_is_refused_with_the_line_and_the_reason() {
+        for (text, reason) in [
+            ("", "expected `# nic-placement machine 1`"),
+            ("# nic-placement machine 2\n", "found `# nic-placement machine 2`"),
+            ("# nic-placement machine 1\n| lost\n", "line 2: text that belongs to no file"),
+            (
+                "# nic-placement machine 1\nsys/../etc/passwd = x\n",
+                "line 2: `sys/../etc/passwd` is not a path",
+            ),
+            ("# nic-placement machine 1\n/etc/passwd = x\n", "line 2: `/etc/passwd` is not a path"),
+            (
+                "# nic-placement machine 1\nsys/a -> ../../etc\n",
+                "line 2: the link's target `../../etc` leaves",
+            ),
+            ("# nic-placement machine 1\nsys/a hello\n", "line 2: expected ` = text` or ` -> target`"),
+            ("# nic-placement machine 1\nsys/a -> b\nsys/a/c = 1\n", "`sys/a/c` lies below `sys/a`"),
+        ] {
+            let error = Manifest::parse(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "`{text}` gave `{error}`");
+        }
+    }
+
+    #[test]
+    fn a_link_is_resolved_where_it_stands_and_never_above_the_root() {
+        assert_eq!(normalise("sys/class/net/eth0", "../../devices/x").as_deref(), Some("sys/devices/x"));
+        assert_eq!(normalise("sys/a", "/sys/b").as_deref(), Some("sys/b"));
+        assert_eq!(normalise("sys/a", "../../x"), None);
+    }
+}

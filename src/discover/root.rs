@@ -1,0 +1,173 @@
+//! The one place that reads the node: bounded reads below a root, which is `/`, a captured tree, or a manifest.
+#![forbid(unsafe_code)]
+
+use super::manifest::{Entry, Manifest, normalise};
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where a node's `/sys` and `/proc` are read.
+///
+/// Every answer is bounded: a file gives at most [`Root::MAX_FILE`] bytes and a directory at most
+/// [`Root::MAX_ENTRIES`] names, so that no file system, however odd, can hold up or fill the process that asks.
+/// Paths are relative, such as `sys/class/infiniband`.
+pub struct Root {
+    source: Source,
+    recording: Option<RefCell<Manifest>>,
+}
+
+enum Source {
+    /// this system
+    Live,
+    /// a captured tree: the directory, with all symbolic links in its own path resolved
+    Directory(PathBuf),
+    /// a captured tree in memory
+    Manifest(Manifest),
+}
+
+impl Root {
+    /// Bytes of one file, at most.  The longest file read is a `cpulist`: 8192 CPUs, every other one, make 40 KiB.
+    pub const MAX_FILE: usize = 64 * 1024;
+    /// Names of one directory, at most.  The largest read is `/sys/devices/system/cpu`.
+    pub const MAX_ENTRIES: usize = 16 * 1024;
+
+    /// This system.
+    pub fn live() -> Root {
+        Root { source: Source::Live, recording: None }
+    }
+
+    /// A tree captured from another machine; links in it that leave it are not followed.
+    pub fn directory(path: &Path) -> io::Result<Root> {
+        let resolved = fs::canonicalize(path)?;
+        if !resolved.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
+        }
+        Ok(Root { source: Source::Directory(resolved), recording: None })
+    }
+
+    /// A tree captured as a manifest.
+    pub fn manifest(manifest: Manifest) -> Root {
+        Root { source: Source::Manifest(manifest), recording: None }
+    }
+
+    /// Keeps what is read from now on, for [`Root::recorded`].
+    pub fn record(&mut self) {
+        self.recording = Some(RefCell::new(Manifest::default()));
+    }
+
+    /// What was read since [`Root::record`].
+    pub fn recorded(self) -> Manifest {
+        self.recording.map(RefCell::into_inner).unwrap_or_default()
+    }
+
+    /// Is this the machine that we run on?
+    pub fn is_live(&self) -> bool {
+        matches!(self.source, Source::Live)
+    }
+
+    /// A file's text without the white space at its end; `None` where there is none, it cannot be read, or it is longer
+    /// than [`Root::MAX_FILE`] or not UTF-8.
+    pub fn read(&self, path: &str) -> Option<String> {
+        let text = match &self.source {
+            Source::Live => read_bounded(&Path::new("/").join(path))?,
+            Source::Directory(base) => read_bounded(&contained(base, path)?)?,
+            Source::Manifest(manifest) => match manifest.get(path)? {
+                Entry::File(text) => text.clone(),
+                Entry::Link(_) | Entry::Directory => return None,
+            },
+        };
+        let text = text.trim_end();
+        if let Some(recording) = &self.recording {
+            recording.borrow_mut().insert(path, Entry::File(text.to_string()));
+        }
+        Some(text.to_string())
+    }
+
+    /// Where a symbolic link leads: a path relative to the root.
+    pub fn follow(&self, path: &str) -> Option<String> {
+        let target = match &self.source {
+            Source::Live => fs::read_link(Path::new("/").join(path)).ok()?.to_str()?.to_string(),
+            Source::Directory(base) => {
+                // the link itself is wanted, so only its directory is resolved
+                let (directory, name) = path.rsplit_once('/')?;
+                let directory = contained(base, directory)?;
+                fs::read_link(directory.join(name)).ok()?.to_str()?.to_string()
+            }
+            Source::Manifest(manifest) => match manifest.get(path)? {
+                Entry::Link(target) => target.clone(),
+                Entry::File(_) | Entry::Directory => return None,
+            },
+        };
+        let resolved = normalise(path, &target)?;
+        if let Some(recording) = &self.recording {
+            recording.borrow_mut().insert(path, Entry::Link(target));
+        }
+        Some(resolved)
+    }
+
+    /// The names in a directory that `keep` wants, sorted; empty where there is no such directory.
+    pub fn list(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
+        let directory = |path: &Path| -> Vec<String> {
+            let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+            let names = entries
+                .take(Root::MAX_ENTRIES)
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            names.filter(|name| keep(name)).collect()
+        };
+        let mut names = match &self.source {
+            Source::Live => directory(&Path::new("/").join(path)),
+            Source::Directory(base) => contained(base, path).map(|path| directory(&path)).unwrap_or_default(),
+            Source::Manifest(manifest) => manifest.list(path).into_iter().filter(|name| keep(name)).collect(),
+        };
+        names.sort();
+        if let Some(recording) = &self.recording {
+            for name in &names {
+                recording.borrow_mut().insert(&format!("{path}/{name}"), Entry::Directory);
+            }
+        }
+        names
+    }
+}
+
+/// A descriptor of a directory that serves only to look names up below it (`O_PATH`), kept while the mount namespace of
+/// the process may change.
+pub fn directory_descriptor(path: &Path) -> io::Result<fs::File> {
+    // O_PATH and O_DIRECTORY by value: only `sys` knows libc.  Both are the same on x86-64 and every other
+    // architecture of Linux but alpha, parisc, sparc (O_PATH) and arm, m68k, powerpc, aarch64 (O_DIRECTORY), so only
+    // O_PATH is used; names below a file that is no directory are simply not found.
+    const O_PATH: i32 = 0o10000000;
+    fs::OpenOptions::new().read(true).custom_flags(O_PATH).open(path)
+}
+
+/// Reads a file for the configuration (a topology file, a matrix); `limit` bytes at most.
+pub fn read_file(path: &Path, limit: usize) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(limit as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes")));
+    }
+    Ok(text)
+}
+
+fn read_bounded(path: &Path) -> Option<String> {
+    let mut file = fs::File::open(path).ok()?;
+    // One read gives all of a sysfs attribute (a page at most), and a short read is its end.
+    let mut buffer = [0u8; 4096];
+    let count = file.read(&mut buffer).ok()?;
+    let mut bytes = buffer[..count].to_vec();
+    if count == buffer.len() {
+        file.take(Root::MAX_FILE as u64 + 1).read_to_end(&mut bytes).ok()?;
+        if bytes.len() > Root::MAX_FILE {
+            return None;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The real path of `path` below `base`, if it does not leave it.
+fn contained(base: &Path, path: &str) -> Option<PathBuf> {
+    let resolved = fs::canonicalize(base.join(path)).ok()?;
+    resolved.starts_with(base).then_some(resolved)
+}

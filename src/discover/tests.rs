@@ -1,0 +1,288 @@
+//! Discovery against generated machines and against trees that no machine should show.
+#![forbid(unsafe_code)]
+
+use super::manifest::Entry;
+use super::synthesise::synthesise;
+use super::*;
+use crate::topology::{
+    CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent,
+    PcieLink, Port, PortState, Pu,
+};
+use proptest::prelude::*;
+
+fn read(manifest: Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
+    discover(&Root::manifest(manifest), scope, Provenance::ThisSystem)
+}
+
+/// A topology as the live bus would give it: nobody tells it what a NIC is for.
+fn as_discovered(mut topology: Topology) -> Topology {
+    topology.provenance = Provenance::ThisSystem;
+    topology.nics.iter_mut().for_each(|nic| nic.role = None);
+    topology
+}
+
+#[test]
+fn every_built_in_machine_is_discovered_as_it_was_described() {
+    for model in crate::platform::MODELS {
+        let described = model.topology().unwrap();
+        let (found, diagnostics) = read(synthesise(&described), Scope::Full);
+        assert_eq!(diagnostics, [], "{}", model.name);
+        assert_eq!(found, as_discovered(described), "{}", model.name);
+    }
+}
+
+#[test]
+fn what_is_read_is_all_that_is_needed_to_read_it_again() {
+    let machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    for scope in [Scope::Placement, Scope::Full] {
+        let mut root = Root::manifest(machine.clone());
+        root.record();
+        let (first, _) = discover(&root, scope, Provenance::ThisSystem);
+        let recorded = Manifest::parse(&root.recorded().to_string()).unwrap();
+        assert_eq!(read(recorded, scope).0, first);
+    }
+}
+
+#[test]
+fn the_placement_scope_reads_less_and_decides_the_same() {
+    let machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    let (less, _) = read(machine.clone(), Scope::Placement);
+    let (full, _) = read(machine, Scope::Full);
+    assert!(less.pus.is_empty());
+    for gpu in &full.gpus {
+        for address in full.nics.iter().filter_map(|nic| nic.address) {
+            assert_eq!(less.path(gpu.address, address), full.path(gpu.address, address));
+        }
+        assert_eq!(less.numa_node_of(gpu.address), full.numa_node_of(gpu.address));
+    }
+}
+
+#[test]
+fn a_machine_without_gpus_nics_or_anything_is_a_fact() {
+    let (topology, diagnostics) = read(Manifest::default(), Scope::Full);
+    assert_eq!(diagnostics, []);
+    assert_eq!(topology, Topology::empty("this node", Provenance::ThisSystem));
+}
+
+/// The DGX H100 with some files changed: `None` takes a file away.
+fn spoiled(changes: &[(&str, Option<Entry>)]) -> (Topology, Vec<String>) {
+    let machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    let mut spoiled = Manifest::default();
+    for (path, entry) in machine.iter() {
+        match changes.iter().find(|(changed, _)| path == *changed || path.starts_with(&format!("{changed}/")))
+        {
+            None => spoiled.insert(path, entry.clone()),
+            Some(_) => {}
+        }
+    }
+    for (path, entry) in changes {
+        if let Some(entry) = entry {
+            spoiled.insert(path, entry.clone());
+        }
+    }
+    let (topology, diagnostics) = read(spoiled, Scope::Placement);
+    (topology, diagnostics.iter().map(ToString::to_string).collect())
+}
+
+fn file(text: &str) -> Option<Entry> {
+    Some(Entry::File(text.to_string()))
+}
+
+#[test]
+fn odd_files_cost_what_they_describe_and_nothing_else() {
+    let switch = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0";
+    let port = format!("{switch}/0000:18:00.0/infiniband/mlx5_0/ports/1");
+
+    let (topology, diagnostics) = spoiled(&[("sys/devices/system/node/node1/cpulist", file("0-"))]);
+    assert_eq!(
+        diagnostics,
+        ["`/sys/devices/system/node/node1/cpulist`: `0-` is not a set: expected a list such as `0-3,8`"]
+    );
+    assert_eq!(topology.numa_nodes.len(), 2);
+
+    let (topology, diagnostics) = spoiled(&[("sys/devices/system/node/node1/distance", file("21"))]);
+    assert_eq!(diagnostics, ["`/sys/devices/system/node/node1/distance`: 1 distances for 2 nodes: not used"]);
+    assert_eq!(topology.numa_nodes[0].distances, [10, 21]);
+
+    let (topology, diagnostics) = spoiled(&[("sys/bus/pci/devices/0000:1b:00.0", None)]);
+    assert_eq!(
+        diagnostics,
+        ["`/sys/bus/pci/devices/0000:1b:00.0`: no such PCI function: this GPU is left out"]
+    );
+    assert_eq!(topology.gpus.len(), 7);
+
+    let elsewhere = Some(Entry::Link("../../../nowhere".into()));
+    let (topology, diagnostics) = spoiled(&[("sys/class/infiniband/mlx5_0", elsewhere)]);
+    assert!(diagnostics.is_empty());
+    assert!(
+        topology.nics.iter().any(|nic| nic.name == "mlx5_0" && nic.address.is_none() && nic.ports.is_empty())
+    );
+
+    for (name, text) in
+        [("rate", "4x the usual"), ("rate", "0 Gb/sec"), ("rate", "99999999999999999999999 Gb/sec")]
+    {
+        let (topology, _) = spoiled(&[(&format!("{port}/{name}"), file(text))]);
+        let nic = topology.nics.iter().find(|nic| nic.name == "mlx5_0").unwrap();
+        assert_eq!(nic.ports[0].rate_mbps, None, "`{text}`");
+    }
+    for (text, state) in
+        [("", PortState::Unknown), ("5: ACTIVE_DEFER", PortState::Unknown), ("2: INIT", PortState::Init)]
+    {
+        let (topology, _) = spoiled(&[(&format!("{port}/state"), file(text))]);
+        assert_eq!(
+            topology.nics.iter().find(|nic| nic.name == "mlx5_0").unwrap().ports[0].state,
+            state,
+            "`{text}`"
+        );
+    }
+    let (topology, _) = spoiled(&[(&format!("{switch}/0000:18:00.0/numa_node"), file("-1"))]);
+    assert_eq!(topology.numa_node_of("18:00.0".parse().unwrap()), Some(0), "the bridge above it knows");
+    assert_eq!(topology.path("1b:00.0".parse().unwrap(), "18:00.0".parse().unwrap()).kind, PathType::Pix);
+}
+
+#[test]
+fn a_name_that_would_change_a_librarys_list_is_left_out() {
+    for name in ["mlx5_0,mlx5_1", "^mlx5_0", "mlx5:0", &"m".repeat(64)] {
+        let device = format!("sys/devices/virtual/infiniband/{name}");
+        let mut manifest = Manifest::default();
+        manifest.insert(&format!("sys/class/infiniband/{name}"), Entry::Link(format!("../../../{device}")));
+        let (topology, diagnostics) = read(manifest, Scope::Placement);
+        assert!(topology.nics.is_empty(), "`{name}`");
+        assert_eq!(diagnostics.len(), 1, "`{name}`");
+    }
+}
+
+#[test]
+fn four_thousand_devices_are_cut_and_said() {
+    let mut manifest = Manifest::default();
+    for index in 0..4000 {
+        let device = format!("../../devices/virtual/infiniband/rxe{index}");
+        manifest.insert(&format!("sys/class/infiniband/rxe{index}"), Entry::Link(device));
+    }
+    let (topology, diagnostics) = read(manifest, Scope::Placement);
+    assert_eq!(topology.nics.len(), MAX_DEVICES);
+    assert_eq!(
+        diagnostics[0].to_string(),
+        "`/sys/class/infiniband`: 4000 RDMA devices: only the first 256 are used"
+    );
+}
+
+/// A bus: host bridges, each with a switch of a GPU and up to three NICs.
+fn machines() -> impl Strategy<Value = Topology> {
+    let slot = (
+        0usize..4,
+        any::<bool>(),
+        0u32..3,
+        0usize..4,
+        prop::option::of(0u32..3),
+        prop::sample::select(vec![1u32, 4, 8, 16]),
+    );
+    prop::collection::vec(slot, 0..9).prop_map(|slots| {
+        let mut topology = Topology::empty("generated", Provenance::ThisSystem);
+        for os_index in 0..3u32 {
+            let cpus: CpuSet = (os_index * 8..os_index * 8 + 8).collect();
+            topology.pus.extend(cpus.iter().map(|cpu| Pu {
+                os_index: cpu,
+                package: os_index,
+                core: cpu % 8,
+            }));
+            let distances = (0..3).map(|other| if other == os_index { 10 } else { 21 }).collect();
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
+        }
+        for (index, (nics, gpu, vendor, state, numa_node, width)) in slots.into_iter().enumerate() {
+            let bus = index as u32 * 0x10;
+            let link = LinkRate { tenths_gt: 160, width };
+            let mut add = |address: String, parent: PciParent, class: u32, vendor: u16| -> PciAddress {
+                let address: PciAddress = address.parse().unwrap();
+                topology.pci.insert(PciFunction {
+                    address,
+                    parent,
+                    class: Some(class),
+                    vendor: Some(vendor),
+                    device: Some(1),
+                    numa_node,
+                    local_cpus: numa_node.map(|node| (node * 8..node * 8 + 8).collect()),
+                    link: PcieLink { current: Some(link), max: Some(link) },
+                });
+                address
+            };
+            let vendor = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel][vendor as usize];
+            let host = PciParent::Host(format!("pci0000:{bus:02x}").parse().unwrap());
+            let root = add(format!("{bus:02x}:01.0"), host, 0x060400, 0x8086);
+            let up = add(format!("{:02x}:00.0", bus + 1), PciParent::Bridge(root), 0x060400, 0x1000);
+            if gpu {
+                let id = match vendor {
+                    GpuVendor::Nvidia => 0x10de,
+                    GpuVendor::Amd => 0x1002,
+                    GpuVendor::Intel => 0x8086,
+                };
+                let down = add(format!("{:02x}:00.0", bus + 2), PciParent::Bridge(up), 0x060400, 0x1000);
+                let address = add(format!("{:02x}:00.0", bus + 3), PciParent::Bridge(down), 0x038000, id);
+                let (uuid, model) = match vendor {
+                    GpuVendor::Nvidia => (Some(format!("GPU-{index}")), Some("Model".to_string())),
+                    _ => (None, None),
+                };
+                topology.gpus.push(Gpu { address, vendor, minor: Some(128 + index as u32), uuid, model });
+            }
+            for nic in 0..nics as u32 {
+                let down = add(
+                    format!("{:02x}:{:02x}.0", bus + 2, nic + 1),
+                    PciParent::Bridge(up),
+                    0x060400,
+                    0x1000,
+                );
+                let address =
+                    add(format!("{:02x}:00.0", bus + 4 + nic), PciParent::Bridge(down), 0x020700, 0x15b3);
+                let state = [PortState::Active, PortState::Down, PortState::Init, PortState::Unknown][state];
+                let port =
+                    |number| Port { number, state, rate_mbps: Some(2500), link_layer: LinkLayer::Ethernet };
+                topology.nics.push(Nic {
+                    name: format!("mlx5_{index}{nic}"),
+                    address: Some(address),
+                    role: None,
+                    ports: (1..=nic as u8 % 2 + 1).map(port).collect(),
+                    uverbs: Some(format!("uverbs{index}{nic}")),
+                    netdevs: vec![format!("eth{index}{nic}")],
+                });
+            }
+        }
+        topology.sort();
+        // bridges above nothing are not read
+        let used: Vec<PciAddress> = topology
+            .gpus
+            .iter()
+            .map(|gpu| gpu.address)
+            .chain(topology.nics.iter().filter_map(|nic| nic.address))
+            .collect();
+        let mut kept = crate::topology::PciTree::default();
+        for address in used {
+            for address in topology.pci.ancestors(address).0.into_iter().chain([address]) {
+                kept.insert(topology.pci.get(address).unwrap().clone());
+            }
+        }
+        topology.pci = kept;
+        topology
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_generated_machine_is_discovered_as_it_was_made(made in machines()) {
+        let manifest = synthesise(&made);
+        let text = manifest.to_string();
+        let (found, diagnostics) = read(Manifest::parse(&text).unwrap(), Scope::Full);
+        prop_assert_eq!(diagnostics, vec![]);
+        prop_assert_eq!(found, made);
+    }
+
+    #[test]
+    fn no_text_is_too_odd_to_be_answered(text in "(# nic-placement machine 1\n)?(sys|proc|/|\\.\\.|[a-z=>| -]|\n){0,60}") {
+        if let Ok(manifest) = Manifest::parse(&text) {
+            let again = Manifest::parse(&manifest.to_string());
+            prop_assert!(again.is_ok());
+            read(manifest, Scope::Full);
+        }
+    }
+}

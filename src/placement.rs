@@ -1,0 +1,210 @@
+//! What we decided, as data, with the reason for each answer.
+#![forbid(unsafe_code)]
+
+use crate::diagnostic::Diagnostic;
+use crate::topology::{CpuSet, NodeSet, PathType};
+use std::fmt;
+
+/// Which NICs serve which GPU.  A closed set: each has a file of its own under `policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// each GPU the one NIC that gives it the most bandwidth, then the nearest, evenly
+    #[default]
+    Closest,
+    /// each GPU all good NICs of its NUMA node
+    Numa,
+    /// each GPU all good NICs of the node
+    All,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Policy::Closest => "closest",
+            Policy::Numa => "numa",
+            Policy::All => "all",
+        })
+    }
+}
+
+/// What a task is bound to, beside its variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bind {
+    /// nothing
+    None,
+    /// CPUs
+    Cpu,
+    /// CPUs and memory
+    #[default]
+    CpuMem,
+}
+
+/// A port of a NIC that may be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rail {
+    /// position in [`Topology::nics`](crate::topology::Topology::nics)
+    pub nic: usize,
+    /// the NIC's name
+    pub name: String,
+    /// the port's number
+    pub port: u8,
+    /// the port's rate in Mbit/s
+    pub rate_mbps: Option<u64>,
+}
+
+impl fmt::Display for Rail {
+    /// `mlx5_0:1`, as UCX and NCCL spell it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.port)
+    }
+}
+
+/// A port of a NIC that may not be chosen, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excluded {
+    /// the NIC's name
+    pub name: String,
+    /// the port's number; `None` where the NIC as a whole is meant
+    pub port: Option<u8>,
+    /// why
+    pub why: String,
+}
+
+/// One GPU's use of one rail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// position in [`NodePlacement::rails`]
+    pub rail: usize,
+    /// the path between them
+    pub path: PathType,
+    /// what the path lets through, shared with the rail's other users, in Mbit/s; `None` where no rate is known
+    pub share_mbps: Option<u64>,
+    /// GPUs that use the rail
+    pub users: usize,
+}
+
+/// What one GPU gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuPlacement {
+    /// its rails, best first; empty where no rail may be chosen
+    pub choices: Vec<Choice>,
+    /// its NUMA node
+    pub numa_node: Option<u32>,
+    /// why these
+    pub reason: String,
+}
+
+/// The node-wide map: the same for every task, step and job, whatever they were granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePlacement {
+    /// the rule that made it
+    pub policy: Policy,
+    /// rails that may be chosen, in rail order
+    pub rails: Vec<Rail>,
+    /// NICs and ports that may not
+    pub excluded: Vec<Excluded>,
+    /// for each GPU of the topology, in its order
+    pub gpus: Vec<GpuPlacement>,
+    /// what was odd
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What one task gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskPlacement {
+    /// number on this node
+    pub local_id: u32,
+    /// number in the step
+    pub global_id: u32,
+    /// its GPUs: positions in the topology
+    pub gpus: Vec<usize>,
+    /// its rails: positions in [`NodePlacement::rails`], each with the nearest path from one of its GPUs (or CPUs)
+    pub rails: Vec<(usize, PathType)>,
+    /// where it may run
+    pub cpus: CpuDecision,
+    /// where its memory comes from
+    pub mems: MemDecision,
+    /// one sentence for each answer
+    pub reasons: Vec<String>,
+}
+
+/// What happens to a task's CPU affinity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CpuDecision {
+    /// it stays as it is
+    Keep {
+        /// what it is
+        cpus: CpuSet,
+        /// why
+        why: String,
+    },
+    /// it becomes another
+    Set {
+        /// what it becomes
+        cpus: CpuSet,
+        /// why
+        why: String,
+    },
+}
+
+impl CpuDecision {
+    /// Where the task may run when all is done.
+    pub fn cpus(&self) -> &CpuSet {
+        match self {
+            CpuDecision::Keep { cpus, .. } | CpuDecision::Set { cpus, .. } => cpus,
+        }
+    }
+
+    /// Why.
+    pub fn why(&self) -> &str {
+        match self {
+            CpuDecision::Keep { why, .. } | CpuDecision::Set { why, .. } => why,
+        }
+    }
+}
+
+/// What happens to a task's memory policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemDecision {
+    /// it stays as it is
+    Keep {
+        /// why
+        why: String,
+    },
+    /// memory comes from these NUMA nodes first
+    Prefer {
+        /// os indices
+        nodes: NodeSet,
+        /// why
+        why: String,
+    },
+}
+
+impl MemDecision {
+    /// Why.
+    pub fn why(&self) -> &str {
+        match self {
+            MemDecision::Keep { why } | MemDecision::Prefer { why, .. } => why,
+        }
+    }
+}
+
+/// One change of a task's environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// its name
+    pub name: String,
+    /// what becomes of it
+    pub change: Change,
+}
+
+/// What becomes of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// it gets this value; an earlier one was ours or there was none
+    Set(String),
+    /// it keeps the value that the user gave it
+    KeepUsers(String),
+    /// our own earlier value goes
+    Remove,
+}

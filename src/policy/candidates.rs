@@ -1,0 +1,129 @@
+//! Who may be chosen: the ports that carry the fabric between GPUs, and for each other one the evidence against it.
+#![forbid(unsafe_code)]
+
+use super::{Selection, gbps};
+use crate::diagnostic::Diagnostic;
+use crate::placement::{Excluded, Rail};
+use crate::topology::{LinkLayer, Nic, NicRole, Port, PortState, Topology};
+use std::collections::BTreeMap;
+
+/// Entries of one list, at most: NCCL reads 32 and UCX 64.
+pub const MAX_RAILS: usize = 32;
+
+/// The rails of the node in rail order (PCI order), the ports that are none, and what was odd.
+pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excluded>, Vec<Diagnostic>) {
+    let mut good: Vec<(usize, &Port, bool)> = Vec::new();
+    let mut excluded = Vec::new();
+    let mut diagnostics = Vec::new();
+    for (index, nic) in topology.nics.iter().enumerate() {
+        let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
+        match refusal(nic, wanted, selection) {
+            Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
+            None => good.extend(nic.ports.iter().map(|port| (index, port, wanted))),
+        }
+    }
+    for pattern in selection.include.iter().chain(&selection.exclude) {
+        if !topology.nics.iter().any(|nic| pattern.matches(nic)) {
+            diagnostics.push(Diagnostic::new(pattern.to_string(), "means no NIC of this node"));
+        }
+    }
+    let leave_out = |excluded: &mut Vec<Excluded>, nic: usize, port: &Port, why: String| {
+        excluded.push(Excluded { name: topology.nics[nic].name.clone(), port: Some(port.number), why });
+    };
+    good.retain(|&(nic, port, _)| {
+        let active = port.state == PortState::Active;
+        if !active {
+            leave_out(&mut excluded, nic, port, format!("its port is {}", port.state));
+        }
+        active
+    });
+    // The many carry the fabric between GPUs; what differs from them serves something else.
+    let many = most_bandwidth(&good, |port| port.link_layer);
+    good.retain(|&(nic, port, wanted)| {
+        let stays = wanted || many.is_none_or(|many| port.link_layer == many);
+        if let (false, Some(many)) = (stays, many) {
+            leave_out(
+                &mut excluded,
+                nic,
+                port,
+                format!("it speaks {}, the node's fabric {many}", port.link_layer),
+            );
+        }
+        stays
+    });
+    let many = most_bandwidth(&good, |port| port.rate_mbps);
+    good.retain(|&(nic, port, wanted)| {
+        let slower = matches!((port.rate_mbps, many.flatten()), (Some(mine), Some(many)) if mine < many);
+        if let (true, false, Some(mine), Some(many)) = (slower, wanted, port.rate_mbps, many.flatten()) {
+            leave_out(
+                &mut excluded,
+                nic,
+                port,
+                format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)),
+            );
+        }
+        wanted || !slower
+    });
+    let mut rails: Vec<Rail> = good
+        .into_iter()
+        .map(|(nic, port, _)| Rail {
+            nic,
+            name: topology.nics[nic].name.clone(),
+            port: port.number,
+            rate_mbps: port.rate_mbps,
+        })
+        .collect();
+    if rails.len() > MAX_RAILS {
+        let finding =
+            format!("{} usable ports: only the first {MAX_RAILS} are used, as NCCL does", rails.len());
+        diagnostics.push(Diagnostic::new("/sys/class/infiniband", finding));
+        for rail in rails.drain(MAX_RAILS..) {
+            let why = format!("it is beyond the {MAX_RAILS} ports that NCCL's list can name");
+            excluded.push(Excluded { name: rail.name, port: Some(rail.port), why });
+        }
+    }
+    (rails, excluded, diagnostics)
+}
+
+/// Why a NIC as a whole may not be chosen.
+fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
+    if let Some(pattern) = selection.exclude.iter().find(|pattern| pattern.matches(nic)) {
+        return Some(format!("the admin's `exclude={pattern}`"));
+    }
+    if nic.address.is_none() {
+        return Some("it has no PCI function: a software device".to_string());
+    }
+    if nic.ports.is_empty() {
+        return Some("it has no port".to_string());
+    }
+    if !wanted && !selection.include.is_empty() {
+        return Some("the admin's `include=` does not name it".to_string());
+    }
+    match nic.role {
+        Some(role @ (NicRole::Storage | NicRole::Management)) if !wanted => {
+            Some(format!("it is a {role} NIC, as this machine's description says"))
+        }
+        _ => None,
+    }
+}
+
+/// The kind of port that carries most: by bandwidth in all, then by number of ports, then the greater kind.
+fn most_bandwidth<K: Ord + Copy>(good: &[(usize, &Port, bool)], kind: impl Fn(&Port) -> K) -> Option<K> {
+    let mut classes: BTreeMap<K, (u64, usize)> = BTreeMap::new();
+    for (_, port, _) in good {
+        let class = classes.entry(kind(port)).or_default();
+        class.0 += port.rate_mbps.unwrap_or(0);
+        class.1 += 1;
+    }
+    // InfiniBand before Ethernet where they carry the same: `LinkLayer` is ordered so, and the first maximum wins
+    let mut best: Option<(K, (u64, usize))> = None;
+    for (kind, carried) in classes {
+        if best.is_none_or(|(_, most)| carried > most) {
+            best = Some((kind, carried));
+        }
+    }
+    best.map(|(kind, _)| kind)
+}
+
+// the tie in `most_bandwidth` rests on this order
+const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));

@@ -1,0 +1,88 @@
+//! One task's share of the node-wide map: its GPUs, their rails, its CPUs and memory.
+#![forbid(unsafe_code)]
+
+use super::binding::{self, Situation};
+use super::identity;
+use crate::placement::{Bind, CpuDecision, NodePlacement, TaskPlacement};
+use crate::step::{Step, Task};
+use crate::topology::{PathType, Topology};
+use std::collections::BTreeMap;
+
+/// Looks the task's GPUs up in the map; a task without GPUs gets the rails of the NUMA nodes that it runs on.
+pub fn place(
+    topology: &Topology,
+    node: &NodePlacement,
+    step: &Step,
+    task: &Task,
+    bind: Bind,
+    trust: bool,
+) -> TaskPlacement {
+    let identity = identity::identify(topology, step, &task.gpus);
+    let gpus = identity.gpus;
+    let (cpus, mems) = binding::bind(&Situation { topology, step, task, gpus: &gpus, bind, trust });
+    let mut reasons = vec![match gpus.as_slice() {
+        [] => identity.reason,
+        [gpu] => format!("GPU {gpu}: {}", identity.reason),
+        many => format!("GPUs {}: {}", list(many), identity.reason),
+    }];
+    let rails = match gpus.is_empty() {
+        true => rails_near_cpus(topology, node, &cpus, &mut reasons),
+        false => rails_of_gpus(node, &gpus, &mut reasons),
+    };
+    reasons.push(format!("CPUs {}: {}", cpus.cpus(), cpus.why()));
+    reasons.push(format!("memory: {}", mems.why()));
+    TaskPlacement { local_id: task.local_id, global_id: task.global_id, gpus, rails, cpus, mems, reasons }
+}
+
+/// The rails of the task's GPUs in the GPUs' order, each once, at its nearest.
+fn rails_of_gpus(node: &NodePlacement, gpus: &[usize], reasons: &mut Vec<String>) -> Vec<(usize, PathType)> {
+    let mut rails: Vec<(usize, PathType)> = Vec::new();
+    for &gpu in gpus {
+        let placement = &node.gpus[gpu];
+        if gpus.len() == 1 {
+            reasons.push(placement.reason.clone());
+        }
+        for choice in &placement.choices {
+            match rails.iter_mut().find(|(rail, _)| *rail == choice.rail) {
+                Some((_, path)) => *path = (*path).min(choice.path),
+                None => rails.push((choice.rail, choice.path)),
+            }
+        }
+    }
+    if gpus.len() > 1 {
+        reasons.push(format!(
+            "it sees {} GPUs, and which of them it will use is not known before it starts: the NICs of all",
+            gpus.len()
+        ));
+    }
+    rails
+}
+
+/// Rails of the NUMA nodes on which the task runs; all rails where those nodes have none.
+fn rails_near_cpus(
+    topology: &Topology,
+    node: &NodePlacement,
+    cpus: &CpuDecision,
+    reasons: &mut Vec<String>,
+) -> Vec<(usize, PathType)> {
+    let nodes = topology.nodes_of(cpus.cpus());
+    let mut by_path: BTreeMap<PathType, Vec<usize>> = BTreeMap::new();
+    for (rail, port) in node.rails.iter().enumerate() {
+        let rail_node = topology.nics[port.nic].address.and_then(|address| topology.numa_node_of(address));
+        let path = match rail_node.is_some_and(|rail_node| nodes.contains(rail_node)) {
+            true => PathType::Node,
+            false => PathType::Sys,
+        };
+        by_path.entry(path).or_default().push(rail);
+    }
+    let Some((path, rails)) = by_path.into_iter().next() else { return Vec::new() };
+    reasons.push(match path {
+        PathType::Node => format!("the NICs of NUMA node {nodes}, on which it runs"),
+        _ => "no good NIC on a NUMA node on which it runs: all of the node".to_string(),
+    });
+    rails.into_iter().map(|rail| (rail, path)).collect()
+}
+
+fn list(numbers: &[usize]) -> String {
+    numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,136 @@
+//! The plan as versioned JSON, for programs.
+#![forbid(unsafe_code)]
+
+use crate::placement::{Change, MemDecision, NodePlacement, TaskPlacement, Variable};
+use crate::topology::Topology;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Grows by one when a field changes its meaning or goes; new fields do not count.
+pub const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Plan<'a> {
+    format: &'static str,
+    version: u32,
+    machine: &'a str,
+    source: String,
+    policy: String,
+    gpus: Vec<NodeGpu<'a>>,
+    excluded: Vec<Excluded<'a>>,
+    tasks: Vec<Task<'a>>,
+    diagnostics: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct NodeGpu<'a> {
+    index: usize,
+    address: String,
+    numa_node: Option<u32>,
+    nics: Vec<Nic<'a>>,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct Excluded<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u8>,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct Task<'a> {
+    task: u32,
+    gpus: Vec<Gpu>,
+    nics: Vec<Nic<'a>>,
+    cpus: String,
+    mems: String,
+    env: BTreeMap<&'a str, &'a str>,
+    reasons: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Gpu {
+    index: usize,
+    address: String,
+}
+
+#[derive(Serialize)]
+struct Nic<'a> {
+    name: &'a str,
+    port: u8,
+    address: Option<String>,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_mbps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<usize>,
+}
+
+/// The plan of a node's tasks.  `cpus` and `mems` are in the kernel's list format, and empty where nothing is known or
+/// changed; `env` holds what is set.
+pub fn plan(topology: &Topology, node: &NodePlacement, tasks: &[(TaskPlacement, Vec<Variable>)]) -> String {
+    let nic = |rail: usize, path: String| Nic {
+        name: &node.rails[rail].name,
+        port: node.rails[rail].port,
+        address: topology.nics[node.rails[rail].nic].address.map(|address| address.to_string()),
+        path,
+        share_mbps: None,
+        users: None,
+    };
+    let gpus = node.gpus.iter().enumerate().map(|(index, placement)| NodeGpu {
+        index,
+        address: topology.gpus[index].address.to_string(),
+        numa_node: placement.numa_node,
+        nics: placement
+            .choices
+            .iter()
+            .map(|choice| Nic {
+                share_mbps: choice.share_mbps,
+                users: Some(choice.users),
+                ..nic(choice.rail, choice.path.to_string())
+            })
+            .collect(),
+        reason: &placement.reason,
+    });
+    let tasks = tasks.iter().map(|(task, variables)| Task {
+        task: task.global_id,
+        gpus: task
+            .gpus
+            .iter()
+            .map(|&index| Gpu { index, address: topology.gpus[index].address.to_string() })
+            .collect(),
+        nics: task.rails.iter().map(|(rail, path)| nic(*rail, path.to_string())).collect(),
+        cpus: task.cpus.cpus().to_string(),
+        mems: match &task.mems {
+            MemDecision::Prefer { nodes, .. } => nodes.to_string(),
+            MemDecision::Keep { .. } => String::new(),
+        },
+        env: variables
+            .iter()
+            .filter_map(|variable| match &variable.change {
+                Change::Set(value) => Some((variable.name.as_str(), value.as_str())),
+                Change::KeepUsers(_) | Change::Remove => None,
+            })
+            .collect(),
+        reasons: &task.reasons,
+    });
+    let plan = Plan {
+        format: "nic-placement plan",
+        version: VERSION,
+        machine: &topology.name,
+        source: topology.provenance.to_string(),
+        policy: node.policy.to_string(),
+        gpus: gpus.collect(),
+        excluded: node
+            .excluded
+            .iter()
+            .map(|excluded| Excluded { name: &excluded.name, port: excluded.port, reason: &excluded.why })
+            .collect(),
+        tasks: tasks.collect(),
+        diagnostics: node.diagnostics.iter().map(ToString::to_string).collect(),
+    };
+    // these structures hold nothing that JSON cannot
+    serde_json::to_string_pretty(&plan).unwrap_or_default() + "\n"
+}

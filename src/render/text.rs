@@ -1,0 +1,61 @@
+//! Reports for people: one aligned line for each task.
+#![forbid(unsafe_code)]
+
+use crate::placement::{Change, MemDecision, NodePlacement, TaskPlacement, Variable};
+use crate::topology::Topology;
+
+/// A task's line under `verbose`, and in the tool's plans.
+///
+/// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines that tasks write
+/// separately stand under each other.
+pub fn task_line(
+    topology: &Topology,
+    node: &NodePlacement,
+    node_name: &str,
+    tasks: u32,
+    task: &TaskPlacement,
+    variables: &[Variable],
+) -> String {
+    let gpus = match task.gpus.as_slice() {
+        [] => "no gpu".to_string(),
+        [gpu] => format!("gpu {gpu} {}", topology.gpus[*gpu].address),
+        many => format!("gpus {}", ranges(many)),
+    };
+    let rail = |&(rail, path): &(usize, _)| format!("{} {path}", node.rails[rail]);
+    let rails = match task.rails.as_slice() {
+        [] => "no nic".to_string(),
+        [one] => format!("nic {}", rail(one)),
+        many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
+    };
+    let gpu_width =
+        topology.gpus.iter().enumerate().map(|(gpu, at)| format!("gpu {gpu} {}", at.address).len());
+    let rail_width = node.gpus.iter().flat_map(|gpu| gpu.choices.first());
+    let rail_width = rail_width.map(|choice| 4 + rail(&(choice.rail, choice.path)).len());
+    let cpu_width = topology.numa_nodes.iter().map(|node| node.cpus.to_string().len());
+    let mems = match &task.mems {
+        MemDecision::Prefer { nodes, .. } => nodes.to_string(),
+        MemDecision::Keep { .. } => "any".to_string(),
+    };
+    let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+    let set: Vec<&str> = set.map(|variable| variable.name.as_str()).collect();
+    format!(
+        "task {:>digits$} {node_name}  {gpus:<gpu_width$}  {rails:<rail_width$}  cpus {:<cpu_width$}  mem {mems:<3}  set {}  ({})",
+        task.global_id,
+        task.cpus.cpus().to_string(),
+        if set.is_empty() { "nothing".to_string() } else { set.join(" ") },
+        task.reasons.join("; "),
+        digits = tasks.saturating_sub(1).to_string().len(),
+        gpu_width = gpu_width.max().unwrap_or(0),
+        rail_width = rail_width.max().unwrap_or(0),
+        cpu_width = cpu_width.max().unwrap_or(0),
+    )
+}
+
+/// `0-3,7`
+fn ranges(numbers: &[usize]) -> String {
+    numbers
+        .iter()
+        .filter_map(|&number| u32::try_from(number).ok())
+        .collect::<crate::topology::Bitmap>()
+        .to_string()
+}

@@ -1,0 +1,51 @@
+//! Routes `log` records to Slurm's log, so that nothing reaches a user's terminal unasked.
+//!
+//! In srun, sbatch and salloc `slurm_error` and `slurm_info` print on the terminal.  On a node everything goes to slurmd's
+//! log, but in a task `slurm_error` also prints on that task's stderr; `slurm_info` does not.
+#![forbid(unsafe_code)]
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use slurm_spank::{Context, LogLevel, spank_log};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const COMMAND: u8 = 0;
+const NODE: u8 = 1;
+const TASK: u8 = 2;
+static WHERE: AtomicU8 = AtomicU8::new(COMMAND);
+
+struct ToSlurm;
+
+impl Log for ToSlurm {
+    fn enabled(&self, _: &Metadata) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record) {
+        let level = match (record.level(), WHERE.load(Ordering::Relaxed)) {
+            (Level::Error, COMMAND | NODE) => LogLevel::Error,
+            (Level::Error | Level::Warn, TASK) => LogLevel::Info,
+            (Level::Warn, NODE) => LogLevel::Info,
+            (Level::Warn | Level::Info, _) => LogLevel::Verbose,
+            (Level::Error, _) => LogLevel::Info,
+            (Level::Debug, _) => LogLevel::Debug,
+            (Level::Trace, _) => LogLevel::Debug2,
+        };
+        spank_log(level, &format!("nic-placement: {}", record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+/// Takes the log over in this process; the second call finds it taken, by us.
+pub(super) fn install(context: Context) {
+    let place = if context == Context::Remote { NODE } else { COMMAND };
+    WHERE.store(place, Ordering::Relaxed);
+    if log::set_logger(&ToSlurm).is_ok() {
+        log::set_max_level(LevelFilter::Trace);
+    }
+}
+
+/// From now on this process is a task.
+pub(super) fn in_task() {
+    WHERE.store(TASK, Ordering::Relaxed);
+}

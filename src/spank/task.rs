@@ -1,0 +1,165 @@
+//! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
+#![forbid(unsafe_code)]
+
+use super::step::{ACTIVE, Active, is_normal, variable};
+use crate::pipeline;
+use crate::placement::{Change, CpuDecision, MemDecision, NodePlacement, TaskPlacement, Variable};
+use crate::render::{self, Present, text};
+use crate::step::{Access, GpuGrant, Task};
+use crate::sys::{self, MemoryPolicy};
+use crate::topology::{CpuSet, GpuVendor, Topology};
+use slurm_spank::{SpankHandle, slurm_spank_log};
+use std::fs::File;
+use std::io;
+
+pub(super) fn init(spank: &SpankHandle) {
+    let Some(active) = ACTIVE.get() else {
+        return withdraw(spank);
+    };
+    let failures = match &active.map {
+        Ok((topology, node)) => place(spank, active, topology, node),
+        Err(problem) => vec![problem.clone()],
+    };
+    if active.settings.strict && !active.settings.dry_run && !failures.is_empty() {
+        let task = spank.task_global_id().unwrap_or(0);
+        slurm_spank_log(&format!(
+            "nic-placement: task {task} fails, as `strict` asks: {}",
+            failures.join("; ")
+        ));
+        // Slurm ignores the answer of an optional plugin, so the task ends itself
+        sys::exit_now(1);
+    }
+}
+
+/// Places one task; returns what could not be had.
+fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodePlacement) -> Vec<String> {
+    let cpus = sys::affinity().unwrap_or_default();
+    let task = Task {
+        local_id: spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
+        global_id: spank.task_global_id().unwrap_or(0),
+        gpus: grant(spank, topology, active.devices.as_ref()),
+        step_cpus: cpus.union(&step_cpus(spank)),
+        cpus,
+    };
+    let present = present(spank);
+    let settings = active.settings;
+    let (mut placement, variables) =
+        pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task, &present);
+    leave_set_policy_alone(&mut placement);
+
+    let mut failures = Vec::new();
+    if !placement.gpus.is_empty() && placement.rails.is_empty() {
+        failures.push("no NIC of this node may be chosen".to_string());
+    }
+    if !settings.dry_run {
+        failures.extend(apply(spank, &placement, &variables));
+    }
+    for failure in &failures {
+        log::warn!("task {}: {failure}", task.global_id);
+    }
+    if settings.verbose || settings.dry_run {
+        let name = variable(spank, "SLURMD_NODENAME").unwrap_or_else(|| active.step.node.clone());
+        let line = text::task_line(topology, node, &name, active.step.tasks, &placement, &variables);
+        let would = if settings.dry_run { "dry run: " } else { "" };
+        slurm_spank_log(&format!("nic-placement: {would}{line}"));
+        for failure in &failures {
+            slurm_spank_log(&format!("nic-placement: task {}: {failure}", task.global_id));
+        }
+    }
+    failures
+}
+
+/// An earlier policy (of a site's wrapper around slurmd, or of a plugin before us) is somebody's choice.
+fn leave_set_policy_alone(placement: &mut TaskPlacement) {
+    if !matches!(placement.mems, MemDecision::Prefer { .. }) {
+        return;
+    }
+    let why = match sys::memory_policy() {
+        Ok(MemoryPolicy::Default) => return,
+        Ok(_) => "a memory policy was set before".to_string(),
+        Err(error) => format!("the memory policy cannot be read: {error}"),
+    };
+    placement.reasons.push(format!("memory: left alone, {why}"));
+    placement.mems = MemDecision::Keep { why };
+}
+
+/// Does all of it, then reads back; returns what did not take.
+fn apply(spank: &SpankHandle, placement: &TaskPlacement, variables: &[Variable]) -> Vec<String> {
+    let mut failures = Vec::new();
+    if let CpuDecision::Set { cpus, .. } = &placement.cpus {
+        let wanted = || format!("CPUs {cpus} wanted");
+        match sys::set_affinity(cpus).and_then(|()| sys::affinity()) {
+            Ok(got) if got == *cpus => {}
+            Ok(got) => failures.push(format!("{}, {got} got", wanted())),
+            Err(error) => failures.push(format!("{}: {error}", wanted())),
+        }
+    }
+    if let MemDecision::Prefer { nodes, .. } = &placement.mems {
+        let wanted = || format!("memory of NUMA node {nodes} wanted");
+        match sys::prefer_memory(nodes).and_then(|()| sys::memory_policy()) {
+            // the kernel silently drops nodes that do not exist
+            Ok(MemoryPolicy::Prefer(got)) if got == *nodes => {}
+            Ok(got) => failures.push(format!("{}, {got:?} got", wanted())),
+            Err(error) => failures.push(format!("{}: {error}", wanted())),
+        }
+    }
+    failures.extend(change_environment(spank, variables));
+    failures
+}
+
+fn change_environment(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
+    let mut failures = Vec::new();
+    for Variable { name, change } in variables {
+        let (result, wanted) = match change {
+            // whether it may be overwritten has been decided with its value in sight
+            Change::Set(value) => (spank.setenv(name, value, true), Some(value)),
+            Change::Remove => (spank.unsetenv(name), None),
+            Change::KeepUsers(_) => continue,
+        };
+        if let Err(error) = result {
+            failures.push(format!("{name}: {error}"));
+        } else if variable(spank, name).as_ref() != wanted {
+            failures.push(format!("{name} did not take"));
+        }
+    }
+    failures
+}
+
+/// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
+/// that step.
+fn withdraw(spank: &SpankHandle) {
+    if variable(spank, render::marker::NAME).is_some() && is_normal(spank) {
+        for failure in change_environment(spank, &render::withdrawal(&present(spank))) {
+            log::warn!("{failure}");
+        }
+    }
+}
+
+fn present(spank: &SpankHandle) -> Present {
+    render::READ.into_iter().filter_map(|name| Some((name, variable(spank, name)?))).collect()
+}
+
+/// The evidence about the task's GPUs.
+fn grant(spank: &SpankHandle, topology: &Topology, devices: Option<&File>) -> GpuGrant {
+    let vendors = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel];
+    let listed =
+        vendors.into_iter().filter_map(|vendor| Some((vendor, variable(spank, vendor.list_variable())?)));
+    let access = topology.gpus.iter().map(|gpu| match (devices, gpu.device_node()) {
+        (Some(devices), Some(node)) => match sys::may_open(devices, &node) {
+            Ok(()) => Access::Allowed,
+            // EPERM is the device cgroup's answer, EACCES that of the file's mode
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Access::Denied,
+            Err(_) => Access::Unknown,
+        },
+        _ => Access::Unknown,
+    });
+    GpuGrant { listed: listed.collect(), access: access.collect() }
+}
+
+/// CPUs of all tasks of the step on this node: slurmd lists each task's mask (`SLURM_CPU_BIND_LIST`) where it bound them.
+fn step_cpus(spank: &SpankHandle) -> CpuSet {
+    let bound = variable(spank, "SLURM_CPU_BIND_TYPE").is_some_and(|how| how.starts_with("mask_cpu"));
+    let list = variable(spank, "SLURM_CPU_BIND_LIST").filter(|_| bound).unwrap_or_default();
+    let masks = list.split(',').filter_map(|mask| CpuSet::from_mask(mask).ok());
+    masks.fold(CpuSet::new(), |all, mask| all.union(&mask))
+}

@@ -1,0 +1,55 @@
+//! What Slurm granted on this node, as data: one step, and each of its tasks.
+#![forbid(unsafe_code)]
+
+use crate::topology::{CpuSet, GpuVendor};
+
+/// A step on this node, as known before its tasks start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Step {
+    /// the node's name, for reports
+    pub node: String,
+    /// tasks of the step on this node
+    pub tasks: u32,
+    /// `--cpu-bind` as the user gave it (`SLURM_CPU_BIND_TYPE` before slurmd resolves it); `None` where nothing was asked
+    pub cpu_bind: Option<String>,
+    /// `--mem-bind` as the user gave it (`SLURM_MEM_BIND_TYPE`); `None` where nothing was asked
+    pub mem_bind: Option<String>,
+    /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
+    pub gpus: Option<String>,
+}
+
+/// A task, as known just before its program starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Task {
+    /// number on this node, from 0
+    pub local_id: u32,
+    /// number in the step, from 0
+    pub global_id: u32,
+    /// what says which GPUs it has
+    pub gpus: GpuGrant,
+    /// CPUs that it may run on now
+    pub cpus: CpuSet,
+    /// CPUs of all tasks of the step on this node together: the outer bound of what may be given to it
+    pub step_cpus: CpuSet,
+}
+
+/// The evidence about a task's GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GpuGrant {
+    /// the value of each vendor's [`GpuVendor::list_variable`] that the task has
+    pub listed: Vec<(GpuVendor, String)>,
+    /// for each GPU of the topology, whether the task may open its device node
+    pub access: Vec<Access>,
+}
+
+/// Whether a task may open a device node (faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`, which asks the device cgroup
+/// too and opens nothing).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// it may
+    Allowed,
+    /// it may not: the device belongs to another task or job
+    Denied,
+    /// there is no such node, or nobody looked
+    Unknown,
+}

@@ -1,0 +1,266 @@
+//! From the file to the node, with every check that makes a topology consistent.
+#![forbid(unsafe_code)]
+
+use super::schema::{self, File};
+use super::values::{
+    Once, Result, at_most, dangling, free_text, hex, link_rate, list, name, optional, parent, pci_address,
+    word, wrong,
+};
+use super::{
+    BadTopology, MAX_CORES, MAX_GPUS, MAX_NETDEVS, MAX_NICS, MAX_NUMA_NODES, MAX_PCI, MAX_PORTS,
+    MAX_RATE_MBPS,
+};
+use crate::topology::{
+    Gpu, GpuVendor, LinkLayer, Nic, NumaNode, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Port,
+    PortState, Provenance, Pu, Topology,
+};
+use std::collections::BTreeSet;
+use std::fmt::{self, Display};
+
+pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
+    let mut topology = Topology::empty(&name("name", &file.name)?, provenance);
+    check_sources(&file.sources)?;
+    topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
+    topology.pus = pus(&file.pus)?;
+    topology.pci = pci(&file.pci, &topology)?;
+    // what has something below it is a bridge
+    let bridges: BTreeSet<PciAddress> = topology
+        .pci
+        .iter()
+        .filter_map(|function| match function.parent {
+            PciParent::Bridge(bridge) => Some(bridge),
+            PciParent::Host(_) => None,
+        })
+        .collect();
+    let endpoint = |place: &str, text: &str| {
+        let address: PciAddress = pci_address(place, text)?;
+        if topology.pci.get(address).is_none() {
+            return Err(dangling(place, address, "pci"));
+        }
+        if bridges.contains(&address) {
+            return Err(wrong(place, text, "a function that has no other below it"));
+        }
+        Ok(address)
+    };
+    let gpus = gpus(&file.gpus, &topology.pci, endpoint)?;
+    let nics = nics(&file.nics, &gpus, endpoint)?;
+    (topology.gpus, topology.nics) = (gpus, nics);
+    topology.sort();
+    Ok(topology)
+}
+
+pub(super) fn check_sources(sources: &[String]) -> Result<()> {
+    sources
+        .iter()
+        .enumerate()
+        .try_for_each(|(i, source)| free_text(&format!("sources[{i}]"), source).map(drop))
+}
+
+fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
+    at_most("numa_nodes", nodes.len(), MAX_NUMA_NODES)?;
+    let (mut indices, mut cpus_seen) = (Once::new(), Once::new());
+    let mut all = Vec::new();
+    for (i, node) in nodes.iter().enumerate() {
+        let place = format!("numa_nodes[{i}].os_index");
+        if node.os_index as usize >= MAX_NUMA_NODES {
+            return Err(wrong(&place, node.os_index, format!("a number below `{MAX_NUMA_NODES}`")));
+        }
+        indices.add(&place, node.os_index)?;
+        let place = format!("numa_nodes[{i}].cpus");
+        let cpus = list(&place, &node.cpus)?;
+        cpus.iter().try_for_each(|cpu| cpus_seen.add(&place, cpu))?;
+        let distances = node.distances.clone();
+        if !distances.is_empty() && distances.len() != nodes.len() {
+            let place = format!("numa_nodes[{i}].distances");
+            let expected = format!("`{}`, one for each NUMA node", nodes.len());
+            return Err(wrong(&place, format_args!("{} distances", distances.len()), expected));
+        }
+        all.push(NumaNode { os_index: node.os_index, cpus, distances });
+    }
+    Ok(all)
+}
+
+fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
+    at_most("pus", cores.len(), MAX_CORES)?;
+    let (mut ids, mut pus_seen) = (Once::new(), Once::new());
+    let mut all = Vec::new();
+    for (i, core) in cores.iter().enumerate() {
+        ids.add(&format!("pus[{i}]"), CoreId(core.package, core.core))?;
+        let place = format!("pus[{i}].pus");
+        let pus = list(&place, &core.pus)?;
+        if pus.is_empty() {
+            return Err(wrong(&place, &core.pus, "at least one CPU"));
+        }
+        for os_index in pus.iter() {
+            pus_seen.add(&place, os_index)?;
+            all.push(Pu { os_index, package: core.package, core: core.core });
+        }
+    }
+    Ok(all)
+}
+
+fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree> {
+    at_most("pci", functions.len(), MAX_PCI)?;
+    let mut tree = PciTree::default();
+    let mut addresses = Once::new();
+    for (i, function) in functions.iter().enumerate() {
+        let at = |field: &str| format!("pci[{i}].{field}");
+        let address: PciAddress = pci_address(&at("address"), &function.address)?;
+        addresses.add(&at("address"), address)?;
+        if let Some(node) = function.numa_node.filter(|&node| topology.numa_node(node).is_none()) {
+            return Err(dangling(&at("numa_node"), node, "numa_nodes"));
+        }
+        let id = |field: &str, text: &Option<String>| -> Result<Option<u16>> {
+            let id = optional(text, |text| hex(&at(field), text, 4, "an id such as `0x10de`"))?;
+            Ok(id.map(|id| id as u16))
+        };
+        let link = |field: &str, text: &Option<String>| optional(text, |text| link_rate(&at(field), text));
+        tree.insert(PciFunction {
+            address,
+            parent: parent(&at("parent"), &function.parent)?,
+            class: optional(&function.class, |text| {
+                hex(&at("class"), text, 6, "a class of three bytes such as `0x030200`")
+            })?,
+            vendor: id("vendor", &function.vendor)?,
+            device: id("device", &function.device)?,
+            numa_node: function.numa_node,
+            local_cpus: optional(&function.local_cpus, |text| list(&at("local_cpus"), text))?,
+            link: PcieLink {
+                current: link("link.current", &function.link.current)?,
+                max: link("link.max", &function.link.max)?,
+            },
+        });
+    }
+    // only now are all bridges known: the file need not be in address order
+    for function in tree.iter() {
+        let place = addresses.place(&function.address).replace(".address", ".parent");
+        check_parents(&tree, function, &place)?;
+    }
+    Ok(tree)
+}
+
+/// The host bridge must be reached from everywhere; [`PciTree::ancestors`] stops where it is not.
+fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
+    let address = function.address;
+    if let PciParent::Bridge(bridge) = function.parent {
+        tree.get(bridge).ok_or_else(|| dangling(place, bridge, "pci"))?;
+    }
+    let (bridges, host) = tree.ancestors(address);
+    if host.is_some() {
+        return Ok(());
+    }
+    if bridges.iter().collect::<BTreeSet<_>>().len() < bridges.len() {
+        return Err(BadTopology::Circle { place: place.to_string(), value: address.to_string() });
+    }
+    if bridges.len() < PciTree::MAX_DEPTH {
+        // a parent further up is missing, which is an error where that parent is named
+        return Ok(());
+    }
+    let expected = format!("at most `{}` above `{address}`", PciTree::MAX_DEPTH);
+    Err(wrong(place, format_args!("{} bridges or more", bridges.len() + 1), expected))
+}
+
+fn gpus(
+    gpus: &[schema::Gpu],
+    pci: &PciTree,
+    endpoint: impl Fn(&str, &str) -> Result<PciAddress>,
+) -> Result<Vec<Gpu>> {
+    at_most("gpus", gpus.len(), MAX_GPUS)?;
+    let (mut addresses, mut uuids, mut device_nodes) = (Once::new(), Once::new(), Once::new());
+    let mut all = Vec::new();
+    for (i, gpu) in gpus.iter().enumerate() {
+        let at = |field: &str| format!("gpus[{i}].{field}");
+        let address = endpoint(&at("address"), &gpu.address)?;
+        addresses.add(&at("address"), address)?;
+        let vendor = word(&at("vendor"), &gpu.vendor, &schema::VENDORS)?;
+        let pci_vendor = pci.get(address).and_then(|function| function.vendor);
+        if let Some(id) = pci_vendor.filter(|&id| GpuVendor::from_pci(id) != Some(vendor)) {
+            let expected = format!("the vendor of `{address}` in `pci`, `0x{id:04x}`");
+            return Err(wrong(&at("vendor"), &gpu.vendor, expected));
+        }
+        let uuid = optional(&gpu.uuid, |text| name(&at("uuid"), text))?;
+        if let Some(uuid) = &uuid {
+            uuids.add(&at("uuid"), uuid.clone())?;
+        }
+        let model = optional(&gpu.model, |text| free_text(&at("model"), text))?;
+        let gpu = Gpu { address, vendor, minor: gpu.minor, uuid, model };
+        if let Some(node) = gpu.device_node() {
+            device_nodes.add(&at("minor"), node)?;
+        }
+        all.push(gpu);
+    }
+    Ok(all)
+}
+
+fn nics(
+    nics: &[schema::Nic],
+    gpus: &[Gpu],
+    endpoint: impl Fn(&str, &str) -> Result<PciAddress>,
+) -> Result<Vec<Nic>> {
+    at_most("nics", nics.len(), MAX_NICS)?;
+    let (mut names, mut uverbs_seen) = (Once::new(), Once::new());
+    let mut all = Vec::new();
+    for (i, nic) in nics.iter().enumerate() {
+        let at = |field: &str| format!("nics[{i}].{field}");
+        let nic_name = name(&at("name"), &nic.name)?;
+        names.add(&at("name"), nic_name.clone())?;
+        // several NICs may share a function: the subfunctions of a ConnectX do
+        let address = optional(&nic.address, |text| endpoint(&at("address"), text))?;
+        if let Some(gpu) = gpus.iter().find(|gpu| Some(gpu.address) == address) {
+            return Err(wrong(&at("address"), gpu.address, "a function that is not a GPU"));
+        }
+        let uverbs = optional(&nic.uverbs, |text| name(&at("uverbs"), text))?;
+        if let Some(uverbs) = &uverbs {
+            uverbs_seen.add(&at("uverbs"), uverbs.clone())?;
+        }
+        at_most(&at("netdevs"), nic.netdevs.len(), MAX_NETDEVS)?;
+        let mut netdevs_seen = Once::new();
+        for (k, netdev) in nic.netdevs.iter().enumerate() {
+            let place = format!("nics[{i}].netdevs[{k}]");
+            netdevs_seen.add(&place, name(&place, netdev)?)?;
+        }
+        all.push(Nic {
+            name: nic_name,
+            address,
+            role: optional(&nic.role, |text| word(&at("role"), text, &schema::ROLES))?,
+            ports: ports(&at("ports"), &nic.ports)?,
+            uverbs,
+            netdevs: nic.netdevs.clone(),
+        });
+    }
+    Ok(all)
+}
+
+fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
+    at_most(place, ports.len(), MAX_PORTS)?;
+    let mut numbers = Once::new();
+    let mut all = Vec::new();
+    for (k, port) in ports.iter().enumerate() {
+        let at = |field: &str| format!("{place}[{k}].{field}");
+        if port.number == 0 {
+            return Err(wrong(&at("number"), 0, "a number from `1`"));
+        }
+        numbers.add(&at("number"), port.number)?;
+        if let Some(rate) = port.rate_mbps.filter(|&rate| rate > MAX_RATE_MBPS) {
+            return Err(wrong(&at("rate_mbps"), rate, format!("at most `{MAX_RATE_MBPS}`")));
+        }
+        let state = optional(&port.state, |text| word(&at("state"), text, &schema::STATES))?;
+        let layer = optional(&port.link_layer, |text| word(&at("link_layer"), text, &schema::LINK_LAYERS))?;
+        all.push(Port {
+            number: port.number,
+            state: state.unwrap_or(PortState::Unknown),
+            rate_mbps: port.rate_mbps,
+            link_layer: layer.unwrap_or(LinkLayer::Unknown),
+        });
+    }
+    Ok(all)
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct CoreId(u32, u32);
+
+impl Display for CoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "package {} core {}", self.0, self.1)
+    }
+}

@@ -1,0 +1,151 @@
+//! Version 1 of the topology file, field by field; what the strings must hold is checked in `read`.
+#![forbid(unsafe_code)]
+
+use crate::topology::{GpuVendor, LinkLayer, NicRole, PortState};
+use serde::{Deserialize, Serialize};
+
+/// What every version of the file has.
+#[derive(Deserialize)]
+pub(super) struct Header {
+    pub format: Option<String>,
+    pub version: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub format: String,
+    pub version: u64,
+    pub name: String,
+    /// free text: where the facts come from
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    #[serde(default)]
+    pub numa_nodes: Vec<NumaNode>,
+    #[serde(default)]
+    pub pus: Vec<Core>,
+    #[serde(default)]
+    pub pci: Vec<PciFunction>,
+    #[serde(default)]
+    pub gpus: Vec<Gpu>,
+    #[serde(default)]
+    pub nics: Vec<Nic>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NumaNode {
+    pub os_index: u32,
+    /// a list such as `0-55,112-167`
+    pub cpus: String,
+    /// to every node in order of os index, whatever the order of the nodes in the file
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<u32>,
+}
+
+/// The logical CPUs of one core.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Core {
+    pub package: u32,
+    pub core: u32,
+    /// a list such as `0,112`
+    pub pus: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PciFunction {
+    pub address: String,
+    /// a bridge, `0000:17:00.0`, or a host bridge, `pci0000:15`
+    pub parent: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_cpus: Option<String>,
+    #[serde(default, skip_serializing_if = "Link::is_unknown")]
+    pub link: Link,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Link {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
+}
+
+impl Link {
+    fn is_unknown(&self) -> bool {
+        self.current.is_none() && self.max.is_none()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Gpu {
+    pub address: String,
+    pub vendor: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minor: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nic {
+    pub name: String,
+    /// absent for software devices
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uverbs: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub netdevs: Vec<String>,
+    #[serde(default)]
+    pub ports: Vec<Port>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Port {
+    pub number: u8,
+    /// absent where unknown
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_mbps: Option<u64>,
+    /// absent where unknown
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_layer: Option<String>,
+}
+
+pub(super) const VENDORS: [(&str, GpuVendor); 3] =
+    [("nvidia", GpuVendor::Nvidia), ("amd", GpuVendor::Amd), ("intel", GpuVendor::Intel)];
+
+pub(super) const ROLES: [(&str, NicRole); 3] =
+    [("compute", NicRole::Compute), ("storage", NicRole::Storage), ("management", NicRole::Management)];
+
+/// Without `Unknown`, which is written as nothing.
+pub(super) const STATES: [(&str, PortState); 4] = [
+    ("active", PortState::Active),
+    ("down", PortState::Down),
+    ("init", PortState::Init),
+    ("armed", PortState::Armed),
+];
+
+/// Without `Unknown`, which is written as nothing.
+pub(super) const LINK_LAYERS: [(&str, LinkLayer); 2] =
+    [("InfiniBand", LinkLayer::InfiniBand), ("Ethernet", LinkLayer::Ethernet)];

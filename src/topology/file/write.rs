@@ -1,0 +1,152 @@
+//! From the node to the file, one line for each element of its lists.
+#![forbid(unsafe_code)]
+
+use super::schema::{self, File};
+use super::{FORMAT, VERSION};
+use crate::topology::{Bitmap, LinkRate, PciParent, Port, Topology};
+use serde::Serialize;
+use serde_json::ser::Formatter;
+use std::collections::BTreeMap;
+use std::io;
+
+/// The word for `value`; `None` for values that are written as nothing.
+fn word<T: PartialEq>(words: &[(&str, T)], value: T) -> Option<String> {
+    words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| word.to_string())
+}
+
+pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
+    let mut cores: BTreeMap<(u32, u32), Bitmap> = BTreeMap::new();
+    for pu in &topology.pus {
+        cores.entry((pu.package, pu.core)).or_default().insert(pu.os_index);
+    }
+    let rate = |rate: Option<LinkRate>| rate.map(|rate| rate.to_string());
+    let hex4 = |id: Option<u16>| id.map(|id| format!("0x{id:04x}"));
+    let numa_nodes = topology.numa_nodes.iter().map(|node| schema::NumaNode {
+        os_index: node.os_index,
+        cpus: node.cpus.to_string(),
+        distances: node.distances.clone(),
+    });
+    let pus =
+        cores.into_iter().map(|((package, core), pus)| schema::Core { package, core, pus: pus.to_string() });
+    let pci = topology.pci.iter().map(|function| schema::PciFunction {
+        address: function.address.to_string(),
+        parent: match function.parent {
+            PciParent::Bridge(bridge) => bridge.to_string(),
+            PciParent::Host(host) => host.to_string(),
+        },
+        class: function.class.map(|class| format!("0x{class:06x}")),
+        vendor: hex4(function.vendor),
+        device: hex4(function.device),
+        numa_node: function.numa_node,
+        local_cpus: function.local_cpus.as_ref().map(Bitmap::to_string),
+        link: schema::Link { current: rate(function.link.current), max: rate(function.link.max) },
+    });
+    let gpus = topology.gpus.iter().map(|gpu| schema::Gpu {
+        address: gpu.address.to_string(),
+        vendor: word(&schema::VENDORS, gpu.vendor).unwrap_or_default(),
+        minor: gpu.minor,
+        uuid: gpu.uuid.clone(),
+        model: gpu.model.clone(),
+    });
+    let nics = topology.nics.iter().map(|nic| schema::Nic {
+        name: nic.name.clone(),
+        address: nic.address.map(|address| address.to_string()),
+        role: nic.role.and_then(|role| word(&schema::ROLES, role)),
+        uverbs: nic.uverbs.clone(),
+        netdevs: nic.netdevs.clone(),
+        ports: nic.ports.iter().map(port).collect(),
+    });
+    File {
+        format: FORMAT.to_string(),
+        version: VERSION,
+        name: topology.name.clone(),
+        sources: sources.to_vec(),
+        numa_nodes: numa_nodes.collect(),
+        pus: pus.collect(),
+        pci: pci.collect(),
+        gpus: gpus.collect(),
+        nics: nics.collect(),
+    }
+}
+
+fn port(port: &Port) -> schema::Port {
+    schema::Port {
+        number: port.number,
+        state: word(&schema::STATES, port.state),
+        rate_mbps: port.rate_mbps,
+        link_layer: word(&schema::LINK_LAYERS, port.link_layer),
+    }
+}
+
+pub(super) fn json(file: &File) -> String {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Lines::default());
+    // the file has string keys only and a Vec takes every byte, which leaves no way to fail
+    file.serialize(&mut serializer).expect("a topology file is always valid JSON");
+    bytes.push(b'\n');
+    String::from_utf8(bytes).expect("serde_json writes UTF-8")
+}
+
+/// Breaks lines between the fields of the file and between the elements of its lists, and nowhere below: a
+/// machine is a screenful, and a diff names the function or the port that changed.
+#[derive(Default)]
+struct Lines {
+    depth: usize,
+    has_elements: bool,
+}
+
+impl Lines {
+    fn separate<W: io::Write + ?Sized>(
+        &self,
+        out: &mut W,
+        first: bool,
+        broken_depth: usize,
+    ) -> io::Result<()> {
+        match (first, self.depth == broken_depth) {
+            (true, true) => write!(out, "\n{:1$}", "", 2 * self.depth),
+            (false, true) => write!(out, ",\n{:1$}", "", 2 * self.depth),
+            (true, false) => Ok(()),
+            (false, false) => out.write_all(b", "),
+        }
+    }
+}
+
+impl Formatter for Lines {
+    fn begin_object<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.depth += 1;
+        out.write_all(b"{")
+    }
+
+    fn begin_object_key<W: io::Write + ?Sized>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.separate(out, first, 1)
+    }
+
+    fn begin_object_value<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(b": ")
+    }
+
+    fn end_object<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.depth -= 1;
+        out.write_all(if self.depth == 0 { b"\n}" } else { b"}" })
+    }
+
+    fn begin_array<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.depth += 1;
+        self.has_elements = false;
+        out.write_all(b"[")
+    }
+
+    fn begin_array_value<W: io::Write + ?Sized>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.separate(out, first, 2)
+    }
+
+    fn end_array_value<W: io::Write + ?Sized>(&mut self, _: &mut W) -> io::Result<()> {
+        self.has_elements = true;
+        Ok(())
+    }
+
+    fn end_array<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.depth -= 1;
+        out.write_all(if self.depth == 1 && self.has_elements { b"\n  ]" } else { b"]" })
+    }
+}

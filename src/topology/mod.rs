@@ -1,0 +1,319 @@
+//! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and how far each is from each.
+#![forbid(unsafe_code)]
+
+pub mod bitmap;
+pub mod file;
+pub mod path;
+pub mod pci;
+
+pub use bitmap::{Bitmap, CpuSet, NodeSet};
+pub use path::{Path, PathType};
+pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
+
+use std::fmt;
+
+/// One node of the cluster, as far as placement cares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// what the machine is called: a model's name, a file's own name, or the host
+    pub name: String,
+    /// where the facts come from
+    pub provenance: Provenance,
+    /// NUMA nodes in order of os index
+    pub numa_nodes: Vec<NumaNode>,
+    /// logical CPUs in order of os index; empty where only placement's needs were read
+    pub pus: Vec<Pu>,
+    /// GPUs, NICs and the bridges above them
+    pub pci: PciTree,
+    /// GPUs in PCI order: a GPU's position is its index, as with `CUDA_DEVICE_ORDER=PCI_BUS_ID`
+    pub gpus: Vec<Gpu>,
+    /// NICs in PCI order, then those without a PCI function by name
+    pub nics: Vec<Nic>,
+}
+
+/// Where a topology's facts come from, and so what may be done with it: only [`Provenance::ThisSystem`] may move a
+/// process (hwloc's `is_thissystem` rule).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Provenance {
+    /// read from this kernel's `/sys` and `/proc`
+    ThisSystem,
+    /// read from a captured tree
+    Captured(String),
+    /// a built-in model
+    Model(String),
+    /// a topology file
+    File(String),
+}
+
+impl Provenance {
+    /// May a process be bound by these facts?
+    pub fn is_this_system(&self) -> bool {
+        matches!(self, Provenance::ThisSystem)
+    }
+}
+
+impl fmt::Display for Provenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Provenance::ThisSystem => write!(f, "this system"),
+            Provenance::Captured(from) => write!(f, "captured tree `{from}`"),
+            Provenance::Model(name) => write!(f, "built-in model `{name}`"),
+            Provenance::File(from) => write!(f, "file `{from}`"),
+        }
+    }
+}
+
+/// A NUMA node (hwloc: `NUMANode`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumaNode {
+    /// the kernel's number
+    pub os_index: u32,
+    /// its CPUs; empty for memory-only nodes (GPU memory on Grace, CXL)
+    pub cpus: CpuSet,
+    /// distances to all nodes in order of os index, 10 = local (ACPI SLIT); empty where unknown
+    pub distances: Vec<u32>,
+}
+
+/// A logical CPU (hwloc: `PU`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pu {
+    /// the kernel's CPU number
+    pub os_index: u32,
+    /// `physical_package_id`
+    pub package: u32,
+    /// `core_id`, unique within its package
+    pub core: u32,
+}
+
+/// Who made a GPU, and so which variable lists it and which device node opens it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GpuVendor {
+    /// PCI vendor 10de
+    Nvidia,
+    /// PCI vendor 1002
+    Amd,
+    /// PCI vendor 8086
+    Intel,
+}
+
+impl GpuVendor {
+    /// The vendor behind a PCI vendor id.
+    pub fn from_pci(vendor: u16) -> Option<GpuVendor> {
+        match vendor {
+            0x10de => Some(GpuVendor::Nvidia),
+            0x1002 => Some(GpuVendor::Amd),
+            0x8086 => Some(GpuVendor::Intel),
+            _ => None,
+        }
+    }
+
+    /// The variable in which Slurm, and the vendor's runtime, list a task's GPUs (Slurm's
+    /// src/interfaces/gres.c, `gres_common_gpu_set_env`).
+    pub fn list_variable(self) -> &'static str {
+        match self {
+            GpuVendor::Nvidia => "CUDA_VISIBLE_DEVICES",
+            GpuVendor::Amd => "ROCR_VISIBLE_DEVICES",
+            GpuVendor::Intel => "ZE_AFFINITY_MASK",
+        }
+    }
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// its PCI function
+    pub address: PciAddress,
+    /// who made it
+    pub vendor: GpuVendor,
+    /// the number in its device node's name: `Device Minor` for NVIDIA (`/dev/nvidia3`), the render node's for others
+    /// (`/dev/dri/renderD131`)
+    pub minor: Option<u32>,
+    /// `GPU-…`, as `CUDA_VISIBLE_DEVICES` spells it
+    pub uuid: Option<String>,
+    /// what the driver calls it
+    pub model: Option<String>,
+}
+
+impl Gpu {
+    /// The node a process must open to use this GPU, relative to `/dev`.
+    pub fn device_node(&self) -> Option<String> {
+        let minor = self.minor?;
+        Some(match self.vendor {
+            GpuVendor::Nvidia => format!("nvidia{minor}"),
+            GpuVendor::Amd | GpuVendor::Intel => format!("dri/renderD{minor}"),
+        })
+    }
+}
+
+/// An RDMA device (NCCL: `NIC`; the libraries' device name is [`Nic::name`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nic {
+    /// its name under `/sys/class/infiniband`
+    pub name: String,
+    /// its PCI function; `None` for software devices such as rxe and siw
+    pub address: Option<PciAddress>,
+    /// what a topology file or a model says it is for; the live bus does not say
+    pub role: Option<NicRole>,
+    /// its ports in order of number
+    pub ports: Vec<Port>,
+    /// its character device under `/dev/infiniband`, such as `uverbs0`
+    pub uverbs: Option<String>,
+    /// its network interfaces, sorted
+    pub netdevs: Vec<String>,
+}
+
+/// What a site uses a NIC for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NicRole {
+    /// the fabric between GPUs
+    Compute,
+    /// file systems
+    Storage,
+    /// logins, provisioning, the scheduler
+    Management,
+}
+
+impl fmt::Display for NicRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NicRole::Compute => "compute",
+            NicRole::Storage => "storage",
+            NicRole::Management => "management",
+        })
+    }
+}
+
+/// A port of an RDMA device (NCCL: `NET`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// its number, from 1
+    pub number: u8,
+    /// `ports/N/state`
+    pub state: PortState,
+    /// `ports/N/rate` in Mbit/s
+    pub rate_mbps: Option<u64>,
+    /// `ports/N/link_layer`
+    pub link_layer: LinkLayer,
+}
+
+/// State of a port (`enum ib_port_state`, the kernel's include/rdma/ib_verbs.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortState {
+    /// 4: data flows
+    Active,
+    /// 1: no link
+    Down,
+    /// 2: link, no subnet manager yet
+    Init,
+    /// 3: configured, not yet active
+    Armed,
+    /// 0, 5, or not said
+    Unknown,
+}
+
+impl fmt::Display for PortState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PortState::Active => "active",
+            PortState::Down => "down",
+            PortState::Init => "init",
+            PortState::Armed => "armed",
+            PortState::Unknown => "unknown",
+        })
+    }
+}
+
+/// What a port speaks (`ports/N/link_layer`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkLayer {
+    /// InfiniBand
+    InfiniBand,
+    /// Ethernet: RoCE or iWARP
+    Ethernet,
+    /// something else, or not said
+    Unknown,
+}
+
+impl fmt::Display for LinkLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LinkLayer::InfiniBand => "InfiniBand",
+            LinkLayer::Ethernet => "Ethernet",
+            LinkLayer::Unknown => "unknown link layer",
+        })
+    }
+}
+
+impl Topology {
+    /// A node about which nothing is known.
+    pub fn empty(name: &str, provenance: Provenance) -> Topology {
+        Topology {
+            name: name.to_string(),
+            provenance,
+            numa_nodes: Vec::new(),
+            pus: Vec::new(),
+            pci: PciTree::default(),
+            gpus: Vec::new(),
+            nics: Vec::new(),
+        }
+    }
+
+    /// All CPUs of all NUMA nodes.
+    pub fn cpus(&self) -> CpuSet {
+        self.numa_nodes.iter().fold(CpuSet::new(), |all, node| all.union(&node.cpus))
+    }
+
+    /// The NUMA node with this os index.
+    pub fn numa_node(&self, os_index: u32) -> Option<&NumaNode> {
+        self.numa_nodes.iter().find(|node| node.os_index == os_index)
+    }
+
+    /// CPUs of a set of NUMA nodes.
+    pub fn cpus_of(&self, nodes: &NodeSet) -> CpuSet {
+        let chosen = self.numa_nodes.iter().filter(|node| nodes.contains(node.os_index));
+        chosen.fold(CpuSet::new(), |all, node| all.union(&node.cpus))
+    }
+
+    /// NUMA nodes that hold one of `cpus`.
+    pub fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
+        self.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus)).map(|node| node.os_index).collect()
+    }
+
+    /// The NUMA node of a PCI function: what the kernel says of it or of a bridge above it, else the node that holds
+    /// its local CPUs, else the only node there is.
+    pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
+        if let Some(node) = self.pci.numa_node(address) {
+            return Some(node);
+        }
+        if let Some(cpus) = self.pci.get(address).and_then(|function| function.local_cpus.as_ref()) {
+            // a function that is local to every CPU (a virtual machine's) says nothing
+            let mut nodes = self.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus));
+            if let (Some(node), None) = (nodes.next(), nodes.next()) {
+                return Some(node.os_index);
+            }
+        }
+        match self.numa_nodes.as_slice() {
+            [only] => Some(only.os_index),
+            _ => None,
+        }
+    }
+
+    /// The position of the GPU at `address`.
+    pub fn gpu_index(&self, address: PciAddress) -> Option<usize> {
+        self.gpus.iter().position(|gpu| gpu.address == address)
+    }
+
+    /// Puts GPUs, NICs and NUMA nodes in the order that every index relies on.
+    pub fn sort(&mut self) {
+        self.numa_nodes.sort_by_key(|node| node.os_index);
+        self.pus.sort_by_key(|pu| pu.os_index);
+        self.gpus.sort_by_key(|gpu| gpu.address);
+        self.nics.sort_by(|a, b| {
+            (a.address.is_none(), a.address, &a.name).cmp(&(b.address.is_none(), b.address, &b.name))
+        });
+        for nic in &mut self.nics {
+            nic.ports.sort_by_key(|port| port.number);
+            nic.netdevs.sort();
+        }
+    }
+}

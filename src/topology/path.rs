@@ -1,0 +1,158 @@
+//! How two PCI functions reach each other: nvidia-smi's and NCCL's path types, and the narrowest link on the way.
+#![forbid(unsafe_code)]
+
+use super::{PciAddress, Topology};
+use std::fmt;
+
+/// Kind of path, nearest first, in the words of `nvidia-smi topo -m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PathType {
+    /// at most a single PCIe switch
+    Pix,
+    /// several PCIe switches, but no host bridge
+    Pxb,
+    /// through a host bridge
+    Phb,
+    /// between host bridges of one NUMA node
+    Node,
+    /// between NUMA nodes
+    Sys,
+}
+
+impl PathType {
+    /// All kinds, nearest first.
+    pub const ALL: [PathType; 5] =
+        [PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Node, PathType::Sys];
+}
+
+impl fmt::Display for PathType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `pad`, so that tables can give a width
+        f.pad(match self {
+            PathType::Pix => "PIX",
+            PathType::Pxb => "PXB",
+            PathType::Phb => "PHB",
+            PathType::Node => "NODE",
+            PathType::Sys => "SYS",
+        })
+    }
+}
+
+/// The way between two PCI functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// what it crosses
+    pub kind: PathType,
+    /// the narrowest PCIe link on it as it runs now, in Mbit/s; `None` where no link on the way is known
+    pub narrowest_mbps: Option<u64>,
+}
+
+impl Topology {
+    /// The way between two PCI functions.
+    ///
+    /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with downstream ports
+    /// below it, so two functions share one switch when at most one bridge stands between each of them and the lowest
+    /// bridge above both.  Where the kernel names no NUMA node for one of them the path counts as [`PathType::Sys`]:
+    /// nothing shows that it is shorter.
+    pub fn path(&self, a: PciAddress, b: PciAddress) -> Path {
+        let (above_a, host_a) = self.pci.ancestors(a);
+        let (above_b, host_b) = self.pci.ancestors(b);
+        let common = above_a.iter().enumerate().find_map(|(below_a, bridge)| {
+            above_b.iter().position(|other| other == bridge).map(|below_b| (below_a, below_b))
+        });
+        let kind = match common {
+            Some((below_a, below_b)) if below_a <= 1 && below_b <= 1 => PathType::Pix,
+            Some(_) => PathType::Pxb,
+            None if host_a.is_some() && host_a == host_b => PathType::Phb,
+            None => match (self.numa_node_of(a), self.numa_node_of(b)) {
+                (Some(node_a), Some(node_b)) if node_a == node_b => PathType::Node,
+                _ => PathType::Sys,
+            },
+        };
+        let (below_a, below_b) = common.unwrap_or((above_a.len(), above_b.len()));
+        let links = [a, b]
+            .into_iter()
+            .chain(above_a.into_iter().take(below_a))
+            .chain(above_b.into_iter().take(below_b));
+        let narrowest_mbps =
+            links.filter_map(|address| Some(self.pci.get(address)?.link.current?.mbps())).min();
+        Path { kind, narrowest_mbps }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::*;
+    use super::*;
+
+    fn function(topology: &mut Topology, address: &str, parent: &str, numa_node: Option<u32>, width: u32) {
+        let rate = LinkRate { tenths_gt: 320, width };
+        topology.pci.insert(PciFunction {
+            address: address.parse().unwrap(),
+            parent: match parent.parse() {
+                Ok(host) => PciParent::Host(host),
+                Err(_) => PciParent::Bridge(parent.parse().unwrap()),
+            },
+            class: None,
+            vendor: None,
+            device: None,
+            numa_node,
+            local_cpus: None,
+            link: PcieLink { current: Some(rate), max: Some(rate) },
+        });
+    }
+
+    /// Two root ports on one host bridge, a switch below the first with another switch below that.
+    fn machine() -> Topology {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for (address, parent, node) in [
+            ("00:01.0", "pci0000:00", Some(0)),
+            ("01:00.0", "00:01.0", Some(0)),
+            ("02:00.0", "01:00.0", Some(0)),
+            ("02:01.0", "01:00.0", Some(0)),
+            ("02:02.0", "01:00.0", Some(0)),
+            ("03:00.0", "02:00.0", None),
+            ("04:00.0", "02:01.0", Some(0)),
+            ("05:00.0", "02:02.0", Some(0)),
+            ("06:00.0", "05:00.0", Some(0)),
+            ("07:00.0", "06:00.0", Some(0)),
+            ("07:00.1", "06:00.0", Some(0)),
+            ("00:02.0", "pci0000:00", Some(0)),
+            ("08:00.0", "00:02.0", Some(0)),
+            ("40:01.0", "pci0000:40", Some(0)),
+            ("41:00.0", "40:01.0", Some(0)),
+            ("80:01.0", "pci0000:80", Some(1)),
+            ("81:00.0", "80:01.0", Some(1)),
+            ("c0:01.0", "pci0000:c0", None),
+            ("c1:00.0", "c0:01.0", None),
+        ] {
+            function(&mut topology, address, parent, node, 16);
+        }
+        topology
+    }
+
+    #[test]
+    fn the_kind_of_a_path_is_what_nvidia_smi_calls_it() {
+        let topology = machine();
+        let kind = |a: &str, b: &str| topology.path(a.parse().unwrap(), b.parse().unwrap()).kind;
+        assert_eq!(kind("03:00.0", "04:00.0"), PathType::Pix, "two ports of one switch");
+        assert_eq!(kind("07:00.0", "07:00.1"), PathType::Pix, "two functions of one card");
+        assert_eq!(kind("03:00.0", "07:00.0"), PathType::Pxb, "a switch behind a switch");
+        assert_eq!(kind("03:00.0", "08:00.0"), PathType::Phb, "two root ports of one host bridge");
+        assert_eq!(kind("03:00.0", "41:00.0"), PathType::Node, "two host bridges of one NUMA node");
+        assert_eq!(kind("03:00.0", "81:00.0"), PathType::Sys, "two NUMA nodes");
+        assert_eq!(kind("03:00.0", "c1:00.0"), PathType::Sys, "a NUMA node that the kernel does not name");
+        assert_eq!(kind("81:00.0", "03:00.0"), PathType::Sys, "either way round");
+    }
+
+    #[test]
+    fn the_narrowest_link_between_two_functions_counts_and_those_above_their_switch_do_not() {
+        let mut topology = machine();
+        function(&mut topology, "02:01.0", "01:00.0", Some(0), 4);
+        function(&mut topology, "00:01.0", "pci0000:00", Some(0), 1);
+        let narrowest =
+            |a: &str, b: &str| topology.path(a.parse().unwrap(), b.parse().unwrap()).narrowest_mbps.unwrap();
+        assert_eq!(narrowest("03:00.0", "04:00.0"), 126_030, "the x4 port, not the x1 root port");
+        assert_eq!(narrowest("03:00.0", "81:00.0"), 31_507, "the x1 root port");
+    }
+}

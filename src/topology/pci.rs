@@ -1,0 +1,266 @@
+//! PCI functions, the bridges above them, and the links between.
+#![forbid(unsafe_code)]
+
+use super::bitmap::CpuSet;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// A PCI function's address, `domain:bus:device.function`, ordered as the bus is enumerated.
+///
+/// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff` (`10000:00:02.0`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PciAddress {
+    /// PCI domain (segment)
+    pub domain: u32,
+    /// bus number
+    pub bus: u8,
+    /// device number, below 32
+    pub device: u8,
+    /// function number, below 8
+    pub function: u8,
+}
+
+/// Why a text is not a PCI address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadPciAddress(pub String);
+
+impl fmt::Display for BadPciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a PCI address: expected `domain:bus:device.function` such as `0000:1b:00.0`",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadPciAddress {}
+
+impl FromStr for PciAddress {
+    type Err = BadPciAddress;
+
+    /// Accepts `0000:1b:00.0`, `1b:00.0` (domain 0) and nvidia-smi's `00000000:1B:00.0`.
+    fn from_str(text: &str) -> Result<PciAddress, BadPciAddress> {
+        let bad = || BadPciAddress(text.chars().take(80).collect());
+        // from_str_radix accepts a sign, which no address has
+        let hex = |digits: &str, most: usize| match digits.len() {
+            1.. if digits.len() <= most && digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                u32::from_str_radix(digits, 16).map_err(|_| bad())
+            }
+            _ => Err(bad()),
+        };
+        let (rest, function) = text.rsplit_once('.').ok_or_else(bad)?;
+        let (rest, device) = rest.rsplit_once(':').ok_or_else(bad)?;
+        let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
+        let (device, function) = (hex(device, 2)?, hex(function, 1)?);
+        if device >= 32 || function >= 8 {
+            return Err(bad());
+        }
+        Ok(PciAddress {
+            domain: hex(domain, 8)?,
+            bus: hex(bus, 2)? as u8,
+            device: device as u8,
+            function: function as u8,
+        })
+    }
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+/// A host bridge: where a PCI hierarchy meets the CPU; sysfs calls it `pciDDDD:BB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostBridge {
+    /// PCI domain (segment)
+    pub domain: u32,
+    /// root bus
+    pub bus: u8,
+}
+
+impl FromStr for HostBridge {
+    type Err = BadPciAddress;
+
+    /// Accepts sysfs's directory name, `pci0000:15`.
+    fn from_str(text: &str) -> Result<HostBridge, BadPciAddress> {
+        let bad = || BadPciAddress(text.chars().take(80).collect());
+        let bus = text.strip_prefix("pci").ok_or_else(bad)?;
+        let root: PciAddress = format!("{bus}:00.0").parse().map_err(|_| bad())?;
+        Ok(HostBridge { domain: root.domain, bus: root.bus })
+    }
+}
+
+impl fmt::Display for HostBridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pci{:04x}:{:02x}", self.domain, self.bus)
+    }
+}
+
+/// What stands directly above a PCI function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PciParent {
+    /// a PCI-to-PCI bridge: a root port or a port of a switch
+    Bridge(PciAddress),
+    /// nothing but the host bridge
+    Host(HostBridge),
+}
+
+/// Speed and width of a PCIe link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkRate {
+    /// transfer rate of a lane in tenths of GT/s, so that 2.5 GT/s is 25
+    pub tenths_gt: u32,
+    /// lanes
+    pub width: u32,
+}
+
+impl LinkRate {
+    /// What the link can move in one direction, in Mbit/s, after the line code: 8b/10b up to 5 GT/s and 128b/130b from
+    /// 8 GT/s on (PCI Express Base Specification, "Encoding").
+    pub fn mbps(self) -> u64 {
+        let raw = u64::from(self.tenths_gt) * 100 * u64::from(self.width);
+        if self.tenths_gt <= 50 { raw * 8 / 10 } else { raw * 128 / 130 }
+    }
+}
+
+impl fmt::Display for LinkRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{} GT/s x{}", self.tenths_gt / 10, self.tenths_gt % 10, self.width)
+    }
+}
+
+/// A PCIe link as the function at its lower end reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PcieLink {
+    /// what the link runs at now (`current_link_speed`, `current_link_width`)
+    pub current: Option<LinkRate>,
+    /// what the function could do (`max_link_speed`, `max_link_width`)
+    pub max: Option<LinkRate>,
+}
+
+/// One PCI function: a GPU, a NIC, or a bridge above one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PciFunction {
+    /// its address
+    pub address: PciAddress,
+    /// what stands directly above it
+    pub parent: PciParent,
+    /// class code, 24 bits (`0x030200`: 3D controller)
+    pub class: Option<u32>,
+    /// vendor id
+    pub vendor: Option<u16>,
+    /// device id
+    pub device: Option<u16>,
+    /// `numa_node`; `None` where the kernel says -1 or nothing
+    pub numa_node: Option<u32>,
+    /// `local_cpulist`
+    pub local_cpus: Option<CpuSet>,
+    /// the link above it
+    pub link: PcieLink,
+}
+
+/// The PCI functions that matter to placement, with every bridge above them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PciTree {
+    functions: BTreeMap<PciAddress, PciFunction>,
+}
+
+impl PciTree {
+    /// Bridges above one function, at most.  The deepest machine known (MI300X behind doubled switches) has 7.
+    pub const MAX_DEPTH: usize = 32;
+
+    /// Adds a function; one that is there already is replaced.
+    pub fn insert(&mut self, function: PciFunction) {
+        self.functions.insert(function.address, function);
+    }
+
+    /// The function at `address`.
+    pub fn get(&self, address: PciAddress) -> Option<&PciFunction> {
+        self.functions.get(&address)
+    }
+
+    /// All functions in address order.
+    pub fn iter(&self) -> impl Iterator<Item = &PciFunction> {
+        self.functions.values()
+    }
+
+    /// The bridges above `address`, nearest first, and the host bridge at the top.
+    ///
+    /// The host bridge is `None` where the tree does not reach one: a bridge is missing, the parents form a circle, or
+    /// there are more than [`PciTree::MAX_DEPTH`] of them.
+    pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
+        let mut bridges = Vec::new();
+        let mut here = address;
+        while let Some(function) = self.functions.get(&here) {
+            match function.parent {
+                PciParent::Host(host) => return (bridges, Some(host)),
+                PciParent::Bridge(bridge) if bridges.len() < PciTree::MAX_DEPTH => {
+                    bridges.push(bridge);
+                    here = bridge;
+                }
+                PciParent::Bridge(_) => break,
+            }
+        }
+        (bridges, None)
+    }
+
+    /// The NUMA node of `address`: its own, else that of the nearest bridge above it that knows one.
+    pub fn numa_node(&self, address: PciAddress) -> Option<u32> {
+        let own = self.get(address)?.numa_node;
+        own.or_else(|| self.ancestors(address).0.iter().find_map(|&bridge| self.get(bridge)?.numa_node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_in_the_spellings_of_sysfs_and_nvidia_smi() {
+        for (text, canonical) in [
+            ("0000:1b:00.0", "0000:1b:00.0"),
+            ("1b:00.0", "0000:1b:00.0"),
+            ("00000000:1B:00.0", "0000:1b:00.0"),
+            ("10000:00:02.1", "10000:00:02.1"),
+        ] {
+            assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), canonical);
+        }
+        assert_eq!("pci10000:00".parse::<HostBridge>().unwrap().to_string(), "pci10000:00");
+    }
+
+    #[test]
+    fn text_that_is_no_address_is_refused() {
+        for text in
+            ["", ".", "0", "1b:00", "0000:1b:20.0", "0000:1b:00.8", "0000:+b:00.0", "0:0:0:0.0", "pci0000:15"]
+        {
+            assert!(text.parse::<PciAddress>().is_err(), "`{text}`");
+        }
+    }
+
+    #[test]
+    fn parents_that_form_a_circle_end() {
+        let mut tree = PciTree::default();
+        let address: PciAddress = "01:00.0".parse().unwrap();
+        tree.insert(PciFunction {
+            address,
+            parent: PciParent::Bridge(address),
+            class: None,
+            vendor: None,
+            device: None,
+            numa_node: None,
+            local_cpus: None,
+            link: PcieLink::default(),
+        });
+        assert_eq!(tree.ancestors(address).1, None);
+        assert_eq!(tree.numa_node(address), None);
+    }
+
+    #[test]
+    fn a_gen5_x16_link_moves_504_gbit_and_a_gen1_x1_link_2() {
+        assert_eq!(LinkRate { tenths_gt: 320, width: 16 }.mbps(), 504_123);
+        assert_eq!(LinkRate { tenths_gt: 25, width: 1 }.mbps(), 2_000);
+    }
+}
