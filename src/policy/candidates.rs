@@ -82,6 +82,8 @@ pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excl
             excluded.push(Excluded { name: rail.name, port: Some(rail.port), why });
         }
     }
+    let position = |name: &str| topology.nics.iter().position(|nic| nic.name == name);
+    excluded.sort_by_key(|excluded| (position(&excluded.name), excluded.port));
     (rails, excluded, diagnostics)
 }
 

@@ -29,7 +29,7 @@ pub fn place(
         true => rails_near_cpus(topology, node, &cpus, &mut reasons),
         false => rails_of_gpus(node, &gpus, &mut reasons),
     };
-    reasons.push(format!("CPUs {}: {}", cpus.cpus(), cpus.why()));
+    reasons.push(format!("CPUs: {}", cpus.why()));
     reasons.push(format!("memory: {}", mems.why()));
     TaskPlacement { local_id: task.local_id, global_id: task.global_id, gpus, rails, cpus, mems, reasons }
 }

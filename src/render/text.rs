@@ -36,12 +36,15 @@ pub fn task_line(
         MemDecision::Prefer { nodes, .. } => nodes.to_string(),
         MemDecision::Keep { .. } => "any".to_string(),
     };
+    let cpus = match task.cpus.cpus() {
+        unknown if unknown.is_empty() => "unknown".to_string(),
+        cpus => cpus.to_string(),
+    };
     let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
     let set: Vec<&str> = set.map(|variable| variable.name.as_str()).collect();
     format!(
-        "task {:>digits$} {node_name}  {gpus:<gpu_width$}  {rails:<rail_width$}  cpus {:<cpu_width$}  mem {mems:<3}  set {}  ({})",
+        "task {:>digits$} {node_name}  {gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems:<3}  set {}  ({})",
         task.global_id,
-        task.cpus.cpus().to_string(),
         if set.is_empty() { "nothing".to_string() } else { set.join(" ") },
         task.reasons.join("; "),
         digits = tasks.saturating_sub(1).to_string().len(),

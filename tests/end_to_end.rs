@@ -1,0 +1,61 @@
+//! The plugin on a real Slurm: real `srun`, slurmctld, slurmd and slurmstepd, on nodes that play a DGX H100.
+//!
+//! ```text
+//! cargo build --release && cargo test --test end_to_end
+//! cargo test --test end_to_end -- nested          only the cases with that word in their name
+//! ```
+//!
+//! Needs root and Debian's Slurm packages (`tests/slurm/install.sh`); without them it says so and passes.  The cluster is
+//! `tests/slurm/cluster.sh`, the task `tests/slurm/report.c`, which prints what it sees of itself.  A case is a function
+//! whose name is the sentence that it proves; one that proves an effect runs the same command without the flag too.
+
+#[path = "end_to_end/cases_bind.rs"]
+mod cases_bind;
+#[path = "end_to_end/cases_environment.rs"]
+mod cases_environment;
+#[path = "end_to_end/cases_failure.rs"]
+mod cases_failure;
+#[path = "end_to_end/cases_gpu.rs"]
+mod cases_gpu;
+#[path = "end_to_end/cases_machine.rs"]
+mod cases_machine;
+#[path = "end_to_end/cases_option.rs"]
+mod cases_option;
+#[path = "end_to_end/harness.rs"]
+mod harness;
+#[path = "end_to_end/machines.rs"]
+mod machines;
+#[path = "end_to_end/report.rs"]
+mod report;
+
+use harness::{Suite, Workplace};
+
+fn main() -> std::process::ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let workplace = match Workplace::new() {
+        Ok(workplace) => workplace,
+        Err(harness::Unfit::Skip(reason)) => {
+            println!("skipped: {reason}");
+            return std::process::ExitCode::SUCCESS;
+        }
+        Err(harness::Unfit::Broken(reason)) => {
+            eprintln!("end_to_end: {reason}");
+            return std::process::ExitCode::FAILURE;
+        }
+    };
+    let mut suite = Suite::new(workplace, words);
+    suite.on(
+        machines::plain(),
+        &[
+            cases_gpu::CASES,
+            cases_bind::CASES,
+            cases_environment::CASES,
+            cases_option::CASES,
+            cases_machine::CASES,
+            cases_failure::CASES,
+        ],
+    );
+    suite.on(machines::with_cgroups(), &[cases_machine::CASES_WITH_CGROUPS]);
+    suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
+    suite.finish()
+}

@@ -1,0 +1,116 @@
+//! CPUs and memory: what is moved, and what is left alone.
+
+use crate::harness::{Bed, Case, cases};
+use crate::machines::{cpus_near, cpus_of_node, numa_node_of, ucx_of};
+use crate::report::Task;
+use std::collections::BTreeSet;
+
+pub const CASES: &[Case] = cases![
+    tasks_on_the_wrong_socket_are_moved_to_their_gpus,
+    tasks_move_only_to_cpus_that_their_step_owns,
+    tasks_that_are_near_their_gpu_stay_where_they_are,
+    a_mask_that_is_partly_near_is_narrowed,
+    a_task_whose_gpus_span_sockets_keeps_its_cpus,
+    an_explicit_cpu_bind_survives,
+    an_explicit_mem_bind_survives,
+    bind_none_sets_variables_and_moves_nothing,
+    bind_cpu_leaves_the_memory_policy_alone,
+];
+
+/// Tasks, of those with one GPU, that run on none of the CPUs near it.
+fn far(tasks: &[Task]) -> usize {
+    tasks.iter().filter(|task| task.cpus().is_disjoint(&cpus_near(task.gpus()[0]))).count()
+}
+
+fn assert_memory_is_near(task: &Task) {
+    let node = numa_node_of(task.gpus()[0]);
+    let near = [format!("preferred:{node}"), format!("preferred-many:{node}")];
+    assert!(near.iter().any(|policy| policy == task.mem()), "the memory policy of {task:?}");
+}
+
+fn tasks_on_the_wrong_socket_are_moved_to_their_gpus(bed: &Bed) {
+    let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement", 8, command);
+    assert_eq!(far(&without), 4, "Slurm 22.05 deals tasks and GPUs in different orders");
+    assert!(without.iter().all(|task| task.mem() == "default"));
+    assert_eq!(far(&placed), 0);
+    for task in &placed {
+        assert!(task.cpus().is_subset(&cpus_near(task.gpus()[0])), "of {task:?}");
+        assert_memory_is_near(task);
+    }
+}
+
+fn tasks_move_only_to_cpus_that_their_step_owns(bed: &Bed) {
+    let command = "srun -w n0 -n8 -c4 --gpus-per-task=1 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement", 8, command);
+    let all = |tasks: &[Task]| tasks.iter().flat_map(Task::cpus).collect::<BTreeSet<usize>>();
+    assert!(all(&placed).is_subset(&all(&without)), "CPUs beyond those of the step");
+    assert_eq!(far(&placed), 0);
+}
+
+fn tasks_that_are_near_their_gpu_stay_where_they_are(bed: &Bed) {
+    let command = "srun -w n0 -n8 -c28 -m block:block --gpus-per-task=1 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement", 8, command);
+    assert_eq!(far(&without), 0, "`-m block:block` deals both in the same order");
+    for (bare, task) in without.iter().zip(&placed) {
+        assert_eq!(task.cpus(), bare.cpus(), "of {task:?}");
+        assert_memory_is_near(task);
+    }
+}
+
+fn a_mask_that_is_partly_near_is_narrowed(bed: &Bed) {
+    let command = "srun -w n0 -n1 -c224 --gpus-per-task=1 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
+    assert_eq!(without[0].cpus().len(), 224);
+    assert_eq!(placed[0].cpus(), cpus_of_node(0));
+}
+
+fn a_task_whose_gpus_span_sockets_keeps_its_cpus(bed: &Bed) {
+    let command = "srun -w n0 -n2 -c8 --gres=gpu:8 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement", 2, command);
+    for (bare, task) in without.iter().zip(&placed) {
+        assert_eq!(task.cpus(), bare.cpus(), "of {task:?}");
+    }
+}
+
+fn an_explicit_cpu_bind_survives(bed: &Bed) {
+    // GPU 1 is near the first socket, and each of these leaves its task on the second
+    for bind in ["map_cpu:0,56,112,168,1,57,113,169", "cores", "threads", "none"] {
+        let command = format!("srun -w n0 -n8 --gpus-per-task=1 --cpu-bind={bind} @ $report");
+        let (without, placed) = bed.without_and_with("--nic-placement", 8, &command);
+        for (bare, task) in without.iter().zip(&placed) {
+            assert_eq!(task.cpus(), bare.cpus(), "with --cpu-bind={bind}, of {task:?}");
+            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "the NIC is set all the same");
+        }
+    }
+}
+
+fn an_explicit_mem_bind_survives(bed: &Bed) {
+    for bind in ["map_mem:1,0", "local", "none"] {
+        let command = format!("srun -w n0 -n2 --gpus-per-task=1 --mem-bind={bind} @ $report");
+        let (without, placed) = bed.without_and_with("--nic-placement", 2, &command);
+        for (bare, task) in without.iter().zip(&placed) {
+            assert_eq!(task.mem(), bare.mem(), "with --mem-bind={bind}, of {task:?}");
+            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "the NIC is set all the same");
+        }
+    }
+}
+
+fn bind_none_sets_variables_and_moves_nothing(bed: &Bed) {
+    let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement=bind=none", 8, command);
+    for (bare, task) in without.iter().zip(&placed) {
+        assert_eq!((task.cpus(), task.mem()), (bare.cpus(), bare.mem()), "of {task:?}");
+        assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
+    }
+}
+
+fn bind_cpu_leaves_the_memory_policy_alone(bed: &Bed) {
+    let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
+    let (_, placed) = bed.without_and_with("--nic-placement=bind=cpu", 8, command);
+    assert_eq!(far(&placed), 0);
+    assert!(placed.iter().all(|task| task.mem() == "default"));
+    let both = bed.tasks(8, &command.replace('@', "--nic-placement=bind=cpu+mem"));
+    assert_eq!(far(&both), 0);
+    both.iter().for_each(assert_memory_is_near);
+}

@@ -1,0 +1,114 @@
+//! Whose variables: the user's survive, ours do not outlive their step, and batch scripts see none.
+
+use crate::harness::{Bed, Case, cases};
+use crate::machines::{nccl_list, ucx_of, ucx_of_all};
+use crate::report::Task;
+
+pub const CASES: &[Case] = cases![
+    the_users_own_variables_survive,
+    a_batch_job_hands_the_option_to_its_sruns_and_is_left_alone_itself,
+    an_sbatch_line_in_the_script_is_enough,
+    an_srun_in_a_batch_job_may_say_something_else,
+    salloc_hands_the_option_to_its_sruns,
+    a_nested_srun_replaces_what_the_outer_one_set,
+    a_nested_srun_without_the_flag_loses_what_the_outer_one_set,
+    a_nested_srun_keeps_what_the_user_changed_in_between,
+];
+
+fn the_users_own_variables_survive(bed: &Bed) {
+    let command = "UCX_NET_DEVICES=mine:1 srun -w n0 -n2 --gpus-per-task=1 @ $report";
+    for task in bed.tasks(2, &command.replace('@', "--nic-placement")) {
+        assert_eq!(task.env("UCX_NET_DEVICES"), Some("mine:1"));
+        assert_eq!(
+            task.env("NCCL_IB_HCA"),
+            Some(nccl_list().as_str()),
+            "the other variable is not the user's"
+        );
+    }
+    let command = "NCCL_IB_HCA=mine srun -w n0 -n2 --gpus-per-task=1 @ $report";
+    for task in bed.tasks(2, &command.replace('@', "--nic-placement")) {
+        assert_eq!(task.env("NCCL_IB_HCA"), Some("mine"));
+        assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "the other variable is not the user's");
+    }
+}
+
+/// Submits a script, waits for its end and prints what it wrote.
+fn batch(bed: &Bed, options: &str, script: &str) -> String {
+    bed.file("script", &format!("#!/bin/bash\n{script}"));
+    // not `sbatch --wait`, which looks every two seconds only
+    format!(
+        "job=$(sbatch --parsable -w n0 -n2 --gpus-per-task=1 --output=script.out {options} script) || exit
+         while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat script.out"
+    )
+}
+
+fn a_batch_job_hands_the_option_to_its_sruns_and_is_left_alone_itself(bed: &Bed) {
+    let script = "env -u SLURM_PROCID $report | sed s/rank=-/rank=99/\nsrun $report\n";
+    let without = bed.tasks(3, &batch(bed, "", script));
+    assert!(without.iter().all(Task::is_untouched));
+    let with = bed.tasks(3, &batch(bed, "--nic-placement", script));
+    for task in &with[..2] {
+        assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "in the step");
+        assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "in the step");
+    }
+    let script = &with[2];
+    assert!(script.is_untouched() && script.mem() == "default", "in the batch script: {script:?}");
+    assert_eq!(script.cpus(), without[2].cpus(), "of the batch script");
+}
+
+fn an_sbatch_line_in_the_script_is_enough(bed: &Bed) {
+    for (line, placed) in [("#SBATCH --nic-placement", true), ("#SBATCH --nic-placement=off", false)] {
+        let tasks = bed.tasks(2, &batch(bed, "", &format!("{line}\nsrun $report\n")));
+        for task in &tasks {
+            let expected = if placed { vec![ucx_of(task.gpus()[0])] } else { vec![] };
+            assert_eq!(task.ucx(), expected, "with `{line}`");
+        }
+    }
+}
+
+fn an_srun_in_a_batch_job_may_say_something_else(bed: &Bed) {
+    let script = "srun --nic-placement=off $report\n";
+    let off = bed.tasks(2, &batch(bed, "--nic-placement", script));
+    assert!(off.iter().all(Task::is_untouched));
+    let script = "srun --nic-placement=closest $report\n";
+    let on = bed.tasks(2, &batch(bed, "--nic-placement=off", script));
+    assert!(on.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]));
+}
+
+fn salloc_hands_the_option_to_its_sruns(bed: &Bed) {
+    let command = "salloc --quiet -w n0 -n2 --gpus-per-task=1 @ srun $report";
+    let (_, placed) = bed.without_and_with("--nic-placement", 2, command);
+    assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]));
+}
+
+/// An outer srun with all GPUs, in whose only task `inner` runs.
+fn nested(outer: &str, inner: &str) -> String {
+    // the outer step holds the job's resources, which the inner one may use with --overlap
+    format!("srun -w n0 -n1 -c8 --gres=gpu:8 {outer} bash -c '{inner}'")
+}
+
+const INNER: &str = "srun --overlap -n1 -c8 --gres=gpu:1 --cpu-bind=none";
+
+fn a_nested_srun_replaces_what_the_outer_one_set(bed: &Bed) {
+    let inner = format!("$report; {INNER} --nic-placement $report | sed s/rank=0/rank=1/");
+    let tasks = bed.tasks(2, &nested("--nic-placement", &inner));
+    assert_eq!(tasks[0].ucx(), ucx_of_all(0..8), "in the outer step");
+    assert_eq!(tasks[1].ucx(), [ucx_of(0)], "in the inner step");
+    assert_eq!(tasks[1].env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "in the inner step");
+}
+
+fn a_nested_srun_without_the_flag_loses_what_the_outer_one_set(bed: &Bed) {
+    let inner = format!(
+        "$report; {INNER} --nic-placement=off $report | sed s/rank=0/rank=1/; unset SLURM_NIC_PLACEMENT; unset ${{!SLURM_SPANK_*}} ${{!_SLURM_SPANK_*}}; {INNER} $report | sed s/rank=0/rank=2/"
+    );
+    let tasks = bed.tasks(3, &nested("--nic-placement", &inner));
+    assert_eq!(tasks[0].ucx(), ucx_of_all(0..8), "in the outer step");
+    assert!(tasks[1].is_untouched(), "with `off`: {:?}", tasks[1]);
+    assert!(tasks[2].is_untouched(), "without the flag: {:?}", tasks[2]);
+}
+
+fn a_nested_srun_keeps_what_the_user_changed_in_between(bed: &Bed) {
+    let inner = format!("export UCX_NET_DEVICES=mine:1; {INNER} --nic-placement $report");
+    let tasks = bed.tasks(1, &nested("--nic-placement", &inner));
+    assert_eq!(tasks[0].env("UCX_NET_DEVICES"), Some("mine:1"));
+}

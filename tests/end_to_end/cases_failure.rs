@@ -1,0 +1,136 @@
+//! What must not happen: a job that fails, hangs or slows because of the plugin.
+
+use crate::harness::{Bed, Case, cases};
+use crate::machines::ucx_of;
+use crate::report::Task;
+use std::time::Duration;
+
+pub const CASES: &[Case] = cases![
+    a_missing_topology_file_is_named_in_the_log_and_the_job_runs,
+    a_broken_topology_file_is_named_with_the_place_and_the_job_runs,
+    a_bad_plugstack_argument_is_named_in_the_log_and_the_job_runs,
+    a_panic_in_init_harms_no_job,
+    a_panic_in_the_option_harms_no_job,
+    a_panic_in_init_post_opt_harms_no_job,
+    a_panic_in_task_init_harms_no_job,
+    a_plugin_that_is_gone_harms_no_job,
+    the_exit_code_of_the_program_is_kept,
+    no_process_is_started_for_a_job_beyond_those_of_slurm,
+];
+
+pub const CASES_WITH_A_PROLOG_PLUGIN: &[Case] = cases![the_log_would_show_such_a_process_if_there_were_one];
+
+/// With these plugstack arguments the job runs and is not placed; the log has a line of ours with all of `words`.
+fn assert_it_runs_and_logs(bed: &Bed, arguments: &str, words: &[&str]) {
+    let command = "srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report";
+    assert!(
+        bed.tasks(2, command).iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]),
+        "without the fault"
+    );
+    bed.plugin(arguments);
+    let tasks = bed.tasks(2, command);
+    assert!(tasks.iter().all(Task::is_untouched), "nothing may be set: {tasks:?}");
+    let log = bed.log("n0");
+    let ours: Vec<&str> = log.lines().filter(|line| line.contains("nic-placement: ")).collect();
+    let found = ours.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(found, "no line with all of {words:?} among {ours:#?}");
+}
+
+fn a_missing_topology_file_is_named_in_the_log_and_the_job_runs(bed: &Bed) {
+    assert_it_runs_and_logs(bed, "topology=/nowhere/dgx.json", &["/nowhere/dgx.json"]);
+}
+
+fn a_broken_topology_file_is_named_with_the_place_and_the_job_runs(bed: &Bed) {
+    let whole = bed.workplace.topology_file();
+    let broken = [
+        (whole[..whole.len() / 2].to_string(), ["line ", "column "]),
+        (whole.replace("\"os_index\": 1", "\"os_index\": \"one\""), ["line 7 ", "expected"]),
+        (whole.replace("\"version\": 1", "\"version\": 77"), ["`version`", "77"]),
+        ("# a shopping list".to_string(), ["line 1 ", "expected"]),
+    ];
+    for (text, words) in broken {
+        let file = bed.file("broken.json", &text).display().to_string();
+        bed.plugin("");
+        assert_it_runs_and_logs(bed, &format!("topology={file}"), &[&file, words[0], words[1]]);
+    }
+}
+
+fn a_bad_plugstack_argument_is_named_in_the_log_and_the_job_runs(bed: &Bed) {
+    let command = "srun -w n0 -n2 --gpus-per-task=1 $report";
+    bed.plugin("topologie=/etc/dgx.json");
+    let ran = bed.run(command);
+    assert_eq!((ran.code, ran.tasks.len()), (0, 2));
+    let said = format!("{}{}", ran.stderr, bed.log("n0"));
+    assert!(said.contains("topologie=/etc/dgx.json"), "the argument is named");
+}
+
+/// A panic in `hook` neither fails nor holds up a job, and nothing of it reaches the user's terminal.
+fn assert_a_panic_is_harmless(bed: &Bed, hook: &str) {
+    let plugin = bed.workplace.panicking_plugin();
+    bed.plugstack(&format!("optional {} panic={hook}", plugin.display()));
+    // one with and one without the option, a batch job, and a program that fails by itself
+    let plain = bed.run("RUST_BACKTRACE=1 srun -w n0 -n2 --gpus-per-task=1 $report");
+    assert_eq!((plain.code, plain.tasks.len()), (0, 2), "without the option");
+    // a panic in srun's init leaves the option unregistered
+    if hook != "init" {
+        let asked = bed.run("RUST_BACKTRACE=1 srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report");
+        assert_eq!((asked.code, asked.tasks.len()), (0, 2), "with the option");
+        assert!(asked.took < Duration::from_secs(20), "it took {:?}", asked.took);
+        assert!(!asked.stderr.contains("backtrace"), "a backtrace on the user's terminal");
+    }
+    let asked = bed.run("SLURM_NIC_PLACEMENT=closest srun -w n0 -n2 --gpus-per-task=1 $report");
+    assert_eq!((asked.code, asked.tasks.len()), (0, 2), "asked by environment");
+    let batch =
+        bed.run("sbatch --quiet --wait -w n0 --output=panic.out --wrap \"srun $report\"; cat panic.out");
+    assert_eq!((batch.code, batch.tasks.len()), (0, 1), "as a batch job");
+    assert!(bed.run("sinfo -h -n n0 -o %T").stdout.trim_start().starts_with("idle"), "the state of the node");
+    // the other build in the same place does place, so the panic is what kept it
+    bed.plugstack(&format!("optional {}", plugin.display()));
+    let tasks = bed.tasks(2, "srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report");
+    assert!(tasks.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "without the panic");
+}
+
+fn a_panic_in_init_harms_no_job(bed: &Bed) {
+    assert_a_panic_is_harmless(bed, "init");
+}
+
+fn a_panic_in_the_option_harms_no_job(bed: &Bed) {
+    assert_a_panic_is_harmless(bed, "option");
+}
+
+fn a_panic_in_init_post_opt_harms_no_job(bed: &Bed) {
+    assert_a_panic_is_harmless(bed, "init_post_opt");
+}
+
+fn a_panic_in_task_init_harms_no_job(bed: &Bed) {
+    assert_a_panic_is_harmless(bed, "task_init");
+}
+
+fn a_plugin_that_is_gone_harms_no_job(bed: &Bed) {
+    bed.plugstack("optional /nowhere/libnic_placement.so");
+    let tasks = bed.tasks(2, "srun -w n0 -n2 --gpus-per-task=1 $report");
+    assert!(tasks.iter().all(Task::is_untouched));
+}
+
+fn the_exit_code_of_the_program_is_kept(bed: &Bed) {
+    for flag in ["", "--nic-placement"] {
+        let command = format!("srun -w n0 -n2 --gpus-per-task=1 {flag} bash -c 'exit 7'");
+        assert_eq!(bed.run(&command).code, 7, "of `{command}`");
+    }
+}
+
+fn helper_processes(bed: &Bed) -> usize {
+    bed.log("n0").matches("spank prolog").count()
+}
+
+fn no_process_is_started_for_a_job_beyond_those_of_slurm(bed: &Bed) {
+    bed.tasks(1, "srun -w n0 -n1 $report");
+    bed.tasks(1, "srun -w n0 -n1 --nic-placement $report");
+    assert_eq!(helper_processes(bed), 0);
+}
+
+fn the_log_would_show_such_a_process_if_there_were_one(bed: &Bed) {
+    bed.plugstack("");
+    bed.tasks(1, "srun -w n0 -n1 $report");
+    assert_eq!(helper_processes(bed), 1);
+}

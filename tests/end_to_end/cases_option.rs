@@ -1,0 +1,207 @@
+//! The words: the option, the environment, plugstack.conf, and what they print.
+
+use crate::harness::{Bed, Case, cases};
+use crate::machines::{nccl_list, ucx_of, ucx_of_all};
+use crate::report::Task;
+
+pub const CASES: &[Case] = cases![
+    a_typo_fails_in_srun_before_anything_is_queued,
+    help_prints_the_words_and_queues_nothing,
+    the_option_stands_in_sruns_own_help,
+    the_environment_variable_asks_like_the_option,
+    the_admins_default_asks_for_every_job,
+    the_command_line_wins_over_the_environment_and_that_over_the_default,
+    off_wins_over_the_default_and_the_environment,
+    verbose_prints_one_line_for_each_task_and_nothing_else_changes,
+    without_verbose_nothing_is_printed,
+    dry_run_prints_the_plan_and_changes_nothing,
+    strict_places_a_healthy_step_as_usual,
+    numa_and_all_give_more_nics_than_closest,
+    an_excluded_nic_is_given_to_nobody,
+    only_included_nics_are_given,
+];
+
+const COMMAND: &str = "srun -w n0 -n2 --gpus-per-task=1 @ $report";
+
+/// Was every task of one GPU given its NIC?
+fn all_placed(tasks: &[Task]) -> bool {
+    tasks
+        .iter()
+        .all(|task| task.ucx() == [ucx_of(task.gpus()[0])] && task.env("NCCL_IB_HCA") == Some(&nccl_list()))
+}
+
+fn none_placed(tasks: &[Task]) -> bool {
+    tasks.iter().all(|task| task.is_untouched() && task.mem() == "default")
+}
+
+fn a_typo_fails_in_srun_before_anything_is_queued(bed: &Bed) {
+    let jobs = || bed.run("scontrol -o show jobs | wc -l").stdout;
+    let before = jobs();
+    let typo = bed.run(&COMMAND.replace('@', "--nic-placement=closet"));
+    assert_eq!(typo.code, 255);
+    assert_eq!(jobs(), before, "jobs that slurmctld knows");
+    let lines: Vec<&str> = typo.stderr.lines().filter(|line| line.contains("nic-placement:")).collect();
+    assert_eq!(lines.len(), 1, "one line of ours: {lines:?}");
+    for word in ["`closet`", "closest", "numa", "all", "off", "help", "verbose", "dry-run", "strict", "bind="]
+    {
+        assert!(lines[0].contains(word), "`{word}` is missing in: {}", lines[0]);
+    }
+    let typo = bed.run(&format!("SLURM_NIC_PLACEMENT=closest,verbos {}", COMMAND.replace('@', "")));
+    assert!(
+        typo.stderr.contains("`verbos`") && typo.stderr.contains("SLURM_NIC_PLACEMENT"),
+        "the place is named"
+    );
+}
+
+fn help_prints_the_words_and_queues_nothing(bed: &Bed) {
+    let jobs = || bed.run("scontrol -o show jobs | wc -l").stdout;
+    let before = jobs();
+    let help = bed.run(&COMMAND.replace('@', "--nic-placement=help"));
+    assert_eq!(jobs(), before, "jobs that slurmctld knows");
+    let text = format!("{}{}", help.stdout, help.stderr);
+    for word in
+        ["closest", "numa", "all", "off", "verbose", "dry-run", "strict", "bind=", "SLURM_NIC_PLACEMENT"]
+    {
+        assert!(text.contains(word), "`{word}` is missing in the help");
+    }
+}
+
+fn the_option_stands_in_sruns_own_help(bed: &Bed) {
+    for program in ["srun", "sbatch", "salloc"] {
+        assert!(
+            bed.run(&format!("{program} --help")).stdout.contains("--nic-placement"),
+            "`{program} --help`"
+        );
+    }
+    bed.plugstack("");
+    assert!(!bed.run("srun --help").stdout.contains("--nic-placement"));
+}
+
+fn the_environment_variable_asks_like_the_option(bed: &Bed) {
+    assert!(none_placed(&bed.tasks(2, &COMMAND.replace('@', ""))));
+    for words in ["closest", "closest,strict", ""] {
+        let tasks = bed.tasks(2, &format!("SLURM_NIC_PLACEMENT={words} {}", COMMAND.replace('@', "")));
+        let asked = !words.is_empty();
+        assert!(if asked { all_placed(&tasks) } else { none_placed(&tasks) }, "SLURM_NIC_PLACEMENT={words}");
+    }
+}
+
+fn the_admins_default_asks_for_every_job(bed: &Bed) {
+    assert!(none_placed(&bed.tasks(2, &COMMAND.replace('@', ""))));
+    bed.plugin("default=closest");
+    assert!(all_placed(&bed.tasks(2, &COMMAND.replace('@', ""))));
+}
+
+fn the_command_line_wins_over_the_environment_and_that_over_the_default(bed: &Bed) {
+    bed.plugin("default=off");
+    assert!(none_placed(&bed.tasks(2, &COMMAND.replace('@', ""))));
+    assert!(all_placed(&bed.tasks(2, &format!("SLURM_NIC_PLACEMENT=closest {}", COMMAND.replace('@', "")))));
+    assert!(all_placed(
+        &bed.tasks(
+            2,
+            &format!("SLURM_NIC_PLACEMENT=off {}", COMMAND.replace('@', "--nic-placement=closest"))
+        )
+    ));
+}
+
+fn off_wins_over_the_default_and_the_environment(bed: &Bed) {
+    bed.plugin("default=closest");
+    assert!(all_placed(&bed.tasks(2, &COMMAND.replace('@', ""))));
+    assert!(none_placed(&bed.tasks(2, &COMMAND.replace('@', "--nic-placement=off"))));
+    assert!(none_placed(&bed.tasks(2, &format!("SLURM_NIC_PLACEMENT=off {}", COMMAND.replace('@', "")))));
+    assert!(none_placed(
+        &bed.tasks(
+            2,
+            &format!("SLURM_NIC_PLACEMENT=closest {}", COMMAND.replace('@', "--nic-placement=off"))
+        )
+    ));
+}
+
+/// Lines of the plugin on the user's terminal.
+fn printed(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| line.starts_with("nic-placement: ")).collect()
+}
+
+fn verbose_prints_one_line_for_each_task_and_nothing_else_changes(bed: &Bed) {
+    let command = "srun -w n0,n1 --ntasks-per-node=8 --gpus-per-task=1 @ $report";
+    let quiet = bed.tasks(16, &command.replace('@', "--nic-placement"));
+    let verbose = bed.run(&command.replace('@', "--nic-placement=verbose"));
+    assert_eq!(verbose.code, 0);
+    assert_eq!(verbose.tasks, quiet, "what the tasks see");
+    let lines = printed(&verbose.stderr);
+    assert_eq!(lines.len(), 16, "lines of ours");
+    assert_eq!(lines.len(), verbose.stderr.lines().count(), "nothing else on stderr");
+    let place_of = |text: &str| lines.iter().map(|line| line.find(text)).collect::<Vec<_>>();
+    for column in ["gpu ", "nic ", "cpus ", "mem "] {
+        let places = place_of(column);
+        assert!(
+            places.iter().all(|place| place.is_some() && *place == places[0]),
+            "`{column}` is not aligned"
+        );
+    }
+    for task in &verbose.tasks {
+        let nic = task.ucx()[0];
+        let own = |line: &&&str| line.contains(task.node()) && line.contains(&format!("nic {nic}"));
+        assert_eq!(lines.iter().filter(own).count(), 1, "lines that name {nic} of {}", task.node());
+    }
+}
+
+fn without_verbose_nothing_is_printed(bed: &Bed) {
+    let ran = bed.run(&COMMAND.replace('@', "--nic-placement"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(all_placed(&ran.tasks));
+}
+
+fn dry_run_prints_the_plan_and_changes_nothing(bed: &Bed) {
+    let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
+    let without = bed.tasks(8, &command.replace('@', ""));
+    let dry = bed.run(&command.replace('@', "--nic-placement=dry-run"));
+    assert_eq!(dry.tasks, without);
+    let lines = printed(&dry.stderr);
+    assert_eq!(lines.len(), 8, "lines of ours");
+    for gpu in 0..8 {
+        let nic = format!("nic {} ", ucx_of(gpu));
+        assert!(lines.iter().any(|line| line.contains(&nic)), "no line has `{nic}`");
+    }
+}
+
+fn strict_places_a_healthy_step_as_usual(bed: &Bed) {
+    let (_, placed) = bed.without_and_with("--nic-placement=strict", 2, COMMAND);
+    assert!(all_placed(&placed));
+}
+
+fn numa_and_all_give_more_nics_than_closest(bed: &Bed) {
+    for (policy, nics) in [("closest", 1), ("numa", 4), ("all", 8)] {
+        let tasks = bed.tasks(2, &COMMAND.replace('@', &format!("--nic-placement={policy}")));
+        for task in &tasks {
+            // with every good NIC in it the list still leaves the storage NICs out
+            assert_eq!(task.ucx().len(), nics, "with `{policy}`: {task:?}");
+            assert_eq!(task.ucx()[0], ucx_of(task.gpus()[0]), "the nearest comes first");
+        }
+    }
+}
+
+fn an_excluded_nic_is_given_to_nobody(bed: &Bed) {
+    let command = "srun -w n0 -n8 --gpus-per-task=1 --nic-placement $report";
+    let before = bed.tasks(8, command);
+    bed.plugin("exclude=mlx5_3");
+    for (before, task) in before.iter().zip(bed.tasks(8, command)) {
+        let excluded = |list: &str| list.split([',', '=']).any(|nic| nic == "mlx5_3:1");
+        assert!(!excluded(task.env("UCX_NET_DEVICES").unwrap()), "of {task:?}");
+        assert!(!excluded(task.env("NCCL_IB_HCA").unwrap()), "of {task:?}");
+        if task.gpus() != [1] {
+            assert_eq!(task.ucx(), before.ucx(), "the other GPUs keep theirs");
+        }
+    }
+}
+
+fn only_included_nics_are_given(bed: &Bed) {
+    bed.plugin("include=mlx5_0,mlx5_6");
+    let tasks = bed.tasks(8, "srun -w n0 -n8 --gpus-per-task=1 --nic-placement $report");
+    for task in &tasks {
+        let expected = if task.gpus()[0] < 4 { "mlx5_0:1" } else { "mlx5_6:1" };
+        assert_eq!(task.ucx(), [expected], "of {task:?}");
+        assert_eq!(task.env("NCCL_IB_HCA"), Some("=mlx5_0:1,mlx5_6:1"));
+    }
+    assert_eq!(ucx_of_all([0, 4]), ["mlx5_0:1", "mlx5_6:1"]);
+}

@@ -1,0 +1,374 @@
+//! Clusters, commands on them, and the runner of the cases.
+
+use crate::report::{Task, VARIABLES};
+use std::any::Any;
+use std::cell::RefCell;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// A case: its name is the sentence that it proves.
+pub type Case = (&'static str, fn(&Bed));
+
+/// `cases![a_first_case, a_second]` as a table.
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => { &[$((stringify!($case), $case)),*] };
+}
+pub(crate) use cases;
+
+/// Why the tests cannot run here.
+pub enum Unfit {
+    /// something that this machine lacks, and may lack
+    Skip(String),
+    /// something that should be there
+    Broken(String),
+}
+
+/// A case that cannot run here says why by `skip`.
+struct Skipped(String);
+
+pub fn skip(reason: impl Into<String>) -> ! {
+    panic_any(Skipped(reason.into()))
+}
+
+/// Files: the repository, what was built, and a private directory.
+pub struct Workplace {
+    repository: PathBuf,
+    /// the plugin under test
+    pub plugin: PathBuf,
+    command: PathBuf,
+    /// for what the tests make
+    pub dir: PathBuf,
+}
+
+impl Workplace {
+    pub fn new() -> Result<Workplace, Unfit> {
+        let identity =
+            Command::new("id").arg("-u").output().map_err(|e| Unfit::Broken(format!("`id`: {e}")))?;
+        if identity.stdout != b"0\n" {
+            return Err(Unfit::Skip("needs root, to play machines in mount namespaces".into()));
+        }
+        for program in ["slurmctld", "slurmd", "srun", "munged", "cc"] {
+            let found = ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
+            if !found {
+                return Err(Unfit::Skip(format!(
+                    "no `{program}` here: `tests/slurm/install.sh` installs it"
+                )));
+            }
+        }
+        let repository = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(repository.join("target"), PathBuf::from);
+        let plugin = std::env::var_os("NIC_PLACEMENT_SO")
+            .map_or(target.join("release/libnic_placement.so"), PathBuf::from);
+        let command = plugin.with_file_name("nic-placement");
+        for built in [&plugin, &command] {
+            if !built.exists() {
+                return Err(Unfit::Broken(format!("no `{}`: run `cargo build --release`", built.display())));
+            }
+        }
+        let dir = std::env::temp_dir().join("nic-placement-end-to-end");
+        let workplace = Workplace { repository, plugin, command, dir };
+        let _ = fs::remove_dir_all(workplace.dir.join("machines"));
+        fs::create_dir_all(workplace.dir.join("machines")).map_err(|e| Unfit::Broken(e.to_string()))?;
+        Ok(workplace)
+    }
+
+    /// The plugstack.conf line of the plugin under test.
+    pub fn plugstack_line(&self, arguments: &str) -> String {
+        format!("optional {} {arguments}", self.plugin.display())
+    }
+
+    /// The plugin built so that its hooks panic on request; the cases that need it are skipped without.
+    pub fn panicking_plugin(&self) -> PathBuf {
+        let built = std::env::var_os("NIC_PLACEMENT_PANIC_SO")
+            .map_or_else(|| self.repository.join("target/panic/release/libnic_placement.so"), PathBuf::from);
+        if !built.exists() {
+            skip(
+                "no test build: `cargo build --release --features panic-in-hooks --target-dir target/panic`",
+            );
+        }
+        built
+    }
+
+    /// The topology file of a DGX H100, from the project's own model.
+    pub fn topology_file(&self) -> String {
+        let shown = Command::new(&self.command).args(["show", "--machine", "dgx-h100", "--json"]).output();
+        String::from_utf8(shown.expect("`nic-placement show`").stdout).expect("JSON")
+    }
+
+    /// The tree of a DGX H100, from the project's own model, changed by `change`; made once.
+    pub fn machine(&self, name: &str, change: impl Fn(&Path)) -> PathBuf {
+        let tree = self.dir.join("machines").join(name);
+        if !tree.exists() {
+            let manifest = self.dir.join("machines/dgx-h100.manifest");
+            let text = Command::new(&self.command).args(["snapshot", "--machine", "dgx-h100"]).output();
+            let text = text.expect("`nic-placement snapshot`");
+            assert!(text.status.success(), "snapshot: {}", String::from_utf8_lossy(&text.stderr));
+            fs::write(&manifest, text.stdout).expect("the manifest");
+            let unpacked =
+                Command::new(&self.command).args(["snapshot", "--unpack"]).arg(&manifest).arg(&tree).output();
+            let unpacked = unpacked.expect("`nic-placement snapshot --unpack`");
+            assert!(unpacked.status.success(), "unpack: {}", String::from_utf8_lossy(&unpacked.stderr));
+            change(&tree);
+        }
+        tree
+    }
+}
+
+/// A cluster to be brought up: node nK plays the K-th machine.
+pub struct Cluster {
+    pub name: &'static str,
+    pub nodes: &'static [fn(&Workplace) -> PathBuf],
+    /// what stands in plugstack.conf when slurmd starts
+    pub plugstack: fn(&Workplace) -> String,
+    pub cgroups: bool,
+    pub port: u16,
+}
+
+/// A cluster that runs.
+pub struct Bed<'w> {
+    pub workplace: &'w Workplace,
+    dir: PathBuf,
+    /// what the current case ran, to be shown if it fails
+    transcript: RefCell<String>,
+    /// how long each node's log was when the current case began
+    log_starts: RefCell<Vec<u64>>,
+    nodes: usize,
+    guard: Child,
+}
+
+/// What a command did.
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    /// the tasks that reported
+    pub tasks: Vec<Task>,
+    pub took: Duration,
+}
+
+impl<'w> Bed<'w> {
+    fn up(workplace: &'w Workplace, cluster: &Cluster) -> Result<Bed<'w>, String> {
+        let dir = workplace.dir.join(cluster.name);
+        let script = workplace.repository.join("tests/slurm/cluster.sh");
+        let machines: Vec<String> = cluster
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(k, machine)| format!("n{k}={}", machine(workplace).display()))
+            .collect();
+        let knobs = [
+            ("NICP_DIR", dir.display().to_string()),
+            ("NICP_NODES", cluster.nodes.len().to_string()),
+            ("NICP_MACHINES", machines.join(" ")),
+            ("NICP_PLUGSTACK", (cluster.plugstack)(workplace)),
+            ("NICP_CGROUP", if cluster.cgroups { "yes" } else { "no" }.to_string()),
+            ("NICP_PORT", cluster.port.to_string()),
+        ];
+        // Waits until this process ends, however it ends, closing the pipe; then takes the cluster down.
+        let guard = Command::new("setsid")
+            .args(["bash", "-c", r#"read -r _; "$0" down 2> /dev/null"#])
+            .arg(&script)
+            .envs(knobs.clone())
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("`setsid`: {e}"))?;
+        let bed = Bed {
+            workplace,
+            dir,
+            transcript: RefCell::default(),
+            log_starts: RefCell::default(),
+            nodes: cluster.nodes.len(),
+            guard,
+        };
+        for command in ["down", "up"] {
+            // output to a file: the daemons inherit it, and a pipe would stay open as long as they live
+            let log = bed.workplace.dir.join(format!("{}.{command}", cluster.name));
+            let file = fs::File::create(&log).map_err(|e| e.to_string())?;
+            let mut process = Command::new(&script);
+            process.arg(command).envs(knobs.clone()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+            let status = process.status().map_err(|e| format!("`{}`: {e}", script.display()))?;
+            if !status.success() {
+                return Err(fs::read_to_string(&log).unwrap_or_default());
+            }
+        }
+        Ok(bed)
+    }
+
+    /// Sets plugstack.conf; srun and slurmstepd read it anew each time.
+    pub fn plugstack(&self, text: &str) {
+        self.note(&format!("plugstack.conf: {text}\n"));
+        fs::write(self.dir.join("etc/plugstack.conf"), format!("{text}\n")).expect("plugstack.conf");
+    }
+
+    /// The usual plugstack.conf line with these arguments.
+    pub fn plugin(&self, arguments: &str) {
+        self.plugstack(&self.workplace.plugstack_line(arguments));
+    }
+
+    /// Runs a shell command on the cluster; `$report` in it is the task that reports.
+    pub fn run(&self, command: &str) -> Ran {
+        let report = format!("{} {VARIABLES}", self.dir.join("bin/report").display());
+        let mut process = Command::new("timeout");
+        process.args(["--kill-after=5", "60", "bash", "-c", command]).current_dir(&self.dir);
+        for (name, _) in std::env::vars_os() {
+            // of this test's own surroundings, a task may see nothing that matters
+            let name = name.to_string_lossy().into_owned();
+            if ["SLURM", "SBATCH", "SALLOC", "UCX_", "NCCL_", "CUDA_", "NIC_", "LD_"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+            {
+                process.env_remove(name);
+            }
+        }
+        process.env("SLURM_CONF", self.dir.join("etc/slurm.conf")).env("report", report).stdin(Stdio::null());
+        let start = Instant::now();
+        let output = process.output().expect("`timeout`");
+        let ran = Ran {
+            code: output.status.code().unwrap_or(-1),
+            tasks: Task::all_in(&String::from_utf8_lossy(&output.stdout)),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            // srun may say that it waits for the last job's end, which is of no interest
+            stderr: String::from_utf8_lossy(&output.stderr)
+                .lines()
+                .filter(|line| !line.starts_with("srun: job ") && !line.starts_with("salloc: "))
+                .map(|line| format!("{line}\n"))
+                .collect(),
+            took: start.elapsed(),
+        };
+        self.note(&format!("$ {command}\n{}{}exit code {}\n", ran.stdout, ran.stderr, ran.code));
+        ran
+    }
+
+    /// `run`, and the command must succeed with `tasks` reports.
+    pub fn tasks(&self, tasks: usize, command: &str) -> Vec<Task> {
+        let ran = self.run(command);
+        assert_eq!(ran.code, 0, "the exit code of `{command}`");
+        assert_eq!(ran.tasks.len(), tasks, "the number of tasks that reported, of `{command}`");
+        ran.tasks
+    }
+
+    /// The same command twice, with `@` in it as nothing and as `flag`: tasks without, tasks with.  Without the flag
+    /// no task may show a trace of the plugin.
+    pub fn without_and_with(&self, flag: &str, tasks: usize, command: &str) -> (Vec<Task>, Vec<Task>) {
+        let without = self.tasks(tasks, &command.replace('@', ""));
+        for task in &without {
+            assert!(task.is_untouched(), "without the flag the plugin touched {task:?}");
+        }
+        (without, self.tasks(tasks, &command.replace('@', flag)))
+    }
+
+    /// What a node's slurmd and slurmstepd have logged since the case began.
+    pub fn log(&self, node: &str) -> String {
+        let number: usize = node[1..].parse().expect("a node's name");
+        let text = fs::read(self.log_file(number)).unwrap_or_default();
+        let start = self.log_starts.borrow()[number] as usize;
+        String::from_utf8_lossy(text.get(start..).unwrap_or_default()).into_owned()
+    }
+
+    fn log_file(&self, node: usize) -> PathBuf {
+        self.dir.join(format!("log/slurmd.n{node}.log"))
+    }
+
+    /// A file in the cluster's directory, for a topology, a batch script and the like.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.join(name);
+        fs::write(&path, text).expect("a file for the case");
+        path
+    }
+
+    fn note(&self, text: &str) {
+        self.transcript.borrow_mut().push_str(text);
+    }
+
+    fn begin_case(&self) {
+        self.transcript.borrow_mut().clear();
+        let length = |node| fs::metadata(self.log_file(node)).map_or(0, |meta| meta.len());
+        *self.log_starts.borrow_mut() = (0..self.nodes).map(length).collect();
+        self.plugin("");
+    }
+}
+
+impl Drop for Bed<'_> {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// Where and why the last panic was: the hook notes it, the runner prints it.
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// Runs cases and counts.
+pub struct Suite {
+    workplace: Workplace,
+    words: Vec<String>,
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Suite {
+    pub fn new(workplace: Workplace, words: Vec<String>) -> Suite {
+        std::panic::set_hook(Box::new(|panic| *LAST_PANIC.lock().unwrap() = panic.to_string()));
+        Suite { workplace, words, passed: 0, failed: 0, skipped: 0 }
+    }
+
+    /// Runs those of `groups` that are wanted on one cluster, which is up only for them.
+    pub fn on(&mut self, cluster: Cluster, groups: &[&[Case]]) {
+        let wanted = |name: &str| self.words.is_empty() || self.words.iter().any(|word| name.contains(word));
+        let cases: Vec<&Case> =
+            groups.iter().flat_map(|group| group.iter()).filter(|case| wanted(case.0)).collect();
+        if cases.is_empty() {
+            return;
+        }
+        let start = Instant::now();
+        let bed = match catch_unwind(AssertUnwindSafe(|| Bed::up(&self.workplace, &cluster))) {
+            Ok(Ok(bed)) => bed,
+            Ok(Err(reason)) => {
+                println!("FAILED cluster `{}` did not come up: {reason}", cluster.name);
+                self.failed += cases.len();
+                return;
+            }
+            Err(_) => {
+                println!("FAILED cluster `{}`: {}", cluster.name, LAST_PANIC.lock().unwrap());
+                self.failed += cases.len();
+                return;
+            }
+        };
+        println!("cluster `{}` is up ({:.2} s)", cluster.name, start.elapsed().as_secs_f64());
+        for (name, case) in cases {
+            let start = Instant::now();
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                bed.begin_case();
+                case(&bed);
+            }));
+            let took = start.elapsed().as_secs_f64();
+            match result.map_err(|panic: Box<dyn Any + Send>| panic.downcast::<Skipped>()) {
+                Ok(()) => {
+                    self.passed += 1;
+                    println!("ok {name} ({took:.2} s)");
+                }
+                Err(Ok(skipped)) => {
+                    self.skipped += 1;
+                    println!("skipped {name}: {}", skipped.0);
+                }
+                Err(Err(_)) => {
+                    self.failed += 1;
+                    println!("FAILED {name} ({took:.2} s)");
+                    for line in LAST_PANIC.lock().unwrap().lines().chain(bed.transcript.borrow().lines()) {
+                        println!("    {line}");
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn finish(self) -> ExitCode {
+        println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
+        if self.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}

@@ -1,0 +1,142 @@
+//! The machines that the nodes play, and the facts about them that the cases compare with.
+
+use crate::harness::{Cluster, Workplace};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The compute NIC of each GPU of a DGX H100, GPUs in PCI order.
+pub const NIC_OF_GPU: [&str; 8] =
+    ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
+/// Storage and management NICs, and the Ethernet functions: never for GPU traffic.
+pub const OTHER_NICS: [&str; 6] = ["mlx5_1", "mlx5_2", "mlx5_7", "mlx5_8", "irdma0", "irdma1"];
+
+/// A DGX H100 whose `mlx5_4`, the NIC of GPU 2, has lost its link.
+pub const LINK_DOWN: &str = "n2";
+/// A DGX H100 without RDMA drivers: no /sys/class/infiniband.
+pub const NO_RDMA: &str = "n3";
+/// A DGX H100 without its GPUs.
+pub const NO_GPUS: &str = "n4";
+
+/// `mlx5_3:1`, as UCX writes it.
+pub fn ucx_of(gpu: usize) -> String {
+    format!("{}:1", NIC_OF_GPU[gpu])
+}
+
+/// The NICs of several GPUs, in their order.
+pub fn ucx_of_all(gpus: impl IntoIterator<Item = usize>) -> Vec<String> {
+    gpus.into_iter().map(ucx_of).collect()
+}
+
+/// What NCCL must get on a DGX H100: exactly the compute NICs.
+pub fn nccl_list() -> String {
+    format!("={}", ucx_of_all(0..8).join(","))
+}
+
+/// The NUMA node of a GPU: the first four are on the first socket.
+pub fn numa_node_of(gpu: usize) -> usize {
+    gpu / 4
+}
+
+/// The CPUs of a NUMA node: 56 cores, the second thread of each numbered 112 higher.
+pub fn cpus_of_node(node: usize) -> BTreeSet<usize> {
+    (node * 56..node * 56 + 56).flat_map(|cpu| [cpu, cpu + 112]).collect()
+}
+
+/// The CPUs near a GPU.
+pub fn cpus_near(gpu: usize) -> BTreeSet<usize> {
+    cpus_of_node(numa_node_of(gpu))
+}
+
+/// Two nodes alike, n0 and n1, and three odd ones; no cgroups.
+pub fn plain() -> Cluster {
+    let nodes: &[fn(&Workplace) -> PathBuf] = &[dgx, dgx, link_down, no_rdma, no_gpus];
+    Cluster { name: "plain", nodes, plugstack: our_plugin, cgroups: false, port: 26817 }
+}
+
+/// One node whose device cgroups let each task open its own GPUs alone.
+pub fn with_cgroups() -> Cluster {
+    Cluster { name: "cgroups", nodes: &[dgx], plugstack: our_plugin, cgroups: true, port: 26917 }
+}
+
+/// One node whose slurmd has loaded a plugin of the kind that ours must not be.
+pub fn with_a_prolog_plugin() -> Cluster {
+    Cluster { name: "prolog", nodes: &[dgx], plugstack: prolog_plugin, cgroups: false, port: 27017 }
+}
+
+fn our_plugin(workplace: &Workplace) -> String {
+    workplace.plugstack_line("")
+}
+
+/// A plugin that exports a hook by whose mere presence slurmd starts a helper process for each job.
+fn prolog_plugin(workplace: &Workplace) -> String {
+    let version = Command::new("/usr/sbin/slurmd").arg("-V").output().expect("`slurmd -V`").stdout;
+    let version = String::from_utf8_lossy(&version).into_owned();
+    let numbers: Vec<u32> =
+        version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let [major, minor, ..] = numbers[..] else { panic!("no version in `{version}`") };
+    let source = workplace.dir.join("prolog.c");
+    let text = format!(
+        "const char plugin_name[] = \"prolog\", plugin_type[] = \"spank\";\n\
+         const unsigned plugin_version = {};\n\
+         int slurm_spank_job_prolog(void) {{ return 0; }}\n",
+        major << 16 | minor << 8
+    );
+    fs::write(&source, text).expect("prolog.c");
+    let library = source.with_extension("so");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(built.is_ok_and(|status| status.success()), "`cc` of prolog.c");
+    format!("optional {}", library.display())
+}
+
+/// The `/dev/nvidiaN` numbers of the DGX H100's GPUs, GPUs in PCI order.
+pub fn minors_in_pci_order(workplace: &Workplace) -> Vec<usize> {
+    let gpus = dgx(workplace).join("proc/driver/nvidia/gpus");
+    let mut addresses: Vec<PathBuf> =
+        fs::read_dir(&gpus).expect("the GPUs of the DGX H100").map(|entry| entry.unwrap().path()).collect();
+    addresses.sort();
+    let minor = |address: &PathBuf| {
+        let text = fs::read_to_string(address.join("information")).expect("a GPU's `information`");
+        let line = text.lines().find_map(|line| line.strip_prefix("Device Minor:")).expect("`Device Minor`");
+        line.trim().parse().expect("a minor number")
+    };
+    addresses.iter().map(minor).collect()
+}
+
+pub fn dgx(workplace: &Workplace) -> PathBuf {
+    workplace.machine("dgx-h100", |_| {})
+}
+
+pub fn link_down(workplace: &Workplace) -> PathBuf {
+    workplace.machine("link-down", |tree| {
+        let port = tree.join("sys/class/infiniband/mlx5_4/ports/1");
+        fs::write(port.join("state"), "1: DOWN\n").expect("the port of mlx5_4");
+    })
+}
+
+pub fn no_rdma(workplace: &Workplace) -> PathBuf {
+    workplace.machine("no-rdma", |tree| {
+        fs::remove_dir_all(tree.join("sys/class/infiniband")).expect("the RDMA devices");
+    })
+}
+
+pub fn no_gpus(workplace: &Workplace) -> PathBuf {
+    workplace.machine("no-gpus", |tree| {
+        fs::remove_dir_all(tree.join("proc/driver/nvidia")).expect("what the NVIDIA driver tells");
+        let devices = tree.join("sys/bus/pci/devices");
+        for link in fs::read_dir(&devices).expect("PCI functions").map(|entry| entry.unwrap().path()) {
+            let vendor = fs::read_to_string(link.join("vendor")).unwrap_or_default();
+            let class = fs::read_to_string(link.join("class")).unwrap_or_default();
+            if vendor.trim() == "0x10de" && class.starts_with("0x03") {
+                remove_function(&link);
+            }
+        }
+    })
+}
+
+fn remove_function(link: &Path) {
+    let function = fs::canonicalize(link).expect("a PCI function");
+    fs::remove_file(link).expect("a link to a PCI function");
+    fs::remove_dir_all(function).expect("a PCI function");
+}

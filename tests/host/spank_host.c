@@ -1,0 +1,479 @@
+/*
+ * spank_host - a fake Slurm: loads a SPANK plugin, plays one step to it, and prints what the plugin did.
+ *
+ *   cc -o spank_host spank_host.c -rdynamic -ldl
+ *   spank_host --so libnic_placement.so --arg default=closest --option verbose --env A=B
+ *              --task 'CUDA_VISIBLE_DEVICES=0' --task 'CUDA_VISIBLE_DEVICES=1'
+ *
+ *   --so FILE            the plugin
+ *   --context WORD       local (srun), allocator (sbatch, salloc), remote (slurmstepd: the default) or slurmd
+ *   --api-version N      what slurm_api_version() says, without its low 16 bits; 38, the default, is Slurm 22.05
+ *   --arg WORD           an argument of the plugstack.conf line; may be repeated
+ *   --option TEXT        the user gave --nic-placement=TEXT; repeated, the callback runs again, as Slurm <= 23.11 does
+ *   --option-bare        the user gave the option without an argument: the callback gets NULL
+ *   --env NAME=VALUE     a variable of the step (remote), or of the process itself (local, allocator)
+ *   --env-file FILE      such variables, one a line
+ *   --job-id N  --step-id N  --node-id N  --nnodes N        --step-id takes 0xfffffffb (the batch step) and its like
+ *   --task 'CHANGES'     a task; CHANGES are separated by blanks: NAME=VALUE sets, -NAME unsets, as exec_task() does
+ *   --local-tasks N      the task count of this node, where it is not the number of --task
+ *   --cpus LIST          the affinity that the tasks start with, such as 0 or 0-3,8 (real CPUs)
+ *   --uid N              task_init runs as this user (needs root), as in Slurm
+ *   --time --repeat N    print no events; play the step N times, each in a fresh process, and print for each hook
+ *                        "time HOOK median M min A max B n COUNT", in microseconds
+ *
+ * Each line is "WHEN: WHAT"; WHEN is load, init, option, init_post_opt or "task N".  Log lines are
+ * "WHEN: LEVEL: TEXT".  "WHEN: host: TEXT" is a complaint: the plugin did what Slurm does not allow.  Tasks run one
+ * after the other, so that the same step always prints the same text.  Return codes are spank_err_t of
+ * <slurm/slurm_errno.h>.
+ *
+ * What Slurm does is as read in its src/common/plugin.c (loading), src/common/spank.c (items, environment, options)
+ * and src/slurmd/slurmstepd/task.c (the order inside a task); numbers are the same from 22.05 to 26.05.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <err.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Slurm's headers are not needed: its numbers and shapes are repeated here, where a test can be built anywhere. */
+enum { OK = 0, ERROR = 3000, BAD_ARG, NOT_TASK, ENV_EXISTS, ENV_NOEXIST, NOSPACE, NOT_REMOTE };
+enum context { CTX_ERROR, CTX_LOCAL, CTX_REMOTE, CTX_ALLOCATOR, CTX_SLURMD };
+enum item { JOB_UID, JOB_GID, JOB_ID, JOB_STEPID, JOB_NNODES, JOB_NODEID, JOB_LOCAL_TASK_COUNT, JOB_TOTAL_TASK_COUNT,
+	JOB_ENV = 10, TASK_ID, TASK_GLOBAL_ID, TASK_PID = 14 };
+enum hook { DLOPEN, INIT, INIT_POST_OPT, TASK_INIT, HOOKS };
+static const char *const hook_names[HOOKS] = { "dlopen", "init", "init_post_opt", "task_init" };
+
+struct spank_option {
+	char *name, *arginfo, *usage;
+	int has_arg, val;
+	int (*cb)(int val, const char *optarg, int remote);
+};
+struct spank_handle { unsigned magic; int task; };
+typedef int spank_f(struct spank_handle *, int, char **);
+
+enum { MAGIC = 0x00a5a500, MAX_WORDS = 256, MAX_ENV = 1024, MAX_FDS = 256 };
+static const char *plugin_file;
+static enum context context = CTX_REMOTE;
+static uint32_t api_version = 38, job_id = 1, step_id, node_id, nnodes = 1, local_tasks, uid = -1, repetitions = 1;
+static struct words { char *word[MAX_WORDS]; int count; } args, option_values, tasks;
+static char *step_env[MAX_ENV + 1];
+static bool timing, open_before[MAX_FDS];
+static int samples_pipe[2];
+static struct spank_option registered;
+static bool in_init;
+static struct spank_handle handle = { MAGIC, -1 };
+static char when[32] = "load";
+
+static void say(const char *format, ...)
+{
+	if (timing)
+		return;
+	va_list ap;
+	va_start(ap, format);
+	printf("%s: ", when);
+	vprintf(format, ap);
+	putchar('\n');
+	va_end(ap);
+}
+
+/* ---- what the plugin imports: logging ---------------------------------------------------------------------------- */
+
+static void log_line(const char *level, const char *format, va_list ap)
+{
+	char text[8192];
+	/* Slurm expands conversions of its own (%p[J]) in the format, so that a message must never be one */
+	if (strcmp(format, "%s"))
+		say("host: a log call's format is `%s`, not `%%s`", format);
+	vsnprintf(text, sizeof text, format, ap);
+	say("%s: %s", level, text);
+}
+#define LOG_FUNCTION(function, level) \
+	void function(const char *format, ...) \
+	{ va_list ap; va_start(ap, format); log_line(level, format, ap); va_end(ap); }
+LOG_FUNCTION(slurm_error, "error")
+LOG_FUNCTION(slurm_info, "info")
+LOG_FUNCTION(slurm_verbose, "verbose")
+LOG_FUNCTION(slurm_debug, "debug")
+LOG_FUNCTION(slurm_debug2, "debug2")
+LOG_FUNCTION(slurm_debug3, "debug3")
+LOG_FUNCTION(slurm_spank_log, "log")
+
+/* ---- what the plugin imports: the step --------------------------------------------------------------------------- */
+
+long slurm_api_version(void) { return (long)api_version << 16; }
+int spank_context(void) { return context; }
+const char *spank_strerror(int error)
+{
+	static char text[32];
+	snprintf(text, sizeof text, "spank error %d", error);
+	return text;
+}
+int spank_option_register(struct spank_handle *spank, struct spank_option *option)
+{
+	if (!spank || spank->magic != MAGIC || !in_init || !option || !option->name || !option->usage) {
+		say("host: bad call of spank_option_register");
+		return BAD_ARG;
+	}
+	registered = (struct spank_option){ .val = option->val, .cb = option->cb };
+	say("register %s has_arg %d arginfo %s", option->name, option->has_arg, option->arginfo ? option->arginfo : "none");
+	return OK;
+}
+
+/* The slot of a variable, or that of the list's end. */
+static char **env_slot(const char *name)
+{
+	size_t length = strcspn(name, "=");
+	char **slot = step_env;
+	while (*slot && (strncmp(*slot, name, length) || (*slot)[length] != '='))
+		slot++;
+	return slot;
+}
+static void env_put(const char *assignment)
+{
+	char **slot = env_slot(assignment);
+	if (!strchr(assignment, '=') || slot == step_env + MAX_ENV)
+		errx(2, "bad or one too many variable: `%s`", assignment);
+	*slot = strdup(assignment);
+}
+static void env_remove(const char *name)
+{
+	for (char **slot = env_slot(name); *slot; slot++)
+		slot[0] = slot[1];
+}
+
+static int env_access(struct spank_handle *spank)
+{
+	return !spank || spank->magic != MAGIC ? BAD_ARG : context != CTX_REMOTE ? NOT_REMOTE : OK;
+}
+int spank_getenv(struct spank_handle *spank, const char *name, char *buffer, int size)
+{
+	int rc = env_access(spank);
+	if (rc != OK || size < 0 || !name)
+		return rc != OK ? rc : BAD_ARG;
+	char **slot = env_slot(name);
+	if (!*slot)
+		return ENV_NOEXIST;
+	return snprintf(buffer, size, "%s", strchr(*slot, '=') + 1) >= size ? NOSPACE : OK;
+}
+int spank_setenv(struct spank_handle *spank, const char *name, const char *value, int overwrite)
+{
+	int rc = env_access(spank);
+	if (rc == OK && (!name || !value || strchr(name, '=')))
+		rc = BAD_ARG;
+	else if (rc == OK && *env_slot(name) && !overwrite)
+		rc = ENV_EXISTS;
+	say("setenv %s=%s overwrite %d rc %d", name ? name : "NULL", value ? value : "NULL", overwrite, rc);
+	char *assignment;
+	if (rc == OK && asprintf(&assignment, "%s=%s", name, value) > 0)
+		env_put(assignment);
+	return rc;
+}
+int spank_unsetenv(struct spank_handle *spank, const char *name)
+{
+	int rc = env_access(spank);
+	if (rc == OK && !name)
+		rc = BAD_ARG;
+	say("unsetenv %s rc %d", name ? name : "NULL", rc);
+	if (rc == OK)
+		env_remove(name);
+	return rc;
+}
+
+int spank_get_item(struct spank_handle *spank, int item, ...)
+{
+	int rc = env_access(spank);
+	if (rc != OK)
+		return rc;
+	va_list ap;
+	va_start(ap, item);
+	void *out = va_arg(ap, void *);
+	va_end(ap);
+	bool in_task = spank->task >= 0;
+	switch (item) {
+	case JOB_UID: *(uid_t *)out = uid == -1u ? getuid() : uid; break;
+	case JOB_GID: *(gid_t *)out = getgid(); break;
+	case JOB_ID: *(uint32_t *)out = job_id; break;
+	case JOB_STEPID: *(uint32_t *)out = step_id; break;
+	case JOB_NNODES: *(uint32_t *)out = nnodes; break;
+	case JOB_NODEID: *(uint32_t *)out = node_id; break;
+	case JOB_LOCAL_TASK_COUNT: *(uint32_t *)out = local_tasks; break;
+	case JOB_TOTAL_TASK_COUNT: *(uint32_t *)out = local_tasks * nnodes; break;
+	case JOB_ENV: *(char ***)out = step_env; break;
+	case TASK_ID: *(int *)out = spank->task; return in_task ? OK : NOT_TASK;
+	case TASK_GLOBAL_ID: *(uint32_t *)out = node_id * local_tasks + spank->task; return in_task ? OK : NOT_TASK;
+	case TASK_PID: *(pid_t *)out = getpid(); return in_task ? OK : NOT_TASK;
+	default: say("host: item %d is not played here", item); return BAD_ARG;
+	}
+	return OK;
+}
+
+/* ---- playing a step ---------------------------------------------------------------------------------------------- */
+
+static double microseconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
+}
+struct sample { int hook; double us; };
+static void took(enum hook hook, double since)
+{
+	struct sample sample = { hook, microseconds() - since };
+	if (timing && write(samples_pipe[1], &sample, sizeof sample) != sizeof sample)
+		err(2, "write");
+}
+
+static void call(void *plugin, enum hook hook)
+{
+	char symbol[64];
+	snprintf(symbol, sizeof symbol, "slurm_spank_%s", hook_names[hook]);
+	spank_f *function = (spank_f *)dlsym(plugin, symbol);
+	if (!function)
+		return;
+	double start = microseconds();
+	int rc = function(&handle, args.count, args.word);
+	took(hook, start);
+	say("returned %d", rc);
+}
+
+/* What the task's program would start with. */
+static void report_task(void)
+{
+	static const char *const modes[] = { "default", "preferred", "bind", "interleave", "local", "preferred-many" };
+	char text[4096] = "";
+	cpu_set_t cpus;
+	size_t used = 0;
+	if (sched_getaffinity(0, sizeof cpus, &cpus))
+		err(2, "sched_getaffinity");
+	for (int first = 0, last; first < CPU_SETSIZE; first = last + 1) {
+		for (last = first; CPU_ISSET(first, &cpus) && last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &cpus);)
+			last++;
+		if (CPU_ISSET(first, &cpus) && used < sizeof text)
+			used += snprintf(text + used, sizeof text - used, last > first ? "%s%d-%d" : "%s%d", used ? "," : "",
+				first, last);
+	}
+	say("cpus %s", text);
+	int mode = 0;
+	unsigned long long nodes[16] = { 0 };
+	if (syscall(SYS_get_mempolicy, &mode, nodes, sizeof nodes * 8, NULL, 0) == 0)
+		say("memory %s nodes 0x%llx", modes[(mode & 0xff) % 6], nodes[0]);
+	for (int fd = 0; fd < MAX_FDS; fd++)
+		if (!open_before[fd] && fcntl(fd, F_GETFD) >= 0 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+			say("host: the program would inherit descriptor %d", fd);
+	for (char **variable = step_env; *variable; variable++)
+		say("env %s", *variable);
+}
+
+static int threads(void)
+{
+	struct stat tasks;
+	return stat("/proc/self/task", &tasks) ? 1 : (int)tasks.st_nlink - 2;
+}
+
+static void play_task(void *plugin, int task)
+{
+	char text[64];
+	handle.task = task;
+	const struct { const char *name; uint32_t value; } ids[] = {
+		{ "SLURM_LOCALID", task }, { "SLURM_PROCID", node_id * local_tasks + task }, { "SLURM_NODEID", node_id } };
+	for (int i = 0; i < 3; i++) {
+		snprintf(text, sizeof text, "%s=%u", ids[i].name, ids[i].value);
+		env_put(text);
+	}
+	for (char *change = strtok(tasks.word[task], " "); change; change = strtok(NULL, " "))
+		*change == '-' ? env_remove(change + 1) : env_put(change);
+	if (uid != -1u && setresuid(uid, uid, uid))
+		err(2, "setresuid");
+	call(plugin, TASK_INIT);
+	if (!timing)
+		report_task();
+}
+
+/* Exit status: 0; 1 where Slurm would not have loaded the plugin; 255 where srun would have refused the option. */
+static int play_step(void)
+{
+	double start = microseconds();
+	void *plugin = dlopen(plugin_file, RTLD_LAZY);
+	took(DLOPEN, start);
+	if (!plugin)
+		errx(1, "%s", dlerror());
+	const char *type = dlsym(plugin, "plugin_type"), *name = dlsym(plugin, "plugin_name");
+	const uint32_t *version = dlsym(plugin, "plugin_version");
+	if (!type || !name || !version || strcmp(type, "spank"))
+		errx(1, "`%s` is no SPANK plugin", plugin_file);
+	say("plugin_name %s", name);
+	say("plugin_version 0x%06x", *version);
+	if (!*version)
+		return 1;
+
+	strcpy(when, "init");
+	in_init = true;
+	call(plugin, INIT);
+	in_init = false;
+	if (context == CTX_SLURMD)
+		return 0;
+
+	strcpy(when, "option");
+	for (int i = 0; i < option_values.count; i++) {
+		if (!registered.cb)
+			errx(1, "an option is given and none is registered");
+		bool remote = context == CTX_REMOTE;
+		int rc = registered.cb(registered.val, option_values.word[i], remote);
+		say("returned %d", rc);
+		if (rc && !remote)
+			return 255;
+	}
+
+	strcpy(when, "init_post_opt");
+	call(plugin, INIT_POST_OPT);
+	if (!timing && threads() != 1)
+		say("host: %d threads run in the process that forks the tasks", threads());
+	for (int task = 0; context == CTX_REMOTE && task < tasks.count; task++) {
+		snprintf(when, sizeof when, "task %d", task);
+		fflush(stdout);
+		pid_t pid = fork();
+		if (pid == 0) {
+			play_task(plugin, task);
+			fflush(stdout);
+			_exit(0);
+		}
+		int status;
+		if (pid < 0 || waitpid(pid, &status, 0) != pid)
+			err(2, "fork");
+		if (WIFSIGNALED(status))
+			say("killed by signal %d", WTERMSIG(status));
+		else
+			say("exit %d", WEXITSTATUS(status));
+	}
+	return 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+/* A fresh process each time, as in Slurm: what a second load or a second call in the same process costs says nothing. */
+static int measure(void)
+{
+	double *us[HOOKS] = { NULL };
+	size_t count[HOOKS] = { 0 };
+	for (uint32_t i = 0; i < repetitions; i++) {
+		if (pipe(samples_pipe))
+			err(2, "pipe");
+		pid_t pid = fork();
+		if (pid == 0)
+			_exit(play_step());
+		close(samples_pipe[1]);
+		for (struct sample s; read(samples_pipe[0], &s, sizeof s) == sizeof s;) {
+			us[s.hook] = realloc(us[s.hook], (count[s.hook] + 1) * sizeof(double));
+			us[s.hook][count[s.hook]++] = s.us;
+		}
+		close(samples_pipe[0]);
+		int status;
+		if (waitpid(pid, &status, 0) != pid || status)
+			errx(2, "a measured step failed");
+	}
+	for (int h = 0; h < HOOKS; h++) {
+		if (!count[h])
+			continue;
+		qsort(us[h], count[h], sizeof(double), ascending);
+		printf("time %s median %.2f min %.2f max %.2f n %zu\n", hook_names[h], us[h][count[h] / 2], us[h][0],
+			us[h][count[h] - 1], count[h]);
+	}
+	return 0;
+}
+
+/* ---- the command line -------------------------------------------------------------------------------------------- */
+
+static void start_on_cpus(char *list)
+{
+	cpu_set_t cpus;
+	CPU_ZERO(&cpus);
+	for (char *range = strtok(list, ","); range; range = strtok(NULL, ",")) {
+		char *rest;
+		long first = strtol(range, &rest, 10), last = *rest == '-' ? atol(rest + 1) : first;
+		for (; first <= last; first++)
+			CPU_SET(first, &cpus);
+	}
+	if (sched_setaffinity(0, sizeof cpus, &cpus))
+		err(2, "--cpus");
+}
+static void read_env_file(const char *file)
+{
+	char line[65536];
+	FILE *in = fopen(file, "r");
+	if (!in)
+		err(2, "%s", file);
+	while (fgets(line, sizeof line, in)) {
+		line[strcspn(line, "\n")] = 0;
+		env_put(line);
+	}
+	fclose(in);
+}
+
+/* Takes one option of the command line; false: there is no such option. */
+static bool take(const char *name, char *value)
+{
+	static const struct { const char *name; uint32_t *value; } numbers[] = {
+		{ "--api-version", &api_version }, { "--job-id", &job_id }, { "--step-id", &step_id },
+		{ "--node-id", &node_id }, { "--nnodes", &nnodes }, { "--local-tasks", &local_tasks }, { "--uid", &uid },
+		{ "--repeat", &repetitions }, { NULL, NULL } };
+	static const struct { const char *name; struct words *words; } lists[] = {
+		{ "--arg", &args }, { "--option", &option_values }, { "--task", &tasks }, { NULL, NULL } };
+	static const char *const contexts[] = { "error", "local", "remote", "allocator", "slurmd" };
+	for (int i = 0; numbers[i].name; i++)
+		if (!strcmp(name, numbers[i].name))
+			return *numbers[i].value = strtoul(value, NULL, 0), true;
+	for (int i = 0; lists[i].name; i++)
+		if (!strcmp(name, lists[i].name) && lists[i].words->count < MAX_WORDS)
+			return lists[i].words->word[lists[i].words->count++] = value, true;
+	for (int c = CTX_LOCAL; c <= CTX_SLURMD; c++)
+		if (!strcmp(name, "--context") && !strcmp(value, contexts[c]))
+			return context = c, true;
+	if (!strcmp(name, "--so"))
+		return plugin_file = value, true;
+	if (!strcmp(name, "--env"))
+		return env_put(value), true;
+	if (!strcmp(name, "--env-file"))
+		return read_env_file(value), true;
+	if (!strcmp(name, "--cpus"))
+		return start_on_cpus(value), true;
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	for (int fd = 0; fd < MAX_FDS; fd++)
+		open_before[fd] = fcntl(fd, F_GETFD) >= 0;
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--time"))
+			timing = true;
+		else if (!strcmp(argv[i], "--option-bare") && option_values.count < MAX_WORDS)
+			option_values.word[option_values.count++] = NULL;
+		else if (i + 1 == argc || !take(argv[i], argv[i + 1]))
+			errx(2, "bad option `%s`; they are described at the top of spank_host.c", argv[i]);
+		else
+			i++;
+	}
+	if (!plugin_file)
+		errx(2, "`--so` is missing");
+	if (!local_tasks)
+		local_tasks = tasks.count;
+	/* srun and sbatch see the user's variables in their own environment; slurmstepd's own is the daemon's */
+	for (char **variable = step_env; (context == CTX_LOCAL || context == CTX_ALLOCATOR) && *variable; variable++)
+		putenv(*variable);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	return timing ? measure() : play_step();
+}

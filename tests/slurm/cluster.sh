@@ -1,0 +1,331 @@
+#!/bin/bash
+#
+# A private Slurm on this one machine, made of Debian's own packages, whose nodes believe to be other machines.
+#
+#   cluster.sh up        start munged, slurmctld and the slurmd "nodes" n0, n1 ...; return once all are idle
+#   cluster.sh down      end all of it; nothing stays running, mounted or left among the cgroups
+#   cluster.sh status    what runs, and what Slurm says of its nodes
+#   cluster.sh env       shell lines for `eval`: with them, srun and friends talk to this cluster
+#   cluster.sh run CMD…  run one command that way
+#
+# All traffic is on the loopback interface, all files are below $NICP_DIR, and munge has a key and a socket of its own:
+# a Slurm or a munge that this machine may really have is neither read nor disturbed.
+#
+# Each node sees its own MACHINE.  slurmd runs in a private mount namespace in which
+#   /sys          is the `sys` of a machine tree (and nothing of the real /sys but its cgroups),
+#   /proc/driver  is the tree's `proc/driver`, where the NVIDIA driver lists its GPUs,
+#   /dev          is a container's /dev plus /dev/nvidiaN and /dev/infiniband/uverbsN as character devices that no
+#                 driver serves: opening one says ENXIO, or EPERM where a device cgroup forbids it.
+# slurmstepd, its plugins and the tasks inherit the namespace (machine.sh makes it).  CPUs and NUMA nodes that do not
+# exist here are played by a preloaded shim (fakecpu.c).
+#
+# Needs root: mount namespaces, mknod, and slurmd itself.
+#
+# Knobs, all from the environment:
+#   NICP_DIR        the private directory                                      /tmp/nic-placement-slurm
+#   NICP_NODES      how many nodes                                             2
+#   NICP_MACHINES   a directory with an unpacked machine tree for all nodes, or a list `n0=DIR n1=DIR`; a node that the
+#                   list leaves out has the default machine                    `nic-placement snapshot --machine dgx-h100`
+#   NICP_SHAPES     SOCKETS:CORES:THREADS for all nodes, or a list `n1=1:32:1` 2:56:2 (a DGX H100)
+#   NICP_PLUGSTACK  the text of plugstack.conf, `\n` between its lines         (empty: no plugin)
+#   NICP_CGROUP     yes: jobs live in cgroups (v1) and may open their own GPUs only (ConstrainDevices)       no
+#   NICP_EXTRA      more lines for slurm.conf, `\n` between them
+#   NICP_PORT       port of slurmctld; node nK listens on NICP_PORT+10+K       26817
+#   NICP_BIN        the nic-placement command that makes the default machine   target/release/nic-placement
+#
+# Afterwards, by anyone who wants to change the plugin's line without a restart: $NICP_DIR/etc/plugstack.conf is read by
+# each srun and each slurmstepd anew.  $NICP_DIR/log has the logs, $NICP_DIR/bin/report the task that tells its binding.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+dir=${NICP_DIR:-/tmp/nic-placement-slurm}
+nodes=${NICP_NODES:-2}
+machines=${NICP_MACHINES:-}
+shapes=${NICP_SHAPES:-2:56:2}
+cgroup=${NICP_CGROUP:-no}
+port=${NICP_PORT:-26817}
+bin=${NICP_BIN:-$here/../../target/release/nic-placement}
+
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export SLURM_CONF=$dir/etc/slurm.conf
+munge_socket=$dir/munge/socket
+last=$((nodes - 1))
+
+say() { echo "cluster: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+# for_node LIST NODE DEFAULT: a knob's value for one node; LIST is one value for all or `n0=A n1=B`
+for_node() {
+    local word
+    case $1 in
+        '') echo "$3" ;;
+        n[0-9]*=*)
+            for word in $1; do
+                if [ "${word%%=*}" = "$2" ]; then echo "${word#*=}"; return; fi
+            done
+            echo "$3" ;;
+        *) echo "$1" ;;
+    esac
+}
+
+# ---------------------------------------------------------------------------------------------------- processes
+
+# birth PID: when it started, in clock ticks since boot; together with the pid it names a process for good.  Nothing
+# for a process that has ended, even while init has not yet collected it.
+birth() {
+    local stat
+    { read -r stat < "/proc/$1/stat"; } 2>/dev/null || return 1
+    # the command's name stands in parentheses and may hold anything: count the fields behind it
+    # shellcheck disable=SC2086
+    set -- ${stat##*) }
+    [ "$1" != Z ] && echo "${20}"
+}
+
+# running NAME: is the process we recorded under that name still there, and still that process?
+running() {
+    local pid born
+    [ -r "$dir/pid/$1" ] && read -r pid born < "$dir/pid/$1" && [ "$(birth "$pid")" = "$born" ]
+}
+
+pid_of() { cut -d' ' -f1 "$dir/pid/$1"; }
+
+# start NAME COMMAND…: in the background, in a session of its own.  COMMAND must not fork before it execs, so that the
+# process we record is the daemon itself.
+start() {
+    local name=$1 pid
+    shift
+    setsid "$@" > "$dir/log/$name.out" 2>&1 < /dev/null &
+    pid=$!
+    echo "$pid $(birth $pid)" > "$dir/pid/$name"
+}
+
+# stop NAME: ask, wait up to 5 s, insist
+stop() {
+    local pid tries=100
+    if running "$1"; then
+        pid=$(pid_of "$1")
+        kill -TERM "$pid" 2>/dev/null || true
+        while running "$1" && [ $((tries -= 1)) -gt 0 ]; do sleep 0.05; done
+        if running "$1"; then kill -KILL "$pid" 2>/dev/null || true; fi
+    fi
+    rm -f "$dir/pid/$1"
+}
+
+# step_daemons: pids of the slurmstepd processes of this cluster, known by the SLURM_CONF that they carry
+step_daemons() {
+    local proc
+    for proc in /proc/[0-9]*; do
+        case $(readlink "$proc/exe" 2>/dev/null) in
+            */slurmstepd*)
+                if tr '\0' '\n' 2>/dev/null < "$proc/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"; then
+                    echo "${proc#/proc/}"
+                fi ;;
+        esac
+    done
+}
+
+# kill_tree PID: the process and all below it
+kill_tree() {
+    local child
+    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null || true); do kill_tree "$child"; done
+    kill -KILL "$1" 2>/dev/null || true
+}
+
+# ---------------------------------------------------------------------------------------------------- machines
+
+# default_machine: the tree of a DGX H100, from the project's own built-in model
+default_machine() {
+    local tree=$dir/machines/dgx-h100
+    if [ ! -d "$tree/sys" ]; then
+        [ -x "$bin" ] || die "no \`$bin\`: run \`cargo build --release\`, or name a machine tree in NICP_MACHINES"
+        "$bin" snapshot --machine dgx-h100 > "$dir/machines/dgx-h100.manifest"
+        "$bin" snapshot --unpack "$dir/machines/dgx-h100.manifest" "$tree" > /dev/null
+    fi
+    echo "$tree"
+}
+
+# ---------------------------------------------------------------------------------------------------- configuration
+
+# numbers N…: as Slurm writes them in a file name, `[0,1,2]`
+numbers() { local list=$*; echo "[${list// /,}]"; }
+
+write_configuration() {
+    local k node tree minors shape sockets cores threads half gres lines=''
+    # what an earlier cluster left would be taken up: jobs, nodes that are down, machines of an older model.  The mark says
+    # that the directory is ours to clear.
+    if [ -d "$dir" ] && [ ! -e "$dir/.nic-placement" ] && [ -n "$(ls -A "$dir")" ]; then
+        die "\`$dir\` is not empty and not of our making: name another one in NICP_DIR"
+    fi
+    mkdir -p "$dir"
+    touch "$dir/.nic-placement"
+    rm -rf "$dir"/{etc,log,state,spool,machines,node}
+    mkdir -p "$dir"/{etc,log,pid,bin,munge,state,spool,machines,node}
+    chmod 755 "$dir" "$dir"/{etc,log,bin,state,spool,machines,node}
+    chmod 711 "$dir/munge"
+    if [ ! -s "$dir/munge/key" ]; then (umask 077; head -c 128 /dev/urandom > "$dir/munge/key"); fi
+
+    : > "$dir/etc/gres.conf"
+    for ((k = 0; k < nodes; k++)); do
+        node=n$k
+        tree=$(for_node "$machines" "$node" '')
+        if [ -z "$tree" ]; then tree=$(default_machine); fi
+        # shellcheck disable=SC2207
+        minors=($("$here/machine.sh" prepare "$tree" "$dir/node/$node"))
+        shape=$(for_node "$shapes" "$node" 2:56:2)
+        IFS=: read -r sockets cores threads <<< "$shape"
+        half=$((${#minors[@]} / 2))
+        gres=
+        if [ ${#minors[@]} -gt 0 ]; then gres="Gres=gpu:${#minors[@]}"; fi
+        if [ "$sockets" -ge 2 ] && [ "$half" -gt 0 ]; then
+            # the first half of the GPUs is near the first half of the cores, as on every two-socket GPU server
+            {
+                echo "NodeName=$node Name=gpu File=/dev/nvidia$(numbers "${minors[@]:0:half}")" \
+                    "Cores=0-$((sockets * cores / 2 - 1))"
+                echo "NodeName=$node Name=gpu File=/dev/nvidia$(numbers "${minors[@]:half}")" \
+                    "Cores=$((sockets * cores / 2))-$((sockets * cores - 1))"
+            } >> "$dir/etc/gres.conf"
+        elif [ ${#minors[@]} -gt 0 ]; then
+            echo "NodeName=$node Name=gpu File=/dev/nvidia$(numbers "${minors[@]}")" >> "$dir/etc/gres.conf"
+        fi
+        lines+="NodeName=$node NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((port + 10 + k))"
+        lines+=" Sockets=$sockets CoresPerSocket=$cores ThreadsPerCore=$threads RealMemory=4000 $gres"$'\n'
+    done
+
+    printf '%b\n' "${NICP_PLUGSTACK:-}" > "$dir/etc/plugstack.conf"
+    {
+        echo 'CgroupPlugin=cgroup/v1'
+        if [ "$cgroup" = yes ]; then printf '%s\n' ConstrainDevices=yes ConstrainCores=no ConstrainRAMSpace=no; fi
+    } > "$dir/etc/cgroup.conf"
+    local proctrack=proctrack/linuxproc task=task/affinity
+    if [ "$cgroup" = yes ]; then proctrack=proctrack/cgroup task=task/affinity,task/cgroup; fi
+
+    cat > "$SLURM_CONF" <<CONF
+ClusterName=nic-placement
+SlurmctldHost=$(hostname -s)(127.0.0.1)
+SlurmctldPort=$port
+SlurmUser=root
+SlurmdUser=root
+# loopback only, and a munge of our own
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket=$munge_socket
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool/%n
+SlurmctldPidFile=$dir/state/slurmctld.pid
+SlurmdPidFile=$dir/state/slurmd.%n.pid
+SlurmctldLogFile=$dir/log/slurmctld.log
+SlurmdLogFile=$dir/log/slurmd.%n.log
+SlurmdDebug=debug
+PlugStackConfig=$dir/etc/plugstack.conf
+# the node has the CPUs that stand below, whatever slurmd finds
+SlurmdParameters=config_overrides
+ProctrackType=$proctrack
+TaskPlugin=$task
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+# jobs start at once, not at the next round of the scheduler
+SchedulerParameters=sched_min_interval=1000,batch_sched_delay=0
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=2
+KillWait=5
+GresTypes=gpu
+${lines}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+$(printf '%b' "${NICP_EXTRA:-}")
+CONF
+}
+
+build_helpers() {
+    if [ ! "$dir/bin/fakecpu.so" -nt "$here/fakecpu.c" ] || [ ! "$dir/bin/report" -nt "$here/report.c" ]; then
+        cc -O1 -Wall -Wextra -shared -fPIC -DSTATE="\"$dir/state/fakecpu\"" -o "$dir/bin/fakecpu.so" \
+            "$here/fakecpu.c" -ldl -pthread
+        # the task talks to the shim without a LD_PRELOAD in its environment: that of a task belongs to its user
+        cc -O1 -Wall -Wextra -o "$dir/bin/report" "$here/report.c" "$dir/bin/fakecpu.so"
+    fi
+    # one record per pid, see fakecpu.c; of use to tasks of any user
+    : > "$dir/state/fakecpu"
+    chmod 666 "$dir/state/fakecpu"
+}
+
+# ---------------------------------------------------------------------------------------------------- commands
+
+wait_until_idle() {
+    local tries=120 states=
+    while [ $((tries -= 1)) -gt 0 ]; do
+        states=$(sinfo -h -N -o '%N %T %E' 2>/dev/null || true)
+        if [ "$(grep -c ' idle ' <<< "$states")" -eq "$nodes" ]; then return; fi
+        sleep 0.1
+    done
+    say "the nodes did not become idle; \`sinfo\` says: $states"
+    tail -n 5 "$dir"/log/slurm*.log "$dir"/log/*.out >&2
+    return 1
+}
+
+up() {
+    local k
+    if running slurmctld; then wait_until_idle; return; fi
+    stop_slurm
+    write_configuration
+    build_helpers
+    rm -f "$munge_socket" "$munge_socket.lock"
+    start munged munged --foreground --force --key-file="$dir/munge/key" --socket="$munge_socket" \
+        --pid-file="$dir/munge/pid" --seed-file="$dir/munge/seed" --log-file="$dir/log/munged.log" --num-threads=2
+    for _ in {1..100}; do
+        if munge -S "$munge_socket" -n > /dev/null 2>&1; then break; fi
+        sleep 0.02
+    done
+    start slurmctld slurmctld -D -f "$SLURM_CONF"
+    for ((k = 0; k < nodes; k++)); do
+        mkdir -p "$dir/spool/n$k"
+        start "slurmd.n$k" unshare --mount "$here/machine.sh" enter "$dir/node/n$k" "$cgroup" \
+            env LD_PRELOAD="$dir/bin/fakecpu.so" slurmd -D -N "n$k" -f "$SLURM_CONF"
+    done
+    wait_until_idle
+    say "$nodes nodes are idle; \`eval \"\$($0 env)\"\` to use them"
+}
+
+stop_slurm() {
+    local file pid
+    for file in "$dir"/pid/slurmd.n*; do
+        if [ -e "$file" ]; then stop "$(basename "$file")"; fi
+    done
+    for pid in $(step_daemons); do kill_tree "$pid"; done
+    stop slurmctld
+    stop munged
+}
+
+down() {
+    local tries=40 cgroups
+    [ -d "$dir/pid" ] || return 0
+    if running slurmctld; then
+        timeout 10 scancel --quiet --partition=all > /dev/null 2>&1 || true
+        while [ -n "$(step_daemons)" ] && [ $((tries -= 1)) -gt 0 ]; do sleep 0.1; done
+    fi
+    stop_slurm
+    rm -f "$munge_socket" "$munge_socket.lock"
+    # rmdir takes empty cgroups only
+    for cgroups in /sys/fs/cgroup/*/slurm_n[0-9]*; do
+        if [ -d "$cgroups" ]; then find "$cgroups" -depth -type d -exec rmdir {} + 2>/dev/null || true; fi
+    done
+    say 'down'
+}
+
+status() {
+    local name code=0
+    for name in munged slurmctld $(seq -f 'slurmd.n%g' 0 "$last"); do
+        if running "$name"; then echo "$name runs as $(pid_of "$name")"; else echo "$name does not run"; code=1; fi
+    done
+    if running slurmctld; then sinfo -N -o '%8N %10T %6c %12G %E'; fi
+    return $code
+}
+
+case ${1:-} in
+    up | down) [ "$(id -u)" -eq 0 ] || die "\`$1\` needs root: mount namespaces, device nodes, slurmd"; "$1" ;;
+    status) status ;;
+    env) echo "export SLURM_CONF=$SLURM_CONF" ;;
+    run) shift; exec "$@" ;;
+    *) sed -n '3,9p' "$0"; exit 2 ;;
+esac

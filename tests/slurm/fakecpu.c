@@ -1,0 +1,298 @@
+/*
+ * fakecpu.so: CPUs and NUMA nodes that this machine does not have, for tests.
+ *
+ * Preloaded into slurmd, and so inherited by slurmstepd, its plugins and the programs that link it (report.c), it
+ * answers for the C library's
+ *
+ *     sched_setaffinity   sched_getaffinity   syscall(SYS_set_mempolicy)   syscall(SYS_get_mempolicy)
+ *
+ * as the kernel of the machine in /sys would: the CPUs and nodes are those of /sys/devices/system/node/node<N>/cpulist.
+ * Each process has a CPU mask and a memory policy; a child starts with its parent's, exec keeps them, and the mask of
+ * another process can be set by its pid, which is how slurmstepd binds a task.
+ *
+ * The state is one sparse file, STATE, with a record for each pid at the offset pid * RECORD.  A record carries the
+ * start time of its process, so the record of an earlier process with the same pid is never taken for this one's.
+ *
+ * What it leaves out: masks are per process, not per thread; raw system calls and /proc/PID/status tell of the real
+ * machine; nothing is really bound.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef STATE
+#define STATE "/tmp/fakecpu.state"
+#endif
+enum { MAX_CPUS = 1024, MAX_NODES = 64, RECORD = 256 };
+
+/* of <linux/mempolicy.h> */
+enum { MPOL_DEFAULT, MPOL_PREFERRED, MPOL_BIND, MPOL_INTERLEAVE, MPOL_LOCAL, MPOL_PREFERRED_MANY, MPOL_KINDS };
+enum { MPOL_MODE_FLAGS = 7 << 13, MPOL_F_MEMS_ALLOWED = 1 << 2 };
+
+struct binding {
+	unsigned char cpus[MAX_CPUS / 8];
+	unsigned long mem_nodes;
+	int mem_mode;
+};
+
+struct record {
+	unsigned long long born; /* of the process that the record belongs to */
+	struct binding binding;
+};
+_Static_assert(sizeof(struct record) <= RECORD, "a record must fit its slot");
+
+/* ---- the machine ---- */
+
+static struct binding whole_machine;
+static unsigned long all_nodes;
+
+static void read_machine(void)
+{
+	for (int node = 0; node < MAX_NODES; node++) {
+		char path[64], list[1024];
+		snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		ssize_t length = read(fd, list, sizeof list - 1);
+		close(fd);
+		all_nodes |= 1ul << node;
+		list[length > 0 ? length : 0] = 0;
+		for (char *at = list; *at >= '0' && *at <= '9';) {
+			long first = strtol(at, &at, 10), last = first;
+			if (*at == '-')
+				last = strtol(at + 1, &at, 10);
+			for (long cpu = first; cpu <= last && cpu < MAX_CPUS; cpu++)
+				whole_machine.cpus[cpu / 8] |= 1u << cpu % 8;
+			if (*at == ',')
+				at++;
+		}
+	}
+}
+
+static size_t mask_bytes(void)
+{
+	size_t bytes = MAX_CPUS / 8;
+	while (bytes > 1 && !whole_machine.cpus[bytes - 1])
+		bytes--;
+	return (bytes + 7) / 8 * 8; /* the kernel counts in longs */
+}
+
+/* ---- the state ---- */
+
+/* parent and start time of a process, from /proc/PID/stat */
+static int identify(pid_t pid, pid_t *parent, unsigned long long *born)
+{
+	char path[40], text[1024];
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	ssize_t length = read(fd, text, sizeof text - 1);
+	close(fd);
+	text[length > 0 ? length : 0] = 0;
+	/* the name of the command, in parentheses, may hold anything: count the fields behind it */
+	char *fields = strrchr(text, ')');
+	return fields && sscanf(fields + 1, " %*c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+				parent, born) == 2;
+}
+
+/* The state file, locked: slurmstepd may bind a task at the moment at which that task inherits its parent's mask. */
+static int lock_state(void)
+{
+	int fd = open(STATE, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (fd >= 0)
+		flock(fd, LOCK_EX);
+	return fd;
+}
+
+static int own_record(int state, pid_t pid, unsigned long long born, struct binding *binding)
+{
+	struct record record;
+	if (pread(state, &record, sizeof record, (off_t)pid * RECORD) != sizeof record || record.born != born)
+		return 0;
+	*binding = record.binding;
+	return 1;
+}
+
+/* What holds for a process: its own record or that of its nearest ancestor with one. */
+static struct binding look_up(int state, pid_t pid)
+{
+	struct binding binding;
+	pid_t parent;
+	unsigned long long born;
+	while (pid > 1 && identify(pid, &parent, &born)) {
+		if (own_record(state, pid, born, &binding))
+			return binding;
+		pid = parent;
+	}
+	return whole_machine;
+}
+
+static void put(int state, pid_t pid, const struct binding *binding)
+{
+	struct record record = { .binding = *binding };
+	pid_t parent;
+	if (identify(pid, &parent, &record.born) &&
+	    pwrite(state, &record, sizeof record, (off_t)pid * RECORD) != sizeof record)
+		abort();
+}
+
+static struct binding get_binding(pid_t pid)
+{
+	int state = lock_state();
+	struct binding binding = look_up(state, pid ? pid : getpid());
+	close(state);
+	return binding;
+}
+
+/* ---- fork and exec ---- */
+
+static struct binding inherited;
+
+static void before_fork(void)
+{
+	inherited = get_binding(0);
+}
+
+static void give_child(const struct binding *binding)
+{
+	int state = lock_state();
+	struct binding own;
+	pid_t parent;
+	unsigned long long born;
+	/* not over a mask that the parent has meanwhile set for us */
+	if (identify(getpid(), &parent, &born) && !own_record(state, getpid(), born, &own))
+		put(state, getpid(), binding);
+	close(state);
+}
+
+static void in_child(void)
+{
+	give_child(&inherited);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	int error = errno;
+	read_machine();
+	/* a process made by vfork or clone has run no fork handler: it takes its parent's binding here */
+	struct binding binding = get_binding(0);
+	give_child(&binding);
+	pthread_atfork(before_fork, NULL, in_child);
+	errno = error;
+}
+
+/* ---- what is faked ---- */
+
+static int fail(int error)
+{
+	errno = error;
+	return -1;
+}
+
+int sched_getaffinity(pid_t pid, size_t length, cpu_set_t *set)
+{
+	pid_t parent;
+	unsigned long long born;
+	if (length < mask_bytes())
+		return fail(EINVAL);
+	if (pid && !identify(pid, &parent, &born))
+		return fail(ESRCH);
+	struct binding binding = get_binding(pid);
+	memset(set, 0, length);
+	memcpy(set, binding.cpus, length < sizeof binding.cpus ? length : sizeof binding.cpus);
+	return 0;
+}
+
+int sched_setaffinity(pid_t pid, size_t length, const cpu_set_t *set)
+{
+	unsigned char cpus[MAX_CPUS / 8] = { 0 };
+	pid_t parent;
+	unsigned long long born;
+	int any = 0;
+	memcpy(cpus, set, length < sizeof cpus ? length : sizeof cpus);
+	for (size_t i = 0; i < sizeof cpus; i++)
+		any |= cpus[i] &= whole_machine.cpus[i];
+	if (!any)
+		return fail(EINVAL);
+	if (pid && !identify(pid, &parent, &born))
+		return fail(ESRCH);
+	int state = lock_state();
+	struct binding binding = look_up(state, pid ? pid : getpid());
+	memcpy(binding.cpus, cpus, sizeof cpus);
+	put(state, pid ? pid : getpid(), &binding);
+	close(state);
+	return 0;
+}
+
+/* The bits of a node mask of `length` bits; the kernel takes one bit less than it is told. */
+static unsigned long node_bits(const unsigned long *nodes, unsigned long length)
+{
+	if (!nodes || length <= 1)
+		return 0;
+	return length > MAX_NODES ? nodes[0] : nodes[0] & ((1ul << (length - 1)) - 1);
+}
+
+static long set_mempolicy(int mode, const unsigned long *nodes, unsigned long length)
+{
+	unsigned long wanted = node_bits(nodes, length);
+	int kind = mode & ~MPOL_MODE_FLAGS;
+	if (kind < 0 || kind >= MPOL_KINDS || wanted & ~all_nodes)
+		return fail(EINVAL);
+	/* DEFAULT and LOCAL take no nodes, PREFERRED without nodes means LOCAL, the others need some */
+	int takes_none = kind == MPOL_DEFAULT || kind == MPOL_LOCAL;
+	if (takes_none ? wanted != 0 : kind != MPOL_PREFERRED && !wanted)
+		return fail(EINVAL);
+	int state = lock_state();
+	struct binding binding = look_up(state, getpid());
+	binding.mem_mode = kind == MPOL_PREFERRED && !wanted ? MPOL_LOCAL : mode;
+	binding.mem_nodes = wanted;
+	put(state, getpid(), &binding);
+	close(state);
+	return 0;
+}
+
+static long get_mempolicy(int *mode, unsigned long *nodes, unsigned long length, unsigned long flags)
+{
+	struct binding binding = get_binding(0);
+	if (nodes) {
+		if (length <= (unsigned)(63 - __builtin_clzl(all_nodes | 1)))
+			return fail(EINVAL);
+		memset(nodes, 0, (length + 63) / 64 * 8);
+		nodes[0] = flags & MPOL_F_MEMS_ALLOWED ? all_nodes : binding.mem_nodes;
+	}
+	if (mode)
+		*mode = flags & MPOL_F_MEMS_ALLOWED ? 0 : binding.mem_mode;
+	return 0;
+}
+
+long syscall(long number, ...)
+{
+	static long (*real)(long, ...);
+	long a[6];
+	va_list list;
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(list, long);
+	va_end(list);
+	if (number == SYS_set_mempolicy)
+		return set_mempolicy((int)a[0], (const unsigned long *)a[1], (unsigned long)a[2]);
+	/* with an address, or with any flag but this one, the question is about real memory */
+	if (number == SYS_get_mempolicy && !a[3] && !(a[4] & ~MPOL_F_MEMS_ALLOWED))
+		return get_mempolicy((int *)a[0], (unsigned long *)a[1], (unsigned long)a[2], (unsigned long)a[4]);
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "syscall");
+	return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}

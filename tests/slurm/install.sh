@@ -1,0 +1,34 @@
+#!/bin/sh
+# Installs from Debian's archive what the private Slurm and the build need and this machine lacks; names what it does.
+# Nothing is started: the packages' own services are kept from starting by policy-rc.d for as long as this runs.
+set -eu
+
+needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge gcc libc6-dev make'
+missing=
+for package in $needed; do
+    case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
+        'install ok installed') ;;
+        *) missing="$missing $package" ;;
+    esac
+done
+if [ -z "$missing" ]; then
+    echo 'install: nothing is missing'
+    exit 0
+fi
+if [ "$(id -u)" -ne 0 ]; then
+    echo "install: missing are$missing; run this as root, or \`apt-get install$missing\`" >&2
+    exit 1
+fi
+
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+    trap 'rm -f $policy' EXIT
+    printf '#!/bin/sh\nexit 101\n' > $policy
+    chmod 755 $policy
+fi
+export DEBIAN_FRONTEND=noninteractive
+echo 'install: apt-get update'
+apt-get -qq update
+echo "install: apt-get install$missing"
+# shellcheck disable=SC2086
+apt-get -qq install -y --no-install-recommends $missing

@@ -1,0 +1,113 @@
+#!/bin/bash
+#
+# One node of the private Slurm (cluster.sh) and the machine that it plays.
+#
+#   machine.sh prepare TREE NODE            copy a machine tree, `sys` and `proc`, to NODE and complete it for Slurm;
+#                                           print the minor numbers of its GPUs
+#   machine.sh enter NODE CGROUPS CMD…      in a fresh mount namespace (`unshare --mount`): let that machine be /sys,
+#                                           /proc/driver and /dev, then become CMD; CGROUPS yes keeps /sys/fs/cgroup
+set -eu
+
+# gpu_minors TREE: the numbers that the driver gave to the machine's GPUs, the N of /dev/nvidiaN
+gpu_minors() {
+    sed -n 's/^Device Minor:[[:space:]]*//p' "$1"/proc/driver/nvidia/gpus/*/information 2>/dev/null | sort -n
+}
+
+# mask CPU…: sets $mask to the kernel's hexadecimal form, 32 bits to a word; a variable, since a subshell for each of
+# hundreds of CPUs would be slow
+mask() {
+    local cpu word words=()
+    for cpu; do words[cpu / 32]=$((${words[cpu / 32]:-0} | 1 << cpu % 32)); done
+    mask=
+    for ((word = mask_words - 1; word >= 0; word--)); do printf -v mask '%s%08x,' "$mask" "${words[word]:-0}"; done
+    mask=${mask%,}
+}
+
+# complete_cpus SYS: the masks by which hwloc, inside slurmd, learns which CPUs share a core and a package.  A tree from
+# `nic-placement snapshot` has the numbers alone, and without the masks Slurm would number CPUs otherwise than /sys.
+complete_cpus() {
+    local system=$1/devices/system cpu id package core key highest=0 mask mask_words
+    local -A of_core=() of_package=() core_of=() package_of=()
+    [ -e "$system/cpu/cpu0/topology/core_id" ] && [ ! -e "$system/cpu/cpu0/topology/core_cpus" ] || return 0
+    for cpu in "$system"/cpu/cpu[0-9]*; do
+        id=${cpu##*/cpu}
+        read -r package < "$cpu/topology/physical_package_id"
+        read -r core < "$cpu/topology/core_id"
+        of_core[$package.$core]+=" $id" of_package[$package]+=" $id"
+        core_of[$id]=$package.$core package_of[$id]=$package
+        if [ "$id" -gt "$highest" ]; then highest=$id; fi
+    done
+    mask_words=$((highest / 32 + 1))
+    # of_core and of_package turn from lists into masks
+    # shellcheck disable=SC2086
+    for key in "${!of_core[@]}"; do mask ${of_core[$key]}; of_core[$key]=$mask; done
+    # shellcheck disable=SC2086
+    for key in "${!of_package[@]}"; do mask ${of_package[$key]}; of_package[$key]=$mask; done
+    for id in "${!core_of[@]}"; do
+        # each under its new name and its old one
+        for key in core_cpus thread_siblings; do
+            echo "${of_core[${core_of[$id]}]}" > "$system/cpu/cpu$id/topology/$key"
+        done
+        for key in package_cpus core_siblings; do
+            echo "${of_package[${package_of[$id]}]}" > "$system/cpu/cpu$id/topology/$key"
+        done
+    done
+    for key in online possible present; do echo "0-$highest" > "$system/cpu/$key"; done
+}
+
+prepare() {
+    local tree=$1 node=$2
+    if [ ! -d "$tree/sys" ]; then
+        echo "machine: no machine tree in \`$tree\`: expected a directory \`sys\` in it" >&2
+        exit 1
+    fi
+    rm -rf "$node"
+    mkdir -p "$node/dev" "$node/proc/driver"
+    cp -a "$tree/sys" "$node/sys"
+    mkdir -p "$node/sys/fs/cgroup"
+    if [ -d "$tree/proc/driver" ]; then cp -a "$tree/proc/driver/." "$node/proc/driver"; fi
+    complete_cpus "$node/sys"
+    gpu_minors "$node"
+}
+
+enter() {
+    local node=$1 cgroups=$2 name
+    shift 2
+    # nothing that is mounted from here on is seen outside
+    mount --make-rprivate /
+
+    # /dev: a tmpfs, because the node's directory may lie on a file system that allows no devices
+    mount -t tmpfs -o mode=755,size=1m tmpfs "$node/dev"
+    cd "$node/dev"
+    for name in null zero full random urandom tty; do
+        touch $name
+        mount --bind /dev/$name $name
+    done
+    mkdir pts shm infiniband
+    mount --rbind /dev/pts pts
+    mount --rbind /dev/shm shm
+    ln -s pts/ptmx ptmx
+    ln -s /proc/self/fd fd
+    ln -s fd/0 stdin
+    ln -s fd/1 stdout
+    ln -s fd/2 stderr
+    # major 240 is set aside for local use: no driver answers there
+    for name in $(gpu_minors "$node"); do mknod -m 666 "nvidia$name" c 240 "$name"; done
+    find "$node/sys/devices" -path '*/infiniband_verbs/uverbs*' -prune -printf '%f\n' | while read -r name; do
+        mknod -m 666 "infiniband/$name" c 240 $((192 + ${name#uverbs}))
+    done
+    cd /
+    mount --rbind "$node/dev" /dev
+
+    # cgroups stay out of sight unless they are wanted: by them hwloc would learn how few CPUs this machine really has
+    if [ "$cgroups" = yes ]; then mount --rbind /sys/fs/cgroup "$node/sys/fs/cgroup"; fi
+    mount --rbind "$node/sys" /sys
+    mount -o remount,bind,ro /sys
+    mount --bind "$node/proc/driver" /proc/driver
+    exec "$@"
+}
+
+case ${1:-} in
+    prepare | enter) "$@" ;;
+    *) sed -n '3,9p' "$0"; exit 2 ;;
+esac
