@@ -58,7 +58,7 @@ impl Admin {
         }
         let Some(spec) = options::at(Place::Plugstack).find(|spec| spec.name == name) else {
             let meant = options::meant(Place::Plugstack, name);
-            let meant = meant.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default();
+            let meant = meant.map_or(";".to_string(), |name| format!(", did you mean `{name}`?"));
             return Err(format!("unknown argument{meant} known: {}", options::known(Place::Plugstack)));
         };
         if spec.value.is_empty() != value.is_empty() {

@@ -54,6 +54,8 @@ impl fmt::Display for BadWord {
                 write!(f, "unknown word `{word}`")?;
                 if let Some(meant) = options::meant(Place::Option, word) {
                     write!(f, ", did you mean `{meant}`?")?;
+                } else {
+                    f.write_str(";")?;
                 }
                 write!(f, " known words: {}", options::known(Place::Option))
             }
@@ -84,9 +86,9 @@ impl Words {
                 None => (word, None),
             };
             let Some(spec) = options::at(Place::Option).find(|spec| spec.name == name) else {
-                return Err(BadWord::Unknown(name.chars().take(40).collect()));
+                return Err(BadWord::Unknown(shown(name)));
             };
-            let misfit = || BadWord::Value(word.chars().take(40).collect(), spec.spelling());
+            let misfit = || BadWord::Value(shown(word), spec.spelling());
             if value.is_some() == spec.value.is_empty() {
                 return Err(misfit());
             }
@@ -120,4 +122,9 @@ impl Words {
         }
         Ok(words)
     }
+}
+
+/// A user's text as a message may show it: short, and without what would move a terminal's cursor.
+fn shown(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_debug).collect()
 }

@@ -74,7 +74,9 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
             continue;
         }
         let vendor = hex(root.read(&format!("{path}/vendor"))).and_then(|id| u16::try_from(id).ok());
-        if let (Some(vendor), Ok(address)) = (vendor.and_then(GpuVendor::from_pci), name.parse()) { found.push((address, name, vendor)) }
+        if let (Some(vendor), Ok(address)) = (vendor.and_then(GpuVendor::from_pci), name.parse()) {
+            found.push((address, name, vendor))
+        }
     }
     found
 }

@@ -121,7 +121,10 @@ impl Manifest {
                 match &mut open {
                     Some((_, lines)) => lines.push(content),
                     None => {
-                        return bad(number, "text that belongs to no file: a path must come before it".into());
+                        return bad(
+                            number,
+                            "text that belongs to no file: a path must come before it".into(),
+                        );
                     }
                 }
                 continue;

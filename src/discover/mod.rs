@@ -19,11 +19,13 @@ pub use root::Root;
 use crate::diagnostic::Diagnostic;
 use crate::topology::{Provenance, Topology};
 
-/// How much of the node is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How much of the node is read, each more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// what a decision needs: this runs in every step, so each file read is one that changes an answer
     Placement,
+    /// that, and the names by which an admin may mean a NIC
+    Selection,
     /// all that [`Topology`] can hold, for people, snapshots and files
     Full,
 }

@@ -9,6 +9,8 @@ use crate::topology::{LinkLayer, Nic, Port, PortState, Topology};
 const CLASS: &str = "sys/class/infiniband";
 /// `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h, less its NUL; NCCL cuts at the same length.
 const MAX_NAME: usize = 63;
+/// Ports of one device, at most; the widest known has 4.
+const MAX_PORTS: u8 = 16;
 
 pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
     let mut names = root.list(CLASS, |_| true);
@@ -32,22 +34,24 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
         // …/0000:18:00.0/infiniband/mlx5_0; software devices stand below devices/virtual
         let address = function(root, scope, topology, &path).map(|(address, _)| address);
         let parent = path.rsplit_once("/infiniband/").map(|(parent, _)| parent).filter(|_| address.is_some());
-        let uverbs = parent.and_then(|parent| {
-            root.list(&format!("{parent}/infiniband_verbs"), |name| name.starts_with("uverbs"))
-                .into_iter()
-                .next()
-        });
-        let netdevs = parent.map(|parent| root.list(&format!("{parent}/net"), |_| true)).unwrap_or_default();
-        let ports = root.list(&format!("{path}/ports"), |name| name.parse::<u8>().is_ok_and(|port| port > 0));
-        let ports = ports.iter().map(|port| read_port(root, &path, port)).collect();
+        let below = |scope_wanted: Scope, name: &str, keep: fn(&str) -> bool| match parent {
+            Some(parent) if scope >= scope_wanted => root.list(&format!("{parent}/{name}"), keep),
+            _ => Vec::new(),
+        };
+        let netdevs = below(Scope::Selection, "net", |_| true);
+        let uverbs =
+            below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs")).into_iter().next();
+        // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
+        let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, &path, number)).collect();
         topology.nics.push(Nic { name, address, role: None, ports, uverbs, netdevs });
     }
 }
 
-fn read_port(root: &Root, path: &str, port: &str) -> Port {
-    let file = |name: &str| root.read(&format!("{path}/ports/{port}/{name}"));
+/// `None` where there is no such port.
+fn read_port(root: &Root, path: &str, number: u8) -> Option<Port> {
+    let file = |name: &str| root.read(&format!("{path}/ports/{number}/{name}"));
     // `4: ACTIVE`
-    let state = file("state").unwrap_or_default();
+    let state = file("state")?;
     let state = match state.split(':').next().unwrap_or_default() {
         "1" => PortState::Down,
         "2" => PortState::Init,
@@ -60,7 +64,7 @@ fn read_port(root: &Root, path: &str, port: &str) -> Port {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Unknown,
     };
-    Port { number: port.parse().unwrap_or(1), state, rate_mbps: rate(file("rate")), link_layer }
+    Some(Port { number, state, rate_mbps: rate(file("rate")), link_layer })
 }
 
 /// `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)` -> Mbit/s

@@ -18,47 +18,79 @@ pub(super) fn function(
     topology: &mut Topology,
     path: &str,
 ) -> Option<(PciAddress, String)> {
+    // (address, what stands above it, its directory), from the host bridge down
+    let mut chain: Vec<(PciAddress, PciParent, &str)> = Vec::new();
     let mut parent = None;
-    let mut found = None;
     let mut end = 0;
     for part in path.split('/') {
         end += part.len();
-        if let Ok(host) = part.parse::<HostBridge>() {
+        if part.starts_with("pci") {
             // the inner host bridge of an Intel VMD controller stands below a function of the outer one
-            parent = parent.or(Some(PciParent::Host(host)));
-        } else if let (Ok(address), Some(above)) = (part.parse::<PciAddress>(), parent) {
-            let directory = &path[..end];
-            if topology.pci.get(address).is_none() {
-                topology.pci.insert(read(root, scope, directory, address, above));
+            parent = parent.or(part.parse::<HostBridge>().ok().map(PciParent::Host));
+        } else if let (true, Some(above)) = (part.contains(':'), parent) {
+            if let Ok(address) = part.parse::<PciAddress>() {
+                chain.push((address, above, &path[..end]));
+                parent = Some(PciParent::Bridge(address));
             }
-            parent = Some(PciParent::Bridge(address));
-            found = Some((address, directory.to_string()));
         }
         end += 1;
     }
-    // what stands above may itself be deeper than a tree may be
-    found.filter(|(address, _)| topology.pci.ancestors(*address).0.len() < PciTree::MAX_DEPTH)
+    if chain.len() > PciTree::MAX_DEPTH {
+        return None;
+    }
+    let (address, _, directory) = *chain.last()?;
+    let mut numa_node_known = false;
+    for (distance, &(address, parent, directory)) in chain.iter().rev().enumerate() {
+        if let Some(known) = topology.pci.get(address) {
+            numa_node_known |= known.numa_node.is_some();
+            continue;
+        }
+        let need = Need {
+            // what the function itself says is enough, and the bridges above it are asked only where it says nothing
+            numa_node: !numa_node_known,
+            // The port above a function reports the same link from its other end, and so on for every second bridge:
+            // downstream and upstream ports alternate.
+            link: distance % 2 == 0,
+        };
+        let function = read(root, scope, need, directory, address, parent);
+        numa_node_known |= function.numa_node.is_some();
+        topology.pci.insert(function);
+    }
+    Some((address, directory.to_string()))
 }
 
-fn read(root: &Root, scope: Scope, directory: &str, address: PciAddress, parent: PciParent) -> PciFunction {
-    let file = |name: &str| root.read(&format!("{directory}/{name}"));
-    let full = |name: &str| (scope == Scope::Full).then(|| file(name)).flatten();
-    let numa_node = number::<i64>(file("numa_node")).and_then(|node| u32::try_from(node).ok());
-    let local_cpus = match numa_node {
-        Some(_) if scope == Scope::Placement => None,
-        _ => file("local_cpulist").and_then(|cpus| CpuSet::from_list(&cpus).ok()),
-    };
+/// What [`Scope::Placement`] needs of a function.
+struct Need {
+    numa_node: bool,
+    link: bool,
+}
+
+fn read(
+    root: &Root,
+    scope: Scope,
+    need: Need,
+    directory: &str,
+    address: PciAddress,
+    parent: PciParent,
+) -> PciFunction {
+    let full = scope == Scope::Full;
+    let file = |wanted: bool, name: &str| wanted.then(|| root.read(&format!("{directory}/{name}"))).flatten();
+    let id = |name: &str| hex(file(full, name)).and_then(|id| u16::try_from(id).ok());
+    let numa_node =
+        number::<i64>(file(full || need.numa_node, "numa_node")).and_then(|node| u32::try_from(node).ok());
+    let local_cpus = file(full || (need.numa_node && numa_node.is_none()), "local_cpulist");
+    let link = full || need.link;
     PciFunction {
         address,
         parent,
-        class: hex(full("class")),
-        vendor: hex(full("vendor")).and_then(|id| u16::try_from(id).ok()),
-        device: hex(full("device")).and_then(|id| u16::try_from(id).ok()),
+        class: hex(file(full, "class")),
+        vendor: id("vendor"),
+        device: id("device"),
         numa_node,
-        local_cpus: local_cpus.filter(|cpus| !cpus.is_empty()),
+        local_cpus: local_cpus.and_then(|cpus| CpuSet::from_list(&cpus).ok()).filter(|cpus| !cpus.is_empty()),
         link: PcieLink {
-            current: rate(file("current_link_speed"), file("current_link_width")),
-            max: rate(full("max_link_speed"), full("max_link_width")),
+            current: rate(file(link, "current_link_speed"), file(link, "current_link_width")),
+            max: rate(file(full, "max_link_speed"), file(full, "max_link_width")),
         },
     }
 }

@@ -3,6 +3,7 @@
 
 use super::manifest::{Entry, Manifest, normalise};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,8 +22,8 @@ pub struct Root {
 enum Source {
     /// this system
     Live,
-    /// a captured tree: the directory, with all symbolic links in its own path resolved
-    Directory(PathBuf),
+    /// a captured tree
+    Directory(Contained),
     /// a captured tree in memory
     Manifest(Manifest),
 }
@@ -44,7 +45,8 @@ impl Root {
         if !resolved.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
         }
-        Ok(Root { source: Source::Directory(resolved), recording: None })
+        let contained = Contained { base: resolved, directories: RefCell::default() };
+        Ok(Root { source: Source::Directory(contained), recording: None })
     }
 
     /// A tree captured as a manifest.
@@ -71,28 +73,27 @@ impl Root {
     /// than [`Root::MAX_FILE`] or not UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
-            Source::Live => read_bounded(&Path::new("/").join(path))?,
-            Source::Directory(base) => read_bounded(&contained(base, path)?)?,
+            Source::Live => read_bounded(Path::new(&format!("/{path}")))?,
+            Source::Directory(tree) => read_bounded(&tree.resolve(path)?)?,
             Source::Manifest(manifest) => match manifest.get(path)? {
                 Entry::File(text) => text.clone(),
                 Entry::Link(_) | Entry::Directory => return None,
             },
         };
-        let text = text.trim_end();
         if let Some(recording) = &self.recording {
-            recording.borrow_mut().insert(path, Entry::File(text.to_string()));
+            recording.borrow_mut().insert(path, Entry::File(text.clone()));
         }
-        Some(text.to_string())
+        Some(text)
     }
 
     /// Where a symbolic link leads: a path relative to the root.
     pub fn follow(&self, path: &str) -> Option<String> {
         let target = match &self.source {
-            Source::Live => fs::read_link(Path::new("/").join(path)).ok()?.to_str()?.to_string(),
-            Source::Directory(base) => {
+            Source::Live => fs::read_link(format!("/{path}")).ok()?.to_str()?.to_string(),
+            Source::Directory(tree) => {
                 // the link itself is wanted, so only its directory is resolved
                 let (directory, name) = path.rsplit_once('/')?;
-                let directory = contained(base, directory)?;
+                let directory = tree.directory(directory)?;
                 fs::read_link(directory.join(name)).ok()?.to_str()?.to_string()
             }
             Source::Manifest(manifest) => match manifest.get(path)? {
@@ -117,8 +118,8 @@ impl Root {
             names.filter(|name| keep(name)).collect()
         };
         let mut names = match &self.source {
-            Source::Live => directory(&Path::new("/").join(path)),
-            Source::Directory(base) => contained(base, path).map(|path| directory(&path)).unwrap_or_default(),
+            Source::Live => directory(Path::new(&format!("/{path}"))),
+            Source::Directory(tree) => tree.directory(path).map(|path| directory(&path)).unwrap_or_default(),
             Source::Manifest(manifest) => manifest.list(path).into_iter().filter(|name| keep(name)).collect(),
         };
         names.sort();
@@ -151,23 +152,48 @@ pub fn read_file(path: &Path, limit: usize) -> io::Result<String> {
     Ok(text)
 }
 
+/// The text without the white space at its end.
 fn read_bounded(path: &Path) -> Option<String> {
     let mut file = fs::File::open(path).ok()?;
     // One read gives all of a sysfs attribute (a page at most), and a short read is its end.
-    let mut buffer = [0u8; 4096];
-    let count = file.read(&mut buffer).ok()?;
-    let mut bytes = buffer[..count].to_vec();
-    if count == buffer.len() {
-        file.take(Root::MAX_FILE as u64 + 1).read_to_end(&mut bytes).ok()?;
-        if bytes.len() > Root::MAX_FILE {
-            return None;
-        }
+    let mut page = [0u8; 4096];
+    let count = file.read(&mut page).ok()?;
+    let text = |bytes: &[u8]| Some(std::str::from_utf8(bytes).ok()?.trim_end().to_string());
+    if count < page.len() {
+        return text(&page[..count]);
     }
-    String::from_utf8(bytes).ok()
+    let mut bytes = page.to_vec();
+    file.take(Root::MAX_FILE as u64 + 1).read_to_end(&mut bytes).ok()?;
+    if bytes.len() > Root::MAX_FILE { None } else { text(&bytes) }
 }
 
-/// The real path of `path` below `base`, if it does not leave it.
-fn contained(base: &Path, path: &str) -> Option<PathBuf> {
-    let resolved = fs::canonicalize(base.join(path)).ok()?;
-    resolved.starts_with(base).then_some(resolved)
+/// A directory that no path leaves.
+struct Contained {
+    /// the directory, with all symbolic links in its own path resolved
+    base: PathBuf,
+    /// what paths of directories below it resolve to: most files that are read have their directory in common
+    directories: RefCell<BTreeMap<String, Option<PathBuf>>>,
+}
+
+impl Contained {
+    /// The real place of a directory, if it is below the base.
+    fn directory(&self, path: &str) -> Option<PathBuf> {
+        if let Some(known) = self.directories.borrow().get(path) {
+            return known.clone();
+        }
+        let resolved =
+            fs::canonicalize(self.base.join(path)).ok().filter(|place| place.starts_with(&self.base));
+        self.directories.borrow_mut().insert(path.to_string(), resolved.clone());
+        resolved
+    }
+
+    /// The real place of a file, if it is below the base.
+    fn resolve(&self, path: &str) -> Option<PathBuf> {
+        let (directory, name) = path.rsplit_once('/')?;
+        let place = self.directory(directory)?.join(name);
+        match fs::symlink_metadata(&place).ok()?.is_symlink() {
+            true => fs::canonicalize(place).ok().filter(|place| place.starts_with(&self.base)),
+            false => Some(place),
+        }
+    }
 }

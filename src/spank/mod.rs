@@ -10,6 +10,7 @@
 #![allow(non_upper_case_globals)]
 
 mod command;
+mod environment;
 mod log;
 mod option;
 mod step;

@@ -8,12 +8,14 @@ use crate::config::{Admin, ENVIRONMENT, Settings, Source, Words, settle};
 use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
 use crate::placement::NodePlacement;
+use crate::policy::Selection;
 use crate::step::Step;
 use crate::topology::{Provenance, Topology};
 use once_cell::sync::OnceCell;
 use slurm_spank::SpankHandle;
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the step's tasks inherit by fork.
 pub(super) struct Active {
@@ -28,6 +30,9 @@ pub(super) struct Active {
 
 /// Set where this step wants placement.
 pub(super) static ACTIVE: OnceCell<Active> = OnceCell::new();
+
+/// Set where this step wants nothing changed, not even our own earlier values withdrawn.
+pub(super) static DRY_RUN: AtomicBool = AtomicBool::new(false);
 
 /// Why this step gets no placement.
 enum Inactive {
@@ -69,6 +74,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
         }
     });
     let settings = settle(&admin.default, environment.as_ref(), option::value().as_ref());
+    DRY_RUN.store(settings.dry_run, Ordering::Relaxed);
     if !settings.enabled {
         return Err(Inactive::NotAsked);
     }
@@ -92,8 +98,10 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
 }
 
 fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), String> {
+    let selects = admin.selection != Selection::default();
+    let scope = if selects { Scope::Selection } else { Scope::Placement };
     let (mut topology, mut diagnostics) =
-        pipeline::read_node(&admin.source, Scope::Placement).map_err(|error| error.to_string())?;
+        pipeline::read_node(&admin.source, scope).map_err(|error| error.to_string())?;
     if matches!(admin.source, Source::Machine(_) | Source::Topology(_)) {
         let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
         diagnostics.extend(pipeline::confirm(&mut topology, &live));

@@ -1,9 +1,10 @@
 //! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
 #![forbid(unsafe_code)]
 
-use super::step::{ACTIVE, Active, is_normal, variable};
+use super::environment::{self, Values};
+use super::step::{ACTIVE, Active, DRY_RUN, is_normal, variable};
 use crate::pipeline;
-use crate::placement::{Change, CpuDecision, MemDecision, NodePlacement, TaskPlacement, Variable};
+use crate::placement::{CpuDecision, MemDecision, NodePlacement, TaskPlacement, Variable};
 use crate::render::{self, Present, text};
 use crate::step::{Access, GpuGrant, Task};
 use crate::sys::{self, MemoryPolicy};
@@ -11,6 +12,7 @@ use crate::topology::{CpuSet, GpuVendor, Topology};
 use slurm_spank::{SpankHandle, slurm_spank_log};
 use std::fs::File;
 use std::io;
+use std::sync::atomic::Ordering;
 
 pub(super) fn init(spank: &SpankHandle) {
     let Some(active) = ACTIVE.get() else {
@@ -33,15 +35,17 @@ pub(super) fn init(spank: &SpankHandle) {
 
 /// Places one task; returns what could not be had.
 fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodePlacement) -> Vec<String> {
+    let values = environment::values(spank, &names());
     let cpus = sys::affinity().unwrap_or_default();
     let task = Task {
         local_id: spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
         global_id: spank.task_global_id().unwrap_or(0),
-        gpus: grant(spank, topology, active.devices.as_ref()),
-        step_cpus: cpus.union(&step_cpus(spank)),
+        gpus: grant(&values, topology, active.devices.as_ref()),
+        step_cpus: cpus.union(&step_cpus(&values)),
         cpus,
     };
-    let present = present(spank);
+    let present: Present =
+        render::READ.into_iter().filter_map(|name| Some((name, values.get(name)?.clone()))).collect();
     let settings = active.settings;
     let (mut placement, variables) =
         pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task, &present);
@@ -58,8 +62,8 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         log::warn!("task {}: {failure}", task.global_id);
     }
     if settings.verbose || settings.dry_run {
-        let name = variable(spank, "SLURMD_NODENAME").unwrap_or_else(|| active.step.node.clone());
-        let line = text::task_line(topology, node, &name, active.step.tasks, &placement, &variables);
+        let name = values.get(NODE_NAME).unwrap_or(&active.step.node);
+        let line = text::task_line(topology, node, name, active.step.tasks, &placement, &variables);
         let would = if settings.dry_run { "dry run: " } else { "" };
         slurm_spank_log(&format!("nic-placement: {would}{line}"));
         for failure in &failures {
@@ -103,47 +107,27 @@ fn apply(spank: &SpankHandle, placement: &TaskPlacement, variables: &[Variable])
             Err(error) => failures.push(format!("{}: {error}", wanted())),
         }
     }
-    failures.extend(change_environment(spank, variables));
-    failures
-}
-
-fn change_environment(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
-    let mut failures = Vec::new();
-    for Variable { name, change } in variables {
-        let (result, wanted) = match change {
-            // whether it may be overwritten has been decided with its value in sight
-            Change::Set(value) => (spank.setenv(name, value, true), Some(value)),
-            Change::Remove => (spank.unsetenv(name), None),
-            Change::KeepUsers(_) => continue,
-        };
-        if let Err(error) = result {
-            failures.push(format!("{name}: {error}"));
-        } else if variable(spank, name).as_ref() != wanted {
-            failures.push(format!("{name} did not take"));
-        }
-    }
+    failures.extend(environment::change(spank, &render::READ, variables));
     failures
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
 /// that step.
 fn withdraw(spank: &SpankHandle) {
-    if variable(spank, render::marker::NAME).is_some() && is_normal(spank) {
-        for failure in change_environment(spank, &render::withdrawal(&present(spank))) {
+    let marked = || variable(spank, render::marker::NAME).is_some();
+    if !DRY_RUN.load(Ordering::Relaxed) && marked() && is_normal(spank) {
+        let present = environment::values(spank, &render::READ);
+        for failure in environment::change(spank, &render::READ, &render::withdrawal(&present)) {
             log::warn!("{failure}");
         }
     }
 }
 
-fn present(spank: &SpankHandle) -> Present {
-    render::READ.into_iter().filter_map(|name| Some((name, variable(spank, name)?))).collect()
-}
-
 /// The evidence about the task's GPUs.
-fn grant(spank: &SpankHandle, topology: &Topology, devices: Option<&File>) -> GpuGrant {
-    let vendors = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel];
-    let listed =
-        vendors.into_iter().filter_map(|vendor| Some((vendor, variable(spank, vendor.list_variable())?)));
+fn grant(values: &Values, topology: &Topology, devices: Option<&File>) -> GpuGrant {
+    let listed = GpuVendor::ALL
+        .into_iter()
+        .filter_map(|vendor| Some((vendor, values.get(vendor.list_variable())?.clone())));
     let access = topology.gpus.iter().map(|gpu| match (devices, gpu.device_node()) {
         (Some(devices), Some(node)) => match sys::may_open(devices, &node) {
             Ok(()) => Access::Allowed,
@@ -157,9 +141,19 @@ fn grant(spank: &SpankHandle, topology: &Topology, devices: Option<&File>) -> Gp
 }
 
 /// CPUs of all tasks of the step on this node: slurmd lists each task's mask (`SLURM_CPU_BIND_LIST`) where it bound them.
-fn step_cpus(spank: &SpankHandle) -> CpuSet {
-    let bound = variable(spank, "SLURM_CPU_BIND_TYPE").is_some_and(|how| how.starts_with("mask_cpu"));
-    let list = variable(spank, "SLURM_CPU_BIND_LIST").filter(|_| bound).unwrap_or_default();
+fn step_cpus(values: &Values) -> CpuSet {
+    let bound = values.get(CPU_BIND_TYPE).is_some_and(|how| how.starts_with("mask_cpu"));
+    let list = values.get(CPU_BIND_LIST).filter(|_| bound).map_or("", String::as_str);
     let masks = list.split(',').filter_map(|mask| CpuSet::from_mask(mask).ok());
     masks.fold(CpuSet::new(), |all, mask| all.union(&mask))
+}
+
+const CPU_BIND_TYPE: &str = "SLURM_CPU_BIND_TYPE";
+const CPU_BIND_LIST: &str = "SLURM_CPU_BIND_LIST";
+const NODE_NAME: &str = "SLURMD_NODENAME";
+
+/// All variables that are looked at.
+fn names() -> Vec<&'static str> {
+    let lists = GpuVendor::ALL.map(GpuVendor::list_variable);
+    render::READ.into_iter().chain(lists).chain([CPU_BIND_TYPE, CPU_BIND_LIST, NODE_NAME]).collect()
 }

@@ -97,6 +97,9 @@ pub enum GpuVendor {
 }
 
 impl GpuVendor {
+    /// All of them.
+    pub const ALL: [GpuVendor; 3] = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel];
+
     /// The vendor behind a PCI vendor id.
     pub fn from_pci(vendor: u16) -> Option<GpuVendor> {
         match vendor {

@@ -1,0 +1,58 @@
+//! A task's environment as Slurm holds it: read in one pass, since each `spank_getenv` of a name costs a buffer of 4 KiB,
+//! and changed by name.
+#![forbid(unsafe_code)]
+
+use crate::placement::{Change, Variable};
+use slurm_spank::SpankHandle;
+use std::collections::BTreeMap;
+
+/// The values of some variables.
+pub(super) type Values = BTreeMap<&'static str, String>;
+
+/// The values of those of `names` that are set; what is not UTF-8 is still somebody's value.
+///
+/// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
+/// environment for execve(2).
+pub(super) fn values(spank: &SpankHandle, names: &[&'static str]) -> Values {
+    let mut values = Values::new();
+    for entry in spank.job_env_os().unwrap_or_default() {
+        let entry = entry.as_encoded_bytes();
+        let is_it = |name: &&&'static str| {
+            entry.len() > name.len() && entry[name.len()] == b'=' && entry.starts_with(name.as_bytes())
+        };
+        if let Some(name) = names.iter().find(is_it) {
+            let value = String::from_utf8_lossy(&entry[name.len() + 1..]).into_owned();
+            // the first one counts, as for getenv(3)
+            values.entry(name).or_insert(value);
+        }
+    }
+    values
+}
+
+/// Makes the changes, then reads all of them back; returns what did not take.
+pub(super) fn change(spank: &SpankHandle, names: &[&'static str], variables: &[Variable]) -> Vec<String> {
+    let mut failures = Vec::new();
+    for Variable { name, change } in variables {
+        let result = match change {
+            // whether it may be overwritten has been decided with its value in sight
+            Change::Set(value) => spank.setenv(name, value, true),
+            Change::Remove => spank.unsetenv(name),
+            Change::KeepUsers(_) => Ok(()),
+        };
+        if let Err(error) = result {
+            failures.push(format!("{name}: {error}"));
+        }
+    }
+    let now = values(spank, names);
+    for Variable { name, change } in variables {
+        let wanted = match change {
+            Change::Set(value) => Some(value),
+            Change::Remove => None,
+            Change::KeepUsers(value) => Some(value),
+        };
+        if now.get(name.as_str()) != wanted {
+            failures.push(format!("{name} did not take"));
+        }
+    }
+    failures
+}
