@@ -57,7 +57,7 @@ pub(super) fn gpus(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
             GpuVendor::Amd | GpuVendor::Intel => {
                 let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
                 let minor = nodes.first().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
-                Gpu { address, vendor, minor, uuid: None, model: None }
+                Gpu { minor, ..Gpu::new(address, vendor) }
             }
         });
     }
@@ -88,11 +88,10 @@ fn nvidia(root: &Root, address: PciAddress, name: &str) -> Gpu {
         text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_string()))
     };
     Gpu {
-        address,
-        vendor: GpuVendor::Nvidia,
         minor: field("Device Minor").and_then(|minor| minor.parse().ok()),
         // until the GPU has been initialised the driver prints question marks
         uuid: field("GPU UUID").filter(|uuid| uuid.starts_with("GPU-") && !uuid.contains('?')),
         model: field("Model").filter(|model| !model.is_empty()),
+        ..Gpu::new(address, GpuVendor::Nvidia)
     }
 }

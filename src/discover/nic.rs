@@ -4,7 +4,7 @@
 use super::pci::function;
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Nic, Port, PortState, Topology};
+use crate::topology::{LinkLayer, Nic, NicKind, Port, PortState, Topology};
 
 const CLASS: &str = "sys/class/infiniband";
 /// `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h, less its NUL; NCCL cuts at the same length.
@@ -43,7 +43,7 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
             below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs")).into_iter().next();
         // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
         let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, &path, number)).collect();
-        topology.nics.push(Nic { name, address, role: None, ports, uverbs, netdevs });
+        topology.nics.push(Nic { address, ports, uverbs, netdevs, ..Nic::new(name, NicKind::Verbs) });
     }
 }
 
@@ -64,7 +64,7 @@ fn read_port(root: &Root, path: &str, number: u8) -> Option<Port> {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Unknown,
     };
-    Some(Port { number, state, rate_mbps: rate(file("rate")), link_layer })
+    Some(Port::new(number, state, link_layer, rate(file("rate"))))
 }
 
 /// `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)` -> Mbit/s

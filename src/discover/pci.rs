@@ -92,6 +92,8 @@ fn read(
             current: rate(file(link, "current_link_speed"), file(link, "current_link_width")),
             max: rate(file(full, "max_link_speed"), file(full, "max_link_width")),
         },
+        physfn: None,
+        iommu: None,
     }
 }
 

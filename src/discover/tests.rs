@@ -5,8 +5,8 @@ use super::manifest::Entry;
 use super::synthesise::synthesise;
 use super::*;
 use crate::topology::{
-    CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent,
-    PcieLink, Port, PortState, Pu,
+    CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, PciAddress, PciFunction,
+    PciParent, PcieLink, Port, PortState, Pu,
 };
 use proptest::prelude::*;
 
@@ -195,14 +195,13 @@ fn machines() -> impl Strategy<Value = Topology> {
             let mut add = |address: String, parent: PciParent, class: u32, vendor: u16| -> PciAddress {
                 let address: PciAddress = address.parse().unwrap();
                 topology.pci.insert(PciFunction {
-                    address,
-                    parent,
                     class: Some(class),
                     vendor: Some(vendor),
                     device: Some(1),
                     numa_node,
                     local_cpus: numa_node.map(|node| (node * 8..node * 8 + 8).collect()),
                     link: PcieLink { current: Some(link), max: Some(link) },
+                    ..PciFunction::new(address, parent)
                 });
                 address
             };
@@ -222,7 +221,12 @@ fn machines() -> impl Strategy<Value = Topology> {
                     GpuVendor::Nvidia => (Some(format!("GPU-{index}")), Some("Model".to_string())),
                     _ => (None, None),
                 };
-                topology.gpus.push(Gpu { address, vendor, minor: Some(128 + index as u32), uuid, model });
+                topology.gpus.push(Gpu {
+                    minor: Some(128 + index as u32),
+                    uuid,
+                    model,
+                    ..Gpu::new(address, vendor)
+                });
             }
             for nic in 0..nics as u32 {
                 let down = add(
@@ -234,15 +238,13 @@ fn machines() -> impl Strategy<Value = Topology> {
                 let address =
                     add(format!("{:02x}:00.0", bus + 4 + nic), PciParent::Bridge(down), 0x020700, 0x15b3);
                 let state = [PortState::Active, PortState::Down, PortState::Init, PortState::Unknown][state];
-                let port =
-                    |number| Port { number, state, rate_mbps: Some(2500), link_layer: LinkLayer::Ethernet };
+                let port = |number| Port::new(number, state, LinkLayer::Ethernet, Some(2500));
                 topology.nics.push(Nic {
-                    name: format!("mlx5_{index}{nic}"),
                     address: Some(address),
-                    role: None,
                     ports: (1..=nic as u8 % 2 + 1).map(port).collect(),
                     uverbs: Some(format!("uverbs{index}{nic}")),
                     netdevs: vec![format!("eth{index}{nic}")],
+                    ..Nic::new(format!("mlx5_{index}{nic}"), NicKind::Verbs)
                 });
             }
         }

@@ -112,7 +112,7 @@ fn mems(situation: &Situation, cpus: &CpuDecision) -> MemDecision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{CpuSet, Gpu, GpuVendor, NumaNode, PciFunction, PciParent, PcieLink, Provenance};
+    use crate::topology::{CpuSet, Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 
     /// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory that shows as a node without CPUs.
     fn node() -> Topology {
@@ -125,23 +125,9 @@ mod tests {
             [("10:00.0", Some(0)), ("20:00.0", Some(1)), ("30:00.0", Some(2)), ("40:00.0", None)]
         {
             let address = address.parse().unwrap();
-            topology.pci.insert(PciFunction {
-                address,
-                parent: PciParent::Host("pci0000:00".parse().unwrap()),
-                class: None,
-                vendor: None,
-                device: None,
-                numa_node: node,
-                local_cpus: None,
-                link: PcieLink::default(),
-            });
-            topology.gpus.push(Gpu {
-                address,
-                vendor: GpuVendor::Nvidia,
-                minor: None,
-                uuid: None,
-                model: None,
-            });
+            let parent = PciParent::Host("pci0000:00".parse().unwrap());
+            topology.pci.insert(PciFunction { numa_node: node, ..PciFunction::new(address, parent) });
+            topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
         }
         topology
     }

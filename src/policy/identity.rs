@@ -137,11 +137,9 @@ mod tests {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for index in 0..8u32 {
             topology.gpus.push(Gpu {
-                address: format!("{:02x}:00.0", 0x10 + index).parse().unwrap(),
-                vendor: GpuVendor::Nvidia,
                 minor: Some([0, 1, 3, 2, 4, 5, 6, 7][index as usize]),
                 uuid: Some(format!("GPU-{index}a0b0c0d-0000-0000-0000-000000000000")),
-                model: None,
+                ..Gpu::new(format!("{:02x}:00.0", 0x10 + index).parse().unwrap(), GpuVendor::Nvidia)
             });
         }
         topology

@@ -78,16 +78,14 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::NicKind;
 
     #[test]
     fn a_pattern_means_a_nic_by_name_address_or_interface() {
         let nic = Nic {
-            name: "mlx5_10".into(),
             address: Some("ce:00.0".parse().unwrap()),
-            role: None,
-            ports: Vec::new(),
-            uverbs: None,
             netdevs: vec!["ibp206s0".into()],
+            ..Nic::new("mlx5_10", NicKind::Verbs)
         };
         for (word, expected) in [
             ("mlx5_10", true),

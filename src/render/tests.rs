@@ -4,7 +4,7 @@
 use super::*;
 use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail};
 use crate::topology::{
-    CpuSet, Gpu, GpuVendor, LinkLayer, Nic, PathType, Port, PortState, Provenance, Topology,
+    CpuSet, Gpu, GpuVendor, LinkLayer, Nic, NicKind, PathType, Port, PortState, Provenance, Topology,
 };
 
 fn node(storage: PortState) -> (Topology, NodePlacement) {
@@ -19,21 +19,13 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
     for index in 0..4usize {
         let name = format!("mlx5_{index}");
         let state = if index == 3 { storage } else { PortState::Active };
-        let port = Port { number: 1, state, rate_mbps: None, link_layer: LinkLayer::InfiniBand };
-        topology.gpus.push(Gpu {
-            address: format!("{index}0:00.0").parse().unwrap(),
-            vendor: GpuVendor::Nvidia,
-            minor: None,
-            uuid: None,
-            model: None,
-        });
+        let port = Port::new(1, state, LinkLayer::InfiniBand, None);
+        let address = format!("{index}0:00.0").parse().unwrap();
+        topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
         topology.nics.push(Nic {
-            name: name.clone(),
             address: Some(format!("{index}1:00.0").parse().unwrap()),
-            role: None,
             ports: vec![port],
-            uverbs: None,
-            netdevs: Vec::new(),
+            ..Nic::new(name.clone(), NicKind::Verbs)
         });
         match index {
             3 => placement.excluded.push(Excluded { name, port: None, why: "test".into() }),

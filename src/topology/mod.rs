@@ -10,6 +10,7 @@ pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use path::{Path, PathType};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One node of the cluster, as far as placement cares.
@@ -29,6 +30,9 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// NICs in PCI order, then those without a PCI function by name
     pub nics: Vec<Nic>,
+    /// kinds of paths between a GPU and a NIC that somebody states, where the PCI tree does not show them: a virtual
+    /// machine's bus, or a matrix that is all there is.  They count before the tree.
+    pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
 }
 
 /// Where a topology's facts come from, and so what may be done with it: only [`Provenance::ThisSystem`] may move a
@@ -126,6 +130,8 @@ impl GpuVendor {
 pub struct Gpu {
     /// its PCI function
     pub address: PciAddress,
+    /// which part of it this is, where one function is partitioned into several GPUs (MI300X in DPX, QPX or CPX mode)
+    pub partition: Option<u32>,
     /// who made it
     pub vendor: GpuVendor,
     /// the number in its device node's name: `Device Minor` for NVIDIA (`/dev/nvidia3`), the render node's for others
@@ -138,6 +144,11 @@ pub struct Gpu {
 }
 
 impl Gpu {
+    /// A GPU of which only this is known.
+    pub fn new(address: PciAddress, vendor: GpuVendor) -> Gpu {
+        Gpu { address, partition: None, vendor, minor: None, uuid: None, model: None }
+    }
+
     /// The node a process must open to use this GPU, relative to `/dev`.
     pub fn device_node(&self) -> Option<String> {
         let minor = self.minor?;
@@ -151,8 +162,10 @@ impl Gpu {
 /// An RDMA device (NCCL: `NIC`; the libraries' device name is [`Nic::name`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
-    /// its name under `/sys/class/infiniband`
+    /// its name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet `/sys/class/net`
     pub name: String,
+    /// what programs reach it by
+    pub kind: NicKind,
     /// its PCI function; `None` for software devices such as rxe and siw
     pub address: Option<PciAddress>,
     /// what a topology file or a model says it is for; the live bus does not say
@@ -163,6 +176,49 @@ pub struct Nic {
     pub uverbs: Option<String>,
     /// its network interfaces, sorted
     pub netdevs: Vec<String>,
+    /// `sys_image_guid`: the same for all devices of one card
+    pub card: Option<String>,
+}
+
+impl Nic {
+    /// A NIC of which only this is known.
+    pub fn new(name: impl Into<String>, kind: NicKind) -> Nic {
+        Nic {
+            name: name.into(),
+            kind,
+            address: None,
+            role: None,
+            ports: Vec::new(),
+            uverbs: None,
+            netdevs: Vec::new(),
+            card: None,
+        }
+    }
+}
+
+/// What programs reach a NIC by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum NicKind {
+    /// libibverbs: InfiniBand, RoCE, iWARP
+    #[default]
+    Verbs,
+    /// AWS Elastic Fabric Adapter: a verbs device that only libfabric's efa provider can use
+    Efa,
+    /// HPE Slingshot (`cxi`)
+    Slingshot,
+    /// sockets only
+    Ethernet,
+}
+
+impl fmt::Display for NicKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NicKind::Verbs => "verbs",
+            NicKind::Efa => "efa",
+            NicKind::Slingshot => "slingshot",
+            NicKind::Ethernet => "ethernet",
+        })
+    }
 }
 
 /// What a site uses a NIC for.
@@ -197,6 +253,30 @@ pub struct Port {
     pub rate_mbps: Option<u64>,
     /// `ports/N/link_layer`
     pub link_layer: LinkLayer,
+    /// `ports/N/phys_state`, such as `LinkUp`
+    pub phys_state: Option<String>,
+    /// its network interface
+    pub netdev: Option<String>,
+    /// the first half of its first GID: the subnet prefix on InfiniBand
+    pub subnet: Option<String>,
+    /// the newest RoCE type of its GIDs, such as `RoCE v2`
+    pub gid_type: Option<String>,
+}
+
+impl Port {
+    /// A port of which only this is known.
+    pub fn new(number: u8, state: PortState, link_layer: LinkLayer, rate_mbps: Option<u64>) -> Port {
+        Port {
+            number,
+            state,
+            rate_mbps,
+            link_layer,
+            phys_state: None,
+            netdev: None,
+            subnet: None,
+            gid_type: None,
+        }
+    }
 }
 
 /// State of a port (`enum ib_port_state`, the kernel's include/rdma/ib_verbs.h).
@@ -258,6 +338,7 @@ impl Topology {
             pci: PciTree::default(),
             gpus: Vec::new(),
             nics: Vec::new(),
+            stated_paths: BTreeMap::new(),
         }
     }
 
@@ -310,7 +391,7 @@ impl Topology {
     pub fn sort(&mut self) {
         self.numa_nodes.sort_by_key(|node| node.os_index);
         self.pus.sort_by_key(|pu| pu.os_index);
-        self.gpus.sort_by_key(|gpu| gpu.address);
+        self.gpus.sort_by_key(|gpu| (gpu.address, gpu.partition, gpu.minor));
         self.nics.sort_by(|a, b| {
             (a.address.is_none(), a.address, &a.name).cmp(&(b.address.is_none(), b.address, &b.name))
         });

@@ -53,7 +53,7 @@ impl Topology {
     /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with downstream ports
     /// below it, so two functions share one switch when at most one bridge stands between each of them and the lowest
     /// bridge above both.  Where the kernel names no NUMA node for one of them the path counts as [`PathType::Sys`]:
-    /// nothing shows that it is shorter.
+    /// nothing shows that it is shorter.  A stated path ([`Topology::stated_paths`]) is of the kind that is stated.
     pub fn path(&self, a: PciAddress, b: PciAddress) -> Path {
         let (above_a, host_a) = self.pci.ancestors(a);
         let (above_b, host_b) = self.pci.ancestors(b);
@@ -69,6 +69,8 @@ impl Topology {
                 _ => PathType::Sys,
             },
         };
+        let stated = self.stated_paths.get(&(a, b)).or_else(|| self.stated_paths.get(&(b, a)));
+        let kind = stated.copied().unwrap_or(kind);
         let (below_a, below_b) = common.unwrap_or((above_a.len(), above_b.len()));
         let links = [a, b]
             .into_iter()
@@ -87,18 +89,14 @@ mod tests {
 
     fn function(topology: &mut Topology, address: &str, parent: &str, numa_node: Option<u32>, width: u32) {
         let rate = LinkRate { tenths_gt: 320, width };
+        let parent = match parent.parse() {
+            Ok(host) => PciParent::Host(host),
+            Err(_) => PciParent::Bridge(parent.parse().unwrap()),
+        };
         topology.pci.insert(PciFunction {
-            address: address.parse().unwrap(),
-            parent: match parent.parse() {
-                Ok(host) => PciParent::Host(host),
-                Err(_) => PciParent::Bridge(parent.parse().unwrap()),
-            },
-            class: None,
-            vendor: None,
-            device: None,
             numa_node,
-            local_cpus: None,
             link: PcieLink { current: Some(rate), max: Some(rate) },
+            ..PciFunction::new(address.parse().unwrap(), parent)
         });
     }
 

@@ -160,6 +160,28 @@ pub struct PciFunction {
     pub local_cpus: Option<CpuSet>,
     /// the link above it
     pub link: PcieLink,
+    /// the physical function that this virtual one belongs to
+    pub physfn: Option<PciAddress>,
+    /// `iommu_group/type`: `identity` leaves DMA alone, `DMA` and `DMA-FQ` translate it
+    pub iommu: Option<String>,
+}
+
+impl PciFunction {
+    /// A function of which only its place is known.
+    pub fn new(address: PciAddress, parent: PciParent) -> PciFunction {
+        PciFunction {
+            address,
+            parent,
+            class: None,
+            vendor: None,
+            device: None,
+            numa_node: None,
+            local_cpus: None,
+            link: PcieLink::default(),
+            physfn: None,
+            iommu: None,
+        }
+    }
 }
 
 /// The PCI functions that matter to placement, with every bridge above them.
@@ -244,16 +266,7 @@ mod tests {
     fn parents_that_form_a_circle_end() {
         let mut tree = PciTree::default();
         let address: PciAddress = "01:00.0".parse().unwrap();
-        tree.insert(PciFunction {
-            address,
-            parent: PciParent::Bridge(address),
-            class: None,
-            vendor: None,
-            device: None,
-            numa_node: None,
-            local_cpus: None,
-            link: PcieLink::default(),
-        });
+        tree.insert(PciFunction::new(address, PciParent::Bridge(address)));
         assert_eq!(tree.ancestors(address).1, None);
         assert_eq!(tree.numa_node(address), None);
     }

@@ -11,10 +11,10 @@ use super::{
     MAX_RATE_MBPS,
 };
 use crate::topology::{
-    Gpu, GpuVendor, LinkLayer, Nic, NumaNode, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Port,
-    PortState, Provenance, Pu, Topology,
+    Gpu, GpuVendor, LinkLayer, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
+    PcieLink, Port, PortState, Provenance, Pu, Topology,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
 pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
@@ -44,6 +44,7 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     };
     let gpus = gpus(&file.gpus, &topology.pci, endpoint)?;
     let nics = nics(&file.nics, &gpus, endpoint)?;
+    topology.stated_paths = paths(&file.paths, &gpus, &nics)?;
     (topology.gpus, topology.nics) = (gpus, nics);
     topology.sort();
     Ok(topology)
@@ -129,6 +130,8 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
                 current: link("link.current", &function.link.current)?,
                 max: link("link.max", &function.link.max)?,
             },
+            physfn: optional(&function.physfn, |text| pci_address(&at("physfn"), text))?,
+            iommu: optional(&function.iommu, |text| name(&at("iommu"), text))?,
         });
     }
     // only now are all bridges known: the file need not be in address order
@@ -171,7 +174,7 @@ fn gpus(
     for (i, gpu) in gpus.iter().enumerate() {
         let at = |field: &str| format!("gpus[{i}].{field}");
         let address = endpoint(&at("address"), &gpu.address)?;
-        addresses.add(&at("address"), address)?;
+        addresses.add(&at("address"), GpuId(address, gpu.partition))?;
         let vendor = word(&at("vendor"), &gpu.vendor, &schema::VENDORS)?;
         let pci_vendor = pci.get(address).and_then(|function| function.vendor);
         if let Some(id) = pci_vendor.filter(|&id| GpuVendor::from_pci(id) != Some(vendor)) {
@@ -183,7 +186,7 @@ fn gpus(
             uuids.add(&at("uuid"), uuid.clone())?;
         }
         let model = optional(&gpu.model, |text| free_text(&at("model"), text))?;
-        let gpu = Gpu { address, vendor, minor: gpu.minor, uuid, model };
+        let gpu = Gpu { address, partition: gpu.partition, vendor, minor: gpu.minor, uuid, model };
         if let Some(node) = gpu.device_node() {
             device_nodes.add(&at("minor"), node)?;
         }
@@ -221,11 +224,13 @@ fn nics(
         }
         all.push(Nic {
             name: nic_name,
+            kind: optional(&nic.kind, |text| word(&at("kind"), text, &schema::KINDS))?.unwrap_or_default(),
             address,
             role: optional(&nic.role, |text| word(&at("role"), text, &schema::ROLES))?,
             ports: ports(&at("ports"), &nic.ports)?,
             uverbs,
             netdevs: nic.netdevs.clone(),
+            card: optional(&nic.card, |text| free_text(&at("card"), text))?,
         });
     }
     Ok(all)
@@ -251,9 +256,50 @@ fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
             state: state.unwrap_or(PortState::Unknown),
             rate_mbps: port.rate_mbps,
             link_layer: layer.unwrap_or(LinkLayer::Unknown),
+            phys_state: optional(&port.phys_state, |text| name(&at("phys_state"), text))?,
+            netdev: optional(&port.netdev, |text| name(&at("netdev"), text))?,
+            subnet: optional(&port.subnet, |text| free_text(&at("subnet"), text))?,
+            gid_type: optional(&port.gid_type, |text| free_text(&at("gid_type"), text))?,
         });
     }
     Ok(all)
+}
+
+fn paths(
+    paths: &[schema::StatedPath],
+    gpus: &[Gpu],
+    nics: &[Nic],
+) -> Result<BTreeMap<(PciAddress, PciAddress), PathType>> {
+    at_most("paths", paths.len(), MAX_GPUS * MAX_NICS)?;
+    let mut all = BTreeMap::new();
+    for (i, path) in paths.iter().enumerate() {
+        let at = |field: &str| format!("paths[{i}].{field}");
+        let gpu: PciAddress = pci_address(&at("gpu"), &path.gpu)?;
+        if !gpus.iter().any(|known| known.address == gpu) {
+            return Err(dangling(&at("gpu"), gpu, "gpus"));
+        }
+        let nic: PciAddress = pci_address(&at("nic"), &path.nic)?;
+        if !nics.iter().any(|known| known.address == Some(nic)) {
+            return Err(dangling(&at("nic"), nic, "nics"));
+        }
+        let kind = word(&at("path"), &path.path, &schema::PATHS)?;
+        if all.insert((gpu, nic), kind).is_some() {
+            return Err(wrong(&at("gpu"), gpu, format!("one path only between it and `{nic}`")));
+        }
+    }
+    Ok(all)
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct GpuId(PciAddress, Option<u32>);
+
+impl Display for GpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Some(partition) => write!(f, "{} partition {partition}", self.0),
+            None => write!(f, "{}", self.0),
+        }
+    }
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! Version 1 of the topology file, field by field; what the strings must hold is checked in `read`.
 #![forbid(unsafe_code)]
 
-use crate::topology::{GpuVendor, LinkLayer, NicRole, PortState};
+use crate::topology::{GpuVendor, LinkLayer, NicKind, NicRole, PathType, PortState};
 use serde::{Deserialize, Serialize};
 
 /// What every version of the file has.
@@ -30,6 +30,20 @@ pub(super) struct File {
     pub gpus: Vec<Gpu>,
     #[serde(default)]
     pub nics: Vec<Nic>,
+    /// kinds of paths that count before what the PCI tree shows
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<StatedPath>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StatedPath {
+    /// the GPU's address
+    pub gpu: String,
+    /// the NIC's address
+    pub nic: String,
+    /// `PIX`, `PXB`, `PHB`, `NODE` or `SYS`
+    pub path: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -71,6 +85,10 @@ pub(super) struct PciFunction {
     pub local_cpus: Option<String>,
     #[serde(default, skip_serializing_if = "Link::is_unknown")]
     pub link: Link,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physfn: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iommu: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -92,6 +110,9 @@ impl Link {
 #[serde(deny_unknown_fields)]
 pub(super) struct Gpu {
     pub address: String,
+    /// which of the GPUs that share this function
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u32>,
     pub vendor: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minor: Option<u32>,
@@ -105,6 +126,9 @@ pub(super) struct Gpu {
 #[serde(deny_unknown_fields)]
 pub(super) struct Nic {
     pub name: String,
+    /// absent for verbs
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// absent for software devices
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -114,6 +138,8 @@ pub(super) struct Nic {
     pub uverbs: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub netdevs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<String>,
     #[serde(default)]
     pub ports: Vec<Port>,
 }
@@ -130,6 +156,14 @@ pub(super) struct Port {
     /// absent where unknown
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_layer: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phys_state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netdev: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gid_type: Option<String>,
 }
 
 pub(super) const VENDORS: [(&str, GpuVendor); 3] =
@@ -149,3 +183,15 @@ pub(super) const STATES: [(&str, PortState); 4] = [
 /// Without `Unknown`, which is written as nothing.
 pub(super) const LINK_LAYERS: [(&str, LinkLayer); 2] =
     [("InfiniBand", LinkLayer::InfiniBand), ("Ethernet", LinkLayer::Ethernet)];
+
+/// Without `Verbs`, which is written as nothing.
+pub(super) const KINDS: [(&str, NicKind); 3] =
+    [("efa", NicKind::Efa), ("slingshot", NicKind::Slingshot), ("ethernet", NicKind::Ethernet)];
+
+pub(super) const PATHS: [(&str, PathType); 5] = [
+    ("PIX", PathType::Pix),
+    ("PXB", PathType::Pxb),
+    ("PHB", PathType::Phb),
+    ("NODE", PathType::Node),
+    ("SYS", PathType::Sys),
+];

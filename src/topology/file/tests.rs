@@ -40,8 +40,7 @@ fn a_file_is_read_and_written_back_byte_for_byte() {
     assert_eq!(topology.path(gpu, "18:00.0".parse().unwrap()).kind, PathType::Pix);
     assert_eq!(topology.pus.iter().map(|pu| pu.core).collect::<Vec<_>>(), [0, 1, 0, 0, 0, 1]);
     assert_eq!(topology.numa_nodes[2].cpus, Bitmap::new());
-    let unknown =
-        Port { number: 2, state: PortState::Unknown, rate_mbps: None, link_layer: LinkLayer::Unknown };
+    let unknown = Port::new(2, PortState::Unknown, LinkLayer::Unknown, None);
     assert_eq!(topology.nics[0].ports[1], unknown);
     assert_eq!(topology.provenance, Provenance::File("sample.json".to_string()));
 }

@@ -40,9 +40,12 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         numa_node: function.numa_node,
         local_cpus: function.local_cpus.as_ref().map(Bitmap::to_string),
         link: schema::Link { current: rate(function.link.current), max: rate(function.link.max) },
+        physfn: function.physfn.map(|address| address.to_string()),
+        iommu: function.iommu.clone(),
     });
     let gpus = topology.gpus.iter().map(|gpu| schema::Gpu {
         address: gpu.address.to_string(),
+        partition: gpu.partition,
         vendor: word(&schema::VENDORS, gpu.vendor).unwrap_or_default(),
         minor: gpu.minor,
         uuid: gpu.uuid.clone(),
@@ -50,11 +53,18 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
     });
     let nics = topology.nics.iter().map(|nic| schema::Nic {
         name: nic.name.clone(),
+        kind: word(&schema::KINDS, nic.kind),
         address: nic.address.map(|address| address.to_string()),
         role: nic.role.and_then(|role| word(&schema::ROLES, role)),
         uverbs: nic.uverbs.clone(),
         netdevs: nic.netdevs.clone(),
+        card: nic.card.clone(),
         ports: nic.ports.iter().map(port).collect(),
+    });
+    let paths = topology.stated_paths.iter().map(|((gpu, nic), path)| schema::StatedPath {
+        gpu: gpu.to_string(),
+        nic: nic.to_string(),
+        path: path.to_string(),
     });
     File {
         format: FORMAT.to_string(),
@@ -66,6 +76,7 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         pci: pci.collect(),
         gpus: gpus.collect(),
         nics: nics.collect(),
+        paths: paths.collect(),
     }
 }
 
@@ -75,6 +86,10 @@ fn port(port: &Port) -> schema::Port {
         state: word(&schema::STATES, port.state),
         rate_mbps: port.rate_mbps,
         link_layer: word(&schema::LINK_LAYERS, port.link_layer),
+        phys_state: port.phys_state.clone(),
+        netdev: port.netdev.clone(),
+        subnet: port.subnet.clone(),
+        gid_type: port.gid_type.clone(),
     }
 }
 
