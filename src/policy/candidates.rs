@@ -4,7 +4,7 @@
 use super::{Selection, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, Rail};
-use crate::topology::{LinkLayer, Nic, NicRole, Port, PortState, Topology};
+use crate::topology::{LinkLayer, Nic, NicKind, NicRole, Port, PortState, Topology};
 use std::collections::BTreeMap;
 
 /// Entries of one list, at most: NCCL reads 32 and UCX 64.
@@ -91,6 +91,9 @@ pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excl
 fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
     if let Some(pattern) = selection.exclude.iter().find(|pattern| pattern.matches(nic)) {
         return Some(format!("the admin's `exclude={pattern}`"));
+    }
+    if nic.kind != NicKind::Verbs {
+        return Some(format!("it is reached by {}, which its library places itself", nic.kind));
     }
     if nic.address.is_none() {
         return Some("it has no PCI function: a software device".to_string());
