@@ -2,7 +2,7 @@
 //!
 //! The map of the crate, in the order of the data:
 //!
-//! * [`discover`] reads `/sys` and `/proc`, [`platform`] holds built-in
+//! * [`discover`] reads `/sys` and `/proc`, [`import`] other programs' files, [`platform`] holds built-in
 //!   machines: each yields a [`topology`].
 //! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
 //! * [`policy`] decides: a [`placement`].
@@ -16,6 +16,7 @@ pub mod cli;
 pub mod config;
 pub mod diagnostic;
 pub mod discover;
+pub mod import;
 pub mod pipeline;
 pub mod placement;
 pub mod platform;
