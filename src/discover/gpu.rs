@@ -1,10 +1,11 @@
 //! GPUs: those that a driver has taken, else those that look like one on the bus.
 #![forbid(unsafe_code)]
 
+use super::kfd::{self, KfdNode};
 use super::pci::{function, hex};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{Gpu, GpuVendor, PciAddress, Topology};
+use crate::topology::{Gpu, GpuVendor, HostBridge, PciAddress, PciFunction, PciParent, Topology};
 
 /// A directory for each GPU that NVIDIA's driver runs.
 const NVIDIA: &str = "proc/driver/nvidia/gpus";
@@ -33,32 +34,74 @@ pub(super) fn gpus(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
         found.truncate(MAX_DEVICES);
     }
     for (address, name, vendor) in found {
-        let Some(path) = root.follow(&format!("{BUS}/{name}")) else {
-            diagnostics.push(Diagnostic::new(
-                format!("/{BUS}/{name}"),
-                "no such PCI function: this GPU is left out",
-            ));
-            continue;
-        };
-        // the graphics that are part of an Intel CPU have a driver too, and no task computes on them
-        let class = || hex(root.read(&format!("{path}/class"))).map(|class| class >> 8);
-        if vendor == GpuVendor::Intel && class() == Some(0x0300) {
-            continue;
+        if let Err(finding) = gpu(root, scope, topology, address, &name, vendor) {
+            diagnostics.push(Diagnostic::new(format!("/{BUS}/{name}"), finding));
         }
-        let Some((_, directory)) = function(root, scope, topology, &path) else {
-            diagnostics.push(Diagnostic::new(
-                format!("/{path}"),
-                "not a PCI function's place: this GPU is left out",
-            ));
-            continue;
-        };
-        topology.gpus.push(match vendor {
-            GpuVendor::Nvidia => nvidia(root, address, &name),
-            GpuVendor::Amd | GpuVendor::Intel => {
-                let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
-                let minor = nodes.first().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
-                Gpu { minor, ..Gpu::new(address, vendor) }
-            }
+    }
+    compute_nodes(root, topology);
+}
+
+fn gpu(
+    root: &Root,
+    scope: Scope,
+    topology: &mut Topology,
+    address: PciAddress,
+    name: &str,
+    vendor: GpuVendor,
+) -> Result<(), &'static str> {
+    let path = root.follow(&format!("{BUS}/{name}")).ok_or("no such PCI function: this GPU is left out")?;
+    // the graphics that are part of an Intel CPU have a driver too, and no task computes on them
+    let class = || hex(root.read(&format!("{path}/class"))).map(|class| class >> 8);
+    if vendor == GpuVendor::Intel && class() == Some(0x0300) {
+        return Ok(());
+    }
+    let (_, directory) = function(root, scope, topology, &path)
+        .ok_or("not below a host bridge, or too deep below one: this GPU is left out")?;
+    topology.gpus.push(match vendor {
+        GpuVendor::Nvidia => nvidia(root, address, name),
+        GpuVendor::Amd | GpuVendor::Intel => {
+            let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
+            let minor = nodes.first().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
+            Gpu { minor, ..Gpu::new(address, vendor) }
+        }
+    });
+    Ok(())
+}
+
+/// Splits AMD GPUs into the partitions that the compute driver makes of them, and adds what it alone knows.
+fn compute_nodes(root: &Root, topology: &mut Topology) {
+    let nodes = kfd::nodes(root);
+    if nodes.is_empty() {
+        return;
+    }
+    let known: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+    // the function that a node belongs to: its own, or the first of its device where the number is the partition's
+    let function_of = |node: &KfdNode| {
+        let first = PciAddress { function: 0, ..node.address };
+        let is_partition = node.address.function != 0
+            && !known.contains(&node.address)
+            && (known.contains(&first) || nodes.iter().any(|other| other.address == first));
+        if is_partition { (first, u32::from(node.address.function)) } else { (node.address, node.partition) }
+    };
+    let placed: Vec<(PciAddress, u32)> = nodes.iter().map(function_of).collect();
+    topology
+        .gpus
+        .retain(|gpu| gpu.vendor != GpuVendor::Amd || !placed.iter().any(|(at, _)| *at == gpu.address));
+    for (node, (address, partition)) in nodes.iter().zip(&placed).take(MAX_DEVICES) {
+        if topology.pci.get(*address).is_none() {
+            // a capture of the compute driver's files alone: nothing is known of the bus
+            let host = HostBridge { domain: address.domain, bus: address.bus };
+            topology.pci.insert(PciFunction {
+                numa_node: node.cpu_node,
+                ..PciFunction::new(*address, PciParent::Host(host))
+            });
+        }
+        let shares_function = placed.iter().filter(|(at, _)| at == address).count() > 1;
+        topology.gpus.push(Gpu {
+            partition: shares_function.then_some(*partition),
+            minor: node.minor,
+            uuid: node.uuid.clone(),
+            ..Gpu::new(*address, GpuVendor::Amd)
         });
     }
 }

@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
+mod ethernet;
 mod gpu;
+mod kfd;
 pub mod manifest;
 mod nic;
 mod pci;
@@ -46,6 +48,10 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     }
     gpu::gpus(root, scope, &mut topology, &mut diagnostics);
     nic::nics(root, scope, &mut topology, &mut diagnostics);
+    ethernet::slingshot(root, scope, &mut topology, &mut diagnostics);
+    if scope == Scope::Full {
+        ethernet::plain(root, scope, &mut topology, &mut diagnostics);
+    }
     topology.sort();
     (topology, diagnostics)
 }

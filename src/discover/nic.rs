@@ -34,6 +34,7 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
         // …/0000:18:00.0/infiniband/mlx5_0; software devices stand below devices/virtual
         let address = function(root, scope, topology, &path).map(|(address, _)| address);
         let parent = path.rsplit_once("/infiniband/").map(|(parent, _)| parent).filter(|_| address.is_some());
+        let full = scope == Scope::Full;
         let below = |scope_wanted: Scope, name: &str, keep: fn(&str) -> bool| match parent {
             Some(parent) if scope >= scope_wanted => root.list(&format!("{parent}/{name}"), keep),
             _ => Vec::new(),
@@ -42,13 +43,19 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
         let uverbs =
             below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs")).into_iter().next();
         // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
-        let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, &path, number)).collect();
-        topology.nics.push(Nic { address, ports, uverbs, netdevs, ..Nic::new(name, NicKind::Verbs) });
+        let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number)).collect();
+        let driver = parent.and_then(|parent| root.follow(&format!("{parent}/driver")));
+        let kind = match driver.as_deref().and_then(|driver| driver.rsplit('/').next()) {
+            Some("efa") => NicKind::Efa,
+            _ => NicKind::Verbs,
+        };
+        let card = full.then(|| root.read(&format!("{path}/sys_image_guid"))).flatten();
+        topology.nics.push(Nic { address, ports, uverbs, netdevs, card, ..Nic::new(name, kind) });
     }
 }
 
 /// `None` where there is no such port.
-fn read_port(root: &Root, path: &str, number: u8) -> Option<Port> {
+fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
     let file = |name: &str| root.read(&format!("{path}/ports/{number}/{name}"));
     // `4: ACTIVE`
     let state = file("state")?;
@@ -64,7 +71,24 @@ fn read_port(root: &Root, path: &str, number: u8) -> Option<Port> {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Unknown,
     };
-    Some(Port::new(number, state, link_layer, rate(file("rate"))))
+    let mut port = Port::new(number, state, link_layer, rate(file("rate")));
+    if full {
+        // `5: LinkUp`
+        port.phys_state = file("phys_state").and_then(|text| Some(text.split_once(": ")?.1.to_string()));
+        port.netdev = file("gid_attrs/ndevs/0");
+        // the first half of `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`
+        let gid = file("gids/0").filter(|gid| gid.len() == 39 && gid.is_ascii());
+        port.subnet = gid.map(|gid| gid[..19].to_string());
+        port.gid_type = gid_type(root, &format!("{path}/ports/{number}/gid_attrs/types"));
+    }
+    Some(port)
+}
+
+/// The newest of the types of a port's first GIDs: `IB/RoCE v1`, `RoCE v2`.  Entries that are not in use cannot be read.
+fn gid_type(root: &Root, types: &str) -> Option<String> {
+    /// Two for each address of the interface; a table has 256.
+    const GIDS: u32 = 16;
+    (0..GIDS).filter_map(|index| root.read(&format!("{types}/{index}"))).max()
 }
 
 /// `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)` -> Mbit/s

@@ -92,8 +92,12 @@ fn read(
             current: rate(file(link, "current_link_speed"), file(link, "current_link_width")),
             max: rate(file(full, "max_link_speed"), file(full, "max_link_width")),
         },
-        physfn: None,
-        iommu: None,
+        physfn: full
+            .then(|| root.follow(&format!("{directory}/physfn"))?.rsplit('/').next()?.parse().ok())
+            .flatten(),
+        iommu: full
+            .then(|| root.read(&format!("{}/type", root.follow(&format!("{directory}/iommu_group"))?)))
+            .flatten(),
     }
 }
 

@@ -8,8 +8,8 @@
 
 use super::manifest::{Entry, Manifest};
 use crate::topology::{
-    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, PciAddress, PciFunction, PciParent, PciTree, PortState,
-    Topology,
+    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
+    PortState, Topology,
 };
 
 /// The tree that shows `topology`.  GPUs and NICs whose PCI function the topology does not describe are left out.
@@ -32,6 +32,10 @@ pub fn synthesise(topology: &Topology) -> Manifest {
     for function in topology.pci.iter() {
         if let Some(directory) = directory(&topology.pci, function.address) {
             pci(&mut tree, &directory, function);
+            let physfn = function.physfn.and_then(|physfn| self::directory(&topology.pci, physfn));
+            if let Some(physfn) = physfn {
+                tree.link(&directory, "physfn", &physfn);
+            }
         }
     }
     for gpu in &topology.gpus {
@@ -39,6 +43,7 @@ pub fn synthesise(topology: &Topology) -> Manifest {
             self::gpu(&mut tree, &directory, gpu);
         }
     }
+    compute_nodes(&mut tree, topology);
     for nic in &topology.nics {
         self::nic(&mut tree, topology, nic);
     }
@@ -63,6 +68,34 @@ impl Tree {
 
     fn directory(&mut self, path: &str) {
         self.manifest.insert(path, Entry::Directory);
+    }
+}
+
+/// The compute driver's nodes: one for each NUMA node, then one for each AMD GPU or partition.
+fn compute_nodes(tree: &mut Tree, topology: &Topology) {
+    let gpus: Vec<&Gpu> = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
+    if gpus.is_empty() {
+        return;
+    }
+    let directory = |index: usize| format!("sys/devices/virtual/kfd/kfd/topology/nodes/{index}");
+    let cpus = topology.numa_nodes.len();
+    for index in 0..cpus {
+        tree.file(&directory(index), "properties", "cpu_cores_count 1\nsimd_count 0");
+    }
+    for (index, gpu) in gpus.into_iter().enumerate() {
+        let at = gpu.address;
+        let location = u32::from(at.bus) << 8 | u32::from(at.device) << 3 | u32::from(at.function);
+        let location = gpu.partition.unwrap_or(0) << 28 | location;
+        let mut text = format!("simd_count 4\nlocation_id {location}\ndomain {}", at.domain);
+        if let Some(minor) = gpu.minor {
+            text.push_str(&format!("\ndrm_render_minor {minor}"));
+        }
+        let id =
+            gpu.uuid.as_deref().and_then(|uuid| u64::from_str_radix(uuid.strip_prefix("GPU-")?, 16).ok());
+        if let Some(id) = id {
+            text.push_str(&format!("\nunique_id {id}"));
+        }
+        tree.file(&directory(cpus + index), "properties", &text);
     }
 }
 
@@ -95,6 +128,11 @@ fn pci(tree: &mut Tree, directory: &str, function: &PciFunction) {
             tree.file(directory, &format!("{which}_link_speed"), &speed);
             tree.file(directory, &format!("{which}_link_width"), &width.to_string());
         }
+    }
+    if let Some(kind) = &function.iommu {
+        let group = format!("sys/kernel/iommu_groups/{}", function.address);
+        tree.file(&group, "type", kind);
+        tree.link(directory, "iommu_group", &group);
     }
     let is_bridge = matches!(function.class, Some(class) if class >> 8 == 0x0604);
     if !is_bridge || matches!(function.parent, PciParent::Host(_)) {
@@ -136,15 +174,51 @@ fn nic(tree: &mut Tree, topology: &Topology, nic: &Nic) {
         Some(None) => return,
         None => "sys/devices/virtual".to_string(),
     };
+    for netdev in nic.netdevs.iter().filter(|_| nic.address.is_some()) {
+        tree.directory(&format!("{parent}/net/{netdev}"));
+    }
+    match nic.kind {
+        NicKind::Verbs | NicKind::Efa => verbs(tree, &parent, nic),
+        NicKind::Slingshot => {
+            let device = format!("{parent}/cxi/{}", nic.name);
+            tree.link("sys/class/cxi", &nic.name, &device);
+            tree.directory(&device);
+            interface(tree, &parent, nic);
+        }
+        NicKind::Ethernet => {
+            tree.link("sys/class/net", &nic.name, &format!("{parent}/net/{}", nic.name));
+            interface(tree, &parent, nic);
+        }
+    }
+}
+
+/// What an Ethernet interface says of its port.
+fn interface(tree: &mut Tree, parent: &str, nic: &Nic) {
+    let (Some(netdev), Some(port)) = (nic.netdevs.first(), nic.ports.first()) else { return };
+    let directory = format!("{parent}/net/{netdev}");
+    match port.state {
+        PortState::Active => tree.file(&directory, "operstate", "up"),
+        PortState::Down => tree.file(&directory, "operstate", "down"),
+        PortState::Init | PortState::Armed | PortState::Unknown => {}
+    }
+    if let Some(mbps) = port.rate_mbps {
+        tree.file(&directory, "speed", &mbps.to_string());
+    }
+}
+
+fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
     let device = format!("{parent}/infiniband/{}", nic.name);
     tree.link("sys/class/infiniband", &nic.name, &device);
     tree.directory(&format!("{device}/ports"));
+    if nic.kind == NicKind::Efa {
+        tree.link(parent, "driver", "sys/bus/pci/drivers/efa");
+    }
+    if let Some(card) = &nic.card {
+        tree.file(&device, "sys_image_guid", card);
+    }
     if nic.address.is_some() {
         if let Some(uverbs) = &nic.uverbs {
             tree.directory(&format!("{parent}/infiniband_verbs/{uverbs}"));
-        }
-        for netdev in &nic.netdevs {
-            tree.directory(&format!("{parent}/net/{netdev}"));
         }
     }
     for port in &nic.ports {
@@ -166,6 +240,18 @@ fn nic(tree: &mut Tree, topology: &Topology, nic: &Nic) {
             LinkLayer::InfiniBand => tree.file(&directory, "link_layer", "InfiniBand"),
             LinkLayer::Ethernet => tree.file(&directory, "link_layer", "Ethernet"),
             LinkLayer::Unknown => {}
+        }
+        if let Some(phys_state) = &port.phys_state {
+            tree.file(&directory, "phys_state", &format!("5: {phys_state}"));
+        }
+        if let Some(netdev) = &port.netdev {
+            tree.file(&format!("{directory}/gid_attrs/ndevs"), "0", netdev);
+        }
+        if let Some(subnet) = &port.subnet {
+            tree.file(&format!("{directory}/gids"), "0", &format!("{subnet}:0000:0000:0000:0001"));
+        }
+        if let Some(gid_type) = &port.gid_type {
+            tree.file(&format!("{directory}/gid_attrs/types"), "0", gid_type);
         }
     }
 }

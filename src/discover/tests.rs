@@ -199,6 +199,8 @@ fn machines() -> impl Strategy<Value = Topology> {
                     vendor: Some(vendor),
                     device: Some(1),
                     numa_node,
+                    physfn: None,
+                    iommu: (width == 8).then(|| "DMA-FQ".to_string()),
                     local_cpus: numa_node.map(|node| (node * 8..node * 8 + 8).collect()),
                     link: PcieLink { current: Some(link), max: Some(link) },
                     ..PciFunction::new(address, parent)
@@ -218,15 +220,21 @@ fn machines() -> impl Strategy<Value = Topology> {
                 let down = add(format!("{:02x}:00.0", bus + 2), PciParent::Bridge(up), 0x060400, 0x1000);
                 let address = add(format!("{:02x}:00.0", bus + 3), PciParent::Bridge(down), 0x038000, id);
                 let (uuid, model) = match vendor {
+                    GpuVendor::Amd => (Some(format!("GPU-{:016x}", index + 1)), None),
                     GpuVendor::Nvidia => (Some(format!("GPU-{index}")), Some("Model".to_string())),
                     _ => (None, None),
                 };
-                topology.gpus.push(Gpu {
-                    minor: Some(128 + index as u32),
-                    uuid,
-                    model,
-                    ..Gpu::new(address, vendor)
-                });
+                // an AMD GPU may be two partitions of one function
+                let partitions = if vendor == GpuVendor::Amd { 1 + nics as u32 % 2 } else { 1 };
+                for partition in 0..partitions {
+                    topology.gpus.push(Gpu {
+                        partition: (partitions > 1).then_some(partition),
+                        minor: Some(128 + 2 * index as u32 + partition),
+                        uuid: uuid.clone(),
+                        model: model.clone(),
+                        ..Gpu::new(address, vendor)
+                    });
+                }
             }
             for nic in 0..nics as u32 {
                 let down = add(
@@ -237,14 +245,34 @@ fn machines() -> impl Strategy<Value = Topology> {
                 );
                 let address =
                     add(format!("{:02x}:00.0", bus + 4 + nic), PciParent::Bridge(down), 0x020700, 0x15b3);
-                let state = [PortState::Active, PortState::Down, PortState::Init, PortState::Unknown][state];
-                let port = |number| Port::new(number, state, LinkLayer::Ethernet, Some(2500));
+                let kind = [NicKind::Verbs, NicKind::Efa, NicKind::Slingshot, NicKind::Ethernet]
+                    [(index + nic as usize) % 4];
+                let name = format!("nic{index}{nic}");
+                let is_verbs = matches!(kind, NicKind::Verbs | NicKind::Efa);
+                let state =
+                    match [PortState::Active, PortState::Down, PortState::Init, PortState::Unknown][state] {
+                        PortState::Init if !is_verbs => PortState::Down,
+                        state => state,
+                    };
+                let port = |number| Port {
+                    phys_state: is_verbs.then(|| "LinkUp".to_string()),
+                    netdev: is_verbs.then(|| "eth".to_string()),
+                    subnet: is_verbs.then(|| "fe80:0000:0000:0000".to_string()),
+                    gid_type: is_verbs.then(|| "RoCE v2".to_string()),
+                    ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
+                };
+                let netdev =
+                    if kind == NicKind::Ethernet { name.clone() } else { format!("eth{index}{nic}") };
                 topology.nics.push(Nic {
                     address: Some(address),
-                    ports: (1..=nic as u8 % 2 + 1).map(port).collect(),
-                    uverbs: Some(format!("uverbs{index}{nic}")),
-                    netdevs: vec![format!("eth{index}{nic}")],
-                    ..Nic::new(format!("mlx5_{index}{nic}"), NicKind::Verbs)
+                    ports: (1..=if is_verbs { nic as u8 % 2 + 1 } else { 1 }).map(port).collect(),
+                    uverbs: is_verbs.then(|| format!("uverbs{index}{nic}")),
+                    card: is_verbs.then(|| format!("card{index}")),
+                    netdevs: vec![netdev],
+                    ..Nic::new(
+                        if kind == NicKind::Slingshot { format!("cxi{index}{nic}") } else { name },
+                        kind,
+                    )
                 });
             }
         }

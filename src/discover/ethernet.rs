@@ -1,0 +1,73 @@
+//! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`, and plain Ethernet for knowledge only.
+#![forbid(unsafe_code)]
+
+use super::pci::function;
+use super::{MAX_DEVICES, Root, Scope, number};
+use crate::diagnostic::Diagnostic;
+use crate::topology::{LinkLayer, Nic, NicKind, Port, PortState, Topology};
+
+const CXI: &str = "sys/class/cxi";
+const NET: &str = "sys/class/net";
+
+/// HPE Slingshot devices: `cxi0`, whose state and rate their Ethernet side `hsn0` tells.
+pub(super) fn slingshot(
+    root: &Root,
+    scope: Scope,
+    topology: &mut Topology,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    for name in cut(root.list(CXI, |name| name.starts_with("cxi")), CXI, diagnostics) {
+        // …/0000:c5:00.0/cxi/cxi0, or …/0000:c5:00.0/cxi0 in older drivers
+        let Some(path) = root.follow(&format!("{CXI}/{name}")) else { continue };
+        let found = function(root, scope, topology, &path);
+        let netdevs =
+            found.iter().flat_map(|(_, directory)| root.list(&format!("{directory}/net"), |_| true));
+        let netdevs: Vec<String> = netdevs.collect();
+        let port = match (&found, netdevs.first()) {
+            (Some((_, directory)), Some(netdev)) => port(root, &format!("{directory}/net/{netdev}")),
+            _ => Port::new(1, PortState::Unknown, LinkLayer::Ethernet, None),
+        };
+        let address = found.map(|(address, _)| address);
+        topology.nics.push(Nic { address, ports: vec![port], netdevs, ..Nic::new(name, NicKind::Slingshot) });
+    }
+}
+
+/// Network interfaces on PCI that belong to no NIC found before.
+pub(super) fn plain(root: &Root, scope: Scope, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
+    for name in cut(root.list(NET, |_| true), NET, diagnostics) {
+        if topology.nics.iter().any(|nic| nic.netdevs.contains(&name)) {
+            continue;
+        }
+        let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
+        // bridges, bonds, loopback and the like stand on no PCI function
+        let Some((address, _)) = function(root, scope, topology, &path) else { continue };
+        let ports = vec![port(root, &path)];
+        topology.nics.push(Nic {
+            address: Some(address),
+            ports,
+            netdevs: vec![name.clone()],
+            ..Nic::new(name, NicKind::Ethernet)
+        });
+    }
+}
+
+/// `operstate` and `speed` in Mbit/s (Documentation/ABI/testing/sysfs-class-net); the speed of a link that is down is -1.
+fn port(root: &Root, netdev: &str) -> Port {
+    let state = match root.read(&format!("{netdev}/operstate")).as_deref() {
+        Some("up") => PortState::Active,
+        Some("down" | "lowerlayerdown") => PortState::Down,
+        _ => PortState::Unknown,
+    };
+    let speed = number::<i64>(root.read(&format!("{netdev}/speed")));
+    let rate = speed.and_then(|speed| u64::try_from(speed).ok()).filter(|&speed| speed > 0);
+    Port::new(1, state, LinkLayer::Ethernet, rate)
+}
+
+fn cut(mut names: Vec<String>, class: &str, diagnostics: &mut Vec<Diagnostic>) -> Vec<String> {
+    if names.len() > MAX_DEVICES {
+        let finding = format!("{} devices: only the first {MAX_DEVICES} are used", names.len());
+        diagnostics.push(Diagnostic::new(format!("/{class}"), finding));
+        names.truncate(MAX_DEVICES);
+    }
+    names
+}
