@@ -3,13 +3,14 @@
 
 use crate::config::{Admin, Settings, Source};
 use crate::diagnostic::Diagnostic;
-use crate::discover::{Manifest, Root, Scope, discover, root};
+use crate::discover::{Manifest, Root, Scope, archive, discover, root};
+use crate::import;
 use crate::placement::{NodePlacement, TaskPlacement, Variable};
 use crate::platform;
 use crate::policy;
 use crate::render::{self, Present};
 use crate::step::{Step, Task};
-use crate::topology::{Provenance, Topology, file};
+use crate::topology::{self, Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
@@ -56,21 +57,90 @@ pub fn read_node(source: &Source, scope: Scope) -> Result<(Topology, Vec<Diagnos
             if Path::new(path).is_dir() {
                 return read_node(&Source::Sysfs(path.clone()), scope);
             }
-            let text = root::read_file(Path::new(path), Manifest::MAX_BYTES).map_err(unreadable)?;
-            parse(path, &text, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
+            let bytes = root::read_file(Path::new(path), MAX_FILE).map_err(unreadable)?;
+            describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
         }
     }
 }
 
-/// Any text that describes a node.
-fn parse(name: &str, text: &str, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
-    if Manifest::is_manifest(text) {
-        let manifest = Manifest::parse(text).map_err(|bad| bad.to_string())?;
+/// Bytes of a file that describes a node, at most: a tar of all of `/sys` has some 100 MB.
+const MAX_FILE: usize = 256 * 1024 * 1024;
+
+/// What a file can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// the project's own topology JSON
+    Json,
+    /// a snapshot, or a tar of a machine's `/sys`
+    Sysfs,
+    /// hwloc's XML
+    Hwloc,
+    /// NCCL's XML
+    Nccl,
+    /// the matrix of `nvidia-smi topo -m`
+    Smi,
+}
+
+/// Reads a node from a file of whatever format.
+fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
+    describe_as(name, bytes, scope, format_of(bytes)?)
+}
+
+/// What the content looks like.
+pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
+    if archive::is_tar(bytes) {
+        return Ok(Format::Sysfs);
+    }
+    let compressed = [&b"\x1f\x8b"[..], b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
+    if compressed.iter().any(|magic| bytes.starts_with(magic)) {
+        return Err("it is compressed: unpack it first".to_string());
+    }
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
+    let start = head.trim_start_matches('\u{feff}').trim_start();
+    Ok(match start {
+        text if Manifest::is_manifest(text) => Format::Sysfs,
+        text if text.starts_with('{') => Format::Json,
+        text if text.starts_with('<') && text.contains("<topology") => Format::Hwloc,
+        text if text.starts_with('<') => Format::Nccl,
+        text if text.contains("GPU") || text.contains("NIC") || text.contains("topology matrix") => {
+            Format::Smi
+        }
+        _ => {
+            let known =
+                "topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of `nvidia-smi topo -m`";
+            return Err(format!("it is none of {known}"));
+        }
+    })
+}
+
+/// Reads a node from a file of this format.
+pub fn describe_as(
+    name: &str,
+    bytes: &[u8],
+    scope: Scope,
+    format: Format,
+) -> Result<(Topology, Vec<Diagnostic>), String> {
+    if archive::is_tar(bytes) && format == Format::Sysfs {
+        let manifest = archive::read(bytes).map_err(|bad| bad.to_string())?;
         return Ok(discover(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())));
     }
-    let topology =
-        file::from_json(text, Provenance::File(name.to_string())).map_err(|bad| bad.to_string())?;
-    Ok((topology, Vec::new()))
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text.trim_start_matches('\u{feff}'),
+        Err(error) => return Err(format!("not UTF-8 at byte {}", error.valid_up_to())),
+    };
+    let file = Provenance::File(name.to_string());
+    match format {
+        Format::Sysfs => {
+            let manifest = Manifest::parse(text).map_err(|bad| bad.to_string())?;
+            Ok(discover(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())))
+        }
+        Format::Json => {
+            Ok((topology::file::from_json(text, file).map_err(|bad| bad.to_string())?, Vec::new()))
+        }
+        Format::Hwloc => import::hwloc::read(text, file).map_err(|bad| bad.to_string()),
+        Format::Nccl => import::nccl::read(text, file).map_err(|bad| bad.to_string()),
+        Format::Smi => import::smi::read(text, file).map_err(|bad| bad.to_string()),
+    }
 }
 
 /// Takes from a described node what is not on this one: a library that is told of a NIC that does not exist has none.
@@ -103,8 +173,7 @@ pub fn place_task(
     task: &Task,
     present: &Present,
 ) -> (TaskPlacement, Vec<Variable>) {
-    let mut placement = policy::task::place(topology, node, step, task, settings.bind, admin.trust_topology);
-    let (variables, reasons) = render::environment(topology, node, &placement, present);
-    placement.reasons.extend(reasons);
+    let placement = policy::task::place(topology, node, step, task, settings.bind, admin.trust_topology);
+    let variables = render::environment(topology, node, &placement, present);
     (placement, variables)
 }

@@ -196,6 +196,8 @@ pub struct Variable {
     pub name: String,
     /// what becomes of it
     pub change: Change,
+    /// why
+    pub why: String,
 }
 
 /// What becomes of a variable.
@@ -207,4 +209,6 @@ pub enum Change {
     KeepUsers(String),
     /// our own earlier value goes
     Remove,
+    /// it has no value and gets none
+    Leave,
 }

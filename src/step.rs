@@ -10,6 +10,8 @@ pub struct Step {
     pub node: String,
     /// tasks of the step on this node
     pub tasks: u32,
+    /// tasks of the step on all its nodes
+    pub total_tasks: u32,
     /// `--cpu-bind` as the user gave it (`SLURM_CPU_BIND_TYPE` before slurmd resolves it); `None` where nothing was asked
     pub cpu_bind: Option<String>,
     /// `--mem-bind` as the user gave it (`SLURM_MEM_BIND_TYPE`); `None` where nothing was asked

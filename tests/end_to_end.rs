@@ -28,12 +28,12 @@ mod machines;
 #[path = "end_to_end/report.rs"]
 mod report;
 
-use harness::{Suite, Workplace};
+use harness::{Site, Suite};
 
 fn main() -> std::process::ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let workplace = match Workplace::new() {
-        Ok(workplace) => workplace,
+    let site = match Site::new() {
+        Ok(site) => site,
         Err(harness::Unfit::Skip(reason)) => {
             println!("skipped: {reason}");
             return std::process::ExitCode::SUCCESS;
@@ -43,7 +43,7 @@ fn main() -> std::process::ExitCode {
             return std::process::ExitCode::FAILURE;
         }
     };
-    let mut suite = Suite::new(workplace, words);
+    let mut suite = Suite::new(site, words);
     suite.on(
         machines::plain(),
         &[

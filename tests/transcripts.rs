@@ -44,7 +44,8 @@ fn replay(path: &Path) -> String {
             }
             match output.status.code() {
                 Some(0) => {}
-                status => writeln!(replayed, "? {}", status.map_or("killed".into(), |code| code.to_string())).unwrap(),
+                status => writeln!(replayed, "? {}", status.map_or("killed".into(), |code| code.to_string()))
+                    .unwrap(),
             }
         }
     }

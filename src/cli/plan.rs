@@ -35,7 +35,8 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
     let (topology, diagnostics) = request.node.read()?;
     let tasks = tasks(&request, &topology)?;
     let node = pipeline::place_node(&topology, &request.admin, request.settings);
-    let step = Step { node: topology.name.clone(), tasks: tasks.len() as u32, ..Step::default() };
+    let count = tasks.len() as u32;
+    let step = Step { node: topology.name.clone(), tasks: count, total_tasks: count, ..Step::default() };
     let placed: Vec<(TaskPlacement, Vec<Variable>)> = tasks
         .iter()
         .map(|task| {

@@ -49,8 +49,9 @@ fn manifest(node: &Node) -> Result<Manifest, Failure> {
 /// Writes every entry below `directory`, which must not hold one of them yet: nothing is overwritten or followed.
 fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {
     let shown = file.display();
-    let text = root::read_file(file, Manifest::MAX_BYTES)
-        .map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let bytes = root::read_file(file, Manifest::MAX_BYTES);
+    let bytes = bytes.map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("`{shown}` is not UTF-8"))?;
     let manifest = Manifest::parse(&text).map_err(|bad| format!("`{shown}`: {bad}"))?;
     for top in ["sys", "proc"] {
         if directory.join(top).symlink_metadata().is_ok() {

@@ -3,6 +3,7 @@
 //! Discovery never fails: what is not there is a fact, and what is odd becomes a [`Diagnostic`].
 #![forbid(unsafe_code)]
 
+pub mod archive;
 mod cpu;
 mod ethernet;
 mod gpu;

@@ -41,7 +41,13 @@ impl Root {
 
     /// A tree captured from another machine; links in it that leave it are not followed.
     pub fn directory(path: &Path) -> io::Result<Root> {
-        let resolved = fs::canonicalize(path)?;
+        let mut resolved = fs::canonicalize(path)?;
+        if !resolved.join("sys").is_dir() {
+            // an unpacked archive often has one directory above the machine
+            let mut below =
+                fs::read_dir(&resolved)?.take(Root::MAX_ENTRIES).filter_map(|entry| Some(entry.ok()?.path()));
+            resolved = below.find(|path| path.join("sys").is_dir()).unwrap_or(resolved);
+        }
         if !resolved.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
         }
@@ -142,14 +148,14 @@ pub fn directory_descriptor(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).custom_flags(O_PATH).open(path)
 }
 
-/// Reads a file for the configuration (a topology file, a matrix); `limit` bytes at most.
-pub fn read_file(path: &Path, limit: usize) -> io::Result<String> {
-    let mut text = String::new();
-    fs::File::open(path)?.take(limit as u64 + 1).read_to_string(&mut text)?;
-    if text.len() > limit {
+/// Reads a file that describes a node; `limit` bytes at most.
+pub fn read_file(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// The text without the white space at its end.

@@ -47,7 +47,7 @@ struct Task<'a> {
     cpus: String,
     mems: String,
     env: BTreeMap<&'a str, &'a str>,
-    reasons: &'a [String],
+    reasons: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -111,10 +111,15 @@ pub fn plan(topology: &Topology, node: &NodePlacement, tasks: &[(TaskPlacement, 
             .iter()
             .filter_map(|variable| match &variable.change {
                 Change::Set(value) => Some((variable.name.as_str(), value.as_str())),
-                Change::KeepUsers(_) | Change::Remove => None,
+                Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
             })
             .collect(),
-        reasons: &task.reasons,
+        reasons: task
+            .reasons
+            .iter()
+            .cloned()
+            .chain(variables.iter().map(|variable| format!("{}: {}", variable.name, variable.why)))
+            .collect(),
     });
     let plan = Plan {
         format: "nic-placement plan",

@@ -23,42 +23,40 @@ pub const READ: [&str; 4] = [ucx::NET_DEVICES, nccl::IB_HCA, marker::NAME, ucx::
 /// The values that a task has of [`READ`] before we touch it.
 pub type Present = BTreeMap<&'static str, String>;
 
-/// The changes to one task's environment, and a sentence for each variable that a reader would look for.
+/// The changes to one task's environment, the marker last, each with its reason.
 pub fn environment(
     topology: &Topology,
     node: &NodePlacement,
     task: &TaskPlacement,
     present: &Present,
-) -> (Vec<Variable>, Vec<String>) {
+) -> Vec<Variable> {
     let earlier = present.get(marker::NAME).map(|text| Marker::parse(text)).unwrap_or_default();
-    let mut variables = Vec::new();
-    let mut reasons = Vec::new();
     let mut published = Marker::new(topology, node, task);
     let wanted = [
         (ucx::NET_DEVICES, ucx::net_devices(node, task, present)),
         (nccl::IB_HCA, nccl::ib_hca(topology, node)),
     ];
-    for (name, (value, reason)) in wanted {
+    let mut variables = Vec::new();
+    for (name, (value, why)) in wanted {
         let users = present.get(name).filter(|value| !earlier.is_ours(name, value));
-        let change = match (value, users) {
-            (_, Some(users)) => {
-                reasons.push(format!("{name}: the user's own value stays"));
-                Some(Change::KeepUsers(users.clone()))
-            }
+        let (change, why) = match (value, users) {
+            (_, Some(users)) => (Change::KeepUsers(users.clone()), "the user's own value stays".to_string()),
             (Some(value), None) => {
-                reasons.push(format!("{name}: {reason}"));
                 published.add(name, &value);
-                Some(Change::Set(value))
+                (Change::Set(value), why)
             }
-            (None, None) => {
-                reasons.push(format!("{name}: not set, {reason}"));
-                present.contains_key(name).then_some(Change::Remove)
-            }
+            (None, None) if present.contains_key(name) => (Change::Remove, why),
+            (None, None) => (Change::Leave, why),
         };
-        variables.extend(change.map(|change| Variable { name: name.to_string(), change }));
+        variables.push(Variable { name: name.to_string(), change, why });
     }
-    variables.push(Variable { name: marker::NAME.to_string(), change: Change::Set(published.to_string()) });
-    (variables, reasons)
+    let why = "tells programs and nested steps what was decided".to_string();
+    variables.push(Variable {
+        name: marker::NAME.to_string(),
+        change: Change::Set(published.to_string()),
+        why,
+    });
+    variables
 }
 
 /// What undoes our earlier values where placement is off: an outer step's NIC is wrong for the tasks of an inner one.
@@ -68,8 +66,9 @@ pub fn withdrawal(present: &Present) -> Vec<Variable> {
     let ours = VARIABLES
         .into_iter()
         .filter(|name| present.get(name).is_some_and(|value| earlier.is_ours(name, value)));
+    let why = "an outer step's value, which is wrong for the tasks of an inner one";
     ours.chain([marker::NAME])
-        .map(|name| Variable { name: name.to_string(), change: Change::Remove })
+        .map(|name| Variable { name: name.to_string(), change: Change::Remove, why: why.to_string() })
         .collect()
 }
 

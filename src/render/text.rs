@@ -40,13 +40,20 @@ pub fn task_line(
         unknown if unknown.is_empty() => "unknown".to_string(),
         cpus => cpus.to_string(),
     };
+    // a variable that is set explains itself, one that is not wants a reason
+    let not_set = variables.iter().filter(|variable| !matches!(variable.change, Change::Set(_)));
+    let not_set = not_set.map(|variable| match variable.change {
+        Change::KeepUsers(_) => format!("{}: {}", variable.name, variable.why),
+        _ => format!("{} not set: {}", variable.name, variable.why),
+    });
+    let reasons: Vec<String> = task.reasons.iter().cloned().chain(not_set).collect();
     let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
     let set: Vec<&str> = set.map(|variable| variable.name.as_str()).collect();
     format!(
         "task {:>digits$} {node_name}  {gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems:<3}  set {}  ({})",
         task.global_id,
         if set.is_empty() { "nothing".to_string() } else { set.join(" ") },
-        task.reasons.join("; "),
+        reasons.join("; "),
         digits = tasks.saturating_sub(1).to_string().len(),
         gpu_width = gpu_width.max().unwrap_or(0),
         rail_width = rail_width.max().unwrap_or(0),

@@ -32,22 +32,22 @@ pub(super) fn values(spank: &SpankHandle, names: &[&'static str]) -> Values {
 /// Makes the changes, then reads all of them back; returns what did not take.
 pub(super) fn change(spank: &SpankHandle, names: &[&'static str], variables: &[Variable]) -> Vec<String> {
     let mut failures = Vec::new();
-    for Variable { name, change } in variables {
+    for Variable { name, change, .. } in variables {
         let result = match change {
             // whether it may be overwritten has been decided with its value in sight
             Change::Set(value) => spank.setenv(name, value, true),
             Change::Remove => spank.unsetenv(name),
-            Change::KeepUsers(_) => Ok(()),
+            Change::KeepUsers(_) | Change::Leave => Ok(()),
         };
         if let Err(error) = result {
             failures.push(format!("{name}: {error}"));
         }
     }
     let now = values(spank, names);
-    for Variable { name, change } in variables {
+    for Variable { name, change, .. } in variables {
         let wanted = match change {
             Change::Set(value) => Some(value),
-            Change::Remove => None,
+            Change::Remove | Change::Leave => None,
             Change::KeepUsers(value) => Some(value),
         };
         if now.get(name.as_str()) != wanted {

@@ -66,7 +66,8 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     for diagnostic in diagnostics {
         log::error!("{diagnostic}");
     }
-    let environment = variable(spank, ENVIRONMENT).and_then(|text| match Words::parse(&text) {
+    let environment = variable(spank, ENVIRONMENT).filter(|text| !text.is_empty());
+    let environment = environment.and_then(|text| match Words::parse(&text) {
         Ok(words) => Some(words),
         Err(bad) => {
             log::warn!("{ENVIRONMENT}: {bad}; ignored");
@@ -81,6 +82,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     let step = Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
         tasks: spank.job_local_task_count().unwrap_or(0),
+        total_tasks: spank.job_total_task_count().unwrap_or(0),
         // here and only here they are what the user asked srun for: slurmd replaces them for each task
         cpu_bind: variable(spank, "SLURM_CPU_BIND_TYPE").filter(|how| !how.is_empty()),
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
@@ -126,7 +128,7 @@ fn report(active: &Active) {
                 false => "no NIC may be chosen".to_string(),
             };
             log::debug!("no NIC is set: {why}");
-            reasons(node);
+            exclusions(node);
         }
         Ok((topology, _)) if topology.gpus.is_empty() => {
             log::debug!("no NIC is set: {} shows no GPU", topology.provenance);
@@ -146,11 +148,15 @@ fn report(active: &Active) {
 }
 
 fn reasons(node: &NodePlacement) {
-    for excluded in &node.excluded {
-        log::debug!("`{}` is not used: {}", excluded.name, excluded.why);
-    }
+    exclusions(node);
     for (index, gpu) in node.gpus.iter().enumerate() {
         log::debug!("GPU {index}: {}", gpu.reason);
+    }
+}
+
+fn exclusions(node: &NodePlacement) {
+    for excluded in &node.excluded {
+        log::debug!("`{}` is not used: {}", excluded.name, excluded.why);
     }
 }
 

@@ -59,11 +59,16 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         failures.extend(apply(spank, &placement, &variables));
     }
     for failure in &failures {
-        log::warn!("task {}: {failure}", task.global_id);
+        // without `strict` a node without NICs is a fact, told once for the step
+        if placement.rails.is_empty() && !settings.strict {
+            log::debug!("task {}: {failure}", task.global_id);
+        } else {
+            log::warn!("task {}: {failure}", task.global_id);
+        }
     }
     if settings.verbose || settings.dry_run {
         let name = values.get(NODE_NAME).unwrap_or(&active.step.node);
-        let line = text::task_line(topology, node, name, active.step.tasks, &placement, &variables);
+        let line = text::task_line(topology, node, name, active.step.total_tasks, &placement, &variables);
         let would = if settings.dry_run { "dry run: " } else { "" };
         slurm_spank_log(&format!("nic-placement: {would}{line}"));
         for failure in &failures {

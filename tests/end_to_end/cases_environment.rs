@@ -10,6 +10,7 @@ pub const CASES: &[Case] = cases![
     an_sbatch_line_in_the_script_is_enough,
     an_srun_in_a_batch_job_may_say_something_else,
     salloc_hands_the_option_to_its_sruns,
+    an_environment_that_is_not_exported_changes_nothing,
     a_nested_srun_replaces_what_the_outer_one_set,
     a_nested_srun_without_the_flag_loses_what_the_outer_one_set,
     a_nested_srun_keeps_what_the_user_changed_in_between,
@@ -32,21 +33,11 @@ fn the_users_own_variables_survive(bed: &Bed) {
     }
 }
 
-/// Submits a script, waits for its end and prints what it wrote.
-fn batch(bed: &Bed, options: &str, script: &str) -> String {
-    bed.file("script", &format!("#!/bin/bash\n{script}"));
-    // not `sbatch --wait`, which looks every two seconds only
-    format!(
-        "job=$(sbatch --parsable -w n0 -n2 --gpus-per-task=1 --output=script.out {options} script) || exit
-         while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat script.out"
-    )
-}
-
 fn a_batch_job_hands_the_option_to_its_sruns_and_is_left_alone_itself(bed: &Bed) {
     let script = "env -u SLURM_PROCID $report | sed s/rank=-/rank=99/\nsrun $report\n";
-    let without = bed.tasks(3, &batch(bed, "", script));
+    let without = bed.tasks(3, &bed.batch("", script));
     assert!(without.iter().all(Task::is_untouched));
-    let with = bed.tasks(3, &batch(bed, "--nic-placement", script));
+    let with = bed.tasks(3, &bed.batch("--nic-placement", script));
     for task in &with[..2] {
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "in the step");
         assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "in the step");
@@ -58,7 +49,7 @@ fn a_batch_job_hands_the_option_to_its_sruns_and_is_left_alone_itself(bed: &Bed)
 
 fn an_sbatch_line_in_the_script_is_enough(bed: &Bed) {
     for (line, placed) in [("#SBATCH --nic-placement", true), ("#SBATCH --nic-placement=off", false)] {
-        let tasks = bed.tasks(2, &batch(bed, "", &format!("{line}\nsrun $report\n")));
+        let tasks = bed.tasks(2, &bed.batch("", &format!("{line}\nsrun $report\n")));
         for task in &tasks {
             let expected = if placed { vec![ucx_of(task.gpus()[0])] } else { vec![] };
             assert_eq!(task.ucx(), expected, "with `{line}`");
@@ -68,10 +59,10 @@ fn an_sbatch_line_in_the_script_is_enough(bed: &Bed) {
 
 fn an_srun_in_a_batch_job_may_say_something_else(bed: &Bed) {
     let script = "srun --nic-placement=off $report\n";
-    let off = bed.tasks(2, &batch(bed, "--nic-placement", script));
+    let off = bed.tasks(2, &bed.batch("--nic-placement", script));
     assert!(off.iter().all(Task::is_untouched));
     let script = "srun --nic-placement=closest $report\n";
-    let on = bed.tasks(2, &batch(bed, "--nic-placement=off", script));
+    let on = bed.tasks(2, &bed.batch("--nic-placement=off", script));
     assert!(on.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]));
 }
 
@@ -79,6 +70,16 @@ fn salloc_hands_the_option_to_its_sruns(bed: &Bed) {
     let command = "salloc --quiet -w n0 -n2 --gpus-per-task=1 @ srun $report";
     let (_, placed) = bed.without_and_with("--nic-placement", 2, command);
     assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]));
+}
+
+fn an_environment_that_is_not_exported_changes_nothing(bed: &Bed) {
+    let command = "srun --export=NONE -w n0 -n2 --gpus-per-task=1 @ $report";
+    let (_, placed) = bed.without_and_with("--nic-placement", 2, command);
+    assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "of srun");
+    // the script then has no `$report` but what is written into it
+    let script = format!("srun {}\n", bed.run("echo $report").stdout.trim());
+    let tasks = bed.tasks(2, &bed.batch("--export=NONE --nic-placement", &script));
+    assert!(tasks.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "of the srun in a batch job");
 }
 
 /// An outer srun with all GPUs, in whose only task `inner` runs.

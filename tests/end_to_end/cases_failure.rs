@@ -41,7 +41,7 @@ fn a_missing_topology_file_is_named_in_the_log_and_the_job_runs(bed: &Bed) {
 }
 
 fn a_broken_topology_file_is_named_with_the_place_and_the_job_runs(bed: &Bed) {
-    let whole = bed.workplace.topology_file();
+    let whole = bed.site.topology_file();
     let broken = [
         (whole[..whole.len() / 2].to_string(), ["line ", "column "]),
         (whole.replace("\"os_index\": 1", "\"os_index\": \"one\""), ["line 7 ", "expected"]),
@@ -64,30 +64,36 @@ fn a_bad_plugstack_argument_is_named_in_the_log_and_the_job_runs(bed: &Bed) {
     assert!(said.contains("topologie=/etc/dgx.json"), "the argument is named");
 }
 
-/// A panic in `hook` neither fails nor holds up a job, and nothing of it reaches the user's terminal.
+/// A panic in `hook` neither fails nor holds up a job, and leaves the node as it was.
 fn assert_a_panic_is_harmless(bed: &Bed, hook: &str) {
-    let plugin = bed.workplace.panicking_plugin();
-    bed.plugstack(&format!("optional {} panic={hook}", plugin.display()));
-    // one with and one without the option, a batch job, and a program that fails by itself
-    let plain = bed.run("RUST_BACKTRACE=1 srun -w n0 -n2 --gpus-per-task=1 $report");
-    assert_eq!((plain.code, plain.tasks.len()), (0, 2), "without the option");
-    // a panic in srun's init leaves the option unregistered
-    if hook != "init" {
-        let asked = bed.run("RUST_BACKTRACE=1 srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report");
-        assert_eq!((asked.code, asked.tasks.len()), (0, 2), "with the option");
-        assert!(asked.took < Duration::from_secs(20), "it took {:?}", asked.took);
-        assert!(!asked.stderr.contains("backtrace"), "a backtrace on the user's terminal");
-    }
-    let asked = bed.run("SLURM_NIC_PLACEMENT=closest srun -w n0 -n2 --gpus-per-task=1 $report");
-    assert_eq!((asked.code, asked.tasks.len()), (0, 2), "asked by environment");
-    let batch =
-        bed.run("sbatch --quiet --wait -w n0 --output=panic.out --wrap \"srun $report\"; cat panic.out");
-    assert_eq!((batch.code, batch.tasks.len()), (0, 1), "as a batch job");
-    assert!(bed.run("sinfo -h -n n0 -o %T").stdout.trim_start().starts_with("idle"), "the state of the node");
-    // the other build in the same place does place, so the panic is what kept it
+    let plugin = bed.site.panicking_plugin();
+    let command = "srun -w n0 -n2 --gpus-per-task=1 @ $report";
+    let placed = |tasks: &[Task]| tasks.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]);
+
     bed.plugstack(&format!("optional {}", plugin.display()));
-    let tasks = bed.tasks(2, "srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report");
-    assert!(tasks.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "without the panic");
+    assert!(
+        placed(&bed.tasks(2, &command.replace('@', "--nic-placement"))),
+        "this build places, until it is to panic"
+    );
+
+    bed.plugstack(&format!("optional {} panic={hook}", plugin.display()));
+    // a panic in srun's init leaves the option unregistered
+    let asked = if hook == "init" { "" } else { "--nic-placement" };
+    let ran =
+        bed.run(&format!("SLURM_NIC_PLACEMENT=closest RUST_BACKTRACE=1 {}", command.replace('@', asked)));
+    assert_eq!((ran.code, ran.tasks.len()), (0, 2), "of a step");
+    assert!(ran.took < Duration::from_secs(20), "it took {:?}", ran.took);
+    assert!(!ran.stderr.contains("stack backtrace"), "a backtrace on the user's terminal");
+    let panic = format!("asked to panic in `{hook}`");
+    assert!(bed.log("n0").contains(&panic), "there was no panic");
+    if hook.contains("_init") || hook.contains("init_") {
+        assert!(!placed(&ran.tasks), "the panic came too late to matter");
+    }
+    bed.tasks(2, &command.replace('@', ""));
+    bed.tasks(2, &bed.batch("", "srun $report"));
+    let idle =
+        "for i in {1..50}; do [ \"$(sinfo -h -n n0 -o %T)\" = idle ] && exit; sleep 0.1; done; sinfo; exit 1";
+    assert_eq!(bed.run(idle).code, 0, "the node does not become idle again");
 }
 
 fn a_panic_in_init_harms_no_job(bed: &Bed) {

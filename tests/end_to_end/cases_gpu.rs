@@ -1,7 +1,7 @@
 //! Which NICs a task gets, for every way to ask Slurm for GPUs.
 
-use crate::harness::{Bed, Case, cases};
-use crate::machines::{NIC_OF_GPU, NO_GPUS, OTHER_NICS, nccl_list, ucx_of, ucx_of_all};
+use crate::harness::{Bed, Case, cases, while_another_job_has_gpus};
+use crate::machines::{NO_GPUS, OTHER_NICS, nccl_list, ucx_of, ucx_of_all};
 use crate::report::Task;
 use std::collections::BTreeSet;
 
@@ -9,10 +9,12 @@ pub const CASES: &[Case] = cases![
     each_task_with_one_gpu_gets_the_nic_of_its_gpus_switch_on_both_nodes,
     tasks_that_see_all_gpus_get_the_nics_of_all_in_order,
     tasks_with_two_gpus_each_get_two_nics_each,
+    tasks_counted_by_gpus_get_one_nic_each,
     gpu_bind_single_pairs_by_the_gpu_that_slurm_gave,
     gpu_bind_map_gpu_pairs_by_the_gpu_that_slurm_gave,
     gpu_bind_none_gives_the_nics_of_the_whole_step,
     two_jobs_that_share_a_node_get_different_nics,
+    two_steps_of_one_job_get_different_nics,
     a_node_whose_gpus_are_partly_taken_pairs_the_rest_as_before,
     a_multi_prog_step_places_each_program,
     a_user_who_is_not_root_gets_the_same,
@@ -59,6 +61,13 @@ fn tasks_with_two_gpus_each_get_two_nics_each(bed: &Bed) {
     assert_eq!(placed[1].ucx(), ucx_of_all(2..4));
 }
 
+fn tasks_counted_by_gpus_get_one_nic_each(bed: &Bed) {
+    let command = "srun -w n0 --gpus=8 --ntasks-per-gpu=1 @ $report";
+    let (_, placed) = bed.without_and_with("--nic-placement", 8, command);
+    assert_each_has_its_gpus_nics(&placed);
+    assert!(placed.iter().all(|task| task.ucx().len() == 1));
+}
+
 fn gpu_bind_single_pairs_by_the_gpu_that_slurm_gave(bed: &Bed) {
     let command = "srun -w n0 -n8 --gres=gpu:8 --gpu-bind=single:1 @ $report";
     let (_, placed) = bed.without_and_with("--nic-placement", 8, command);
@@ -86,22 +95,33 @@ fn gpu_bind_none_gives_the_nics_of_the_whole_step(bed: &Bed) {
 
 fn two_jobs_that_share_a_node_get_different_nics(bed: &Bed) {
     let command = "
-        srun -w n0 -n4 --gpus-per-task=1 @ ${report/ / --sleep 3 } > first & first=$!
-        until grep -q rank=3 first; do sleep 0.1; done
-        srun -w n0 -n4 --gpus-per-task=1 @ $report
-        kill -0 $first && echo the first job still runs
-        wait; echo; sed s/rank=/rank=1/ first";
+        rm -f release
+        srun -w n0 -n4 --gpus-per-task=1 @ bash -c \"$report; until [ -e release ]; do sleep 0.05; done\" > first &
+        until [ \"$(grep -c rank= first)\" = 4 ]; do sleep 0.05; done
+        srun -w n0 -n4 --gpus-per-task=1 @ $report; code=$?
+        touch release; wait; sed s/rank=/rank=1/ first; exit $code";
     let (_, placed) = bed.without_and_with("--nic-placement", 8, command);
     assert_each_has_its_gpus_nics(&placed);
     let nics: BTreeSet<&str> = placed.iter().flat_map(Task::ucx).collect();
     assert_eq!(nics.len(), 8, "eight tasks of two jobs have {nics:?}");
 }
 
+fn two_steps_of_one_job_get_different_nics(bed: &Bed) {
+    let command = r#"salloc --quiet -w n0 -n8 --gpus-per-task=1 bash -c '
+        rm -f release
+        srun --exact -n4 --gpus-per-task=1 @ bash -c "$report; until [ -e release ]; do sleep 0.05; done" > first &
+        until [ "$(grep -c rank= first)" = 4 ]; do sleep 0.05; done
+        srun --exact -n4 --gpus-per-task=1 @ $report; code=$?
+        touch release; wait; sed s/rank=/rank=1/ first; exit $code'"#;
+    let (_, placed) = bed.without_and_with("--nic-placement", 8, command);
+    assert_each_has_its_gpus_nics(&placed);
+    let nics: BTreeSet<&str> = placed.iter().flat_map(Task::ucx).collect();
+    assert_eq!(nics.len(), 8, "eight tasks of two steps have {nics:?}");
+}
+
 fn a_node_whose_gpus_are_partly_taken_pairs_the_rest_as_before(bed: &Bed) {
-    let command = "
-        srun -w n0 -n1 --gres=gpu:3 sleep 2 & sleep 0.5
-        srun -w n0 -n2 --gpus-per-task=1 @ $report; code=$?; wait; exit $code";
-    let (_, placed) = bed.without_and_with("--nic-placement", 2, command);
+    let command = while_another_job_has_gpus(3, "srun -w n0 -n2 --gpus-per-task=1 @ $report");
+    let (_, placed) = bed.without_and_with("--nic-placement", 2, &command);
     assert_each_has_its_gpus_nics(&placed);
     assert!(placed.iter().all(|task| task.gpus()[0] >= 3), "the first three GPUs are taken: {placed:?}");
 }
@@ -131,5 +151,4 @@ fn a_step_without_gpus_is_left_to_ucx(bed: &Bed) {
             assert_eq!((task.cpus(), task.mem()), (bare.cpus(), bare.mem()));
         }
     }
-    assert_eq!(NIC_OF_GPU.len(), 8);
 }

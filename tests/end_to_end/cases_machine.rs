@@ -1,6 +1,6 @@
 //! Nodes that are not a whole DGX H100 under a plain Slurm: odd ones, and one with device cgroups.
 
-use crate::harness::{Bed, Case, cases};
+use crate::harness::{Bed, Case, cases, while_another_job_has_gpus};
 use crate::machines::{LINK_DOWN, NO_GPUS, NO_RDMA, link_down, minors_in_pci_order, nccl_list, ucx_of};
 use crate::report::Task;
 
@@ -51,6 +51,8 @@ fn assert_nothing_is_set(bed: &Bed, node: &str, gpus: &str, reason: &str) {
     let log = bed.log(node);
     let ours: Vec<&str> = log.lines().filter(|line| line.contains("nic-placement: ")).collect();
     assert!(ours.iter().any(|line| line.contains(reason)), "no line with `{reason}` among {ours:#?}");
+    let loud: Vec<_> = ours.iter().filter(|line| !line.contains("debug: ")).collect();
+    assert!(loud.is_empty(), "a node without such devices is no news to an admin: {loud:#?}");
 }
 
 fn without_rdma_devices_the_job_runs_and_the_log_says_why_nothing_was_set(bed: &Bed) {
@@ -63,7 +65,7 @@ fn without_gpus_the_job_runs_and_the_log_says_why_nothing_was_set(bed: &Bed) {
 
 fn a_captured_tree_gives_variables_but_moves_nothing(bed: &Bed) {
     let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
-    bed.plugin(&format!("sysfs={}", link_down(bed.workplace).display()));
+    bed.plugin(&format!("sysfs={}", link_down(bed.site).display()));
     let (without, placed) = bed.without_and_with("--nic-placement", 8, command);
     for (bare, task) in without.iter().zip(&placed) {
         assert_eq!((task.cpus(), task.mem()), (bare.cpus(), bare.mem()), "of {task:?}");
@@ -74,7 +76,7 @@ fn a_captured_tree_gives_variables_but_moves_nothing(bed: &Bed) {
 fn a_captured_tree_that_the_admin_trusts_moves_tasks_too(bed: &Bed) {
     let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
     let usual = bed.tasks(8, &command.replace('@', "--nic-placement"));
-    bed.plugin(&format!("sysfs={} trust-topology", link_down(bed.workplace).display()));
+    bed.plugin(&format!("sysfs={} trust-topology", link_down(bed.site).display()));
     let (without, placed) = bed.without_and_with("--nic-placement", 8, command);
     assert!(without.iter().zip(&placed).any(|(bare, task)| bare.cpus() != task.cpus()));
     for (usual, task) in usual.iter().zip(&placed) {
@@ -108,7 +110,7 @@ fn a_topology_file_decides_instead_of_what_sys_says(bed: &Bed) {
     let command = "srun -w n0 -n8 --gpus-per-task=1 --nic-placement $report";
     let of_gpu_1 = |tasks: Vec<Task>| tasks.iter().find(|task| task.gpus() == [1]).unwrap().ucx().join(",");
     assert_eq!(of_gpu_1(bed.tasks(8, command)), "mlx5_3:1");
-    let text = bed.workplace.topology_file();
+    let text = bed.site.topology_file();
     let changed: Vec<String> = text
         .lines()
         .map(|line| match line.contains("\"mlx5_3\"") {
@@ -126,7 +128,7 @@ fn a_topology_file_decides_instead_of_what_sys_says(bed: &Bed) {
 
 /// The GPUs that a task can really open, as positions in PCI order.
 fn open_gpus(bed: &Bed, task: &Task) -> Vec<usize> {
-    let minors = minors_in_pci_order(bed.workplace);
+    let minors = minors_in_pci_order(bed.site);
     let mut gpus: Vec<usize> =
         task.open().iter().map(|minor| minors.iter().position(|known| known == minor).unwrap()).collect();
     gpus.sort();
@@ -155,10 +157,8 @@ fn with_constrained_devices_each_task_gets_the_nic_of_the_gpu_it_may_open(bed: &
 }
 
 fn with_constrained_devices_a_second_job_gets_the_nics_of_its_own_gpus(bed: &Bed) {
-    let command = "
-        srun -w n0 -n1 --gres=gpu:3 sleep 2 & sleep 0.5
-        srun -w n0 -n4 --gpus-per-task=1 @ $report; code=$?; wait; exit $code";
-    let (_, placed) = bed.without_and_with("--nic-placement", 4, command);
+    let command = while_another_job_has_gpus(3, "srun -w n0 -n4 --gpus-per-task=1 @ $report");
+    let (_, placed) = bed.without_and_with("--nic-placement", 4, &command);
     assert_nics_are_those_of_the_open_gpus(bed, &placed, 1);
 }
 

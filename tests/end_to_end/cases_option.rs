@@ -1,7 +1,7 @@
 //! The words: the option, the environment, plugstack.conf, and what they print.
 
 use crate::harness::{Bed, Case, cases};
-use crate::machines::{nccl_list, ucx_of, ucx_of_all};
+use crate::machines::{NO_RDMA, nccl_list, ucx_of, ucx_of_all};
 use crate::report::Task;
 
 pub const CASES: &[Case] = cases![
@@ -16,6 +16,7 @@ pub const CASES: &[Case] = cases![
     without_verbose_nothing_is_printed,
     dry_run_prints_the_plan_and_changes_nothing,
     strict_places_a_healthy_step_as_usual,
+    strict_ends_a_task_that_cannot_be_placed_and_says_why,
     numa_and_all_give_more_nics_than_closest,
     an_excluded_nic_is_given_to_nobody,
     only_included_nics_are_given,
@@ -168,6 +169,15 @@ fn dry_run_prints_the_plan_and_changes_nothing(bed: &Bed) {
 fn strict_places_a_healthy_step_as_usual(bed: &Bed) {
     let (_, placed) = bed.without_and_with("--nic-placement=strict", 2, COMMAND);
     assert!(all_placed(&placed));
+}
+
+fn strict_ends_a_task_that_cannot_be_placed_and_says_why(bed: &Bed) {
+    let command = format!("srun -w {NO_RDMA} -n2 --gpus-per-task=1 @ $report");
+    assert_eq!(bed.tasks(2, &command.replace('@', "--nic-placement")).len(), 2);
+    let strict = bed.run(&command.replace('@', "--nic-placement=strict"));
+    assert_ne!(strict.code, 0);
+    assert_eq!(strict.tasks.len(), 0, "no program may have started");
+    assert_eq!(printed(&strict.stderr).iter().filter(|line| line.contains("strict")).count(), 2);
 }
 
 fn numa_and_all_give_more_nics_than_closest(bed: &Bed) {

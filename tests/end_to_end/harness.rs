@@ -34,8 +34,19 @@ pub fn skip(reason: impl Into<String>) -> ! {
     panic_any(Skipped(reason.into()))
 }
 
+/// A shell command that runs while another job on n0 holds that many GPUs.
+pub fn while_another_job_has_gpus(gpus: usize, command: &str) -> String {
+    format!(
+        "rm -f held release
+         srun -w n0 -n1 --gres=gpu:{gpus} bash -c 'touch held; until [ -e release ]; do sleep 0.05; done' &
+         until [ -e held ]; do sleep 0.05; done
+         {command}; code=$?
+         touch release; wait; exit $code"
+    )
+}
+
 /// Files: the repository, what was built, and a private directory.
-pub struct Workplace {
+pub struct Site {
     repository: PathBuf,
     /// the plugin under test
     pub plugin: PathBuf,
@@ -44,8 +55,8 @@ pub struct Workplace {
     pub dir: PathBuf,
 }
 
-impl Workplace {
-    pub fn new() -> Result<Workplace, Unfit> {
+impl Site {
+    pub fn new() -> Result<Site, Unfit> {
         let identity =
             Command::new("id").arg("-u").output().map_err(|e| Unfit::Broken(format!("`id`: {e}")))?;
         if identity.stdout != b"0\n" {
@@ -59,21 +70,26 @@ impl Workplace {
                 )));
             }
         }
+        let namespace = Command::new("unshare").args(["--mount", "true"]).stderr(Stdio::null()).status();
+        if !namespace.is_ok_and(|status| status.success()) {
+            return Err(Unfit::Skip("this root may not make mount namespaces".into()));
+        }
         let repository = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or(repository.join("target"), PathBuf::from);
         let plugin = std::env::var_os("NIC_PLACEMENT_SO")
             .map_or(target.join("release/libnic_placement.so"), PathBuf::from);
-        let command = plugin.with_file_name("nic-placement");
-        for built in [&plugin, &command] {
-            if !built.exists() {
-                return Err(Unfit::Broken(format!("no `{}`: run `cargo build --release`", built.display())));
-            }
-        }
-        let dir = std::env::temp_dir().join("nic-placement-end-to-end");
-        let workplace = Workplace { repository, plugin, command, dir };
-        let _ = fs::remove_dir_all(workplace.dir.join("machines"));
-        fs::create_dir_all(workplace.dir.join("machines")).map_err(|e| Unfit::Broken(e.to_string()))?;
-        Ok(workplace)
+        let built = |path: PathBuf| {
+            // Slurm takes a plugin's whole path alone
+            let why = |_| Unfit::Broken(format!("no `{}`: run `cargo build --release`", path.display()));
+            fs::canonicalize(&path).map_err(why)
+        };
+        let command = built(plugin.with_file_name("nic-placement"))?;
+        let plugin = built(plugin)?;
+        // of its own, so that two runs do not meet; not in TMPDIR, which a user who is not root may be unable to reach
+        let dir = PathBuf::from(format!("/tmp/nic-placement-end-to-end.{}", std::process::id()));
+        let site = Site { repository, plugin, command, dir };
+        fs::create_dir_all(site.dir.join("machines")).map_err(|e| Unfit::Broken(e.to_string()))?;
+        Ok(site)
     }
 
     /// The plugstack.conf line of the plugin under test.
@@ -121,16 +137,15 @@ impl Workplace {
 /// A cluster to be brought up: node nK plays the K-th machine.
 pub struct Cluster {
     pub name: &'static str,
-    pub nodes: &'static [fn(&Workplace) -> PathBuf],
+    pub nodes: &'static [fn(&Site) -> PathBuf],
     /// what stands in plugstack.conf when slurmd starts
-    pub plugstack: fn(&Workplace) -> String,
+    pub plugstack: fn(&Site) -> String,
     pub cgroups: bool,
-    pub port: u16,
 }
 
 /// A cluster that runs.
 pub struct Bed<'w> {
-    pub workplace: &'w Workplace,
+    pub site: &'w Site,
     dir: PathBuf,
     /// what the current case ran, to be shown if it fails
     transcript: RefCell<String>,
@@ -151,22 +166,23 @@ pub struct Ran {
 }
 
 impl<'w> Bed<'w> {
-    fn up(workplace: &'w Workplace, cluster: &Cluster) -> Result<Bed<'w>, String> {
-        let dir = workplace.dir.join(cluster.name);
-        let script = workplace.repository.join("tests/slurm/cluster.sh");
+    fn up(site: &'w Site, cluster: &Cluster) -> Result<Bed<'w>, String> {
+        let dir = site.dir.join(cluster.name);
+        let script = site.repository.join("tests/slurm/cluster.sh");
         let machines: Vec<String> = cluster
             .nodes
             .iter()
             .enumerate()
-            .map(|(k, machine)| format!("n{k}={}", machine(workplace).display()))
+            .map(|(k, machine)| format!("n{k}={}", machine(site).display()))
             .collect();
         let knobs = [
             ("NICP_DIR", dir.display().to_string()),
             ("NICP_NODES", cluster.nodes.len().to_string()),
             ("NICP_MACHINES", machines.join(" ")),
-            ("NICP_PLUGSTACK", (cluster.plugstack)(workplace)),
+            ("NICP_PLUGSTACK", (cluster.plugstack)(site)),
             ("NICP_CGROUP", if cluster.cgroups { "yes" } else { "no" }.to_string()),
-            ("NICP_PORT", cluster.port.to_string()),
+            // one cluster at a time, below the ports that the kernel hands out
+            ("NICP_PORT", (20_000 + std::process::id() % 120 * 100).to_string()),
         ];
         // Waits until this process ends, however it ends, closing the pipe; then takes the cluster down.
         let guard = Command::new("setsid")
@@ -177,23 +193,21 @@ impl<'w> Bed<'w> {
             .spawn()
             .map_err(|e| format!("`setsid`: {e}"))?;
         let bed = Bed {
-            workplace,
+            site,
             dir,
             transcript: RefCell::default(),
             log_starts: RefCell::default(),
             nodes: cluster.nodes.len(),
             guard,
         };
-        for command in ["down", "up"] {
-            // output to a file: the daemons inherit it, and a pipe would stay open as long as they live
-            let log = bed.workplace.dir.join(format!("{}.{command}", cluster.name));
-            let file = fs::File::create(&log).map_err(|e| e.to_string())?;
-            let mut process = Command::new(&script);
-            process.arg(command).envs(knobs.clone()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-            let status = process.status().map_err(|e| format!("`{}`: {e}", script.display()))?;
-            if !status.success() {
-                return Err(fs::read_to_string(&log).unwrap_or_default());
-            }
+        // to a file: the daemons inherit it, and a pipe would stay open as long as they live
+        let said = site.dir.join(format!("{}.up", cluster.name));
+        let file = fs::File::create(&said).map_err(|e| e.to_string())?;
+        let mut up = Command::new(&script);
+        up.arg("up").envs(knobs).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let status = up.status().map_err(|e| format!("`{}`: {e}", script.display()))?;
+        if !status.success() {
+            return Err(fs::read_to_string(&said).unwrap_or_default());
         }
         Ok(bed)
     }
@@ -206,7 +220,7 @@ impl<'w> Bed<'w> {
 
     /// The usual plugstack.conf line with these arguments.
     pub fn plugin(&self, arguments: &str) {
-        self.plugstack(&self.workplace.plugstack_line(arguments));
+        self.plugstack(&self.site.plugstack_line(arguments));
     }
 
     /// Runs a shell command on the cluster; `$report` in it is the task that reports.
@@ -261,6 +275,16 @@ impl<'w> Bed<'w> {
         (without, self.tasks(tasks, &command.replace('@', flag)))
     }
 
+    /// A command for `run`: submits a script with two tasks of one GPU each, waits for its end, prints what it printed.
+    pub fn batch(&self, options: &str, script: &str) -> String {
+        self.file("script", &format!("#!/bin/bash\n{script}"));
+        // not `sbatch --wait`, which looks every two seconds only
+        format!(
+            "job=$(sbatch --parsable -w n0 -n2 --gpus-per-task=1 --output=script.out {options} script) || exit
+             while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat script.out"
+        )
+    }
+
     /// What a node's slurmd and slurmstepd have logged since the case began.
     pub fn log(&self, node: &str) -> String {
         let number: usize = node[1..].parse().expect("a node's name");
@@ -304,7 +328,7 @@ static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// Runs cases and counts.
 pub struct Suite {
-    workplace: Workplace,
+    site: Site,
     words: Vec<String>,
     passed: usize,
     failed: usize,
@@ -312,9 +336,9 @@ pub struct Suite {
 }
 
 impl Suite {
-    pub fn new(workplace: Workplace, words: Vec<String>) -> Suite {
+    pub fn new(site: Site, words: Vec<String>) -> Suite {
         std::panic::set_hook(Box::new(|panic| *LAST_PANIC.lock().unwrap() = panic.to_string()));
-        Suite { workplace, words, passed: 0, failed: 0, skipped: 0 }
+        Suite { site, words, passed: 0, failed: 0, skipped: 0 }
     }
 
     /// Runs those of `groups` that are wanted on one cluster, which is up only for them.
@@ -325,16 +349,23 @@ impl Suite {
         if cases.is_empty() {
             return;
         }
+        // Slurm 22.05 needs systemd's help for the cgroups of version 2
+        if cluster.cgroups && !Path::new("/sys/fs/cgroup/devices/devices.list").exists() {
+            self.skipped += cases.len();
+            println!(
+                "skipped {} cases on `{}`: no cgroup v1 `devices` hierarchy here",
+                cases.len(),
+                cluster.name
+            );
+            return;
+        }
         let start = Instant::now();
-        let bed = match catch_unwind(AssertUnwindSafe(|| Bed::up(&self.workplace, &cluster))) {
+        let bed = match catch_unwind(AssertUnwindSafe(|| Bed::up(&self.site, &cluster))) {
             Ok(Ok(bed)) => bed,
-            Ok(Err(reason)) => {
+            failed => {
+                let reason =
+                    failed.map_or_else(|_| LAST_PANIC.lock().unwrap().clone(), |up| up.err().unwrap());
                 println!("FAILED cluster `{}` did not come up: {reason}", cluster.name);
-                self.failed += cases.len();
-                return;
-            }
-            Err(_) => {
-                println!("FAILED cluster `{}`: {}", cluster.name, LAST_PANIC.lock().unwrap());
                 self.failed += cases.len();
                 return;
             }
@@ -368,7 +399,13 @@ impl Suite {
     }
 
     pub fn finish(self) -> ExitCode {
-        println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
-        if self.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        let Suite { site, passed, failed, skipped, .. } = self;
+        if failed > 0 {
+            println!("the logs are in `{}`", site.dir.display());
+        } else {
+            let _ = fs::remove_dir_all(&site.dir);
+        }
+        println!("{passed} passed, {failed} failed, {skipped} skipped");
+        if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }

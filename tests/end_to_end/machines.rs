@@ -1,6 +1,6 @@
 //! The machines that the nodes play, and the facts about them that the cases compare with.
 
-use crate::harness::{Cluster, Workplace};
+use crate::harness::{Cluster, Site};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,32 +51,32 @@ pub fn cpus_near(gpu: usize) -> BTreeSet<usize> {
 
 /// Two nodes alike, n0 and n1, and three odd ones; no cgroups.
 pub fn plain() -> Cluster {
-    let nodes: &[fn(&Workplace) -> PathBuf] = &[dgx, dgx, link_down, no_rdma, no_gpus];
-    Cluster { name: "plain", nodes, plugstack: our_plugin, cgroups: false, port: 26817 }
+    let nodes: &[fn(&Site) -> PathBuf] = &[dgx, dgx, link_down, no_rdma, no_gpus];
+    Cluster { name: "plain", nodes, plugstack: our_plugin, cgroups: false }
 }
 
 /// One node whose device cgroups let each task open its own GPUs alone.
 pub fn with_cgroups() -> Cluster {
-    Cluster { name: "cgroups", nodes: &[dgx], plugstack: our_plugin, cgroups: true, port: 26917 }
+    Cluster { name: "cgroups", nodes: &[dgx], plugstack: our_plugin, cgroups: true }
 }
 
 /// One node whose slurmd has loaded a plugin of the kind that ours must not be.
 pub fn with_a_prolog_plugin() -> Cluster {
-    Cluster { name: "prolog", nodes: &[dgx], plugstack: prolog_plugin, cgroups: false, port: 27017 }
+    Cluster { name: "prolog", nodes: &[dgx], plugstack: prolog_plugin, cgroups: false }
 }
 
-fn our_plugin(workplace: &Workplace) -> String {
-    workplace.plugstack_line("")
+fn our_plugin(site: &Site) -> String {
+    site.plugstack_line("")
 }
 
 /// A plugin that exports a hook by whose mere presence slurmd starts a helper process for each job.
-fn prolog_plugin(workplace: &Workplace) -> String {
+fn prolog_plugin(site: &Site) -> String {
     let version = Command::new("/usr/sbin/slurmd").arg("-V").output().expect("`slurmd -V`").stdout;
     let version = String::from_utf8_lossy(&version).into_owned();
     let numbers: Vec<u32> =
         version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
     let [major, minor, ..] = numbers[..] else { panic!("no version in `{version}`") };
-    let source = workplace.dir.join("prolog.c");
+    let source = site.dir.join("prolog.c");
     let text = format!(
         "const char plugin_name[] = \"prolog\", plugin_type[] = \"spank\";\n\
          const unsigned plugin_version = {};\n\
@@ -91,8 +91,8 @@ fn prolog_plugin(workplace: &Workplace) -> String {
 }
 
 /// The `/dev/nvidiaN` numbers of the DGX H100's GPUs, GPUs in PCI order.
-pub fn minors_in_pci_order(workplace: &Workplace) -> Vec<usize> {
-    let gpus = dgx(workplace).join("proc/driver/nvidia/gpus");
+pub fn minors_in_pci_order(site: &Site) -> Vec<usize> {
+    let gpus = dgx(site).join("proc/driver/nvidia/gpus");
     let mut addresses: Vec<PathBuf> =
         fs::read_dir(&gpus).expect("the GPUs of the DGX H100").map(|entry| entry.unwrap().path()).collect();
     addresses.sort();
@@ -104,25 +104,25 @@ pub fn minors_in_pci_order(workplace: &Workplace) -> Vec<usize> {
     addresses.iter().map(minor).collect()
 }
 
-pub fn dgx(workplace: &Workplace) -> PathBuf {
-    workplace.machine("dgx-h100", |_| {})
+pub fn dgx(site: &Site) -> PathBuf {
+    site.machine("dgx-h100", |_| {})
 }
 
-pub fn link_down(workplace: &Workplace) -> PathBuf {
-    workplace.machine("link-down", |tree| {
+pub fn link_down(site: &Site) -> PathBuf {
+    site.machine("link-down", |tree| {
         let port = tree.join("sys/class/infiniband/mlx5_4/ports/1");
         fs::write(port.join("state"), "1: DOWN\n").expect("the port of mlx5_4");
     })
 }
 
-pub fn no_rdma(workplace: &Workplace) -> PathBuf {
-    workplace.machine("no-rdma", |tree| {
+pub fn no_rdma(site: &Site) -> PathBuf {
+    site.machine("no-rdma", |tree| {
         fs::remove_dir_all(tree.join("sys/class/infiniband")).expect("the RDMA devices");
     })
 }
 
-pub fn no_gpus(workplace: &Workplace) -> PathBuf {
-    workplace.machine("no-gpus", |tree| {
+pub fn no_gpus(site: &Site) -> PathBuf {
+    site.machine("no-gpus", |tree| {
         fs::remove_dir_all(tree.join("proc/driver/nvidia")).expect("what the NVIDIA driver tells");
         let devices = tree.join("sys/bus/pci/devices");
         for link in fs::read_dir(&devices).expect("PCI functions").map(|entry| entry.unwrap().path()) {

@@ -158,7 +158,7 @@ write_configuration() {
     fi
     mkdir -p "$dir"
     touch "$dir/.nic-placement"
-    rm -rf "$dir"/{etc,log,state,spool,machines,node}
+    rm -rf "${dir:?}"/{etc,log,state,spool,machines,node}
     mkdir -p "$dir"/{etc,log,pid,bin,munge,state,spool,machines,node}
     chmod 755 "$dir" "$dir"/{etc,log,bin,state,spool,machines,node}
     chmod 711 "$dir/munge"
@@ -267,6 +267,9 @@ wait_until_idle() {
 up() {
     local k
     if running slurmctld; then wait_until_idle; return; fi
+    if [ "$cgroup" = yes ] && [ ! -e /sys/fs/cgroup/devices/devices.list ]; then
+        die "\`NICP_CGROUP=yes\` needs the hierarchy \`devices\` of cgroup v1, which this machine lacks"
+    fi
     stop_slurm
     write_configuration
     build_helpers

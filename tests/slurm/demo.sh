@@ -26,11 +26,11 @@ title() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 table() {
     sort -t= -k2n | awk -F'\t' '
         { for (i = 1; i <= NF; i++) { at = index($i, "="); value[substr($i, 1, at - 1)] = substr($i, at + 1) } }
-        NR == 1 { printf "  %4s  %-4s  %3s  %-15s  %-14s  %-11s  %s\n", "task", "node", "GPU", "UCX_NET_DEVICES", "CPUs", "memory", "" }
+        NR == 1 { printf "  %4s  %-4s  %3s  %-15s  %-14s  %-16s  %s\n", "task", "node", "GPU", "UCX_NET_DEVICES", "CPUs", "memory", "" }
         {
             # GPUs 0-3 and CPUs 0-55, 112-167 are on the first socket
             far = (value["CUDA_VISIBLE_DEVICES"] > 3) != (int(value["cpus"] / 56) % 2)
-            printf "  %4s  %-4s  %3s  %-15s  %-14s  %-11s  %s\n", value["rank"], value["node"], value["CUDA_VISIBLE_DEVICES"],
+            printf "  %4s  %-4s  %3s  %-15s  %-14s  %-16s  %s\n", value["rank"], value["node"], value["CUDA_VISIBLE_DEVICES"],
                 value["UCX_NET_DEVICES"], value["cpus"], value["mem"], far ? "<- GPU on the other socket" : ""
             fars += far
             nccl[value["NCCL_IB_HCA"]]++
@@ -49,7 +49,7 @@ show() {
 }
 
 "$cluster" down
-trap '"$cluster" down' EXIT
+trap '"$cluster" down; rm -rf "$NICP_DIR"' EXIT
 title 'A private Slurm: slurmctld and two nodes, each of which plays a DGX H100'
 "$cluster" up
 "$cluster" run sinfo -N -o '  %8N %10T %6c %G'
@@ -57,7 +57,8 @@ title 'A private Slurm: slurmctld and two nodes, each of which plays a DGX H100'
 show ''
 show --nic-placement
 
-title "\$ $command --nic-placement=verbose ./train    (what the user then sees on the terminal)"
+command='srun -n8 --gpus-per-task=1'
+title "\$ $command --nic-placement=verbose ./train"
 # shellcheck disable=SC2086
 "$cluster" run $command --nic-placement=verbose true 2>&1 | sort -k3n
 echo

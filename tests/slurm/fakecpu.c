@@ -117,6 +117,15 @@ static int lock_state(void)
 	return fd;
 }
 
+/* Unlocked by name: a child forked meanwhile shares the open file, and closing our end would leave its lock behind. */
+static void unlock_state(int state)
+{
+	if (state >= 0) {
+		flock(state, LOCK_UN);
+		close(state);
+	}
+}
+
 static int own_record(int state, pid_t pid, unsigned long long born, struct binding *binding)
 {
 	struct record record;
@@ -153,13 +162,13 @@ static struct binding get_binding(pid_t pid)
 {
 	int state = lock_state();
 	struct binding binding = look_up(state, pid ? pid : getpid());
-	close(state);
+	unlock_state(state);
 	return binding;
 }
 
 /* ---- fork and exec ---- */
 
-static struct binding inherited;
+static __thread struct binding inherited;
 
 static void before_fork(void)
 {
@@ -175,7 +184,7 @@ static void give_child(const struct binding *binding)
 	/* not over a mask that the parent has meanwhile set for us */
 	if (identify(getpid(), &parent, &born) && !own_record(state, getpid(), born, &own))
 		put(state, getpid(), binding);
-	close(state);
+	unlock_state(state);
 }
 
 static void in_child(void)
@@ -233,7 +242,7 @@ int sched_setaffinity(pid_t pid, size_t length, const cpu_set_t *set)
 	struct binding binding = look_up(state, pid ? pid : getpid());
 	memcpy(binding.cpus, cpus, sizeof cpus);
 	put(state, pid ? pid : getpid(), &binding);
-	close(state);
+	unlock_state(state);
 	return 0;
 }
 
@@ -260,7 +269,7 @@ static long set_mempolicy(int mode, const unsigned long *nodes, unsigned long le
 	binding.mem_mode = kind == MPOL_PREFERRED && !wanted ? MPOL_LOCAL : mode;
 	binding.mem_nodes = wanted;
 	put(state, getpid(), &binding);
-	close(state);
+	unlock_state(state);
 	return 0;
 }
 

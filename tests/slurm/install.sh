@@ -3,7 +3,7 @@
 # Nothing is started: the packages' own services are kept from starting by policy-rc.d for as long as this runs.
 set -eu
 
-needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge gcc libc6-dev make'
+needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev make'
 missing=
 for package in $needed; do
     case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in

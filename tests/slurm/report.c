@@ -4,7 +4,8 @@
  *     rank  node  local  cpus  mem  open  and each environment variable that an argument names ("-" where it is unset)
  *
  * `mem` is the memory policy, like `preferred:0`, and `open` lists the /dev/nvidiaN that it could really open: those
- * whose open() is not forbidden (EPERM).  `report --sleep SECONDS …` prints, then holds its place for a while.
+ * whose open() is not forbidden (EPERM).
+ *
  * Linked with fakecpu.so, so that CPUs and policy are those of the machine that the node plays.
  */
 #define _GNU_SOURCE
@@ -13,7 +14,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -75,13 +75,8 @@ static int may_open(int gpu)
 int main(int argc, char **argv)
 {
 	static const char *const modes[] = { "default", "preferred", "bind", "interleave", "local", "preferred-many" };
-	int mode = 0, arg = 1;
-	unsigned nap = 0;
+	int mode = 0;
 
-	if (argc > 2 && !strcmp(argv[1], "--sleep")) {
-		nap = (unsigned)atoi(argv[2]);
-		arg = 3;
-	}
 	say("rank=%s\tnode=%s\tlocal=%s\tcpus=", env("SLURM_PROCID"), env("SLURMD_NODENAME"), env("SLURM_LOCALID"));
 	if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
 		say_list(has_cpu, CPU_SETSIZE);
@@ -96,14 +91,11 @@ int main(int argc, char **argv)
 	}
 	say("\topen=");
 	say_list(may_open, 16);
-	for (; arg < argc; arg++)
+	for (int arg = 1; arg < argc; arg++)
 		say("\t%s=%s", argv[arg], env(argv[arg]));
 	say("\n");
 	if (used >= sizeof line)
 		return 1;
 	/* one write, so that the lines of several tasks never mix */
-	if (write(1, line, used) != (ssize_t)used)
-		return 1;
-	sleep(nap);
-	return 0;
+	return write(1, line, used) == (ssize_t)used ? 0 : 1;
 }

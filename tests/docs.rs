@@ -1,0 +1,368 @@
+//! The documents, held to the program: generated tables, shown commands, named files and tests.
+//!
+//! ```text
+//! cargo test --test docs              fails where a document says what the program does not
+//! BLESS=1 cargo test --test docs      writes the generated blocks anew
+//! ```
+
+use nic_placement::config::options::{OPTIONS, Place, Spec, at};
+use nic_placement::config::words::Choice;
+use nic_placement::config::{Admin, Words};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "plugstack.conf.example",
+    "packaging/man/nic-placement.1",
+    "packaging/man/nic-placement.8",
+];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// What the tool prints, stdout before stderr.
+fn tool(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_nic-placement")).args(arguments).output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+// ---- generated blocks ----
+
+/// How one option is written in one kind of document, and what stands around all of them.
+struct Style {
+    head: fn(&str) -> String,
+    entry: fn(&Spec) -> String,
+}
+
+const MARKDOWN: Style = Style {
+    head: |block| format!("| {block} | |\n|---|---|\n"),
+    entry: |spec| {
+        format!("| `{}` | {} |\n", spec.spelling().replace('|', "\\|"), spec.help.replace('|', "\\|"))
+    },
+};
+const ROFF: Style = Style {
+    head: |_| String::new(),
+    entry: |spec| match spec.value {
+        "" => format!(".TP\n.B {}\n{}\n", roff(spec.name), roff(spec.help)),
+        value => format!(".TP\n.BI {}= {}\n{}\n", roff(spec.name), roff(value), roff(spec.help)),
+    },
+};
+const COMMENTS: Style =
+    Style { head: |_| String::new(), entry: |spec| format!("#   {:<22}  {}\n", spec.spelling(), spec.help) };
+
+fn is_policy(spec: &Spec) -> bool {
+    let words = Words::parse(spec.name).map(|words| words.policy);
+    spec.place == Place::Option && matches!(words, Ok(Some(Choice::On(_))))
+}
+
+fn block(name: &str, style: &Style) -> String {
+    let entries: String = match name {
+        "words" => at(Place::Option).map(style.entry).collect(),
+        "arguments" => at(Place::Plugstack).map(style.entry).collect(),
+        "policies" => OPTIONS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
+        unknown => panic!("there is no generated block `{unknown}`"),
+    };
+    (style.head)(name) + &entries
+}
+
+/// Text for a man page, in ASCII.
+fn roff(text: &str) -> String {
+    let mut out = String::new();
+    for letter in text.chars() {
+        match letter {
+            '\\' => out.push_str("\\e"),
+            '-' => out.push_str("\\-"),
+            '\'' => out.push_str("\\(aq"),
+            '`' => out.push_str("\\(ga"),
+            '…' => out.push_str("..."),
+            other if other.is_ascii() => out.push(other),
+            other => out.push_str(&format!("\\[u{:04X}]", other as u32)),
+        }
+    }
+    // a dot would make a request of the line
+    if out.starts_with('.') { format!("\\&{out}") } else { out }
+}
+
+/// The document with its blocks as they should be, and how many it has.
+fn with_blocks(name: &str, text: &str) -> (String, usize) {
+    let style = match name.rsplit('.').next() {
+        Some("md") => MARKDOWN,
+        Some("example") => COMMENTS,
+        _ => ROFF,
+    };
+    let (mut out, mut blocks, mut inside) = (String::new(), 0, false);
+    for line in text.lines() {
+        let marker = line.trim_start_matches(['<', '!', '-', '.', '\\', '"', '#', ' ']);
+        let marker = marker.strip_prefix("generated: ").map(|rest| rest.trim_end_matches([' ', '-', '>']));
+        inside &= marker != Some("end");
+        if !inside {
+            out.push_str(line);
+            out.push('\n');
+        }
+        if let Some(block_name) = marker.filter(|word| *word != "end") {
+            assert!(!inside, "{name}: the block before `{block_name}` has no end");
+            out.push_str(&block(block_name, &style));
+            (blocks, inside) = (blocks + 1, true);
+        }
+    }
+    assert!(!inside, "{name}: the last block has no end");
+    (out, blocks)
+}
+
+#[test]
+fn generated_blocks_are_those_of_the_option_table() {
+    let mut blocks = 0;
+    for name in DOCUMENTS {
+        let text = read(name);
+        let (wanted, count) = with_blocks(name, &text);
+        blocks += count;
+        if std::env::var_os("BLESS").is_some() && wanted != text {
+            fs::write(path(name), &wanted).unwrap();
+        } else {
+            assert!(wanted == text, "{name} is not as the option table: `BLESS=1 cargo test --test docs`");
+        }
+    }
+    assert!(blocks >= 7, "only {blocks} generated blocks were found");
+}
+
+#[test]
+fn a_block_is_replaced_and_nothing_else() {
+    let text = "before\n<!-- generated: words -->\nold\n<!-- generated: end -->\nafter\n";
+    let (new, blocks) = with_blocks("x.md", text);
+    assert!(new.starts_with("before\n<!-- generated: words -->\n| words |"));
+    assert!(new.ends_with("|\n<!-- generated: end -->\nafter\n"));
+    assert!(new.contains("bind=none\\|cpu\\|cpu+mem") && !new.contains("old"));
+    assert_eq!((with_blocks("x.md", &new).0, blocks), (new, 1));
+}
+
+// ---- commands and their output ----
+
+/// The `console` blocks of a document: each command with the lines shown below it.
+fn shown_commands(text: &str) -> Vec<(String, Vec<String>)> {
+    let mut commands: Vec<(String, Vec<String>)> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match (inside, line) {
+            (false, "```console") => inside = true,
+            (true, "```") => inside = false,
+            (true, line) => match (line.strip_prefix("$ "), commands.last_mut()) {
+                (Some(command), _) => commands.push((command.to_string(), Vec::new())),
+                (None, Some((_, lines))) => lines.push(line.to_string()),
+                (None, None) => panic!("a console block that begins without a command: {line}"),
+            },
+            _ => {}
+        }
+    }
+    commands
+}
+
+/// `…` or `...` alone stands for any lines, and `…` at the end of a line for the rest of it.
+fn shows(shown: &[String], printed: &[&str]) -> bool {
+    match (shown.split_first(), printed.split_first()) {
+        (None, first) => first.is_none(),
+        (Some((dots, rest)), _) if ["…", "..."].contains(&dots.trim()) => {
+            (0..=printed.len()).any(|skipped| shows(rest, &printed[skipped..]))
+        }
+        (Some((line, rest)), Some((first, others))) => {
+            let same = match line.strip_suffix('…') {
+                Some(beginning) => first.starts_with(beginning.trim_end()),
+                None => line.trim_end() == first.trim_end(),
+            };
+            same && shows(rest, others)
+        }
+        (Some(_), None) => false,
+    }
+}
+
+#[test]
+fn the_readme_shows_what_the_tool_prints() {
+    let mut checked = 0;
+    for (command, shown) in shown_commands(&read("README.md")) {
+        let Some(arguments) = command.strip_prefix("nic-placement ") else { continue };
+        if !arguments.contains("--machine dgx-h100") {
+            continue;
+        }
+        assert!(
+            !arguments.contains(['|', '\'', '"', '>', '$']),
+            "`{command}` needs a shell: it cannot be checked"
+        );
+        let printed = tool(&arguments.split_whitespace().collect::<Vec<_>>());
+        let lines: Vec<&str> = printed.lines().collect();
+        assert!(
+            shows(&shown, &lines),
+            "README.md shows another output of `{command}`, which prints:\n{printed}"
+        );
+        checked += 1;
+    }
+    assert!(checked >= 2, "only {checked} commands were checked");
+}
+
+#[test]
+fn dots_stand_for_lines_and_for_the_rest_of_a_line() {
+    let holds = |shown: &str, printed: &[&str]| {
+        shows(&shown.lines().map(str::to_string).collect::<Vec<_>>(), printed)
+    };
+    assert!(holds("a\n…\nd", &["a", "b", "c", "d"]) && holds("…\nd", &["d"]) && holds("a …", &["a  b"]));
+    assert!(!holds("a\nd", &["a", "b", "d"]) && !holds("a", &["a", "b"]) && !holds("a …", &["b"]));
+    assert!(!holds("a\n…\nd", &["a", "b"]) && !holds("a", &[]));
+}
+
+#[test]
+fn every_word_that_a_document_gives_to_the_option_is_known() {
+    let mut words = 0;
+    for name in DOCUMENTS {
+        let text = read(name).replace("\\-", "-");
+        for named in ["--nic-placement=", "SLURM_NIC_PLACEMENT=", "default="] {
+            for (at, _) in text.match_indices(named) {
+                let value: String = text[at + named.len()..]
+                    .chars()
+                    .take_while(|letter| letter.is_ascii_lowercase() || ",=+-".contains(*letter))
+                    .collect();
+                // the one typo that is shown as such
+                let value = value.trim_end_matches(['-', ',']);
+                assert!(value == "closet" || Words::parse(value).is_ok(), "{name}: `{named}{value}`");
+                words += usize::from(!value.is_empty());
+            }
+        }
+    }
+    assert!(words >= 5, "only {words} were found");
+}
+
+#[test]
+fn every_plugstack_line_of_the_example_is_understood() {
+    let text = read("plugstack.conf.example");
+    let lines: Vec<&str> =
+        text.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix("optional ")).collect();
+    assert!(lines.len() >= 3, "{lines:?}");
+    for line in lines {
+        let (_, diagnostics) = Admin::parse(line.split_whitespace().skip(1));
+        assert_eq!(diagnostics, [], "{line}");
+    }
+}
+
+// ---- files and tests that are named ----
+
+/// What stands between backquotes in running text, and behind the links.
+fn named(text: &str) -> (Vec<String>, Vec<String>) {
+    let mut running = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        inside ^= line.starts_with("```");
+        if !inside && !line.starts_with("```") {
+            running.push_str(line);
+            running.push('\n');
+        }
+    }
+    let quoted = running.split('`').skip(1).step_by(2).map(str::to_string).collect();
+    let links = running.split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_string));
+    (quoted, links.collect())
+}
+
+#[test]
+fn every_file_that_a_document_names_exists() {
+    let mut files = 0;
+    for name in DOCUMENTS.iter().filter(|name| name.ends_with(".md")) {
+        let (quoted, links) = named(&read(name));
+        let folders = ["src/", "tests/", "include/", "benches/", "packaging/", ".cargo/", ".ci/"];
+        let quoted = quoted.iter().filter(|word| folders.iter().any(|folder| word.starts_with(folder)));
+        let links = links.iter().filter(|link| !link.contains("://") && !link.starts_with('#'));
+        for file in quoted.chain(links) {
+            let file = file.split(['#', ' ']).next().unwrap_or_default();
+            assert!(path(file).exists(), "{name} names `{file}`, which does not exist");
+            files += 1;
+        }
+    }
+    assert!(files >= 10, "only {files} were found");
+}
+
+/// The text of all Rust files below a folder.
+fn all_source(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap().path();
+        if entry.is_dir() {
+            all_source(&entry, text);
+        } else if entry.extension().is_some_and(|kind| kind == "rs") {
+            text.push_str(&fs::read_to_string(entry).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_test_that_a_document_names_exists() {
+    let mut source = String::new();
+    ["src", "tests"].iter().for_each(|folder| all_source(&path(folder), &mut source));
+    for name in DOCUMENTS.iter().filter(|name| name.ends_with(".md")) {
+        for word in named(&read(name)).0 {
+            let sentence = word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
+            if sentence && word.matches('_').count() >= 4 {
+                assert!(source.contains(&format!("fn {word}(")), "{name} names the test `{word}`");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_module_stands_in_the_tree_of_the_architecture() {
+    let text = read("ARCHITECTURE.md");
+    for entry in fs::read_dir(path("src")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let name = if entry.path().is_dir() { format!("{name}/") } else { name };
+        let stands = text.lines().any(|line| line.split_whitespace().next() == Some(&name));
+        assert!(stands, "ARCHITECTURE.md has no line for `src/{name}`");
+    }
+}
+
+// ---- man pages ----
+
+/// Words that begin with `--`.
+fn options(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+    words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_string).collect()
+}
+
+#[test]
+fn the_tools_man_page_has_the_options_and_commands_of_its_help() {
+    let help = tool(&["help"]);
+    let page = read("packaging/man/nic-placement.1").replace("\\-", "-");
+    let mut wanted = options(&help);
+    // the plugin's option, to which the help points
+    wanted.remove("--nic-placement");
+    assert_eq!(options(&page), wanted);
+    for command in help.lines().filter_map(|line| line.strip_prefix("  nic-placement ")) {
+        let command = command.split_whitespace().next().unwrap();
+        assert!(page.contains(&format!(".TP\n.B {command}\n")), "the page has no `{command}`");
+    }
+}
+
+#[test]
+fn man_pages_are_of_this_version_and_without_a_warning() {
+    for name in DOCUMENTS.iter().filter(|name| name.contains("/man/")) {
+        let text = read(name);
+        assert!(text.is_ascii(), "{name} is not ASCII");
+        let version = format!("\"nic-placement {}\"", env!("CARGO_PKG_VERSION"));
+        assert!(text.lines().any(|line| line.starts_with(".TH") && line.contains(&version)), "{name}: .TH");
+        match Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(path(name)).output() {
+            Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}"),
+            Err(_) => println!("skipped: there is no `groff`"),
+        }
+    }
+}
+
+#[test]
+fn the_changelog_knows_this_version() {
+    let heading = format!("## [{}]", env!("CARGO_PKG_VERSION"));
+    assert!(read("CHANGELOG.md").lines().any(|line| line.starts_with(&heading)), "no `{heading}`");
+}
