@@ -64,7 +64,7 @@ pub fn read_node(source: &Source, scope: Scope) -> Result<(Topology, Vec<Diagnos
 }
 
 /// Bytes of a file that describes a node, at most: a tar of all of `/sys` has some 100 MB.
-const MAX_FILE: usize = 256 * 1024 * 1024;
+pub const MAX_FILE: usize = 256 * 1024 * 1024;
 
 /// What a file can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,10 +105,13 @@ pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
         text if text.contains("GPU") || text.contains("NIC") || text.contains("topology matrix") => {
             Format::Smi
         }
-        _ => {
-            let known =
-                "topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of `nvidia-smi topo -m`";
-            return Err(format!("it is none of {known}"));
+        text => {
+            let line: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
+            return Err(format!(
+                "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
+                 `nvidia-smi topo -m`",
+                line.escape_debug()
+            ));
         }
     })
 }

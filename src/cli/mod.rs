@@ -1,6 +1,7 @@
 //! The admin's tool: shows, plans and records without Slurm what the plugin does with it.
 #![forbid(unsafe_code)]
 
+mod import;
 mod plan;
 mod show;
 mod snapshot;
@@ -19,12 +20,14 @@ nic-placement: which NIC, CPUs and memory each GPU task gets, and why
   nic-placement show      the node: NUMA nodes, GPUs, NICs, and how far each is from each
   nic-placement plan      what the tasks of a step would get
   nic-placement snapshot  record the node as a text that tests and other machines can read
+  nic-placement import    turn another program's file into a topology file
   nic-placement machines  list the built-in machines
   nic-placement help      this text
 
 Which node (show, plan, snapshot); without one of these, this one:
   --machine NAME          a built-in machine
-  --topology FILE         a topology file, a snapshot, or a directory with sys/ and proc/
+  --topology FILE         a topology file, a snapshot, a directory or tar with sys/ and proc/, XML of hwloc or
+                          NCCL, or the text of nvidia-smi topo -m
 
 show:
   --json                  the topology as JSON, to edit and give to --topology or to the plugin's topology=
@@ -37,6 +40,11 @@ plan:
   --include LIST          use only these NICs       } names, PCI addresses or interfaces,
   --exclude LIST          never use these NICs      } with * and ?
   --json | --env          versioned JSON, or shell exports for each task
+
+import FILE:
+  --from WORD             what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
+  --to WORD               what to write: json (default) or nccl
+  -o FILE                 where to write it (default: stdout)
 
 snapshot:
   --unpack FILE DIR       write a snapshot's files below DIR
@@ -82,6 +90,7 @@ fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failur
         "show" => show::run(arguments, output),
         "plan" => plan::run(arguments, output),
         "snapshot" => snapshot::run(arguments, output),
+        "import" => import::run(arguments, output),
         "machines" => {
             for model in crate::platform::MODELS {
                 writeln!(output, "{:<14} {}", model.name, model.title)?;
@@ -91,7 +100,7 @@ fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failur
         "help" => Ok(output.write_all(HELP.as_bytes())?),
         "version" => Ok(writeln!(output, "nic-placement {}", env!("CARGO_PKG_VERSION"))?),
         other => {
-            let known = "show, plan, snapshot, machines, help";
+            let known = "show, plan, snapshot, import, machines, help";
             Err(lexopt::Error::from(format!("unknown command `{other}`, known: {known}")).into())
         }
     }

@@ -1,0 +1,123 @@
+//! Machines that were captured as a directory or a tar, among them some that no machine would show.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory that goes with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("nic-placement-captured-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tool(arguments: &[&str]) -> (String, String, bool) {
+    let output = Command::new(env!("CARGO_BIN_EXE_nic-placement")).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.success())
+}
+
+/// A DGX H100's tree below `place`/machine.
+fn unpacked(place: &Place) -> PathBuf {
+    let (manifest, _, _) = tool(&["snapshot", "--machine", "dgx-h100"]);
+    let file = place.0.join("dgx.machine");
+    fs::write(&file, manifest).unwrap();
+    let machine = place.0.join("machine");
+    let (_, errors, done) = tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
+    assert!(done, "{errors}");
+    machine
+}
+
+/// What `plan` says of a captured machine, without the line that names its source.
+fn plan(path: &Path) -> String {
+    let (text, errors, done) = tool(&["plan", "--gpus-per-task", "1", "--topology", path.to_str().unwrap()]);
+    assert!(done, "{errors}");
+    text.split_once('\n').unwrap().1.to_string()
+}
+
+#[test]
+fn a_snapshot_a_directory_the_directory_above_it_and_a_tar_of_it_give_the_same_plan() {
+    let place = Place::new("same");
+    let machine = unpacked(&place);
+    let tar = place.0.join("machine.tar");
+    let made = Command::new("tar").arg("-C").arg(&place.0).arg("-cf").arg(&tar).arg("machine").status().unwrap();
+    assert!(made.success());
+    let expected = plan(&place.0.join("dgx.machine"));
+    assert!(expected.contains("mlx5_11:1 PIX"));
+    assert_eq!(plan(&machine), expected);
+    assert_eq!(plan(&tar), expected);
+    let above = Place::new("above");
+    fs::rename(&machine, above.0.join("some-machine")).unwrap();
+    assert_eq!(plan(&above.0), expected);
+}
+
+#[test]
+fn a_compressed_tar_is_refused_with_what_to_do() {
+    let place = Place::new("compressed");
+    let file = place.0.join("machine.tar.gz");
+    fs::write(&file, b"\x1f\x8b\x08\x00rest").unwrap();
+    let (_, errors, done) = tool(&["show", "--topology", file.to_str().unwrap()]);
+    assert!(!done && errors.ends_with("is no topology: it is compressed: unpack it first\n"), "{errors}");
+}
+
+#[test]
+fn links_that_leave_the_captured_tree_or_run_in_circles_are_not_followed() {
+    let place = Place::new("links");
+    let machine = unpacked(&place);
+    let secret = place.0.join("outside/0000:18:00.0/infiniband/mlx5_0/ports/1");
+    fs::create_dir_all(&secret).unwrap();
+    for (name, text) in [("state", "4: ACTIVE"), ("rate", "800 Gb/sec"), ("link_layer", "InfiniBand")] {
+        fs::write(secret.join(name), text).unwrap();
+    }
+    // the NIC's directory is replaced by a link to one outside that looks better
+    let ports = machine.join("sys/class/infiniband/mlx5_0").canonicalize().unwrap().join("ports");
+    fs::remove_dir_all(&ports).unwrap();
+    symlink(place.0.join("outside/0000:18:00.0/infiniband/mlx5_0/ports"), &ports).unwrap();
+    // and another one's by a link to itself
+    let ports = machine.join("sys/class/infiniband/mlx5_3").canonicalize().unwrap().join("ports");
+    fs::remove_dir_all(&ports).unwrap();
+    symlink("ports", &ports).unwrap();
+    let (shown, errors, done) = tool(&["show", "--topology", machine.to_str().unwrap()]);
+    assert!(done, "{errors}");
+    assert!(!shown.contains("800 Gb/s"), "{shown}");
+    for nic in ["mlx5_0 ", "mlx5_3 "] {
+        let line = shown.lines().find(|line| line.starts_with("NIC ") && line.contains(nic)).unwrap();
+        assert!(line.ends_with("not used: it has no port"), "{line}");
+    }
+}
+
+#[test]
+fn unpacking_writes_nothing_where_something_is() {
+    let place = Place::new("twice");
+    let machine = unpacked(&place);
+    let file = place.0.join("dgx.machine");
+    let (_, errors, done) = tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
+    assert!(!done && errors.contains("is there already: unpack into an empty directory"), "{errors}");
+}
+
+#[test]
+fn a_topology_file_that_show_writes_gives_the_same_plan_as_the_machine() {
+    let place = Place::new("json");
+    let machine = unpacked(&place);
+    let (json, _, _) = tool(&["show", "--json", "--topology", machine.to_str().unwrap()]);
+    let file = place.0.join("node.json");
+    fs::write(&file, json).unwrap();
+    assert_eq!(plan(&file), plan(&machine));
+    let again = place.0.join("again.json");
+    let arguments = ["import", "--from", "json", file.to_str().unwrap(), "-o", again.to_str().unwrap()];
+    let (_, errors, done) = tool(&arguments);
+    assert!(done, "{errors}");
+    assert_eq!(fs::read(&file).unwrap(), fs::read(&again).unwrap());
+}
