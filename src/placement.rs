@@ -105,6 +105,9 @@ pub struct NodePlacement {
     pub excluded: Vec<Excluded>,
     /// for each GPU of the topology, in its order
     pub gpus: Vec<GpuPlacement>,
+    /// variables that a library's own configuration file sets on this node, and that file: a value of ours would win over
+    /// it, and the file's is the site's choice
+    pub configured: Vec<(&'static str, String)>,
     /// what was odd
     pub diagnostics: Vec<Diagnostic>,
 }

@@ -35,7 +35,8 @@ fn unpacked(place: &Place) -> PathBuf {
     let file = place.0.join("dgx.machine");
     fs::write(&file, manifest).unwrap();
     let machine = place.0.join("machine");
-    let (_, errors, done) = tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
+    let (_, errors, done) =
+        tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
     assert!(done, "{errors}");
     machine
 }
@@ -52,7 +53,8 @@ fn a_snapshot_a_directory_the_directory_above_it_and_a_tar_of_it_give_the_same_p
     let place = Place::new("same");
     let machine = unpacked(&place);
     let tar = place.0.join("machine.tar");
-    let made = Command::new("tar").arg("-C").arg(&place.0).arg("-cf").arg(&tar).arg("machine").status().unwrap();
+    let made =
+        Command::new("tar").arg("-C").arg(&place.0).arg("-cf").arg(&tar).arg("machine").status().unwrap();
     assert!(made.success());
     let expected = plan(&place.0.join("dgx.machine"));
     assert!(expected.contains("mlx5_11:1 PIX"));
@@ -103,7 +105,8 @@ fn unpacking_writes_nothing_where_something_is() {
     let place = Place::new("twice");
     let machine = unpacked(&place);
     let file = place.0.join("dgx.machine");
-    let (_, errors, done) = tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
+    let (_, errors, done) =
+        tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
     assert!(!done && errors.contains("is there already: unpack into an empty directory"), "{errors}");
 }
 

@@ -6,7 +6,7 @@
 
 pub mod json;
 pub mod marker;
-mod nccl;
+pub mod nccl;
 pub mod text;
 mod ucx;
 

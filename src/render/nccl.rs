@@ -12,8 +12,20 @@ use crate::topology::{PortState, Topology};
 
 pub(super) const IB_HCA: &str = "NCCL_IB_HCA";
 
+/// The site's configuration; NCCL reads it after the environment and never over it (src/misc/param.cc).
+pub const CONFIGURATION: &str = "/etc/nccl.conf";
+
+/// Which of our variables a configuration file sets: `NAME=VALUE` in lines, `#` begins a comment.
+pub fn configured(text: &str) -> Option<&'static str> {
+    let names = text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
+    names.into_iter().any(|(name, _)| name.trim() == IB_HCA).then_some(IB_HCA)
+}
+
 /// The value, and why it is this or none: from the node alone, never from the task.
 pub(super) fn ib_hca(topology: &Topology, node: &NodePlacement) -> (Option<String>, String) {
+    if let Some((_, file)) = node.configured.iter().find(|(name, _)| *name == IB_HCA) {
+        return (None, format!("`{file}` sets it"));
+    }
     if topology.gpus.is_empty() {
         return (None, "the node has no GPU".to_string());
     }

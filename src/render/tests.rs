@@ -14,6 +14,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
         rails: Vec::new(),
         excluded: Vec::new(),
         gpus: Vec::new(),
+        configured: Vec::new(),
         diagnostics: Vec::new(),
     };
     for index in 0..4usize {
@@ -87,6 +88,22 @@ fn nccl_is_left_alone_where_only_ports_that_it_skips_itself_are_left_out() {
     let variables = environment(&topology, &node, &task(&[1], &[1]), &present(&[]));
     let why = &variables.iter().find(|variable| variable.name == "NCCL_IB_HCA").unwrap().why;
     assert_eq!(why, "every NIC that NCCL would find may be used");
+    assert_eq!(changes(variables), ["UCX_NET_DEVICES=mlx5_1:1"]);
+}
+
+#[test]
+fn what_the_sites_nccl_configuration_sets_is_not_set_over_it() {
+    for (text, set) in [
+        ("NCCL_IB_HCA=mlx5\n", true),
+        ("NCCL_DEBUG=WARN\n NCCL_IB_HCA = =mlx5_0 # compute\n", true),
+        ("#NCCL_IB_HCA=mlx5\nNCCL_IB_HCA_X=1\nNCCL_IB_HCA\n", false),
+        ("", false),
+    ] {
+        assert_eq!(nccl::configured(text).is_some(), set, "`{text}`");
+    }
+    let (topology, mut node) = node(PortState::Active);
+    node.configured.push(("NCCL_IB_HCA", "/etc/nccl.conf".to_string()));
+    let variables = environment(&topology, &node, &task(&[1], &[1]), &present(&[]));
     assert_eq!(changes(variables), ["UCX_NET_DEVICES=mlx5_1:1"]);
 }
 

@@ -154,9 +154,9 @@ fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         ::log::error!("bug at {place}: {panic}; the job runs without placement, please report this");
     }));
-    let result = catch_unwind(AssertUnwindSafe(body));
-    // the default one prints to the user's terminal, so it only comes back where the program may need it: never
-    result.unwrap_or_else(|_| {
+    // the default hook prints a backtrace to the user's terminal; the standard library in here is our own, so no other
+    // plugin's panics are meant by this one
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         ::log::debug!("`{hook}` panicked");
         0
     })

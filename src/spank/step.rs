@@ -9,6 +9,7 @@ use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
 use crate::placement::NodePlacement;
 use crate::policy::Selection;
+use crate::render::nccl;
 use crate::step::Step;
 use crate::topology::{Provenance, Topology};
 use once_cell::sync::OnceCell;
@@ -108,7 +109,12 @@ fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), S
         let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
         diagnostics.extend(pipeline::confirm(&mut topology, &live));
     }
-    let node = pipeline::place_node(&topology, admin, settings);
+    let mut node = pipeline::place_node(&topology, admin, settings);
+    let configuration = root::read_file(Path::new(nccl::CONFIGURATION), Root::MAX_FILE).ok();
+    let configuration = configuration.and_then(|bytes| String::from_utf8(bytes).ok());
+    if let Some(variable) = configuration.and_then(|text| nccl::configured(&text)) {
+        node.configured.push((variable, nccl::CONFIGURATION.to_string()));
+    }
     for diagnostic in diagnostics.iter().chain(&node.diagnostics) {
         log::warn!("{diagnostic}");
     }
