@@ -19,7 +19,13 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadImport> {
         return Err(BadImport::new(line, "the file declares entities, which no topology needs"));
     }
     let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
-    let document = Document::parse_with_options(text, options)
-        .map_err(|error| BadImport::new(error.pos().row, format!("not well-formed XML: {error}")))?;
+    let document = Document::parse_with_options(text, options).map_err(|error| {
+        BadImport::new(error.pos().row, format!("not well-formed XML: {}", one_line(&error.to_string())))
+    })?;
     Ok(document)
+}
+
+/// The parser's message, which quotes names of the file at any length.
+fn one_line(message: &str) -> String {
+    message.chars().take(200).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
