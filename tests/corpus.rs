@@ -1,24 +1,45 @@
-//! The importers against a collection of real files, where one lies beside the checkout; none of it is part of the
-//! project.
+//! Every reader against a collection of real files, where one lies beside the checkout; none of it is part of the project.
+//!
+//! Prints what was read and compared, by kind.  Without the collection it says that it was skipped.
 #![forbid(unsafe_code)]
 
 #[path = "corpus/hwloc.rs"]
 mod hwloc;
+#[path = "corpus/sysfs.rs"]
+mod sysfs;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Takes the collection; gives a summary, or what is wrong.
+type Check = fn(&Path) -> Result<String, String>;
+
+const CHECKS: [(&str, Check); 2] = [
+    ("hwloc_files_are_read_as_hwloc_reads_them", hwloc::run),
+    ("captured_trees_are_read_as_hwloc_reads_them", sysfs::run),
+];
 
 fn corpus() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join("shared/corpus");
     beside.is_dir().then_some(beside)
 }
 
-#[test]
-fn hwloc_files_are_read_as_hwloc_reads_them() {
-    match corpus() {
-        None => println!("skipped: no corpus beside the checkout"),
-        Some(corpus) => match hwloc::run(&corpus) {
-            Ok(summary) => println!("{summary}"),
-            Err(problem) => panic!("{problem}"),
-        },
+fn main() -> ExitCode {
+    let Some(corpus) = corpus() else {
+        println!("skipped: no collection of real topologies beside the checkout");
+        println!("0 passed, 0 failed, {} skipped", CHECKS.len());
+        return ExitCode::SUCCESS;
+    };
+    let mut failed = 0;
+    for (name, check) in CHECKS {
+        match check(&corpus) {
+            Ok(summary) => println!("ok {name}\n    {}", summary.replace('\n', "\n    ")),
+            Err(problem) => {
+                failed += 1;
+                println!("FAILED {name}\n    {}", problem.replace('\n', "\n    "));
+            }
+        }
     }
+    println!("{} passed, {failed} failed, 0 skipped", CHECKS.len() - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
