@@ -51,6 +51,8 @@ pub(super) fn function(
             // The port above a function reports the same link from its other end, and so on for every second bridge:
             // downstream and upstream ports alternate.
             link: distance % 2 == 0,
+            // a switch behind a switch may be a part of it
+            ids: chain.len() >= 6 && distance % 2 == 0 && distance > 0,
         };
         let function = read(root, scope, need, directory, address, parent);
         numa_node_known |= function.numa_node.is_some();
@@ -63,6 +65,7 @@ pub(super) fn function(
 struct Need {
     numa_node: bool,
     link: bool,
+    ids: bool,
 }
 
 fn read(
@@ -75,7 +78,7 @@ fn read(
 ) -> PciFunction {
     let full = scope == Scope::Full;
     let file = |wanted: bool, name: &str| wanted.then(|| root.read(&format!("{directory}/{name}"))).flatten();
-    let id = |name: &str| hex(file(full, name)).and_then(|id| u16::try_from(id).ok());
+    let id = |name: &str| hex(file(full || need.ids, name)).and_then(|id| u16::try_from(id).ok());
     let numa_node =
         number::<i64>(file(full || need.numa_node, "numa_node")).and_then(|node| u32::try_from(node).ok());
     let local_cpus = file(full || (need.numa_node && numa_node.is_none()), "local_cpulist");
@@ -86,6 +89,7 @@ fn read(
         class: hex(file(full, "class")),
         vendor: id("vendor"),
         device: id("device"),
+        subsystem: id("subsystem_vendor").zip(id("subsystem_device")),
         numa_node,
         local_cpus: local_cpus.and_then(|cpus| CpuSet::from_list(&cpus).ok()).filter(|cpus| !cpus.is_empty()),
         link: PcieLink {

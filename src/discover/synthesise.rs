@@ -116,6 +116,8 @@ fn pci(tree: &mut Tree, directory: &str, function: &PciFunction) {
         ("class", function.class.map(|class| format!("0x{class:06x}"))),
         ("vendor", function.vendor.map(|id| format!("0x{id:04x}"))),
         ("device", function.device.map(|id| format!("0x{id:04x}"))),
+        ("subsystem_vendor", function.subsystem.map(|(vendor, _)| format!("0x{vendor:04x}"))),
+        ("subsystem_device", function.subsystem.map(|(_, device)| format!("0x{device:04x}"))),
         ("local_cpulist", function.local_cpus.as_ref().map(|cpus| cpus.to_string())),
     ] {
         if let Some(value) = value {

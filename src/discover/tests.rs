@@ -199,7 +199,7 @@ fn machines() -> impl Strategy<Value = Topology> {
                     vendor: Some(vendor),
                     device: Some(1),
                     numa_node,
-                    physfn: None,
+                    subsystem: (width > 4).then_some((0x1000, 0xa096)),
                     iommu: (width == 8).then(|| "DMA-FQ".to_string()),
                     local_cpus: numa_node.map(|node| (node * 8..node * 8 + 8).collect()),
                     link: PcieLink { current: Some(link), max: Some(link) },

@@ -1,7 +1,7 @@
 //! How two PCI functions reach each other: nvidia-smi's and NCCL's path types, and the narrowest link on the way.
 #![forbid(unsafe_code)]
 
-use super::{PciAddress, Topology};
+use super::{PciAddress, PciFunction, Topology};
 use std::fmt;
 
 /// Kind of path, nearest first, in the words of `nvidia-smi topo -m`.
@@ -60,8 +60,13 @@ impl Topology {
         let common = above_a.iter().enumerate().find_map(|(below_a, bridge)| {
             above_b.iter().position(|other| other == bridge).map(|below_b| (below_a, below_b))
         });
+        let bridges = |above: &[PciAddress], below: usize| below - 2 * self.flattened(above, below);
         let kind = match common {
-            Some((below_a, below_b)) if below_a <= 1 && below_b <= 1 => PathType::Pix,
+            Some((below_a, below_b))
+                if bridges(&above_a, below_a) <= 1 && bridges(&above_b, below_b) <= 1 =>
+            {
+                PathType::Pix
+            }
             Some(_) => PathType::Pxb,
             None if host_a.is_some() && host_a == host_b => PathType::Phb,
             None => match (self.numa_node_of(a), self.numa_node_of(b)) {
@@ -79,6 +84,43 @@ impl Topology {
         let narrowest_mbps =
             links.filter_map(|address| Some(self.pci.get(address)?.link.current?.mbps())).min();
         Path { kind, narrowest_mbps }
+    }
+
+    /// How many of the switches among the `below` nearest of these bridges are parts of the switch above them.
+    ///
+    /// Broadcom's large switches show themselves as a switch behind a switch, though every port has full bandwidth to
+    /// every other; NCCL takes the two for one (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we, or the
+    /// wrong NIC looks nearer (NVIDIA/nccl issue 820).  Bridges above a function alternate between ports that lead down
+    /// and the upstream ports that stand for a switch.
+    fn flattened(&self, above: &[PciAddress], below: usize) -> usize {
+        let switches: Vec<(usize, &PciFunction)> = above
+            .iter()
+            .enumerate()
+            .skip(1)
+            .step_by(2)
+            .filter_map(|(i, &at)| Some((i, self.pci.get(at)?)))
+            .collect();
+        let mut merged = 0;
+        let mut parent_is_merged = false;
+        // from the host bridge down: a switch that took its parts is not itself a part
+        for pair in switches.windows(2).rev() {
+            let [(place, switch), (_, parent)] = pair else { continue };
+            let is_part = !parent_is_merged
+                && matches!((part_of(parent, 0), part_of(switch, 1)), (Some(a), Some(b)) if a == b);
+            parent_is_merged = is_part;
+            merged += usize::from(is_part && *place < below);
+        }
+        merged
+    }
+}
+
+/// The generation of a Broadcom switch that is the whole (level 0) or a part (level 1), by its ids.
+fn part_of(switch: &PciFunction, level: u16) -> Option<u8> {
+    let (subsystem_vendor, subsystem) = switch.subsystem?;
+    match (switch.vendor?, switch.device?, subsystem_vendor, subsystem >> 12) {
+        (0x1000, 0xc010, 0x1000, 0xa) => Some(4),
+        (0x1000, 0xc030, 0x1000, part) if part == level => Some(5),
+        _ => None,
     }
 }
 
@@ -141,6 +183,43 @@ mod tests {
         assert_eq!(kind("03:00.0", "81:00.0"), PathType::Sys, "two NUMA nodes");
         assert_eq!(kind("03:00.0", "c1:00.0"), PathType::Sys, "a NUMA node that the kernel does not name");
         assert_eq!(kind("81:00.0", "03:00.0"), PathType::Sys, "either way round");
+    }
+
+    #[test]
+    fn a_broadcom_switch_that_shows_itself_as_two_is_one() {
+        // GPU 05 behind a part, NIC 06 behind another part, NIC 07 at the whole
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for (address, parent) in [
+            ("00:01.0", "pci0000:00"),
+            ("01:00.0", "00:01.0"),
+            ("02:00.0", "01:00.0"),
+            ("02:01.0", "01:00.0"),
+            ("02:02.0", "01:00.0"),
+            ("03:00.0", "02:00.0"),
+            ("08:00.0", "03:00.0"),
+            ("05:00.0", "08:00.0"),
+            ("04:00.0", "02:01.0"),
+            ("09:00.0", "04:00.0"),
+            ("06:00.0", "09:00.0"),
+            ("07:00.0", "02:02.0"),
+        ] {
+            function(&mut topology, address, parent, Some(0), 16);
+        }
+        let mut ids = |address: &str, device: u16, subsystem: u16| {
+            let mut switch = topology.pci.get(address.parse().unwrap()).unwrap().clone();
+            (switch.vendor, switch.device) = (Some(0x1000), Some(device));
+            switch.subsystem = Some((0x1000, subsystem));
+            topology.pci.insert(switch);
+            let kind = |a: &str, b: &str| topology.path(a.parse().unwrap(), b.parse().unwrap()).kind;
+            (kind("05:00.0", "06:00.0"), kind("05:00.0", "07:00.0"))
+        };
+        assert_eq!(ids("01:00.0", 0xc010, 0xa096), (PathType::Pxb, PathType::Pxb), "the whole alone");
+        assert_eq!(ids("03:00.0", 0xc010, 0xa096), (PathType::Pxb, PathType::Pix), "one part");
+        assert_eq!(ids("04:00.0", 0xc010, 0xa096), (PathType::Pix, PathType::Pix), "both parts");
+        assert_eq!(ids("01:00.0", 0xc030, 0x0096), (PathType::Pxb, PathType::Pxb), "another generation");
+        ids("03:00.0", 0xc030, 0x1096);
+        assert_eq!(ids("04:00.0", 0xc030, 0x1096), (PathType::Pix, PathType::Pix), "Gen5 numbers its parts");
+        assert_eq!(ids("04:00.0", 0xc030, 0x0096), (PathType::Pxb, PathType::Pix), "a whole is no part");
     }
 
     #[test]

@@ -154,6 +154,8 @@ pub struct PciFunction {
     pub vendor: Option<u16>,
     /// device id
     pub device: Option<u16>,
+    /// subsystem vendor and device id
+    pub subsystem: Option<(u16, u16)>,
     /// `numa_node`; `None` where the kernel says -1 or nothing
     pub numa_node: Option<u32>,
     /// `local_cpulist`
@@ -175,6 +177,7 @@ impl PciFunction {
             class: None,
             vendor: None,
             device: None,
+            subsystem: None,
             numa_node: None,
             local_cpus: None,
             link: PcieLink::default(),

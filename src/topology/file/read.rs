@@ -124,6 +124,13 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
             })?,
             vendor: id("vendor", &function.vendor)?,
             device: id("device", &function.device)?,
+            subsystem: optional(&function.subsystem, |text| {
+                let ids = text.split_once(':').and_then(|(vendor, device)| {
+                    let four = |id: &str| (id.len() == 4).then(|| u16::from_str_radix(id, 16).ok()).flatten();
+                    Some((four(vendor)?, four(device)?))
+                });
+                ids.ok_or_else(|| wrong(&at("subsystem"), text, "two ids such as `1000:a096`"))
+            })?,
             numa_node: function.numa_node,
             local_cpus: optional(&function.local_cpus, |text| list(&at("local_cpus"), text))?,
             link: PcieLink {

@@ -79,6 +79,9 @@ pub(super) struct PciFunction {
     pub vendor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// vendor and device, as in `1000:a096`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subsystem: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -37,6 +37,7 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         class: function.class.map(|class| format!("0x{class:06x}")),
         vendor: hex4(function.vendor),
         device: hex4(function.device),
+        subsystem: function.subsystem.map(|(vendor, device)| format!("{vendor:04x}:{device:04x}")),
         numa_node: function.numa_node,
         local_cpus: function.local_cpus.as_ref().map(Bitmap::to_string),
         link: schema::Link { current: rate(function.link.current), max: rate(function.link.max) },
