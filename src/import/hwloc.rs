@@ -18,7 +18,7 @@ use super::{BadImport, xml};
 use crate::diagnostic::Diagnostic;
 use crate::topology::file::{MAX_NAME, MAX_PCI, MAX_TEXT};
 use crate::topology::{Provenance, Topology};
-use object::File;
+use object::Objects;
 
 /// Findings about one file, at most: a broken file can hold one for each of its objects.
 const MAX_DIAGNOSTICS: usize = 100;
@@ -26,7 +26,7 @@ const MAX_DIAGNOSTICS: usize = 100;
 /// Reads a machine; `provenance` says where the text is from.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
     let document = xml::parse(text)?;
-    let file = File::new(&document)?;
+    let file = Objects::new(&document)?;
     let mut diagnostics = Vec::new();
     let mut topology = Topology::empty(&machine_name(&file), provenance);
     cpu::numa_nodes(&file, &mut topology, &mut diagnostics)?;
@@ -50,7 +50,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
 }
 
 /// The host's name, else the product's, spelled as a topology's name may be.
-fn machine_name(file: &File) -> String {
+fn machine_name(file: &Objects) -> String {
     let said = ["HostName", "DMIProductName"].into_iter().find_map(|key| file.machine_info(key));
     let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
     let name: String = said.unwrap_or_default().trim().chars().take(MAX_NAME).map(plain).collect();

@@ -1,7 +1,7 @@
 //! NUMA nodes and logical CPUs.
 #![forbid(unsafe_code)]
 
-use super::object::{File, Kind, Object};
+use super::object::{Kind, Object, Objects};
 use crate::diagnostic::Diagnostic;
 use crate::import::BadImport;
 use crate::topology::file::MAX_NUMA_NODES;
@@ -35,7 +35,7 @@ pub(super) fn numa_index(object: &Object) -> Result<u32, BadImport> {
 }
 
 pub(super) fn numa_nodes(
-    file: &File,
+    file: &Objects,
     topology: &mut Topology,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<(), BadImport> {
@@ -59,7 +59,7 @@ pub(super) fn numa_nodes(
     }
     // A CPU is of one node only, in the kernel's eyes.  hwloc 2 gives a node without CPUs (memory of a GPU, MCDRAM, CXL)
     // those of the nodes next to it, so the node that is nearest around a CPU keeps it.
-    nodes.sort_by(|a, b| (a.0, a.1.len(), a.2).cmp(&(b.0, b.1.len(), b.2)));
+    nodes.sort_by_key(|(memory_only, cpus, number)| (*memory_only, cpus.len(), *number));
     let mut taken = CpuSet::new();
     for (_, cpus, os_index) in nodes {
         let own: CpuSet = cpus.iter().filter(|&cpu| !taken.contains(cpu)).collect();
@@ -76,7 +76,7 @@ pub(super) fn numa_nodes(
 
 /// Numbers for objects of one kind: the kernel's, or where one is missing or there twice their order.
 fn numbers(
-    file: &File,
+    file: &Objects,
     objects: &BTreeSet<usize>,
     what: &str,
     diagnostics: &mut Vec<Diagnostic>,
@@ -97,7 +97,7 @@ fn numbers(
 }
 
 pub(super) fn pus(
-    file: &File,
+    file: &Objects,
     topology: &mut Topology,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<(), BadImport> {

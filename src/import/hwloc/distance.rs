@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::cpu::numa_index;
-use super::object::{File, Kind};
+use super::object::{Kind, Objects};
 use crate::diagnostic::Diagnostic;
 use crate::import::shown;
 use crate::topology::Topology;
@@ -20,7 +20,7 @@ struct Matrix {
     values: Vec<u32>,
 }
 
-pub(super) fn distances(file: &File, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
+pub(super) fn distances(file: &Objects, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
     let found = if file.version == 1 { inside_objects(file) } else { beside_objects(file) };
     let mut used = false;
     for matrix in found {
@@ -69,7 +69,7 @@ fn not_a_number(text: &str) -> String {
 
 /// Version 1: `<distances nbobjs= relative_depth= latency_base=>` inside the object above all that it is about, values
 /// as multiples of the base in the order of the objects.
-fn inside_objects(file: &File) -> Vec<Result<Matrix, String>> {
+fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
     let mut found = Vec::new();
     // a matrix of all nodes can only be in an object that is around the first of them
     let around = file.of(Kind::NumaNode).next().into_iter().flat_map(|first| file.ancestors(first));
@@ -100,7 +100,7 @@ fn inside_objects(file: &File) -> Vec<Result<Matrix, String>> {
 }
 
 /// Since version 2: `<distances2 type= name= kind= indexing=>` with the numbers of the objects and the values.
-fn beside_objects(file: &File) -> Vec<Result<Matrix, String>> {
+fn beside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
     let mut found = Vec::new();
     for element in children(file.root, "distances2") {
         let is = |name: &str, wanted: &str| element.attribute(name).is_some_and(|value| value == wanted);
@@ -117,7 +117,7 @@ fn beside_objects(file: &File) -> Vec<Result<Matrix, String>> {
     found
 }
 
-fn matrix(file: &File, element: Node, by_gp_index: bool) -> Result<Matrix, String> {
+fn matrix(file: &Objects, element: Node, by_gp_index: bool) -> Result<Matrix, String> {
     let numbers = |name: &'static str| -> Result<Vec<u32>, String> {
         let texts =
             element.children().filter(|child| child.has_tag_name(name)).filter_map(|child| child.text());

@@ -159,8 +159,8 @@ fn set(text: &str) -> Option<Bitmap> {
     Some(Bitmap::from_words(set))
 }
 
-/// The file.
-pub(super) struct File<'d> {
+/// All objects of the file.
+pub(super) struct Objects<'d> {
     /// the format's major version
     pub version: u32,
     /// the element around everything
@@ -169,8 +169,8 @@ pub(super) struct File<'d> {
     pub objects: Vec<Object<'d>>,
 }
 
-impl<'d> File<'d> {
-    pub fn new(document: &'d Document<'d>) -> Result<File<'d>, BadImport> {
+impl<'d> Objects<'d> {
+    pub fn new(document: &'d Document<'d>) -> Result<Objects<'d>, BadImport> {
         let root = document.root_element();
         let line = |element: Node| document.text_pos_at(element.range().start).row;
         let name = root.tag_name().name();
@@ -187,7 +187,7 @@ impl<'d> File<'d> {
                 format!("version `{}` of hwloc's XML: expected 1, 2 or 3", shown(said)),
             )
         })?;
-        let mut file = File { version, root, objects: Vec::new() };
+        let mut file = Objects { version, root, objects: Vec::new() };
         // not recursive: a text may nest deeper than a stack
         let mut ahead: Vec<(Node, Option<usize>, usize)> = vec![(root, None, 0)];
         while let Some((element, parent, depth)) = ahead.pop() {

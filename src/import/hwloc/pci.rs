@@ -1,7 +1,7 @@
 //! PCI functions and the bridges above them.
 #![forbid(unsafe_code)]
 
-use super::object::{File, Kind, Object};
+use super::object::{Kind, Object, Objects};
 use crate::diagnostic::Diagnostic;
 use crate::import::{BadImport, shown};
 use crate::topology::{
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 /// All PCI functions of the file by their place in it.
 pub(super) struct Bus<'f> {
-    pub file: &'f File<'f>,
+    pub file: &'f Objects<'f>,
     functions: BTreeMap<usize, PciFunction>,
 }
 
 impl<'f> Bus<'f> {
-    pub fn new(file: &'f File<'f>) -> Result<Bus<'f>, BadImport> {
+    pub fn new(file: &'f Objects<'f>) -> Result<Bus<'f>, BadImport> {
         let mut functions = BTreeMap::new();
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
@@ -220,15 +220,18 @@ fn ids(text: &str) -> Option<(u32, u16, u16)> {
 /// slowest and widest up to 16 lanes, which leaves [`LinkRate::mbps`] right in any case.  A bandwidth that no PCIe link
 /// comes within a tenth of (a conventional bus, 0 where the kernel does not tell) stays unknown.
 fn link_rate(gigabytes: f64) -> Option<LinkRate> {
-    let wanted = gigabytes * 8_000.0;
+    let wanted = Some(gigabytes * 8_000.0).filter(|wanted| wanted.is_finite())?;
     let mut best: Option<(f64, LinkRate)> = None;
-    for tenths_gt in [25, 50, 80, 160, 320, 640] {
-        for width in [16, 8, 4, 2, 1, 32] {
-            let rate = LinkRate { tenths_gt, width };
-            let off = (rate.mbps() as f64 - wanted).abs();
-            // hwloc rounds differently from `mbps`, by less than 1 Mbit/s for each lane
-            if off <= wanted * 0.1 && best.is_none_or(|(least, _)| off + 32.0 < least) {
-                best = Some((off, rate));
+    // 32 lanes exist in the specification more than in machines
+    for widths in [&[16, 8, 4, 2, 1][..], &[32]] {
+        for tenths_gt in [25, 50, 80, 160, 320, 640] {
+            for &width in widths {
+                let rate = LinkRate { tenths_gt, width };
+                let off = (rate.mbps() as f64 - wanted).abs();
+                // hwloc rounds differently from `mbps`, by less than 1 Mbit/s for each lane
+                if off <= wanted * 0.1 && best.is_none_or(|(least, _)| off + 32.0 < least) {
+                    best = Some((off, rate));
+                }
             }
         }
     }
