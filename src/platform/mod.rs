@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+mod mappings;
+#[cfg(test)]
 mod tests;
 
 use crate::topology::file::{self, BadTopology};
@@ -45,7 +47,10 @@ pub const MODELS: &[Model] = &[
     built_in!("gb200-nvl72", "a compute tray of an NVIDIA GB200 NVL72: 4 GB200, 4 ConnectX-7, 2 BlueField-3"),
     built_in!("gh200", "NVIDIA GH200: 1 Grace Hopper superchip, 1 ConnectX-7"),
     built_in!("gke-a3-ultra", "Google Cloud A3 Ultra: 8 H200, 8 ConnectX-7 (RoCE)"),
-    built_in!("hgx-h100-bf3", "HGX H100 with storage beside two of its GPUs: 8 H100, 8 ConnectX-7 (RoCE), 2 BlueField-3"),
+    built_in!(
+        "hgx-h100-bf3",
+        "HGX H100 with storage beside two of its GPUs: 8 H100, 8 ConnectX-7 (RoCE), 2 BlueField-3"
+    ),
     built_in!("juwels-booster", "JUWELS Booster: 4 A100, 4 ConnectX-6 (HDR), 2 EPYC 7402"),
     built_in!("levante", "DKRZ Levante GPU node: 4 A100, 2 ConnectX-6 (HDR), 2 EPYC 7763"),
     built_in!("mi300x-8", "8 MI300X, 8 ConnectX-7 (NDR), 2 Xeon"),

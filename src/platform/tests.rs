@@ -33,8 +33,8 @@ fn names_are_sorted_and_no_other_name_is_known() {
 #[test]
 fn a_dgx_h100_has_the_nic_beside_each_gpu_that_its_user_guide_states() {
     let topology = model("dgx-h100").unwrap();
-    let stated = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"]
-        .map(String::from);
+    let stated =
+        ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"].map(String::from);
     assert_eq!(topology.gpus.len(), stated.len());
     for (gpu, stated) in topology.gpus.iter().zip(&stated) {
         let kind = |nic: &Nic| topology.path(gpu.address, nic.address.unwrap()).kind;
@@ -59,14 +59,9 @@ fn a_dgx_h100_has_the_cpus_and_ports_of_its_user_guide() {
     assert_eq!(topology.cpus().to_string(), "0-223");
     assert_eq!((topology.pus.len(), topology.pus[112].core, topology.pus[111].package), (224, 0, 1));
     for pu in &topology.pus {
-        assert!(
-            topology.numa_node(pu.package).unwrap().cpus.contains(pu.os_index),
-            "cpu {}",
-            pu.os_index
-        );
+        assert!(topology.numa_node(pu.package).unwrap().cpus.contains(pu.os_index), "cpu {}", pu.os_index);
     }
-    let nodes: Vec<_> =
-        topology.gpus.iter().map(|gpu| topology.numa_node_of(gpu.address).unwrap()).collect();
+    let nodes: Vec<_> = topology.gpus.iter().map(|gpu| topology.numa_node_of(gpu.address).unwrap()).collect();
     assert_eq!(nodes, [0, 0, 0, 0, 1, 1, 1, 1]);
     let count = |role| topology.nics.iter().filter(|nic| nic.role == Some(role)).count();
     assert_eq!([NicRole::Compute, NicRole::Storage, NicRole::Management].map(count), [8, 2, 4]);
