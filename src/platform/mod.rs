@@ -6,6 +6,8 @@
 
 #[cfg(test)]
 mod mappings;
+mod marks;
+pub mod recognise;
 #[cfg(test)]
 mod tests;
 
