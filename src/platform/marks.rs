@@ -1,6 +1,8 @@
 //! By what each known machine is told from others, beside its topology.
 #![forbid(unsafe_code)]
 
+use crate::topology::GpuVendor;
+
 /// The marks of one model.
 #[derive(Debug)]
 pub(super) struct Marks {
@@ -12,6 +14,8 @@ pub(super) struct Marks {
     pub shapes: &'static [&'static str],
     /// whose virtual machine it is
     pub provider: Option<Provider>,
+    /// who made its GPUs
+    pub gpu_vendor: GpuVendor,
     /// PCI device ids that its GPUs may have
     pub gpu_ids: &'static [u16],
     /// GPUs, as PCI functions
@@ -46,6 +50,7 @@ const UNMARKED: Marks = Marks {
     products: &[],
     shapes: &[],
     provider: None,
+    gpu_vendor: GpuVendor::Nvidia,
     gpu_ids: &[],
     gpus: 8,
     addresses: false,
@@ -134,6 +139,7 @@ pub(super) const MARKS: &[Marks] = &[
     Marks {
         model: "frontier",
         products: &["HPE_CRAY_EX235A", "HPE CRAY EX235A"],
+        gpu_vendor: GpuVendor::Amd,
         gpu_ids: &[0x7408],
         addresses: true,
         ..UNMARKED
@@ -144,7 +150,7 @@ pub(super) const MARKS: &[Marks] = &[
     Marks { model: "hgx-h100-bf3", gpu_ids: H100, ..UNMARKED },
     Marks { model: "juwels-booster", gpu_ids: A100, gpus: 4, ..UNMARKED },
     Marks { model: "levante", gpu_ids: A100, gpus: 4, ..UNMARKED },
-    Marks { model: "mi300x-8", gpu_ids: &[0x74a1], addresses: true, ..UNMARKED },
+    Marks { model: "mi300x-8", gpu_vendor: GpuVendor::Amd, gpu_ids: &[0x74a1], addresses: true, ..UNMARKED },
     Marks {
         model: "oci-bm-gpu-h100-8",
         shapes: &["BM.GPU.H100.8"],

@@ -76,7 +76,8 @@ pub fn recognise(identity: &Identity, live: &Topology) -> Option<&'static Model>
 pub fn evidence(identity: &Identity, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
     let marks = marks(model.name)?;
     // what needs no topology first: the plugin asks this of every model, in every step
-    if contradicts(identity, live, marks) {
+    let can_be_told = marks.addresses || has_shape(identity, marks) || has_product(identity, marks);
+    if !can_be_told || contradicts(identity, live, marks) {
         return None;
     }
     let facts = facts(identity, live, marks, &model.topology().ok()?)?;
@@ -102,7 +103,10 @@ fn contradicts(identity: &Identity, live: &Topology, marks: &Marks) -> bool {
     let other_product =
         identity.product.is_some() && !marks.products.is_empty() && !has_product(identity, marks);
     let gpus = gpu_addresses(live);
-    let other_gpus = gpus.iter().any(|&gpu| device(live, gpu).is_some_and(|id| !marks.gpu_ids.contains(&id)));
+    let other_gpus = live.gpus.iter().any(|gpu| {
+        let other = |id| !marks.gpu_ids.contains(&id);
+        gpu.vendor != marks.gpu_vendor || device(live, gpu.address).is_some_and(other)
+    });
     elsewhere || other_shape || other_product || other_gpus || gpus.is_empty() || gpus.len() > marks.gpus
 }
 

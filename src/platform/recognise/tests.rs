@@ -57,6 +57,7 @@ fn the_marks_are_those_of_the_models() {
         let topology = model.topology().unwrap();
         assert_eq!((marks.model, marks.gpus), (model.name, topology.gpus.len()));
         for gpu in &topology.gpus {
+            assert_eq!(gpu.vendor, marks.gpu_vendor, "{}", model.name);
             assert!(marks.gpu_ids.contains(&device(&topology, gpu.address).unwrap()), "{}", model.name);
         }
         for nic in marks.assumed {
