@@ -14,7 +14,7 @@ mod tests;
 use super::marks::{MARKS, Marks};
 use super::{MODELS, Model};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{Nic, NicKind, NicRole, PathType, PciAddress, Topology};
+use crate::topology::{Gpu, Nic, NicKind, NicRole, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -103,11 +103,20 @@ fn contradicts(identity: &Identity, live: &Topology, marks: &Marks) -> bool {
     let other_product =
         identity.product.is_some() && !marks.products.is_empty() && !has_product(identity, marks);
     let gpus = gpu_addresses(live);
-    let other_gpus = live.gpus.iter().any(|gpu| {
-        let other = |id| !marks.gpu_ids.contains(&id);
-        gpu.vendor != marks.gpu_vendor || device(live, gpu.address).is_some_and(other)
-    });
+    let other_gpus = live
+        .gpus
+        .iter()
+        .any(|gpu| gpu.vendor != marks.gpu_vendor || is_of_kind(live, gpu, marks) == Some(false));
     elsewhere || other_shape || other_product || other_gpus || gpus.is_empty() || gpus.len() > marks.gpus
+}
+
+/// Is it a GPU of the machine's kind, by its device id, else by what its driver calls it?
+fn is_of_kind(live: &Topology, gpu: &Gpu, marks: &Marks) -> Option<bool> {
+    if let Some(id) = device(live, gpu.address) {
+        return Some(marks.kinds.iter().any(|kind| kind.id == id));
+    }
+    let name = gpu.model.as_deref()?;
+    Some(marks.kinds.iter().any(|kind| kind.names.contains(&name)))
 }
 
 fn has_shape(identity: &Identity, marks: &Marks) -> bool {
@@ -129,7 +138,8 @@ fn facts(identity: &Identity, live: &Topology, marks: &Marks, model: &Topology) 
     if gpus.len() < marks.gpus && !in_place {
         return None;
     }
-    let same_gpus = gpus.len() == marks.gpus && gpus.iter().all(|&gpu| device(live, gpu).is_some());
+    let same_gpus =
+        gpus.len() == marks.gpus && live.gpus.iter().all(|gpu| is_of_kind(live, gpu, marks) == Some(true));
     let agreeing = [
         (Fact::Shape, has_shape(identity, marks)),
         (Fact::Product, has_product(identity, marks)),

@@ -58,7 +58,10 @@ fn the_marks_are_those_of_the_models() {
         assert_eq!((marks.model, marks.gpus), (model.name, topology.gpus.len()));
         for gpu in &topology.gpus {
             assert_eq!(gpu.vendor, marks.gpu_vendor, "{}", model.name);
-            assert!(marks.gpu_ids.contains(&device(&topology, gpu.address).unwrap()), "{}", model.name);
+            assert_eq!(is_of_kind(&topology, gpu, marks), Some(true), "{}", model.name);
+            let id = device(&topology, gpu.address);
+            let kind = marks.kinds.iter().find(|kind| Some(kind.id) == id).unwrap();
+            assert!(gpu.model.as_deref().is_none_or(|name| kind.names.contains(&name)), "{}", model.name);
         }
         for nic in marks.assumed {
             assert!(topology.nics.iter().any(|known| known.name == *nic), "{}: {nic}", model.name);
@@ -182,11 +185,14 @@ fn other_gpus_names_or_clouds_are_other_machines() {
 }
 
 #[test]
-fn gpus_whose_ids_nobody_read_prove_nothing() {
+fn gpus_are_known_by_their_names_where_nobody_read_their_ids_and_prove_nothing_without_both() {
     let mut live = as_seen("dgx-h100");
     for gpu in gpu_addresses(&live) {
         set_device(&mut live, gpu, None);
     }
+    assert_eq!(name(&Identity::default(), &live), Some("dgx-h100"));
+    assert_eq!(name(&product("DGXH200"), &live), None, "H100 in a DGX H200");
+    live.gpus.iter_mut().for_each(|gpu| gpu.model = None);
     assert_eq!(name(&Identity::default(), &live), None, "a DGX H100 and a DGX H200 are alike then");
     assert_eq!(name(&product("DGXH200"), &live), Some("dgx-h200"));
 }
