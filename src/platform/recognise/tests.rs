@@ -299,3 +299,17 @@ fn a_numa_node_that_is_unknown_is_made_up_for_and_one_that_is_known_is_not() {
         live.stated_paths.iter().map(|((gpu, nic), path)| format!("{gpu} {nic} {path}")).collect();
     assert_eq!(stated, ["0008:06:00.0 0101:00:00.0 NODE", "0009:06:00.0 0101:00:00.0 NODE"]);
 }
+
+#[test]
+fn a_machine_with_what_its_model_supplies_is_planned_as_the_model_is() {
+    for known in MODELS {
+        let known = known.topology().unwrap();
+        let mut live = as_seen(&known.name);
+        let before = place(&live, Policy::Closest, &Selection::default());
+        supply(&mut live, &known);
+        let after = place(&live, Policy::Closest, &Selection::default());
+        assert_eq!(after, place(&known, Policy::Closest, &Selection::default()), "{}", known.name);
+        let hides = known.stated_paths.len() + known.nics.iter().filter(|nic| nic.role.is_some()).count();
+        assert!(hides > 0 || after == before, "{}", known.name);
+    }
+}
