@@ -4,6 +4,13 @@
 //! compared with a live node; nothing is ever bound by it, since its [`Provenance`] is not this system.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod mappings;
+mod marks;
+pub mod recognise;
+#[cfg(test)]
+mod tests;
+
 use crate::topology::file::{self, BadTopology};
 use crate::topology::{Provenance, Topology};
 
@@ -17,12 +24,41 @@ pub struct Model {
     json: &'static str,
 }
 
+/// A model whose file is called as it is.
+macro_rules! built_in {
+    ($name:literal, $title:literal) => {
+        Model { name: $name, title: $title, json: include_str!(concat!("models/", $name, ".json")) }
+    };
+}
+
 /// All known machines, in order of name.
-pub const MODELS: &[Model] = &[Model {
-    name: "dgx-h100",
-    title: "NVIDIA DGX H100: 8 H100 SXM5, 8 ConnectX-7 (NDR), 2 Xeon 8480C",
-    json: include_str!("models/dgx-h100.json"),
-}];
+pub const MODELS: &[Model] = &[
+    built_in!("aws-g5", "AWS g5.48xlarge: 8 A10G, 1 EFA"),
+    built_in!("aws-p4d", "AWS p4d.24xlarge: 8 A100, 4 EFA"),
+    built_in!("aws-p5", "AWS p5.48xlarge: 8 H100, 32 EFA"),
+    built_in!("azure-nd128isr-gb300-v6", "Azure ND128isr GB300 v6: 4 GB300, 4 ConnectX (800 Gb/s)"),
+    built_in!("azure-nd96asr-a100-v4", "Azure ND96asr and ND96amsr A100 v4: 8 A100, 8 ConnectX-6 (HDR)"),
+    built_in!("azure-nd96isr-h100-v5", "Azure ND96isr H100 v5: 8 H100, 8 ConnectX-7 (NDR)"),
+    built_in!("azure-nd96isr-h200-v5", "Azure ND96isr H200 v5: 8 H200, 8 ConnectX-7 (NDR)"),
+    built_in!("dgx-a100", "NVIDIA DGX A100: 8 A100 SXM4, 8 ConnectX-6 (HDR), 2 EPYC 7742"),
+    built_in!("dgx-b200", "NVIDIA DGX B200: 8 B200, 8 ConnectX-7 (NDR), 2 BlueField-3, 2 Xeon 8570"),
+    built_in!("dgx-h100", "NVIDIA DGX H100: 8 H100 SXM5, 8 ConnectX-7 (NDR), 2 Xeon 8480C"),
+    built_in!("dgx-h200", "NVIDIA DGX H200: 8 H200 SXM5, 8 ConnectX-7 (NDR), 2 Xeon 8480C"),
+    built_in!("dgx-spark", "NVIDIA DGX Spark: 1 GB10, 2 dual-port ConnectX-7"),
+    built_in!("frontier", "HPE Cray EX235a (Frontier, Tioga): 8 GCDs of 4 MI250X, 4 Slingshot NICs"),
+    built_in!("gb200-nvl72", "a compute tray of an NVIDIA GB200 NVL72: 4 GB200, 4 ConnectX-7, 2 BlueField-3"),
+    built_in!("gh200", "NVIDIA GH200: 1 Grace Hopper superchip, 1 ConnectX-7"),
+    built_in!("gke-a3-ultra", "Google Cloud A3 Ultra: 8 H200, 8 ConnectX-7 (RoCE)"),
+    built_in!(
+        "hgx-h100-bf3",
+        "HGX H100 with storage beside two of its GPUs: 8 H100, 8 ConnectX-7 (RoCE), 2 BlueField-3"
+    ),
+    built_in!("juwels-booster", "JUWELS Booster: 4 A100, 4 ConnectX-6 (HDR), 2 EPYC 7402"),
+    built_in!("levante", "DKRZ Levante GPU node: 4 A100, 2 ConnectX-6 (HDR), 2 EPYC 7763"),
+    built_in!("mi300x-8", "8 MI300X, 8 ConnectX-7 (NDR), 2 Xeon"),
+    built_in!("oci-bm-gpu-h100-8", "OCI BM.GPU.H100.8: 8 H100, 16 ports of ConnectX-7 (200 Gb/s RoCE)"),
+    built_in!("oci-bm-gpu-h200-8", "OCI BM.GPU.H200.8: 8 H200, 8 ConnectX-7 (RoCE)"),
+];
 
 impl Model {
     /// The machine's topology.
@@ -50,83 +86,4 @@ pub fn model(name: &str) -> Option<Topology> {
 /// The names that [`model`] knows, in order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     MODELS.iter().map(|model| model.name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::topology::{Nic, NicRole, PathType, PortState};
-
-    #[test]
-    fn every_model_parses_and_says_where_its_facts_come_from() {
-        for built_in in MODELS {
-            let topology = built_in.topology().unwrap_or_else(|bad| panic!("{}: {bad}", built_in.name));
-            assert_eq!(topology.name, built_in.name);
-            assert_eq!(topology.provenance, Provenance::Model(built_in.name.to_string()));
-            assert!(!built_in.sources().unwrap().is_empty(), "{}", built_in.name);
-            assert_eq!(model(built_in.name), Some(topology));
-        }
-    }
-
-    #[test]
-    fn every_model_is_stored_as_it_is_written() {
-        for model in MODELS {
-            let (topology, sources) = (model.topology().unwrap(), model.sources().unwrap());
-            assert!(file::to_json_with_sources(&topology, &sources) == model.json(), "{}", model.name);
-        }
-    }
-
-    #[test]
-    fn names_are_sorted_and_no_other_name_is_known() {
-        let names: Vec<&str> = names().collect();
-        assert!(names.is_sorted() && names.contains(&"dgx-h100"));
-        assert_eq!(model("dgx-h1000"), None);
-    }
-
-    #[test]
-    fn a_dgx_h100_has_the_nic_beside_each_gpu_that_its_user_guide_states() {
-        let topology = model("dgx-h100").unwrap();
-        let stated = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"]
-            .map(String::from);
-        assert_eq!(topology.gpus.len(), stated.len());
-        for (gpu, stated) in topology.gpus.iter().zip(&stated) {
-            let kind = |nic: &Nic| topology.path(gpu.address, nic.address.unwrap()).kind;
-            let (near, far): (Vec<&Nic>, Vec<&Nic>) =
-                topology.nics.iter().partition(|nic| kind(nic) == PathType::Pix);
-            assert_eq!(near.iter().map(|nic| &nic.name).collect::<Vec<_>>(), [stated]);
-            assert_eq!(near[0].role, Some(NicRole::Compute));
-            let way = topology.path(gpu.address, near[0].address.unwrap());
-            assert_eq!(way.narrowest_mbps, Some(504_123), "a PCIe 5.0 x16 link");
-            for nic in far {
-                let node = |address| topology.numa_node_of(address).unwrap();
-                let same = node(gpu.address) == node(nic.address.unwrap());
-                let expected = if same { PathType::Node } else { PathType::Sys };
-                assert_eq!(kind(nic), expected, "gpu {} and {}", gpu.address, nic.name);
-            }
-        }
-    }
-
-    #[test]
-    fn a_dgx_h100_has_the_cpus_and_ports_of_its_user_guide() {
-        let topology = model("dgx-h100").unwrap();
-        assert_eq!(topology.cpus().to_string(), "0-223");
-        assert_eq!((topology.pus.len(), topology.pus[112].core, topology.pus[111].package), (224, 0, 1));
-        for pu in &topology.pus {
-            assert!(
-                topology.numa_node(pu.package).unwrap().cpus.contains(pu.os_index),
-                "cpu {}",
-                pu.os_index
-            );
-        }
-        let nodes: Vec<_> =
-            topology.gpus.iter().map(|gpu| topology.numa_node_of(gpu.address).unwrap()).collect();
-        assert_eq!(nodes, [0, 0, 0, 0, 1, 1, 1, 1]);
-        let count = |role| topology.nics.iter().filter(|nic| nic.role == Some(role)).count();
-        assert_eq!([NicRole::Compute, NicRole::Storage, NicRole::Management].map(count), [8, 2, 4]);
-        for (i, nic) in topology.nics.iter().enumerate() {
-            assert_eq!(nic.uverbs, Some(format!("uverbs{i}")), "{}", nic.name);
-            let is_up = nic.ports.iter().all(|port| port.state == PortState::Active);
-            assert_eq!(is_up, nic.name != "irdma1", "{}", nic.name);
-        }
-    }
 }

@@ -1,0 +1,320 @@
+//! Which GPU belongs with which NIC, as vendors, maintainers and sites state it, against what the models lead to.
+#![forbid(unsafe_code)]
+
+use super::model;
+use crate::placement::{NodePlacement, Policy};
+use crate::policy::{Selection, place};
+use crate::topology::{NicKind, NicRole, PathType, Topology};
+
+/// What somebody states of one machine.
+struct Stated {
+    machine: &'static str,
+    source: &'static str,
+    /// GPUs by index and the NICs that are nearest to each of them
+    groups: &'static [(&'static [usize], &'static [&'static str])],
+    path: PathType,
+}
+
+const DGX_H100: &[(&[usize], &[&str])] = &[
+    (&[0], &["mlx5_0"]),
+    (&[1], &["mlx5_3"]),
+    (&[2], &["mlx5_4"]),
+    (&[3], &["mlx5_5"]),
+    (&[4], &["mlx5_6"]),
+    (&[5], &["mlx5_9"]),
+    (&[6], &["mlx5_10"]),
+    (&[7], &["mlx5_11"]),
+];
+
+const ONE_TO_ONE: &[(&[usize], &[&str])] = &[
+    (&[0], &["mlx5_0"]),
+    (&[1], &["mlx5_1"]),
+    (&[2], &["mlx5_2"]),
+    (&[3], &["mlx5_3"]),
+    (&[4], &["mlx5_4"]),
+    (&[5], &["mlx5_5"]),
+    (&[6], &["mlx5_6"]),
+    (&[7], &["mlx5_7"]),
+];
+
+const TWO_TO_TWO: &[(&[usize], &[&str])] = &[
+    (&[0, 1], &["mlx5_0", "mlx5_1"]),
+    (&[2, 3], &["mlx5_2", "mlx5_3"]),
+    (&[4, 5], &["mlx5_4", "mlx5_5"]),
+    (&[6, 7], &["mlx5_6", "mlx5_7"]),
+];
+
+const STATED: &[Stated] = &[
+    Stated {
+        machine: "aws-p4d",
+        source: "kubernetes-sigs/dranet, examples/aws_eks_examples/gpu-efa; aws/aws-ofi-nccl, topology/p4d-24xl-topo.xml",
+        groups: &[
+            (&[0, 1], &["rdmap16s27"]),
+            (&[2, 3], &["rdmap32s27"]),
+            (&[4, 5], &["rdmap144s27"]),
+            (&[6, 7], &["rdmap160s27"]),
+        ],
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "aws-p5",
+        source: "aws/aws-ofi-nccl, topology/p5.48xl-topo.xml",
+        groups: &[
+            (&[0], &["rdmap79s0", "rdmap80s0", "rdmap81s0", "rdmap82s0"]),
+            (&[1], &["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]),
+            (&[2], &["rdmap113s0", "rdmap114s0", "rdmap115s0", "rdmap116s0"]),
+            (&[3], &["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]),
+            (&[4], &["rdmap147s0", "rdmap148s0", "rdmap149s0", "rdmap150s0"]),
+            (&[5], &["rdmap164s0", "rdmap165s0", "rdmap166s0", "rdmap167s0"]),
+            (&[6], &["rdmap181s0", "rdmap182s0", "rdmap183s0", "rdmap184s0"]),
+            (&[7], &["rdmap198s0", "rdmap199s0", "rdmap200s0", "rdmap201s0"]),
+        ],
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "aws-g5",
+        source: "aws/aws-ofi-nccl, topology/g5.48xl-topo.xml and pull request 873",
+        groups: &[(&[4, 5, 6, 7], &["rdmap0s21"])],
+        path: PathType::Node,
+    },
+    Stated {
+        machine: "azure-nd96asr-a100-v4",
+        source: "Azure/azhpc-images, topology/ndv4-topo.xml",
+        groups: TWO_TO_TWO,
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "azure-nd96isr-h100-v5",
+        source: "Azure/azhpc-images, topology/ndv5-topo.xml",
+        groups: ONE_TO_ONE,
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "azure-nd96isr-h200-v5",
+        source: "Azure/azhpc-images, topology/ndv5-topo.xml",
+        groups: ONE_TO_ONE,
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "azure-nd128isr-gb300-v6",
+        source: "kubernetes-sigs/dranet, examples/azure_aks_examples/gb300",
+        groups: &[(&[0, 1], &["mlx5_0", "mlx5_1"]), (&[2, 3], &["mlx5_2", "mlx5_3"])],
+        path: PathType::Node,
+    },
+    Stated {
+        machine: "oci-bm-gpu-h100-8",
+        source: "oracle-quickstart/oci-hpc, samples/gpu/H100-topology.xml and check_gpu_setup.py",
+        groups: &[
+            (&[0], &["mlx5_0", "mlx5_1"]),
+            (&[1], &["mlx5_3", "mlx5_4"]),
+            (&[2], &["mlx5_5", "mlx5_6"]),
+            (&[3], &["mlx5_7", "mlx5_8"]),
+            (&[4], &["mlx5_9", "mlx5_10"]),
+            (&[5], &["mlx5_12", "mlx5_13"]),
+            (&[6], &["mlx5_14", "mlx5_15"]),
+            (&[7], &["mlx5_16", "mlx5_17"]),
+        ],
+        path: PathType::Pxb,
+    },
+    Stated {
+        machine: "oci-bm-gpu-h200-8",
+        source: "oracle-quickstart/oci-hpc, check_gpu_setup.py",
+        groups: DGX_H100,
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "gb200-nvl72",
+        source: "NVIDIA/nvidia-resiliency-ext, get_gb200_static_mapping; which of the two of a CPU is the index's order",
+        groups: &[(&[0, 1], &["mlx5_0", "mlx5_1"]), (&[2, 3], &["mlx5_3", "mlx5_4"])],
+        path: PathType::Node,
+    },
+    Stated {
+        machine: "gke-a3-ultra",
+        source: "kubernetes-sigs/dranet, site/content/docs/user/gke-rdma.md",
+        groups: TWO_TO_TWO,
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "dgx-a100",
+        source: "`nvidia-smi topo -m` of a DGX A100, vllm-project/vllm issue 6199",
+        groups: TWO_TO_TWO,
+        path: PathType::Pxb,
+    },
+    Stated {
+        machine: "dgx-h100",
+        source: "NVIDIA DGX H100/H200 User Guide, network modules; NCCL logs with NCCL_IB_HCA=mlx5_0,3,4,5,6,9,10,11",
+        groups: DGX_H100,
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "dgx-h200",
+        source: "NVIDIA DGX H100/H200 User Guide, network modules",
+        groups: DGX_H100,
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "dgx-b200",
+        source: "`nvidia-smi topo -m`, vllm-project/vllm issue 20862",
+        groups: &[
+            (&[0], &["mlx5_4"]),
+            (&[1], &["mlx5_7"]),
+            (&[2], &["mlx5_8"]),
+            (&[3], &["mlx5_9"]),
+            (&[4], &["mlx5_10"]),
+            (&[5], &["mlx5_13"]),
+            (&[6], &["mlx5_14"]),
+            (&[7], &["mlx5_15"]),
+        ],
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "dgx-spark",
+        source: "NVIDIA/k8s-launch-kit, preset for the DGX Spark",
+        groups: &[(&[0], &["rocep1s0f0", "rocep1s0f1", "roceP2p1s0f0", "roceP2p1s0f1"])],
+        path: PathType::Node,
+    },
+    Stated {
+        machine: "mi300x-8",
+        source: "ROCm/rccl, tools/topo_expl/models/topo_8p_940.xml",
+        groups: ONE_TO_ONE,
+        path: PathType::Pxb,
+    },
+    Stated {
+        machine: "juwels-booster",
+        source: "ICON run scripts: GPU i uses mlx5_i",
+        groups: &[(&[0], &["mlx5_0"]), (&[1], &["mlx5_1"]), (&[2], &["mlx5_2"]), (&[3], &["mlx5_3"])],
+        path: PathType::Pix,
+    },
+];
+
+/// The NICs of the fabric that are nearest to a GPU, and how near.
+fn nearest(topology: &Topology, gpu: usize) -> (PathType, Vec<&str>) {
+    let fabric = topology.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute));
+    let kinds: Vec<(PathType, &str)> = fabric
+        .map(|nic| (topology.path(topology.gpus[gpu].address, nic.address.unwrap()).kind, nic.name.as_str()))
+        .collect();
+    let best = kinds.iter().map(|(kind, _)| *kind).min().unwrap();
+    (best, kinds.into_iter().filter(|(kind, _)| *kind == best).map(|(_, name)| name).collect())
+}
+
+fn chosen(placement: &NodePlacement, gpu: usize) -> &str {
+    let [choice] = placement.gpus[gpu].choices.as_slice() else { panic!("gpu {gpu}: not one choice") };
+    &placement.rails[choice.rail].name
+}
+
+#[test]
+fn each_gpu_has_the_nics_nearest_that_somebody_states() {
+    for stated in STATED {
+        let topology = model(stated.machine).unwrap();
+        for (gpus, nics) in stated.groups {
+            for &gpu in *gpus {
+                let found = nearest(&topology, gpu);
+                assert_eq!(found, (stated.path, nics.to_vec()), "{}: {}", stated.machine, stated.source);
+            }
+        }
+    }
+}
+
+#[test]
+fn closest_gives_each_gpu_one_of_its_stated_nics_and_uses_them_evenly() {
+    for stated in STATED {
+        let topology = model(stated.machine).unwrap();
+        let placement = place(&topology, Policy::Closest, &Selection::default());
+        assert_eq!(placement.diagnostics, [], "{}", stated.machine);
+        if topology.nics.iter().any(|nic| nic.kind != NicKind::Verbs) {
+            // libfabric's own providers place these
+            assert!(placement.rails.is_empty(), "{}", stated.machine);
+            continue;
+        }
+        for (gpus, nics) in stated.groups {
+            let mut used: Vec<&str> = gpus.iter().map(|&gpu| chosen(&placement, gpu)).collect();
+            assert!(used.iter().all(|nic| nics.contains(nic)), "{}: {used:?}", stated.machine);
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used.len(), gpus.len().min(nics.len()), "{}: {used:?}", stated.machine);
+        }
+    }
+}
+
+#[test]
+fn nvidias_own_order_on_a_gb200_tray_is_what_closest_chooses() {
+    let placement = place(&model("gb200-nvl72").unwrap(), Policy::Closest, &Selection::default());
+    let order: Vec<&str> = (0..4).map(|gpu| chosen(&placement, gpu)).collect();
+    assert_eq!(order, ["mlx5_0", "mlx5_1", "mlx5_3", "mlx5_4"]);
+}
+
+#[test]
+fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
+    let topology = model("azure-nd96isr-h100-v5").unwrap();
+    let placement = place(&topology, Policy::Closest, &Selection::default());
+    for (gpu, (address, nic)) in [
+        ("0001:00:00.0", "mlx5_0"),
+        ("0002:00:00.0", "mlx5_1"),
+        ("0003:00:00.0", "mlx5_2"),
+        ("0008:00:00.0", "mlx5_3"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(
+            (topology.gpus[gpu].address.to_string().as_str(), chosen(&placement, gpu)),
+            (address, nic)
+        );
+        let nic = topology.nics.iter().find(|known| known.name == nic).unwrap();
+        assert_eq!(topology.numa_node_of(nic.address.unwrap()), Some(0));
+    }
+}
+
+/// DKRZ's own scripts pair them so, although two of the four GPUs are as far from one NIC as from the other.
+#[test]
+fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
+    let topology = model("levante").unwrap();
+    let placement = place(&topology, Policy::Closest, &Selection::default());
+    assert_eq!(nearest(&topology, 0), (PathType::Sys, vec!["mlx5_0", "mlx5_1"]));
+    let pairs: Vec<&str> = (0..4).map(|gpu| chosen(&placement, gpu)).collect();
+    assert_eq!(pairs, ["mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]);
+}
+
+/// OLCF user documentation, Frontier user guide; hwloc's view of LLNL Tioga agrees.
+#[test]
+fn the_gcds_and_nics_of_a_frontier_blade_are_on_the_stated_numa_nodes() {
+    let topology = model("frontier").unwrap();
+    for (numa_node, gcds, nic) in
+        [(0, [4, 5], "cxi2"), (1, [2, 3], "cxi1"), (2, [6, 7], "cxi3"), (3, [0, 1], "cxi0")]
+    {
+        for (gcd, path) in gcds.into_iter().zip([PathType::Node, PathType::Phb]) {
+            assert_eq!(topology.numa_node_of(topology.gpus[gcd].address), Some(numa_node));
+            assert_eq!(nearest(&topology, gcd), (path, vec![nic]));
+        }
+    }
+}
+
+/// NVIDIA/k8s-launch-kit: a BlueField-3 at PIX may still be north-south.
+#[test]
+fn a_storage_nic_beside_a_gpu_is_not_chosen() {
+    let topology = model("hgx-h100-bf3").unwrap();
+    let placement = place(&topology, Policy::Closest, &Selection::default());
+    for (gpu, near, decoy) in [(0, "mlx5_0", "mlx5_1"), (4, "mlx5_5", "mlx5_6")] {
+        let decoy = topology.nics.iter().find(|nic| nic.name == decoy).unwrap();
+        assert_eq!(topology.path(topology.gpus[gpu].address, decoy.address.unwrap()).kind, PathType::Pix);
+        assert_eq!(chosen(&placement, gpu), near);
+    }
+    assert_eq!(placement.excluded.len(), 2);
+    let without_roles = {
+        let mut topology = topology.clone();
+        topology.nics.iter_mut().for_each(|nic| nic.role = None);
+        place(&topology, Policy::Closest, &Selection::default())
+    };
+    assert!(without_roles.excluded.is_empty(), "nothing but the role tells them apart");
+}
+
+/// ishandhanani/srt-slurm, pull request 164: cores and GPUs of a GB200 tray.
+#[test]
+fn a_gb200_tray_has_two_gpus_for_each_cpu_and_their_memory_as_nodes_of_its_own() {
+    let topology = model("gb200-nvl72").unwrap();
+    let nodes: Vec<_> = topology.gpus.iter().map(|gpu| topology.numa_node_of(gpu.address).unwrap()).collect();
+    assert_eq!(nodes, [0, 0, 1, 1]);
+    let cpus = |index| topology.numa_node(index).unwrap().cpus.to_string();
+    assert_eq!([cpus(0), cpus(1)], ["0-71", "72-143"]);
+    assert!([2, 10, 18, 26].into_iter().all(|index| topology.numa_node(index).unwrap().cpus.is_empty()));
+}

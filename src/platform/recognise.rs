@@ -1,0 +1,300 @@
+//! Says which known machine a live node is, and lets the model tell what the live bus hides.
+//!
+//! A node is a known machine if nothing about it speaks against that and at least two facts of different kinds speak
+//! for it: a name (cloud shape, DMI product) or the PCI addresses, and a second one of the hardware.  GPUs and NICs
+//! alone are not enough, since many vendors build with the same eight of each.
+//!
+//! The live facts win wherever they speak.  What they cannot say is how near two functions are whose switches a
+//! virtual machine hides, and what a NIC is for: no more than that comes from a model.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod tests;
+
+use super::marks::{MARKS, Marks};
+use super::{MODELS, Model};
+use crate::diagnostic::Diagnostic;
+use crate::topology::{Gpu, Nic, NicKind, NicRole, PathType, PciAddress, Topology};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What a node says it is: `/sys/class/dmi/id`, and what its cloud calls it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// `product_name`
+    pub product: Option<String>,
+    /// `sys_vendor`
+    pub vendor: Option<String>,
+    /// `board_name`
+    pub board: Option<String>,
+    /// `chassis_asset_tag`, by which some clouds mark their machines
+    pub chassis_asset_tag: Option<String>,
+    /// the cloud's name for this kind of machine, such as `Standard_ND96isr_H100_v5`
+    pub cloud_shape: Option<String>,
+}
+
+/// A kind of fact by which a node is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fact {
+    /// its cloud calls it so
+    Shape,
+    /// its DMI product or board is called so
+    Product,
+    /// as many GPUs, of the same kind
+    Gpus,
+    /// as many NICs of the kinds that carry the fabric
+    Nics,
+    /// its GPUs, and at least half of the fabric's NICs, are where the model has them
+    Addresses,
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fact::Shape => "its cloud's name for it",
+            Fact::Product => "its product name",
+            Fact::Gpus => "its GPUs",
+            Fact::Nics => "its NICs",
+            Fact::Addresses => "its PCI addresses",
+        })
+    }
+}
+
+/// The known machine that this node is; `None` where none is certain or two are equally likely.
+pub fn recognise(identity: &Identity, live: &Topology) -> Option<&'static Model> {
+    let mut candidates: Vec<(usize, &'static Model)> =
+        MODELS.iter().filter_map(|model| Some((evidence(identity, live, model)?.len(), model))).collect();
+    candidates.sort_by_key(|&(facts, _)| std::cmp::Reverse(facts));
+    match candidates.as_slice() {
+        [(most, _), (second, _), ..] if most == second => None,
+        [(_, model), ..] => Some(model),
+        [] => None,
+    }
+}
+
+/// The facts by which this node is `model`; `None` where they do not suffice or something speaks against it.
+pub fn evidence(identity: &Identity, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
+    let marks = marks(model.name)?;
+    // what needs no topology first: the plugin asks this of every model, in every step
+    let can_be_told = marks.addresses || has_shape(identity, marks) || has_product(identity, marks);
+    if !can_be_told || contradicts(identity, live, marks) {
+        return None;
+    }
+    let facts = facts(identity, live, marks, &model.topology().ok()?)?;
+    let named = facts.iter().any(|fact| matches!(fact, Fact::Shape | Fact::Product | Fact::Addresses));
+    let seen = facts.iter().any(|fact| matches!(fact, Fact::Gpus | Fact::Nics | Fact::Addresses));
+    (facts.len() >= 2 && named && seen).then_some(facts)
+}
+
+fn marks(model: &str) -> Option<&'static Marks> {
+    MARKS.iter().find(|marks| marks.model == model)
+}
+
+/// Does what the node says of itself, or its GPUs, exclude this machine?
+fn contradicts(identity: &Identity, live: &Topology, marks: &Marks) -> bool {
+    let differs = |said: &Option<String>, known: Option<&str>| match (said, known) {
+        (Some(said), Some(known)) => said.trim() != known,
+        _ => false,
+    };
+    let elsewhere = marks.provider.as_ref().is_some_and(|provider| {
+        differs(&identity.vendor, provider.vendor) || differs(&identity.chassis_asset_tag, provider.asset_tag)
+    });
+    let other_shape = identity.cloud_shape.is_some() && !has_shape(identity, marks);
+    let other_product =
+        identity.product.is_some() && !marks.products.is_empty() && !has_product(identity, marks);
+    let gpus = gpu_addresses(live);
+    let other_gpus = live
+        .gpus
+        .iter()
+        .any(|gpu| gpu.vendor != marks.gpu_vendor || is_of_kind(live, gpu, marks) == Some(false));
+    elsewhere || other_shape || other_product || other_gpus || gpus.is_empty() || gpus.len() > marks.gpus
+}
+
+/// Is it a GPU of the machine's kind, by its device id, else by what its driver calls it?
+fn is_of_kind(live: &Topology, gpu: &Gpu, marks: &Marks) -> Option<bool> {
+    if let Some(id) = device(live, gpu.address) {
+        return Some(marks.kinds.iter().any(|kind| kind.id == id));
+    }
+    let name = gpu.model.as_deref()?;
+    Some(marks.kinds.iter().any(|kind| kind.names.contains(&name)))
+}
+
+fn has_shape(identity: &Identity, marks: &Marks) -> bool {
+    let said = identity.cloud_shape.as_deref().unwrap_or_default().trim();
+    marks.shapes.iter().any(|shape| shape.eq_ignore_ascii_case(said))
+}
+
+fn has_product(identity: &Identity, marks: &Marks) -> bool {
+    let said = [&identity.product, &identity.board];
+    let mut said = said.into_iter().flatten().map(|name| name.trim());
+    said.any(|name| marks.products.iter().any(|product| name.starts_with(product)))
+}
+
+/// The facts that agree; `None` where GPUs are missing that nothing accounts for.
+fn facts(identity: &Identity, live: &Topology, marks: &Marks, model: &Topology) -> Option<Vec<Fact>> {
+    let gpus = gpu_addresses(live);
+    let in_place = marks.addresses && gpus.is_subset(&gpu_addresses(model));
+    // a job's or a virtual machine's part of the GPUs is known only by where they are
+    if gpus.len() < marks.gpus && !in_place {
+        return None;
+    }
+    let same_gpus =
+        gpus.len() == marks.gpus && live.gpus.iter().all(|gpu| is_of_kind(live, gpu, marks) == Some(true));
+    let agreeing = [
+        (Fact::Shape, has_shape(identity, marks)),
+        (Fact::Product, has_product(identity, marks)),
+        (Fact::Gpus, same_gpus),
+        (Fact::Nics, same_nics(live, model)),
+        (Fact::Addresses, in_place && fabric_in_place(live, marks, model)),
+    ];
+    Some(agreeing.into_iter().filter(|(_, agrees)| *agrees).map(|(fact, _)| fact).collect())
+}
+
+/// Of each kind of NIC that carries the model's fabric: are there as many?
+fn same_nics(live: &Topology, model: &Topology) -> bool {
+    let count = |topology: &Topology| {
+        let mut counts: BTreeMap<(NicKind, Option<u16>), usize> = BTreeMap::new();
+        for nic in &topology.nics {
+            *counts.entry((nic.kind, nic_device(topology, nic))).or_default() += 1;
+        }
+        counts
+    };
+    let (of_live, of_model) = (count(live), count(model));
+    let mut fabric = model.nics.iter().filter(|nic| carries_the_fabric(nic)).peekable();
+    fabric.peek().is_some()
+        && fabric.all(|nic| {
+            let kind = (nic.kind, nic_device(model, nic));
+            kind.1.is_some() && of_live.get(&kind) == of_model.get(&kind)
+        })
+}
+
+/// Are at least half of the fabric's NICs where the model has them?  One may be broken.
+fn fabric_in_place(live: &Topology, marks: &Marks, model: &Topology) -> bool {
+    let found =
+        |nic: &&Nic| live.nics.iter().any(|other| other.kind == nic.kind && other.address == nic.address);
+    let fabric: Vec<&Nic> = model
+        .nics
+        .iter()
+        .filter(|nic| carries_the_fabric(nic) && !marks.assumed.contains(&nic.name.as_str()))
+        .collect();
+    let in_place = fabric.iter().filter(|nic| found(nic)).count();
+    in_place > 0 && in_place * 2 >= fabric.len()
+}
+
+fn carries_the_fabric(nic: &Nic) -> bool {
+    nic.address.is_some() && nic.role == Some(NicRole::Compute)
+}
+
+/// One for each PCI function: the partitions of a GPU share one.
+fn gpu_addresses(topology: &Topology) -> BTreeSet<PciAddress> {
+    topology.gpus.iter().map(|gpu| gpu.address).collect()
+}
+
+fn device(topology: &Topology, address: PciAddress) -> Option<u16> {
+    topology.pci.get(address)?.device
+}
+
+fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
+    device(topology, nic.address?)
+}
+
+/// Fills in what the live bus hides, and says so: paths between GPUs and NICs that the live bus shows no nearer than
+/// [`PathType::Node`], and roles.  Nothing that is known already is changed.
+///
+/// A GPU or a NIC that the live bus shows beside another one is left as it is: there the bus hides nothing.
+pub fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
+    let marks = marks(&model.name);
+    let how = marks.and_then(|marks| facts(&Identity::default(), live, marks, model)).unwrap_or_default();
+    let paths = hidden_paths(live, marks, model);
+    let roles: Vec<(usize, NicRole)> = (0..live.nics.len())
+        .filter(|&nic| live.nics[nic].role.is_none())
+        .filter_map(|nic| Some((nic, counterpart(live, &live.nics[nic], marks, model)?.role?)))
+        .collect();
+    if paths.is_empty() && roles.is_empty() {
+        return Vec::new();
+    }
+    let finding = format!(
+        "recognised by {}; from its model: {}",
+        listed(&how, "its name"),
+        match (paths.len(), roles.len()) {
+            (paths, 0) => counted(paths, "path"),
+            (0, roles) => counted(roles, "role"),
+            (paths, roles) => format!("{} and {}", counted(paths, "path"), counted(roles, "role")),
+        }
+    );
+    live.stated_paths.extend(paths);
+    roles.into_iter().for_each(|(nic, role)| live.nics[nic].role = Some(role));
+    vec![Diagnostic::new(&model.name, finding)]
+}
+
+/// The model's paths between functions of both, where it has a nearer one than the live bus shows.
+fn hidden_paths(
+    live: &Topology,
+    marks: Option<&Marks>,
+    model: &Topology,
+) -> BTreeMap<(PciAddress, PciAddress), PathType> {
+    let (gpus, known_gpus) = (gpu_addresses(live), gpu_addresses(model));
+    let nics: BTreeSet<PciAddress> = live.nics.iter().filter_map(|nic| nic.address).collect();
+    let pairs = || gpus.iter().flat_map(|&gpu| nics.iter().map(move |&nic| (gpu, nic)));
+    let shown: BTreeMap<(PciAddress, PciAddress), PathType> =
+        pairs().map(|(gpu, nic)| ((gpu, nic), live.path(gpu, nic).kind)).collect();
+    let beside_another: BTreeSet<PciAddress> = shown
+        .iter()
+        .filter(|(_, kind)| **kind <= PathType::Pxb)
+        .flat_map(|(&(gpu, nic), _)| [gpu, nic])
+        .collect();
+    let known = |gpu: PciAddress, nic: PciAddress| {
+        let stated = |known: &Nic| known.address == Some(nic) && is_stated(known, marks);
+        known_gpus.contains(&gpu) && model.nics.iter().any(stated)
+    };
+    let mut hidden = BTreeMap::new();
+    for (&(gpu, nic), &shown) in &shown {
+        let is_shown = [gpu, nic].iter().any(|address| beside_another.contains(address));
+        let is_stated = [(gpu, nic), (nic, gpu)].iter().any(|pair| live.stated_paths.contains_key(pair));
+        if is_shown || is_stated || !known(gpu, nic) || shown < PathType::Node {
+            continue;
+        }
+        let told = model.path(gpu, nic).kind;
+        // that two functions share a NUMA node is for the live system to say, where it says anything
+        let unplaced = [gpu, nic].into_iter().any(|address| live.numa_node_of(address).is_none());
+        if told < shown && (told < PathType::Node || unplaced) {
+            hidden.insert((gpu, nic), told);
+        }
+    }
+    hidden
+}
+
+/// The model's NIC that a live one is: at the same address, else of the same name and kind of device.
+fn counterpart<'a>(
+    live: &Topology,
+    nic: &Nic,
+    marks: Option<&Marks>,
+    model: &'a Topology,
+) -> Option<&'a Nic> {
+    let same_kind = || model.nics.iter().filter(|known| known.kind == nic.kind);
+    let at_its_address = same_kind()
+        .find(|known| nic.address.is_some() && known.address == nic.address && is_stated(known, marks));
+    at_its_address.or_else(|| {
+        let device = nic_device(live, nic)?;
+        same_kind().find(|known| known.name == nic.name && nic_device(model, known) == Some(device))
+    })
+}
+
+/// Does a source of the model give this NIC's address?
+fn is_stated(nic: &Nic, marks: Option<&Marks>) -> bool {
+    marks.is_none_or(|marks| marks.addresses && !marks.assumed.contains(&nic.name.as_str()))
+}
+
+/// `its GPUs, its NICs and its PCI addresses`
+fn listed(facts: &[Fact], none: &str) -> String {
+    let words: Vec<String> = facts.iter().map(ToString::to_string).collect();
+    match words.as_slice() {
+        [] => none.to_string(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("`{count}` {what}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,73 @@
+//! Every model against the facts that its sources state.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::topology::{Nic, NicRole, PathType, PortState};
+
+#[test]
+fn every_model_parses_and_says_where_its_facts_come_from() {
+    for built_in in MODELS {
+        let topology = built_in.topology().unwrap_or_else(|bad| panic!("{}: {bad}", built_in.name));
+        assert_eq!(topology.name, built_in.name);
+        assert_eq!(topology.provenance, Provenance::Model(built_in.name.to_string()));
+        assert!(!built_in.sources().unwrap().is_empty(), "{}", built_in.name);
+        assert_eq!(model(built_in.name), Some(topology));
+    }
+}
+
+#[test]
+fn every_model_is_stored_as_it_is_written() {
+    for model in MODELS {
+        let (topology, sources) = (model.topology().unwrap(), model.sources().unwrap());
+        assert!(file::to_json_with_sources(&topology, &sources) == model.json(), "{}", model.name);
+    }
+}
+
+#[test]
+fn names_are_sorted_and_no_other_name_is_known() {
+    let names: Vec<&str> = names().collect();
+    assert!(names.is_sorted() && names.contains(&"dgx-h100"));
+    assert_eq!(model("dgx-h1000"), None);
+}
+
+#[test]
+fn a_dgx_h100_has_the_nic_beside_each_gpu_that_its_user_guide_states() {
+    let topology = model("dgx-h100").unwrap();
+    let stated =
+        ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"].map(String::from);
+    assert_eq!(topology.gpus.len(), stated.len());
+    for (gpu, stated) in topology.gpus.iter().zip(&stated) {
+        let kind = |nic: &Nic| topology.path(gpu.address, nic.address.unwrap()).kind;
+        let (near, far): (Vec<&Nic>, Vec<&Nic>) =
+            topology.nics.iter().partition(|nic| kind(nic) == PathType::Pix);
+        assert_eq!(near.iter().map(|nic| &nic.name).collect::<Vec<_>>(), [stated]);
+        assert_eq!(near[0].role, Some(NicRole::Compute));
+        let way = topology.path(gpu.address, near[0].address.unwrap());
+        assert_eq!(way.narrowest_mbps, Some(504_123), "a PCIe 5.0 x16 link");
+        for nic in far {
+            let node = |address| topology.numa_node_of(address).unwrap();
+            let same = node(gpu.address) == node(nic.address.unwrap());
+            let expected = if same { PathType::Node } else { PathType::Sys };
+            assert_eq!(kind(nic), expected, "gpu {} and {}", gpu.address, nic.name);
+        }
+    }
+}
+
+#[test]
+fn a_dgx_h100_has_the_cpus_and_ports_of_its_user_guide() {
+    let topology = model("dgx-h100").unwrap();
+    assert_eq!(topology.cpus().to_string(), "0-223");
+    assert_eq!((topology.pus.len(), topology.pus[112].core, topology.pus[111].package), (224, 0, 1));
+    for pu in &topology.pus {
+        assert!(topology.numa_node(pu.package).unwrap().cpus.contains(pu.os_index), "cpu {}", pu.os_index);
+    }
+    let nodes: Vec<_> = topology.gpus.iter().map(|gpu| topology.numa_node_of(gpu.address).unwrap()).collect();
+    assert_eq!(nodes, [0, 0, 0, 0, 1, 1, 1, 1]);
+    let count = |role| topology.nics.iter().filter(|nic| nic.role == Some(role)).count();
+    assert_eq!([NicRole::Compute, NicRole::Storage, NicRole::Management].map(count), [8, 2, 4]);
+    for (i, nic) in topology.nics.iter().enumerate() {
+        assert_eq!(nic.uverbs, Some(format!("uverbs{i}")), "{}", nic.name);
+        let is_up = nic.ports.iter().all(|port| port.state == PortState::Active);
+        assert_eq!(is_up, nic.name != "irdma1", "{}", nic.name);
+    }
+}
