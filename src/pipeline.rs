@@ -57,7 +57,8 @@ pub fn read_node(source: &Source, scope: Scope) -> Result<(Topology, Vec<Diagnos
             if Path::new(path).is_dir() {
                 return read_node(&Source::Sysfs(path.clone()), scope);
             }
-            let bytes = root::read_file(Path::new(path), MAX_FILE).map_err(unreadable)?;
+            let limit = if scope == Scope::Full { MAX_FILE } else { MAX_STEP_FILE };
+            let bytes = root::read_file(Path::new(path), limit).map_err(unreadable)?;
             describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
         }
     }
@@ -65,6 +66,9 @@ pub fn read_node(source: &Source, scope: Scope) -> Result<(Topology, Vec<Diagnos
 
 /// Bytes of a file that describes a node, at most: a tar of all of `/sys` has some 100 MB.
 pub const MAX_FILE: usize = 256 * 1024 * 1024;
+
+/// The same, read for a step: slurmstepd holds it in memory, as root.
+const MAX_STEP_FILE: usize = 16 * 1024 * 1024;
 
 /// What a file can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

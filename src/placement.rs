@@ -141,6 +141,13 @@ pub enum CpuDecision {
         /// why
         why: String,
     },
+    /// it stays as it is, though it should not: nothing near the GPU is the step's
+    OutOfReach {
+        /// what it is
+        cpus: CpuSet,
+        /// why, and what may help
+        why: String,
+    },
     /// it becomes another
     Set {
         /// what it becomes
@@ -154,14 +161,18 @@ impl CpuDecision {
     /// Where the task may run when all is done.
     pub fn cpus(&self) -> &CpuSet {
         match self {
-            CpuDecision::Keep { cpus, .. } | CpuDecision::Set { cpus, .. } => cpus,
+            CpuDecision::Keep { cpus, .. }
+            | CpuDecision::OutOfReach { cpus, .. }
+            | CpuDecision::Set { cpus, .. } => cpus,
         }
     }
 
     /// Why.
     pub fn why(&self) -> &str {
         match self {
-            CpuDecision::Keep { why, .. } | CpuDecision::Set { why, .. } => why,
+            CpuDecision::Keep { why, .. }
+            | CpuDecision::OutOfReach { why, .. }
+            | CpuDecision::Set { why, .. } => why,
         }
     }
 }

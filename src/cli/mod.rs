@@ -44,7 +44,7 @@ plan:
 import FILE:
   --from WORD             what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
   --to WORD               what to write: json (default) or nccl
-  -o FILE                 where to write it (default: stdout)
+  -o, --output FILE       where to write it (default: stdout)
 
 snapshot:
   --unpack FILE DIR       write a snapshot's files below DIR

@@ -52,7 +52,7 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
         })
         .collect();
     match request.format {
-        Format::Json => output.write_all(json::plan(&topology, &node, &placed).as_bytes())?,
+        Format::Json => output.write_all(json::plan(&topology, &node, &placed, &diagnostics).as_bytes())?,
         Format::Env => exports(&placed, output)?,
         Format::Text => {
             report(&topology, &node, &step, &placed, output)?;

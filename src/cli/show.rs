@@ -51,8 +51,9 @@ fn show(
         });
         writeln!(
             output,
-            "GPU {index:<2}  {}  node {}  {}  nearest {nic}",
+            "GPU {index:<2}  {}{}  node {}  {}  nearest {nic}",
             gpu.address,
+            gpu.partition.map(|partition| format!(" part {partition}")).unwrap_or_default(),
             node_number(topology.numa_node_of(gpu.address)),
             gpu.model.as_deref().unwrap_or("unknown model"),
         )?;
@@ -90,13 +91,19 @@ fn nics(topology: &Topology, placement: &NodePlacement, output: &mut Vec<u8>) ->
 
 /// `used`, or the reasons against it.
 fn verdict(nic: &Nic, placement: &NodePlacement) -> String {
-    let against: Vec<&str> = placement
-        .excluded
-        .iter()
-        .filter(|excluded| excluded.name == nic.name)
-        .map(|excluded| excluded.why.as_str())
+    let against = placement.excluded.iter().filter(|excluded| excluded.name == nic.name);
+    let against: Vec<String> = against
+        .map(|excluded| match excluded.port {
+            Some(port) if nic.ports.len() > 1 => format!("port {port}: {}", excluded.why),
+            _ => excluded.why.clone(),
+        })
         .collect();
-    if against.is_empty() { "used".to_string() } else { format!("not used: {}", against.join(", ")) }
+    let is_used = placement.rails.iter().any(|rail| rail.name == nic.name);
+    match (is_used, against.is_empty()) {
+        (_, true) => "used".to_string(),
+        (true, false) => format!("used, but not {}", against.join(", ")),
+        (false, false) => format!("not used: {}", against.join(", ")),
+    }
 }
 
 /// The matrix of `nvidia-smi topo -m`, GPUs against NICs.

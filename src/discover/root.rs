@@ -150,6 +150,10 @@ pub fn directory_descriptor(path: &Path) -> io::Result<fs::File> {
 
 /// Reads a file that describes a node; `limit` bytes at most.
 pub fn read_file(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    // opening a pipe would wait for its writer
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit {

@@ -18,6 +18,7 @@ fn read(manifest: Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
 fn as_discovered(mut topology: Topology) -> Topology {
     topology.provenance = Provenance::ThisSystem;
     topology.nics.iter_mut().for_each(|nic| nic.role = None);
+    topology.stated_paths.clear();
     topology
 }
 

@@ -74,9 +74,10 @@ fn cpus(situation: &Situation) -> CpuDecision {
         let why = format!("moved to the step's CPUs on NUMA node {nodes}, with its GPU");
         return CpuDecision::Set { cpus: step_near, why };
     }
-    keep(format!(
+    let why = format!(
         "the step has no CPU on NUMA node {nodes} of its GPU; `-m block:block` or `--gpu-bind=closest` may give it one"
-    ))
+    );
+    CpuDecision::OutOfReach { cpus: task.cpus.clone(), why }
 }
 
 fn mems(situation: &Situation, cpus: &CpuDecision) -> MemDecision {
@@ -167,6 +168,7 @@ mod tests {
         let cpus = match cpus {
             CpuDecision::Set { cpus, .. } => cpus.to_string(),
             CpuDecision::Keep { .. } => String::new(),
+            CpuDecision::OutOfReach { .. } => "out of reach".to_string(),
         };
         match mems {
             MemDecision::Prefer { nodes, .. } => format!("{cpus}/{nodes}"),
@@ -194,7 +196,7 @@ mod tests {
     fn a_step_without_a_cpu_near_the_gpu_is_left_alone_and_told_what_would_help() {
         let mut topology = node();
         topology.provenance = Provenance::ThisSystem;
-        assert_eq!(outcome(case(&[1], "0-3", "0-7")), "/");
+        assert_eq!(outcome(case(&[1], "0-3", "0-7")), "out of reach/");
         let task = Task {
             cpus: CpuSet::from_list("0-3").unwrap(),
             step_cpus: CpuSet::from_list("0-7").unwrap(),

@@ -43,7 +43,11 @@ pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Identity 
             let reason = match (gpus.is_empty(), by_uuid) {
                 (true, _) => format!("`{variable}` names no GPU of this node"),
                 (false, true) => format!("by the UUIDs in `{variable}`"),
-                (false, false) => format!("`{variable}={list}` over {over}, in PCI order"),
+                (false, false) => {
+                    // a user's text, on its way to a terminal and a log
+                    let list: String = list.chars().take(64).flat_map(char::escape_debug).collect();
+                    format!("`{variable}={list}` over {over}, in PCI order")
+                }
             };
             // where several vendors' GPUs share a node, the one that gave some speaks
             if identity.reason.is_empty() || (identity.gpus.is_empty() && !gpus.is_empty()) {

@@ -1,6 +1,7 @@
 //! The plan as versioned JSON, for programs.
 #![forbid(unsafe_code)]
 
+use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, MemDecision, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;
 use serde::Serialize;
@@ -70,7 +71,12 @@ struct Nic<'a> {
 
 /// The plan of a node's tasks.  `cpus` and `mems` are in the kernel's list format, and empty where nothing is known or
 /// changed; `env` holds what is set.
-pub fn plan(topology: &Topology, node: &NodePlacement, tasks: &[(TaskPlacement, Vec<Variable>)]) -> String {
+pub fn plan(
+    topology: &Topology,
+    node: &NodePlacement,
+    tasks: &[(TaskPlacement, Vec<Variable>)],
+    diagnostics: &[Diagnostic],
+) -> String {
     let nic = |rail: usize, path: String| Nic {
         name: &node.rails[rail].name,
         port: node.rails[rail].port,
@@ -134,7 +140,7 @@ pub fn plan(topology: &Topology, node: &NodePlacement, tasks: &[(TaskPlacement, 
             .map(|excluded| Excluded { name: &excluded.name, port: excluded.port, reason: &excluded.why })
             .collect(),
         tasks: tasks.collect(),
-        diagnostics: node.diagnostics.iter().map(ToString::to_string).collect(),
+        diagnostics: diagnostics.iter().chain(&node.diagnostics).map(ToString::to_string).collect(),
     };
     // these structures hold nothing that JSON cannot
     serde_json::to_string_pretty(&plan).unwrap_or_default() + "\n"

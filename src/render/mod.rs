@@ -1,6 +1,6 @@
 //! Turns a placement into what programs read: one file for each library, the marker, and the reports.
 //!
-//! The obvious value is often the wrong one (one NIC in each task's `NCCL_IB_HCA` costs NCCL seven eighths of its
+//! The obvious value is often the wrong one (one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its
 //! bandwidth), so each file states the library's own rule and its source.
 #![forbid(unsafe_code)]
 

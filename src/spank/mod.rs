@@ -50,15 +50,31 @@ extern "C" fn fill_version() {
     plugin_version.store(loaders_release().unwrap_or(0), Ordering::Relaxed);
 }
 
+/// The one release that a site's own build is for, where it was built with `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
+const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
+    Some(release) => Some(stamp(release.as_bytes())),
+    None => None,
+};
+
+/// `22.05` as Slurm stamps it; anything else fails the build.
+const fn stamp(release: &[u8]) -> u32 {
+    const fn digit(byte: u8) -> u32 {
+        assert!(byte.is_ascii_digit(), "NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05");
+        (byte - b'0') as u32
+    }
+    let [a, b, b'.', c, d] = release else {
+        panic!("NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05")
+    };
+    (digit(*a) * 10 + digit(*b)) << 16 | (digit(*c) * 10 + digit(*d)) << 8
+}
+
 /// The release of the Slurm program that we are in.
 ///
 /// Slurm's own version number is not exported, the version of its API is: `slurm_api_version()` returns libslurm's
 /// `current << 16 | …` (META of the Slurm source), one number for each release.
 fn loaders_release() -> Option<u32> {
-    // a site that wants the strict stamp of one release builds with it
-    if let Some(release) = option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
-        let (major, minor) = release.split_once('.')?;
-        return Some(major.parse::<u32>().ok()? << 16 | minor.parse::<u32>().ok()? << 8);
+    if let Some(release) = STAMP {
+        return Some(release);
     }
     // SAFETY: the name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
     let symbol: *mut c_void = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"slurm_api_version".as_ptr()) };
@@ -123,7 +139,7 @@ pub extern "C" fn slurm_spank_init_post_opt(
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
 pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
-    wall("task_init", || {
+    wall(TASK_INIT, || {
         with_handle(spank, argc, argv, |handle, _| {
             log::in_task();
             option::provoke(handle, "task_init");
@@ -147,6 +163,8 @@ fn with_handle(
     0
 }
 
+const TASK_INIT: &str = "task_init";
+
 /// Nothing that goes wrong in here may reach Slurm: an unwinding panic would abort slurmstepd, whose srun then hangs until
 /// the time limit.  The answer is 0 whatever happened; `strict` ends a task by itself.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
@@ -158,6 +176,9 @@ fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
     // plugin's panics are meant by this one
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         ::log::debug!("`{hook}` panicked");
+        if hook == TASK_INIT {
+            task::fail_if_strict(0, "a bug in the plugin");
+        }
         0
     })
 }

@@ -35,6 +35,10 @@ pub(super) static ACTIVE: OnceCell<Active> = OnceCell::new();
 /// Set where this step wants nothing changed, not even our own earlier values withdrawn.
 pub(super) static DRY_RUN: AtomicBool = AtomicBool::new(false);
 
+/// Set where this step's tasks are to fail without their placement, also if making the map fails in a way that nobody
+/// thought of.
+pub(super) static STRICT: AtomicBool = AtomicBool::new(false);
+
 /// Why this step gets no placement.
 enum Inactive {
     NotAsked,
@@ -77,6 +81,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     });
     let settings = settle(&admin.default, environment.as_ref(), option::value().as_ref());
     DRY_RUN.store(settings.dry_run, Ordering::Relaxed);
+    STRICT.store(settings.enabled && settings.strict && !settings.dry_run, Ordering::Relaxed);
     if !settings.enabled {
         return Err(Inactive::NotAsked);
     }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::environment::{self, Values};
-use super::step::{ACTIVE, Active, DRY_RUN, is_normal, variable};
+use super::step::{ACTIVE, Active, DRY_RUN, STRICT, is_normal, variable};
 use crate::pipeline;
 use crate::placement::{CpuDecision, MemDecision, NodePlacement, TaskPlacement, Variable};
 use crate::render::{self, Present, text};
@@ -15,20 +15,29 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 pub(super) fn init(spank: &SpankHandle) {
-    let Some(active) = ACTIVE.get() else {
-        return withdraw(spank);
+    let failures = match ACTIVE.get() {
+        None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
+        None => return withdraw(spank),
+        Some(active) => match &active.map {
+            Ok((topology, node)) => place(spank, active, topology, node),
+            Err(problem) => {
+                if active.settings.verbose || active.settings.dry_run {
+                    let task = spank.task_global_id().unwrap_or(0);
+                    slurm_spank_log(&format!("nic-placement: task {task}: nothing is set: {problem}"));
+                }
+                vec![problem.clone()]
+            }
+        },
     };
-    let failures = match &active.map {
-        Ok((topology, node)) => place(spank, active, topology, node),
-        Err(problem) => vec![problem.clone()],
-    };
-    if active.settings.strict && !active.settings.dry_run && !failures.is_empty() {
-        let task = spank.task_global_id().unwrap_or(0);
-        slurm_spank_log(&format!(
-            "nic-placement: task {task} fails, as `strict` asks: {}",
-            failures.join("; ")
-        ));
-        // Slurm ignores the answer of an optional plugin, so the task ends itself
+    if !failures.is_empty() {
+        fail_if_strict(spank.task_global_id().unwrap_or(0), &failures.join("; "));
+    }
+}
+
+/// Ends the task where the user asked for that: Slurm ignores the answer of an optional plugin.
+pub(super) fn fail_if_strict(task: u32, failure: &str) {
+    if STRICT.load(Ordering::Relaxed) {
+        slurm_spank_log(&format!("nic-placement: task {task} fails, as `strict` asks: {failure}"));
         sys::exit_now(1);
     }
 }
@@ -54,6 +63,9 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
     let mut failures = Vec::new();
     if !placement.gpus.is_empty() && placement.rails.is_empty() {
         failures.push("no NIC of this node may be chosen".to_string());
+    }
+    if let CpuDecision::OutOfReach { why, .. } = &placement.cpus {
+        failures.push(why.clone());
     }
     if !settings.dry_run {
         failures.extend(apply(spank, &placement, &variables));

@@ -49,7 +49,8 @@ show() {
 }
 
 "$cluster" down
-trap '"$cluster" down; rm -rf "$NICP_DIR"' EXIT
+# only a directory that the cluster has taken for its own is removed
+trap '"$cluster" down; [ ! -e "$NICP_DIR/.nic-placement" ] || rm -rf "$NICP_DIR"' EXIT
 title 'A private Slurm: slurmctld and two nodes, each of which plays a DGX H100'
 "$cluster" up
 "$cluster" run sinfo -N -o '  %8N %10T %6c %G'
