@@ -6,3 +6,7 @@ nic-placement show --json > show.json
 nic-placement snapshot > node.machine
 # all of the I/O tree: hwloc leaves out bridges unless asked
 lstopo-no-graphics --whole-io --of xml > lstopo.xml
+# shows that arguments, both streams and the status come through
+echo "said: $*"
+echo 'complained' >&2
+exit 7
