@@ -51,7 +51,10 @@ fn the_guests_are_the_machines_that_their_descriptions_ask_for() {
         let software = topology.nics.iter().filter(|nic| nic.address.is_none()).count();
         let counts = (topology.gpus.len(), topology.nics.len() - software, software);
         match guest.name {
-            "four-nodes" => assert_eq!((cpus, counts), (["0-1", "2-3", "4-5", "6-7"].map(String::from).to_vec(), (5, 7, 1))),
+            "four-nodes" => assert_eq!(
+                (cpus, counts),
+                (["0-1", "2-3", "4-5", "6-7"].map(String::from).to_vec(), (5, 7, 1))
+            ),
             "dgx" => assert_eq!((cpus, counts), (["0-3", "4-7", ""].map(String::from).to_vec(), (8, 10, 0))),
             other => panic!("no description is called `{other}`"),
         }
@@ -81,7 +84,8 @@ fn gpus_and_rdma_nics_are_those_that_lstopo_finds() {
         let theirs = lstopo.functions.iter().filter(|(_, function)| is_gpu(&function.kind));
         assert_eq!(gpus, theirs.map(|(address, _)| address.clone()).collect(), "{}", guest.name);
 
-        let with_function = topology.nics.iter().filter_map(|nic| Some((nic.name.clone(), nic.address?.to_string())));
+        let with_function =
+            topology.nics.iter().filter_map(|nic| Some((nic.name.clone(), nic.address?.to_string())));
         let theirs = lstopo
             .functions
             .iter()

@@ -44,7 +44,7 @@ build() {
     if [ ! -e pci_ids.so ] || [ "$here/pci_ids.c" -nt pci_ids.so ]; then
         gcc -Wall -O1 -shared -fPIC -o pci_ids.so "$here/pci_ids.c"
     fi
-    if [ ! -e rdma_nics.ko ] || [ "$here/rdma_nics.c" -nt rdma_nics.ko ]; then
+    if [ ! -e rdma_nics.ko ] || [ "$here/rdma_nics.c" -nt rdma_nics.ko ] || [ ../kernel/done -nt rdma_nics.ko ]; then
         cp "$here/rdma_nics.c" module/
         echo 'obj-m := rdma_nics.o' > module/Makefile
         make -s -C "$headers" M="$PWD/module" modules > log 2>&1 || { cat log >&2 && exit 125; }
@@ -53,13 +53,13 @@ build() {
     cd - > /dev/null
 }
 
+for tool in gcc make strip; do
+    command -v $tool > /dev/null || { echo "this machine has no $tool" >&2 && exit 77; }
+done
 exec 9> "$cache/lock"
 flock 9 # two guests may start at the same time
 sh "$here/fetch.sh" "$cache"
 version=$(cat "$cache/kernel/done")
-for tool in gcc make strip; do
-    command -v $tool > /dev/null || { echo "this machine has no $tool" >&2 && exit 77; }
-done
 build
 exec 9>&-
 
@@ -67,7 +67,14 @@ exec 9>&-
 
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
+trap 'exit 130' INT TERM
 root=$run/root
+mkdir "$root"
+# Folders first: what is put into them below then follows their links, such as lib -> usr/lib.
+printf '%s\n' "${VM_ALSO:-}" | tr : '\n' > "$run/also"
+while IFS= read -r also; do
+    [ ! -d "$also" ] || cp -a "$also/." "$root/"
+done < "$run/also"
 mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/tmp" "$root/out" "$root/guest" "$root/lib64" \
     "$root/lib/x86_64-linux-gnu"
 out=${VM_OUT:-$run/out}
@@ -101,13 +108,9 @@ bring() {
 bring busybox
 bring "$program"
 [ ! -e "$run/software" ] || bring rdma
-printf '%s\n' "${VM_ALSO:-}" | tr : '\n' | while IFS= read -r also; do
-    if [ -d "$also" ]; then
-        cp -a "$also/." "$root/"
-    elif [ -n "$also" ]; then
-        bring "$also"
-    fi
-done
+while IFS= read -r also; do
+    [ -z "$also" ] || [ -d "$also" ] || bring "$also"
+done < "$run/also"
 
 cp -a "$cache/kernel/root/lib/modules" "$root/lib/"
 cp "$cache/build/rdma_nics.ko" "$run/nics" "$root/guest/"

@@ -63,8 +63,9 @@ if [ ! -e kernel/done ]; then
         './boot/vmlinuz*' '*/modules.builtin*' '*/modules.order' '*/drivers/virtio/*' '*/fs/9p/*' '*/net/9p/*' '*/fs/netfs/*' \
         '*/fs/fscache/*' '*/drivers/infiniband/core/*' '*/drivers/infiniband/sw/rxe/*' '*/udp_tunnel.ko' '*/ip6_udp_tunnel.ko' \
         '*/crypto/crc32*'
-    host/bin/busybox depmod -b "$cache/kernel/root" "$version" 2> log ||
-        busybox depmod -b "$cache/kernel/root" "$version"
+    busybox=host/bin/busybox
+    [ -e $busybox ] || busybox=busybox
+    $busybox depmod -b "$cache/kernel/root" "$version"
 
     for package in "linux-headers-$version" "$common" "linux-kbuild-$series"; do
         dpkg-deb -x debs/"$package"_*.deb kernel/headers

@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # The guest's first and only process: makes the RDMA devices, runs /guest/command in the folder that the host shares, and
 # leaves its output and status there.
-export PATH=/bin
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 /bin/busybox --install -s /bin
 mount -t devtmpfs none /dev
 mount -t proc none /proc
@@ -26,6 +26,14 @@ if [ -e /guest/software ]; then
     modprobe rdma_rxe
     rdma link add "$(cat /guest/software)" type rxe netdev eth0
 fi
+# an Ethernet port gets its addresses from a worker of the kernel, soon after its interface is up
+for port in /sys/class/infiniband/*/ports/*; do
+    tries=0
+    while [ "$(cat "$port/link_layer")" = Ethernet ] && [ $tries -lt 50 ] && ! cat "$port/gid_attrs/ndevs/0" > /dev/null 2>&1; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+done
 
 # programs print into files: the console is slow, and the kernel's too
 cd /out || poweroff -f

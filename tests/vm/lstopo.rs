@@ -90,7 +90,10 @@ fn function(object: Node, numa_nodes: &BTreeMap<u32, CpuSet>) -> Function {
         kind: format!("{} {}", kind[0], kind[2]),
         bridges: above().filter_map(|bridge| bridge.attribute("pci_busid")).map(String::from).collect(),
         // `0000:[20-25]`
-        host: format!("pci{}", host.attribute("bridge_pci").unwrap().replace('[', "").split('-').next().unwrap()),
+        host: format!(
+            "pci{}",
+            host.attribute("bridge_pci").unwrap().replace('[', "").split('-').next().unwrap()
+        ),
         numa_node: numa_nodes.iter().find(|(_, cpus)| **cpus == local).map(|(node, _)| *node),
         link: object.attribute("pci_link_speed").unwrap().parse().unwrap(),
         rdma: object

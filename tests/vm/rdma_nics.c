@@ -179,13 +179,13 @@ static struct net_device *add_interface(struct nic *nic, u32 port)
 		interface->type = ARPHRD_INFINIBAND;
 		strscpy(interface->name, "ib%d", IFNAMSIZ);
 	}
+	if (nic->states[port - 1] != 'a')
+		netif_carrier_off(interface);
 	error = register_netdev(interface);
 	if (error) {
 		free_netdev(interface);
 		return ERR_PTR(error);
 	}
-	if (nic->states[port - 1] != 'a')
-		netif_carrier_off(interface);
 	return interface;
 }
 
