@@ -16,10 +16,10 @@
 #   VM_QEMU    further arguments of qemu, separated by blanks
 #   VM_CACHE   where packages are kept unpacked, ${XDG_CACHE_HOME:-~/.cache}/nic-placement-vm unless said
 #
-# Status: the program's; 77 if this machine cannot have guests, with the reason; 124 if the guest was given up; 125 if it
-# never came to the end of the program, with the end of what its kernel said.
+# Status: the program's; 2 if MACHINE is not understood; 77 if this machine cannot have guests, with the reason; 124 if the
+# guest was given up; 125 if it never came to the end of the program, with the end of what its kernel said.
 #
-# Needs Debian's apt-get, gcc and make.  Nothing is installed (fetch.sh).  The NICs and GPUs are functions with the right
+# Needs Debian bookworm's apt-get on amd64, gcc and make.  Nothing is installed (fetch.sh).  The NICs and GPUs are functions with the right
 # ids (pci_ids.c), and a kernel module gives the NICs their RDMA devices (rdma_nics.c): they are to be seen, and move no data.
 set -eu
 

@@ -20,7 +20,7 @@ cannot() {
 
 download() {
     # apt's own user need not be able to write into the cache
-    (cd debs && apt-get -qq -o APT::Sandbox::User=root download "$@") > log 2>&1 || cannot "cannot fetch $*: $(tail -1 log)"
+    (cd debs && apt-get -qq -o APT::Sandbox::User=root download "$@") > log 2>&1 || cannot "cannot fetch packages: $(tail -1 log)"
 }
 
 if [ -e host/done ] && [ -e kernel/done ]; then
@@ -51,10 +51,12 @@ fi
 if [ ! -e kernel/done ]; then
     rm -rf kernel
     mkdir -p kernel/root kernel/headers
-    # 6.1.0-50-amd64
+    # such as 6.1.0-56-amd64
     version=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: linux-image-//p' | head -1)
-    [ -n "$version" ] || cannot 'the archive has no linux-image-amd64'
+    [ -n "$version" ] || cannot 'the archive has no linux-image-amd64: expected that of Debian bookworm'
     series=$(echo "$version" | cut -d. -f1,2)
+    # rdma_nics.c is written for it
+    [ "$series" = 6.1 ] || cannot "the archive's kernel is $version: expected bookworm's 6.1"
     common=linux-headers-${version%-amd64}-common
     download "linux-image-$version" "linux-headers-$version" "$common" "linux-kbuild-$series"
 
