@@ -35,7 +35,7 @@ for port in /sys/class/infiniband/*/ports/*; do
     done
 done
 
-# programs print into files: the console is slow, and the kernel's too
+# output goes into files: a serial console takes a guest's exit for each byte, and the kernel writes there too
 cd /out || poweroff -f
 /bin/sh /guest/command > stdout 2> stderr
 echo $? > status
