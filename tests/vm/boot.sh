@@ -1,0 +1,157 @@
+#!/bin/sh
+# Boots a real Linux on a machine that qemu plays in software (NUMA nodes, PCIe switches, GPUs, RDMA NICs), runs a program
+# there, prints what it printed and returns its exit status.
+#
+#   tests/vm/boot.sh MACHINE PROGRAM [ARGUMENT]…
+#
+#   MACHINE    a description such as tests/vm/dgx.guest; describe.awk says what may be in it
+#   PROGRAM    runs in the guest as root, with its shared libraries; the guest has busybox's commands besides
+#
+# By environment:
+#   VM_ALSO    what else the guest gets, separated by `:`: a program, by path or by name, goes into /bin with its shared
+#              libraries; the content of a folder goes into / as it is
+#   VM_OUT     a folder that the guest sees as /out, where the program starts; it keeps what the program writes there, with
+#              its `stdout`, `stderr` and `status`, and the kernel's `console`
+#   VM_LIMIT   seconds until the guest is given up, 300 unless said
+#   VM_QEMU    further arguments of qemu, separated by blanks
+#   VM_CACHE   where packages are kept unpacked, ${XDG_CACHE_HOME:-~/.cache}/nic-placement-vm unless said
+#
+# Status: the program's; 2 if MACHINE is not understood; 77 if this machine cannot have guests, with the reason; 124 if the
+# guest was given up; 125 if it never came to the end of the program, with the end of what its kernel said.
+#
+# Needs Debian bookworm's apt-get on amd64, gcc and make.  Nothing is installed (fetch.sh).  The NICs and GPUs are functions with the right
+# ids (pci_ids.c), and a kernel module gives the NICs their RDMA devices (rdma_nics.c): they are to be seen, and move no data.
+set -eu
+
+if [ $# -lt 2 ]; then
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+fi
+here=$(cd "$(dirname "$0")" && pwd)
+machine=$1
+program=$2
+shift 2
+cache=${VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nic-placement-vm}
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+
+# ---- what every guest needs, made once ----
+
+build() {
+    headers=$cache/kernel/headers/usr/src/linux-headers-$version
+    mkdir -p "$cache/build/module"
+    cd "$cache/build"
+    if [ ! -e pci_ids.so ] || [ "$here/pci_ids.c" -nt pci_ids.so ]; then
+        gcc -Wall -O1 -shared -fPIC -o pci_ids.so "$here/pci_ids.c"
+    fi
+    if [ ! -e rdma_nics.ko ] || [ "$here/rdma_nics.c" -nt rdma_nics.ko ] || [ ../kernel/done -nt rdma_nics.ko ]; then
+        cp "$here/rdma_nics.c" module/
+        echo 'obj-m := rdma_nics.o' > module/Makefile
+        make -s -C "$headers" M="$PWD/module" modules > log 2>&1 || { cat log >&2 && exit 125; }
+        strip --strip-debug -o rdma_nics.ko module/rdma_nics.ko
+    fi
+    cd - > /dev/null
+}
+
+for tool in gcc make strip; do
+    command -v $tool > /dev/null || { echo "this machine has no $tool" >&2 && exit 77; }
+done
+exec 9> "$cache/lock"
+flock 9 # two guests may start at the same time
+sh "$here/fetch.sh" "$cache"
+version=$(cat "$cache/kernel/done")
+build
+exec 9>&-
+
+# ---- this guest ----
+
+run=$(mktemp -d)
+trap 'rm -rf "$run"' EXIT
+trap 'exit 130' INT TERM
+root=$run/root
+mkdir "$root"
+# Folders first: what is put into them below then follows their links, such as lib -> usr/lib.
+printf '%s\n' "${VM_ALSO:-}" | tr : '\n' > "$run/also"
+while IFS= read -r also; do
+    [ ! -d "$also" ] || cp -a "$also/." "$root/"
+done < "$run/also"
+mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/tmp" "$root/out" "$root/guest" "$root/lib64" \
+    "$root/lib/x86_64-linux-gnu"
+out=${VM_OUT:-$run/out}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+for old in stdout stderr status console; do rm -f "$out/$old"; done
+
+awk -v folder="$run" -f "$here/describe.awk" "$machine"
+
+# Programs and libraries that this machine lacks were unpacked below host/.
+unpacked=$cache/host
+libraries=$unpacked/usr/lib/x86_64-linux-gnu:$unpacked/lib/x86_64-linux-gnu:$unpacked/usr/lib/x86_64-linux-gnu/pulseaudio
+place_of() {
+    PATH=$PATH:/usr/sbin:/sbin:$unpacked/usr/bin:$unpacked/bin:$unpacked/sbin command -v "$1" ||
+        { echo "boot.sh: no program \`$1\`" >&2 && exit 125; }
+}
+
+# A program into the guest's /bin, with the libraries that ldd finds for it (none for scripts and static programs).
+bring() {
+    place=$(place_of "$1")
+    cp -L "$place" "$root/bin/"
+    strip "$root/bin/${place##*/}" 2> /dev/null || true # a script has nothing to strip
+    LD_LIBRARY_PATH=$libraries ldd "$place" 2> /dev/null | while read -r name arrow file _; do
+        case $name$arrow in
+            /*) cp -L "$name" "$root/lib64/" ;;
+            *'=>') cp -L "$file" "$root/lib/x86_64-linux-gnu/$name" ;;
+        esac
+    done
+}
+
+bring busybox
+bring "$program"
+[ ! -e "$run/software" ] || bring rdma
+while IFS= read -r also; do
+    [ -z "$also" ] || [ -d "$also" ] || bring "$also"
+done < "$run/also"
+
+cp -a "$cache/kernel/root/lib/modules" "$root/lib/"
+cp "$cache/build/rdma_nics.ko" "$run/nics" "$root/guest/"
+[ ! -e "$run/software" ] || cp "$run/software" "$root/guest/"
+cp "$here/init.sh" "$root/init"
+chmod +x "$root/init" "$root/bin/${program##*/}"
+{
+    printf '%s' "${program##*/}"
+    for argument; do
+        printf " '%s'" "$(printf '%s' "$argument" | sed "s/'/'\\\\''/g")"
+    done
+} > "$root/guest/command"
+busybox=$(place_of busybox)
+(cd "$root" && find . | "$busybox" cpio -o -H newc 2> /dev/null) > "$run/initrd"
+
+# ---- the boot ----
+
+set --
+while IFS= read -r argument; do
+    set -- "$@" "$argument"
+done < "$run/arguments"
+qemu=$(place_of qemu-system-x86_64)
+# One thread for all CPUs of the guest: with a thread for each, qemu 10.0 was seen to fail an assertion (iotlb_to_section).
+# A Nehalem is the oldest CPU that shows hyperthreads and a shared cache as a server does.
+ended=0
+# shellcheck disable=SC2086  # VM_QEMU is a list of words
+timeout --foreground -k 5 "${VM_LIMIT:-300}" env "LD_PRELOAD=$cache/build/pci_ids.so" "LD_LIBRARY_PATH=$libraries" \
+    "PCI_IDS=$(cat "$run/ids")" "$qemu" -L "$unpacked/usr/share/qemu" -L "$unpacked/usr/share/seabios" \
+    -nodefaults -no-user-config -display none -no-reboot -serial "file:$out/console" \
+    -machine q35 -accel tcg,thread=single -cpu Nehalem "$@" \
+    -fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out,bus=pcie.0 \
+    -kernel "$cache/kernel/root/boot/vmlinuz-$version" -initrd "$run/initrd" \
+    -append 'console=ttyS0 quiet panic=-1' ${VM_QEMU:-} < /dev/null > "$run/qemu" 2>&1 || ended=$?
+
+[ ! -e "$out/stdout" ] || cat "$out/stdout"
+[ ! -e "$out/stderr" ] || cat "$out/stderr" >&2
+if [ -s "$out/status" ]; then
+    exit "$(cat "$out/status")"
+fi
+echo "boot.sh: the guest did not come to the end of the program (qemu: $ended)" >&2
+cat "$run/qemu" >&2
+[ ! -e "$out/console" ] || tail -n 5 "$out/console" >&2
+if [ "$ended" -eq 124 ] || [ "$ended" -eq 137 ]; then exit 124; fi
+exit 125

@@ -1,0 +1,114 @@
+//! A machine as hwloc reads it: NUMA nodes, and PCI functions with what stands above them, out of `lstopo --of xml`.
+
+use nic_placement::topology::CpuSet;
+use roxmltree::{Document, Node, ParsingOptions};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// `osdev_type` of hwloc's `HWLOC_OBJ_OSDEV_OPENFABRICS`
+const OPENFABRICS: &str = "3";
+
+/// What hwloc found.
+pub struct Machine {
+    /// each NUMA node's own CPUs
+    pub numa_nodes: BTreeMap<u32, CpuSet>,
+    /// PCI functions that are no bridges, by address
+    pub functions: BTreeMap<String, Function>,
+}
+
+/// A PCI function as hwloc sees it.
+pub struct Function {
+    /// class and vendor, such as `0302 10de`
+    pub kind: String,
+    /// addresses of the bridges above it, nearest first
+    pub bridges: Vec<String>,
+    /// domain and bus of the host bridge above those, as sysfs writes it: `pci0000:20`
+    pub host: String,
+    /// the NUMA node whose CPUs hwloc has put it with
+    pub numa_node: Option<u32>,
+    /// GB/s of its link
+    pub link: f64,
+    /// names of its RDMA devices
+    pub rdma: BTreeSet<String>,
+}
+
+impl Function {
+    /// How near two functions are, more being nearer: the bridges that they share, or else their NUMA node.
+    pub fn nearness(&self, other: &Function) -> usize {
+        let shared = self.bridges.iter().filter(|bridge| other.bridges.contains(bridge)).count();
+        if self.host == other.host {
+            2 + shared
+        } else {
+            usize::from(self.numa_node.is_some() && self.numa_node == other.numa_node)
+        }
+    }
+}
+
+/// Reads what lstopo wrote.
+pub fn read(xml: &str) -> Machine {
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(xml, options).unwrap();
+    let mut machine = Machine { numa_nodes: numa_nodes(&document), functions: BTreeMap::new() };
+    for object in objects(&document, "PCIDev") {
+        let function = function(object, &machine.numa_nodes);
+        machine.functions.insert(object.attribute("pci_busid").unwrap().to_string(), function);
+    }
+    machine
+}
+
+fn objects<'a>(document: &'a Document, kind: &'a str) -> impl Iterator<Item = Node<'a, 'a>> {
+    document.descendants().filter(move |node| is(*node, kind))
+}
+
+fn is(node: Node, kind: &str) -> bool {
+    node.attribute("type") == Some(kind) && node.has_tag_name("object")
+}
+
+/// hwloc gives a node without CPUs those of the nodes that it is near.  A CPU belongs to one node, and in our machines the
+/// nodes without CPUs come last, so that what an earlier node has is not theirs.
+fn numa_nodes(document: &Document) -> BTreeMap<u32, CpuSet> {
+    let local = objects(document, "NUMANode").map(|node| {
+        (node.attribute("os_index").unwrap().parse().unwrap(), cpus(node.attribute("cpuset").unwrap()))
+    });
+    let mut nodes: BTreeMap<u32, CpuSet> = local.collect();
+    let mut taken = CpuSet::new();
+    for cpus in nodes.values_mut() {
+        *cpus = cpus.iter().filter(|cpu| !taken.contains(*cpu)).collect();
+        taken = taken.union(cpus);
+    }
+    nodes
+}
+
+fn function(object: Node, numa_nodes: &BTreeMap<u32, CpuSet>) -> Function {
+    let above = || object.ancestors().filter(|node| is(*node, "Bridge"));
+    // `0-1` is a host bridge, `1-1` a bridge between PCI buses
+    let host = above().find(|bridge| bridge.attribute("bridge_type") == Some("0-1")).unwrap();
+    let cpu_side = host.parent_element().unwrap();
+    let local = cpus(cpu_side.attribute("cpuset").unwrap());
+    // `0302 [10de:2330] [10de:16c1] 02`
+    let kind: Vec<&str> = object.attribute("pci_type").unwrap().split([' ', '[', ':']).collect();
+    Function {
+        kind: format!("{} {}", kind[0], kind[2]),
+        bridges: above().filter_map(|bridge| bridge.attribute("pci_busid")).map(String::from).collect(),
+        // `0000:[20-25]`
+        host: format!(
+            "pci{}",
+            host.attribute("bridge_pci").unwrap().replace('[', "").split('-').next().unwrap()
+        ),
+        numa_node: numa_nodes.iter().find(|(_, cpus)| **cpus == local).map(|(node, _)| *node),
+        link: object.attribute("pci_link_speed").unwrap().parse().unwrap(),
+        rdma: object
+            .children()
+            .filter(|child| is(*child, "OSDev") && child.attribute("osdev_type") == Some(OPENFABRICS))
+            .map(|child| child.attribute("name").unwrap().to_string())
+            .collect(),
+    }
+}
+
+/// `0x0000000f`, above 32 CPUs in words with the highest first: `0x00000001,0x0000000f`
+fn cpus(mask: &str) -> CpuSet {
+    let words = mask.split(',').rev().enumerate().map(|(word, bits)| {
+        let bits = u32::from_str_radix(bits.trim_start_matches("0x"), 16).unwrap_or(0);
+        (0..32).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u32 * 32 + bit)
+    });
+    words.flatten().collect()
+}
