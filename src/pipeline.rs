@@ -7,6 +7,7 @@ use crate::discover::{Manifest, Root, Scope, archive, discover, root};
 use crate::import;
 use crate::placement::{NodePlacement, TaskPlacement, Variable};
 use crate::platform;
+use crate::platform::recognise::{Identity, recognise, supply};
 use crate::policy;
 use crate::render::{self, Present};
 use crate::step::{Step, Task};
@@ -43,11 +44,11 @@ impl std::error::Error for NoTopology {}
 /// The node, from wherever the admin or the user of the tool wants it read.
 pub fn read_node(source: &Source, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
     match source {
-        Source::Live => Ok(discover(&Root::live(), scope, Provenance::ThisSystem)),
+        Source::Live => Ok(read_root(&Root::live(), scope, Provenance::ThisSystem)),
         Source::Sysfs(path) => {
             let root = Root::directory(Path::new(path))
                 .map_err(|error| NoTopology::Unreadable(path.clone(), error))?;
-            Ok(discover(&root, scope, Provenance::Captured(path.clone())))
+            Ok(read_root(&root, scope, Provenance::Captured(path.clone())))
         }
         Source::Machine(name) => platform::model(name)
             .map(|topology| (topology, Vec::new()))
@@ -61,6 +62,32 @@ pub fn read_node(source: &Source, scope: Scope) -> Result<(Topology, Vec<Diagnos
             let bytes = root::read_file(Path::new(path), limit).map_err(unreadable)?;
             describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
         }
+    }
+}
+
+/// A live or captured node: what its bus shows, and where it is a known machine what that bus hides.
+fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
+    let (mut topology, mut diagnostics) = discover(root, scope, provenance);
+    let known =
+        recognise(&identity(root), &topology).and_then(|model| Some((model.name, model.topology().ok()?)));
+    if let Some((name, model)) = known {
+        let supplied = supply(&mut topology, &model);
+        topology.supplied_by = (!supplied.is_empty()).then(|| name.to_string());
+        diagnostics.extend(supplied);
+    }
+    (topology, diagnostics)
+}
+
+/// What a node says it is (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
+pub fn identity(root: &Root) -> Identity {
+    let read =
+        |name: &str| root.read(&format!("sys/devices/virtual/dmi/id/{name}")).filter(|text| !text.is_empty());
+    Identity {
+        product: read("product_name"),
+        vendor: read("sys_vendor"),
+        board: read("board_name"),
+        chassis_asset_tag: read("chassis_asset_tag"),
+        cloud_shape: None,
     }
 }
 
@@ -129,7 +156,7 @@ pub fn describe_as(
 ) -> Result<(Topology, Vec<Diagnostic>), String> {
     if archive::is_tar(bytes) && format == Format::Sysfs {
         let manifest = archive::read(bytes).map_err(|bad| bad.to_string())?;
-        return Ok(discover(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())));
+        return Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())));
     }
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text.trim_start_matches('\u{feff}'),
@@ -139,7 +166,7 @@ pub fn describe_as(
     match format {
         Format::Sysfs => {
             let manifest = Manifest::parse(text).map_err(|bad| bad.to_string())?;
-            Ok(discover(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())))
+            Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())))
         }
         Format::Json => {
             Ok((topology::file::from_json(text, file).map_err(|bad| bad.to_string())?, Vec::new()))

@@ -77,9 +77,14 @@ fn nics(topology: &Topology, placement: &NodePlacement, output: &mut Vec<u8>) ->
             format!("port {} {} {} {rate}", port.number, port.state, port.link_layer)
         });
         let facts: Vec<String> = facts.collect();
+        let role = match (nic.role, &topology.supplied_by) {
+            (Some(role), Some(model)) => format!("  {role} (model `{model}`)"),
+            (Some(role), None) => format!("  {role}"),
+            (None, _) => String::new(),
+        };
         writeln!(
             output,
-            "NIC {:<width$}  {address:<12}  node {numa_node}  {}  {}  {}",
+            "NIC {:<width$}  {address:<12}  node {numa_node}  {}  {}{role}  {}",
             nic.name,
             if nic.netdevs.is_empty() { "-".to_string() } else { nic.netdevs.join(",") },
             facts.join(", "),
@@ -121,10 +126,17 @@ fn matrix(topology: &Topology, output: &mut Vec<u8>) -> Result<(), Failure> {
     for (index, gpu) in topology.gpus.iter().enumerate() {
         let mut row = format!("GPU {index:<2}");
         for (nic, width) in nics.iter().zip(&widths) {
-            let kind = nic.address.map(|address| topology.path(gpu.address, address).kind.to_string());
-            row.push_str(&format!("  {:<width$}", kind.unwrap_or_default()));
+            let Some(address) = nic.address else { continue };
+            let supplied =
+                topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu.address, address));
+            let kind = topology.path(gpu.address, address).kind.to_string();
+            let mark = if supplied { "*" } else { "" };
+            row.push_str(&format!("  {:<width$}", format!("{kind}{mark}")));
         }
         writeln!(output, "{}", row.trim_end())?;
+    }
+    if let (Some(model), false) = (&topology.supplied_by, topology.stated_paths.is_empty()) {
+        writeln!(output, "* stated by the model `{model}`; the bus hides it")?;
     }
     Ok(())
 }

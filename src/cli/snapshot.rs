@@ -6,6 +6,7 @@ use crate::config::Source;
 use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Manifest, Root, Scope, discover, root};
+use crate::pipeline;
 use crate::topology::Provenance;
 use std::fs;
 use std::io::Write;
@@ -43,6 +44,7 @@ fn manifest(node: &Node) -> Result<Manifest, Failure> {
     };
     root.record();
     discover(&root, Scope::Full, Provenance::ThisSystem);
+    pipeline::identity(&root);
     Ok(root.recorded())
 }
 

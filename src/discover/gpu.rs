@@ -57,15 +57,26 @@ fn gpu(
     }
     let (_, directory) = function(root, scope, topology, &path)
         .ok_or("not below a host bridge, or too deep below one: this GPU is left out")?;
-    topology.gpus.push(match vendor {
+    let gpu = match vendor {
         GpuVendor::Nvidia => nvidia(root, address, name),
         GpuVendor::Amd | GpuVendor::Intel => {
+            know_device(root, topology, address, &directory);
             let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
             let minor = nodes.first().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
             Gpu { minor, ..Gpu::new(address, vendor) }
         }
-    });
+    };
+    topology.gpus.push(gpu);
     Ok(())
+}
+
+/// The kind of a GPU that its driver does not name: known machines are recognised by it.
+fn know_device(root: &Root, topology: &mut Topology, address: PciAddress, directory: &str) {
+    let Some(function) = topology.pci.get(address).filter(|function| function.device.is_none()) else {
+        return;
+    };
+    let device = hex(root.read(&format!("{directory}/device"))).and_then(|id| u16::try_from(id).ok());
+    topology.pci.insert(PciFunction { device, ..function.clone() });
 }
 
 /// Splits AMD GPUs into the partitions that the compute driver makes of them, and adds what it alone knows.

@@ -33,6 +33,8 @@ pub struct Topology {
     /// kinds of paths between a GPU and a NIC that somebody states, where the PCI tree does not show them: a virtual
     /// machine's bus, or a matrix that is all there is.  They count before the tree.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
+    /// the model that supplied the stated paths and the roles, where this is a live or captured node
+    pub supplied_by: Option<String>,
 }
 
 /// Where a topology's facts come from, and so what may be done with it: only [`Provenance::ThisSystem`] may move a
@@ -339,6 +341,7 @@ impl Topology {
             gpus: Vec::new(),
             nics: Vec::new(),
             stated_paths: BTreeMap::new(),
+            supplied_by: None,
         }
     }
 
