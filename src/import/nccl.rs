@@ -47,6 +47,8 @@ const INVENTED_PORTS: u32 = 0xffff_0000;
 const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
 /// Unknown elements that are reported, at most.
 const MAX_UNKNOWN: usize = 16;
+/// Findings that are kept, at most: a file can hold more mistakes than anybody reads.
+const MAX_FINDINGS: usize = 64;
 /// A PCI-to-PCI bridge.
 const BRIDGE: u32 = 0x06_0400;
 
@@ -61,6 +63,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
         document: &document,
         topology: Topology::empty(name, provenance),
         diagnostics: Vec::new(),
+        unsaid: 0,
         is_amd: root
             .descendants()
             .any(|element| element.has_tag_name("xgmi") || element.attribute("gcn").is_some()),
@@ -92,6 +95,8 @@ struct Reader<'a> {
     document: &'a Document<'a>,
     topology: Topology,
     diagnostics: Vec<Diagnostic>,
+    /// findings beyond the bound
+    unsaid: usize,
     /// something in the file is of AMD's only
     is_amd: bool,
     host: Option<&'a str>,
@@ -128,7 +133,11 @@ impl<'a> Reader<'a> {
     }
 
     fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
-        self.diagnostics.push(Diagnostic::new(place, finding));
+        if self.diagnostics.len() < MAX_FINDINGS {
+            self.diagnostics.push(Diagnostic::new(place, finding));
+        } else {
+            self.unsaid += 1;
+        }
     }
 
     fn unknown(&mut self, element: Element<'_>) {
@@ -376,6 +385,10 @@ impl<'a> Reader<'a> {
                 "<system>",
                 "no `<gpu>`, no `<net>`, and no class that tells either: no GPU and no NIC is known",
             );
+        }
+        if self.unsaid > 0 {
+            let finding = format!("{} more findings of these kinds", self.unsaid);
+            self.diagnostics.push(Diagnostic::new("<system>", finding));
         }
         self.topology.sort();
         (self.topology, self.diagnostics)

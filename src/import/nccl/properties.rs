@@ -47,7 +47,9 @@ fn judge(text: &str) -> Result<bool, TestCaseError> {
         Ok((topology, _)) => {
             let kept = file::from_json(&file::to_json(&topology), topology.provenance.clone());
             prop_assert_eq!(kept.as_ref().map_err(ToString::to_string), Ok(&topology));
-            let again = parse(&write(&topology)).map_err(|bad| TestCaseError::fail(bad.to_string()))?.0;
+            let text = write(&topology);
+            prop_assert!(is_fit_for_nccl(&text), "{}", text);
+            let again = parse(&text).map_err(|bad| TestCaseError::fail(bad.to_string()))?.0;
             prop_assert_eq!(facts(&again), facts(&topology));
             Ok(true)
         }
@@ -60,6 +62,28 @@ fn judge(text: &str) -> Result<bool, TestCaseError> {
             Ok(false)
         }
     }
+}
+
+/// Is this what NCCL's own reader of XML takes?  It knows neither entities nor tabs, wants a single space before each
+/// attribute, and holds 16 of them and 254 bytes of each value.
+pub(super) fn is_fit_for_nccl(text: &str) -> bool {
+    text.lines().all(|line| {
+        let tag = line.trim_start_matches(' ').strip_prefix('<').and_then(|line| line.strip_suffix('>'));
+        let Some(tag) = tag.map(|tag| tag.strip_suffix('/').unwrap_or(tag)) else { return false };
+        let lower =
+            |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        let name = tag.split(' ').next().unwrap_or_default();
+        // key, value, key, value, and nothing after the last quote
+        let pieces: Vec<&str> = tag[name.len()..].split('"').collect();
+        let pairs = pieces.chunks_exact(2);
+        lower(name.strip_prefix('/').unwrap_or(name))
+            && pairs.remainder() == [""]
+            && pairs.len() <= 16
+            && pairs.clone().all(|pair| {
+                let key = pair[0].strip_prefix(' ').and_then(|key| key.strip_suffix('='));
+                key.is_some_and(lower) && pair[1].len() < 254 && !pair[1].contains(['&', '<', '>'])
+            })
+    })
 }
 
 /// A device, and the switches above it from the CPU down: (cpu, path of switches, is a GPU).
@@ -197,6 +221,7 @@ proptest! {
     #[test]
     fn a_generated_machine_survives_being_written(made in machines()) {
         let text = write(&made);
+        prop_assert!(is_fit_for_nccl(&text), "{}", text);
         let (found, _) = parse(&text).map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
         let mut expected = made.clone();
         expected.nics.retain(|nic| nic.ports[0].state == PortState::Active);

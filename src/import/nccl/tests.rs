@@ -1,12 +1,13 @@
-//! What a file means, what is repaired and said, what is refused, and what is written.
+//! What a file means, what is repaired and said, and what is refused; `writing` has what is written.
 #![forbid(unsafe_code)]
+
+mod writing;
 
 use super::properties::facts;
 use super::*;
 use crate::topology::{Gpu, GpuVendor, Nic, NicKind, PathType, PortState};
 
 pub(super) const SAMPLE: &str = include_str!("tests/sample.xml");
-const WRITTEN: &str = include_str!("tests/written.xml");
 
 pub(super) fn parse(text: &str) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
     read(text, Provenance::File("test".to_string()))
@@ -271,50 +272,20 @@ fn more_functions_than_a_topology_may_hold_are_refused() {
 }
 
 #[test]
-fn a_topology_is_written_as_nccl_dumps_it() {
-    assert_eq!(write(&sample()), WRITTEN);
-    assert_eq!(write(&parse(WRITTEN).unwrap().0), WRITTEN);
+fn mistakes_beyond_what_anybody_reads_are_counted() {
+    let text = cpu(&format!("<nic>{}</nic>", "<net name=\"a,b\"/>".repeat(100)));
+    let (_, said) = findings(&text);
+    assert_eq!(said.len(), MAX_FINDINGS + 1);
+    // one of the others is that there is no GPU and no NIC
+    assert_eq!(said[MAX_FINDINGS], "`<system>`: 37 more findings of these kinds");
 }
 
 #[test]
-fn a_model_survives_but_for_what_the_writer_says_it_cannot_keep() {
-    let made = crate::platform::model("dgx-h100").unwrap();
-    let text = write(&made);
-    assert_eq!(
-        text.matches("<pci ").count(),
-        29,
-        "8 switches, 8 GPUs and 13 NICs: no root port, no downstream port"
-    );
-    let (found, diagnostics) = parse(&text).unwrap();
-    assert_eq!(diagnostics, []);
-    let mut expected = made.clone();
-    expected.nics.retain(|nic| nic.name != "irdma1"); // its only port is down
-    assert_eq!(facts(&found), facts(&expected));
-    assert_eq!(found.nics.len(), 13);
-    for gpu in &found.gpus {
-        let to = |nic: &Nic| (gpu.address, nic.address.unwrap());
-        for nic in &found.nics {
-            let ((a, b), before) = (to(nic), made.path(gpu.address, nic.address.unwrap()));
-            assert_eq!(found.path(a, b).narrowest_mbps, before.narrowest_mbps, "{a} {}", nic.name);
-        }
-    }
-}
-
-#[test]
-fn what_nccl_could_not_hold_is_left_for_it_to_find() {
-    let mut topology = Topology::empty("a machine with \"quotes\"", Provenance::ThisSystem);
-    topology.numa_nodes.push(NumaNode { os_index: 0, cpus: (0..900).collect(), distances: Vec::new() });
-    topology.nics.push(Nic::new("rxe0", NicKind::Verbs));
-    let text = write(&topology);
-    assert!(text.starts_with("<system version=\"1\">\n  <cpu numaid=\"0\">\n"), "{text}");
-    assert!(text.contains("<net name=\"rxe0\" dev=\"0\"/>"), "{text}");
-    topology.numa_nodes.clear();
-    assert!(write(&topology).contains("<cpu numaid=\"-1\">"));
-    // parents that form a circle, as no reader lets them
-    let circle = address("01:00.0");
-    topology.pci.insert(PciFunction::new(circle, PciParent::Bridge(circle)));
-    topology.gpus.push(Gpu::new(circle, GpuVendor::Amd));
-    assert!(write(&topology).contains("<pci busid=\"0000:01:00.0\" class=\"0x03\" vendor=\"0x1002\">"));
+fn elements_a_hundred_thousand_deep_are_refused() {
+    let text = cpu(&format!("{}{}", "<pci busid=\"0:1:0.0\">".repeat(100_000), "</pci>".repeat(100_000)));
+    assert!(parse(&text).is_err());
+    let text = cpu(&format!("{}{}", "<x>".repeat(100_000), "</x>".repeat(100_000)));
+    assert_eq!(findings(&text).1[0], "`<x>`: not an element of NCCL's: left out");
 }
 
 #[test]
