@@ -15,6 +15,7 @@
 //! tree stays the one that `nvidia-smi` and discovery see on the same machine.
 #![forbid(unsafe_code)]
 
+mod cpu;
 mod device;
 mod values;
 mod write;
@@ -28,10 +29,8 @@ pub use write::write;
 
 use super::{BadImport, shown, xml};
 use crate::diagnostic::Diagnostic;
-use crate::topology::file::{MAX_NUMA_NODES, MAX_PCI};
-use crate::topology::{
-    CpuSet, HostBridge, NumaNode, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
-};
+use crate::topology::file::MAX_PCI;
+use crate::topology::{PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology};
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +55,7 @@ type Element<'a> = Node<'a, 'a>;
 
 /// Reads a topology that NCCL or RCCL wrote, or a cloud provider for them.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
-    let document = xml::parse(text)?;
+    let document = xml::parse(text).map_err(one_line)?;
     let root = document.root_element();
     let name = root.attribute("name").filter(|name| values::is_plain(name)).unwrap_or(NAME);
     let mut reader = Reader {
@@ -79,6 +78,12 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     };
     reader.system(root)?;
     Ok(reader.finish())
+}
+
+/// The parser shows what it met instead of what it expected, and that may be the end of a line.
+fn one_line(bad: BadImport) -> BadImport {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    BadImport::new(bad.line, bad.problem.chars().take(300).map(escaped).collect::<String>())
 }
 
 /// The children that are elements.
@@ -179,80 +184,6 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
-    }
-
-    fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadImport> {
-        // a file of a multi-node NVLink domain holds all its hosts, with the same addresses in each
-        if let Some(host) = cpu.attribute("host_hash") {
-            let first = *self.host.get_or_insert(host);
-            if first != host {
-                let (host, first) = (shown(host), shown(first));
-                let problem = format!(
-                    "`host_hash` is `{host}` here and `{first}` before: the file describes several hosts, and a topology one"
-                );
-                return Err(self.bad(cpu, problem));
-            }
-        }
-        let index = self.cpus.len() as u32;
-        let numa_node = self.numa_node(cpu)?;
-        let host = HostBridge { domain: INVENTED_HOSTS + index, bus: 0 };
-        for child in elements(cpu) {
-            match child.tag_name().name() {
-                "pci" => self.pci(child, Place { parent: PciParent::Host(host), numa_node, level: 1 })?,
-                "nic" => self.nic(child, None, None)?,
-                _ => self.unknown(child),
-            }
-        }
-        Ok(())
-    }
-
-    /// The NUMA node that a `<cpu>` is; `None` where the kernel did not say (-1).
-    fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadImport> {
-        let number = match cpu.attribute("numaid") {
-            None => {
-                self.note("<cpu>", "no `numaid`: what is below it has no NUMA node");
-                -1
-            }
-            Some(text) => match text.trim().parse::<i64>() {
-                Ok(number) if (-1..MAX_NUMA_NODES as i64).contains(&number) => number,
-                _ => {
-                    let text = shown(text);
-                    let problem =
-                        format!("`numaid` `{text}`: expected -1 or a number below {MAX_NUMA_NODES}");
-                    return Err(self.bad(cpu, problem));
-                }
-            },
-        };
-        if let Some(&first) = self.cpus.get(&number) {
-            let problem =
-                format!("`numaid` `{number}` a second time, the first is in line {}", self.line(first));
-            return Err(self.bad(cpu, problem));
-        }
-        self.cpus.insert(number, cpu.range().start);
-        let Ok(os_index) = u32::try_from(number) else { return Ok(None) };
-        let mut cpus = CpuSet::new();
-        if let Some(text) = cpu.attribute("affinity") {
-            cpus = values::affinity(text).ok_or_else(|| {
-                self.bad(
-                    cpu,
-                    format!("`affinity` `{}`: expected a mask such as `ffffffff,00000000`", shown(text)),
-                )
-            })?;
-        }
-        // an offset says that this is a part of the mask, of a system that Slurm does not run on
-        if cpu.attribute("affinity_offset").is_some_and(|offset| offset != "0") {
-            self.note(format!("numaid {number}"), "`affinity` has an offset: its CPUs are not used");
-            cpus = CpuSet::new();
-        }
-        // seen in a cloud provider's file: the same mask for all nodes
-        let other = self.topology.numa_nodes.iter().find(|other| other.cpus.intersects(&cpus));
-        if let Some(other) = other.map(|other| other.os_index) {
-            let finding = format!("`affinity` names CPUs of NUMA node {other} too: its CPUs are not used");
-            self.note(format!("numaid {number}"), finding);
-            cpus = CpuSet::new();
-        }
-        self.topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
-        Ok(Some(os_index))
     }
 
     fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<(), BadImport> {

@@ -23,9 +23,12 @@ pub(super) fn nameless(address: PciAddress) -> String {
     format!("pci-{}", address.to_string().replace(':', "-"))
 }
 
-fn kind(vendor: Option<u16>) -> NicKind {
+/// What a device is reached by.  Files written by hand often have no more than its name; rdma-core begins with `rdma`
+/// those that are neither InfiniBand nor RoCE nor iWARP (its kernel-boot/rdma-persistent-naming.rules): EFA's.
+fn kind(vendor: Option<u16>, name: &str) -> NicKind {
     match vendor {
         Some(AMAZON) => NicKind::Efa,
+        None if name.starts_with("rdmap") => NicKind::Efa,
         Some(CRAY) => NicKind::Slingshot,
         _ => NicKind::Verbs,
     }
@@ -47,9 +50,9 @@ impl<'a> Reader<'a> {
         }
         let vendor = known.unwrap_or_else(|| self.guessed(pci, gpus));
         if let (Some(id), None, Some(mut function)) = (id, known, function) {
-            let finding = format!(
-                "GPU of the unknown vendor `{id:#06x}`: taken for one that is used like {vendor:?}'s"
-            );
+            let like = if vendor == GpuVendor::Amd { "AMD" } else { "NVIDIA" };
+            let finding =
+                format!("a GPU of the unknown vendor `{id:#06x}`: taken for one that is used like {like}'s");
             self.note(address.to_string(), finding);
             function.vendor = None;
             self.topology.pci.insert(function);
@@ -117,7 +120,7 @@ impl<'a> Reader<'a> {
         }
         let port = net.attribute("port").and_then(|port| port.trim().parse::<u32>().ok());
         // NCCL's sockets, which are network interfaces and no RDMA devices, have port 0
-        let kind = if port == Some(0) { NicKind::Ethernet } else { kind(vendor) };
+        let kind = if port == Some(0) { NicKind::Ethernet } else { kind(vendor, &name) };
         let card = net.attribute("guid").and_then(values::card);
         let nic = match self.names.get(&name).copied() {
             Some((nic, first)) if self.topology.nics[nic].address != address => {
@@ -128,12 +131,13 @@ impl<'a> Reader<'a> {
             Some((nic, _)) => nic,
             None => self.add_nic(net, Nic { address, card, ..Nic::new(name.clone(), kind) })?,
         };
+        let is_interface = self.topology.nics[nic].kind == NicKind::Ethernet;
         let ports = &mut self.topology.nics[nic].ports;
         let is_free = |number: &u32| {
             (1..=255).contains(number) && !ports.iter().any(|port| u32::from(port.number) == *number)
         };
-        // NCCL's IB transport adds to the number of a port how many it has listed of the same card before
-        let stated = port.unwrap_or(1);
+        // Sockets have no numbers.  NCCL's IB transport adds to the number of a port how many it has listed of the same card before
+        let stated = if is_interface { 0 } else { port.unwrap_or(1) };
         let number = [stated.saturating_sub(index), stated].into_iter().chain(1..=255).find(is_free);
         match number.filter(|_| ports.len() < MAX_PORTS) {
             Some(number) => {
@@ -182,7 +186,7 @@ impl<'a> Reader<'a> {
             return Err(self.bad(pci, format!("the name `{name}` is that of a `<net>` already")));
         }
         self.nameless.push(address);
-        self.add_nic(pci, Nic { address: Some(address), ..Nic::new(name, kind(vendor)) })?;
+        self.add_nic(pci, Nic { address: Some(address), ..Nic::new(name.clone(), kind(vendor, &name)) })?;
         Ok(())
     }
 
@@ -203,7 +207,11 @@ impl<'a> Reader<'a> {
                 }
                 self.names.insert(name.clone(), (self.topology.nics.len(), 0));
                 let port = Port::new(1, PortState::Active, LinkLayer::Unknown, share);
-                self.topology.nics.push(Nic { address, ports: vec![port], ..Nic::new(name, kind(vendor)) });
+                self.topology.nics.push(Nic {
+                    address,
+                    ports: vec![port],
+                    ..Nic::new(name.clone(), kind(vendor, &name))
+                });
             }
         }
     }

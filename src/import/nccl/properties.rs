@@ -4,7 +4,9 @@
 
 use super::tests::{SAMPLE, parse};
 use super::*;
-use crate::topology::{Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PathType, Port, PortState, file};
+use crate::topology::{
+    Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port, PortState, file,
+};
 use proptest::prelude::*;
 
 /// All that must survive, in lines: GPUs, NICs and active ports with their rates, NUMA nodes, and the kind of every

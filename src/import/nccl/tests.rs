@@ -5,7 +5,7 @@ mod writing;
 
 use super::properties::facts;
 use super::*;
-use crate::topology::{Gpu, GpuVendor, Nic, NicKind, PathType, PortState};
+use crate::topology::{CpuSet, Gpu, GpuVendor, Nic, NicKind, PathType, PortState};
 
 pub(super) const SAMPLE: &str = include_str!("tests/sample.xml");
 
@@ -56,6 +56,8 @@ fn a_file_is_read_for_all_that_it_says() {
     let port = &first.ports[0];
     assert_eq!((port.number, port.state, port.rate_mbps), (1, PortState::Active, Some(400_000)));
     assert_eq!(nic(&topology, "rdmap33s0").kind, NicKind::Efa);
+    let (nameless, _) = parse(&SAMPLE.replace(" vendor=\"0x1d0f\"", "")).unwrap();
+    assert_eq!(nic(&nameless, "rdmap33s0").kind, NicKind::Efa, "by its name");
     let eth0 = nic(&topology, "eth0");
     assert_eq!((eth0.kind, eth0.address, &eth0.card), (NicKind::Ethernet, None, &None));
     assert_eq!(topology.numa_node_of(address("17:00.0")), Some(0));
@@ -70,6 +72,14 @@ fn a_card_counts_its_ports_and_a_device_its_own() {
     };
     assert_eq!(ports("mlx5_1"), [(1, Some(200_000))]);
     assert_eq!(ports("mlx5_2"), [(1, Some(100_000)), (2, None)], "2 and 4, less the ports listed before");
+}
+
+#[test]
+fn an_interface_has_no_numbers_of_ports() {
+    let text = cpu("<nic><net name=\"eth0\" port=\"0\"/><net name=\"eth0\" port=\"8\"/></nic>");
+    let (topology, _) = parse(&text).unwrap();
+    assert_eq!(topology.nics[0].kind, NicKind::Ethernet);
+    assert_eq!(topology.nics[0].ports.iter().map(|port| port.number).collect::<Vec<_>>(), [1, 2]);
 }
 
 #[test]
@@ -226,6 +236,7 @@ fn what_is_no_topology_is_refused_with_its_line_and_its_reason() {
         ("<system/>".to_string(), "line 1: `<system>` has no `version`"),
         ("<system version=\"3\"/>".to_string(), "line 1: version `3`: expected `1` (NCCL) or `2` (RCCL)"),
         ("<system".to_string(), "line 1: not well-formed XML"),
+        ("<system /\n>".to_string(), "line 1: not well-formed XML: expected '>' not '\\n'"),
         (cpu("").replace("\"0\"", "\"x\""), "line 2: `numaid` `x`: expected -1 or a number below 1024"),
         (cpu("").replace("\"0\"", "\"1024\""), "line 2: `numaid` `1024`"),
         (cpu("</cpu>\n<cpu numaid=\"0\">"), "line 4: `numaid` `0` a second time, the first is in line 2"),

@@ -4,7 +4,7 @@
 use super::super::properties::{facts, is_fit_for_nccl};
 use super::super::*;
 use super::{address, parse, sample};
-use crate::topology::{Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, Port, PortState};
+use crate::topology::{CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, Port, PortState};
 
 const WRITTEN: &str = include_str!("written.xml");
 
