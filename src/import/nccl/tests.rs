@@ -1,6 +1,7 @@
 //! What a file means, what is repaired and said, and what is refused; `writing` has what is written.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
 mod writing;
 
 use super::properties::facts;
