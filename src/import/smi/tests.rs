@@ -1,0 +1,2 @@
+//! Tests.
+#![forbid(unsafe_code)]
