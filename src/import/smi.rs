@@ -95,10 +95,7 @@ fn invented(bus: u8) -> PciAddress {
 }
 
 fn alone(address: PciAddress) -> PciFunction {
-    PciFunction::new(
-        address,
-        PciParent::Host(HostBridge { domain: address.domain, bus: address.bus }),
-    )
+    PciFunction::new(address, PciParent::Host(HostBridge { domain: address.domain, bus: address.bus }))
 }
 
 /// The number of a label such as `GPU3`.

@@ -84,7 +84,8 @@ pub fn run(corpus: &Path) -> Result<String, String> {
             "nvidia_smi_topo" => {}
             "nvidia_smi_topo_error" => {
                 match read(&text(corpus, file)?) {
-                    Err(bad) if bad.to_string().contains("nvidia-smi says `Failed to run topology matrix`") => {}
+                    Err(bad)
+                        if bad.to_string().contains("nvidia-smi says `Failed to run topology matrix`") => {}
                     other => note(&mut wrong, file, format!("the failure is not told: {other:?}")),
                 }
                 continue;
@@ -114,7 +115,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         let found = (topology.gpus.len(), topology.nics.len());
         let counted = match COUNTED_OTHERWISE.iter().find(|(other, ..)| *other == file) {
             Some((_, gpus, nics, _)) => Ok((*gpus, *nics)),
-            None => fields[3 + 1].parse().and_then(|gpus| Ok((gpus, fields[3 + 2].parse()?))),
+            None => fields[4].parse().and_then(|gpus| Ok((gpus, fields[5].parse()?))),
         };
         if counted != Ok(found) {
             note(&mut wrong, file, format!("{found:?} GPUs and NICs, not {counted:?}"));
@@ -159,6 +160,13 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     }
     if refused.len() != REFUSED.len() {
         note(&mut wrong, "INDEX.tsv", format!("{} files refused, not {}", refused.len(), REFUSED.len()));
+    }
+    if naive_files * 10 < loaded * 8 {
+        note(
+            &mut wrong,
+            "INDEX.tsv",
+            format!("the naive reading knows only {naive_files} of {loaded} files"),
+        );
     }
     match wrong.is_empty() {
         true => Ok(format!(

@@ -4,6 +4,7 @@
 //! that cannot be told is unknown; the matrix before it is still good.
 #![forbid(unsafe_code)]
 
+use super::listed;
 use super::matrix::{Matrix, Title};
 use super::paths::Links;
 use crate::diagnostic::Diagnostic;
@@ -41,11 +42,22 @@ pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnos
         diagnostics.push(Diagnostic::new("header", finding));
     }
     let mut affinities: Vec<Affinity> = Vec::new();
+    // GPUs of one socket have the same values: what is odd about them is said once
+    let mut findings: Vec<(String, Vec<String>)> = Vec::new();
     for number in &links.gpus {
         let label = format!("GPU{number}");
         let rest = matrix.row(&label).map_or(&[][..], |row| &row.rest);
         let words: Vec<&str> = rest.iter().map(String::as_str).collect();
-        affinities.push(of_gpu(&label, &words, &matrix.titles, diagnostics));
+        affinities.push(of_gpu(&words, &matrix.titles, |finding| {
+            match findings.iter_mut().find(|(known, _)| *known == finding) {
+                Some((_, labels)) => labels.push(label.clone()),
+                None => findings.push((finding, vec![label.clone()])),
+            }
+        }));
+    }
+    for (finding, labels) in findings {
+        let labels = listed(labels.iter().map(String::as_str));
+        diagnostics.push(Diagnostic::new("CPU Affinity", format!("{finding}, in the rows of {labels}")));
     }
     // `0,2-17`: the first is the CPUs' node, unless the others have CPUs too
     let first: BTreeSet<u32> = affinities.iter().filter_map(Affinity::node).collect();
@@ -59,15 +71,14 @@ pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnos
     affinities
 }
 
-fn of_gpu(label: &str, words: &[&str], titles: &[Title], diagnostics: &mut Vec<Diagnostic>) -> Affinity {
+fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Affinity {
     if titles.is_empty() {
         return Affinity::default();
     }
-    let mut note = |finding: String| diagnostics.push(Diagnostic::new(label, finding));
     let (count, columns) = (words.len(), titles.len());
     let text = shown(&words.join(" "));
     if words.is_empty() {
-        note("no CPU or NUMA affinity".to_string());
+        note("nothing is said of CPUs and NUMA nodes".to_string());
         return Affinity::default();
     }
     let from_left = || -> Option<Affinity> {
@@ -96,7 +107,9 @@ fn of_gpu(label: &str, words: &[&str], titles: &[Title], diagnostics: &mut Vec<D
                         affinity.set(*title, word);
                     });
                 }
-                _ => note(format!("`{text}` for {columns} columns: cannot tell what is what, so it is left out")),
+                _ => note(format!(
+                    "`{text}` for {columns} columns: cannot tell what is what, so it is left out"
+                )),
             }
             affinity
         }
@@ -131,7 +144,8 @@ impl Affinity {
 /// a cut number.
 fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
     let number = |digits: &str| -> Option<u32> {
-        let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
+        let plain =
+            digits.bytes().all(|b| b.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
         digits.parse().ok().filter(|&number| plain && number < limit)
     };
     let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -153,7 +167,8 @@ fn take_apart<'a>(
     read: &mut Vec<&'a str>,
     readings: &mut Vec<Vec<&'a str>>,
 ) {
-    let (Some((word, more_words)), Some((title, more_titles))) = (words.split_first(), titles.split_first()) else {
+    let (Some((word, more_words)), Some((title, more_titles))) = (words.split_first(), titles.split_first())
+    else {
         if words.is_empty() && titles.is_empty() {
             readings.push(read.clone());
         }
@@ -203,7 +218,8 @@ pub(super) fn numa_nodes(affinities: &[Affinity], diagnostics: &mut Vec<Diagnost
         seen = seen.union(cpus);
     }
     if !twice.is_empty() {
-        let finding = format!("CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known");
+        let finding =
+            format!("CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known");
         diagnostics.push(Diagnostic::new("NUMA Affinity", finding));
     }
     let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();

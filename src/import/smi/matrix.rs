@@ -108,10 +108,12 @@ pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadImport> {
                 None => stray = stray.or(Some((line.number, words[at]))),
             }
         }
-        header = Header::of(&words, line.number).and_then(|more| match header.take() {
-            Some(begun) => begun.and(more),
-            None => (!more.labels.is_empty()).then_some(more),
-        });
+        header = match (header.take(), Header::of(&words, line.number)) {
+            (Some(begun), Some(more)) => begun.and(more),
+            (None, more) => more.filter(|more| !more.labels.is_empty()),
+            // a log's blank line is not blank; what stands further off is no header of what follows
+            (Some(begun), None) => (!begun.ended).then_some(Header { ended: true, ..begun }),
+        };
     }
     for line in lines {
         if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text().contains(words)) {
@@ -119,10 +121,14 @@ pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadImport> {
         }
     }
     Err(match (header, stray) {
-        (Some(header), _) => BadImport::new(header.line, "the text ends after the header of a matrix"),
-        (None, Some((line, label))) => {
-            BadImport::new(line, format!("a row of `{}` without a header above it", shown(label)))
-        }
+        (_, Some((line, label))) => BadImport::new(
+            line,
+            format!(
+                "a row of `{}` without a header such as `GPU0 GPU1 NIC0 CPU Affinity` above it",
+                shown(label)
+            ),
+        ),
+        (Some(header), None) => BadImport::new(header.line, "the text ends after the header of a matrix"),
         (None, None) => BadImport::new(
             0,
             "no matrix of `nvidia-smi topo -m`: expected a header such as `GPU0 GPU1 NIC0 CPU Affinity` and a row for \
@@ -137,12 +143,15 @@ struct Header {
     labels: Vec<String>,
     titles: Vec<&'static str>,
     touching: bool,
+    /// has a line followed that is no part of it?
+    ended: bool,
 }
 
 impl Header {
     /// The header that a line ends with: labels, GPUs first, then words of titles.
     fn of(words: &[&str], line: u32) -> Option<Header> {
-        let mut header = Header { line, labels: Vec::new(), titles: Vec::new(), touching: false };
+        let mut header =
+            Header { line, labels: Vec::new(), titles: Vec::new(), touching: false, ended: false };
         // the text may be cut in the middle of the last word
         let whole = &words[..words.len() - usize::from(words.last().is_some_and(|last| is_cut(last)))];
         for word in whole.iter().rev() {
@@ -169,9 +178,9 @@ impl Header {
     fn and(mut self, mut next: Header) -> Option<Header> {
         let gpu = |label: &String| gpu_number(label).is_some();
         let again = next.labels.first().is_some_and(|first| self.labels.contains(first));
-        let goes_on = next.labels.is_empty()
-            || self.titles.is_empty() && !again && (self.labels.iter().all(gpu) || !next.labels.iter().any(gpu));
-        if !goes_on || self.labels.len() > MAX_COLUMNS || self.titles.len() > MAX_COLUMNS {
+        let in_order = self.labels.iter().all(gpu) || !next.labels.iter().any(gpu);
+        let goes_on = next.labels.is_empty() || self.titles.is_empty() && !again && in_order;
+        if self.ended || !goes_on || self.labels.len() > MAX_COLUMNS || self.titles.len() > MAX_COLUMNS {
             return (!next.labels.is_empty()).then_some(next);
         }
         self.labels.append(&mut next.labels);
@@ -231,7 +240,8 @@ fn header_word(word: &str) -> Option<HeaderWord> {
             rest = after;
             continue;
         }
-        let title = ["Affinity", "NUMA", "CPU", "GPU", "ID"].into_iter().find(|title| rest.starts_with(title));
+        let title =
+            ["Affinity", "NUMA", "CPU", "GPU", "ID"].into_iter().find(|title| rest.starts_with(title));
         match title {
             Some(title) => {
                 titles.push(title);
@@ -266,9 +276,8 @@ pub(super) fn is_device_name(word: &str) -> bool {
 
 /// Where the label of a row stands among the words of a line: before the first cell.
 fn row_label(words: &[&str]) -> Option<usize> {
-    (0..words.len().min(MAX_PREFIX)).find(|&at| {
-        is_label(words[at]) && words.get(at + 1).is_some_and(|next| cells_of(next).is_some())
-    })
+    (0..words.len().min(MAX_PREFIX))
+        .find(|&at| is_label(words[at]) && words.get(at + 1).is_some_and(|next| cells_of(next).is_some()))
 }
 
 fn is_label(word: &str) -> bool {
@@ -298,7 +307,8 @@ fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
             rest = &rest[text.len()..];
             continue;
         }
-        let digits = rest.strip_prefix("NV").map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        let digits =
+            rest.strip_prefix("NV").map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
         if digits == 0 {
             break;
         }
@@ -369,7 +379,9 @@ fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadImport> {
             if matrix.rows.len() > MAX_COLUMNS {
                 return Err(BadImport::new(line.number, format!("more than {MAX_COLUMNS} rows")));
             }
-        } else if let Some(row) = matrix.rows.last_mut().filter(|row| goes_on(row, &words, matrix.columns.len())) {
+        } else if let Some(row) =
+            matrix.rows.last_mut().filter(|row| goes_on(row, &words, matrix.columns.len()))
+        {
             row.add(&words, line.number)?;
             row.broken = true;
         } else {
@@ -385,7 +397,9 @@ fn goes_on(row: &Row, words: &[&str], columns: usize) -> bool {
     let cells: usize = words.iter().filter_map(|word| cells_of(word)).map(|(cells, _)| cells.len()).sum();
     let known = words.iter().all(|word| cells_of(word).is_some() || is_affinity(word));
     let all = row.cells.len() + cells;
-    known && row.rest.is_empty() && if cells > 0 { all <= columns } else { all == columns && !is_nic(&row.label) }
+    known
+        && row.rest.is_empty()
+        && if cells > 0 { all <= columns } else { all == columns && !is_nic(&row.label) }
 }
 
 /// Is this line the header of one more matrix with such a first column?

@@ -59,7 +59,9 @@ pub(super) fn read(
         }
         if completed || row.is_none() {
             let finding = match row {
-                Some(_) => format!("ends after {} cells: the rest is taken from the rows of the NICs", cells.len()),
+                Some(_) => {
+                    format!("ends after {} cells: the rest is taken from the rows of the NICs", cells.len())
+                }
                 None => "has no row: its cells are taken from the rows of the NICs".to_string(),
             };
             diagnostics.push(Diagnostic::new(&label, finding));
@@ -98,7 +100,10 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
         // the header may be cut in the middle of a name, which is then no device
         let last = matrix.columns.last().filter(|last| matrix.row(last).is_none());
         if let Some(last) = last.filter(|last| row.label.starts_with(last.as_str())) {
-            return bad(format!("the header ends in `{last}`, which may be the beginning of `{}`", row.label));
+            return bad(format!(
+                "the header ends in `{last}`, which may be the beginning of `{}`",
+                row.label
+            ));
         }
         nics.push(row.label.clone());
     }
@@ -113,8 +118,10 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
     gpus.sort_unstable();
     if gpus.iter().enumerate().any(|(position, &number)| position != usize::from(number)) {
         let labels: Vec<String> = gpus.iter().map(|number| format!("GPU{number}")).collect();
-        let finding =
-            format!("shows only {}: a GPU's position among them is its index", listed(labels.iter().map(String::as_str)));
+        let finding = format!(
+            "shows only {}: a GPU's position among them is its index",
+            listed(labels.iter().map(String::as_str))
+        );
         diagnostics.push(Diagnostic::new("header", finding));
     }
     Ok((gpus, nics))
@@ -155,7 +162,11 @@ fn is_cut(matrix: &Matrix, row: &Row, ends_here: bool) -> bool {
     match row.rest.as_slice() {
         [] => last || !matrix.titles.is_empty(),
         // the last cell is cut too
-        [part] => last && ["PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "NV"].iter().any(|word| word.starts_with(part)),
+        [part] => {
+            last && ["PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "NV"]
+                .iter()
+                .any(|word| word.starts_with(part))
+        }
         _ => false,
     }
 }
@@ -187,7 +198,8 @@ fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType, BadImpo
         Cell::Own => "`X`",
         Cell::Link => "an NVLink",
     };
-    let problem = format!("{word} between `{from}` and `{to}`: expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`");
+    let problem =
+        format!("{word} between `{from}` and `{to}`: expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`");
     Err(BadImport::new(line, problem))
 }
 
@@ -196,7 +208,9 @@ fn incomplete(matrix: &Matrix, gpu: &str, nic: &str, cells: usize) -> BadImport 
     match matrix.row(gpu) {
         Some(row) => BadImport::new(
             row.line,
-            format!("the row of `{gpu}` ends after {cells} of {columns} cells, and no row of `{nic}` completes it"),
+            format!(
+                "the row of `{gpu}` ends after {cells} of {columns} cells, and no row of `{nic}` completes it"
+            ),
         ),
         None => BadImport::new(matrix.last_line, format!("the matrix ends before the row of `{gpu}`")),
     }
@@ -218,7 +232,8 @@ pub(super) fn nic_node(
             [node] => return Some(*node),
             more => {
                 let nodes: Vec<String> = more.iter().map(u32::to_string).collect();
-                let finding = format!("is at {kind} of GPUs of NUMA nodes {}: its own is not known", nodes.join(", "));
+                let finding =
+                    format!("is at {kind} of GPUs of NUMA nodes {}: its own is not known", nodes.join(", "));
                 diagnostics.push(Diagnostic::new(name, finding));
                 return None;
             }

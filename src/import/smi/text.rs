@@ -8,8 +8,6 @@ use crate::import::MAX_BYTES;
 const MAX_LINE: usize = 64 * 1024;
 /// Lines, at most.  A whole bug report has some hundreds.
 const MAX_LINES: usize = 100_000;
-/// Bytes of one terminal title, at most.
-const MAX_TITLE: usize = 256;
 
 /// A line that is not blank.
 pub(super) struct Line {
@@ -79,8 +77,9 @@ fn clean(line: &str) -> String {
 fn after_escape(text: &str) -> Option<&str> {
     let escaped = text.strip_prefix('\u{1b}').or_else(|| text.strip_prefix("^["));
     if let Some(title) = escaped.and_then(|rest| rest.strip_prefix(']')) {
-        let end = title.bytes().take(MAX_TITLE).position(|byte| byte == 7)?;
-        return Some(&title[end + 1..]);
+        let end = title.find(['\u{7}', '\u{1b}'])?;
+        let (_, rest) = title.split_at(end);
+        return Some(rest.strip_prefix('\u{7}').or_else(|| rest.strip_prefix("\u{1b}\\")).unwrap_or(rest));
     }
     if let Some(set) = escaped.and_then(|rest| rest.strip_prefix(['(', ')'])) {
         let mut set = set.chars();
@@ -102,7 +101,7 @@ mod tests {
     #[test]
     fn what_a_terminal_and_a_mail_add_is_taken_away() {
         for (line, text) in [
-            ("\u{1b}[4mGPU0\tNIC0\u{1b}[0m", "GPU0\tNIC0"),
+            ("\u{1b}[4mGPU0\tNIC0\u{1b}[0m", "GPU0 NIC0"),
             ("[4mGPU0 NIC0[0m", "GPU0 NIC0"),
             ("^[[4mGPU0 NIC0^[[24m", "GPU0 NIC0"),
             ("\u{1b}]0;a title\u{7}GPU0\u{1b}(B\u{1b}[m", "GPU0"),
