@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod affinity;
+mod header;
 mod legend;
 mod matrix;
 mod paths;

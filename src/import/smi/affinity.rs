@@ -4,8 +4,9 @@
 //! that cannot be told is unknown; the matrix before it is still good.
 #![forbid(unsafe_code)]
 
+use super::header::Title;
 use super::listed;
-use super::matrix::{Matrix, Title};
+use super::matrix::Matrix;
 use super::paths::Links;
 use crate::diagnostic::Diagnostic;
 use crate::import::shown;

@@ -6,7 +6,7 @@ mod properties;
 use super::*;
 use crate::topology::{CpuSet, PathType};
 
-/// Two sockets, two GPUs and two NICs each side of nothing: small, and every kind of column.
+/// A GPU and a NIC on each of two sockets, and every column that there is.
 const PLAIN: &str = "\
 \tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
 GPU0\t X \tNV6\tPIX\tSYS\t0-7,16-23\t0\t\tN/A

@@ -30,7 +30,7 @@ struct Form {
     /// the row that comes first
     first_row: Index,
     prefix: &'static str,
-    /// what the label of each cell of a NIC is fused to
+    /// does other text stand around it?
     fenced: bool,
 }
 
@@ -85,8 +85,8 @@ fn print(machine: &Machine, form: &Form) -> String {
         header = format!("\u{1b}[4m{header}\u{1b}[0m");
     }
     let mut rows = Vec::new();
-    for gpu in 0..gpus {
-        let mut row = gap(&labels[gpu]);
+    for (gpu, label) in labels.iter().enumerate().take(gpus) {
+        let mut row = gap(label);
         (0..gpus).for_each(|other| row += &gap(if other == gpu { " X " } else { "NV4" }));
         machine.kinds[gpu].iter().for_each(|kind| row += &gap(&kind.to_string()));
         let node = machine.nodes[gpu];
