@@ -5,6 +5,10 @@
 
 #[path = "corpus/hwloc.rs"]
 mod hwloc;
+#[path = "corpus/nccl.rs"]
+mod nccl;
+#[path = "corpus/smi.rs"]
+mod smi;
 #[path = "corpus/sysfs.rs"]
 mod sysfs;
 
@@ -14,8 +18,10 @@ use std::process::ExitCode;
 /// Takes the collection; gives a summary, or what is wrong.
 type Check = fn(&Path) -> Result<String, String>;
 
-const CHECKS: [(&str, Check); 2] = [
+const CHECKS: [(&str, Check); 4] = [
     ("hwloc_files_are_read_as_hwloc_reads_them", hwloc::run),
+    ("nccl_files_are_read_as_a_naive_reader_reads_them", nccl::run),
+    ("every_matrix_is_read_or_refused_with_a_reason", smi::run),
     ("captured_trees_are_read_as_hwloc_reads_them", sysfs::run),
 ];
 
