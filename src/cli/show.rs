@@ -61,6 +61,9 @@ fn show(
     writeln!(output)?;
     nics(topology, placement, output)?;
     matrix(topology, output)?;
+    if let Some(model) = &topology.supplied_by {
+        writeln!(output, "* stated by the model `{model}`; the live bus does not show it")?;
+    }
     for diagnostic in diagnostics.iter().chain(&placement.diagnostics) {
         writeln!(output, "note: {diagnostic}")?;
     }
@@ -77,11 +80,8 @@ fn nics(topology: &Topology, placement: &NodePlacement, output: &mut Vec<u8>) ->
             format!("port {} {} {} {rate}", port.number, port.state, port.link_layer)
         });
         let facts: Vec<String> = facts.collect();
-        let role = match (nic.role, &topology.supplied_by) {
-            (Some(role), Some(model)) => format!("  {role} (model `{model}`)"),
-            (Some(role), None) => format!("  {role}"),
-            (None, _) => String::new(),
-        };
+        let mark = if topology.supplied_by.is_some() { "*" } else { "" };
+        let role = nic.role.map(|role| format!("  {role}{mark}")).unwrap_or_default();
         writeln!(
             output,
             "NIC {:<width$}  {address:<12}  node {numa_node}  {}  {}{role}  {}",
@@ -134,9 +134,6 @@ fn matrix(topology: &Topology, output: &mut Vec<u8>) -> Result<(), Failure> {
             row.push_str(&format!("  {:<width$}", format!("{kind}{mark}")));
         }
         writeln!(output, "{}", row.trim_end())?;
-    }
-    if let (Some(model), false) = (&topology.supplied_by, topology.stated_paths.is_empty()) {
-        writeln!(output, "* stated by the model `{model}`; the bus hides it")?;
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ type Element<'a> = Node<'a, 'a>;
 
 /// Reads a topology that NCCL or RCCL wrote, or a cloud provider for them.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
-    let document = xml::parse(text).map_err(one_line)?;
+    let document = xml::parse(text)?;
     let root = document.root_element();
     let name = root.attribute("name").filter(|name| values::is_plain(name)).unwrap_or(NAME);
     let mut reader = Reader {
@@ -78,12 +78,6 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     };
     reader.system(root)?;
     Ok(reader.finish())
-}
-
-/// The parser shows what it met instead of what it expected, and that may be the end of a line.
-fn one_line(bad: BadImport) -> BadImport {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    BadImport::new(bad.line, bad.problem.chars().take(300).map(escaped).collect::<String>())
 }
 
 /// The children that are elements.
