@@ -5,7 +5,7 @@ use super::{Failure, Node};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{NodePlacement, Policy};
 use crate::policy::{self, Selection, gbps};
-use crate::topology::{Nic, Topology, file};
+use crate::topology::{Nic, PciAddress, Topology, file};
 use std::io::Write;
 
 pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
@@ -52,7 +52,7 @@ fn show(
         writeln!(
             output,
             "GPU {index:<2}  {}{}  node {}  {}  nearest {nic}",
-            gpu.address,
+            shown(gpu.address),
             gpu.partition.map(|partition| format!(" part {partition}")).unwrap_or_default(),
             node_number(topology.numa_node_of(gpu.address)),
             gpu.model.as_deref().unwrap_or("unknown model"),
@@ -73,7 +73,7 @@ fn show(
 fn nics(topology: &Topology, placement: &NodePlacement, output: &mut Vec<u8>) -> Result<(), Failure> {
     let width = topology.nics.iter().map(|nic| nic.name.len()).max().unwrap_or(0);
     for nic in &topology.nics {
-        let address = nic.address.map_or("no PCI function".to_string(), |address| address.to_string());
+        let address = nic.address.map_or("no PCI function".to_string(), shown);
         let numa_node = node_number(nic.address.and_then(|address| topology.numa_node_of(address)));
         let facts = nic.ports.iter().map(|port| {
             let rate = port.rate_mbps.map_or("unknown rate".to_string(), gbps);
@@ -140,4 +140,9 @@ fn matrix(topology: &Topology, output: &mut Vec<u8>) -> Result<(), Failure> {
 
 fn node_number(node: Option<u32>) -> String {
     node.map_or("?".to_string(), |node| node.to_string())
+}
+
+/// An address, where the machine's description names one.
+fn shown(address: PciAddress) -> String {
+    if address.is_invented() { "-".to_string() } else { address.to_string() }
 }

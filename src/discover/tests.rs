@@ -70,10 +70,8 @@ fn spoiled(changes: &[(&str, Option<Entry>)]) -> (Topology, Vec<String>) {
     let machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
     let mut spoiled = Manifest::default();
     for (path, entry) in machine.iter() {
-        match changes.iter().find(|(changed, _)| path == *changed || path.starts_with(&format!("{changed}/")))
-        {
-            None => spoiled.insert(path, entry.clone()),
-            Some(_) => {}
+        if !changes.iter().any(|(changed, _)| path == *changed || path.starts_with(&format!("{changed}/"))) {
+            spoiled.insert(path, entry.clone());
         }
     }
     for (path, entry) in changes {

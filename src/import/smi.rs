@@ -29,11 +29,6 @@ const FIRST_NIC_BUS: u8 = 0x80;
 /// GPUs of one matrix, at most, and NICs: one bus each.
 const MAX_DEVICES: usize = 128;
 
-/// Whether an address stands for a device whose real one nobody stated; reports should not show it.
-pub fn is_invented(address: PciAddress) -> bool {
-    address.domain == INVENTED_DOMAIN
-}
-
 /// Reads what `nvidia-smi topo -m` printed, and what may stand around it: a prompt, quotes, fences, timestamps.
 ///
 /// What is unambiguous is repaired, and a diagnostic says so.  A GPU's own row counts: where a NIC's row says

@@ -47,12 +47,12 @@ fn reason(node: &NodePlacement, edges: &Edges, gpu: usize, rail: usize, users: u
     } else {
         format!("at {kind}: every nearer NIC would leave some GPU of the node with less")
     };
-    let share = match edges.rates_known {
-        true => format!("; {}", gbps(edges.values[gpu][rail] / users as u64)),
-        false => String::new(),
+    let share = gbps(edges.values[gpu][rail] / users.max(1) as u64);
+    let use_of_it = match (users, edges.rates_known) {
+        (1, true) => format!("{share} to itself"),
+        (1, false) => "no other GPU uses it".to_string(),
+        (more, true) => format!("{share} as one of {more} GPUs that share it"),
+        (more, false) => format!("{more} GPUs share it"),
     };
-    match users {
-        1 => format!("{} is {distance}{share} to itself", node.rails[rail]),
-        more => format!("{} is {distance}{share} as one of {more} GPUs that share it", node.rails[rail]),
-    }
+    format!("{} is {distance}; {use_of_it}", node.rails[rail])
 }

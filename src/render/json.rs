@@ -3,7 +3,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, MemDecision, NodePlacement, TaskPlacement, Variable};
-use crate::topology::Topology;
+use crate::topology::{PciAddress, Topology};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ struct Plan<'a> {
 #[derive(Serialize)]
 struct NodeGpu<'a> {
     index: usize,
-    address: String,
+    address: Option<String>,
     numa_node: Option<u32>,
     nics: Vec<Nic<'a>>,
     reason: &'a str,
@@ -54,7 +54,7 @@ struct Task<'a> {
 #[derive(Serialize)]
 struct Gpu {
     index: usize,
-    address: String,
+    address: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -80,14 +80,14 @@ pub fn plan(
     let nic = |rail: usize, path: String| Nic {
         name: &node.rails[rail].name,
         port: node.rails[rail].port,
-        address: topology.nics[node.rails[rail].nic].address.map(|address| address.to_string()),
+        address: topology.nics[node.rails[rail].nic].address.and_then(stated),
         path,
         share_mbps: None,
         users: None,
     };
     let gpus = node.gpus.iter().enumerate().map(|(index, placement)| NodeGpu {
         index,
-        address: topology.gpus[index].address.to_string(),
+        address: stated(topology.gpus[index].address),
         numa_node: placement.numa_node,
         nics: placement
             .choices
@@ -105,7 +105,7 @@ pub fn plan(
         gpus: task
             .gpus
             .iter()
-            .map(|&index| Gpu { index, address: topology.gpus[index].address.to_string() })
+            .map(|&index| Gpu { index, address: stated(topology.gpus[index].address) })
             .collect(),
         nics: task.rails.iter().map(|(rail, path)| nic(*rail, path.to_string())).collect(),
         cpus: task.cpus.cpus().to_string(),
@@ -144,4 +144,9 @@ pub fn plan(
     };
     // these structures hold nothing that JSON cannot
     serde_json::to_string_pretty(&plan).unwrap_or_default() + "\n"
+}
+
+/// `null` where the machine's description names no address.
+fn stated(address: PciAddress) -> Option<String> {
+    (!address.is_invented()).then(|| address.to_string())
 }

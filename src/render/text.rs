@@ -18,7 +18,7 @@ pub fn task_line(
 ) -> String {
     let gpus = match task.gpus.as_slice() {
         [] => "no gpu".to_string(),
-        [gpu] => format!("gpu {gpu} {}", topology.gpus[*gpu].address),
+        [gpu] => gpu_cell(topology, *gpu),
         many => format!("gpus {}", ranges(many)),
     };
     let rail = |&(rail, path): &(usize, _)| format!("{} {path}", node.rails[rail]);
@@ -27,8 +27,7 @@ pub fn task_line(
         [one] => format!("nic {}", rail(one)),
         many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
     };
-    let gpu_width =
-        topology.gpus.iter().enumerate().map(|(gpu, at)| format!("gpu {gpu} {}", at.address).len());
+    let gpu_width = (0..topology.gpus.len()).map(|gpu| gpu_cell(topology, gpu).len());
     let rail_width = node.gpus.iter().flat_map(|gpu| gpu.choices.first());
     let rail_width = rail_width.map(|choice| 4 + rail(&(choice.rail, choice.path)).len());
     let cpu_width = topology.numa_nodes.iter().map(|node| node.cpus.to_string().len());
@@ -59,6 +58,14 @@ pub fn task_line(
         rail_width = rail_width.max().unwrap_or(0),
         cpu_width = cpu_width.max().unwrap_or(0),
     )
+}
+
+/// `gpu 3 0000:61:00.0`
+fn gpu_cell(topology: &Topology, gpu: usize) -> String {
+    match topology.gpus[gpu].address {
+        invented if invented.is_invented() => format!("gpu {gpu}"),
+        address => format!("gpu {gpu} {address}"),
+    }
 }
 
 /// `0-3,7`

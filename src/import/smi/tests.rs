@@ -71,10 +71,10 @@ fn a_plain_matrix_says_who_is_near_to_whom_and_where() {
         [Some(0), Some(1)]
     );
     assert_eq!(topology.nics.iter().map(|nic| node(nic.address)).collect::<Vec<_>>(), [Some(0), Some(1)]);
-    assert!(topology.gpus.iter().all(|gpu| is_invented(gpu.address) && gpu.vendor == GpuVendor::Nvidia));
+    assert!(topology.gpus.iter().all(|gpu| gpu.address.is_invented() && gpu.vendor == GpuVendor::Nvidia));
     let port = Port::new(1, PortState::Active, LinkLayer::Unknown, None);
     assert!(topology.nics.iter().all(|nic| nic.ports == [port.clone()]));
-    assert!(!is_invented("10000:e1:00.0".parse().unwrap()));
+    assert!(!"10000:e1:00.0".parse::<PciAddress>().unwrap().is_invented());
 }
 
 #[test]
