@@ -1,15 +1,17 @@
 //! hwloc's XML: every file of the corpus loads, and hwloc's own tools agree on where its GPUs and NICs are.
 //!
-//! The second opinion is libhwloc's: `lstopo` prints its tree, from which the kinds of paths are counted here again by
-//! the lines' indentation, and `hwloc-calc` says which NUMA nodes a function is next to.
+//! Where the tools are installed, their reading of CPUs, nodes, distances, links and paths is compared with ours.
 #![forbid(unsafe_code)]
 
+#[path = "hwloc_tools.rs"]
+mod tools;
+
 use nic_placement::import;
-use nic_placement::topology::{GpuVendor, Nic, NicKind, PathType, PciAddress, Provenance, Topology};
+use nic_placement::topology::{self, CpuSet, Nic, NicKind, PathType, PciAddress, Provenance, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use tools::{as_hwloc_2_reads_it, theirs};
 
 /// GPU to NICs as vendors and sites state them: `(file, GPU, its NUMA node, its nearest fabric NICs)`.
 const STATED: [(&str, &str, u32, &[&str]); 24] = [
@@ -43,11 +45,18 @@ const STATED: [(&str, &str, u32, &[&str]); 24] = [
 ];
 
 /// GPUs, NICs and what they are next to, by address and name, so that two readings can be compared.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct Reading {
     gpus: BTreeSet<PciAddress>,
     nics: BTreeMap<String, PciAddress>,
     paths: BTreeMap<(PciAddress, String), PathType>,
+    /// what the links above GPUs and NICs move, in GB/s; 0 where it is not known
+    links: BTreeMap<PciAddress, f64>,
+    cpus: usize,
+    /// the CPUs of each NUMA node
+    nodes: BTreeMap<u32, CpuSet>,
+    /// distances between NUMA nodes, row after row
+    distances: Vec<u32>,
 }
 
 impl Reading {
@@ -60,7 +69,14 @@ impl Reading {
 }
 
 fn ours(topology: &Topology) -> Reading {
-    let mut reading = Reading::default();
+    let mut reading = Reading { cpus: topology.pus.len(), ..Reading::default() };
+    for function in topology.pci.iter() {
+        let moves = function.link.current.map_or(0.0, |rate| rate.mbps() as f64 / 8000.0);
+        reading.links.insert(function.address, moves);
+    }
+    let nodes = || topology.numa_nodes.iter();
+    reading.nodes.extend(nodes().map(|node| (node.os_index, node.cpus.clone())));
+    reading.distances = nodes().flat_map(|node| node.distances.clone()).collect();
     reading.gpus.extend(topology.gpus.iter().map(|gpu| gpu.address));
     for nic in &topology.nics {
         let Some(address) = nic.address else { continue };
@@ -95,6 +111,11 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         gpus += topology.gpus.len();
         nics += topology.nics.len();
         findings += diagnostics.len();
+        let kept =
+            topology::file::from_json(&topology::file::to_json(&topology), topology.provenance.clone());
+        if kept.as_ref() != Ok(&topology) {
+            wrong.push(format!("`{file}` is not the same as a topology file: {:?}", kept.err()));
+        }
         let ours = ours(&topology);
         for (_, gpu, numa, expected) in STATED.iter().filter(|row| row.0 == file) {
             stated += 1;
@@ -103,13 +124,10 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         if installed {
             let text = as_hwloc_2_reads_it(&text);
             transcribed += usize::from(text.1);
-            let (theirs, cpus) = theirs(&file, &text.0)?;
+            let theirs = theirs(&file, &text.0)?;
             compared += 1;
             pairs += theirs.paths.len();
             compared_gpus += theirs.gpus.len();
-            if cpus != topology.pus.len() {
-                wrong.push(format!("`{file}`: {} CPUs, hwloc says {cpus}", topology.pus.len()));
-            }
             wrong.extend(differences(&ours, &theirs).into_iter().map(|why| format!("`{file}`: {why}")));
         }
     }
@@ -158,6 +176,33 @@ fn differences(ours: &Reading, theirs: &Reading) -> Vec<String> {
     if ours.nics != theirs.nics {
         found.push(format!("NICs {:?}, hwloc shows {:?}", ours.nics, theirs.nics));
     }
+    if ours.cpus != theirs.cpus {
+        found.push(format!("{} CPUs, by hwloc {}", ours.cpus, theirs.cpus));
+    }
+    for (number, cpus) in &theirs.nodes {
+        // where hwloc gives two nodes the same CPUs the kernel gives them to one
+        let twin = theirs
+            .nodes
+            .iter()
+            .any(|(other, theirs)| other != number && theirs == cpus && ours.nodes.get(other) == Some(cpus));
+        let mine = ours.nodes.get(number);
+        if mine != Some(cpus) && !(twin && mine.is_some_and(CpuSet::is_empty)) {
+            found.push(format!("NUMA node {number} has {mine:?}, by hwloc {cpus:?}"));
+        }
+    }
+    // hwloc 2 drops nodes without memory, and with them the matrix
+    let same_nodes = ours.nodes.keys().eq(theirs.nodes.keys());
+    if same_nodes && ours.distances != theirs.distances {
+        found.push(format!("distances {:?}, by hwloc {:?}", ours.distances, theirs.distances));
+    }
+    for address in theirs.gpus.iter().chain(theirs.nics.values()) {
+        let (mine, other) = (ours.links.get(address), theirs.links.get(address).copied().unwrap_or(0.0));
+        // conventional PCI, at most 0.53 GB/s, is no PCIe link
+        let same = |mine: f64| if mine == 0.0 { other < 0.5 } else { (mine - other).abs() <= 0.1 * other };
+        if !mine.is_some_and(|&mine| same(mine)) {
+            found.push(format!("{address} moves {mine:?} GB/s, by hwloc {other}"));
+        }
+    }
     for (pair, kind) in &theirs.paths {
         if ours.paths.get(pair) != Some(kind) {
             found.push(format!("{pair:?} {:?}, by hwloc's tree {kind}", ours.paths.get(pair)));
@@ -169,179 +214,4 @@ fn differences(ours: &Reading, theirs: &Reading) -> Vec<String> {
         }
     }
     found
-}
-
-/// The text as hwloc 2 without libxml2 can read it, and whether it was of version 3: without comments; and without what
-/// version 3 added, which is not about places (OS devices' types became bits).
-fn as_hwloc_2_reads_it(text: &str) -> (String, bool) {
-    let mut plain = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("<!--") {
-        plain.push_str(before.trim_end_matches(' '));
-        rest = after.split_once("-->").map_or("", |(_, after)| after.trim_start_matches('\n'));
-    }
-    plain.push_str(rest);
-    if !plain.contains("<topology version=\"3") {
-        return (plain, false);
-    }
-    let mut older: String = plain
-        .replace("<topology version=\"3.0\">", "<topology version=\"2.0\">")
-        .lines()
-        .filter(|line| !line.starts_with("  <info ") && !line.starts_with("  <pci_locality"))
-        .flat_map(|line| [line, "\n"])
-        .collect();
-    for (bits, number) in
-        [(1, 0), (2, 0), (3, 0), (4, 1), (8, 5), (12, 5), (16, 2), (32, 3), (48, 3), (64, 4)]
-    {
-        older = older.replace(&format!("osdev_type=\"{bits}\""), &format!("osdev_type=\"_{number}\""));
-    }
-    (older.replace("osdev_type=\"_", "osdev_type=\""), true)
-}
-
-/// Runs one of hwloc's tools on `input`.
-fn tool(file: &str, command: &str, arguments: &[&str], input: &str) -> Result<String, String> {
-    let failed = |what: String| format!("`{file}`: {command}: {what}");
-    let mut child = Command::new(command)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    let mut pipe = child.stdin.take().ok_or_else(|| failed("no pipe".to_string()))?;
-    let written = std::thread::scope(|scope| {
-        let writer = scope.spawn(move || pipe.write_all(input.as_bytes()));
-        (child.wait_with_output(), writer.join())
-    });
-    let output = written.0.map_err(|error| failed(error.to_string()))?;
-    let said = String::from_utf8_lossy(&output.stderr).to_string();
-    if !output.status.success() {
-        return Err(failed(said));
-    }
-    String::from_utf8(output.stdout).map_err(|error| failed(error.to_string()))
-}
-
-/// A line of lstopo's tree.
-struct Line<'t> {
-    text: &'t str,
-    parent: Option<usize>,
-}
-
-impl<'t> Line<'t> {
-    /// `busid=0000:d1:00.0`
-    fn field(&self, key: &str) -> Option<&'t str> {
-        let (_, rest) = self.text.split_once(key)?;
-        Some(rest.split([' ', ')', '(']).next().unwrap_or(rest))
-    }
-
-    fn address(&self) -> Option<PciAddress> {
-        self.field("busid=")?.parse().ok()
-    }
-}
-
-fn tree(printed: &str) -> Vec<Line<'_>> {
-    let mut lines: Vec<Line> = Vec::new();
-    let mut open: Vec<(usize, usize)> = Vec::new();
-    for line in printed.lines() {
-        let text = line.trim_start();
-        let indent = line.len() - text.len();
-        while open.last().is_some_and(|(outer, _)| *outer >= indent) {
-            open.pop();
-        }
-        lines.push(Line { text, parent: open.last().map(|(_, place)| *place) });
-        open.push((indent, lines.len() - 1));
-    }
-    lines
-}
-
-/// What libhwloc makes of the file: the reading, and how many CPUs there are.
-fn theirs(file: &str, text: &str) -> Result<(Reading, usize), String> {
-    let copy = std::env::temp_dir().join(format!("nic-placement-hwloc-{}.xml", std::process::id()));
-    std::fs::write(&copy, text).map_err(|error| format!("`{}`: {error}", copy.display()))?;
-    let read = theirs_of(file, &copy.to_string_lossy());
-    std::fs::remove_file(&copy).map_err(|error| format!("`{}`: {error}", copy.display()))?;
-    read
-}
-
-fn theirs_of(file: &str, copy: &str) -> Result<(Reading, usize), String> {
-    let arguments = ["-i", copy, "--of", "console", "-v", "--whole-io", "--no-collapse", "--disallowed"];
-    let printed = tool(file, "lstopo-no-graphics", &arguments, "")?;
-    let lines = tree(&printed);
-    let above = |line: usize| std::iter::successors(lines[line].parent, |&place| lines[place].parent);
-    let mut reading = Reading::default();
-    let mut places: BTreeMap<PciAddress, usize> = BTreeMap::new();
-    let mut interfaces: BTreeMap<usize, (Vec<String>, Vec<String>)> = BTreeMap::new();
-    for (place, line) in lines.iter().enumerate() {
-        let device = above(place).find(|&above| lines[above].text.starts_with("PCI L#"));
-        let name = line.text.strip_suffix('"').and_then(|text| text.rsplit_once('"')).map(|(_, name)| name);
-        if let (true, Some(address)) = (line.text.starts_with("PCI L#"), line.address()) {
-            places.insert(address, place);
-            let class = line.field("class=").unwrap_or_default();
-            let (vendor, id) = line.field(" id=").and_then(|id| id.split_once(':')).unwrap_or_default();
-            let vendor = u16::from_str_radix(vendor, 16).ok().and_then(GpuVendor::from_pci);
-            // the AMD chip is a server's console (ES1000), and Intel's class 0300 a CPU's graphics
-            let gpu = ["0300", "0302", "0380", "1200"].contains(&class) && id != "515e";
-            if gpu && vendor.is_some() && (vendor, class) != (Some(GpuVendor::Intel), "0300") {
-                reading.gpus.insert(address);
-            }
-        } else if let (Some(device), Some(name)) = (device, name) {
-            let (verbs, plain) = interfaces.entry(device).or_default();
-            if line.text.starts_with("OpenFabrics") {
-                verbs.push(name.to_string());
-            } else if line.text.starts_with("Network") {
-                plain.push(name.to_string());
-            }
-        }
-    }
-    for (place, (verbs, plain)) in interfaces {
-        let address = lines[place].address().ok_or_else(|| format!("`{file}`: `{}`", lines[place].text))?;
-        let names = if verbs.is_empty() { plain } else { verbs };
-        reading.nics.extend(names.into_iter().map(|name| (name, address)));
-    }
-    let wanted: BTreeSet<PciAddress> = reading.gpus.iter().chain(reading.nics.values()).copied().collect();
-    let questions: String = wanted.iter().map(|address| format!("pci={address}\n")).collect();
-    let answers = match questions.is_empty() {
-        true => String::new(),
-        false => tool(file, "hwloc-calc", &["-i", copy, "--disallowed", "--po", "-I", "numa"], &questions)?,
-    };
-    // the tool tells whoever sits at a terminal that it waits
-    let answers: Vec<&str> = answers.lines().filter(|line| !line.starts_with("Waiting")).collect();
-    if answers.len() != wanted.len() {
-        return Err(format!("`{file}`: hwloc-calc: {} answers to {} questions", answers.len(), wanted.len()));
-    }
-    let nodes: BTreeMap<PciAddress, &str> = wanted.into_iter().zip(answers).collect();
-    for &gpu in &reading.gpus {
-        for (name, nic) in &reading.nics {
-            let bridges = |address: &PciAddress| -> Vec<usize> {
-                let place = places.get(address).copied();
-                place
-                    .into_iter()
-                    .flat_map(above)
-                    .filter(|&place| lines[place].text.contains("Bridge L#"))
-                    .collect()
-            };
-            let (from, to) = (bridges(&gpu), bridges(nic));
-            let lowest = from.iter().position(|bridge| to.contains(bridge));
-            let kind = match lowest.map(|below| (below, from[below])) {
-                Some((_, bridge)) if lines[bridge].text.starts_with("HostBridge") => PathType::Phb,
-                Some((below, bridge)) => match to.iter().position(|other| *other == bridge) {
-                    Some(other) if below <= 1 && other <= 1 => PathType::Pix,
-                    _ => PathType::Pxb,
-                },
-                // `0` is one node, `0,1` are several
-                None => match (nodes.get(&gpu), nodes.get(nic)) {
-                    (Some(a), Some(b)) if a == b && a.parse::<u32>().is_ok() => PathType::Node,
-                    _ => PathType::Sys,
-                },
-            };
-            reading.paths.insert((gpu, name.clone()), kind);
-        }
-    }
-    let cpus = tool(file, "hwloc-calc", &["-i", copy, "--disallowed", "-N", "pu", "machine:0"], "")?;
-    // files that people have cut down may have no CPU, for which the tool prints nothing
-    let cpus = match cpus.trim() {
-        "" => 0,
-        count => count.parse().map_err(|_| format!("`{file}`: hwloc-calc: `{count}` CPUs"))?,
-    };
-    Ok((reading, cpus))
 }

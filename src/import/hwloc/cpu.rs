@@ -61,10 +61,11 @@ pub(super) fn numa_nodes(
     // those of the nodes next to it, so the node that is nearest around a CPU keeps it.
     nodes.sort_by_key(|(memory_only, cpus, number)| (*memory_only, cpus.len(), *number));
     let mut taken = CpuSet::new();
-    for (_, cpus, os_index) in nodes {
+    for (memory_only, cpus, os_index) in nodes {
         let own: CpuSet = cpus.iter().filter(|&cpu| !taken.contains(cpu)).collect();
-        if own != cpus && !own.is_empty() {
-            let finding = format!("shares CPUs with another node: {own} are taken as its own");
+        if own != cpus && !memory_only {
+            let own = if own.is_empty() { "none".to_string() } else { own.to_string() };
+            let finding = format!("CPUs of another node too: its own are taken to be {own}");
             diagnostics.push(Diagnostic::new(format!("NUMANode {os_index}"), finding));
         }
         taken = taken.union(&own);

@@ -249,3 +249,11 @@ fn elements_inside_each_other_by_the_hundred_thousand_do_not_overflow_the_stack(
     let never_closed = on_a_small_stack("<object>".repeat(130_000));
     assert!(never_closed.starts_with("line 1: not well-formed XML: "), "{never_closed}");
 }
+
+#[test]
+fn of_two_nodes_with_the_same_cpus_one_keeps_them() {
+    let text = VERSION_2.replace(" subtype=\"GPUMemory\"", "");
+    let (topology, diagnostics) = good(&text);
+    assert_eq!(cpus(&topology), cpus(&good(VERSION_2).0));
+    assert_eq!(diagnostics[0], "`NUMANode 2`: CPUs of another node too: its own are taken to be none");
+}
