@@ -39,7 +39,11 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
             Some(parent) if scope >= scope_wanted => root.list(&format!("{parent}/{name}"), keep),
             _ => Vec::new(),
         };
-        let netdevs = below(Scope::Selection, "net", |_| true);
+        let mut netdevs = below(Scope::Selection, "net", |_| true);
+        if address.is_none() && full {
+            // a software device says which interface it uses (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
+            netdevs.extend(root.read(&format!("{path}/parent")).filter(|netdev| !netdev.is_empty()));
+        }
         let uverbs =
             below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs")).into_iter().next();
         // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
@@ -49,8 +53,9 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
             Some("efa") => NicKind::Efa,
             _ => NicKind::Verbs,
         };
-        let card = full.then(|| root.read(&format!("{path}/sys_image_guid"))).flatten();
-        topology.nics.push(Nic { address, ports, uverbs, netdevs, card, ..Nic::new(name, kind) });
+        let file = |name: &str| full.then(|| root.read(&format!("{path}/{name}"))).flatten();
+        let (guid, card) = (file("node_guid"), file("sys_image_guid"));
+        topology.nics.push(Nic { address, ports, uverbs, netdevs, guid, card, ..Nic::new(name, kind) });
     }
 }
 

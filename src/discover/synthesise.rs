@@ -215,8 +215,13 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
     if nic.kind == NicKind::Efa {
         tree.link(parent, "driver", "sys/bus/pci/drivers/efa");
     }
-    if let Some(card) = &nic.card {
-        tree.file(&device, "sys_image_guid", card);
+    for (name, text) in [("node_guid", &nic.guid), ("sys_image_guid", &nic.card)] {
+        if let Some(text) = text {
+            tree.file(&device, name, text);
+        }
+    }
+    if let (None, Some(netdev)) = (nic.address, nic.netdevs.first()) {
+        tree.file(&device, "parent", netdev);
     }
     if nic.address.is_some() {
         if let Some(uverbs) = &nic.uverbs {

@@ -266,6 +266,7 @@ fn machines() -> impl Strategy<Value = Topology> {
                     address: Some(address),
                     ports: (1..=if is_verbs { nic as u8 % 2 + 1 } else { 1 }).map(port).collect(),
                     uverbs: is_verbs.then(|| format!("uverbs{index}{nic}")),
+                    guid: is_verbs.then(|| format!("guid{index}{nic}")),
                     card: is_verbs.then(|| format!("card{index}")),
                     netdevs: vec![netdev],
                     ..Nic::new(

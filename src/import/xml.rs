@@ -27,5 +27,6 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadImport> {
 
 /// The parser's message, which quotes names of the file at any length.
 fn one_line(message: &str) -> String {
-    message.chars().take(200).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    message.chars().take(200).map(escaped).collect()
 }

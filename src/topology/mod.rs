@@ -178,6 +178,8 @@ pub struct Nic {
     pub uverbs: Option<String>,
     /// its network interfaces, sorted
     pub netdevs: Vec<String>,
+    /// `node_guid`: its own
+    pub guid: Option<String>,
     /// `sys_image_guid`: the same for all devices of one card
     pub card: Option<String>,
 }
@@ -193,6 +195,7 @@ impl Nic {
             ports: Vec::new(),
             uverbs: None,
             netdevs: Vec::new(),
+            guid: None,
             card: None,
         }
     }

@@ -237,6 +237,7 @@ fn nics(
             ports: ports(&at("ports"), &nic.ports)?,
             uverbs,
             netdevs: nic.netdevs.clone(),
+            guid: optional(&nic.guid, |text| free_text(&at("guid"), text))?,
             card: optional(&nic.card, |text| free_text(&at("card"), text))?,
         });
     }

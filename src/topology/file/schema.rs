@@ -142,6 +142,8 @@ pub(super) struct Nic {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub netdevs: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<String>,
     #[serde(default)]
     pub ports: Vec<Port>,

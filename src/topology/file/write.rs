@@ -59,6 +59,7 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         role: nic.role.and_then(|role| word(&schema::ROLES, role)),
         uverbs: nic.uverbs.clone(),
         netdevs: nic.netdevs.clone(),
+        guid: nic.guid.clone(),
         card: nic.card.clone(),
         ports: nic.ports.iter().map(port).collect(),
     });
