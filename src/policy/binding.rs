@@ -28,10 +28,17 @@ pub fn bind(situation: &Situation) -> (CpuDecision, MemDecision) {
     (cpus, mems)
 }
 
-/// NUMA nodes of the task's GPUs; `None` where the kernel does not say for one of them.
-fn gpu_nodes(situation: &Situation) -> Option<NodeSet> {
-    let gpus = situation.gpus.iter().map(|&gpu| situation.topology.gpus[gpu].address);
-    gpus.map(|address| situation.topology.numa_node_of(address)).collect()
+/// NUMA nodes to be near to: those of the task's GPUs; or why there are none.
+fn nodes_to_be_near(situation: &Situation) -> Result<NodeSet, String> {
+    let Situation { topology, gpus, trust, .. } = situation;
+    if !topology.provenance.is_this_system() && !trust {
+        return Err(format!("the topology is not this system's: {}", topology.provenance));
+    }
+    if gpus.is_empty() {
+        return Err("no GPU to be near to".to_string());
+    }
+    let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address));
+    nodes.collect::<Option<NodeSet>>().ok_or_else(|| "the kernel names no NUMA node for its GPU".to_string())
 }
 
 fn cpus(situation: &Situation) -> CpuDecision {
@@ -43,14 +50,9 @@ fn cpus(situation: &Situation) -> CpuDecision {
     if situation.bind == Bind::None {
         return keep("`bind=none`".to_string());
     }
-    if !topology.provenance.is_this_system() && !situation.trust {
-        return keep(format!("the topology is not this system's: {}", topology.provenance));
-    }
-    if situation.gpus.is_empty() {
-        return keep("no GPU to be near to".to_string());
-    }
-    let Some(nodes) = gpu_nodes(situation) else {
-        return keep("the kernel names no NUMA node for its GPU".to_string());
+    let nodes = match nodes_to_be_near(situation) {
+        Ok(nodes) => nodes,
+        Err(why) => return keep(why),
     };
     if nodes.len() > 1 {
         return keep(format!("its GPUs span NUMA nodes {nodes}"));
@@ -89,14 +91,9 @@ fn mems(situation: &Situation, cpus: &CpuDecision) -> MemDecision {
     if situation.bind != Bind::CpuMem {
         return keep(if situation.bind == Bind::Cpu { "`bind=cpu`" } else { "`bind=none`" }.to_string());
     }
-    if !topology.provenance.is_this_system() && !situation.trust {
-        return keep(format!("the topology is not this system's: {}", topology.provenance));
-    }
-    if situation.gpus.is_empty() {
-        return keep("no GPU to be near to".to_string());
-    }
-    let Some(nodes) = gpu_nodes(situation) else {
-        return keep("the kernel names no NUMA node for its GPU".to_string());
+    let nodes = match nodes_to_be_near(situation) {
+        Ok(nodes) => nodes,
+        Err(why) => return keep(why),
     };
     // Memory serves the CPUs too: a task that must run far from its GPU keeps its memory beside it.  This also leaves out
     // nodes without CPUs, which hold GPU memory on Grace.

@@ -1,0 +1,369 @@
+//! What a task gets of the plugin, what is left alone, and what happens when things are missing.
+
+use super::*;
+
+// ---- what a task gets ----
+
+#[test]
+fn each_task_gets_the_nic_of_its_gpus_switch() {
+    play!(default_on().task_per_gpu()).assert_nearest_nics();
+}
+
+#[test]
+fn nccl_gets_one_exact_list_that_is_the_same_for_all_tasks_of_the_node() {
+    let played = play!(default_on().task_per_gpu());
+    let list = played.env(0, "NCCL_IB_HCA").expect("the storage NICs must be left out");
+    assert!(
+        list.starts_with('='),
+        "without `=` NCCL takes names as prefixes: `mlx5_1` is also `mlx5_10`\n{played}"
+    );
+    let names: Vec<_> = list[1..].split(',').map(|name| name.split(':').next().unwrap_or(name)).collect();
+    let mut expected: Vec<_> = harness::NIC_OF_GPU.iter().map(|nic| format!("mlx5_{nic}")).collect();
+    expected.sort_by_key(|name| names.iter().position(|other| other == name));
+    assert_eq!(names, expected, "{played}");
+    for task in 1..8 {
+        assert_eq!(played.env(task, "NCCL_IB_HCA").as_ref(), Some(&list), "task {task}\n{played}");
+    }
+}
+
+#[test]
+fn nccl_gets_the_same_list_from_a_step_with_fewer_gpus() {
+    let whole = play!(default_on().task_per_gpu());
+    let part = play!(default_on().task("CUDA_VISIBLE_DEVICES=2").task("CUDA_VISIBLE_DEVICES=6"));
+    assert_eq!(part.env(0, "NCCL_IB_HCA"), part.env(1, "NCCL_IB_HCA"), "{part}");
+    assert_eq!(part.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_4:1"), "{part}");
+    assert_eq!(part.env(1, "UCX_NET_DEVICES").as_deref(), Some("mlx5_10:1"), "{part}");
+    whole.assert_nothing_failed();
+}
+
+#[test]
+fn every_task_is_told_what_was_decided() {
+    let played = play!(default_on().task_per_gpu());
+    for task in 0..8 {
+        let marker = played.env(task, "NIC_PLACEMENT").unwrap_or_default();
+        assert!(
+            marker.contains("UCX_NET_DEVICES"),
+            "task {task}: the variables that we set are named\n{played}"
+        );
+        assert!(!marker.contains('\n'), "task {task}: one line\n{played}");
+    }
+}
+
+#[test]
+fn the_same_step_gives_the_same_answer_on_every_node() {
+    let first = play!(default_on().task_per_gpu().word("--node-id", "0").word("--nnodes", "2"));
+    let second = play!(default_on().task_per_gpu().word("--node-id", "1").word("--nnodes", "2"));
+    first.assert_nearest_nics();
+    for task in 0..8 {
+        for variable in ["UCX_NET_DEVICES", "NCCL_IB_HCA"] {
+            assert_eq!(first.env(task, variable), second.env(task, variable), "`{variable}` of task {task}");
+        }
+    }
+}
+
+#[test]
+fn a_task_with_two_gpus_gets_the_nics_of_both() {
+    let played = play!(default_on().task("CUDA_VISIBLE_DEVICES=0,1"));
+    let devices = played.env(0, "UCX_NET_DEVICES").unwrap_or_default();
+    let mut nics: Vec<_> = devices.split(',').collect();
+    nics.sort_unstable();
+    assert_eq!(nics, ["mlx5_0:1", "mlx5_3:1"], "{played}");
+}
+
+#[test]
+fn a_gpu_that_is_named_by_its_uuid_is_found() {
+    let mut cards: Vec<_> = fs::read_dir(dgx_h100().join("proc/driver/nvidia/gpus"))
+        .expect("the machine has GPUs")
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    cards.sort();
+    let information = fs::read_to_string(cards[3].join("information")).unwrap();
+    let uuid =
+        information.lines().find_map(|line| line.strip_prefix("GPU UUID:")).expect("GPUs have UUIDs").trim();
+    let played = play!(default_on().task(&format!("CUDA_VISIBLE_DEVICES={uuid}")));
+    assert_eq!(played.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_5:1"), "{played}");
+}
+
+#[test]
+fn a_task_without_gpus_is_left_to_ucx() {
+    let played = play!(default_on().task(""));
+    played.assert_nothing_failed();
+    assert_eq!(played.env(0, "UCX_NET_DEVICES"), None, "{played}");
+}
+
+#[test]
+fn tasks_run_as_the_user_and_need_no_file() {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    if !is_root {
+        println!("skipped: only root may become another user");
+        return;
+    }
+    play!(default_on().task_per_gpu().word("--uid", "65534")).assert_nearest_nics();
+}
+
+// ---- what is left alone ----
+
+#[test]
+fn batch_interactive_and_extern_steps_are_left_alone() {
+    for step in ["0xfffffffb", "0xfffffffa", "0xfffffffc"] {
+        let played =
+            play!(default_on().option("closest").word("--step-id", step).task("CUDA_VISIBLE_DEVICES=0"));
+        played.assert_untouched();
+        assert_eq!(played.shown_to_the_user(), [], "{step}\n{played}");
+    }
+}
+
+#[test]
+fn what_the_user_set_is_never_overwritten() {
+    let step = default_on().env("UCX_NET_DEVICES=mlx5_7:1").env("NCCL_IB_HCA=mlx5").task_per_gpu();
+    let played = play!(step);
+    played.assert_nothing_failed();
+    for task in 0..8 {
+        assert_eq!(played.env(task, "UCX_NET_DEVICES").as_deref(), Some("mlx5_7:1"), "task {task}\n{played}");
+        assert_eq!(played.env(task, "NCCL_IB_HCA").as_deref(), Some("mlx5"), "task {task}\n{played}");
+    }
+}
+
+#[test]
+fn what_the_user_left_empty_is_also_the_users() {
+    let played = play!(default_on().env("UCX_NET_DEVICES=").task("CUDA_VISIBLE_DEVICES=0"));
+    played.assert_nothing_failed();
+    assert_eq!(played.env(0, "UCX_NET_DEVICES").as_deref(), Some(""), "{played}");
+}
+
+#[test]
+fn one_variable_of_the_user_does_not_keep_the_others_from_being_set() {
+    let played = play!(default_on().env("NCCL_IB_HCA=mlx5").task_per_gpu());
+    played.assert_nearest_nics();
+}
+
+/// A step whose environment comes from a task of another step that we placed, as in srun inside srun.
+fn nested_in(outer: &Played, task: usize, step: Step) -> Step {
+    let inherited = outer.whole_env(task);
+    inherited.iter().fold(step, |step, assignment| step.env(assignment))
+}
+
+#[test]
+fn a_step_inside_a_placed_step_is_placed_anew() {
+    let outer = play!(default_on().task_per_gpu());
+    let inner = play!(nested_in(&outer, 0, default_on()).task_per_gpu());
+    inner.assert_nearest_nics();
+    for task in 0..8 {
+        assert_eq!(inner.whole_env(task).len(), outer.whole_env(task).len(), "task {task}\n{inner}");
+        for variable in VARIABLES {
+            assert_eq!(inner.env(task, variable), outer.env(task, variable), "`{variable}` of task {task}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_the_user_put_in_the_place_of_ours_is_the_users() {
+    let outer = play!(default_on().task_per_gpu());
+    outer.assert_nearest_nics();
+    let inner = play!(
+        nested_in(&outer, 0, default_on()).env("UCX_NET_DEVICES=mlx5_9:1").task("CUDA_VISIBLE_DEVICES=3")
+    );
+    inner.assert_nothing_failed();
+    assert_eq!(inner.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_9:1"), "{inner}");
+}
+
+#[test]
+fn a_step_that_says_off_inside_a_placed_step_loses_our_values_and_keeps_the_users() {
+    let outer = play!(default_on().env("UCX_TLS=rc").task_per_gpu());
+    outer.assert_nearest_nics();
+    let inner = play!(nested_in(&outer, 0, Step::on_dgx_h100()).option("off").task("CUDA_VISIBLE_DEVICES=3"));
+    inner.assert_nothing_failed();
+    for variable in VARIABLES {
+        assert_eq!(inner.env(0, variable), None, "{inner}");
+    }
+    assert_eq!(inner.env(0, "UCX_TLS").as_deref(), Some("rc"), "{inner}");
+
+    let own =
+        play!(nested_in(&outer, 0, default_on()).env("UCX_NET_DEVICES=mlx5_9:1").option("off").task(""));
+    assert_eq!(own.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_9:1"), "{own}");
+    assert_eq!(own.env(0, "NCCL_IB_HCA"), None, "{own}");
+}
+
+#[test]
+fn dry_run_changes_nothing_and_says_what_it_would_do() {
+    let played = play!(default_on().option("closest,dry-run").task_per_gpu());
+    played.assert_untouched();
+    for (task, nic) in harness::NIC_OF_GPU.iter().enumerate() {
+        let shown = played.shown_to_the_user();
+        let said =
+            shown.iter().any(|l| l.when == format!("task {task}") && l.text.contains(&format!("mlx5_{nic}")));
+        assert!(said, "task {task}\n{played}");
+    }
+}
+
+#[test]
+fn dry_run_inside_a_placed_step_changes_nothing_either() {
+    let outer = play!(default_on().task_per_gpu());
+    for words in ["closest,dry-run", "off,dry-run"] {
+        let inner = play!(nested_in(&outer, 0, default_on()).option(words).task("CUDA_VISIBLE_DEVICES=3"));
+        inner.assert_untouched();
+    }
+}
+
+#[test]
+fn verbose_shows_each_task_its_line_and_without_it_nobody_sees_one() {
+    let quiet = play!(Step::on_dgx_h100().option("closest").task_per_gpu());
+    assert_eq!(quiet.shown_to_the_user(), [], "{quiet}");
+    let verbose = play!(Step::on_dgx_h100().option("closest,verbose").task_per_gpu());
+    verbose.assert_nearest_nics();
+    let shown = verbose.shown_to_the_user();
+    assert!(shown.iter().all(|line| line.level == "log"), "what went well is no error\n{verbose}");
+    for (task, nic) in harness::NIC_OF_GPU.iter().enumerate() {
+        let of_task: Vec<_> = shown.iter().filter(|line| line.when == format!("task {task}")).collect();
+        assert!(
+            of_task.iter().any(|line| line.text.contains(&format!("mlx5_{nic}"))),
+            "task {task}\n{verbose}"
+        );
+    }
+}
+
+// ---- binding ----
+
+#[test]
+fn nobody_is_bound_by_facts_of_another_machine() {
+    let free = play!(Step::on_dgx_h100().task_per_gpu());
+    let placed = play!(default_on().option("closest,bind=cpu+mem").task_per_gpu());
+    placed.assert_nearest_nics();
+    for task in 0..8 {
+        assert_eq!(placed.cpus(task), free.cpus(task), "task {task}\n{placed}");
+        assert_eq!(placed.memory(task), free.memory(task), "task {task}\n{placed}");
+    }
+}
+
+#[test]
+fn a_task_never_gets_a_cpu_that_slurm_did_not_give_it() {
+    let step =
+        default_on().arg("trust-topology").option("closest,bind=cpu+mem").word("--cpus", "0").task_per_gpu();
+    let played = play!(step);
+    played.assert_nearest_nics();
+    for task in 0..8 {
+        assert_eq!(played.cpus(task).as_deref(), Some("0"), "task {task}\n{played}");
+    }
+}
+
+#[test]
+fn memory_is_preferred_and_never_fenced() {
+    let played = play!(default_on().arg("trust-topology").option("closest,bind=cpu+mem").task_per_gpu());
+    played.assert_nearest_nics();
+    for task in 0..8 {
+        let Some(policy) = played.memory(task) else { return };
+        let allowed = policy.starts_with("default") || policy.starts_with("preferred");
+        assert!(allowed, "task {task}: `{policy}`\n{played}");
+    }
+}
+
+#[test]
+fn an_explicit_cpu_bind_of_the_user_stands() {
+    let step =
+        default_on().arg("trust-topology").option("closest,bind=cpu+mem").env("SLURM_CPU_BIND_TYPE=cores");
+    let step = step.env("SLURM_MEM_BIND_TYPE=local").task("CUDA_VISIBLE_DEVICES=0");
+    let free = play!(Step::on_dgx_h100().task(""));
+    let played = play!(step);
+    played.assert_nearest_nics();
+    assert_eq!((played.cpus(0), played.memory(0)), (free.cpus(0), free.memory(0)), "{played}");
+}
+
+// ---- when things are missing ----
+
+#[test]
+fn a_machine_description_that_is_not_there_costs_nobody_the_job() {
+    let nowhere = private_folder("nowhere").join("not-there");
+    let missing = |word: &str| format!("{word}={}", nowhere.display());
+    for arg in [missing("sysfs"), missing("topology"), "machine=dgx-h1000".to_string()] {
+        let played = play!(Step::in_context("remote").arg("default=closest").arg(&arg).task_per_gpu());
+        played.assert_nothing_failed();
+        assert!(!played.log().is_empty(), "`{arg}`: somebody should be told\n{played}");
+        for task in 0..8 {
+            assert_eq!(played.env(task, "UCX_NET_DEVICES"), None, "`{arg}`, task {task}\n{played}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_topology_file_is_named_with_its_place_and_the_job_runs() {
+    let file = private_folder("broken").join("topology.json");
+    fs::write(&file, "{\n  \"version\": 1,\n  \"gpus\": [}\n").unwrap();
+    let arg = format!("topology={}", file.display());
+    let played = play!(Step::in_context("remote").arg("default=closest").arg(&arg).task_per_gpu());
+    played.assert_nothing_failed();
+    let named =
+        played.log().into_iter().any(|l| l.text.contains("topology.json") && l.text.contains("line 3"));
+    assert!(named, "{played}");
+}
+
+#[test]
+fn a_node_without_gpus_and_nics_is_left_alone() {
+    let empty = private_folder("empty-node");
+    for folder in ["sys/class/infiniband", "sys/bus/pci/devices", "sys/devices/system/node", "proc"] {
+        fs::create_dir_all(empty.join(folder)).unwrap();
+    }
+    let played = play!(Step::in_context("remote").arg("default=closest").sysfs(&empty).task("").task(""));
+    played.assert_nothing_failed();
+    for task in 0..2 {
+        assert_eq!(played.env(task, "UCX_NET_DEVICES"), None, "{played}");
+        assert_eq!(played.env(task, "NCCL_IB_HCA"), None, "{played}");
+    }
+    assert_eq!(played.shown_to_the_user(), [], "{played}");
+}
+
+#[test]
+fn a_model_names_no_nic_that_this_machine_lacks() {
+    let played =
+        play!(Step::in_context("remote").arg("default=closest").arg("machine=dgx-h100").task_per_gpu());
+    played.assert_nothing_failed();
+    for task in 0..8 {
+        if let Some(devices) = played.env(task, "UCX_NET_DEVICES") {
+            for device in devices.split(',') {
+                let name = device.split(':').next().unwrap_or(device);
+                let live = std::path::Path::new("/sys/class/infiniband").join(name);
+                assert!(live.exists(), "task {task}: `{name}` does not exist here\n{played}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_user_who_asked_for_strict_is_not_run_without_placement() {
+    let nowhere = private_folder("strict").join("not-there");
+    let step = |option: &str| {
+        Step::in_context("remote").sysfs(&nowhere).option(option).task("CUDA_VISIBLE_DEVICES=0")
+    };
+    play!(step("closest")).assert_nothing_failed();
+    let played = play!(step("closest,strict"));
+    assert_eq!(
+        played.returned("init_post_opt"),
+        Some(0),
+        "a required plugin's failure would drain the node\n{played}"
+    );
+    assert_ne!(played.exit(0), Some(0), "{played}");
+    let of_task: Vec<_> =
+        played.shown_to_the_user().into_iter().filter(|line| line.when == "task 0").collect();
+    assert!(!of_task.is_empty(), "the user must see why\n{played}");
+}
+
+#[test]
+fn a_user_who_asked_for_strict_and_got_placement_runs() {
+    play!(Step::on_dgx_h100().option("closest,strict").task_per_gpu()).assert_nearest_nics();
+}
+
+#[test]
+fn nonsense_in_the_visible_devices_costs_nobody_the_job() {
+    let nonsense = ["", "99", "-1", "NoDevFiles", "0,,1", "GPU-", "MIG-0", "0,0", "18446744073709551616"];
+    let step =
+        nonsense.iter().fold(default_on(), |step, word| step.task(&format!("CUDA_VISIBLE_DEVICES={word}")));
+    play!(step).assert_nothing_failed();
+}
+
+#[test]
+fn a_very_long_environment_costs_nobody_the_job() {
+    let long = "1,".repeat(10_000);
+    let step =
+        default_on().env(&format!("SLURM_STEP_GPUS={long}")).env(&format!("SLURM_CPU_BIND_LIST={long}"));
+    let step = step.env(&format!("NIC_PLACEMENT={long}")).task(&format!("CUDA_VISIBLE_DEVICES={long}"));
+    play!(step).assert_nothing_failed();
+}
