@@ -44,7 +44,18 @@ fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
+/// Boots a guest; once more where it never came to the program, which on a machine busy with other things is the
+/// emulator's doing and says nothing of what is tested.
 fn boot(name: &'static str) -> Guest {
+    const NEVER_GOT_THERE: i32 = 125;
+    let guest = boot_once(name);
+    match guest.ran.status.code() {
+        Some(NEVER_GOT_THERE) => boot_once(name),
+        _ => guest,
+    }
+}
+
+fn boot_once(name: &'static str) -> Guest {
     let answers = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vm-{name}"));
     // answers of an earlier run must not pass for those of this one
     let _ = fs::remove_dir_all(&answers);
