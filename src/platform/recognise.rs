@@ -99,6 +99,10 @@ fn contradicts(identity: &Identity, live: &Topology, marks: &Marks) -> bool {
     let elsewhere = marks.provider.as_ref().is_some_and(|provider| {
         differs(&identity.vendor, provider.vendor) || differs(&identity.chassis_asset_tag, provider.asset_tag)
     });
+    // a machine that names another product and not whose it is, is no cloud's
+    let says_whose = identity.vendor.is_some() || identity.chassis_asset_tag.is_some();
+    let names_another = identity.product.is_some() && !has_product(identity, marks);
+    let elsewhere = elsewhere || (marks.provider.is_some() && names_another && !says_whose);
     let other_shape = identity.cloud_shape.is_some() && !has_shape(identity, marks);
     let other_product =
         identity.product.is_some() && !marks.products.is_empty() && !has_product(identity, marks);
