@@ -32,8 +32,10 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 	$(CARGO) build --release --locked --lib --features panic-in-hooks --target-dir target/panic
 	$(CARGO) test --release --locked --no-fail-fast
 
-bench:          ## microseconds of each hook
+bench:          ## microseconds of each hook, milliseconds of a step (root, apt)
 	$(CARGO) bench --locked --bench hooks
+	$(CARGO) build --release --locked
+	benches/srun.sh
 
 install:        ## copy what `make build` made
 	@test -e $(target)/release/libnic_placement.so || { echo 'install: nothing is built: run `make build`' >&2; exit 1; }
