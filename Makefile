@@ -30,7 +30,7 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 	tests/slurm/install.sh
 	$(CARGO) build --release --locked
 	$(CARGO) build --release --locked --lib --features panic-in-hooks --target-dir target/panic
-	$(CARGO) test --release --locked --no-fail-fast
+	NIC_PLACEMENT_SO=$(abspath $(target)/release/libnic_placement.so) $(CARGO) test --locked --no-fail-fast
 
 bench:          ## microseconds of each hook, milliseconds of a step (root, apt)
 	$(CARGO) bench --locked --bench hooks
