@@ -193,8 +193,21 @@ pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
 }
 
 /// The node-wide map.
-pub fn place_node(topology: &Topology, admin: &Admin, settings: Settings) -> NodePlacement {
-    policy::place(topology, settings.policy, &admin.selection)
+pub fn place_node(topology: &Topology, admin: &Admin, settings: Settings, step: &Step) -> NodePlacement {
+    let alone = step.alone_on_node.then(|| policy::identity::of_the_step(topology, step));
+    policy::place(topology, &request(admin, settings, alone.as_deref()))
+}
+
+/// What the settings ask the policy for.
+pub fn request<'a>(admin: &'a Admin, settings: Settings, alone: Option<&'a [usize]>) -> policy::Request<'a> {
+    policy::Request {
+        policy: settings.policy,
+        nics_each: settings.nics_per_task.into(),
+        selection: Some(&admin.selection),
+        rails: &admin.rails,
+        through: admin.through,
+        alone,
+    }
 }
 
 /// One task's share of it, and what becomes of its environment.

@@ -11,6 +11,10 @@ pub enum Policy {
     /// each GPU the one NIC that gives it the most bandwidth, then the nearest, evenly
     #[default]
     Closest,
+    /// GPU k the k-th NIC, on every node
+    Rail,
+    /// as `closest`, and the idle NICs too where the job has the node to itself
+    Spread,
     /// each GPU all good NICs of its NUMA node
     Numa,
     /// each GPU all good NICs of the node
@@ -21,10 +25,26 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Policy::Closest => "closest",
+            Policy::Rail => "rail",
+            Policy::Spread => "spread",
             Policy::Numa => "numa",
             Policy::All => "all",
         })
     }
+}
+
+/// What a task fails without, each asking for more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Strictness {
+    /// nothing: it runs whatever it got
+    #[default]
+    BestEffort,
+    /// what was decided must be had
+    Strict,
+    /// NICs and CPUs on the NUMA nodes of its GPUs, where the node has such
+    Restricted,
+    /// GPUs, NICs and CPUs all on one NUMA node
+    SingleNumaNode,
 }
 
 /// What a task is bound to, beside its variables.
@@ -92,6 +112,8 @@ pub struct GpuPlacement {
     pub numa_node: Option<u32>,
     /// why these
     pub reason: String,
+    /// what the policy promises and this node cannot give
+    pub shortfall: Option<String>,
 }
 
 /// The node-wide map: the same for every task, step and job, whatever they were granted.
@@ -101,7 +123,9 @@ pub struct NodePlacement {
     pub policy: Policy,
     /// rails that may be chosen, in rail order
     pub rails: Vec<Rail>,
-    /// NICs and ports that may not
+    /// ports that would be rails if they worked, in rail order
+    pub broken: Vec<Rail>,
+    /// NICs and ports that may not be chosen, the broken ones among them
     pub excluded: Vec<Excluded>,
     /// for each GPU of the topology, in its order
     pub gpus: Vec<GpuPlacement>,

@@ -18,6 +18,8 @@ pub struct Step {
     pub mem_bind: Option<String>,
     /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
     pub gpus: Option<String>,
+    /// is no other job's task on this node, nor can come there?
+    pub alone_on_node: bool,
 }
 
 /// A task, as known just before its program starts.

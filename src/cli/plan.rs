@@ -34,9 +34,9 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
     let request = parse(arguments)?;
     let (topology, diagnostics) = request.node.read()?;
     let tasks = tasks(&request, &topology)?;
-    let node = pipeline::place_node(&topology, &request.admin, request.settings);
     let count = tasks.len() as u32;
     let step = Step { node: topology.name.clone(), tasks: count, total_tasks: count, ..Step::default() };
+    let node = pipeline::place_node(&topology, &request.admin, request.settings, &step);
     let placed: Vec<(TaskPlacement, Vec<Variable>)> = tasks
         .iter()
         .map(|task| {
@@ -88,22 +88,6 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
             Long("policy") => {
                 let word = arguments.value()?.string()?;
                 let words = Words::parse(&word).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
-                if !matches!(
-                    words,
-                    Words {
-                        policy: Some(_),
-                        bind: None,
-                        help: false,
-                        verbose: false,
-                        dry_run: false,
-                        strict: false
-                    }
-                ) {
-                    return Err(lexopt::Error::from(format!(
-                        "`--policy {word}`: expected closest, numa or all"
-                    ))
-                    .into());
-                }
                 request.settings = settle(&Words::default(), None, Some(&words));
                 if !request.settings.enabled {
                     return Err(lexopt::Error::from(

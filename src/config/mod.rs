@@ -8,7 +8,7 @@ pub mod words;
 pub use plugstack::{Admin, Source};
 pub use words::{BadWord, Words};
 
-use crate::placement::{Bind, Policy};
+use crate::placement::{Bind, Policy, Strictness};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
@@ -26,16 +26,18 @@ pub struct Settings {
     pub verbose: bool,
     /// decide and report, change nothing
     pub dry_run: bool,
-    /// fail the task where the placement cannot be had
-    pub strict: bool,
+    /// what a task fails without
+    pub strictness: Strictness,
+    /// NICs that each GPU gets, where the policy counts them; 0 is 1
+    pub nics_per_task: u8,
     /// what is bound
     pub bind: Bind,
 }
 
 /// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
 ///
-/// A user who names the option or the variable wants placement, unless a word says `off`.  The policy and the binding
-/// are the last ones named.
+/// A user who names the option or the variable wants placement, unless a word says `off`.  The policy, the strictness and
+/// whatever has a value are the last ones named.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut settings = Settings::default();
     let layers = [(Some(default), false), (environment, true), (option, true)];
@@ -49,7 +51,8 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
         settings.bind = words.bind.unwrap_or(settings.bind);
         settings.verbose |= words.verbose;
         settings.dry_run |= words.dry_run;
-        settings.strict |= words.strict;
+        settings.strictness = words.strictness.unwrap_or(settings.strictness);
+        settings.nics_per_task = words.nics_per_task.unwrap_or(settings.nics_per_task);
     }
     settings
 }

@@ -7,7 +7,7 @@ use super::option;
 use crate::config::{Admin, ENVIRONMENT, Settings, Source, Words, settle};
 use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
-use crate::placement::NodePlacement;
+use crate::placement::{NodePlacement, Strictness};
 use crate::policy::Selection;
 use crate::render::nccl;
 use crate::step::Step;
@@ -81,7 +81,8 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     });
     let settings = settle(&admin.default, environment.as_ref(), option::value().as_ref());
     DRY_RUN.store(settings.dry_run, Ordering::Relaxed);
-    STRICT.store(settings.enabled && settings.strict && !settings.dry_run, Ordering::Relaxed);
+    let strict = settings.strictness > Strictness::BestEffort;
+    STRICT.store(settings.enabled && strict && !settings.dry_run, Ordering::Relaxed);
     if !settings.enabled {
         return Err(Inactive::NotAsked);
     }
@@ -93,8 +94,9 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
         cpu_bind: variable(spank, "SLURM_CPU_BIND_TYPE").filter(|how| !how.is_empty()),
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
         gpus: variable(spank, "SLURM_STEP_GPUS"),
+        alone_on_node: false,
     };
-    let map = map(&admin, settings);
+    let map = map(&admin, settings, &step);
     let devices = match root::directory_descriptor(Path::new("/dev")) {
         Ok(devices) => Some(devices),
         Err(error) => {
@@ -105,7 +107,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     Ok(Active { admin, settings, step, map, devices })
 }
 
-fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), String> {
+fn map(admin: &Admin, settings: Settings, step: &Step) -> Result<(Topology, NodePlacement), String> {
     let selects = admin.selection != Selection::default();
     let scope = if selects { Scope::Selection } else { Scope::Placement };
     let (mut topology, mut diagnostics) =
@@ -114,7 +116,7 @@ fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), S
         let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
         diagnostics.extend(pipeline::confirm(&mut topology, &live));
     }
-    let mut node = pipeline::place_node(&topology, admin, settings);
+    let mut node = pipeline::place_node(&topology, admin, settings, step);
     let configuration = root::read_file(Path::new(nccl::CONFIGURATION), Root::MAX_FILE).ok();
     let configuration = configuration.and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some(variable) = configuration.and_then(|text| nccl::configured(&text)) {

@@ -4,7 +4,8 @@
 use super::environment::{self, Values};
 use super::step::{ACTIVE, Active, DRY_RUN, STRICT, is_normal, variable};
 use crate::pipeline;
-use crate::placement::{CpuDecision, MemDecision, NodePlacement, TaskPlacement, Variable};
+use crate::placement::{CpuDecision, MemDecision, NodePlacement, Strictness, TaskPlacement, Variable};
+use crate::policy;
 use crate::render::{self, Present, text};
 use crate::step::{Access, GpuGrant, Task};
 use crate::sys::{self, MemoryPolicy};
@@ -60,19 +61,13 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task, &present);
     leave_set_policy_alone(&mut placement);
 
-    let mut failures = Vec::new();
-    if !placement.gpus.is_empty() && placement.rails.is_empty() {
-        failures.push("no NIC of this node may be chosen".to_string());
-    }
-    if let CpuDecision::OutOfReach { why, .. } = &placement.cpus {
-        failures.push(why.clone());
-    }
+    let mut failures = policy::strictness::shortfalls(topology, node, &placement, settings.strictness);
     if !settings.dry_run {
         failures.extend(apply(spank, &placement, &variables));
     }
     for failure in &failures {
         // without `strict` a node without NICs is a fact, told once for the step
-        if placement.rails.is_empty() && !settings.strict {
+        if placement.rails.is_empty() && settings.strictness == Strictness::BestEffort {
             log::debug!("task {}: {failure}", task.global_id);
         } else {
             log::warn!("task {}: {failure}", task.global_id);

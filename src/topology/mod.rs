@@ -7,7 +7,7 @@ pub mod path;
 pub mod pci;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
-pub use path::{Path, PathType};
+pub use path::{Link, Path, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 
 use std::collections::BTreeMap;
@@ -149,6 +149,13 @@ impl Gpu {
     /// A GPU of which only this is known.
     pub fn new(address: PciAddress, vendor: GpuVendor) -> Gpu {
         Gpu { address, partition: None, vendor, minor: None, uuid: None, model: None }
+    }
+
+    /// Is it joined to its CPU by NVLink-C2C, so that the CPU's PCIe host bridges are as near to it as to the CPU?
+    /// (NVIDIA Grace Hopper and Grace Blackwell; their GPUs carry the superchip's name.)
+    pub fn has_c2c(&self) -> bool {
+        let model = self.model.as_deref().unwrap_or_default();
+        ["GH200", "GB200", "GB300"].iter().any(|superchip| model.contains(superchip))
     }
 
     /// The node a process must open to use this GPU, relative to `/dev`.
