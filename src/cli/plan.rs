@@ -89,11 +89,11 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
                 let word = arguments.value()?.string()?;
                 let words = Words::parse(&word).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
                 request.settings = settle(&Words::default(), None, Some(&words));
-                if !request.settings.enabled {
-                    return Err(lexopt::Error::from(
-                        "`--policy off` plans nothing: expected closest, numa or all",
-                    )
-                    .into());
+                if !request.settings.enabled || words.help || words.verbose || words.dry_run {
+                    let expected = "expected a policy, strictness or binding, as `rail,strict`";
+                    return Err(
+                        lexopt::Error::from(format!("`--policy {word}` plans nothing: {expected}")).into()
+                    );
                 }
             }
             Long(name @ ("include" | "exclude")) => {

@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement::import::{BadImport, smi};
-use nic_placement::placement::Policy;
-use nic_placement::policy::{self, Selection};
+use nic_placement::policy::{self, Request};
 use nic_placement::topology::{PathType, Provenance, Topology};
 use std::collections::BTreeMap;
 use std::fmt::Write;
