@@ -116,6 +116,30 @@ pub struct GpuPlacement {
     pub shortfall: Option<String>,
 }
 
+/// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// position in [`Topology::gpus`](crate::topology::Topology::gpus)
+    pub gpu: usize,
+    /// the NIC's name
+    pub nic: String,
+    /// the port; `None` where the NIC as a whole may not be chosen
+    pub port: Option<u8>,
+    /// the path; `None` where the NIC has no PCI function
+    pub path: Option<PathType>,
+    /// what the path lets through when nobody shares it, in Mbit/s; `None` where no rate is known, or the NIC may not be
+    /// chosen
+    pub alone_mbps: Option<u64>,
+    /// what the GPU gets there, in Mbit/s; `None` where it is not chosen
+    pub share_mbps: Option<u64>,
+    /// GPUs that the map gives it to
+    pub users: usize,
+    /// did this GPU get it?
+    pub chosen: bool,
+    /// why, or why not
+    pub why: String,
+}
+
 /// The node-wide map: the same for every task, step and job, whatever they were granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePlacement {

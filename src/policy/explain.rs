@@ -6,32 +6,8 @@
 
 use super::solve::Loss;
 use super::{Request, Ways};
-use crate::placement::{Choice, NodePlacement, Policy};
+use crate::placement::{Choice, NodePlacement, Pair, Policy};
 use crate::topology::{PathType, Topology};
-
-/// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    /// position in [`Topology::gpus`]
-    pub gpu: usize,
-    /// the NIC's name
-    pub nic: String,
-    /// the port; `None` where the NIC as a whole may not be chosen
-    pub port: Option<u8>,
-    /// the path; `None` where the NIC has no PCI function
-    pub path: Option<PathType>,
-    /// what the path lets through when nobody shares it, in Mbit/s; `None` where no rate is known, or the NIC may not be
-    /// chosen
-    pub alone_mbps: Option<u64>,
-    /// what the GPU gets there, in Mbit/s; `None` where it is not chosen
-    pub share_mbps: Option<u64>,
-    /// GPUs that the map gives it to
-    pub users: usize,
-    /// did this GPU get it?
-    pub chosen: bool,
-    /// why, or why not
-    pub why: String,
-}
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: usize) -> Vec<Pair> {

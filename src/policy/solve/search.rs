@@ -2,16 +2,13 @@
 //! moves and exchanges, then a search through all answers that could be better, cut off after a bounded number of steps.
 #![forbid(unsafe_code)]
 
+use super::subsets::MOST_GPUS;
 use super::{MOST_RAILS, PARTS, Problem, Score, Solution, even_squares, path_digit};
 
-/// Partial answers that are looked at, at most: some 50 ms in slurmstepd.
-const MOST_STEPS: usize = 100_000;
+/// Ways that are looked at, at most, in the improvement and again in the search: some 10 ms in slurmstepd each.
+const MOST_LOOKS: usize = 4_000_000;
 /// Ways to choose one GPU's rails, at most; beyond, the answer is good and not proven.
 const MOST_CHOICES: usize = 1024;
-/// GPUs up to which an answer is improved move by move: above, a round is no longer a matter of microseconds.
-const MOST_IMPROVED: usize = 64;
-/// Rounds of moves, at most; each is bounded by GPUs x rails x (GPUs + rails).
-const MOST_ROUNDS: usize = 16;
 
 pub(super) fn solve(problem: &Problem) -> Solution {
     around(problem, &vec![None; problem.gpus()])
@@ -19,11 +16,17 @@ pub(super) fn solve(problem: &Problem) -> Solution {
 
 /// The best answer in which the GPUs of `kept` have those rails.
 pub(super) fn around(problem: &Problem, kept: &[Option<Vec<usize>>]) -> Solution {
-    let start = improved(problem, kept);
-    let score = problem.score(&start);
-    if score == problem.ideal() && kept.iter().all(Option::is_none) && problem.gpus() > MOST_IMPROVED {
+    let ideal = problem.ideal();
+    let mut start = begun(problem, kept);
+    // where there are many, the first of several best answers in rail order is not looked for
+    let enough = |answer: &[Vec<usize>]| problem.gpus() > MOST_GPUS && problem.score(answer) == ideal;
+    if !enough(&start) {
+        improve(problem, kept, &mut start);
+    }
+    if enough(&start) {
         return Solution { rails_of: start, exact: true };
     }
+    let score = problem.score(&start);
     let choices: Option<Vec<Vec<Vec<usize>>>> = kept
         .iter()
         .map(|kept| match kept {
@@ -31,7 +34,7 @@ pub(super) fn around(problem: &Problem, kept: &[Option<Vec<usize>>]) -> Solution
             None => choices(problem.rails, problem.wanted()),
         })
         .collect();
-    let Some(choices) = choices else { return Solution { rails_of: start, exact: score == problem.ideal() } };
+    let Some(choices) = choices else { return Solution { rails_of: start, exact: score == ideal } };
     let mut search = Search {
         problem,
         choices: &choices,
@@ -42,11 +45,11 @@ pub(super) fn around(problem: &Problem, kept: &[Option<Vec<usize>>]) -> Solution
         best_score: score,
         // the first answer that is as good as the start comes before it in rail order
         beaten: false,
-        steps: 0,
+        looks: 0,
         carried: problem.carried(),
     };
     search.descend();
-    let exact = search.steps <= MOST_STEPS || search.best_score == problem.ideal();
+    let exact = search.looks <= MOST_LOOKS || search.best_score == ideal;
     Solution { rails_of: search.best, exact }
 }
 
@@ -122,7 +125,7 @@ struct Search<'a> {
     best_score: Score,
     /// has the walk itself met an answer as good as the best?
     beaten: bool,
-    steps: usize,
+    looks: usize,
     carried: u64,
 }
 
@@ -142,14 +145,14 @@ impl Search<'_> {
             return;
         }
         for choice in 0..self.choices[gpu].len() {
-            if self.steps > MOST_STEPS {
+            if self.looks > MOST_LOOKS {
                 return;
             }
             let rails = &self.choices[gpu][choice];
             if self.choices[gpu].len() > 1 && self.is_a_twins(rails) {
                 continue;
             }
-            self.steps += 1;
+            self.looks += self.problem.gpus() * self.problem.rails;
             self.change(gpu, choice, 1);
             self.chosen.push(choice);
             let bound = self.bound();
@@ -238,34 +241,46 @@ impl Search<'_> {
     }
 }
 
-/// Starts with each GPU on the rails that give it most at that moment, then moves and exchanges while that improves.
-fn improved(problem: &Problem, kept: &[Option<Vec<usize>>]) -> Vec<Vec<usize>> {
+/// GPU after GPU the rails that give it most at that moment.
+fn begun(problem: &Problem, kept: &[Option<Vec<usize>>]) -> Vec<Vec<usize>> {
     let mut rails_of: Vec<Vec<usize>> = kept.iter().map(|kept| kept.clone().unwrap_or_default()).collect();
-    let free: Vec<usize> = (0..kept.len()).filter(|&gpu| kept[gpu].is_none()).collect();
+    let mut users = problem.users(&rails_of);
     for _ in 0..problem.wanted() {
-        for &gpu in &free {
-            let mut users = problem.users(&rails_of);
-            let rail = (0..problem.rails).filter(|rail| !rails_of[gpu].contains(rail)).min_by_key(|&rail| {
-                let crosses = &problem.edges[gpu][rail].crosses;
-                crosses.iter().for_each(|&place| users[place] += 1);
-                let share = problem.share(gpu, rail, &users);
-                crosses.iter().for_each(|&place| users[place] -= 1);
-                (u64::MAX - share, problem.edges[gpu][rail].kind, rail)
+        for gpu in (0..kept.len()).filter(|&gpu| kept[gpu].is_none()) {
+            let open = (0..problem.rails).filter(|rail| !rails_of[gpu].contains(rail));
+            let rail = open.min_by_key(|&rail| {
+                let edge = &problem.edges[gpu][rail];
+                let shares =
+                    edge.crosses.iter().map(|&place| problem.capacities[place] * PARTS / (users[place] + 1));
+                let share = shares.min().unwrap_or(0) * edge.through / 1000;
+                (u64::MAX - share, edge.kind, rail)
             });
+            for &place in rail.iter().flat_map(|&rail| &problem.edges[gpu][rail].crosses) {
+                users[place] += 1;
+            }
             rails_of[gpu].extend(rail);
         }
-    }
-    if problem.gpus() <= MOST_IMPROVED {
-        improve(problem, &free, &mut rails_of);
     }
     rails_of.iter_mut().for_each(|rails| rails.sort_unstable());
     rails_of
 }
 
-fn improve(problem: &Problem, free: &[usize], rails_of: &mut [Vec<usize>]) {
+/// Moves GPUs and exchanges the rails of two while that improves the answer.
+fn improve(problem: &Problem, kept: &[Option<Vec<usize>>], rails_of: &mut [Vec<usize>]) {
+    let free: Vec<usize> = (0..kept.len()).filter(|&gpu| kept[gpu].is_none()).collect();
     let mut known = problem.score(rails_of);
-    for _ in 0..MOST_ROUNDS {
-        let before = known;
+    let mut looks = 0;
+    let mut better = |rails_of: &[Vec<usize>]| {
+        looks += problem.gpus();
+        let candidate = problem.score(rails_of);
+        let is_better = looks <= MOST_LOOKS && candidate < known;
+        if is_better {
+            known = candidate;
+        }
+        (is_better, looks > MOST_LOOKS)
+    };
+    loop {
+        let mut moved = false;
         for (place, &gpu) in free.iter().enumerate() {
             for slot in 0..rails_of[gpu].len() {
                 for rail in 0..problem.rails {
@@ -273,26 +288,29 @@ fn improve(problem: &Problem, free: &[usize], rails_of: &mut [Vec<usize>]) {
                         continue;
                     }
                     let old = std::mem::replace(&mut rails_of[gpu][slot], rail);
-                    let candidate = problem.score(rails_of);
-                    if candidate < known {
-                        known = candidate;
-                    } else {
-                        rails_of[gpu][slot] = old;
+                    match better(rails_of) {
+                        (true, _) => moved = true,
+                        (false, over) => {
+                            rails_of[gpu][slot] = old;
+                            if over {
+                                rails_of.iter_mut().for_each(|rails| rails.sort_unstable());
+                                return;
+                            }
+                        }
                     }
                 }
             }
             for &other in &free[..place] {
                 rails_of.swap(gpu, other);
-                let candidate = problem.score(rails_of);
-                if candidate < known {
-                    known = candidate;
-                } else {
-                    rails_of.swap(gpu, other);
+                match better(rails_of) {
+                    (true, _) => moved = true,
+                    (false, _) => rails_of.swap(gpu, other),
                 }
             }
         }
-        if known == before {
-            return;
+        if !moved {
+            break;
         }
     }
+    rails_of.iter_mut().for_each(|rails| rails.sort_unstable());
 }
