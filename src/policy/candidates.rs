@@ -1,17 +1,32 @@
 //! Who may be chosen: the ports that carry the fabric between GPUs, and for each other one the evidence against it.
 #![forbid(unsafe_code)]
 
+use super::broken::Likeness;
 use super::{Selection, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, Rail};
 use crate::topology::{LinkLayer, Nic, NicKind, NicRole, Port, PortState, Topology};
 use std::collections::BTreeMap;
 
-/// Entries of one list, at most: NCCL reads 32 and UCX 64.
-pub const MAX_RAILS: usize = 32;
+/// Rails of a node, at most: UCX marks the entries of its device list in a mask of 64 bits (src/ucp/core/ucp_context.c).
+/// NCCL's own limit is in `render::nccl`.
+pub const MAX_RAILS: usize = 64;
 
-/// The rails of the node in rail order (PCI order), the ports that are none, and what was odd.
-pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excluded>, Vec<Diagnostic>) {
+/// The ports of a node, judged.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    /// the ports that may be chosen, in rail order (PCI order)
+    pub rails: Vec<Rail>,
+    /// the ports that would be rails if they worked, in the same order; each stands in `excluded` too
+    pub broken: Vec<Rail>,
+    /// NICs and ports that may not be chosen, and why
+    pub excluded: Vec<Excluded>,
+    /// what was odd
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Judges every port of the node.
+pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
     let mut good: Vec<(usize, &Port, bool)> = Vec::new();
     let mut excluded = Vec::new();
     let mut diagnostics = Vec::new();
@@ -30,10 +45,12 @@ pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excl
     let leave_out = |excluded: &mut Vec<Excluded>, nic: usize, port: &Port, why: String| {
         excluded.push(Excluded { name: topology.nics[nic].name.clone(), port: Some(port.number), why });
     };
+    let mut failed: Vec<(usize, &Port)> = Vec::new();
     good.retain(|&(nic, port, _)| {
         let active = port.state == PortState::Active;
         if !active {
             leave_out(&mut excluded, nic, port, format!("its port is {}", port.state));
+            failed.push((nic, port));
         }
         active
     });
@@ -64,27 +81,28 @@ pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excl
         }
         wanted || !slower
     });
-    let mut rails: Vec<Rail> = good
-        .into_iter()
-        .map(|(nic, port, _)| Rail {
-            nic,
-            name: topology.nics[nic].name.clone(),
-            port: port.number,
-            rate_mbps: port.rate_mbps,
-        })
-        .collect();
+    let rail = |nic: usize, port: &Port, rate_mbps: Option<u64>| Rail {
+        nic,
+        name: topology.nics[nic].name.clone(),
+        port: port.number,
+        rate_mbps,
+    };
+    let mut rails: Vec<Rail> =
+        good.into_iter().map(|(nic, port, _)| rail(nic, port, port.rate_mbps)).collect();
     if rails.len() > MAX_RAILS {
-        let finding =
-            format!("{} usable ports: only the first {MAX_RAILS} are used, as NCCL does", rails.len());
+        let finding = format!("{} usable ports: only the first {MAX_RAILS} are used", rails.len());
         diagnostics.push(Diagnostic::new("/sys/class/infiniband", finding));
         for rail in rails.drain(MAX_RAILS..) {
-            let why = format!("it is beyond the {MAX_RAILS} ports that NCCL's list can name");
+            let why = format!("it is beyond the {MAX_RAILS} ports that UCX can use");
             excluded.push(Excluded { name: rail.name, port: Some(rail.port), why });
         }
     }
+    let likeness = Likeness::new(topology, &rails);
+    let broken = failed.into_iter().filter(|&(nic, port)| likeness.would_be_a_rail(nic, port));
+    let broken = broken.map(|(nic, port)| rail(nic, port, many.flatten())).collect();
     let position = |name: &str| topology.nics.iter().position(|nic| nic.name == name);
     excluded.sort_by_key(|excluded| (position(&excluded.name), excluded.port));
-    (rails, excluded, diagnostics)
+    Candidates { rails, broken, excluded, diagnostics }
 }
 
 /// Why a NIC as a whole may not be chosen.

@@ -5,6 +5,7 @@
 
 mod all;
 pub mod binding;
+mod broken;
 pub mod candidates;
 mod closest;
 pub mod identity;
@@ -17,6 +18,7 @@ pub use pattern::Pattern;
 
 use crate::placement::{Choice, NodePlacement, Policy};
 use crate::topology::{Path, PathType, Topology};
+use candidates::Candidates;
 
 /// Which NICs the admin wants and does not want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,9 +48,16 @@ const UNKNOWN_RATE: u64 = 100_000;
 
 /// The map from every GPU of the node to its rails.
 pub fn place(topology: &Topology, policy: Policy, selection: &Selection) -> NodePlacement {
-    let (rails, excluded, diagnostics) = candidates::rails(topology, selection);
-    let mut node =
-        NodePlacement { policy, rails, excluded, gpus: Vec::new(), configured: Vec::new(), diagnostics };
+    let Candidates { rails, broken, excluded, diagnostics } = candidates::rails(topology, selection);
+    let mut node = NodePlacement {
+        policy,
+        rails,
+        broken,
+        excluded,
+        gpus: Vec::new(),
+        configured: Vec::new(),
+        diagnostics,
+    };
     let edges = Edges::new(topology, &node);
     node.gpus = match policy {
         Policy::Closest => {
