@@ -56,7 +56,7 @@ pub const OPTIONS: &[Spec] = &[
     argument(
         "include",
         "NIC,…",
-        "use only these NICs, whatever their role, link layer or rate: names, PCI addresses, interfaces, * and ?",
+        "use only these NICs, whatever speaks against them: names, PCI addresses, interfaces, * and ?, or subnets",
     ),
     argument("exclude", "NIC,…", "never use these NICs"),
     argument("topology", "FILE", "the node as this file describes it, instead of reading /sys"),

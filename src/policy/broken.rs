@@ -14,8 +14,7 @@ pub(super) struct Likeness<'a> {
     /// one are common, and the other one is no rail that broke.
     places: BTreeSet<(u8, u8)>,
     layers: BTreeSet<LinkLayer>,
-    /// vendor and device ids
-    devices: BTreeSet<(u16, u16)>,
+    devices: BTreeSet<u16>,
     /// how far from its nearest GPU the farthest of them is
     farthest: Option<PathType>,
 }
@@ -47,10 +46,9 @@ impl<'a> Likeness<'a> {
     }
 }
 
-/// Vendor and device id of a NIC's function, where they were read.
-pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<(u16, u16)> {
-    let function = topology.pci.get(nic.address?)?;
-    function.vendor.zip(function.device)
+/// The device id of a NIC's function; the vendor's is not read for a decision, and hardly ever differs where this agrees.
+pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
+    topology.pci.get(nic.address?)?.device
 }
 
 fn nearest_gpu(topology: &Topology, nic: &Nic) -> Option<PathType> {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::broken::Likeness;
-use super::{Selection, gbps};
+use super::{Selection, evidence, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, Rail};
 use crate::topology::{LinkLayer, Nic, NicKind, NicRole, Port, PortState, Topology};
@@ -25,9 +25,13 @@ pub struct Candidates {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// A port that nothing speaks against so far: its NIC's position, itself, and whether the admin wants it whatever speaks
+/// against it.
+pub(super) type Candidate<'a> = (usize, &'a Port, bool);
+
 /// Judges every port of the node.
 pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
-    let mut good: Vec<(usize, &Port, bool)> = Vec::new();
+    let mut good: Vec<Candidate> = Vec::new();
     let mut excluded = Vec::new();
     let mut diagnostics = Vec::new();
     for (index, nic) in topology.nics.iter().enumerate() {
@@ -54,8 +58,16 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
         }
         active
     });
+    good.retain(|&(nic, port, _)| {
+        let why = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == nic);
+        if let Some((_, why)) = why {
+            leave_out(&mut excluded, nic, port, why.clone());
+            failed.push((nic, port));
+        }
+        why.is_none()
+    });
     // The many carry the fabric between GPUs; what differs from them serves something else.
-    let many = most_bandwidth(&good, |port| port.link_layer);
+    let many = most_bandwidth(&good, |_, port| port.link_layer);
     good.retain(|&(nic, port, wanted)| {
         let stays = wanted || many.is_none_or(|many| port.link_layer == many);
         if let (false, Some(many)) = (stays, many) {
@@ -68,7 +80,7 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
         }
         stays
     });
-    let many = most_bandwidth(&good, |port| port.rate_mbps);
+    let many = most_bandwidth(&good, |_, port| port.rate_mbps);
     good.retain(|&(nic, port, wanted)| {
         let slower = matches!((port.rate_mbps, many.flatten()), (Some(mine), Some(many)) if mine < many);
         if let (true, false, Some(mine), Some(many)) = (slower, wanted, port.rate_mbps, many.flatten()) {
@@ -81,14 +93,23 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
         }
         wanted || !slower
     });
+    let verdict = evidence::judge(topology, &good);
+    for (&position, why) in &verdict.left_out {
+        leave_out(&mut excluded, good[position].0, good[position].1, why.clone());
+    }
+    diagnostics.extend(verdict.notes);
     let rail = |nic: usize, port: &Port, rate_mbps: Option<u64>| Rail {
         nic,
         name: topology.nics[nic].name.clone(),
         port: port.number,
         rate_mbps,
     };
-    let mut rails: Vec<Rail> =
-        good.into_iter().map(|(nic, port, _)| rail(nic, port, port.rate_mbps)).collect();
+    let mut rails: Vec<Rail> = good
+        .iter()
+        .enumerate()
+        .filter(|(position, _)| !verdict.left_out.contains_key(position))
+        .map(|(_, &(nic, port, _))| rail(nic, port, port.rate_mbps))
+        .collect();
     if rails.len() > MAX_RAILS {
         let finding = format!("{} usable ports: only the first {MAX_RAILS} are used", rails.len());
         diagnostics.push(Diagnostic::new("/sys/class/infiniband", finding));
@@ -131,10 +152,13 @@ fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
 }
 
 /// The kind of port that carries most: by bandwidth in all, then by number of ports, then the greater kind.
-fn most_bandwidth<K: Ord + Copy>(good: &[(usize, &Port, bool)], kind: impl Fn(&Port) -> K) -> Option<K> {
+pub(super) fn most_bandwidth<K: Ord + Copy>(
+    good: &[Candidate],
+    kind: impl Fn(usize, &Port) -> K,
+) -> Option<K> {
     let mut classes: BTreeMap<K, (u64, usize)> = BTreeMap::new();
-    for (_, port, _) in good {
-        let class = classes.entry(kind(port)).or_default();
+    for &(nic, port, _) in good {
+        let class = classes.entry(kind(nic, port)).or_default();
         class.0 += port.rate_mbps.unwrap_or(0);
         class.1 += 1;
     }
@@ -150,3 +174,6 @@ fn most_bandwidth<K: Ord + Copy>(good: &[(usize, &Port, bool)], kind: impl Fn(&P
 
 // the tie in `most_bandwidth` rests on this order
 const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ pub mod binding;
 mod broken;
 pub mod candidates;
 mod closest;
+mod evidence;
 pub mod identity;
 mod numa;
 pub mod pattern;
@@ -27,6 +28,8 @@ pub struct Selection {
     pub include: Vec<Pattern>,
     /// never these
     pub exclude: Vec<Pattern>,
+    /// not these either, by position in [`Topology::nics`], with the reason: no task of the job may open them
+    pub unopenable: Vec<(usize, String)>,
 }
 
 /// Share of the narrowest rate that a kind of path lets through, in thousandths.
