@@ -151,3 +151,6 @@ fn port<'a>(root: &Root, nic: &'a mut Nic, interface: &str) -> Option<&'a mut Po
     let number: u8 = number(root.read(&format!("{interface}/dev_port")))?;
     nic.ports.iter_mut().find(|port| Some(port.number) == number.checked_add(1))
 }
+
+#[cfg(test)]
+mod tests;

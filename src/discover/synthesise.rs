@@ -110,9 +110,11 @@ fn routes(tree: &mut Tree, topology: &Topology) {
         let Some(parent) = nic.address.and_then(|address| directory(&topology.pci, address)) else {
             continue;
         };
-        for port in nic.ports.iter().filter(|port| port.default_route.is_some() || !port.networks.is_empty())
-        {
-            let Some(own) = port.netdev.as_ref().or(nic.netdevs.first()) else { continue };
+        // an interface for each port, in their order
+        for (port, own) in nic.ports.iter().zip(&nic.netdevs) {
+            if port.default_route.is_none() && port.networks.is_empty() {
+                continue;
+            }
             let interface = format!("{parent}/net/{own}");
             tree.link("sys/class/net", own, &interface);
             tree.file(&interface, "dev_port", &port.number.saturating_sub(1).to_string());
