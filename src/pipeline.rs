@@ -8,7 +8,7 @@ use crate::import;
 use crate::placement::{NodePlacement, TaskPlacement, Variable};
 use crate::platform;
 use crate::platform::recognise::{Identity, recognise, supply};
-use crate::policy;
+use crate::policy::{self, Selection};
 use crate::render::{self, Present};
 use crate::step::{Step, Task};
 use crate::topology::{self, Provenance, Topology};
@@ -178,7 +178,7 @@ pub fn describe_as(
 }
 
 /// Takes from a described node what is not on this one: a library that is told of a NIC that does not exist has none.
-/// Ports get the state and rate that they have here and now.
+/// Ports get the state and rate that they have here and now, and the NIC the device node.
 pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     topology.nics.retain_mut(|nic| {
@@ -187,6 +187,7 @@ pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
             return false;
         };
         nic.ports = here.ports.clone();
+        nic.uverbs = here.uverbs.clone();
         true
     });
     diagnostics
@@ -208,6 +209,18 @@ pub fn request<'a>(admin: &'a Admin, settings: Settings, alone: Option<&'a [usiz
         through: admin.through,
         alone,
     }
+}
+
+/// The node-wide map of a job that may not open some of the node's NICs: positions and reasons.
+pub fn place_node_without(
+    topology: &Topology,
+    admin: &Admin,
+    settings: Settings,
+    step: &Step,
+    unopenable: Vec<(usize, String)>,
+) -> NodePlacement {
+    let selection = Selection { unopenable, ..admin.selection.clone() };
+    place_node(topology, &Admin { selection, ..admin.clone() }, settings, step)
 }
 
 /// One task's share of it, and what becomes of its environment.

@@ -147,9 +147,10 @@ pub struct NodePlacement {
     pub policy: Policy,
     /// rails that may be chosen, in rail order
     pub rails: Vec<Rail>,
-    /// ports that would be rails if they worked, in rail order
+    /// rails that do not work just now, in rail order: a rail's number counts these too.  Their rate is what the others
+    /// run at; each stands in `excluded` with its reason.
     pub broken: Vec<Rail>,
-    /// NICs and ports that may not be chosen, the broken ones among them
+    /// NICs and ports that may not
     pub excluded: Vec<Excluded>,
     /// for each GPU of the topology, in its order
     pub gpus: Vec<GpuPlacement>,

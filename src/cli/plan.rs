@@ -178,6 +178,7 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
                 local_id: id,
                 global_id: id,
                 gpus: grant(topology, &mine),
+                denied_nics: Vec::new(),
                 cpus: cpus.clone(),
                 step_cpus: cpus.clone(),
             }

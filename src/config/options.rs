@@ -74,7 +74,7 @@ pub const OPTIONS: &[Spec] = &[
     argument(
         "include",
         "NIC,…",
-        "use only these NICs, whatever their role, link layer or rate: names, PCI addresses, interfaces, * and ?",
+        "use only these NICs, whatever speaks against them: names, PCI addresses, interfaces, * and ?, or subnets",
     ),
     argument("exclude", "NIC,…", "never use these NICs"),
     argument(

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::explain::why_this;
-use super::solve::{Solution, solve, solve_around};
+use super::solve::{MOST_RAILS, Solution, solve, solve_around};
 use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{GpuPlacement, NodePlacement, Rail};
@@ -28,10 +28,10 @@ pub(super) fn place(
 /// unless the worst GPU would get more if they moved: a node that lost a NIC then still pairs like the others.
 pub(super) fn steady(topology: &Topology, node: &NodePlacement, ways: &Ways, request: &Request) -> Solution {
     let anew = solve(&ways.problem);
-    if node.broken.is_empty() || node.rails.is_empty() {
+    let healthy = in_order(node);
+    if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
         return anew;
     }
-    let healthy = in_order(node);
     let whole = Ways::new(topology, &healthy, &request.through, ways.problem.each);
     let kept: Vec<Option<Vec<usize>>> = solve(&whole.problem)
         .rails_of

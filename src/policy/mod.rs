@@ -5,8 +5,10 @@
 
 mod all;
 pub mod binding;
+mod broken;
 pub mod candidates;
 mod closest;
+mod evidence;
 pub mod explain;
 pub mod identity;
 mod numa;
@@ -22,6 +24,7 @@ pub use pattern::Pattern;
 
 use crate::placement::{NodePlacement, Policy};
 use crate::topology::{PathType, Topology};
+use candidates::Candidates;
 use ways::Ways;
 
 /// Which NICs the admin wants and does not want.
@@ -31,6 +34,8 @@ pub struct Selection {
     pub include: Vec<Pattern>,
     /// never these
     pub exclude: Vec<Pattern>,
+    /// not these either, by position in [`Topology::nics`], with the reason: no task of the job may open them
+    pub unopenable: Vec<(usize, String)>,
 }
 
 /// Share of the narrowest rate that each kind of path lets through, in thousandths.
@@ -79,12 +84,12 @@ pub struct Request<'a> {
 /// The map from every GPU of the node to its rails.
 pub fn place(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
-    let (rails, excluded, diagnostics) =
-        candidates::rails(topology, request.selection.unwrap_or(&everything));
+    let selection = request.selection.unwrap_or(&everything);
+    let Candidates { rails, broken, excluded, diagnostics } = candidates::rails(topology, selection);
     let mut node = NodePlacement {
         policy: request.policy,
         rails,
-        broken: Vec::new(),
+        broken,
         excluded,
         gpus: Vec::new(),
         configured: Vec::new(),

@@ -12,6 +12,7 @@
 mod command;
 mod environment;
 mod log;
+mod nics;
 mod option;
 mod step;
 mod task;

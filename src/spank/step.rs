@@ -3,7 +3,7 @@
 //! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
 #![forbid(unsafe_code)]
 
-use super::option;
+use super::{nics, option};
 use crate::config::{Admin, ENVIRONMENT, Settings, Source, Words, settle};
 use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
@@ -27,6 +27,8 @@ pub(super) struct Active {
     pub(super) map: Result<(Topology, NodePlacement), String>,
     /// `/dev` as it is here: a container's or a job's private one may hide it from the tasks
     pub(super) devices: Option<File>,
+    /// does that `/dev` have nodes of RDMA devices?
+    pub(super) uverbs: bool,
 }
 
 /// Set where this step wants placement.
@@ -96,7 +98,6 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
         gpus: variable(spank, "SLURM_STEP_GPUS"),
         alone_on_node: false,
     };
-    let map = map(&admin, settings, &step);
     let devices = match root::directory_descriptor(Path::new("/dev")) {
         Ok(devices) => Some(devices),
         Err(error) => {
@@ -104,10 +105,17 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
             None
         }
     };
-    Ok(Active { admin, settings, step, map, devices })
+    let uverbs = devices.as_ref().is_some_and(nics::has_device_nodes);
+    let map = map(&admin, settings, &step, uverbs || devices.is_none());
+    Ok(Active { admin, settings, step, map, devices, uverbs })
 }
 
-fn map(admin: &Admin, settings: Settings, step: &Step) -> Result<(Topology, NodePlacement), String> {
+fn map(
+    admin: &Admin,
+    settings: Settings,
+    step: &Step,
+    uverbs: bool,
+) -> Result<(Topology, NodePlacement), String> {
     let selects = admin.selection != Selection::default();
     let scope = if selects { Scope::Selection } else { Scope::Placement };
     let (mut topology, mut diagnostics) =
@@ -117,6 +125,14 @@ fn map(admin: &Admin, settings: Settings, step: &Step) -> Result<(Topology, Node
         diagnostics.extend(pipeline::confirm(&mut topology, &live));
     }
     let mut node = pipeline::place_node(&topology, admin, settings, step);
+    if !uverbs && !node.rails.is_empty() {
+        log::warn!("`/dev/{}` is missing: no RDMA device of this node can be opened", nics::DIRECTORY);
+        // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
+        if topology.provenance.is_this_system() {
+            node =
+                pipeline::place_node_without(&topology, admin, settings, step, nics::all_missing(&topology));
+        }
+    }
     let configuration = root::read_file(Path::new(nccl::CONFIGURATION), Root::MAX_FILE).ok();
     let configuration = configuration.and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some(variable) = configuration.and_then(|text| nccl::configured(&text)) {

@@ -273,6 +273,10 @@ pub struct Port {
     pub subnet: Option<String>,
     /// the newest RoCE type of its GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
+    /// the interface by which the node's default route leaves through this port: its own, or a bond, bridge or VLAN above
+    pub default_route: Option<String>,
+    /// IPv4 networks that its interface is in, such as `10.1.0.0/16`, by address
+    pub networks: Vec<String>,
 }
 
 impl Port {
@@ -287,6 +291,8 @@ impl Port {
             netdev: None,
             subnet: None,
             gid_type: None,
+            default_route: None,
+            networks: Vec::new(),
         }
     }
 }
