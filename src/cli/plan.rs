@@ -25,6 +25,7 @@ struct Request {
     tasks: Option<u32>,
     gpus_per_task: Option<u32>,
     gpus: Option<String>,
+    words: Words,
     settings: Settings,
     admin: Admin,
     format: Format,
@@ -36,7 +37,13 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
     let tasks = tasks(&request, &topology)?;
     let node = pipeline::place_node(&topology, &request.admin, request.settings);
     let count = tasks.len() as u32;
-    let step = Step { node: topology.name.clone(), tasks: count, total_tasks: count, ..Step::default() };
+    let step = Step {
+        node: topology.name.clone(),
+        tasks: count,
+        total_tasks: count,
+        gpus: Some(slurms_list(&allocation(request.gpus.as_deref(), &topology)?, &topology)),
+        ..Step::default()
+    };
     let placed: Vec<(TaskPlacement, Vec<Variable>)> = tasks
         .iter()
         .map(|task| {
@@ -71,6 +78,7 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
         tasks: None,
         gpus_per_task: None,
         gpus: None,
+        words: Words::default(),
         settings: settle(&Words::default(), None, Some(&Words::default())),
         // a plan binds nobody, so it may say what it would bind on any machine
         admin: Admin { trust_topology: true, ..Admin::default() },
@@ -93,6 +101,8 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
                     Words {
                         policy: Some(_),
                         bind: None,
+                        mem: None,
+                        omp: None,
                         help: false,
                         verbose: false,
                         dry_run: false,
@@ -104,13 +114,22 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
                     ))
                     .into());
                 }
-                request.settings = settle(&Words::default(), None, Some(&words));
+                request.words.policy = words.policy;
+                request.settings = settle(&Words::default(), None, Some(&request.words));
                 if !request.settings.enabled {
                     return Err(lexopt::Error::from(
                         "`--policy off` plans nothing: expected closest, numa or all",
                     )
                     .into());
                 }
+            }
+            Long(name @ ("bind" | "mem" | "omp")) => {
+                let name = name.to_string();
+                let word = format!("{name}={}", arguments.value()?.string()?);
+                let words = Words::parse(&word).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
+                let Words { bind, mem, omp, .. } = &mut request.words;
+                (*bind, *mem, *omp) = (words.bind.or(*bind), words.mem.or(*mem), words.omp.or(*omp));
+                request.settings = settle(&Words::default(), None, Some(&request.words));
             }
             Long(name @ ("include" | "exclude")) => {
                 let name = name.to_string();
@@ -163,9 +182,18 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
                 gpus: grant(topology, &mine),
                 cpus: cpus.clone(),
                 step_cpus: cpus.clone(),
+                // no task has cores of its own before we look
+                masks: Vec::new(),
+                gpu_bind: request.gpus_per_task.map(|each| format!("gpu:per_task:{each}")),
             }
         })
         .collect())
+}
+
+/// `SLURM_STEP_GPUS` for these GPUs.
+fn slurms_list(gpus: &[usize], topology: &Topology) -> String {
+    let number = |&gpu: &usize| topology.gpus[gpu].minor.map_or(gpu.to_string(), |minor| minor.to_string());
+    gpus.iter().map(number).collect::<Vec<_>>().join(",")
 }
 
 /// Evidence that says: exactly these GPUs.

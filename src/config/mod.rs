@@ -8,7 +8,7 @@ pub mod words;
 pub use plugstack::{Admin, Source};
 pub use words::{BadWord, Words};
 
-use crate::placement::{Bind, Policy};
+use crate::placement::{Bind, Mem, Policy};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
@@ -28,16 +28,23 @@ pub struct Settings {
     pub dry_run: bool,
     /// fail the task where the placement cannot be had
     pub strict: bool,
-    /// what is bound
+    /// which CPUs are bound
     pub bind: Bind,
+    /// what the memory policy becomes
+    pub mem: Mem,
+    /// are OpenMP's variables set?
+    pub omp: bool,
+    /// did the user ask for placement, and not the admin's default alone?
+    pub asked: bool,
 }
 
 /// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
 ///
 /// A user who names the option or the variable wants placement, unless a word says `off`.  The policy and the binding
-/// are the last ones named.
+/// are the last ones named.  Who binds no CPUs and does not speak of memory wants it left alone too.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut settings = Settings::default();
+    let mut mem = None;
     let layers = [(Some(default), false), (environment, true), (option, true)];
     for (words, users) in layers {
         let Some(words) = words else { continue };
@@ -46,11 +53,15 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
             Some(words::Choice::On(policy)) => (settings.enabled, settings.policy) = (true, policy),
             None => settings.enabled |= users,
         }
+        settings.asked |= users;
         settings.bind = words.bind.unwrap_or(settings.bind);
+        mem = words.mem.or(mem);
+        settings.omp = words.omp.unwrap_or(settings.omp);
         settings.verbose |= words.verbose;
         settings.dry_run |= words.dry_run;
         settings.strict |= words.strict;
     }
+    settings.mem = mem.unwrap_or(if settings.bind == Bind::None { Mem::None } else { Mem::Prefer });
     settings
 }
 

@@ -43,11 +43,11 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
     assert_eq!(
         message("verbose,closet"),
         "unknown word `closet`, did you mean `closest`? known words: closest, numa, all, off, help, verbose, dry-run, \
-         strict, bind=none|cpu|cpu+mem"
+         strict, bind=numa|core|none, mem=prefer|strict|none, omp=on|off"
     );
     assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));
-    assert_eq!(message("bind=core"), "`bind=core` is not understood: expected `bind=none|cpu|cpu+mem`");
-    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=none|cpu|cpu+mem`");
+    assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=numa|core|none`");
+    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=numa|core|none`");
     assert_eq!(message("verbose=2"), "`verbose=2` is not understood: expected `verbose`");
     assert_eq!(message("numa,off"), "`numa` and `off` cannot both hold: say one");
     assert_eq!(message(&"x".repeat(2000)), "2000 bytes of words: at most 1024 are read");
@@ -85,6 +85,26 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
     let both = super::settle(&words("bind=none,verbose"), None, Some(&words("strict")));
     assert_eq!((both.bind, both.verbose, both.strict, both.dry_run), (Bind::None, true, true, false));
     assert_eq!(words("off").policy, Some(Choice::Off));
+}
+
+#[test]
+fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
+    for (option, bind, mem) in [
+        ("", Bind::Numa, Mem::Prefer),
+        ("bind=core", Bind::Core, Mem::Prefer),
+        ("bind=none", Bind::None, Mem::None),
+        ("bind=none,mem=prefer", Bind::None, Mem::Prefer),
+        ("mem=strict", Bind::Numa, Mem::Strict),
+        ("mem=none", Bind::Numa, Mem::None),
+    ] {
+        let settings = super::settle(&words(""), None, Some(&words(option)));
+        assert_eq!((settings.bind, settings.mem), (bind, mem), "`{option}`");
+    }
+    let admins = super::settle(&words("numa,bind=none,mem=strict,omp=on"), None, None);
+    assert_eq!((admins.mem, admins.omp, admins.asked), (Mem::Strict, true, false));
+    let users =
+        super::settle(&words("numa,mem=strict,omp=on"), Some(&words("omp=off")), Some(&words("mem=none")));
+    assert_eq!((users.mem, users.omp, users.asked), (Mem::None, false, true));
 }
 
 #[test]

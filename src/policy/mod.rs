@@ -7,6 +7,8 @@ mod all;
 pub mod binding;
 pub mod candidates;
 mod closest;
+pub mod cores;
+mod gpuless;
 pub mod identity;
 mod numa;
 pub mod pattern;

@@ -7,7 +7,7 @@ use super::option;
 use crate::config::{Admin, ENVIRONMENT, Settings, Source, Words, settle};
 use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
-use crate::placement::NodePlacement;
+use crate::placement::{Bind, NodePlacement};
 use crate::policy::Selection;
 use crate::render::nccl;
 use crate::step::Step;
@@ -107,7 +107,11 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
 
 fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), String> {
     let selects = admin.selection != Selection::default();
-    let scope = if selects { Scope::Selection } else { Scope::Placement };
+    let scope = match settings.bind == Bind::Core || settings.omp {
+        true => Scope::Cores,
+        false if selects => Scope::Selection,
+        false => Scope::Placement,
+    };
     let (mut topology, mut diagnostics) =
         pipeline::read_node(&admin.source, scope).map_err(|error| error.to_string())?;
     if matches!(admin.source, Source::Machine(_) | Source::Topology(_)) {
