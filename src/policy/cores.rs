@@ -151,7 +151,7 @@ impl<'a> Table<'a> {
     }
 }
 
-const FEW: &str = "the step has fewer cores than tasks on a NUMA node";
+const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c` may change";
 
 /// The `seat`-th of `seats` even parts.
 fn part(cores: &[&CpuSet], seat: usize, seats: usize) -> CpuSet {
