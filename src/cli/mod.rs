@@ -37,6 +37,9 @@ plan:
   --gpus-per-task M       GPUs of each task, in PCI order; without it every task sees all of the allocation
   --gpus LIST             the allocation: indices (0-3,5) or PCI addresses (default: all GPUs)
   --policy WORD           closest (default), numa or all
+  --bind WORD             numa (default), core or none: the CPUs of tasks that share all of the node's
+  --mem WORD              prefer (default), strict or none
+  --omp WORD              on or off (default): OpenMP's variables
   --include LIST          use only these NICs       } names, PCI addresses or interfaces,
   --exclude LIST          never use these NICs      } with * and ?
   --json | --env          versioned JSON, or shell exports for each task

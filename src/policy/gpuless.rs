@@ -9,7 +9,7 @@ use crate::topology::{NodeSet, Topology};
 /// The NUMA nodes of one task, in the order of local ids; or why it has no part of its own.
 pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) -> Result<NodeSet, String> {
     let none = |why: &str| Err(format!("no GPU to be near to{why}"));
-    if !asked {
+    if !asked || has_gpus(step, task) {
         return none("");
     }
     if task.masks.iter().any(|mask| *mask != task.step_cpus) || task.cpus != task.step_cpus {
@@ -25,9 +25,17 @@ pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) 
     Ok(reached.iter().skip(from).take(to - from).collect())
 }
 
+/// Was it given GPUs that could not be told, such as a MIG device?  Then its part is where those are.
+fn has_gpus(step: &Step, task: &Task) -> bool {
+    let named = |list: &str| !["", "-1", "NoDevFiles"].contains(&list.trim());
+    step.gpus.as_deref().is_some_and(named) || task.gpus.listed.iter().any(|(_, list)| named(list))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step::GpuGrant;
+    use crate::topology::GpuVendor;
     use crate::topology::{CpuSet, NumaNode, Provenance};
 
     /// The nodes of each of `tasks` tasks that share `cpus`, of a machine with four NUMA nodes of two CPUs.
@@ -55,6 +63,25 @@ mod tests {
         assert_eq!(dealt(2, "0-7", &["0-7", "0-7"], true), ["0-1", "2-3"]);
         assert_eq!(dealt(3, "0-7", &[], true), ["0", "1", "2-3"]);
         assert_eq!(dealt(2, "2-5", &[], true), ["1", "2"], "of the nodes that the step reaches");
+    }
+
+    #[test]
+    fn a_task_whose_gpu_could_not_be_told_keeps_its_cpus() {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for os_index in 0..2 {
+            let cpus = [os_index].into_iter().collect();
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        }
+        let cpus = CpuSet::from_list("0-1").unwrap();
+        let part = |list: &str, step_gpus: &str| {
+            let listed = vec![(GpuVendor::Nvidia, list.to_string())];
+            let gpus = GpuGrant { listed, access: Vec::new() };
+            let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus.clone(), ..Task::default() };
+            let step = Step { tasks: 2, gpus: Some(step_gpus.to_string()), ..Step::default() };
+            nodes(&topology, &step, &task, true).is_ok()
+        };
+        assert!(part("", "") && part("NoDevFiles", ""));
+        assert!(!part("MIG-0b0b0b0b", "") && !part("", "0"));
     }
 
     #[test]
