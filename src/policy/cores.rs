@@ -159,9 +159,9 @@ fn part(cores: &[&CpuSet], seat: usize, seats: usize) -> CpuSet {
     cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))
 }
 
-/// The NUMA nodes of each task's GPUs, where Slurm's rule tells those of all: Slurm 22.05 gives task 0 the first N of the
-/// step's GPUs, task 1 the next N (src/common/gres.c, `_get_single_usable_gres`'s neighbour for `per_task`).  Later ones look at the
-/// tasks' masks first, and write `gres/gpu:` before the rule.
+/// The NUMA nodes of each task's GPUs, where Slurm's rule tells those of all.  Slurm 22.05 gives task 0 the first N of the
+/// step's GPUs, task 1 the next N (src/common/gres.c, `per_task`).  Later releases look at the tasks' masks first, and write
+/// `gres/gpu:` before the rule.
 fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let each: usize = task.gpu_bind.as_deref()?.strip_prefix("gpu:per_task:")?.parse().ok()?;
     let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();

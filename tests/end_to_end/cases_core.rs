@@ -1,6 +1,6 @@
 //! Cores of a task's own, the words about memory, OpenMP, and tasks without GPUs.
 
-use crate::harness::{Bed, Case, cases};
+use crate::harness::{Bed, Case, cases, while_another_job_has_gpus};
 use crate::machines::{cpus_near, cpus_of_node, numa_node_of, ucx_of};
 use crate::report::Task;
 use std::collections::BTreeSet;
@@ -84,6 +84,23 @@ fn bind_core_stays_inside_a_part_of_the_node(bed: &Bed) {
     assert!(all_cpus(&placed).is_subset(&all_cpus(&without)), "CPUs beyond those of the step");
     assert_cores_of_their_own(&placed);
     assert_eq!(far(&placed), 0);
+
+    // one of its GPUs is on the first socket and four are on the second
+    let beside = |flag: &str| {
+        let command = format!("srun -w n0 -n5 -c28 --gpus-per-task=1 {flag} $report");
+        while_another_job_has_gpus(3, &command)
+    };
+    let without = bed.tasks(5, &beside(""));
+    let placed = bed.tasks(5, &beside("--nic-placement=bind=core"));
+    assert_eq!(placed.iter().map(|task| task.gpus()[0]).collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
+    assert!(all_cpus(&placed).is_subset(&all_cpus(&without)), "CPUs of the other job");
+    assert_cores_of_their_own(&placed);
+    assert_eq!(far(&placed), 0);
+
+    let command = "srun -w n0 -n4 -c56 --gpus-per-task=2 @ $report";
+    let (_, placed) = bed.without_and_with("--nic-placement=bind=core", 4, command);
+    assert_cores_of_their_own(&placed);
+    assert_eq!(placed.iter().filter(|task| !task.cpus().is_subset(&cpus_near(task.gpus()[0]))).count(), 0);
 }
 
 fn bind_core_with_fewer_cores_than_tasks_is_bind_numa_and_says_so(bed: &Bed) {
