@@ -83,8 +83,14 @@ fn launch(topology: &Topology, tasks: u32) -> usize {
                 access: vec![Access::Unknown; topology.gpus.len()],
             };
             let cpus = topology.cpus();
-            let task =
-                Task { local_id, global_id: local_id, gpus: grant, step_cpus: cpus.clone(), cpus, ..Task::default() };
+            let task = Task {
+                local_id,
+                global_id: local_id,
+                gpus: grant,
+                step_cpus: cpus.clone(),
+                cpus,
+                ..Task::default()
+            };
             let (_, variables) =
                 pipeline::place_task(topology, &node, &admin, settings, &step, &task, &Present::new());
             variables.iter().map(|variable| format!("{:?}", variable.change).len()).sum::<usize>()

@@ -5,7 +5,7 @@ use crate::config::{Admin, Settings, Source};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{Manifest, Root, Scope, archive, discover, root};
 use crate::import;
-use crate::placement::{NodePlacement, TaskPlacement, Variable};
+use crate::placement::{Binding, NodePlacement, TaskPlacement, Variable};
 use crate::platform;
 use crate::platform::recognise::{Identity, recognise, supply};
 use crate::policy::{self, Selection};
@@ -233,7 +233,9 @@ pub fn place_task(
     task: &Task,
     present: &Present,
 ) -> (TaskPlacement, Vec<Variable>) {
-    let placement = policy::task::place(topology, node, step, task, settings.bind, admin.trust_topology);
+    let Settings { bind, mem, asked, omp, .. } = settings;
+    let binding = Binding { bind, mem, asked, count_threads: omp, trust: admin.trust_topology };
+    let placement = policy::task::place(topology, node, step, task, binding);
     let variables = render::environment(topology, node, &placement, present);
     (placement, variables)
 }

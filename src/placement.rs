@@ -47,16 +47,43 @@ pub enum Strictness {
     SingleNumaNode,
 }
 
-/// What a task is bound to, beside its variables.
+/// Which CPUs a task is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {
-    /// nothing
+    /// those that Slurm gave it
     None,
-    /// CPUs
-    Cpu,
-    /// CPUs and memory
+    /// those of its GPUs' NUMA node
     #[default]
-    CpuMem,
+    Numa,
+    /// whole cores of that node, which no other task of the step gets
+    Core,
+}
+
+/// What a task's memory policy becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mem {
+    /// it stays as it is
+    None,
+    /// the near NUMA nodes first, then any other
+    #[default]
+    Prefer,
+    /// the near NUMA nodes alone
+    Strict,
+}
+
+/// What may be bound, and by whose wish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Binding {
+    /// CPUs
+    pub bind: Bind,
+    /// memory
+    pub mem: Mem,
+    /// are threads to be counted for OpenMP?
+    pub count_threads: bool,
+    /// did the user ask for placement, and not the admin's default alone?
+    pub asked: bool,
+    /// may facts that are not this system's bind (the admin's `trust-topology`)?
+    pub trust: bool,
 }
 
 /// A port of a NIC that may be chosen.
@@ -176,6 +203,10 @@ pub struct TaskPlacement {
     pub cpus: CpuDecision,
     /// where its memory comes from
     pub mems: MemDecision,
+    /// cores for threads of its own, where somebody wants them counted
+    pub threads: Option<usize>,
+    /// what was wanted and cannot be had
+    pub missed: Option<String>,
     /// one sentence for each answer
     pub reasons: Vec<String>,
 }
@@ -241,13 +272,30 @@ pub enum MemDecision {
         /// why
         why: String,
     },
+    /// memory comes from these NUMA nodes alone
+    Fence {
+        /// os indices
+        nodes: NodeSet,
+        /// why
+        why: String,
+    },
 }
 
 impl MemDecision {
     /// Why.
     pub fn why(&self) -> &str {
         match self {
-            MemDecision::Keep { why } | MemDecision::Prefer { why, .. } => why,
+            MemDecision::Keep { why } | MemDecision::Prefer { why, .. } | MemDecision::Fence { why, .. } => {
+                why
+            }
+        }
+    }
+
+    /// The NUMA nodes that the policy names; `None` where it stays as it is.
+    pub fn nodes(&self) -> Option<&NodeSet> {
+        match self {
+            MemDecision::Keep { .. } => None,
+            MemDecision::Prefer { nodes, .. } | MemDecision::Fence { nodes, .. } => Some(nodes),
         }
     }
 }

@@ -38,6 +38,18 @@ pub struct Task {
     pub cpus: CpuSet,
     /// CPUs of all tasks of the step on this node together: the outer bound of what may be given to it
     pub step_cpus: CpuSet,
+    /// the masks by which slurmd bound the step's tasks on this node, in the order of their local ids; with fewer masks
+    /// than tasks it starts again at the first; empty where it bound nobody
+    pub masks: Vec<CpuSet>,
+    /// how Slurm dealt the step's GPUs to its tasks (`SLURMD_TRES_BIND`), such as `gpu:per_task:1`
+    pub gpu_bind: Option<String>,
+}
+
+impl Step {
+    /// Tasks on this node, at least one.
+    pub fn tasks_here(&self) -> usize {
+        self.tasks.max(1) as usize
+    }
 }
 
 /// The evidence about a task's GPUs.

@@ -11,6 +11,8 @@
 
 #[path = "end_to_end/cases_bind.rs"]
 mod cases_bind;
+#[path = "end_to_end/cases_core.rs"]
+mod cases_core;
 #[path = "end_to_end/cases_environment.rs"]
 mod cases_environment;
 #[path = "end_to_end/cases_failure.rs"]
@@ -49,6 +51,7 @@ fn main() -> std::process::ExitCode {
         &[
             cases_gpu::CASES,
             cases_bind::CASES,
+            cases_core::CASES,
             cases_environment::CASES,
             cases_option::CASES,
             cases_machine::CASES,

@@ -7,7 +7,8 @@ use harness::{LogLine, Played, Step, dgx_h100, private_folder};
 use std::fs;
 
 /// The words that the option takes, each of which a message about a bad one must name.
-const WORDS: [&str; 9] = ["closest", "numa", "all", "off", "help", "verbose", "dry-run", "strict", "bind="];
+const WORDS: [&str; 11] =
+    ["closest", "numa", "all", "off", "help", "verbose", "dry-run", "strict", "bind=", "mem=", "omp="];
 /// The arguments that a plugstack.conf line takes.
 const ARGUMENTS: [&str; 7] =
     ["default=", "topology=", "sysfs=", "machine=", "exclude=", "include=", "trust-topology"];
@@ -25,6 +26,8 @@ macro_rules! play {
 }
 
 // below the macro, which is known only from there on
+#[path = "host/binding.rs"]
+mod binding;
 #[path = "host/tasks.rs"]
 mod tasks;
 
@@ -105,7 +108,7 @@ fn a_typo_ends_srun_and_sbatch_with_one_line_that_names_the_word_and_the_known_o
             assert_eq!((log[0].when.as_str(), log[0].level.as_str()), ("option", "error"), "{played}");
             assert!(log[0].text.contains(bad), "{played}");
             assert!(!log[0].text.contains('\n'), "{played}");
-            let known: &[&str] = if bad == "gpu" { &["none", "cpu", "cpu+mem"] } else { &WORDS };
+            let known: &[&str] = if bad == "gpu" { &["none", "numa", "core"] } else { &WORDS };
             for word in known {
                 assert!(log[0].text.contains(word.trim_end_matches('=')), "`{word}` is not named\n{played}");
             }
@@ -127,7 +130,7 @@ fn the_same_typo_on_a_node_is_logged_and_the_job_runs() {
 
 #[test]
 fn every_known_word_is_taken_without_a_line_in_srun() {
-    let taken = "closest numa all off verbose dry-run strict bind=none bind=cpu bind=cpu+mem closest,verbose,dry-run \
+    let taken = "closest numa all off verbose dry-run strict bind=none bind=numa bind=core mem=strict omp=on closest,verbose,dry-run \
                  numa,strict,bind=none";
     for text in taken.split_whitespace() {
         let played = play!(Step::in_context("local").option(text));

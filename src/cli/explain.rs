@@ -28,7 +28,7 @@ pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result
             }
             Long("gpu") => gpu = Some(arguments.value()?.string()?),
             Long("json") => as_json = true,
-            Long(name @ ("policy" | "include" | "exclude" | "rails")) => {
+            Long(name @ ("words" | "include" | "exclude" | "rails")) => {
                 let name = name.to_string();
                 asked.take(&name, &arguments.value()?.string()?)?;
             }

@@ -38,13 +38,13 @@ plan:
   --ntasks N              tasks on the node (default: one for each GPU)
   --gpus-per-task M       GPUs of each task, in PCI order; without it every task sees all of the allocation
   --gpus LIST             the allocation: indices (0-3,5) or PCI addresses (default: all GPUs)
-  --policy WORDS          closest (default), rail, numa or all, and other words of the option, as rail,strict
+  --words WORDS           words of the srun option, as rail,nics-per-task=2,bind=core (default: closest)
   --include LIST          use only these NICs       } names, PCI addresses or interfaces,
   --exclude LIST          never use these NICs      } with * and ?
   --rails LIST            the rails in their order  }
   --json | --env          versioned JSON, or shell exports for each task
 
-explain (and --policy, --include, --exclude, --rails):
+explain (and --words, --include, --exclude, --rails):
   --gpu N                 one GPU, by index or PCI address (default: all)
   --json                  the same for programs
 

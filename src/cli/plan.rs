@@ -46,14 +46,14 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// `--policy`, `--include`, `--exclude` and `--rails`.
+    /// `--words`, `--include`, `--exclude` and `--rails`.
     pub(super) fn take(&mut self, name: &str, value: &str) -> Result<(), lexopt::Error> {
-        if name == "policy" {
+        if name == "words" {
             let words = Words::parse(value).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
             self.settings = settle(&Words::default(), None, Some(&words));
             if !self.settings.enabled || words.help || words.verbose || words.dry_run {
                 let expected = "expected a policy, strictness or binding, as `rail,strict`";
-                return Err(lexopt::Error::from(format!("`--policy {value}` plans nothing: {expected}")));
+                return Err(lexopt::Error::from(format!("`--words {value}` plans nothing: {expected}")));
             }
             return Ok(());
         }
@@ -77,7 +77,15 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
     let (topology, diagnostics) = request.node.read()?;
     let tasks = tasks(&request, &topology)?;
     let count = tasks.len() as u32;
-    let step = Step { node: topology.name.clone(), tasks: count, total_tasks: count, ..Step::default() };
+    let step = Step {
+        node: topology.name.clone(),
+        tasks: count,
+        total_tasks: count,
+        gpus: Some(slurms_list(&allocation(request.gpus.as_deref(), &topology)?, &topology)),
+        // a plan is for a node that nobody else uses
+        alone_on_node: true,
+        ..Step::default()
+    };
     let node = pipeline::place_node(&topology, &request.asked.admin, request.asked.settings, &step);
     let placed: Vec<(TaskPlacement, Vec<Variable>)> = tasks
         .iter()
@@ -128,7 +136,7 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
             Long("ntasks") => request.tasks = Some(arguments.value()?.parse()?),
             Long("gpus-per-task") => request.gpus_per_task = Some(arguments.value()?.parse()?),
             Long("gpus") => request.gpus = Some(arguments.value()?.string()?),
-            Long(name @ ("policy" | "include" | "exclude" | "rails")) => {
+            Long(name @ ("words" | "include" | "exclude" | "rails")) => {
                 let name = name.to_string();
                 request.asked.take(&name, &arguments.value()?.string()?)?;
             }
@@ -181,9 +189,18 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
                 denied_nics: Vec::new(),
                 cpus: cpus.clone(),
                 step_cpus: cpus.clone(),
+                // no task has cores of its own before we look
+                masks: Vec::new(),
+                gpu_bind: request.gpus_per_task.map(|each| format!("gpu:per_task:{each}")),
             }
         })
         .collect())
+}
+
+/// `SLURM_STEP_GPUS` for these GPUs.
+fn slurms_list(gpus: &[usize], topology: &Topology) -> String {
+    let number = |&gpu: &usize| topology.gpus[gpu].minor.map_or(gpu.to_string(), |minor| minor.to_string());
+    gpus.iter().map(number).collect::<Vec<_>>().join(",")
 }
 
 /// Evidence that says: exactly these GPUs.

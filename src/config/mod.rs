@@ -8,7 +8,7 @@ pub mod words;
 pub use plugstack::{Admin, Source};
 pub use words::{BadWord, Words};
 
-use crate::placement::{Bind, Policy, Strictness};
+use crate::placement::{Bind, Mem, Policy, Strictness};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
@@ -30,16 +30,23 @@ pub struct Settings {
     pub strictness: Strictness,
     /// NICs that each GPU gets, where the policy counts them; 0 is 1
     pub nics_per_task: u8,
-    /// what is bound
+    /// which CPUs are bound
     pub bind: Bind,
+    /// what the memory policy becomes
+    pub mem: Mem,
+    /// are OpenMP's variables set?
+    pub omp: bool,
+    /// did the user ask for placement, and not the admin's default alone?
+    pub asked: bool,
 }
 
 /// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
 ///
 /// A user who names the option or the variable wants placement, unless a word says `off`.  The policy, the strictness and
-/// whatever has a value are the last ones named.
+/// whatever has a value are the last ones named.  Who binds no CPUs and does not speak of memory wants it left alone too.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut settings = Settings::default();
+    let mut mem = None;
     let layers = [(Some(default), false), (environment, true), (option, true)];
     for (words, users) in layers {
         let Some(words) = words else { continue };
@@ -48,12 +55,16 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
             Some(words::Choice::On(policy)) => (settings.enabled, settings.policy) = (true, policy),
             None => settings.enabled |= users,
         }
+        settings.asked |= users;
         settings.bind = words.bind.unwrap_or(settings.bind);
+        mem = words.mem.or(mem);
+        settings.omp = words.omp.unwrap_or(settings.omp);
         settings.verbose |= words.verbose;
         settings.dry_run |= words.dry_run;
         settings.strictness = words.strictness.unwrap_or(settings.strictness);
         settings.nics_per_task = words.nics_per_task.unwrap_or(settings.nics_per_task);
     }
+    settings.mem = mem.unwrap_or(if settings.bind == Bind::None { Mem::None } else { Mem::Prefer });
     settings
 }
 

@@ -63,9 +63,15 @@ pub const OPTIONS: &[Spec] = &[
     ),
     word(
         "bind",
-        "none|cpu|cpu+mem",
-        "what is bound near the GPU where nothing was asked of Slurm (default cpu+mem)",
+        "numa|core|none",
+        "a task's CPUs, where srun was given no --cpu-bind: its GPU's NUMA node (default), whole cores of its own there",
     ),
+    word(
+        "mem",
+        "prefer|strict|none",
+        "a task's memory, where srun was given no --mem-bind: near nodes first (default; none with bind=none), or alone",
+    ),
+    word("omp", "on|off", "set OMP_NUM_THREADS to the task's cores, and let no runtime pin (default off)"),
     argument(
         "default",
         "WORDS",
@@ -128,7 +134,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 impl Spec {
-    /// `verbose`, `bind=none|cpu|cpu+mem`
+    /// `verbose`, `omp=on|off`
     pub fn spelling(&self) -> String {
         match self.value {
             "" => self.name.to_string(),

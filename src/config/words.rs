@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::options::{self, Place};
-use crate::placement::{Bind, Policy, Strictness};
+use crate::placement::{Bind, Mem, Policy, Strictness};
 use std::fmt;
 
 /// Bytes of one text of words, at most: every word once is a tenth of it.
@@ -27,6 +27,10 @@ pub struct Words {
     pub policy: Option<Choice>,
     /// `bind=`
     pub bind: Option<Bind>,
+    /// `mem=`
+    pub mem: Option<Mem>,
+    /// `omp=`
+    pub omp: Option<bool>,
     /// `help`
     pub help: bool,
     /// `verbose`
@@ -121,13 +125,27 @@ impl Words {
                     words.nics_per_task = Some(number.ok_or_else(misfit)?);
                 }
                 ("bind", value) => {
-                    let bind = match value {
+                    words.bind = Some(match value {
                         Some("none") => Bind::None,
-                        Some("cpu") => Bind::Cpu,
-                        Some("cpu+mem") => Bind::CpuMem,
+                        Some("numa") => Bind::Numa,
+                        Some("core") => Bind::Core,
                         _ => return Err(misfit()),
-                    };
-                    words.bind = Some(bind);
+                    });
+                }
+                ("mem", value) => {
+                    words.mem = Some(match value {
+                        Some("none") => Mem::None,
+                        Some("prefer") => Mem::Prefer,
+                        Some("strict") => Mem::Strict,
+                        _ => return Err(misfit()),
+                    });
+                }
+                ("omp", value) => {
+                    words.omp = Some(match value {
+                        Some("on") => true,
+                        Some("off") => false,
+                        _ => return Err(misfit()),
+                    });
                 }
                 (name, _) => {
                     if let Some(earlier) = policy_word.filter(|earlier| *earlier != name) {

@@ -2,7 +2,7 @@
 //! Documentation/ABI/stable/sysfs-devices-system-cpu in the kernel's tree).
 #![forbid(unsafe_code)]
 
-use super::{Root, number};
+use super::{Root, Scope, number};
 use crate::diagnostic::Diagnostic;
 use crate::topology::{CpuSet, NumaNode, Pu, Topology};
 
@@ -42,14 +42,28 @@ pub(super) fn numa_nodes(root: &Root, topology: &mut Topology, diagnostics: &mut
     }
 }
 
-pub(super) fn pus(root: &Root, topology: &mut Topology) {
+/// CPUs with their cores.  Threads of one core have their package and core number in common, so where each file counts
+/// they are read once for a core: two files and the list of its threads.
+pub(super) fn pus(root: &Root, scope: Scope, topology: &mut Topology) {
+    let mut known = CpuSet::new();
     for name in root.list(CPUS, |name| index(name, "cpu").is_some()) {
         let Some(os_index) = index(&name, "cpu") else { continue };
-        // an offline CPU has no topology directory
-        let package = number(root.read(&format!("{CPUS}/{name}/topology/physical_package_id")));
-        let core = number(root.read(&format!("{CPUS}/{name}/topology/core_id")));
-        if let (Some(package), Some(core)) = (package, core) {
-            topology.pus.push(Pu { os_index, package, core });
+        if known.contains(os_index) {
+            continue;
         }
+        let file = |name_of_file: &str| root.read(&format!("{CPUS}/{name}/topology/{name_of_file}"));
+        // an offline CPU has no topology directory
+        let (package, core) = (number(file("physical_package_id")), number(file("core_id")));
+        let (Some(package), Some(core)) = (package, core) else { continue };
+        let mut threads: CpuSet = [os_index].into_iter().collect();
+        if scope < Scope::Full {
+            // `core_cpus_list` since Linux 5.3, by its older name on every kernel
+            let list = file("thread_siblings_list").and_then(|list| CpuSet::from_list(&list).ok());
+            threads = threads.union(&list.unwrap_or_default());
+        }
+        let new = threads.iter().filter(|&thread| !known.contains(thread));
+        topology.pus.extend(new.map(|os_index| Pu { os_index, package, core }));
+        known = known.union(&threads);
     }
+    topology.pus.sort_by_key(|pu| pu.os_index);
 }

@@ -30,6 +30,8 @@ pub enum Scope {
     Placement,
     /// that, and the names by which an admin may mean a NIC
     Selection,
+    /// that, and which CPUs are threads of one core
+    Cores,
     /// all that [`Topology`] can hold, for people, snapshots and files
     Full,
 }
@@ -45,8 +47,8 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     let name = root.read("sys/devices/virtual/dmi/id/product_name").filter(|name| !name.is_empty());
     let mut topology = Topology::empty(name.as_deref().unwrap_or("this node"), provenance);
     cpu::numa_nodes(root, &mut topology, &mut diagnostics);
-    if scope == Scope::Full {
-        cpu::pus(root, &mut topology);
+    if scope >= Scope::Cores {
+        cpu::pus(root, scope, &mut topology);
     }
     gpu::gpus(root, scope, &mut topology, &mut diagnostics);
     let found = nic::nics(root, scope, &mut topology, &mut diagnostics);

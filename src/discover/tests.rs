@@ -23,6 +23,34 @@ fn as_discovered(mut topology: Topology) -> Topology {
 }
 
 #[test]
+fn cores_are_read_once_for_all_their_threads_and_no_others_are_made_up() {
+    let mut tree = Manifest::default();
+    let mut cpu = |id: u32, core: u32, list: Option<&str>| {
+        let at = format!("sys/devices/system/cpu/cpu{id}/topology");
+        tree.insert(&format!("{at}/physical_package_id"), Entry::File("0".to_string()));
+        tree.insert(&format!("{at}/core_id"), Entry::File(core.to_string()));
+        if let Some(list) = list {
+            tree.insert(&format!("{at}/thread_siblings_list"), Entry::File(list.to_string()));
+        }
+    };
+    cpu(0, 0, Some("0,2"));
+    // of the second thread nothing is read
+    cpu(2, 9, Some("2"));
+    // an older kernel, or a captured tree without the lists
+    cpu(1, 1, None);
+    cpu(3, 1, None);
+    // text that is no list
+    cpu(4, 2, Some("four"));
+    let cores = |scope| {
+        let cores = read(tree.clone(), scope).0.cores();
+        cores.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(cores(Scope::Cores), ["0,2", "1,3", "4"]);
+    assert_eq!(cores(Scope::Full), ["0", "1,3", "2", "4"], "each by its own files");
+    assert!(cores(Scope::Selection).is_empty());
+}
+
+#[test]
 fn every_built_in_machine_is_discovered_as_it_was_described() {
     for model in crate::platform::MODELS {
         let described = model.topology().unwrap();

@@ -1,9 +1,11 @@
 //! Where a task may run and where its memory comes from, never beyond what Slurm gave the step.
 #![forbid(unsafe_code)]
 
-use crate::placement::{Bind, CpuDecision, MemDecision};
+use super::cores::{self, Share};
+use super::gpuless;
+use crate::placement::{Bind, Binding, CpuDecision, Mem, MemDecision};
 use crate::step::{Step, Task};
-use crate::topology::{NodeSet, Topology};
+use crate::topology::{CpuSet, NodeSet, Topology};
 
 /// What is known when a task is bound.
 pub struct Situation<'a> {
@@ -16,231 +18,179 @@ pub struct Situation<'a> {
     /// its GPUs: positions in the topology
     pub gpus: &'a [usize],
     /// what the user and the admin want bound
-    pub bind: Bind,
-    /// may facts that are not this system's bind (the admin's `trust-topology`)?
-    pub trust: bool,
+    pub binding: Binding,
+}
+
+/// What becomes of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound {
+    /// where it may run
+    pub cpus: CpuDecision,
+    /// where its memory comes from
+    pub mems: MemDecision,
+    /// what was wanted and cannot be had
+    pub missed: Option<String>,
 }
 
 /// Decides both; memory follows the CPUs.
-pub fn bind(situation: &Situation) -> (CpuDecision, MemDecision) {
-    let cpus = cpus(situation);
-    let mems = mems(situation, &cpus);
-    (cpus, mems)
+pub fn bind(situation: &Situation) -> Bound {
+    let near = near(situation);
+    let (cpus, missed) = cpus(situation, &near);
+    let mems = mems(situation, &near, &cpus);
+    Bound { cpus, mems, missed }
 }
 
-/// NUMA nodes to be near to: those of the task's GPUs; or why there are none.
-fn nodes_to_be_near(situation: &Situation) -> Result<NodeSet, String> {
-    let Situation { topology, gpus, trust, .. } = situation;
-    if !topology.provenance.is_this_system() && !trust {
+/// The NUMA nodes to be near to.
+struct Near {
+    nodes: NodeSet,
+    /// are they those of the task's GPUs, and not a part of the step's?
+    of_gpus: bool,
+}
+
+impl Near {
+    /// `NUMA node 0, with its GPU`
+    fn place(&self) -> String {
+        match self.of_gpus {
+            true => format!("NUMA node {}, with its GPU", self.nodes),
+            false => format!("NUMA node {}, its part of the step's", self.nodes),
+        }
+    }
+}
+
+/// Those of the task's GPUs; without GPUs its part of the step's; or why there are none.
+fn near(situation: &Situation) -> Result<Near, String> {
+    let Situation { topology, step, task, gpus, binding } = situation;
+    if !topology.provenance.is_this_system() && !binding.trust {
         return Err(format!("the topology is not this system's: {}", topology.provenance));
     }
     if gpus.is_empty() {
-        return Err("no GPU to be near to".to_string());
+        // who chose the CPUs chose the nodes too
+        let asked = binding.asked && binding.bind != Bind::None && step.cpu_bind.is_none();
+        return Ok(Near { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
     }
     let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address));
-    nodes.collect::<Option<NodeSet>>().ok_or_else(|| "the kernel names no NUMA node for its GPU".to_string())
+    let nodes = nodes.collect::<Option<NodeSet>>();
+    let nodes = nodes.ok_or_else(|| "the kernel names no NUMA node for its GPU".to_string())?;
+    Ok(Near { nodes, of_gpus: true })
 }
 
-fn cpus(situation: &Situation) -> CpuDecision {
-    let Situation { topology, step, task, .. } = situation;
-    let keep = |why: String| CpuDecision::Keep { cpus: task.cpus.clone(), why };
+fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Option<String>) {
+    let Situation { topology, step, task, binding, .. } = situation;
+    let keep = |why: String| (CpuDecision::Keep { cpus: task.cpus.clone(), why }, None);
     if let Some(how) = &step.cpu_bind {
         return keep(format!("`--cpu-bind={how}` was asked for"));
     }
-    if situation.bind == Bind::None {
+    if binding.bind == Bind::None {
         return keep("`bind=none`".to_string());
     }
-    let nodes = match nodes_to_be_near(situation) {
-        Ok(nodes) => nodes,
-        Err(why) => return keep(why),
+    let near = match near {
+        Ok(near) => near,
+        Err(why) => return keep(why.clone()),
     };
-    if nodes.len() > 1 {
-        return keep(format!("its GPUs span NUMA nodes {nodes}"));
-    }
-    let near = topology.cpus_of(&nodes);
     if task.cpus.is_empty() {
         return keep("its affinity could not be read".to_string());
     }
-    if near.is_empty() {
-        return keep(format!("NUMA node {nodes} of its GPU has no CPU"));
+    // of a launcher's ranks nobody knows which will use which GPU
+    if near.of_gpus && near.nodes.len() > 1 && (binding.bind == Bind::Numa || step.tasks_here() == 1) {
+        return keep(format!("its GPUs span NUMA nodes {}", near.nodes));
     }
-    if task.cpus.is_subset(&near) {
-        return keep(format!("already on NUMA node {nodes}, with its GPU"));
+    let near_cpus = topology.cpus_of(&near.nodes);
+    if near_cpus.is_empty() {
+        return keep(format!("NUMA node {} of its GPU has no CPU", near.nodes));
     }
-    let part = task.cpus.intersection(&near);
-    if !part.is_empty() {
-        return CpuDecision::Set { cpus: part, why: format!("narrowed to NUMA node {nodes}, with its GPU") };
+    if binding.bind == Bind::Core {
+        return match cores::share(topology, step, task, &near.nodes) {
+            Share::Own(cpus, how) => own_cores(situation, near, cpus, how),
+            Share::Undivided(why) => {
+                let missed = format!("`bind=core` cannot be had: {why}");
+                let (decision, more) = on_nodes(situation, near);
+                (decision, Some(more.map_or(missed.clone(), |more| format!("{missed}; {more}"))))
+            }
+        };
     }
-    let step_near = task.step_cpus.intersection(&near);
-    if !step_near.is_empty() {
-        let why = format!("moved to the step's CPUs on NUMA node {nodes}, with its GPU");
-        return CpuDecision::Set { cpus: step_near, why };
-    }
-    let why = format!(
-        "the step has no CPU on NUMA node {nodes} of its GPU; `-m block:block` or `--gpu-bind=closest` may give it one"
-    );
-    CpuDecision::OutOfReach { cpus: task.cpus.clone(), why }
+    on_nodes(situation, near)
 }
 
-fn mems(situation: &Situation, cpus: &CpuDecision) -> MemDecision {
-    let Situation { topology, step, .. } = situation;
+/// `bind=core`, where the step's cores can be divided.
+fn own_cores(situation: &Situation, near: &Near, cpus: CpuSet, how: &str) -> (CpuDecision, Option<String>) {
+    let Situation { topology, task, .. } = situation;
+    let near_cpus = topology.cpus_of(&near.nodes);
+    let is_near = cpus.intersects(&near_cpus);
+    let missed = (!is_near).then(|| match task.step_cpus.intersects(&near_cpus) {
+        true => {
+            format!("the step's cores on NUMA node {} are other tasks'; `bind=numa` shares them", near.nodes)
+        }
+        false => out_of_reach(near),
+    });
+    let decision = match (missed.clone(), cpus == task.cpus) {
+        (Some(why), true) => CpuDecision::OutOfReach { cpus, why },
+        (None, true) => CpuDecision::Keep { cpus, why: format!("{how}, on {}", near.place()) },
+        (None, false) => CpuDecision::Set { cpus, why: format!("{how}, on {}", near.place()) },
+        (Some(why), false) => CpuDecision::Set { cpus, why: format!("{how}; {why}") },
+    };
+    (decision, missed)
+}
+
+/// `bind=numa`: all of the step's CPUs on the near nodes that the task has, or could have.
+fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>) {
+    let Situation { topology, task, .. } = situation;
+    let near_cpus = topology.cpus_of(&near.nodes);
+    if task.cpus.is_subset(&near_cpus) {
+        let cpus = task.cpus.clone();
+        return (CpuDecision::Keep { cpus, why: format!("already on {}", near.place()) }, None);
+    }
+    let part = task.cpus.intersection(&near_cpus);
+    if !part.is_empty() {
+        return (CpuDecision::Set { cpus: part, why: format!("narrowed to {}", near.place()) }, None);
+    }
+    let step_near = task.step_cpus.intersection(&near_cpus);
+    if !step_near.is_empty() {
+        let why = format!("moved to the step's CPUs on {}", near.place());
+        return (CpuDecision::Set { cpus: step_near, why }, None);
+    }
+    let why = out_of_reach(near);
+    (CpuDecision::OutOfReach { cpus: task.cpus.clone(), why: why.clone() }, Some(why))
+}
+
+fn out_of_reach(near: &Near) -> String {
+    let nodes = &near.nodes;
+    format!(
+        "the step has no CPU on NUMA node {nodes} of its GPU; `-m block:block` or `--gpu-bind=closest` may give it one"
+    )
+}
+
+fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) -> MemDecision {
+    let Situation { topology, step, binding, .. } = situation;
     let keep = |why: String| MemDecision::Keep { why };
     if let Some(how) = &step.mem_bind {
         return keep(format!("`--mem-bind={how}` was asked for"));
     }
-    if situation.bind != Bind::CpuMem {
-        return keep(if situation.bind == Bind::Cpu { "`bind=cpu`" } else { "`bind=none`" }.to_string());
+    if binding.mem == Mem::None {
+        return keep(if binding.bind == Bind::None { "`bind=none`" } else { "`mem=none`" }.to_string());
     }
-    let nodes = match nodes_to_be_near(situation) {
-        Ok(nodes) => nodes,
-        Err(why) => return keep(why),
+    let near = match near {
+        Ok(near) => near,
+        Err(why) => return keep(why.clone()),
     };
     // Memory serves the CPUs too: a task that must run far from its GPU keeps its memory beside it.  This also leaves out
     // nodes without CPUs, which hold GPU memory on Grace.
-    let nodes: NodeSet = nodes
+    let nodes: NodeSet = near
+        .nodes
         .iter()
         .filter(|&node| topology.numa_node(node).is_some_and(|node| node.cpus.intersects(cpus.cpus())))
         .collect();
     if nodes.is_empty() {
         return keep("it does not run near its GPU".to_string());
     }
-    MemDecision::Prefer { why: format!("NUMA node {nodes} of its GPU first"), nodes }
+    let whose = if near.of_gpus { "of its GPU" } else { "on which it runs" };
+    match binding.mem {
+        Mem::Strict => MemDecision::Fence {
+            why: format!("NUMA node {nodes} {whose} alone, as `mem=strict` asks"),
+            nodes,
+        },
+        _ => MemDecision::Prefer { why: format!("NUMA node {nodes} {whose} first"), nodes },
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::topology::{CpuSet, Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
-
-    /// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory that shows as a node without CPUs.
-    fn node() -> Topology {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for (os_index, cpus) in [(0, "0-7"), (1, "8-15"), (2, "")] {
-            let cpus = CpuSet::from_list(cpus).unwrap();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
-        }
-        for (address, node) in
-            [("10:00.0", Some(0)), ("20:00.0", Some(1)), ("30:00.0", Some(2)), ("40:00.0", None)]
-        {
-            let address = address.parse().unwrap();
-            let parent = PciParent::Host("pci0000:00".parse().unwrap());
-            topology.pci.insert(PciFunction { numa_node: node, ..PciFunction::new(address, parent) });
-            topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
-        }
-        topology
-    }
-
-    struct Case {
-        gpus: &'static [usize],
-        cpus: &'static str,
-        step_cpus: &'static str,
-        step: Step,
-        bind: Bind,
-        provenance: Provenance,
-        trust: bool,
-    }
-
-    fn case(gpus: &'static [usize], cpus: &'static str, step_cpus: &'static str) -> Case {
-        let (step, provenance) = (Step::default(), Provenance::ThisSystem);
-        Case { gpus, cpus, step_cpus, step, bind: Bind::CpuMem, provenance, trust: false }
-    }
-
-    /// `cpus/nodes`, each empty where nothing changes.
-    fn outcome(case: Case) -> String {
-        let mut topology = node();
-        topology.provenance = case.provenance;
-        let task = Task {
-            cpus: CpuSet::from_list(case.cpus).unwrap(),
-            step_cpus: CpuSet::from_list(case.step_cpus).unwrap(),
-            ..Task::default()
-        };
-        let (cpus, mems) = bind(&Situation {
-            topology: &topology,
-            step: &case.step,
-            task: &task,
-            gpus: case.gpus,
-            bind: case.bind,
-            trust: case.trust,
-        });
-        let cpus = match cpus {
-            CpuDecision::Set { cpus, .. } => cpus.to_string(),
-            CpuDecision::Keep { .. } => String::new(),
-            CpuDecision::OutOfReach { .. } => "out of reach".to_string(),
-        };
-        match mems {
-            MemDecision::Prefer { nodes, .. } => format!("{cpus}/{nodes}"),
-            MemDecision::Keep { .. } => format!("{cpus}/"),
-        }
-    }
-
-    #[test]
-    fn a_task_that_is_near_its_gpu_stays_where_it_is() {
-        assert_eq!(outcome(case(&[0], "2-3", "0-15")), "/0");
-        assert_eq!(outcome(case(&[1], "8-15", "0-15")), "/1");
-    }
-
-    #[test]
-    fn a_task_that_is_partly_near_is_narrowed() {
-        assert_eq!(outcome(case(&[0], "4-11", "4-11")), "4-7/0");
-    }
-
-    #[test]
-    fn a_task_on_the_wrong_socket_moves_to_what_the_step_owns_on_the_right_one() {
-        assert_eq!(outcome(case(&[1], "0-3", "0-3,8-11")), "8-11/1");
-    }
-
-    #[test]
-    fn a_step_without_a_cpu_near_the_gpu_is_left_alone_and_told_what_would_help() {
-        let mut topology = node();
-        topology.provenance = Provenance::ThisSystem;
-        assert_eq!(outcome(case(&[1], "0-3", "0-7")), "out of reach/");
-        let task = Task {
-            cpus: CpuSet::from_list("0-3").unwrap(),
-            step_cpus: CpuSet::from_list("0-7").unwrap(),
-            ..Task::default()
-        };
-        let step = Step::default();
-        let situation = Situation {
-            topology: &topology,
-            step: &step,
-            task: &task,
-            gpus: &[1],
-            bind: Bind::CpuMem,
-            trust: false,
-        };
-        assert!(bind(&situation).0.why().contains("-m block:block"));
-    }
-
-    #[test]
-    fn gpus_on_both_sockets_a_cpuless_node_and_an_unknown_node_bind_nothing() {
-        assert_eq!(outcome(case(&[0, 1], "0-3", "0-15")), "/0", "memory stays with the CPUs it runs on");
-        assert_eq!(outcome(case(&[2], "0-3", "0-15")), "/");
-        assert_eq!(outcome(case(&[3], "0-3", "0-15")), "/");
-        assert_eq!(outcome(case(&[], "0-3", "0-15")), "/");
-    }
-
-    #[test]
-    fn what_the_user_bound_stays_bound() {
-        let explicit = |cpu: Option<&str>, mem: Option<&str>| Step {
-            cpu_bind: cpu.map(str::to_string),
-            mem_bind: mem.map(str::to_string),
-            ..Step::default()
-        };
-        let with = |step: Step| Case { step, ..case(&[1], "4-11", "4-11") };
-        assert_eq!(outcome(with(explicit(Some("cores"), None))), "/1");
-        assert_eq!(outcome(with(explicit(Some("none"), Some("local")))), "/");
-        assert_eq!(outcome(with(explicit(None, Some("local")))), "8-11/");
-        assert_eq!(outcome(Case { bind: Bind::None, ..case(&[1], "4-11", "4-11") }), "/");
-        assert_eq!(outcome(Case { bind: Bind::Cpu, ..case(&[1], "4-11", "4-11") }), "8-11/");
-    }
-
-    #[test]
-    fn facts_that_are_not_this_systems_bind_nothing_unless_the_admin_trusts_them() {
-        let model = || Provenance::Model("dgx-h100".to_string());
-        assert_eq!(outcome(Case { provenance: model(), ..case(&[1], "4-11", "4-11") }), "/");
-        assert_eq!(
-            outcome(Case { provenance: model(), trust: true, ..case(&[1], "4-11", "4-11") }),
-            "8-11/1"
-        );
-    }
-}
+mod tests;

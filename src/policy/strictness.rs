@@ -20,9 +20,7 @@ pub fn shortfalls(
         lacks.push("no NIC of this node may be chosen".to_string());
     }
     lacks.extend(task.gpus.iter().filter_map(|&gpu| node.gpus[gpu].shortfall.clone()));
-    if let CpuDecision::OutOfReach { why, .. } = &task.cpus {
-        lacks.push(why.clone());
-    }
+    lacks.extend(task.missed.iter().cloned());
     if strictness < Strictness::Restricted || task.gpus.is_empty() {
         return lacks;
     }
@@ -77,6 +75,8 @@ mod tests {
             rails: rails.iter().map(|&rail| (rail, crate::topology::PathType::Sys)).collect(),
             cpus: CpuDecision::Keep { cpus: CpuSet::from_list(cpus).unwrap(), why: String::new() },
             mems: crate::placement::MemDecision::Keep { why: String::new() },
+            threads: None,
+            missed: None,
             reasons: Vec::new(),
         };
         shortfalls(&topology, &node, &task, strictness)

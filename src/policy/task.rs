@@ -1,9 +1,9 @@
 //! One task's share of the node-wide map: its GPUs, their rails, its CPUs and memory.
 #![forbid(unsafe_code)]
 
-use super::binding::{self, Situation};
-use super::{Through, Ways, identity};
-use crate::placement::{Bind, Choice, CpuDecision, NodePlacement, TaskPlacement};
+use super::binding::{self, Bound, Situation};
+use super::{Through, Ways, cores, identity};
+use crate::placement::{Binding, Choice, CpuDecision, NodePlacement, TaskPlacement};
 use crate::step::{Step, Task};
 use crate::topology::{PathType, Topology};
 use std::cmp::Reverse;
@@ -15,12 +15,13 @@ pub fn place(
     node: &NodePlacement,
     step: &Step,
     task: &Task,
-    bind: Bind,
-    trust: bool,
+    binding: Binding,
 ) -> TaskPlacement {
     let identity = identity::identify(topology, step, &task.gpus);
     let gpus = identity.gpus;
-    let (cpus, mems) = binding::bind(&Situation { topology, step, task, gpus: &gpus, bind, trust });
+    let Bound { cpus, mems, missed } =
+        binding::bind(&Situation { topology, step, task, gpus: &gpus, binding });
+    let threads = binding.count_threads.then(|| cores::threads(topology, step, task, cpus.cpus()));
     let mut reasons = vec![match gpus.as_slice() {
         [] => identity.reason,
         [gpu] => format!("GPU {gpu}: {}", identity.reason),
@@ -31,8 +32,10 @@ pub fn place(
         false => rails_of_gpus(topology, node, &gpus, &task.denied_nics, &mut reasons),
     };
     reasons.push(format!("CPUs: {}", cpus.why()));
+    reasons.extend(missed.iter().filter(|missed| *missed != cpus.why()).cloned());
     reasons.push(format!("memory: {}", mems.why()));
-    TaskPlacement { local_id: task.local_id, global_id: task.global_id, gpus, rails, cpus, mems, reasons }
+    let (local_id, global_id) = (task.local_id, task.global_id);
+    TaskPlacement { local_id, global_id, gpus, rails, cpus, mems, threads, missed, reasons }
 }
 
 /// The rails of the task's GPUs in the GPUs' order, each once, at its nearest.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Diagnostic;
-use crate::placement::{Change, MemDecision, NodePlacement, Pair, TaskPlacement, Variable};
+use crate::placement::{Change, NodePlacement, Pair, TaskPlacement, Variable};
 use crate::topology::{PciAddress, Topology};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -179,10 +179,7 @@ pub fn plan(
             .collect(),
         nics: task.rails.iter().map(|(rail, path)| nic(*rail, path.to_string())).collect(),
         cpus: task.cpus.cpus().to_string(),
-        mems: match &task.mems {
-            MemDecision::Prefer { nodes, .. } => nodes.to_string(),
-            MemDecision::Keep { .. } => String::new(),
-        },
+        mems: task.mems.nodes().map(ToString::to_string).unwrap_or_default(),
         env: variables
             .iter()
             .filter_map(|variable| match &variable.change {

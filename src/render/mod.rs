@@ -7,6 +7,7 @@
 pub mod json;
 pub mod marker;
 pub mod nccl;
+mod openmp;
 pub mod text;
 mod ucx;
 
@@ -16,9 +17,20 @@ use marker::Marker;
 use std::collections::BTreeMap;
 
 /// Variables that we may set beside the marker, in the order of reports.
-pub const VARIABLES: [&str; 2] = [ucx::NET_DEVICES, nccl::IB_HCA];
+pub const VARIABLES: [&str; 5] =
+    [ucx::NET_DEVICES, nccl::IB_HCA, openmp::NUM_THREADS, openmp::PLACES, openmp::PROC_BIND];
 /// Variables that are read: those above, the marker, and what changes our mind about one of them.
-pub const READ: [&str; 4] = [ucx::NET_DEVICES, nccl::IB_HCA, marker::NAME, ucx::TLS];
+pub const READ: [&str; 9] = [
+    ucx::NET_DEVICES,
+    nccl::IB_HCA,
+    openmp::NUM_THREADS,
+    openmp::PLACES,
+    openmp::PROC_BIND,
+    marker::NAME,
+    ucx::TLS,
+    openmp::GOMP_CPU_AFFINITY,
+    openmp::KMP_AFFINITY,
+];
 
 /// The values that a task has of [`READ`] before we touch it.
 pub type Present = BTreeMap<&'static str, String>;
@@ -37,7 +49,7 @@ pub fn environment(
         (nccl::IB_HCA, nccl::ib_hca(topology, node)),
     ];
     let mut variables = Vec::new();
-    for (name, (value, why)) in wanted {
+    for (name, (value, why)) in wanted.into_iter().chain(openmp::wanted(task, present, &earlier)) {
         let users = present.get(name).filter(|value| !earlier.is_ours(name, value));
         let (change, why) = match (value, users) {
             (_, Some(users)) => (Change::KeepUsers(users.clone()), "the user's own value stays".to_string()),

@@ -45,6 +45,8 @@ fn task(gpus: &[usize], rails: &[usize]) -> TaskPlacement {
         rails: rails.iter().map(|&rail| (rail, PathType::Pix)).collect(),
         cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
         mems: MemDecision::Keep { why: String::new() },
+        threads: None,
+        missed: None,
         reasons: Vec::new(),
     }
 }

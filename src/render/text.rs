@@ -1,7 +1,7 @@
 //! Reports for people: one aligned line for each task.
 #![forbid(unsafe_code)]
 
-use crate::placement::{Change, MemDecision, NodePlacement, TaskPlacement, Variable};
+use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;
 
 /// A task's line under `verbose`, and in the tool's plans.
@@ -31,10 +31,7 @@ pub fn task_line(
     let rail_width = node.gpus.iter().flat_map(|gpu| gpu.choices.first());
     let rail_width = rail_width.map(|choice| 4 + rail(&(choice.rail, choice.path)).len());
     let cpu_width = topology.numa_nodes.iter().map(|node| node.cpus.to_string().len());
-    let mems = match &task.mems {
-        MemDecision::Prefer { nodes, .. } => nodes.to_string(),
-        MemDecision::Keep { .. } => "any".to_string(),
-    };
+    let mems = task.mems.nodes().map_or("any".to_string(), ToString::to_string);
     let cpus = match task.cpus.cpus() {
         unknown if unknown.is_empty() => "unknown".to_string(),
         cpus => cpus.to_string(),

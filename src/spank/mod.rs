@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 #![allow(non_upper_case_globals)]
 
+mod bind;
 mod command;
 mod environment;
 mod log;

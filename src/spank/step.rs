@@ -7,7 +7,7 @@ use super::{nics, option};
 use crate::config::{Admin, ENVIRONMENT, Settings, Source, Words, settle};
 use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
-use crate::placement::{NodePlacement, Strictness};
+use crate::placement::{Bind, NodePlacement, Policy, Strictness};
 use crate::policy::Selection;
 use crate::render::nccl;
 use crate::step::Step;
@@ -117,7 +117,12 @@ fn map(
     uverbs: bool,
 ) -> Result<(Topology, NodePlacement), String> {
     let selects = admin.selection != Selection::default();
-    let scope = if selects { Scope::Selection } else { Scope::Placement };
+    let cores_count = settings.bind == Bind::Core || settings.omp || settings.policy == Policy::Spread;
+    let scope = match cores_count {
+        true => Scope::Cores,
+        false if selects => Scope::Selection,
+        false => Scope::Placement,
+    };
     let (mut topology, mut diagnostics) =
         pipeline::read_node(&admin.source, scope).map_err(|error| error.to_string())?;
     if matches!(admin.source, Source::Machine(_) | Source::Topology(_)) {

@@ -1,15 +1,16 @@
 //! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
 #![forbid(unsafe_code)]
 
+use super::bind;
 use super::environment::{self, Values};
 use super::nics::{self, Closed};
 use super::step::{ACTIVE, Active, DRY_RUN, STRICT, is_normal, variable};
 use crate::pipeline;
-use crate::placement::{CpuDecision, MemDecision, NodePlacement, Strictness, TaskPlacement, Variable};
+use crate::placement::{NodePlacement, Strictness, TaskPlacement};
 use crate::policy;
 use crate::render::{self, Present, text};
 use crate::step::{Access, GpuGrant, Task};
-use crate::sys::{self, MemoryPolicy};
+use crate::sys;
 use crate::topology::{CpuSet, GpuVendor, Topology};
 use slurm_spank::{SpankHandle, slurm_spank_log};
 use std::fs::File;
@@ -53,25 +54,29 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
     // what the user may not open the kernel refuses to every task of the job alike, so each makes the same map
     let remade = (!closed.to_the_job.is_empty()).then(|| remake(active, topology, node, &closed, local_id));
     let node = remade.as_ref().unwrap_or(node);
+    let masks = masks(&values);
     let task = Task {
         local_id,
         global_id: spank.task_global_id().unwrap_or(0),
         gpus: grant(&values, topology, active.devices.as_ref()),
         denied_nics: closed.to_this_task,
-        step_cpus: cpus.union(&step_cpus(&values)),
+        step_cpus: masks.iter().fold(cpus.clone(), |all, mask| all.union(mask)),
         cpus,
+        masks,
+        gpu_bind: values.get(GPU_BIND).cloned(),
     };
     let present: Present =
         render::READ.into_iter().filter_map(|name| Some((name, values.get(name)?.clone()))).collect();
     let settings = active.settings;
     let (mut placement, variables) =
         pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task, &present);
-    leave_set_policy_alone(&mut placement);
+    bind::settle_memory(&mut placement);
     warn_of_denied(topology, node, &task, &mut placement);
 
     let mut failures = policy::strictness::shortfalls(topology, node, &placement, settings.strictness);
     if !settings.dry_run {
-        failures.extend(apply(spank, &placement, &variables));
+        failures.extend(bind::apply(&mut placement));
+        failures.extend(environment::change(spank, &render::READ, &variables));
     }
     for failure in &failures {
         // without `strict` a node without NICs is a fact, told once for the step
@@ -128,44 +133,6 @@ fn warn_of_denied(topology: &Topology, node: &NodePlacement, task: &Task, placem
     }
 }
 
-/// An earlier policy (of a site's wrapper around slurmd, or of a plugin before us) is somebody's choice.
-fn leave_set_policy_alone(placement: &mut TaskPlacement) {
-    if !matches!(placement.mems, MemDecision::Prefer { .. }) {
-        return;
-    }
-    let why = match sys::memory_policy() {
-        Ok(MemoryPolicy::Default) => return,
-        Ok(_) => "a memory policy was set before".to_string(),
-        Err(error) => format!("the memory policy cannot be read: {error}"),
-    };
-    placement.reasons.push(format!("memory: left alone, {why}"));
-    placement.mems = MemDecision::Keep { why };
-}
-
-/// Does all of it, then reads back; returns what did not take.
-fn apply(spank: &SpankHandle, placement: &TaskPlacement, variables: &[Variable]) -> Vec<String> {
-    let mut failures = Vec::new();
-    if let CpuDecision::Set { cpus, .. } = &placement.cpus {
-        let wanted = || format!("CPUs {cpus} wanted");
-        match sys::set_affinity(cpus).and_then(|()| sys::affinity()) {
-            Ok(got) if got == *cpus => {}
-            Ok(got) => failures.push(format!("{}, {got} got", wanted())),
-            Err(error) => failures.push(format!("{}: {error}", wanted())),
-        }
-    }
-    if let MemDecision::Prefer { nodes, .. } = &placement.mems {
-        let wanted = || format!("memory of NUMA node {nodes} wanted");
-        match sys::prefer_memory(nodes).and_then(|()| sys::memory_policy()) {
-            // the kernel silently drops nodes that do not exist
-            Ok(MemoryPolicy::Prefer(got)) if got == *nodes => {}
-            Ok(got) => failures.push(format!("{}, {got:?} got", wanted())),
-            Err(error) => failures.push(format!("{}: {error}", wanted())),
-        }
-    }
-    failures.extend(environment::change(spank, &render::READ, variables));
-    failures
-}
-
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
 /// that step.
 fn withdraw(spank: &SpankHandle) {
@@ -195,20 +162,25 @@ fn grant(values: &Values, topology: &Topology, devices: Option<&File>) -> GpuGra
     GpuGrant { listed: listed.collect(), access: access.collect() }
 }
 
-/// CPUs of all tasks of the step on this node: slurmd lists each task's mask (`SLURM_CPU_BIND_LIST`) where it bound them.
-fn step_cpus(values: &Values) -> CpuSet {
-    let bound = values.get(CPU_BIND_TYPE).is_some_and(|how| how.starts_with("mask_cpu"));
-    let list = values.get(CPU_BIND_LIST).filter(|_| bound).map_or("", String::as_str);
-    let masks = list.split(',').filter_map(|mask| CpuSet::from_mask(mask).ok());
-    masks.fold(CpuSet::new(), |all, mask| all.union(&mask))
+/// The masks of the step's tasks on this node, as slurmd lists them (`SLURM_CPU_BIND_LIST`) where it bound them.
+fn masks(values: &Values) -> Vec<CpuSet> {
+    let list = values.get(CPU_BIND_LIST).map_or("", String::as_str).split(',');
+    let masks: Option<Vec<CpuSet>> = match values.get(CPU_BIND_TYPE).map_or("", String::as_str) {
+        how if how.starts_with("mask_cpu") => list.map(|mask| CpuSet::from_mask(mask).ok()).collect(),
+        how if how.starts_with("map_cpu") => list.map(|cpu| CpuSet::from_list(cpu).ok()).collect(),
+        _ => None,
+    };
+    // a list that is understood in part tells of nobody
+    masks.unwrap_or_default()
 }
 
 const CPU_BIND_TYPE: &str = "SLURM_CPU_BIND_TYPE";
 const CPU_BIND_LIST: &str = "SLURM_CPU_BIND_LIST";
+const GPU_BIND: &str = "SLURMD_TRES_BIND";
 const NODE_NAME: &str = "SLURMD_NODENAME";
 
 /// All variables that are looked at.
 fn names() -> Vec<&'static str> {
     let lists = GpuVendor::ALL.map(GpuVendor::list_variable);
-    render::READ.into_iter().chain(lists).chain([CPU_BIND_TYPE, CPU_BIND_LIST, NODE_NAME]).collect()
+    render::READ.into_iter().chain(lists).chain([CPU_BIND_TYPE, CPU_BIND_LIST, GPU_BIND, NODE_NAME]).collect()
 }

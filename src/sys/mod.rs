@@ -7,7 +7,7 @@ mod memory;
 
 pub use access::{Refusal, may_open, refusal};
 pub use affinity::{affinity, set_affinity};
-pub use memory::{MemoryPolicy, memory_policy, prefer_memory};
+pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
 
 /// Ends the process at once, without the exit handlers of the program around us.
 ///

@@ -366,6 +366,17 @@ impl Topology {
         self.numa_nodes.iter().fold(CpuSet::new(), |all, node| all.union(&node.cpus))
     }
 
+    /// The threads of each core, cores in order of their first thread; empty where they were not read.
+    pub fn cores(&self) -> Vec<CpuSet> {
+        let mut cores: BTreeMap<(u32, u32), CpuSet> = BTreeMap::new();
+        for pu in &self.pus {
+            cores.entry((pu.package, pu.core)).or_default().insert(pu.os_index);
+        }
+        let mut cores: Vec<CpuSet> = cores.into_values().collect();
+        cores.sort_by_key(CpuSet::first);
+        cores
+    }
+
     /// The NUMA node with this os index.
     pub fn numa_node(&self, os_index: u32) -> Option<&NumaNode> {
         self.numa_nodes.iter().find(|node| node.os_index == os_index)

@@ -14,7 +14,6 @@ pub const CASES: &[Case] = cases![
     an_explicit_cpu_bind_survives,
     an_explicit_mem_bind_survives,
     bind_none_sets_variables_and_moves_nothing,
-    bind_cpu_leaves_the_memory_policy_alone,
 ];
 
 /// Tasks, of those with one GPU, that run on none of the CPUs near it.
@@ -103,14 +102,4 @@ fn bind_none_sets_variables_and_moves_nothing(bed: &Bed) {
         assert_eq!((task.cpus(), task.mem()), (bare.cpus(), bare.mem()), "of {task:?}");
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
     }
-}
-
-fn bind_cpu_leaves_the_memory_policy_alone(bed: &Bed) {
-    let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
-    let (_, placed) = bed.without_and_with("--nic-placement=bind=cpu", 8, command);
-    assert_eq!(far(&placed), 0);
-    assert!(placed.iter().all(|task| task.mem() == "default"));
-    let both = bed.tasks(8, &command.replace('@', "--nic-placement=bind=cpu+mem"));
-    assert_eq!(far(&both), 0);
-    both.iter().for_each(assert_memory_is_near);
 }

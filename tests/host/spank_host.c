@@ -17,6 +17,10 @@
  *   --task 'CHANGES'     a task; CHANGES are separated by blanks: NAME=VALUE sets, -NAME unsets, as exec_task() does
  *   --local-tasks N      the task count of this node, where it is not the number of --task
  *   --cpus LIST          the affinity that the tasks start with, such as 0 or 0-3,8 (real CPUs)
+ *   --played-cpus LIST   affinity and memory policy are played (played_kernel.h): the tasks start with these CPUs
+ *   --played-mems MASK   NUMA nodes from which they may take memory
+ *   --old-kernel 1       the played kernel is older than 5.15
+ *   --deaf NAME          setting this does nothing and answers that it did: affinity, memory, or a variable's name
  *   --uid N              task_init runs as this user (needs root), as in Slurm
  *   --time --repeat N    print no events; play the step N times, each in a fresh process, and print for each hook
  *                        "time HOOK median M min A max B n COUNT", in microseconds
@@ -32,6 +36,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <err.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -45,6 +50,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "played_kernel.h"
 
 /* Slurm's headers are not needed: its numbers and shapes are repeated here, where a test can be built anywhere. */
 enum { OK = 0, ERROR = 3000, BAD_ARG, NOT_TASK, ENV_EXISTS, ENV_NOEXIST, NOSPACE, NOT_REMOTE };
@@ -175,7 +182,7 @@ int spank_setenv(struct spank_handle *spank, const char *name, const char *value
 		rc = ENV_EXISTS;
 	say("setenv %s=%s overwrite %d rc %d", name ? name : "NULL", value ? value : "NULL", overwrite, rc);
 	char *assignment;
-	if (rc == OK && asprintf(&assignment, "%s=%s", name, value) > 0)
+	if (rc == OK && !is_deaf(name) && asprintf(&assignment, "%s=%s", name, value) > 0)
 		env_put(assignment);
 	return rc;
 }
@@ -399,7 +406,7 @@ static int measure(void)
 
 static void start_on_cpus(char *list)
 {
-	cpu_set_t cpus;
+	cpu_set_t cpus; /* 1024 CPUs */
 	CPU_ZERO(&cpus);
 	for (char *range = strtok(list, ","); range; range = strtok(NULL, ",")) {
 		char *rest;
@@ -450,6 +457,14 @@ static bool take(const char *name, char *value)
 		return read_env_file(value), true;
 	if (!strcmp(name, "--cpus"))
 		return start_on_cpus(value), true;
+	if (!strcmp(name, "--played-cpus"))
+		return kernel.on = true, start_on_cpus(value), true;
+	if (!strcmp(name, "--played-mems"))
+		return kernel.allowed = strtoul(value, NULL, 0), true;
+	if (!strcmp(name, "--old-kernel"))
+		return kernel.old = true;
+	if (!strcmp(name, "--deaf") && kernel.deaf_count < 8)
+		return kernel.deaf[kernel.deaf_count++] = value, true;
 	return false;
 }
 

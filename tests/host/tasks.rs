@@ -227,7 +227,7 @@ fn verbose_shows_each_task_its_line_and_without_it_nobody_sees_one() {
 #[test]
 fn nobody_is_bound_by_facts_of_another_machine() {
     let free = play!(Step::on_dgx_h100().task_per_gpu());
-    let placed = play!(default_on().option("closest,bind=cpu+mem").task_per_gpu());
+    let placed = play!(default_on().option("closest,bind=numa").task_per_gpu());
     placed.assert_nearest_nics();
     for task in 0..8 {
         assert_eq!(placed.cpus(task), free.cpus(task), "task {task}\n{placed}");
@@ -238,7 +238,7 @@ fn nobody_is_bound_by_facts_of_another_machine() {
 #[test]
 fn a_task_never_gets_a_cpu_that_slurm_did_not_give_it() {
     let step =
-        default_on().arg("trust-topology").option("closest,bind=cpu+mem").word("--cpus", "0").task_per_gpu();
+        default_on().arg("trust-topology").option("closest,bind=numa").word("--cpus", "0").task_per_gpu();
     let played = play!(step);
     played.assert_nearest_nics();
     for task in 0..8 {
@@ -248,7 +248,7 @@ fn a_task_never_gets_a_cpu_that_slurm_did_not_give_it() {
 
 #[test]
 fn memory_is_preferred_and_never_fenced() {
-    let played = play!(default_on().arg("trust-topology").option("closest,bind=cpu+mem").task_per_gpu());
+    let played = play!(default_on().arg("trust-topology").option("closest,bind=numa").task_per_gpu());
     played.assert_nearest_nics();
     for task in 0..8 {
         let Some(policy) = played.memory(task) else { return };
@@ -260,7 +260,7 @@ fn memory_is_preferred_and_never_fenced() {
 #[test]
 fn an_explicit_cpu_bind_of_the_user_stands() {
     let step =
-        default_on().arg("trust-topology").option("closest,bind=cpu+mem").env("SLURM_CPU_BIND_TYPE=cores");
+        default_on().arg("trust-topology").option("closest,bind=numa").env("SLURM_CPU_BIND_TYPE=cores");
     let step = step.env("SLURM_MEM_BIND_TYPE=local").task("CUDA_VISIBLE_DEVICES=0");
     let free = play!(Step::on_dgx_h100().task(""));
     let played = play!(step);

@@ -1,0 +1,173 @@
+//! The cases of binding, one machine with two sockets.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::topology::{CpuSet, Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
+
+/// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory that shows as a node without CPUs.
+fn node() -> Topology {
+    let mut topology = Topology::empty("test", Provenance::ThisSystem);
+    for (os_index, cpus) in [(0, "0-7"), (1, "8-15"), (2, "")] {
+        let cpus = CpuSet::from_list(cpus).unwrap();
+        topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+    }
+    for (address, node) in
+        [("10:00.0", Some(0)), ("20:00.0", Some(1)), ("30:00.0", Some(2)), ("40:00.0", None)]
+    {
+        let address = address.parse().unwrap();
+        let parent = PciParent::Host("pci0000:00".parse().unwrap());
+        topology.pci.insert(PciFunction { numa_node: node, ..PciFunction::new(address, parent) });
+        topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
+    }
+    topology
+}
+
+struct Case {
+    gpus: &'static [usize],
+    cpus: &'static str,
+    step_cpus: &'static str,
+    step: Step,
+    bind: Bind,
+    mem: Mem,
+    asked: bool,
+    provenance: Provenance,
+    trust: bool,
+}
+
+fn case(gpus: &'static [usize], cpus: &'static str, step_cpus: &'static str) -> Case {
+    let (step, provenance) = (Step::default(), Provenance::ThisSystem);
+    Case {
+        gpus,
+        cpus,
+        step_cpus,
+        step,
+        bind: Bind::Numa,
+        mem: Mem::Prefer,
+        asked: true,
+        provenance,
+        trust: false,
+    }
+}
+
+/// `cpus/nodes`, each empty where nothing changes.
+fn outcome(case: Case) -> String {
+    let mut topology = node();
+    topology.provenance = case.provenance;
+    let task = Task {
+        cpus: CpuSet::from_list(case.cpus).unwrap(),
+        step_cpus: CpuSet::from_list(case.step_cpus).unwrap(),
+        ..Task::default()
+    };
+    let binding = Binding {
+        bind: case.bind,
+        mem: case.mem,
+        asked: case.asked,
+        trust: case.trust,
+        count_threads: false,
+    };
+    let situation =
+        Situation { topology: &topology, step: &case.step, task: &task, gpus: case.gpus, binding };
+    let Bound { cpus, mems, missed } = bind(&situation);
+    assert_eq!(missed.is_some(), matches!(cpus, CpuDecision::OutOfReach { .. }), "{missed:?}");
+    let cpus = match cpus {
+        CpuDecision::Set { cpus, .. } => cpus.to_string(),
+        CpuDecision::Keep { .. } => String::new(),
+        CpuDecision::OutOfReach { .. } => "out of reach".to_string(),
+    };
+    match mems {
+        MemDecision::Prefer { nodes, .. } => format!("{cpus}/{nodes}"),
+        MemDecision::Fence { nodes, .. } => format!("{cpus}/only {nodes}"),
+        MemDecision::Keep { .. } => format!("{cpus}/"),
+    }
+}
+
+#[test]
+fn a_task_that_is_near_its_gpu_stays_where_it_is() {
+    assert_eq!(outcome(case(&[0], "2-3", "0-15")), "/0");
+    assert_eq!(outcome(case(&[1], "8-15", "0-15")), "/1");
+}
+
+#[test]
+fn a_task_that_is_partly_near_is_narrowed() {
+    assert_eq!(outcome(case(&[0], "4-11", "4-11")), "4-7/0");
+}
+
+#[test]
+fn a_task_on_the_wrong_socket_moves_to_what_the_step_owns_on_the_right_one() {
+    assert_eq!(outcome(case(&[1], "0-3", "0-3,8-11")), "8-11/1");
+}
+
+#[test]
+fn a_step_without_a_cpu_near_the_gpu_is_left_alone_and_told_what_would_help() {
+    let mut topology = node();
+    topology.provenance = Provenance::ThisSystem;
+    assert_eq!(outcome(case(&[1], "0-3", "0-7")), "out of reach/");
+    let task = Task {
+        cpus: CpuSet::from_list("0-3").unwrap(),
+        step_cpus: CpuSet::from_list("0-7").unwrap(),
+        ..Task::default()
+    };
+    let step = Step::default();
+    let situation =
+        Situation { topology: &topology, step: &step, task: &task, gpus: &[1], binding: Binding::default() };
+    let bound = bind(&situation);
+    assert!(bound.cpus.why().contains("-m block:block"));
+    assert_eq!(bound.missed.as_deref(), Some(bound.cpus.why()), "`strict` fails such a task");
+}
+
+#[test]
+fn gpus_on_both_sockets_a_cpuless_node_and_an_unknown_node_bind_nothing() {
+    assert_eq!(outcome(case(&[0, 1], "0-3", "0-15")), "/0", "memory stays with the CPUs it runs on");
+    assert_eq!(outcome(case(&[2], "0-3", "0-15")), "/");
+    assert_eq!(outcome(case(&[3], "0-3", "0-15")), "/");
+    assert_eq!(outcome(case(&[], "0-3", "0-15")), "/");
+}
+
+#[test]
+fn what_the_user_bound_stays_bound() {
+    let explicit = |cpu: Option<&str>, mem: Option<&str>| Step {
+        cpu_bind: cpu.map(str::to_string),
+        mem_bind: mem.map(str::to_string),
+        ..Step::default()
+    };
+    let with = |step: Step| Case { step, ..case(&[1], "4-11", "4-11") };
+    assert_eq!(outcome(with(explicit(Some("cores"), None))), "/1");
+    assert_eq!(outcome(with(explicit(Some("none"), Some("local")))), "/");
+    assert_eq!(outcome(with(explicit(None, Some("local")))), "8-11/");
+    for how in
+        ["none", "threads", "sockets", "ldoms", "rank", "map_cpu:", "mask_cpu:", "rank_ldom", "map_ldom:"]
+    {
+        assert_eq!(outcome(with(explicit(Some(how), Some("map_mem:")))), "/", "--cpu-bind={how}");
+    }
+}
+
+#[test]
+fn each_word_binds_what_it_says() {
+    let with = |bind, mem| outcome(Case { bind, mem, ..case(&[1], "4-11", "4-11") });
+    assert_eq!(with(Bind::None, Mem::None), "/");
+    assert_eq!(with(Bind::None, Mem::Prefer), "/1", "memory alone, where it is asked for");
+    assert_eq!(with(Bind::Numa, Mem::None), "8-11/");
+    assert_eq!(with(Bind::Numa, Mem::Strict), "8-11/only 1");
+    let far = Case { bind: Bind::None, mem: Mem::Strict, ..case(&[1], "0-3", "0-15") };
+    assert_eq!(outcome(far), "/", "memory far from the CPUs serves nobody");
+}
+
+#[test]
+fn a_task_without_gpus_gets_a_part_of_the_steps_nodes_where_the_user_asked_and_nobody_bound_it() {
+    let step = || Step { tasks: 2, ..Step::default() };
+    let shared = || Case { step: step(), ..case(&[], "0-15", "0-15") };
+    assert_eq!(outcome(shared()), "0-7/0");
+    assert_eq!(outcome(Case { mem: Mem::None, ..shared() }), "0-7/");
+    assert_eq!(outcome(Case { asked: false, ..shared() }), "/");
+    assert_eq!(outcome(Case { bind: Bind::None, ..shared() }), "/");
+    let bound = Step { cpu_bind: Some("none".to_string()), ..step() };
+    assert_eq!(outcome(Case { step: bound, ..shared() }), "/");
+    assert_eq!(outcome(Case { step: step(), ..case(&[], "0-3", "0-15") }), "/", "Slurm bound it");
+}
+
+#[test]
+fn facts_that_are_not_this_systems_bind_nothing_unless_the_admin_trusts_them() {
+    let model = || Provenance::Model("dgx-h100".to_string());
+    assert_eq!(outcome(Case { provenance: model(), ..case(&[1], "4-11", "4-11") }), "/");
+    assert_eq!(outcome(Case { provenance: model(), trust: true, ..case(&[1], "4-11", "4-11") }), "8-11/1");
+}

@@ -1,0 +1,182 @@
+//! `bind=core`: whole cores for each task of a step, disjoint although each task decides alone.
+//!
+//! A task knows its own GPUs and not those of the others, and nobody may wait for anybody.  So what a task may take follows
+//! from facts that all tasks of the step on the node see alike: the topology, the masks by which slurmd bound them, and
+//! how Slurm dealt the GPUs.  Only *which* of its seats a task takes may depend on its own GPUs, and no seat is
+//! another's, whatever their GPUs are.
+#![forbid(unsafe_code)]
+
+use super::identity;
+use crate::step::{GpuGrant, Step, Task};
+use crate::topology::{CpuSet, NodeSet, Topology};
+
+/// What one task gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Share {
+    /// these CPUs, which no other task of the step gets, and how they were found
+    Own(CpuSet, &'static str),
+    /// nobody gets cores of its own, and why: every task of the step finds the same
+    Undivided(&'static str),
+}
+
+/// The cores of `task`, near to `near` where it has a seat there.
+pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> Share {
+    let Some(table) = Table::new(topology, step, task) else {
+        return Share::Undivided("the node's cores are not known");
+    };
+    let id = task.local_id as usize;
+    let deal = deal(topology, step, task);
+    if id >= table.tasks {
+        return Share::Undivided("Slurm counts fewer tasks here than there are");
+    }
+    if table.masks_are_private() {
+        let all_near = |deal: &Vec<NodeSet>| {
+            (0..table.tasks).all(|id| table.mask(id).intersects(&topology.cpus_of(&deal[id])))
+        };
+        if deal.as_ref().is_none_or(all_near) {
+            let own = table.mask(id);
+            let part = own.intersection(&topology.cpus_of(near));
+            let cpus = if part.is_empty() { own.clone() } else { part };
+            return Share::Own(cpus, "the cores that Slurm gave to it alone");
+        }
+    }
+    match deal {
+        Some(deal) => table.seats_as_dealt(&deal, id),
+        None => table.seats_for_all(near, id),
+    }
+}
+
+/// Cores on which a task that may run on `cpus` finds no other thread of the step: its own ones, else an even share.
+pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> usize {
+    let mut cores = topology.cores();
+    if cores.is_empty() {
+        cores = task.step_cpus.iter().map(|cpu| [cpu].into_iter().collect()).collect();
+    }
+    let of = |cpus: &CpuSet| cores.iter().filter(|core| core.intersects(cpus)).count();
+    let bound_by_user = step.cpu_bind.as_deref().is_some_and(|how| how != "none");
+    let own = match Table::new(topology, step, task) {
+        Some(table) if table.masks_are_private() => of(&task.cpus),
+        _ if bound_by_user && task.masks.is_empty() => of(&task.cpus),
+        _ => of(&task.step_cpus) / step.tasks_here(),
+    };
+    own.min(of(cpus)).max(1)
+}
+
+/// What all tasks of the step on this node see alike.
+struct Table<'a> {
+    topology: &'a Topology,
+    tasks: usize,
+    masks: Vec<CpuSet>,
+    /// the step's part of each core of which it has one
+    cores: Vec<CpuSet>,
+}
+
+impl<'a> Table<'a> {
+    fn new(topology: &'a Topology, step: &Step, task: &Task) -> Option<Table<'a>> {
+        let masks = match task.masks.as_slice() {
+            // where slurmd bound nobody, all have what the step has
+            [] => vec![task.cpus.clone()],
+            masks => masks.to_vec(),
+        };
+        let all = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
+        let cores: Vec<CpuSet> = topology.cores().iter().map(|core| core.intersection(&all)).collect();
+        let cores: Vec<CpuSet> = cores.into_iter().filter(|core| !core.is_empty()).collect();
+        (!cores.is_empty()).then(|| Table { topology, tasks: step.tasks_here(), masks, cores })
+    }
+
+    /// Slurm's rule for lists that are shorter than the tasks are many (src/plugins/task/affinity/affinity.c, `get_cpuset`).
+    fn mask(&self, id: usize) -> &CpuSet {
+        &self.masks[id % self.masks.len()]
+    }
+
+    /// Has each task cores that no other one has a thread of?
+    fn masks_are_private(&self) -> bool {
+        self.masks.len() >= self.tasks
+            && self
+                .cores
+                .iter()
+                .all(|core| (0..self.tasks).filter(|&id| self.mask(id).intersects(core)).count() <= 1)
+            && (0..self.tasks).all(|id| self.cores.iter().any(|core| core.intersects(self.mask(id))))
+    }
+
+    /// The step's cores on a NUMA node.
+    fn cores_of(&self, node: u32) -> Vec<&CpuSet> {
+        let cpus = self.topology.numa_node(node).map(|node| &node.cpus);
+        self.cores.iter().filter(|core| cpus.is_some_and(|cpus| core.intersects(cpus))).collect()
+    }
+
+    /// NUMA nodes on which the step has cores.
+    fn nodes(&self) -> NodeSet {
+        let nodes = self.topology.numa_nodes.iter().map(|node| node.os_index);
+        nodes.filter(|&node| !self.cores_of(node).is_empty()).collect()
+    }
+
+    /// Those of `near` that the step reaches, else those on which Slurm had put the task.
+    fn home(&self, near: &NodeSet, id: usize) -> NodeSet {
+        let nodes = self.nodes();
+        let home = near.intersection(&nodes);
+        if home.is_empty() { self.topology.nodes_of(self.mask(id)).intersection(&nodes) } else { home }
+    }
+
+    /// Where it is known who has which GPU, a node's cores are divided among those whose GPUs are there.
+    fn seats_as_dealt(&self, deal: &[NodeSet], id: usize) -> Share {
+        let homes: Vec<NodeSet> = (0..self.tasks).map(|id| self.home(&deal[id], id)).collect();
+        let mut mine = CpuSet::new();
+        for node in self.nodes().iter() {
+            let holders: Vec<usize> = (0..self.tasks).filter(|&id| homes[id].contains(node)).collect();
+            let cores = self.cores_of(node);
+            if cores.len() < holders.len() {
+                return Share::Undivided(FEW);
+            }
+            if let Some(seat) = holders.iter().position(|&holder| holder == id) {
+                mine = mine.union(&part(&cores, seat, holders.len()));
+            }
+        }
+        Share::Own(mine, "cores of its own, divided among the tasks whose GPUs are there")
+    }
+
+    /// Where it is not known, every task has a seat on every node, and takes those that are near its GPUs.
+    fn seats_for_all(&self, near: &NodeSet, id: usize) -> Share {
+        if self.nodes().iter().any(|node| self.cores_of(node).len() < self.tasks) {
+            return Share::Undivided(FEW);
+        }
+        let mut mine = CpuSet::new();
+        for node in self.home(near, id).iter() {
+            mine = mine.union(&part(&self.cores_of(node), id, self.tasks));
+        }
+        Share::Own(
+            mine,
+            "cores of its own, one seat for each task of the step, since it is not known whose GPUs are where",
+        )
+    }
+}
+
+const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c` may change";
+
+/// The `seat`-th of `seats` even parts.
+fn part(cores: &[&CpuSet], seat: usize, seats: usize) -> CpuSet {
+    let (from, to) = (seat * cores.len() / seats, (seat + 1) * cores.len() / seats);
+    cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))
+}
+
+/// The NUMA nodes of each task's GPUs, where Slurm's rule tells those of all.  Slurm 22.05 gives task 0 the first N of the
+/// step's GPUs, task 1 the next N (src/common/gres.c, `per_task`).  Later releases look at the tasks' masks first, and write
+/// `gres/gpu:` before the rule.
+fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
+    let each: usize = task.gpu_bind.as_deref()?.strip_prefix("gpu:per_task:")?.parse().ok()?;
+    let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();
+    if each == 0 || list.len() < step.tasks_here().checked_mul(each)? {
+        return None;
+    }
+    let nodes_of = |gpus: &[&str]| {
+        let step = Step { gpus: Some(gpus.join(",")), ..Step::default() };
+        let gpus = identity::identify(topology, &step, &GpuGrant::default()).gpus;
+        let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address));
+        let nodes = nodes.collect::<Option<NodeSet>>()?;
+        (gpus.len() == each && !nodes.is_empty()).then_some(nodes)
+    };
+    list.chunks_exact(each).take(step.tasks_here()).map(nodes_of).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Tasks without GPUs that nobody bound: each gets a part of the step's NUMA nodes, whose NICs it then uses.
+//!
+//! For every program that is started once for each NUMA node or core (MPI); a task that is alone on its node keeps all.
+#![forbid(unsafe_code)]
+
+use crate::step::{Step, Task};
+use crate::topology::{NodeSet, Topology};
+
+/// The NUMA nodes of one task, in the order of local ids; or why it has no part of its own.
+pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) -> Result<NodeSet, String> {
+    let none = |why: &str| Err(format!("no GPU to be near to{why}"));
+    if !asked || has_gpus(step, task) {
+        return none("");
+    }
+    if task.masks.iter().any(|mask| *mask != task.step_cpus) || task.cpus != task.step_cpus {
+        return none(", and Slurm gave each task its own CPUs");
+    }
+    let reached = topology.nodes_of(&task.step_cpus);
+    let (count, tasks, id) = (reached.len(), step.tasks_here(), task.local_id as usize);
+    if tasks < 2 || count < 2 || id >= tasks {
+        return none("");
+    }
+    let from = id * count / tasks;
+    let to = ((id + 1) * count / tasks).max(from + 1);
+    Ok(reached.iter().skip(from).take(to - from).collect())
+}
+
+/// Was it given GPUs that could not be told, such as a MIG device?  Then its part is where those are.
+fn has_gpus(step: &Step, task: &Task) -> bool {
+    let named = |list: &str| !["", "-1", "NoDevFiles"].contains(&list.trim());
+    step.gpus.as_deref().is_some_and(named) || task.gpus.listed.iter().any(|(_, list)| named(list))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::GpuGrant;
+    use crate::topology::GpuVendor;
+    use crate::topology::{CpuSet, NumaNode, Provenance};
+
+    /// The nodes of each of `tasks` tasks that share `cpus`, of a machine with four NUMA nodes of two CPUs.
+    fn dealt(tasks: u32, cpus: &str, masks: &[&str], asked: bool) -> Vec<String> {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for os_index in 0..4 {
+            let cpus = [2 * os_index, 2 * os_index + 1].into_iter().collect();
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        }
+        let cpus = CpuSet::from_list(cpus).unwrap();
+        let step = Step { tasks, ..Step::default() };
+        let one = |local_id| {
+            let masks = masks.iter().map(|mask| CpuSet::from_list(mask).unwrap()).collect();
+            let task =
+                Task { local_id, cpus: cpus.clone(), step_cpus: cpus.clone(), masks, ..Task::default() };
+            nodes(&topology, &step, &task, asked).map_or(String::new(), |nodes| nodes.to_string())
+        };
+        (0..tasks).map(one).collect()
+    }
+
+    #[test]
+    fn tasks_are_dealt_to_numa_nodes_in_order_and_no_node_stays_idle() {
+        assert_eq!(dealt(8, "0-7", &[], true), ["0", "0", "1", "1", "2", "2", "3", "3"]);
+        assert_eq!(dealt(4, "0-7", &["0-7"], true), ["0", "1", "2", "3"]);
+        assert_eq!(dealt(2, "0-7", &["0-7", "0-7"], true), ["0-1", "2-3"]);
+        assert_eq!(dealt(3, "0-7", &[], true), ["0", "1", "2-3"]);
+        assert_eq!(dealt(2, "2-5", &[], true), ["1", "2"], "of the nodes that the step reaches");
+    }
+
+    #[test]
+    fn a_task_whose_gpu_could_not_be_told_keeps_its_cpus() {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for os_index in 0..2 {
+            let cpus = [os_index].into_iter().collect();
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        }
+        let cpus = CpuSet::from_list("0-1").unwrap();
+        let part = |list: &str, step_gpus: &str| {
+            let listed = vec![(GpuVendor::Nvidia, list.to_string())];
+            let gpus = GpuGrant { listed, access: Vec::new() };
+            let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus.clone(), ..Task::default() };
+            let step = Step { tasks: 2, gpus: Some(step_gpus.to_string()), ..Step::default() };
+            nodes(&topology, &step, &task, true).is_ok()
+        };
+        assert!(part("", "") && part("NoDevFiles", ""));
+        assert!(!part("MIG-0b0b0b0b", "") && !part("", "0"));
+    }
+
+    #[test]
+    fn who_is_alone_or_bound_or_did_not_ask_keeps_its_cpus() {
+        assert_eq!(dealt(1, "0-7", &[], true), [""]);
+        assert_eq!(dealt(2, "0-1", &[], true), ["", ""]);
+        assert_eq!(dealt(2, "0-7", &["0-3", "4-7"], true), ["", ""]);
+        assert_eq!(dealt(2, "0-7", &[], false), ["", ""]);
+    }
+}

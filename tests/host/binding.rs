@@ -1,0 +1,144 @@
+//! What becomes of a task's CPUs and memory, on a machine whose kernel is played: set, read back, and told where it differs.
+
+use super::*;
+
+/// The DGX H100, trusted, as if its kernel were ours; tasks that start on `cpus`.
+fn on(cpus: &str, words: &str) -> Step {
+    Step::on_dgx_h100().arg("trust-topology").option(words).word("--played-cpus", cpus)
+}
+
+/// The first GPU, which is on NUMA node 0 with the CPUs 0-55 and 112-167.
+fn of_gpu_0(step: Step) -> Step {
+    step.task("CUDA_VISIBLE_DEVICES=0")
+}
+
+fn said(lines: &[LogLine], words: &[&str]) -> bool {
+    lines.iter().any(|line| words.iter().all(|word| line.text.contains(word)))
+}
+
+#[test]
+fn a_task_that_reaches_to_the_other_socket_is_narrowed_and_its_memory_follows() {
+    let free = play!(of_gpu_0(Step::on_dgx_h100().word("--played-cpus", "0-223")));
+    assert_eq!(free.cpus(0).as_deref(), Some("0-223"), "without the option nothing happens\n{free}");
+    assert_eq!(free.memory(0).as_deref(), Some("default nodes 0x0"), "{free}");
+    let placed = play!(of_gpu_0(on("0-223", "closest")));
+    placed.assert_nearest_nics();
+    assert_eq!(placed.cpus(0).as_deref(), Some("0-55,112-167"), "{placed}");
+    assert_eq!(placed.memory(0).as_deref(), Some("preferred-many nodes 0x1"), "{placed}");
+}
+
+#[test]
+fn each_word_of_memory_does_what_it_says() {
+    for (words, cpus, memory) in [
+        ("mem=strict", "0-55,112-167", "bind nodes 0x1"),
+        ("mem=none", "0-55,112-167", "default nodes 0x0"),
+        ("bind=none", "0-223", "default nodes 0x0"),
+        ("bind=none,mem=prefer", "0-223", "preferred-many nodes 0x1"),
+        ("bind=core", "0-55,112-167", "preferred-many nodes 0x1"),
+    ] {
+        let placed = play!(of_gpu_0(on("0-223", words)));
+        placed.assert_nearest_nics();
+        assert_eq!(placed.cpus(0).as_deref(), Some(cpus), "`{words}`\n{placed}");
+        assert_eq!(placed.memory(0).as_deref(), Some(memory), "`{words}`\n{placed}");
+    }
+}
+
+#[test]
+fn kernels_before_5_15_prefer_one_node_and_of_two_none() {
+    let one = play!(of_gpu_0(on("0-223", "closest").word("--old-kernel", "1")));
+    assert_eq!(one.memory(0).as_deref(), Some("preferred nodes 0x1"), "{one}");
+    let step = on("0-223", "closest,verbose,strict").word("--old-kernel", "1");
+    let two = play!(step.task("CUDA_VISIBLE_DEVICES=0,7"));
+    two.assert_nothing_failed();
+    assert_eq!(
+        two.memory(0).as_deref(),
+        Some("default nodes 0x0"),
+        "the first would be far from half\n{two}"
+    );
+}
+
+#[test]
+fn memory_outside_the_cpuset_is_left_out_with_a_note() {
+    let step = on("0-223", "closest,verbose,strict").word("--played-mems", "0x1");
+    let part = play!(step.task("CUDA_VISIBLE_DEVICES=0,7"));
+    part.assert_nothing_failed();
+    assert_eq!(part.memory(0).as_deref(), Some("preferred-many nodes 0x1"), "{part}");
+    assert!(said(&part.shown_to_the_user(), &["of NUMA nodes 0-1 only 0 are in the cpuset"]), "{part}");
+
+    let step = on("0-223", "closest,verbose,strict").word("--played-mems", "0x2");
+    let none = play!(of_gpu_0(step));
+    none.assert_nothing_failed();
+    assert_eq!(none.memory(0).as_deref(), Some("default nodes 0x0"), "{none}");
+    assert!(said(&none.shown_to_the_user(), &["NUMA node 0 is outside the cpuset"]), "{none}");
+}
+
+#[test]
+fn what_did_not_take_is_logged_shown_where_asked_and_fails_a_strict_task() {
+    for (deaf, told) in [
+        ("affinity", "CPUs 0-55,112-167 wanted, 0-223 got"),
+        ("memory", "memory: NUMA node 0 first wanted, the default policy got"),
+        ("UCX_NET_DEVICES", "UCX_NET_DEVICES did not take"),
+        ("NIC_PLACEMENT", "NIC_PLACEMENT did not take"),
+    ] {
+        let step = |words: &str| of_gpu_0(on("0-223", words).word("--deaf", deaf));
+        let quiet = play!(step("closest"));
+        quiet.assert_nothing_failed();
+        assert_eq!(quiet.shown_to_the_user(), [], "`{deaf}`\n{quiet}");
+        let logged = quiet.log().into_iter().filter(|line| line.level == "info" && line.text.contains(told));
+        assert_eq!(logged.count(), 1, "`{deaf}`: one line in slurmd's log\n{quiet}");
+
+        let verbose = play!(step("closest,verbose"));
+        verbose.assert_nothing_failed();
+        assert!(said(&verbose.shown_to_the_user(), &["task 0", told]), "`{deaf}`\n{verbose}");
+
+        let strict = play!(step("closest,strict"));
+        assert_eq!(strict.returned("init_post_opt"), Some(0), "`{deaf}`: only the task fails\n{strict}");
+        assert_ne!(strict.exit(0), Some(0), "`{deaf}`\n{strict}");
+        assert!(said(&strict.shown_to_the_user(), &["task 0 fails, as `strict` asks", told]), "{strict}");
+        let heard = play!(of_gpu_0(on("0-223", "closest,strict")));
+        heard.assert_nearest_nics();
+    }
+}
+
+#[test]
+fn a_strict_task_without_a_cpu_near_its_gpu_or_without_cores_of_its_own_fails() {
+    let far = |words: &str| of_gpu_0(on("56-111", words));
+    play!(far("closest")).assert_nothing_failed();
+    let strict = play!(far("closest,strict"));
+    assert_ne!(strict.exit(0), Some(0), "{strict}");
+    assert!(said(&strict.shown_to_the_user(), &["no CPU on NUMA node 0", "-m block:block"]), "{strict}");
+
+    let few = |words: &str| of_gpu_0(of_gpu_0(on("0,112", words)));
+    play!(few("bind=core")).assert_nothing_failed();
+    let strict = play!(few("bind=core,strict"));
+    assert_ne!(strict.exit(0), Some(0), "{strict}");
+    assert!(said(&strict.shown_to_the_user(), &["`bind=core` cannot be had"]), "{strict}");
+}
+
+#[test]
+fn openmp_is_told_only_where_the_user_asks() {
+    let names = ["OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND"];
+    let plain = play!(of_gpu_0(on("0-223", "closest")));
+    assert_eq!(names.map(|name| plain.env(0, name)), [None, None, None], "{plain}");
+    let asked = play!(of_gpu_0(on("0-223", "omp=on")));
+    asked.assert_nearest_nics();
+    let values = names.map(|name| asked.env(0, name).unwrap_or_default());
+    assert_eq!(values, ["56", "cores", "false"], "{asked}");
+    let own = play!(of_gpu_0(on("0-223", "omp=on").env("OMP_NUM_THREADS=3").env("OMP_PLACES=threads")));
+    let values = names.map(|name| own.env(0, name).unwrap_or_default());
+    assert_eq!(values, ["3", "threads", ""], "the user's places count, and false would undo them\n{own}");
+}
+
+#[test]
+fn tasks_without_gpus_are_dealt_to_the_nodes_where_the_user_asked() {
+    let two = |step: Step| step.task("").task("").word("--local-tasks", "2");
+    let asked = play!(two(on("0-223", "closest")));
+    asked.assert_nothing_failed();
+    let cpus = [asked.cpus(0), asked.cpus(1)].map(Option::unwrap_or_default);
+    assert_eq!(cpus, ["0-55,112-167", "56-111,168-223"], "{asked}");
+    assert_eq!(asked.memory(1).as_deref(), Some("preferred-many nodes 0x2"), "{asked}");
+    let default =
+        Step::on_dgx_h100().arg("trust-topology").arg("default=closest").word("--played-cpus", "0-223");
+    let default = play!(two(default));
+    assert_eq!(default.cpus(1).as_deref(), Some("0-223"), "nobody asked\n{default}");
+}
