@@ -1,6 +1,7 @@
 //! `nic-placement plan`: what the tasks of a step would get, by the same pipeline as the plugin's.
 #![forbid(unsafe_code)]
 
+use super::evidence::Evidence;
 use super::{Failure, Node};
 use crate::config::{Admin, Settings, Words, plugstack, settle};
 use crate::pipeline;
@@ -8,6 +9,7 @@ use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::render::{Present, json, text};
 use crate::step::{Access, GpuGrant, Step, Task};
 use crate::topology::{Bitmap, GpuVendor, PciAddress, Topology};
+use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
@@ -25,6 +27,7 @@ struct Request {
     tasks: Option<u32>,
     gpus_per_task: Option<u32>,
     gpus: Option<String>,
+    evidence: Evidence,
     settings: Settings,
     admin: Admin,
     format: Format,
@@ -36,7 +39,13 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
     let tasks = tasks(&request, &topology)?;
     let node = pipeline::place_node(&topology, &request.admin, request.settings);
     let count = tasks.len() as u32;
-    let step = Step { node: topology.name.clone(), tasks: count, total_tasks: count, ..Step::default() };
+    let step = Step {
+        node: topology.name.clone(),
+        tasks: count,
+        total_tasks: count,
+        gpus: request.evidence.step_gpus.clone(),
+        ..Step::default()
+    };
     let placed: Vec<(TaskPlacement, Vec<Variable>)> = tasks
         .iter()
         .map(|task| {
@@ -71,6 +80,7 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
         tasks: None,
         gpus_per_task: None,
         gpus: None,
+        evidence: Evidence::default(),
         settings: settle(&Words::default(), None, Some(&Words::default())),
         // a plan binds nobody, so it may say what it would bind on any machine
         admin: Admin { trust_topology: true, ..Admin::default() },
@@ -85,6 +95,8 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
             Long("ntasks") => request.tasks = Some(arguments.value()?.parse()?),
             Long("gpus-per-task") => request.gpus_per_task = Some(arguments.value()?.parse()?),
             Long("gpus") => request.gpus = Some(arguments.value()?.string()?),
+            Long("visible") => request.evidence.visible(&arguments.value()?.string()?)?,
+            Long("may-open") => request.evidence.may_open = Some(arguments.value()?.string()?),
             Long("policy") => {
                 let word = arguments.value()?.string()?;
                 let words = Words::parse(&word).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
@@ -131,8 +143,16 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
 
 /// The tasks as Slurm would start them: each with its own GPUs, or all with all.
 fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
-    let gpus = allocation(request.gpus.as_deref(), topology)?;
+    let played = request.evidence.grant(topology)?;
+    if played.is_some() && (request.gpus.is_some() || request.gpus_per_task.is_some()) {
+        return Err(lexopt::Error::from(
+            "`--visible` and `--may-open` say whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
+        )
+        .into());
+    }
+    let gpus = allocation("--gpus", request.gpus.as_deref(), topology)?;
     let default = match request.gpus_per_task {
+        _ if played.is_some() => 1,
         Some(each @ 1..) => gpus.len() as u32 / each,
         _ => gpus.len() as u32,
     };
@@ -160,7 +180,7 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
             Task {
                 local_id: id,
                 global_id: id,
-                gpus: grant(topology, &mine),
+                gpus: played.clone().unwrap_or_else(|| grant(topology, &mine)),
                 cpus: cpus.clone(),
                 step_cpus: cpus.clone(),
             }
@@ -170,48 +190,52 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
 
 /// Evidence that says: exactly these GPUs.
 fn grant(topology: &Topology, gpus: &[usize]) -> GpuGrant {
-    let index_of = |vendor: GpuVendor, gpu: usize| {
-        topology.gpus[..gpu].iter().filter(|other| other.vendor == vendor).count()
+    let number_of = |vendor: GpuVendor, gpu: usize| {
+        let in_pci_order = topology.gpus[..gpu].iter().filter(|other| other.vendor == vendor).count();
+        topology.gpus[gpu].runtime_index.map_or(in_pci_order, |index| index as usize)
     };
-    let mut listed: Vec<(GpuVendor, String)> = Vec::new();
+    let mut variables: BTreeMap<&'static str, String> = BTreeMap::new();
     for &gpu in gpus {
         let vendor = topology.gpus[gpu].vendor;
-        let index = index_of(vendor, gpu).to_string();
-        match listed.iter_mut().find(|(known, _)| *known == vendor) {
-            Some((_, list)) => *list = format!("{list},{index}"),
-            None => listed.push((vendor, index)),
+        let list = variables.entry(vendor.list_variable()).or_default();
+        if !list.is_empty() {
+            list.push(',');
         }
+        list.push_str(&number_of(vendor, gpu).to_string());
     }
-    GpuGrant { listed, access: vec![Access::Unknown; topology.gpus.len()] }
+    GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
 }
 
 /// `0-3,5`, or PCI addresses; in the order given.
-fn allocation(list: Option<&str>, topology: &Topology) -> Result<Vec<usize>, Failure> {
+pub(super) fn allocation(
+    option: &str,
+    list: Option<&str>,
+    topology: &Topology,
+) -> Result<Vec<usize>, Failure> {
     let Some(list) = list else { return Ok((0..topology.gpus.len()).collect()) };
     let mut gpus: Vec<usize> = Vec::new();
     for word in list.split(',').map(str::trim) {
         let found: Vec<usize> = if let Ok(address) = word.parse::<PciAddress>() {
             let gpu = topology.gpu_index(address);
-            vec![
-                gpu.ok_or_else(|| {
-                    format!("`--gpus`: no GPU of `{}` has the address `{word}`", topology.name)
-                })?,
-            ]
+            vec![gpu.ok_or_else(|| {
+                format!("`{option}`: no GPU of `{}` has the address `{word}`", topology.name)
+            })?]
         } else {
-            let set = Bitmap::from_list(word).map_err(|bad| format!("`--gpus`: {bad}, or PCI addresses"))?;
+            let set =
+                Bitmap::from_list(word).map_err(|bad| format!("`{option}`: {bad}, or PCI addresses"))?;
             set.iter().map(|index| index as usize).collect()
         };
         for gpu in found {
             if gpu >= topology.gpus.len() {
                 return Err(format!(
-                    "`--gpus`: no GPU {gpu}, `{}` has {}",
+                    "`{option}`: no GPU {gpu}, `{}` has {}",
                     topology.name,
                     topology.gpus.len()
                 )
                 .into());
             }
             if gpus.contains(&gpu) {
-                return Err(format!("`--gpus`: GPU {gpu} is named twice").into());
+                return Err(format!("`{option}`: GPU {gpu} is named twice").into());
             }
             gpus.push(gpu);
         }
