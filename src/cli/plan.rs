@@ -6,6 +6,7 @@ use super::{Failure, Node};
 use crate::config::{Admin, Settings, Words, plugstack, settle};
 use crate::pipeline;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
+use crate::policy::identity;
 use crate::render::{Present, json, text};
 use crate::step::{Access, GpuGrant, Step, Task};
 use crate::topology::{Bitmap, GpuVendor, PciAddress, Topology};
@@ -65,7 +66,7 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
         Format::Env => exports(&placed, output)?,
         Format::Text => {
             report(&topology, &node, &step, &placed, output)?;
-            for diagnostic in diagnostics.iter().chain(&node.diagnostics) {
+            for diagnostic in diagnostics.iter().chain(&node.diagnostics).chain(&identity::lint(&topology)) {
                 writeln!(output, "note: {diagnostic}")?;
             }
         }

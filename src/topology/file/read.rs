@@ -194,13 +194,11 @@ fn gpus(
             uuids.add(&at("uuid"), uuid.clone())?;
         }
         let model = optional(&gpu.model, |text| free_text(&at("model"), text))?;
-        if let Some(index) = gpu.runtime_index {
-            runtime_indices.add(&at("runtime_index"), format!("{} {index}", gpu.vendor))?;
-        }
         if let Some(count) = gpu.mig_instances.filter(|count| !(1..=MAX_MIG_INSTANCES).contains(count)) {
             let expected = format!("a number from `1` to `{MAX_MIG_INSTANCES}`");
             return Err(wrong(&at("mig_instances"), count, expected));
         }
+        let name_of_vendor = &gpu.vendor;
         let gpu = Gpu {
             address,
             partition: gpu.partition,
@@ -213,6 +211,9 @@ fn gpus(
         };
         if let Some(node) = gpu.device_node() {
             device_nodes.add(&at("minor"), node)?;
+        }
+        if let Some(index) = gpu.runtime_index {
+            runtime_indices.add(&at("runtime_index"), format!("{name_of_vendor} {index}"))?;
         }
         all.push(gpu);
     }
