@@ -175,7 +175,7 @@ impl Sight<'_> {
         let told = reasons.len() + 1;
         for entry in &listed.unknown {
             let mut candidates: Vec<usize> = match entry.starts_with("MIG-") {
-                true if visible.iter().any(|gpu| is_cut(gpu)) => {
+                true if visible.iter().any(is_cut) => {
                     visible.iter().copied().filter(|gpu| is_cut(gpu)).collect()
                 }
                 true => visible.to_vec(),
