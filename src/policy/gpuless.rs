@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::step::{Step, Task};
-use crate::topology::{NodeSet, Topology};
+use crate::topology::{GpuVendor, NodeSet, Topology};
 
 /// The NUMA nodes of one task, in the order of local ids; or why it has no part of its own.
 pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) -> Result<NodeSet, String> {
@@ -28,14 +28,15 @@ pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) 
 /// Was it given GPUs that could not be told, such as a MIG device?  Then its part is where those are.
 fn has_gpus(step: &Step, task: &Task) -> bool {
     let named = |list: &str| !["", "-1", "NoDevFiles"].contains(&list.trim());
-    step.gpus.as_deref().is_some_and(named) || task.gpus.listed.iter().any(|(_, list)| named(list))
+    let mut lists =
+        GpuVendor::ALL.iter().filter_map(|vendor| task.gpus.variables.get(vendor.list_variable()));
+    step.gpus.as_deref().is_some_and(named) || lists.any(|list| named(list))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::step::GpuGrant;
-    use crate::topology::GpuVendor;
     use crate::topology::{CpuSet, NumaNode, Provenance};
 
     /// The nodes of each of `tasks` tasks that share `cpus`, of a machine with four NUMA nodes of two CPUs.
@@ -74,8 +75,8 @@ mod tests {
         }
         let cpus = CpuSet::from_list("0-1").unwrap();
         let part = |list: &str, step_gpus: &str| {
-            let listed = vec![(GpuVendor::Nvidia, list.to_string())];
-            let gpus = GpuGrant { listed, access: Vec::new() };
+            let variables = [(GpuVendor::Nvidia.list_variable(), list.to_string())].into();
+            let gpus = GpuGrant { variables, access: Vec::new() };
             let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus.clone(), ..Task::default() };
             let step = Step { tasks: 2, gpus: Some(step_gpus.to_string()), ..Step::default() };
             nodes(&topology, &step, &task, true).is_ok()
