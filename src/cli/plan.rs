@@ -89,7 +89,7 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
             Some(list) => Some(list),
             None => {
                 let gpus = allocation("--gpus", request.gpus.as_deref(), &topology)?;
-                Some(identity::slurms_numbers(&topology, &gpus))
+                (!gpus.is_empty()).then(|| identity::slurms_numbers(&topology, &gpus))
             }
         },
         // a plan is for a node that nobody else uses
