@@ -23,8 +23,12 @@ mod cases_gpu;
 mod cases_identity;
 #[path = "end_to_end/cases_machine.rs"]
 mod cases_machine;
+#[path = "end_to_end/cases_nics.rs"]
+mod cases_nics;
 #[path = "end_to_end/cases_option.rs"]
 mod cases_option;
+#[path = "end_to_end/cases_policy.rs"]
+mod cases_policy;
 #[path = "end_to_end/harness.rs"]
 mod harness;
 #[path = "end_to_end/machines.rs"]
@@ -57,13 +61,19 @@ fn main() -> std::process::ExitCode {
             cases_core::CASES,
             cases_environment::CASES,
             cases_option::CASES,
+            cases_policy::CASES,
             cases_machine::CASES,
+            cases_nics::CASES,
             cases_failure::CASES,
         ],
     );
     suite.on(
         machines::with_cgroups(),
-        &[cases_machine::CASES_WITH_CGROUPS, cases_identity::CASES_WITH_CGROUPS],
+        &[
+            cases_machine::CASES_WITH_CGROUPS,
+            cases_identity::CASES_WITH_CGROUPS,
+            cases_nics::CASES_WITH_CGROUPS,
+        ],
     );
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
     suite.finish()

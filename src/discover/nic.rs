@@ -27,7 +27,7 @@ pub(super) fn nics(
     topology: &mut Topology,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Found> {
-    let mut found = Vec::new();
+    let (mut found, mut functions) = (Vec::new(), Vec::new());
     let mut names = root.list(CLASS, |_| true);
     if names.len() > MAX_DEVICES {
         let finding = format!("{} RDMA devices: only the first {MAX_DEVICES} are used", names.len());
@@ -52,7 +52,8 @@ pub(super) fn nics(
         if let Some((address, directory)) = &function {
             pci::complete_nic(root, scope, topology, *address, directory);
         }
-        let address = function.map(|(address, _)| address);
+        let address = function.as_ref().map(|(address, _)| *address);
+        functions.extend(function);
         let parent = path.rsplit_once("/infiniband/").map(|(parent, _)| parent).filter(|_| address.is_some());
         let full = scope == Scope::Full;
         let below = |scope_wanted: Scope, name: &str, keep: fn(&str) -> bool| match parent {
@@ -81,6 +82,7 @@ pub(super) fn nics(
         }
         topology.nics.push(Nic { address, ports, uverbs, netdevs, guid, card, ..Nic::new(name, kind) });
     }
+    pci::virtual_nics(root, topology, &functions);
     found
 }
 

@@ -104,7 +104,7 @@ fn read(
     }
 }
 
-/// What tells one NIC from another: the device's id, and how it takes part in SR-IOV.
+/// What tells one NIC's function from another's: the device's id, and how many virtual ones it has.
 pub(super) fn complete_nic(
     root: &Root,
     scope: Scope,
@@ -116,12 +116,22 @@ pub(super) fn complete_nic(
     if scope < Scope::Full {
         function.device =
             hex(root.read(&format!("{directory}/device"))).and_then(|id| u16::try_from(id).ok());
-        function.physfn = physfn(root, directory);
     }
     // Documentation/ABI/testing/sysfs-bus-pci: the number of virtual functions that exist now
-    let vfs = || number(root.read(&format!("{directory}/sriov_numvfs")));
-    function.vfs = function.physfn.is_none().then(vfs).flatten().filter(|&vfs| vfs > 0);
+    function.vfs = number(root.read(&format!("{directory}/sriov_numvfs"))).filter(|&vfs| vfs > 0);
     topology.pci.insert(function);
+}
+
+/// Whose virtual functions the NICs' functions are; asked only where one of them has any.
+pub(super) fn virtual_nics(root: &Root, topology: &mut Topology, nics: &[(PciAddress, String)]) {
+    if !topology.pci.iter().any(|function| function.vfs.is_some()) {
+        return;
+    }
+    for (address, directory) in nics {
+        let Some(mut function) = topology.pci.get(*address).cloned() else { continue };
+        function.physfn = physfn(root, directory);
+        topology.pci.insert(function);
+    }
 }
 
 fn physfn(root: &Root, directory: &str) -> Option<PciAddress> {

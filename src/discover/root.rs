@@ -187,12 +187,31 @@ struct Contained {
 
 impl Contained {
     /// The real place of a directory, if it is below the base.
+    ///
+    /// From the place of the directory above it, which is known for most: to resolve a whole path asks the kernel about
+    /// each of its parts again.
     fn directory(&self, path: &str) -> Option<PathBuf> {
+        /// Parts of a path, at most; the deepest that is read has 25.
+        const MAX_PARTS: usize = 64;
         if let Some(known) = self.directories.borrow().get(path) {
             return known.clone();
         }
-        let resolved =
-            fs::canonicalize(self.base.join(path)).ok().filter(|place| place.starts_with(&self.base));
+        let resolve =
+            |place: PathBuf| fs::canonicalize(place).ok().filter(|place| place.starts_with(&self.base));
+        let resolved = match path.rsplit_once('/') {
+            Some((above, name))
+                if !matches!(name, "" | "." | "..") && path.split('/').count() <= MAX_PARTS =>
+            {
+                self.directory(above).and_then(|above| {
+                    let place = above.join(name);
+                    match fs::symlink_metadata(&place).ok()?.is_symlink() {
+                        true => resolve(place),
+                        false => Some(place),
+                    }
+                })
+            }
+            _ => resolve(self.base.join(path)),
+        };
         self.directories.borrow_mut().insert(path.to_string(), resolved.clone());
         resolved
     }

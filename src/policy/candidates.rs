@@ -66,8 +66,10 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
         }
         why.is_none()
     });
-    // The many carry the fabric between GPUs; what differs from them serves something else.
-    let many = most_bandwidth(&good, |_, port| port.link_layer);
+    // The many carry the fabric between GPUs; what differs from them serves something else.  Ports that something speaks
+    // against by itself do not count among them.
+    let free = free_of_suspicion(topology, &good);
+    let many = most_bandwidth(&free, |_, port| port.link_layer);
     good.retain(|&(nic, port, wanted)| {
         let stays = wanted || many.is_none_or(|many| port.link_layer == many);
         if let (false, Some(many)) = (stays, many) {
@@ -80,7 +82,8 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
         }
         stays
     });
-    let many = most_bandwidth(&good, |_, port| port.rate_mbps);
+    let free = free_of_suspicion(topology, &good);
+    let many = most_bandwidth(&free, |_, port| port.rate_mbps);
     good.retain(|&(nic, port, wanted)| {
         let slower = matches!((port.rate_mbps, many.flatten()), (Some(mine), Some(many)) if mine < many);
         if let (true, false, Some(mine), Some(many)) = (slower, wanted, port.rate_mbps, many.flatten()) {
@@ -149,6 +152,14 @@ fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The candidates that nothing speaks against by itself; all of them where something does against each.
+fn free_of_suspicion<'a>(topology: &Topology, good: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+    let is_free =
+        |(nic, port, wanted): &Candidate| *wanted || evidence::facts(topology, good, *nic, port).is_empty();
+    let free: Vec<Candidate> = good.iter().copied().filter(is_free).collect();
+    if free.is_empty() { good.to_vec() } else { free }
 }
 
 /// The kind of port that carries most: by bandwidth in all, then by number of ports, then the greater kind.

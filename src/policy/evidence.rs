@@ -27,8 +27,7 @@ pub(super) struct Verdict {
 pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
     let mut against: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for (position, &(nic, port, wanted)) in good.iter().enumerate() {
-        let pieces = [default_route(port), virtual_functions(topology, good, nic)];
-        let pieces: Vec<String> = pieces.into_iter().flatten().collect();
+        let pieces = facts(topology, good, nic, port);
         if !wanted && !pieces.is_empty() {
             against.insert(position, pieces);
         }
@@ -43,7 +42,9 @@ pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
     let mut verdict = Verdict::default();
     for (&position, pieces) in &against {
         let candidate = good[position];
-        let is_strong = pieces.len() > 1 || is_another_device(topology, &others, candidate.0);
+        let mut pieces = pieces.clone();
+        pieces.extend(another_device(topology, &others, candidate.0));
+        let is_strong = pieces.len() > 1;
         let pieces = pieces.join(", and ");
         match needed(topology, &others, candidate.0) {
             Some(need) if !is_strong => verdict.notes.push(note(topology, candidate, &pieces, &need)),
@@ -52,6 +53,11 @@ pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
     }
     verdict.notes.extend(undecided(topology, &others));
     verdict
+}
+
+/// What speaks against a port by itself, whatever the others are.
+pub(super) fn facts(topology: &Topology, good: &[Candidate], nic: usize, port: &Port) -> Vec<String> {
+    [default_route(port), virtual_functions(topology, good, nic)].into_iter().flatten().collect()
 }
 
 /// The candidates that nothing speaks against.
@@ -145,11 +151,12 @@ fn subnet(port: &Port) -> Option<&str> {
     }
 }
 
-/// Is it another kind of card than those that carry most?  No evidence alone, and a second piece beside another.
-fn is_another_device(topology: &Topology, others: &[Candidate], nic: usize) -> bool {
+/// Another kind of card than those that carry most: no evidence alone, and a second piece beside another.
+fn another_device(topology: &Topology, others: &[Candidate], nic: usize) -> Option<String> {
     let device = |nic: usize| device(topology, &topology.nics[nic]);
-    let many = most_bandwidth(others, |nic, _| device(nic)).flatten();
-    matches!((device(nic), many), (Some(mine), Some(many)) if mine != many)
+    let mine = device(nic)?;
+    let many = most_bandwidth(others, |nic, _| device(nic)).flatten().filter(|&many| many != mine)?;
+    Some(format!("it is another device ({mine:04x}) than the fabric's ({many:04x})"))
 }
 
 /// What would be lost without it; `None` for nothing.

@@ -136,3 +136,51 @@ fn rails_near_cpus(
 fn list(numbers: &[usize]) -> String {
     numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Policy;
+    use crate::policy::{self, Request};
+
+    /// What a task with these GPUs of a DGX H100 gets, and the reasons that name a refusal.
+    fn placed(gpus: &str, denied: &[&str], policy: Policy) -> (Vec<String>, Vec<String>) {
+        let topology = crate::platform::model("dgx-h100").unwrap();
+        let node = policy::place(&topology, &Request { policy, ..Request::default() });
+        let position = |name: &&str| topology.nics.iter().position(|nic| nic.name == **name);
+        let mut task = Task { denied_nics: denied.iter().filter_map(position).collect(), ..Task::default() };
+        task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
+        let task = place(&topology, &node, &Step::default(), &task, Binding::default());
+        let rails = task.rails.iter().map(|&(rail, path)| format!("{} {path}", node.rails[rail]));
+        let refusals = task.reasons.into_iter().filter(|reason| reason.contains("denies"));
+        (rails.collect(), refusals.collect())
+    }
+
+    #[test]
+    fn a_task_that_may_not_open_its_nic_gets_the_next_best_one() {
+        assert_eq!(placed("1", &[], Policy::Closest), (vec!["mlx5_3:1 PIX".to_string()], vec![]));
+        assert_eq!(placed("1", &["mlx5_0"], Policy::Closest).0, ["mlx5_3:1 PIX"], "another's NIC is no loss");
+        let (rails, reasons) = placed("1", &["mlx5_3"], Policy::Closest);
+        assert_eq!(rails, ["mlx5_0:1 NODE"]);
+        assert_eq!(
+            reasons,
+            ["its device cgroup denies it mlx5_3:1, and mlx5_0:1 at NODE is the next best for GPU 1"]
+        );
+        assert_eq!(placed("1,2", &["mlx5_3"], Policy::Closest).0, ["mlx5_0:1 NODE", "mlx5_4:1 PIX"]);
+    }
+
+    #[test]
+    fn a_task_with_several_nics_keeps_those_that_it_may_open() {
+        let (rails, reasons) = placed("0", &["mlx5_0", "mlx5_4"], Policy::Numa);
+        assert_eq!(rails, ["mlx5_3:1 NODE", "mlx5_5:1 NODE"]);
+        assert_eq!(reasons, ["its device cgroup denies it mlx5_0:1 mlx5_4:1"]);
+    }
+
+    #[test]
+    fn a_task_that_may_open_no_nic_gets_none() {
+        let all = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
+        let (rails, reasons) = placed("0", &all, Policy::Closest);
+        assert_eq!(rails, Vec::<String>::new());
+        assert_eq!(reasons, ["its device cgroup denies it mlx5_0:1 and every other NIC that may be chosen"]);
+    }
+}

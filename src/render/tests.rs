@@ -168,3 +168,19 @@ fn a_marker_that_somebody_made_up_claims_nothing_but_our_variables() {
     }
     assert!(Marker::parse("v1 set:UCX_NET_DEVICES=x").is_ours("UCX_NET_DEVICES", "x"));
 }
+
+#[test]
+fn nccl_gets_no_list_that_it_would_cut() {
+    let (topology, mut placement) = node(PortState::Active);
+    let more = |placement: &mut NodePlacement, count: usize| {
+        let rails =
+            (0..count).map(|nic| Rail { nic: 0, name: format!("roce{nic}"), port: 1, rate_mbps: None });
+        placement.rails = rails.collect();
+    };
+    for (count, expected) in [(32, true), (33, false)] {
+        more(&mut placement, count);
+        let (value, why) = nccl::ib_hca(&topology, &placement);
+        assert_eq!(value.is_some(), expected, "{count} rails");
+        assert_eq!(why == "33 ports may be used, and NCCL reads a list of 32 at most", !expected, "{why}");
+    }
+}

@@ -11,7 +11,7 @@ use crate::placement::{Bind, NodePlacement, Policy, Strictness};
 use crate::policy::Selection;
 use crate::render::nccl;
 use crate::step::Step;
-use crate::topology::{Provenance, Topology};
+use crate::topology::{CpuSet, Provenance, Topology};
 use once_cell::sync::OnceCell;
 use slurm_spank::SpankHandle;
 use std::fs::File;
@@ -88,7 +88,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     if !settings.enabled {
         return Err(Inactive::NotAsked);
     }
-    let step = Step {
+    let mut step = Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
@@ -106,14 +106,17 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
         }
     };
     let uverbs = devices.as_ref().is_some_and(nics::has_device_nodes);
-    let map = map(&admin, settings, &step, uverbs || devices.is_none());
+    // numbers of Slurm's own, of which only the count means something here
+    let cores = spank.job_alloc_cores().ok().and_then(|list| CpuSet::from_list(list).ok());
+    let map = map(&admin, settings, &mut step, cores.map(|cores| cores.len()), uverbs || devices.is_none());
     Ok(Active { admin, settings, step, map, devices, uverbs })
 }
 
 fn map(
     admin: &Admin,
     settings: Settings,
-    step: &Step,
+    step: &mut Step,
+    job_cores: Option<usize>,
     uverbs: bool,
 ) -> Result<(Topology, NodePlacement), String> {
     let selects = admin.selection != Selection::default();
@@ -129,6 +132,8 @@ fn map(
         let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
         diagnostics.extend(pipeline::confirm(&mut topology, &live));
     }
+    // who has every core of the node shares it with nobody
+    step.alone_on_node = job_cores.is_some_and(|cores| cores > 0 && cores == topology.cores().len());
     let mut node = pipeline::place_node(&topology, admin, settings, step);
     if !uverbs && !node.rails.is_empty() {
         log::warn!("`/dev/{}` is missing: no RDMA device of this node can be opened", nics::DIRECTORY);

@@ -93,9 +93,9 @@ enter() {
     ln -s fd/2 stderr
     # major 240 is set aside for local use: no driver answers there
     for name in $(gpu_minors "$node"); do mknod -m 666 "nvidia$name" c 240 "$name"; done
-    find "$node/sys/devices" -path '*/infiniband_verbs/uverbs*' -prune -printf '%f\n' | while read -r name; do
-        mknod -m 666 "infiniband/$name" c 240 $((192 + ${name#uverbs}))
-    done
+    # a tree from `nic-placement snapshot` has them in the class alone
+    find "$node/sys/devices" "$node/sys/class" -path '*/infiniband_verbs/uverbs*' -prune -printf '%f\n' | sort -u |
+        while read -r name; do mknod -m 666 "infiniband/$name" c 240 $((192 + ${name#uverbs})); done
     cd /
     mount --rbind "$node/dev" /dev
 

@@ -91,6 +91,8 @@ fn patterns(words: &str) -> Vec<Pattern> {
 
 const FOUR: [&str; 4] = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"];
 
+type Change = fn(&mut Topology);
+
 /// One way to make a NIC no candidate.
 type Evidence = fn(&mut Topology, &mut Selection, usize);
 
@@ -190,7 +192,7 @@ fn roce_ports_differ_by_their_ipv4_networks() {
 
 #[test]
 fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_so() {
-    let weak: [(&str, fn(&mut Topology)); 3] = [
+    let weak: [(&str, Change); 3] = [
         ("the node's default route leaves by it (`ib2`)", |topology| default_route(topology, 2)),
         ("it is on the subnet fe80:0000:0000:0002, the node's fabric on fe80:0000:0000:0001", |topology| {
             port(topology, 2).subnet = Some("fe80:0000:0000:0002".to_string())
@@ -213,7 +215,10 @@ fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_s
         // a second piece, and it goes
         let mut both = topology.clone();
         function(&mut both, 2, |function| function.device = Some(0xa2dc));
-        assert_eq!(names(&judged(&both).rails), ["mlx5_0", "mlx5_1", "mlx5_3", "mlx5_4"], "{said}");
+        let left_out = judged(&both);
+        assert_eq!(names(&left_out.rails), ["mlx5_0", "mlx5_1", "mlx5_3", "mlx5_4"], "{said}");
+        let why = format!("{said}, and it is another device (a2dc) than the fabric's (1021)");
+        assert_eq!(left_out.excluded[0].why, why);
         // but not where the machine is known
         topology.nics[2].role = Some(NicRole::Compute);
         assert_eq!(judged(&topology).rails.len(), 5, "{said}");
@@ -304,7 +309,7 @@ fn a_port_that_was_never_a_rail_does_not_break_one() {
             .stated_paths
             .insert((gpu, topology.nics[3].address.unwrap()), crate::topology::PathType::Pix);
     };
-    let as_near: [(&str, usize, fn(&mut Topology)); 5] = [
+    let as_near: [(&str, usize, Change); 5] = [
         ("like the rails", 1, |_| {}),
         ("another device", 0, |topology| function(topology, 3, |function| function.device = Some(0x1017))),
         ("another link layer", 0, |topology| port(topology, 3).link_layer = LinkLayer::Ethernet),
