@@ -8,7 +8,7 @@ use crate::import;
 use crate::placement::{Binding, NodePlacement, TaskPlacement, Variable};
 use crate::platform;
 use crate::platform::recognise::{Identity, recognise, supply};
-use crate::policy;
+use crate::policy::{self, Selection};
 use crate::render::{self, Present};
 use crate::step::{Step, Task};
 use crate::topology::{self, Provenance, Topology};
@@ -178,7 +178,7 @@ pub fn describe_as(
 }
 
 /// Takes from a described node what is not on this one: a library that is told of a NIC that does not exist has none.
-/// Ports get the state and rate that they have here and now.
+/// Ports get the state and rate that they have here and now, and the NIC the device node.
 pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     topology.nics.retain_mut(|nic| {
@@ -187,14 +187,40 @@ pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
             return false;
         };
         nic.ports = here.ports.clone();
+        nic.uverbs = here.uverbs.clone();
         true
     });
     diagnostics
 }
 
 /// The node-wide map.
-pub fn place_node(topology: &Topology, admin: &Admin, settings: Settings) -> NodePlacement {
-    policy::place(topology, settings.policy, &admin.selection)
+pub fn place_node(topology: &Topology, admin: &Admin, settings: Settings, step: &Step) -> NodePlacement {
+    let alone = step.alone_on_node.then(|| policy::identity::of_the_step(topology, step));
+    policy::place(topology, &request(admin, settings, alone.as_deref()))
+}
+
+/// What the settings ask the policy for.
+pub fn request<'a>(admin: &'a Admin, settings: Settings, alone: Option<&'a [usize]>) -> policy::Request<'a> {
+    policy::Request {
+        policy: settings.policy,
+        nics_each: settings.nics_per_task.into(),
+        selection: Some(&admin.selection),
+        rails: &admin.rails,
+        through: admin.through,
+        alone,
+    }
+}
+
+/// The node-wide map of a job that may not open some of the node's NICs: positions and reasons.
+pub fn place_node_without(
+    topology: &Topology,
+    admin: &Admin,
+    settings: Settings,
+    step: &Step,
+    unopenable: Vec<(usize, String)>,
+) -> NodePlacement {
+    let selection = Selection { unopenable, ..admin.selection.clone() };
+    place_node(topology, &Admin { selection, ..admin.clone() }, settings, step)
 }
 
 /// One task's share of it, and what becomes of its environment.

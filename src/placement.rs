@@ -11,6 +11,10 @@ pub enum Policy {
     /// each GPU the one NIC that gives it the most bandwidth, then the nearest, evenly
     #[default]
     Closest,
+    /// GPU k the k-th NIC, on every node
+    Rail,
+    /// as `closest`, and the idle NICs too where the job has the node to itself
+    Spread,
     /// each GPU all good NICs of its NUMA node
     Numa,
     /// each GPU all good NICs of the node
@@ -21,10 +25,26 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Policy::Closest => "closest",
+            Policy::Rail => "rail",
+            Policy::Spread => "spread",
             Policy::Numa => "numa",
             Policy::All => "all",
         })
     }
+}
+
+/// What a task fails without, each asking for more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Strictness {
+    /// nothing: it runs whatever it got
+    #[default]
+    BestEffort,
+    /// what was decided must be had
+    Strict,
+    /// NICs and CPUs on the NUMA nodes of its GPUs, where the node has such
+    Restricted,
+    /// GPUs, NICs and CPUs all on one NUMA node
+    SingleNumaNode,
 }
 
 /// Which CPUs a task is bound to.
@@ -119,6 +139,32 @@ pub struct GpuPlacement {
     pub numa_node: Option<u32>,
     /// why these
     pub reason: String,
+    /// what the policy promises and this node cannot give
+    pub shortfall: Option<String>,
+}
+
+/// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// position in [`Topology::gpus`](crate::topology::Topology::gpus)
+    pub gpu: usize,
+    /// the NIC's name
+    pub nic: String,
+    /// the port; `None` where the NIC as a whole may not be chosen
+    pub port: Option<u8>,
+    /// the path; `None` where the NIC has no PCI function
+    pub path: Option<PathType>,
+    /// what the path lets through when nobody shares it, in Mbit/s; `None` where no rate is known, or the NIC may not be
+    /// chosen
+    pub alone_mbps: Option<u64>,
+    /// what the GPU gets there, in Mbit/s; `None` where it is not chosen
+    pub share_mbps: Option<u64>,
+    /// GPUs that the map gives it to
+    pub users: usize,
+    /// did this GPU get it?
+    pub chosen: bool,
+    /// why, or why not
+    pub why: String,
 }
 
 /// The node-wide map: the same for every task, step and job, whatever they were granted.
@@ -128,6 +174,9 @@ pub struct NodePlacement {
     pub policy: Policy,
     /// rails that may be chosen, in rail order
     pub rails: Vec<Rail>,
+    /// rails that do not work just now, in rail order: a rail's number counts these too.  Their rate is what the others
+    /// run at; each stands in `excluded` with its reason.
+    pub broken: Vec<Rail>,
     /// NICs and ports that may not
     pub excluded: Vec<Excluded>,
     /// for each GPU of the topology, in its order

@@ -18,6 +18,8 @@ pub struct Step {
     pub mem_bind: Option<String>,
     /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
     pub gpus: Option<String>,
+    /// is no other job's task on this node, nor can come there?
+    pub alone_on_node: bool,
 }
 
 /// A task, as known just before its program starts.
@@ -29,6 +31,9 @@ pub struct Task {
     pub global_id: u32,
     /// what says which GPUs it has
     pub gpus: GpuGrant,
+    /// NICs that it may not open though others of its job may: positions in the topology.  Those that none of the job
+    /// may open are not in the node's map.
+    pub denied_nics: Vec<usize>,
     /// CPUs that it may run on now
     pub cpus: CpuSet,
     /// CPUs of all tasks of the step on this node together: the outer bound of what may be given to it

@@ -7,6 +7,10 @@
 mod hwloc;
 #[path = "corpus/nccl.rs"]
 mod nccl;
+#[path = "corpus/optimum.rs"]
+mod optimum;
+#[path = "corpus/plans.rs"]
+mod plans;
 #[path = "corpus/smi.rs"]
 mod smi;
 #[path = "corpus/sysfs.rs"]
@@ -18,10 +22,11 @@ use std::process::ExitCode;
 /// Takes the collection; gives a summary, or what is wrong.
 type Check = fn(&Path) -> Result<String, String>;
 
-const CHECKS: [(&str, Check); 4] = [
+const CHECKS: [(&str, Check); 5] = [
     ("hwloc_files_are_read_as_hwloc_reads_them", hwloc::run),
     ("nccl_files_are_read_as_a_naive_reader_reads_them", nccl::run),
     ("every_matrix_is_read_or_refused_with_a_reason", smi::run),
+    ("no_plan_of_a_matrix_can_be_bettered", plans::run),
     ("captured_trees_are_read_as_hwloc_reads_them", sysfs::run),
 ];
 

@@ -1,6 +1,7 @@
 //! The admin's tool: shows, plans and records without Slurm what the plugin does with it.
 #![forbid(unsafe_code)]
 
+mod explain;
 mod import;
 mod plan;
 mod show;
@@ -19,12 +20,13 @@ nic-placement: which NIC, CPUs and memory each GPU task gets, and why
 
   nic-placement show      the node: NUMA nodes, GPUs, NICs, and how far each is from each
   nic-placement plan      what the tasks of a step would get
+  nic-placement explain   why each GPU got its NICs and none of the others
   nic-placement snapshot  record the node as a text that tests and other machines can read
   nic-placement import    turn another program's file into a topology file
   nic-placement machines  list the built-in machines
   nic-placement help      this text
 
-Which node (show, plan, snapshot); without one of these, this one:
+Which node (show, plan, explain, snapshot); without one of these, this one:
   --machine NAME          a built-in machine
   --topology FILE         a topology file, a snapshot, a directory or tar with sys/ and proc/, XML of hwloc or
                           NCCL, or the text of nvidia-smi topo -m
@@ -36,13 +38,15 @@ plan:
   --ntasks N              tasks on the node (default: one for each GPU)
   --gpus-per-task M       GPUs of each task, in PCI order; without it every task sees all of the allocation
   --gpus LIST             the allocation: indices (0-3,5) or PCI addresses (default: all GPUs)
-  --policy WORD           closest (default), numa or all
-  --bind WORD             numa (default), core or none: the CPUs of tasks that share all of the node's
-  --mem WORD              prefer (default), strict or none
-  --omp WORD              on or off (default): OpenMP's variables
+  --words WORDS           words of the srun option, as rail,nics-per-task=2,bind=core (default: closest)
   --include LIST          use only these NICs       } names, PCI addresses or interfaces,
   --exclude LIST          never use these NICs      } with * and ?
+  --rails LIST            the rails in their order  }
   --json | --env          versioned JSON, or shell exports for each task
+
+explain (and --words, --include, --exclude, --rails):
+  --gpu N                 one GPU, by index or PCI address (default: all)
+  --json                  the same for programs
 
 import FILE:
   --from WORD             what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
@@ -92,6 +96,7 @@ fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failur
     match command.as_str() {
         "show" => show::run(arguments, output),
         "plan" => plan::run(arguments, output),
+        "explain" => explain::run(arguments, output),
         "snapshot" => snapshot::run(arguments, output),
         "import" => import::run(arguments, output),
         "machines" => {
@@ -103,7 +108,7 @@ fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failur
         "help" => Ok(output.write_all(HELP.as_bytes())?),
         "version" => Ok(writeln!(output, "nic-placement {}", env!("CARGO_PKG_VERSION"))?),
         other => {
-            let known = "show, plan, snapshot, import, machines, help";
+            let known = "show, plan, explain, snapshot, import, machines, help";
             Err(lexopt::Error::from(format!("unknown command `{other}`, known: {known}")).into())
         }
     }

@@ -1,10 +1,10 @@
 //! `nic-placement plan`: what the tasks of a step would get, by the same pipeline as the plugin's.
 #![forbid(unsafe_code)]
 
-use super::{Failure, Node};
+use super::{Failure, Node, explain};
 use crate::config::{Admin, Settings, Words, plugstack, settle};
 use crate::pipeline;
-use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
+use crate::placement::{Change, NodePlacement, Pair, TaskPlacement, Variable};
 use crate::render::{Present, json, text};
 use crate::step::{Access, GpuGrant, Step, Task};
 use crate::topology::{Bitmap, GpuVendor, PciAddress, Topology};
@@ -25,33 +25,76 @@ struct Request {
     tasks: Option<u32>,
     gpus_per_task: Option<u32>,
     gpus: Option<String>,
-    words: Words,
-    settings: Settings,
-    admin: Admin,
+    asked: Asked,
     format: Format,
+}
+
+/// What a plan is asked for beside its tasks: the words of the option, and the admin's arguments that change a map.
+pub(super) struct Asked {
+    pub(super) settings: Settings,
+    pub(super) admin: Admin,
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked {
+            settings: settle(&Words::default(), None, Some(&Words::default())),
+            // a plan binds nobody, so it may say what it would bind on any machine
+            admin: Admin { trust_topology: true, ..Admin::default() },
+        }
+    }
+}
+
+impl Asked {
+    /// `--words`, `--include`, `--exclude` and `--rails`.
+    pub(super) fn take(&mut self, name: &str, value: &str) -> Result<(), lexopt::Error> {
+        if name == "words" {
+            let words = Words::parse(value).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
+            self.settings = settle(&Words::default(), None, Some(&words));
+            if !self.settings.enabled || words.help || words.verbose || words.dry_run {
+                let expected = "expected a policy, strictness or binding, as `rail,strict`";
+                return Err(lexopt::Error::from(format!("`--words {value}` plans nothing: {expected}")));
+            }
+            return Ok(());
+        }
+        let patterns = plugstack::patterns(value).map_err(lexopt::Error::from)?;
+        match name {
+            "include" => self.admin.selection.include.extend(patterns),
+            "exclude" => self.admin.selection.exclude.extend(patterns),
+            _ => self.admin.rails.extend(patterns),
+        }
+        Ok(())
+    }
+}
+
+/// `1 GPU`, `8 GPUs`
+pub(super) fn counted(gpus: usize) -> String {
+    if gpus == 1 { "1 GPU".to_string() } else { format!("{gpus} GPUs") }
 }
 
 pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
     let request = parse(arguments)?;
     let (topology, diagnostics) = request.node.read()?;
     let tasks = tasks(&request, &topology)?;
-    let node = pipeline::place_node(&topology, &request.admin, request.settings);
     let count = tasks.len() as u32;
     let step = Step {
         node: topology.name.clone(),
         tasks: count,
         total_tasks: count,
         gpus: Some(slurms_list(&allocation(request.gpus.as_deref(), &topology)?, &topology)),
+        // a plan is for a node that nobody else uses
+        alone_on_node: true,
         ..Step::default()
     };
+    let node = pipeline::place_node(&topology, &request.asked.admin, request.asked.settings, &step);
     let placed: Vec<(TaskPlacement, Vec<Variable>)> = tasks
         .iter()
         .map(|task| {
             pipeline::place_task(
                 &topology,
                 &node,
-                &request.admin,
-                request.settings,
+                &request.asked.admin,
+                request.asked.settings,
                 &step,
                 task,
                 &Present::new(),
@@ -59,7 +102,10 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
         })
         .collect();
     match request.format {
-        Format::Json => output.write_all(json::plan(&topology, &node, &placed, &diagnostics).as_bytes())?,
+        Format::Json => output.write_all(
+            json::plan(&topology, &node, &explained(&topology, &node, &request.asked), &placed, &diagnostics)
+                .as_bytes(),
+        )?,
         Format::Env => exports(&placed, output)?,
         Format::Text => {
             report(&topology, &node, &step, &placed, output)?;
@@ -78,10 +124,7 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
         tasks: None,
         gpus_per_task: None,
         gpus: None,
-        words: Words::default(),
-        settings: settle(&Words::default(), None, Some(&Words::default())),
-        // a plan binds nobody, so it may say what it would bind on any machine
-        admin: Admin { trust_topology: true, ..Admin::default() },
+        asked: Asked::default(),
         format: Format::Text,
     };
     while let Some(argument) = arguments.next()? {
@@ -93,52 +136,9 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
             Long("ntasks") => request.tasks = Some(arguments.value()?.parse()?),
             Long("gpus-per-task") => request.gpus_per_task = Some(arguments.value()?.parse()?),
             Long("gpus") => request.gpus = Some(arguments.value()?.string()?),
-            Long("policy") => {
-                let word = arguments.value()?.string()?;
-                let words = Words::parse(&word).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
-                if !matches!(
-                    words,
-                    Words {
-                        policy: Some(_),
-                        bind: None,
-                        mem: None,
-                        omp: None,
-                        help: false,
-                        verbose: false,
-                        dry_run: false,
-                        strict: false
-                    }
-                ) {
-                    return Err(lexopt::Error::from(format!(
-                        "`--policy {word}`: expected closest, numa or all"
-                    ))
-                    .into());
-                }
-                request.words.policy = words.policy;
-                request.settings = settle(&Words::default(), None, Some(&request.words));
-                if !request.settings.enabled {
-                    return Err(lexopt::Error::from(
-                        "`--policy off` plans nothing: expected closest, numa or all",
-                    )
-                    .into());
-                }
-            }
-            Long(name @ ("bind" | "mem" | "omp")) => {
+            Long(name @ ("words" | "include" | "exclude" | "rails")) => {
                 let name = name.to_string();
-                let word = format!("{name}={}", arguments.value()?.string()?);
-                let words = Words::parse(&word).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
-                let Words { bind, mem, omp, .. } = &mut request.words;
-                (*bind, *mem, *omp) = (words.bind.or(*bind), words.mem.or(*mem), words.omp.or(*omp));
-                request.settings = settle(&Words::default(), None, Some(&request.words));
-            }
-            Long(name @ ("include" | "exclude")) => {
-                let name = name.to_string();
-                let list = arguments.value()?.string()?;
-                let patterns = plugstack::patterns(&list).map_err(lexopt::Error::from)?;
-                match name.as_str() {
-                    "include" => request.admin.selection.include.extend(patterns),
-                    _ => request.admin.selection.exclude.extend(patterns),
-                }
+                request.asked.take(&name, &arguments.value()?.string()?)?;
             }
             Long("json") => request.format = Format::Json,
             Long("env") => request.format = Format::Env,
@@ -146,6 +146,12 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
         }
     }
     Ok(request)
+}
+
+/// Every GPU's pairs.
+fn explained(topology: &Topology, node: &NodePlacement, asked: &Asked) -> Vec<Vec<Pair>> {
+    let of = |gpu| explain::of(topology, node, &asked.admin, asked.settings, gpu);
+    (0..topology.gpus.len()).map(of).collect()
 }
 
 /// The tasks as Slurm would start them: each with its own GPUs, or all with all.
@@ -180,6 +186,7 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
                 local_id: id,
                 global_id: id,
                 gpus: grant(topology, &mine),
+                denied_nics: Vec::new(),
                 cpus: cpus.clone(),
                 step_cpus: cpus.clone(),
                 // no task has cores of its own before we look

@@ -3,8 +3,8 @@
 
 use super::{Failure, Node};
 use crate::diagnostic::Diagnostic;
-use crate::placement::{NodePlacement, Policy};
-use crate::policy::{self, Selection, gbps};
+use crate::placement::NodePlacement;
+use crate::policy::{self, Request, gbps};
 use crate::topology::{Nic, PciAddress, Topology, file};
 use std::io::Write;
 
@@ -24,7 +24,7 @@ pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result
     if json {
         return Ok(output.write_all(file::to_json(&topology).as_bytes())?);
     }
-    let placement = policy::place(&topology, Policy::Closest, &Selection::default());
+    let placement = policy::place(&topology, &Request::default());
     show(&topology, &placement, &diagnostics, output)
 }
 

@@ -8,7 +8,7 @@ pub mod words;
 pub use plugstack::{Admin, Source};
 pub use words::{BadWord, Words};
 
-use crate::placement::{Bind, Mem, Policy};
+use crate::placement::{Bind, Mem, Policy, Strictness};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
@@ -26,8 +26,10 @@ pub struct Settings {
     pub verbose: bool,
     /// decide and report, change nothing
     pub dry_run: bool,
-    /// fail the task where the placement cannot be had
-    pub strict: bool,
+    /// what a task fails without
+    pub strictness: Strictness,
+    /// NICs that each GPU gets, where the policy counts them; 0 is 1
+    pub nics_per_task: u8,
     /// which CPUs are bound
     pub bind: Bind,
     /// what the memory policy becomes
@@ -40,8 +42,8 @@ pub struct Settings {
 
 /// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
 ///
-/// A user who names the option or the variable wants placement, unless a word says `off`.  The policy and the binding
-/// are the last ones named.  Who binds no CPUs and does not speak of memory wants it left alone too.
+/// A user who names the option or the variable wants placement, unless a word says `off`.  The policy, the strictness and
+/// whatever has a value are the last ones named.  Who binds no CPUs and does not speak of memory wants it left alone too.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut settings = Settings::default();
     let mut mem = None;
@@ -59,7 +61,8 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
         settings.omp = words.omp.unwrap_or(settings.omp);
         settings.verbose |= words.verbose;
         settings.dry_run |= words.dry_run;
-        settings.strict |= words.strict;
+        settings.strictness = words.strictness.unwrap_or(settings.strictness);
+        settings.nics_per_task = words.nics_per_task.unwrap_or(settings.nics_per_task);
     }
     settings.mem = mem.unwrap_or(if settings.bind == Bind::None { Mem::None } else { Mem::Prefer });
     settings

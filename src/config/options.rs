@@ -36,13 +36,31 @@ const fn argument(name: &'static str, value: &'static str, help: &'static str) -
 /// All of them, in the order of the help text.
 pub const OPTIONS: &[Spec] = &[
     word("closest", "", "each GPU the NIC that gives it the most bandwidth, evenly used (the default)"),
+    word("rail", "", "GPU k the k-th NIC, the same on every node"),
+    word(
+        "spread",
+        "",
+        "as closest, and a job alone on the node also uses the NICs of GPUs that it does not have",
+    ),
     word("numa", "", "each GPU all good NICs of its NUMA node"),
     word("all", "", "each GPU all good NICs of the node"),
     word("off", "", "no placement"),
     word("help", "", "print this and exit"),
     word("verbose", "", "one line for each task: GPUs, NICs, CPUs, memory, variables, and why"),
     word("dry-run", "", "print those lines and change nothing"),
+    word("nics-per-task", "N", "NICs for each GPU under closest, rail and spread: 1 to 8 (default 1)"),
+    word("best-effort", "", "run every task, whatever it got (the default)"),
     word("strict", "", "fail a task whose placement cannot be had, instead of running it without"),
+    word(
+        "restricted",
+        "",
+        "as strict, and fail a task whose NICs or CPUs are far from its GPUs though near ones exist",
+    ),
+    word(
+        "single-numa-node",
+        "",
+        "as strict, and fail a task whose GPUs, NICs and CPUs are not all on one NUMA node",
+    ),
     word(
         "bind",
         "numa|core|none",
@@ -62,9 +80,19 @@ pub const OPTIONS: &[Spec] = &[
     argument(
         "include",
         "NIC,…",
-        "use only these NICs, whatever their role, link layer or rate: names, PCI addresses, interfaces, * and ?",
+        "use only these NICs, whatever speaks against them: names, PCI addresses, interfaces, * and ?, or subnets",
     ),
     argument("exclude", "NIC,…", "never use these NICs"),
+    argument(
+        "rails",
+        "NIC,…",
+        "the rails in their order, for the policy rail (default: the good NICs in PCI order)",
+    ),
+    argument(
+        "lets-through",
+        "PATH:PERCENT,…",
+        "what kinds of paths let through on this site's machines (default PHB:85,NODE:70,SYS:45)",
+    ),
     argument("topology", "FILE", "the node as this file describes it, instead of reading /sys"),
     argument("machine", "NAME", "the node as this built-in model describes it, instead of reading /sys"),
     argument("sysfs", "DIR", "read sys/ and proc/ below this directory instead of /"),

@@ -4,7 +4,8 @@
 use super::options::{self, Place};
 use super::words::Words;
 use crate::diagnostic::Diagnostic;
-use crate::policy::{Pattern, Selection};
+use crate::policy::{Pattern, Selection, Through};
+use crate::topology::PathType;
 
 /// Where the node's facts come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,6 +32,10 @@ pub struct Admin {
     pub trust_topology: bool,
     /// `include=` and `exclude=`
     pub selection: Selection,
+    /// `rails=`
+    pub rails: Vec<Pattern>,
+    /// `lets-through=`
+    pub through: Through,
     /// `panic=`, in test builds only
     pub panic: Option<String>,
 }
@@ -68,6 +73,8 @@ impl Admin {
             "default" => self.default = Words::parse(value).map_err(|bad| bad.to_string())?,
             "include" => self.selection.include.extend(patterns(value)?),
             "exclude" => self.selection.exclude.extend(patterns(value)?),
+            "rails" => self.rails.extend(patterns(value)?),
+            "lets-through" => lets_through(&mut self.through, value)?,
             "trust-topology" => self.trust_topology = true,
             name => {
                 if self.source != Source::Live {
@@ -89,4 +96,22 @@ impl Admin {
 /// NICs separated by commas.
 pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
     list.split(',').map(|word| Pattern::parse(word).map_err(|bad| bad.to_string())).collect()
+}
+
+/// `PHB:90,SYS:50`; nothing of a list with a mistake is taken.
+fn lets_through(through: &mut Through, list: &str) -> Result<(), String> {
+    let mut changed = *through;
+    for word in list.split(',') {
+        let (name, percent) = word.split_once(':').unwrap_or((word, ""));
+        let path = PathType::ALL.into_iter().find(|path| path.to_string() == name);
+        let percent = percent.parse::<u64>().ok().filter(|percent| (1..=100).contains(percent));
+        match (path, percent) {
+            (Some(path), Some(percent)) => changed.set(path, percent * 10),
+            _ => {
+                return Err(format!("`{word}` is not understood: expected a path and 1 to 100, as `SYS:45`"));
+            }
+        }
+    }
+    *through = changed;
+    Ok(())
 }

@@ -4,6 +4,9 @@
 use super::options::{OPTIONS, Place, help};
 use super::words::Choice;
 use super::*;
+use crate::placement::Strictness;
+use crate::policy::Through;
+use crate::topology::PathType;
 
 fn words(text: &str) -> Words {
     Words::parse(text).unwrap()
@@ -27,9 +30,15 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
             let text =
                 if value.is_empty() { spec.name.to_string() } else { format!("{}={value}", spec.name) };
             match spec.place {
-                Place::Option => assert!(Words::parse(&text).is_ok(), "`{text}`"),
+                Place::Option => {
+                    let text = text.replace("=N", "=2");
+                    assert!(Words::parse(&text).is_ok(), "`{text}`");
+                }
                 Place::Plugstack => {
-                    let text = text.replace("WORDS", "numa").replace("NIC,…", "mlx5_0");
+                    let text = text
+                        .replace("WORDS", "numa")
+                        .replace("NIC,…", "mlx5_0")
+                        .replace("PATH:PERCENT,…", "SYS:50");
                     assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");
                 }
             }
@@ -42,13 +51,16 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
     let message = |text: &str| Words::parse(text).unwrap_err().to_string();
     assert_eq!(
         message("verbose,closet"),
-        "unknown word `closet`, did you mean `closest`? known words: closest, numa, all, off, help, verbose, dry-run, \
-         strict, bind=numa|core|none, mem=prefer|strict|none, omp=on|off"
+        "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, help, verbose, \
+         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, bind=numa|core|none, \
+         mem=prefer|strict|none, omp=on|off"
     );
     assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));
     assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=numa|core|none`");
     assert_eq!(message("bind"), "`bind` is not understood: expected `bind=numa|core|none`");
     assert_eq!(message("verbose=2"), "`verbose=2` is not understood: expected `verbose`");
+    assert_eq!(message("nics-per-task=9"), "`nics-per-task=9` is not understood: expected `nics-per-task=N`");
+    assert_eq!(message("strict,restricted"), "`strict` and `restricted` cannot both hold: say one");
     assert_eq!(message("numa,off"), "`numa` and `off` cannot both hold: say one");
     assert_eq!(message(&"x".repeat(2000)), "2000 bytes of words: at most 1024 are read");
     let escaped = r"unknown word `a\n\u{1b}[2J`";
@@ -83,7 +95,10 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
         );
     }
     let both = super::settle(&words("bind=none,verbose"), None, Some(&words("strict")));
-    assert_eq!((both.bind, both.verbose, both.strict, both.dry_run), (Bind::None, true, true, false));
+    assert_eq!((both.bind, both.verbose, both.dry_run), (Bind::None, true, false));
+    assert_eq!(both.strictness, Strictness::Strict);
+    let softened = super::settle(&words("restricted,nics-per-task=2"), Some(&words("best-effort")), None);
+    assert_eq!((softened.strictness, softened.nics_per_task), (Strictness::BestEffort, 2));
     assert_eq!(words("off").policy, Some(Choice::Off));
 }
 
@@ -121,4 +136,18 @@ fn an_admins_typo_is_named_and_the_rest_is_used() {
     assert_eq!(diagnostics.len(), 3);
     assert_eq!(admin.selection.include.len(), 1);
     assert_eq!(admin.source, Source::Machine("a".into()));
+}
+
+#[test]
+fn an_admin_may_say_what_paths_let_through_and_a_list_with_a_mistake_changes_nothing() {
+    let (admin, _) = Admin::parse(["lets-through=SYS:60,PHB:100"]);
+    let through = |path| admin.through.of(path);
+    assert_eq!(
+        [PathType::Pix, PathType::Phb, PathType::Node, PathType::Sys].map(through),
+        [1000, 1000, 700, 600]
+    );
+    for bad in ["SYS:60,PHB:0", "SYS:60,XYZ:5", "SYS:101", "SYS"] {
+        let (admin, diagnostics) = Admin::parse([format!("lets-through={bad}").as_str()]);
+        assert_eq!((admin.through, diagnostics.len()), (Through::default(), 1), "`{bad}`");
+    }
 }

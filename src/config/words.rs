@@ -2,11 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::options::{self, Place};
-use crate::placement::{Bind, Mem, Policy};
+use crate::placement::{Bind, Mem, Policy, Strictness};
 use std::fmt;
 
 /// Bytes of one text of words, at most: every word once is a tenth of it.
 const MAX_BYTES: usize = 1024;
+
+/// NICs for each GPU, at most: beyond four no library here gains (UCX uses 2 rails, NCCL merges 4).
+const MAX_NICS_PER_TASK: u8 = 8;
 
 /// On with a policy, or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +37,10 @@ pub struct Words {
     pub verbose: bool,
     /// `dry-run`
     pub dry_run: bool,
-    /// `strict`
-    pub strict: bool,
+    /// `best-effort`, `strict`, `restricted` or `single-numa-node`
+    pub strictness: Option<Strictness>,
+    /// `nics-per-task=`
+    pub nics_per_task: Option<u8>,
 }
 
 /// Why a text is not one of words.
@@ -84,6 +89,7 @@ impl Words {
             return Ok(words);
         }
         let mut policy_word: Option<&'static str> = None;
+        let mut strictness_word: Option<&'static str> = None;
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let (name, value) = match word.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
@@ -100,7 +106,24 @@ impl Words {
                 ("help", _) => words.help = true,
                 ("verbose", _) => words.verbose = true,
                 ("dry-run", _) => words.dry_run = true,
-                ("strict", _) => words.strict = true,
+                ("best-effort" | "strict" | "restricted" | "single-numa-node", _) => {
+                    let strictness = match name {
+                        "best-effort" => Strictness::BestEffort,
+                        "strict" => Strictness::Strict,
+                        "restricted" => Strictness::Restricted,
+                        _ => Strictness::SingleNumaNode,
+                    };
+                    if let Some(earlier) = strictness_word.filter(|earlier| *earlier != name) {
+                        return Err(BadWord::Both(earlier, spec.name));
+                    }
+                    strictness_word = Some(spec.name);
+                    words.strictness = Some(strictness);
+                }
+                ("nics-per-task", value) => {
+                    let number = value.and_then(|value| value.parse().ok());
+                    let number = number.filter(|number| (1..=MAX_NICS_PER_TASK).contains(number));
+                    words.nics_per_task = Some(number.ok_or_else(misfit)?);
+                }
                 ("bind", value) => {
                     words.bind = Some(match value {
                         Some("none") => Bind::None,
@@ -130,6 +153,8 @@ impl Words {
                     }
                     policy_word = Some(spec.name);
                     words.policy = Some(match name {
+                        "rail" => Choice::On(Policy::Rail),
+                        "spread" => Choice::On(Policy::Spread),
                         "numa" => Choice::On(Policy::Numa),
                         "all" => Choice::On(Policy::All),
                         "off" => Choice::Off,

@@ -12,6 +12,7 @@ pub mod manifest;
 mod nic;
 mod pci;
 pub mod root;
+mod route;
 pub mod synthesise;
 #[cfg(test)]
 mod tests;
@@ -50,7 +51,8 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
         cpu::pus(root, scope, &mut topology);
     }
     gpu::gpus(root, scope, &mut topology, &mut diagnostics);
-    nic::nics(root, scope, &mut topology, &mut diagnostics);
+    let found = nic::nics(root, scope, &mut topology, &mut diagnostics);
+    route::routes(root, &mut topology, &found);
     ethernet::slingshot(root, scope, &mut topology, &mut diagnostics);
     if scope == Scope::Full {
         ethernet::plain(root, scope, &mut topology, &mut diagnostics);

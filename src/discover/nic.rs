@@ -1,24 +1,40 @@
 //! RDMA devices from `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband in the kernel's tree).
 #![forbid(unsafe_code)]
 
-use super::pci::function;
+use super::pci::{self, function};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
 use crate::topology::{LinkLayer, Nic, NicKind, Port, PortState, Topology};
+use std::collections::BTreeMap;
 
+const VERBS: &str = "sys/class/infiniband_verbs";
 const CLASS: &str = "sys/class/infiniband";
 /// `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h, less its NUL; NCCL cuts at the same length.
 const MAX_NAME: usize = 63;
 /// Ports of one device, at most; the widest known has 4.
 const MAX_PORTS: u8 = 16;
 
-pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
+/// A device that was found, and the directory that its interfaces share with it.
+pub(super) struct Found {
+    /// position in [`Topology::nics`], until it is sorted
+    pub(super) index: usize,
+    pub(super) parent: String,
+}
+
+pub(super) fn nics(
+    root: &Root,
+    scope: Scope,
+    topology: &mut Topology,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<Found> {
+    let mut found = Vec::new();
     let mut names = root.list(CLASS, |_| true);
     if names.len() > MAX_DEVICES {
         let finding = format!("{} RDMA devices: only the first {MAX_DEVICES} are used", names.len());
         diagnostics.push(Diagnostic::new(format!("/{CLASS}"), finding));
         names.truncate(MAX_DEVICES);
     }
+    let mut verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
     for name in names {
         // a name goes into variables where `,` `:` `=` `^` mean something
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -32,7 +48,11 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
             continue;
         };
         // …/0000:18:00.0/infiniband/mlx5_0; software devices stand below devices/virtual
-        let address = function(root, scope, topology, &path).map(|(address, _)| address);
+        let function = function(root, scope, topology, &path);
+        if let Some((address, directory)) = &function {
+            pci::complete_nic(root, scope, topology, *address, directory);
+        }
+        let address = function.map(|(address, _)| address);
         let parent = path.rsplit_once("/infiniband/").map(|(parent, _)| parent).filter(|_| address.is_some());
         let full = scope == Scope::Full;
         let below = |scope_wanted: Scope, name: &str, keep: fn(&str) -> bool| match parent {
@@ -44,8 +64,9 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
             // a software device says which interface it uses (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
             netdevs.extend(root.read(&format!("{path}/parent")).filter(|netdev| !netdev.is_empty()));
         }
-        let uverbs =
-            below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs")).into_iter().next();
+        // a tree that lacks the class has it only there
+        let listed = || below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs"));
+        let uverbs = parent.and_then(|parent| verbs.remove(parent)).or_else(|| listed().into_iter().next());
         // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
         let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number)).collect();
         let driver = parent.and_then(|parent| root.follow(&format!("{parent}/driver")));
@@ -55,8 +76,23 @@ pub(super) fn nics(root: &Root, scope: Scope, topology: &mut Topology, diagnosti
         };
         let file = |name: &str| full.then(|| root.read(&format!("{path}/{name}"))).flatten();
         let (guid, card) = (file("node_guid"), file("sys_image_guid"));
+        if let Some(parent) = parent {
+            found.push(Found { index: topology.nics.len(), parent: parent.to_string() });
+        }
         topology.nics.push(Nic { address, ports, uverbs, netdevs, guid, card, ..Nic::new(name, kind) });
     }
+    found
+}
+
+/// The character devices by what they stand below, which is what the RDMA device stands below too.  From the class, since
+/// one directory of links is read faster than a directory for each device.
+fn uverbs(root: &Root) -> BTreeMap<String, String> {
+    let names = root.list(VERBS, |name| name.starts_with("uverbs"));
+    let places = names.into_iter().take(MAX_DEVICES).filter_map(|name| {
+        let path = root.follow(&format!("{VERBS}/{name}"))?;
+        Some((path.rsplit_once("/infiniband_verbs/")?.0.to_string(), name))
+    });
+    places.collect()
 }
 
 /// `None` where there is no such port.
@@ -77,13 +113,16 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         _ => LinkLayer::Unknown,
     };
     let mut port = Port::new(number, state, link_layer, rate(file("rate")));
+    // on Ethernet every port says fe80::, so only people want to see it
+    if full || (link_layer == LinkLayer::InfiniBand && state == PortState::Active) {
+        // the first half of `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`
+        let gid = file("gids/0").filter(|gid| gid.len() == 39 && gid.is_ascii());
+        port.subnet = gid.map(|gid| gid[..19].to_string());
+    }
     if full {
         // `5: LinkUp`
         port.phys_state = file("phys_state").and_then(|text| Some(text.split_once(": ")?.1.to_string()));
         port.netdev = file("gid_attrs/ndevs/0");
-        // the first half of `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`
-        let gid = file("gids/0").filter(|gid| gid.len() == 39 && gid.is_ascii());
-        port.subnet = gid.map(|gid| gid[..19].to_string());
         port.gid_type = gid_type(root, &format!("{path}/ports/{number}/gid_attrs/types"));
     }
     Some(port)

@@ -96,13 +96,36 @@ fn read(
             current: rate(file(link, "current_link_speed"), file(link, "current_link_width")),
             max: rate(file(full, "max_link_speed"), file(full, "max_link_width")),
         },
-        physfn: full
-            .then(|| root.follow(&format!("{directory}/physfn"))?.rsplit('/').next()?.parse().ok())
-            .flatten(),
+        physfn: full.then(|| physfn(root, directory)).flatten(),
+        vfs: None,
         iommu: full
             .then(|| root.read(&format!("{}/type", root.follow(&format!("{directory}/iommu_group"))?)))
             .flatten(),
     }
+}
+
+/// What tells one NIC from another: the device's id, and how it takes part in SR-IOV.
+pub(super) fn complete_nic(
+    root: &Root,
+    scope: Scope,
+    topology: &mut Topology,
+    address: PciAddress,
+    directory: &str,
+) {
+    let Some(mut function) = topology.pci.get(address).cloned() else { return };
+    if scope < Scope::Full {
+        function.device =
+            hex(root.read(&format!("{directory}/device"))).and_then(|id| u16::try_from(id).ok());
+        function.physfn = physfn(root, directory);
+    }
+    // Documentation/ABI/testing/sysfs-bus-pci: the number of virtual functions that exist now
+    let vfs = || number(root.read(&format!("{directory}/sriov_numvfs")));
+    function.vfs = function.physfn.is_none().then(vfs).flatten().filter(|&vfs| vfs > 0);
+    topology.pci.insert(function);
+}
+
+fn physfn(root: &Root, directory: &str) -> Option<PciAddress> {
+    root.follow(&format!("{directory}/physfn"))?.rsplit('/').next()?.parse().ok()
 }
 
 /// `0x030200`

@@ -11,6 +11,7 @@ use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
     PortState, Topology,
 };
+use std::net::Ipv4Addr;
 
 /// The tree that shows `topology`.  GPUs and NICs whose PCI function the topology does not describe are left out.
 pub fn synthesise(topology: &Topology) -> Manifest {
@@ -47,6 +48,7 @@ pub fn synthesise(topology: &Topology) -> Manifest {
     for nic in &topology.nics {
         self::nic(&mut tree, topology, nic);
     }
+    routes(&mut tree, topology);
     tree.manifest
 }
 
@@ -99,6 +101,51 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
     }
 }
 
+/// The routing table: the default route and the networks of verbs devices, a bond above the interface where the route is
+/// not its own.
+fn routes(tree: &mut Tree, topology: &Topology) {
+    let mut table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT".to_string();
+    let is_verbs = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
+    for nic in topology.nics.iter().filter(is_verbs) {
+        let Some(parent) = nic.address.and_then(|address| directory(&topology.pci, address)) else {
+            continue;
+        };
+        // an interface for each port, in their order
+        for (port, own) in nic.ports.iter().zip(&nic.netdevs) {
+            if port.default_route.is_none() && port.networks.is_empty() {
+                continue;
+            }
+            let interface = format!("{parent}/net/{own}");
+            tree.link("sys/class/net", own, &interface);
+            tree.file(&interface, "dev_port", &port.number.saturating_sub(1).to_string());
+            if let Some(route) = &port.default_route {
+                if route != own {
+                    let above = format!("sys/devices/virtual/net/{route}");
+                    tree.link("sys/class/net", route, &above);
+                    tree.link(&above, &format!("lower_{own}"), &interface);
+                }
+                table.push_str(&format!("\n{route} 00000000 00000001 0003 0 0 0 00000000 0 0 0"));
+            }
+            for network in &port.networks {
+                if let Some((address, mask)) = network_of(network) {
+                    table.push_str(&format!("\n{own} {address:08X} 00000000 0001 0 0 0 {mask:08X} 0 0 0"));
+                }
+            }
+        }
+    }
+    if table.contains('\n') {
+        tree.file("proc/net", "route", &table);
+    }
+}
+
+/// Address and mask of `10.1.0.0/16`, as the kernel prints them.
+fn network_of(network: &str) -> Option<(u32, u32)> {
+    let (address, bits) = network.split_once('/')?;
+    let address: Ipv4Addr = address.parse().ok()?;
+    let mask = u32::MAX.checked_shl(32 - bits.parse::<u32>().ok().filter(|bits| (1..=32).contains(bits))?)?;
+    Some((u32::from_ne_bytes(address.octets()), u32::from_ne_bytes(mask.to_be_bytes())))
+}
+
 /// `sys/devices/pci0000:15/0000:15:01.0/…`; `None` where the tree does not reach a host bridge
 fn directory(pci: &PciTree, address: PciAddress) -> Option<String> {
     let (bridges, host) = pci.ancestors(address);
@@ -123,6 +170,9 @@ fn pci(tree: &mut Tree, directory: &str, function: &PciFunction) {
         if let Some(value) = value {
             tree.file(directory, name, &value);
         }
+    }
+    if let Some(vfs) = function.vfs {
+        tree.file(directory, "sriov_numvfs", &vfs.to_string());
     }
     for (which, rate) in [("current", function.link.current), ("max", function.link.max)] {
         if let Some(LinkRate { tenths_gt, width }) = rate {
@@ -225,7 +275,9 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
     }
     if nic.address.is_some() {
         if let Some(uverbs) = &nic.uverbs {
-            tree.directory(&format!("{parent}/infiniband_verbs/{uverbs}"));
+            let device = format!("{parent}/infiniband_verbs/{uverbs}");
+            tree.link("sys/class/infiniband_verbs", uverbs, &device);
+            tree.directory(&device);
         }
     }
     for port in &nic.ports {

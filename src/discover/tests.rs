@@ -286,6 +286,7 @@ fn machines() -> impl Strategy<Value = Topology> {
                     netdev: is_verbs.then(|| "eth".to_string()),
                     subnet: is_verbs.then(|| "fe80:0000:0000:0000".to_string()),
                     gid_type: is_verbs.then(|| "RoCE v2".to_string()),
+                    default_route: (is_verbs && width == 4 && nic == 0).then(|| "bond0".to_string()),
                     ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
                 };
                 let netdev =
@@ -303,6 +304,11 @@ fn machines() -> impl Strategy<Value = Topology> {
                     )
                 });
             }
+        }
+        // SR-IOV is looked at where it says something: on verbs devices
+        for nic in topology.nics.iter().filter(|nic| nic.ports.len() == 2) {
+            let function = topology.pci.get(nic.address.unwrap()).unwrap().clone();
+            topology.pci.insert(PciFunction { vfs: Some(8), ..function });
         }
         topology.sort();
         // bridges above nothing are not read

@@ -1,18 +1,37 @@
 //! Who may be chosen: the ports that carry the fabric between GPUs, and for each other one the evidence against it.
 #![forbid(unsafe_code)]
 
-use super::{Selection, gbps};
+use super::broken::Likeness;
+use super::{Selection, evidence, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, Rail};
 use crate::topology::{LinkLayer, Nic, NicKind, NicRole, Port, PortState, Topology};
 use std::collections::BTreeMap;
 
-/// Entries of one list, at most: NCCL reads 32 and UCX 64.
-pub const MAX_RAILS: usize = 32;
+/// Rails of a node, at most: UCX marks the entries of its device list in a mask of 64 bits (src/ucp/core/ucp_context.c).
+/// NCCL's own limit is in `render::nccl`.
+pub const MAX_RAILS: usize = super::solve::MOST_RAILS;
 
-/// The rails of the node in rail order (PCI order), the ports that are none, and what was odd.
-pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excluded>, Vec<Diagnostic>) {
-    let mut good: Vec<(usize, &Port, bool)> = Vec::new();
+/// The ports of a node, judged.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    /// the ports that may be chosen, in rail order (PCI order)
+    pub rails: Vec<Rail>,
+    /// the ports that would be rails if they worked, in the same order; each stands in `excluded` too
+    pub broken: Vec<Rail>,
+    /// NICs and ports that may not be chosen, and why
+    pub excluded: Vec<Excluded>,
+    /// what was odd
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A port that nothing speaks against so far: its NIC's position, itself, and whether the admin wants it whatever speaks
+/// against it.
+pub(super) type Candidate<'a> = (usize, &'a Port, bool);
+
+/// Judges every port of the node.
+pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
+    let mut good: Vec<Candidate> = Vec::new();
     let mut excluded = Vec::new();
     let mut diagnostics = Vec::new();
     for (index, nic) in topology.nics.iter().enumerate() {
@@ -30,15 +49,25 @@ pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excl
     let leave_out = |excluded: &mut Vec<Excluded>, nic: usize, port: &Port, why: String| {
         excluded.push(Excluded { name: topology.nics[nic].name.clone(), port: Some(port.number), why });
     };
+    let mut failed: Vec<(usize, &Port)> = Vec::new();
     good.retain(|&(nic, port, _)| {
         let active = port.state == PortState::Active;
         if !active {
             leave_out(&mut excluded, nic, port, format!("its port is {}", port.state));
+            failed.push((nic, port));
         }
         active
     });
+    good.retain(|&(nic, port, _)| {
+        let why = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == nic);
+        if let Some((_, why)) = why {
+            leave_out(&mut excluded, nic, port, why.clone());
+            failed.push((nic, port));
+        }
+        why.is_none()
+    });
     // The many carry the fabric between GPUs; what differs from them serves something else.
-    let many = most_bandwidth(&good, |port| port.link_layer);
+    let many = most_bandwidth(&good, |_, port| port.link_layer);
     good.retain(|&(nic, port, wanted)| {
         let stays = wanted || many.is_none_or(|many| port.link_layer == many);
         if let (false, Some(many)) = (stays, many) {
@@ -51,7 +80,7 @@ pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excl
         }
         stays
     });
-    let many = most_bandwidth(&good, |port| port.rate_mbps);
+    let many = most_bandwidth(&good, |_, port| port.rate_mbps);
     good.retain(|&(nic, port, wanted)| {
         let slower = matches!((port.rate_mbps, many.flatten()), (Some(mine), Some(many)) if mine < many);
         if let (true, false, Some(mine), Some(many)) = (slower, wanted, port.rate_mbps, many.flatten()) {
@@ -64,27 +93,37 @@ pub fn rails(topology: &Topology, selection: &Selection) -> (Vec<Rail>, Vec<Excl
         }
         wanted || !slower
     });
+    let verdict = evidence::judge(topology, &good);
+    for (&position, why) in &verdict.left_out {
+        leave_out(&mut excluded, good[position].0, good[position].1, why.clone());
+    }
+    diagnostics.extend(verdict.notes);
+    let rail = |nic: usize, port: &Port, rate_mbps: Option<u64>| Rail {
+        nic,
+        name: topology.nics[nic].name.clone(),
+        port: port.number,
+        rate_mbps,
+    };
     let mut rails: Vec<Rail> = good
-        .into_iter()
-        .map(|(nic, port, _)| Rail {
-            nic,
-            name: topology.nics[nic].name.clone(),
-            port: port.number,
-            rate_mbps: port.rate_mbps,
-        })
+        .iter()
+        .enumerate()
+        .filter(|(position, _)| !verdict.left_out.contains_key(position))
+        .map(|(_, &(nic, port, _))| rail(nic, port, port.rate_mbps))
         .collect();
     if rails.len() > MAX_RAILS {
-        let finding =
-            format!("{} usable ports: only the first {MAX_RAILS} are used, as NCCL does", rails.len());
+        let finding = format!("{} usable ports: only the first {MAX_RAILS} are used", rails.len());
         diagnostics.push(Diagnostic::new("/sys/class/infiniband", finding));
         for rail in rails.drain(MAX_RAILS..) {
-            let why = format!("it is beyond the {MAX_RAILS} ports that NCCL's list can name");
+            let why = format!("it is beyond the {MAX_RAILS} ports that UCX can use");
             excluded.push(Excluded { name: rail.name, port: Some(rail.port), why });
         }
     }
+    let likeness = Likeness::new(topology, &rails);
+    let broken = failed.into_iter().filter(|&(nic, port)| likeness.would_be_a_rail(nic, port));
+    let broken = broken.map(|(nic, port)| rail(nic, port, many.flatten())).collect();
     let position = |name: &str| topology.nics.iter().position(|nic| nic.name == name);
     excluded.sort_by_key(|excluded| (position(&excluded.name), excluded.port));
-    (rails, excluded, diagnostics)
+    Candidates { rails, broken, excluded, diagnostics }
 }
 
 /// Why a NIC as a whole may not be chosen.
@@ -113,10 +152,13 @@ fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
 }
 
 /// The kind of port that carries most: by bandwidth in all, then by number of ports, then the greater kind.
-fn most_bandwidth<K: Ord + Copy>(good: &[(usize, &Port, bool)], kind: impl Fn(&Port) -> K) -> Option<K> {
+pub(super) fn most_bandwidth<K: Ord + Copy>(
+    good: &[Candidate],
+    kind: impl Fn(usize, &Port) -> K,
+) -> Option<K> {
     let mut classes: BTreeMap<K, (u64, usize)> = BTreeMap::new();
-    for (_, port, _) in good {
-        let class = classes.entry(kind(port)).or_default();
+    for &(nic, port, _) in good {
+        let class = classes.entry(kind(nic, port)).or_default();
         class.0 += port.rate_mbps.unwrap_or(0);
         class.1 += 1;
     }
@@ -132,3 +174,6 @@ fn most_bandwidth<K: Ord + Copy>(good: &[(usize, &Port, bool)], kind: impl Fn(&P
 
 // the tie in `most_bandwidth` rests on this order
 const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));
+
+#[cfg(test)]
+mod tests;

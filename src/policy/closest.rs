@@ -1,58 +1,87 @@
-//! `closest`: each GPU the one rail that gives it the most bandwidth, then the nearest, evenly used.
+//! `closest`: each GPU the rails that give it the most bandwidth, then the nearest, evenly used.
 #![forbid(unsafe_code)]
 
-use super::solve::{Problem, solve};
-use super::{Edges, gbps};
+use super::explain::why_this;
+use super::solve::{MOST_RAILS, Solution, solve, solve_around};
+use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
-use crate::placement::{GpuPlacement, NodePlacement};
+use crate::placement::{GpuPlacement, NodePlacement, Rail};
 use crate::topology::Topology;
 
 pub(super) fn place(
     topology: &Topology,
-    node: &NodePlacement,
-    edges: &Edges,
-) -> (Vec<GpuPlacement>, Option<Diagnostic>) {
-    let kinds: Vec<Vec<u8>> =
-        edges.paths.iter().map(|row| row.iter().map(|path| path.kind as u8).collect()).collect();
-    let solution = solve(Problem { values: &edges.values, kinds: &kinds, rails: node.rails.len() });
-    let unproven =
-        || Diagnostic::new("closest", "too many GPUs share too few NICs: good, but not proven the best");
-    let diagnostic = (!solution.exact).then(unproven);
-    let mut users = vec![0usize; node.rails.len()];
-    solution.rail_of.iter().for_each(|&rail| users[rail] += 1);
-    let gpus = (0..topology.gpus.len())
-        .map(|gpu| {
-            let numa_node = topology.numa_node_of(topology.gpus[gpu].address);
-            let Some(&rail) = solution.rail_of.get(gpu) else {
-                let reason = "no NIC of this node may be chosen".to_string();
-                return GpuPlacement { choices: Vec::new(), numa_node, reason };
-            };
-            let choice = edges.choice(gpu, rail, users[rail]);
-            let reason = reason(node, edges, gpu, rail, users[rail]);
-            GpuPlacement { choices: vec![choice], numa_node, reason }
-        })
-        .collect();
-    (gpus, diagnostic)
+    node: &mut NodePlacement,
+    ways: &Ways,
+    request: &Request,
+) -> Vec<GpuPlacement> {
+    let solution = steady(topology, node, ways, request);
+    if !solution.exact {
+        node.diagnostics.push(Diagnostic::new(
+            "closest",
+            "too many GPUs share too few NICs: good, but not proven the best",
+        ));
+    }
+    placements(topology, node, ways, &solution.rails_of)
 }
 
-/// Why this rail and no other, in one true sentence.
-fn reason(node: &NodePlacement, edges: &Edges, gpu: usize, rail: usize, users: usize) -> String {
-    let kind = edges.paths[gpu][rail].kind;
-    let nearest = edges.paths[gpu].iter().map(|path| path.kind).min().unwrap_or(kind);
-    let ties = edges.paths[gpu].iter().filter(|path| path.kind == kind).count() - 1;
-    let distance = if kind == nearest && ties == 0 {
-        format!("the only NIC at {kind}")
-    } else if kind == nearest {
-        format!("one of {} NICs at {kind}, the nearest there are", ties + 1)
-    } else {
-        format!("at {kind}: every nearer NIC would leave some GPU of the node with less")
-    };
-    let share = gbps(edges.values[gpu][rail] / users.max(1) as u64);
-    let use_of_it = match (users, edges.rates_known) {
-        (1, true) => format!("{share} to itself"),
-        (1, false) => "no other GPU uses it".to_string(),
-        (more, true) => format!("{share} as one of {more} GPUs that share it"),
-        (more, false) => format!("{more} GPUs share it"),
-    };
-    format!("{} is {distance}; {use_of_it}", node.rails[rail])
+/// The best answer.  Where NICs of the node are broken, GPUs whose NICs work keep those that they have when all work,
+/// unless the worst GPU would get more if they moved: a node that lost a NIC then still pairs like the others.
+pub(super) fn steady(topology: &Topology, node: &NodePlacement, ways: &Ways, request: &Request) -> Solution {
+    let anew = solve(&ways.problem);
+    let healthy = in_order(node);
+    if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
+        return anew;
+    }
+    let whole = Ways::new(topology, &healthy, &request.through, ways.problem.each);
+    let kept: Vec<Option<Vec<usize>>> = solve(&whole.problem)
+        .rails_of
+        .into_iter()
+        .map(|rails| rails.into_iter().map(|rail| position(node, &healthy[rail])).collect())
+        .map(|kept: Option<Vec<usize>>| {
+            kept.filter(|rails| rails.len() == ways.problem.each.min(node.rails.len()))
+        })
+        .collect();
+    let stay = solve_around(&ways.problem, &kept);
+    let score = |solution: &Solution| ways.problem.score(&solution.rails_of);
+    if score(&anew).is_less_bad_than(&score(&stay)) { anew } else { stay }
+}
+
+/// Usable and broken rails together, in rail order.
+pub(super) fn in_order(node: &NodePlacement) -> Vec<Rail> {
+    let mut rails: Vec<Rail> = node.rails.iter().chain(&node.broken).cloned().collect();
+    rails.sort_by_key(|rail| (rail.nic, rail.port));
+    rails
+}
+
+/// Where a rail stands among the usable ones.
+pub(super) fn position(node: &NodePlacement, rail: &Rail) -> Option<usize> {
+    node.rails.iter().position(|usable| (usable.nic, usable.port) == (rail.nic, rail.port))
+}
+
+/// The answer with its reasons.
+pub(super) fn placements(
+    topology: &Topology,
+    node: &NodePlacement,
+    ways: &Ways,
+    rails_of: &[Vec<usize>],
+) -> Vec<GpuPlacement> {
+    let mut choices = ways.choices(rails_of).into_iter();
+    topology
+        .gpus
+        .iter()
+        .enumerate()
+        .map(|(gpu, device)| {
+            let choices = choices.next().unwrap_or_default();
+            let reason = match choices.is_empty() {
+                true => "no NIC of this node may be chosen".to_string(),
+                false => why_this(node, ways, rails_of, gpu, &choices),
+            };
+            GpuPlacement {
+                choices,
+                numa_node: topology.numa_node_of(device.address),
+                reason,
+                shortfall: None,
+            }
+        })
+        .collect()
 }

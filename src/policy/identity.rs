@@ -112,6 +112,11 @@ fn unique(visible: &[usize], is_it: impl Fn(usize) -> bool) -> Option<usize> {
     }
 }
 
+/// The GPUs of all tasks of the step on this node, as Slurm counts them.
+pub fn of_the_step(topology: &Topology, step: &Step) -> Vec<usize> {
+    step.gpus.as_deref().map_or_else(Vec::new, |list| step_list(topology, list))
+}
+
 /// `SLURM_STEP_GPUS`: positions in the node's list of GPUs, which follows the device files' numbers in every usual
 /// gres.conf, or UUIDs where the site asked for them.
 fn step_list(topology: &Topology, list: &str) -> Vec<usize> {

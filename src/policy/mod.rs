@@ -5,20 +5,29 @@
 
 mod all;
 pub mod binding;
+mod broken;
 pub mod candidates;
 mod closest;
 pub mod cores;
+mod evidence;
+pub mod explain;
 mod gpuless;
 pub mod identity;
 mod numa;
 pub mod pattern;
+mod rail;
 pub mod solve;
+mod spread;
+pub mod strictness;
 pub mod task;
+mod ways;
 
 pub use pattern::Pattern;
 
-use crate::placement::{Choice, NodePlacement, Policy};
-use crate::topology::{Path, PathType, Topology};
+use crate::placement::{NodePlacement, Policy};
+use crate::topology::{PathType, Topology};
+use candidates::Candidates;
+use ways::Ways;
 
 /// Which NICs the admin wants and does not want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,85 +36,76 @@ pub struct Selection {
     pub include: Vec<Pattern>,
     /// never these
     pub exclude: Vec<Pattern>,
+    /// not these either, by position in [`Topology::nics`], with the reason: no task of the job may open them
+    pub unopenable: Vec<(usize, String)>,
 }
 
-/// Share of the narrowest rate that a kind of path lets through, in thousandths.
+/// Share of the narrowest rate that each kind of path lets through, in thousandths.
 ///
-/// SYS from one-NIC collectives measured with a near and a far NIC, NODE fits a training step measured with both; PHB is
-/// an estimate between NODE and PXB.  The order is certain, the figures are not: they only weigh a far idle NIC against a
-/// near shared one.
-pub fn lets_through(path: PathType) -> u64 {
-    match path {
-        PathType::Pix | PathType::Pxb => 1000,
-        PathType::Phb => 850,
-        PathType::Node => 700,
-        PathType::Sys => 450,
+/// The order is certain, the figures are estimates: they weigh a far idle NIC against a near shared one.  SYS from
+/// collectives with one NIC, measured near and far (AWS p4d, OCI GB200, Azure GB300: 0.45 to 0.54); NODE from a
+/// transfer measured with both (Azure ND H100 v5: 0.70); PHB stands between NODE and PXB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Through([u64; PathType::ALL.len()]);
+
+impl Default for Through {
+    fn default() -> Through {
+        Through([1000, 1000, 850, 700, 450])
     }
 }
 
-/// Rate that stands for an unknown one, so that machines without any rate are still compared by their paths, in Mbit/s.
-const UNKNOWN_RATE: u64 = 100_000;
+impl Through {
+    /// What this kind of path lets through, in thousandths.
+    pub fn of(&self, path: PathType) -> u64 {
+        self.0[path as usize]
+    }
+
+    /// Says it for one kind of path, at most 1000.
+    pub fn set(&mut self, path: PathType, thousandths: u64) {
+        self.0[path as usize] = thousandths.min(1000);
+    }
+}
+
+/// What a map is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Request<'a> {
+    /// the rule
+    pub policy: Policy,
+    /// NICs that each GPU gets under `closest`, `rail` and `spread`; 0 is 1
+    pub nics_each: usize,
+    /// which NICs the admin wants and does not want
+    pub selection: Option<&'a Selection>,
+    /// the site's rails in their order; empty: the good NICs in PCI order
+    pub rails: &'a [Pattern],
+    /// what kinds of paths let through
+    pub through: Through,
+    /// for `spread`, the GPUs of a job that has the node to itself
+    pub alone: Option<&'a [usize]>,
+}
 
 /// The map from every GPU of the node to its rails.
-pub fn place(topology: &Topology, policy: Policy, selection: &Selection) -> NodePlacement {
-    let (rails, excluded, diagnostics) = candidates::rails(topology, selection);
-    let mut node =
-        NodePlacement { policy, rails, excluded, gpus: Vec::new(), configured: Vec::new(), diagnostics };
-    let edges = Edges::new(topology, &node);
-    node.gpus = match policy {
-        Policy::Closest => {
-            let (gpus, diagnostic) = closest::place(topology, &node, &edges);
-            node.diagnostics.extend(diagnostic);
-            gpus
-        }
-        Policy::Numa => numa::place(topology, &node, &edges),
-        Policy::All => all::place(topology, &node, &edges),
+pub fn place(topology: &Topology, request: &Request) -> NodePlacement {
+    let everything = Selection::default();
+    let selection = request.selection.unwrap_or(&everything);
+    let Candidates { rails, broken, excluded, diagnostics } = candidates::rails(topology, selection);
+    let mut node = NodePlacement {
+        policy: request.policy,
+        rails,
+        broken,
+        excluded,
+        gpus: Vec::new(),
+        configured: Vec::new(),
+        diagnostics,
+    };
+    let ways = Ways::new(topology, &node.rails, &request.through, request.nics_each.max(1));
+    node.gpus = match request.policy {
+        Policy::Closest => closest::place(topology, &mut node, &ways, request),
+        Policy::Rail => rail::place(topology, &mut node, &ways, request),
+        Policy::Spread => spread::place(topology, &mut node, &ways, request),
+        Policy::Numa => numa::place(topology, &ways),
+        Policy::All => all::place(topology, &node, &ways),
     };
     node
-}
-
-/// How every GPU reaches every rail.
-struct Edges {
-    /// `[gpu][rail]`
-    paths: Vec<Vec<Path>>,
-    /// `[gpu][rail]`: what the path lets through when nobody shares it, in Mbit/s
-    values: Vec<Vec<u64>>,
-    /// is any rate or link known?
-    rates_known: bool,
-}
-
-impl Edges {
-    fn new(topology: &Topology, node: &NodePlacement) -> Edges {
-        let mut rates_known = false;
-        let mut edges = Edges { paths: Vec::new(), values: Vec::new(), rates_known: false };
-        for gpu in &topology.gpus {
-            let mut paths = Vec::with_capacity(node.rails.len());
-            let mut values = Vec::with_capacity(node.rails.len());
-            for rail in &node.rails {
-                let path = match topology.nics[rail.nic].address {
-                    Some(address) => topology.path(gpu.address, address),
-                    None => Path { kind: PathType::Sys, narrowest_mbps: None },
-                };
-                let rate = rail.rate_mbps.into_iter().chain(path.narrowest_mbps).min();
-                rates_known |= rate.is_some();
-                values.push(rate.unwrap_or(UNKNOWN_RATE) * lets_through(path.kind) / 1000);
-                paths.push(path);
-            }
-            edges.paths.push(paths);
-            edges.values.push(values);
-        }
-        edges.rates_known = rates_known;
-        edges
-    }
-
-    fn choice(&self, gpu: usize, rail: usize, users: usize) -> Choice {
-        Choice {
-            rail,
-            path: self.paths[gpu][rail].kind,
-            share_mbps: self.rates_known.then(|| self.values[gpu][rail] / users.max(1) as u64),
-            users,
-        }
-    }
 }
 
 /// `400 Gb/s`, `2.5 Gb/s`

@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::binding::{self, Bound, Situation};
-use super::{cores, identity};
-use crate::placement::{Binding, CpuDecision, NodePlacement, TaskPlacement};
+use super::{Through, Ways, cores, identity};
+use crate::placement::{Binding, Choice, CpuDecision, NodePlacement, TaskPlacement};
 use crate::step::{Step, Task};
 use crate::topology::{PathType, Topology};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Looks the task's GPUs up in the map; a task without GPUs gets the rails of the NUMA nodes that it runs on.
@@ -27,8 +28,8 @@ pub fn place(
         many => format!("GPUs {}: {}", list(many), identity.reason),
     }];
     let rails = match gpus.is_empty() {
-        true => rails_near_cpus(topology, node, &cpus, &mut reasons),
-        false => rails_of_gpus(node, &gpus, &mut reasons),
+        true => rails_near_cpus(topology, node, &cpus, &task.denied_nics, &mut reasons),
+        false => rails_of_gpus(topology, node, &gpus, &task.denied_nics, &mut reasons),
     };
     reasons.push(format!("CPUs: {}", cpus.why()));
     reasons.extend(missed.iter().filter(|missed| *missed != cpus.why()).cloned());
@@ -38,17 +39,23 @@ pub fn place(
 }
 
 /// The rails of the task's GPUs in the GPUs' order, each once, at its nearest.
-fn rails_of_gpus(node: &NodePlacement, gpus: &[usize], reasons: &mut Vec<String>) -> Vec<(usize, PathType)> {
+fn rails_of_gpus(
+    topology: &Topology,
+    node: &NodePlacement,
+    gpus: &[usize],
+    denied: &[usize],
+    reasons: &mut Vec<String>,
+) -> Vec<(usize, PathType)> {
     let mut rails: Vec<(usize, PathType)> = Vec::new();
     for &gpu in gpus {
         let placement = &node.gpus[gpu];
         if gpus.len() == 1 {
             reasons.push(placement.reason.clone());
         }
-        for choice in &placement.choices {
-            match rails.iter_mut().find(|(rail, _)| *rail == choice.rail) {
-                Some((_, path)) => *path = (*path).min(choice.path),
-                None => rails.push((choice.rail, choice.path)),
+        for (rail, path) in openable(topology, node, gpu, denied, reasons) {
+            match rails.iter_mut().find(|(known, _)| *known == rail) {
+                Some((_, nearest)) => *nearest = (*nearest).min(path),
+                None => rails.push((rail, path)),
             }
         }
     }
@@ -61,16 +68,56 @@ fn rails_of_gpus(node: &NodePlacement, gpus: &[usize], reasons: &mut Vec<String>
     rails
 }
 
+/// Those of a GPU's rails that the task may open, and where there is none the next best of the node.
+fn openable(
+    topology: &Topology,
+    node: &NodePlacement,
+    gpu: usize,
+    denied: &[usize],
+    reasons: &mut Vec<String>,
+) -> Vec<(usize, PathType)> {
+    let is_denied = |rail: usize| denied.contains(&node.rails[rail].nic);
+    let choices = &node.gpus[gpu].choices;
+    let (refused, allowed): (Vec<&Choice>, Vec<&Choice>) =
+        choices.iter().partition(|choice| is_denied(choice.rail));
+    let mut rails: Vec<(usize, PathType)> = allowed.iter().map(|choice| (choice.rail, choice.path)).collect();
+    if refused.is_empty() {
+        return rails;
+    }
+    let names: Vec<String> = refused.iter().map(|choice| node.rails[choice.rail].to_string()).collect();
+    let mut reason = format!("its device cgroup denies it {}", names.join(" "));
+    if rails.is_empty() {
+        let ways = Ways::new(topology, &node.rails, &Through::default(), 1);
+        let kinds = &ways.kinds[gpu];
+        let allowed = (0..node.rails.len()).filter(|&rail| !is_denied(rail));
+        let best = allowed.min_by_key(|&rail| (Reverse(ways.problem.value(gpu, rail)), kinds[rail], rail));
+        match best {
+            Some(rail) => {
+                let kind = kinds[rail];
+                reason.push_str(&format!(
+                    ", and {} at {kind} is the next best for GPU {gpu}",
+                    node.rails[rail]
+                ));
+                rails.push((rail, kind));
+            }
+            None => reason.push_str(" and every other NIC that may be chosen"),
+        }
+    }
+    reasons.push(reason);
+    rails
+}
+
 /// Rails of the NUMA nodes on which the task runs; all rails where those nodes have none.
 fn rails_near_cpus(
     topology: &Topology,
     node: &NodePlacement,
     cpus: &CpuDecision,
+    denied: &[usize],
     reasons: &mut Vec<String>,
 ) -> Vec<(usize, PathType)> {
     let nodes = topology.nodes_of(cpus.cpus());
     let mut by_path: BTreeMap<PathType, Vec<usize>> = BTreeMap::new();
-    for (rail, port) in node.rails.iter().enumerate() {
+    for (rail, port) in node.rails.iter().enumerate().filter(|(_, port)| !denied.contains(&port.nic)) {
         let rail_node = topology.nics[port.nic].address.and_then(|address| topology.numa_node_of(address));
         let path = match rail_node.is_some_and(|rail_node| nodes.contains(rail_node)) {
             true => PathType::Node,

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Diagnostic;
-use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
+use crate::placement::{Change, NodePlacement, Pair, TaskPlacement, Variable};
 use crate::topology::{PciAddress, Topology};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,6 +30,74 @@ struct NodeGpu<'a> {
     numa_node: Option<u32>,
     nics: Vec<Nic<'a>>,
     reason: &'a str,
+    pairs: Vec<PairOf<'a>>,
+}
+
+/// A GPU and a NIC: what stands between them, what the GPU would get alone, and why it got the NIC or not.
+#[derive(Serialize)]
+struct PairOf<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u8>,
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alone_mbps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_mbps: Option<u64>,
+    users: usize,
+    chosen: bool,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct Explanation<'a> {
+    format: &'static str,
+    version: u32,
+    machine: &'a str,
+    source: String,
+    policy: String,
+    gpus: Vec<ExplainedGpu<'a>>,
+}
+
+#[derive(Serialize)]
+struct ExplainedGpu<'a> {
+    index: usize,
+    address: Option<String>,
+    pairs: Vec<PairOf<'a>>,
+}
+
+fn pair_of(pair: &Pair) -> PairOf<'_> {
+    PairOf {
+        name: &pair.nic,
+        port: pair.port,
+        path: pair.path.map(|path| path.to_string()),
+        alone_mbps: pair.alone_mbps,
+        share_mbps: pair.share_mbps,
+        users: pair.users,
+        chosen: pair.chosen,
+        reason: &pair.why,
+    }
+}
+
+/// Why these GPUs got their NICs and no others.
+pub fn explanation(topology: &Topology, node: &NodePlacement, gpus: &[(usize, Vec<Pair>)]) -> String {
+    let explanation = Explanation {
+        format: "nic-placement explanation",
+        version: VERSION,
+        machine: &topology.name,
+        source: topology.provenance.to_string(),
+        policy: node.policy.to_string(),
+        gpus: gpus
+            .iter()
+            .map(|(index, pairs)| ExplainedGpu {
+                index: *index,
+                address: stated(topology.gpus[*index].address),
+                pairs: pairs.iter().map(pair_of).collect(),
+            })
+            .collect(),
+    };
+    // these structures hold nothing that JSON cannot
+    serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n"
 }
 
 #[derive(Serialize)]
@@ -74,6 +142,7 @@ struct Nic<'a> {
 pub fn plan(
     topology: &Topology,
     node: &NodePlacement,
+    pairs: &[Vec<Pair>],
     tasks: &[(TaskPlacement, Vec<Variable>)],
     diagnostics: &[Diagnostic],
 ) -> String {
@@ -99,6 +168,7 @@ pub fn plan(
             })
             .collect(),
         reason: &placement.reason,
+        pairs: pairs.get(index).into_iter().flatten().map(pair_of).collect(),
     });
     let tasks = tasks.iter().map(|(task, variables)| Task {
         task: task.global_id,

@@ -12,6 +12,9 @@ use crate::topology::{PortState, Topology};
 
 pub(super) const IB_HCA: &str = "NCCL_IB_HCA";
 
+/// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); what stands behind them it ignores.
+const MAX_ENTRIES: usize = 32;
+
 /// The site's configuration; NCCL reads it after the environment and never over it (src/misc/param.cc).
 pub const CONFIGURATION: &str = "/etc/nccl.conf";
 
@@ -43,6 +46,10 @@ pub(super) fn ib_hca(topology: &Topology, node: &NodePlacement) -> (Option<Strin
         .collect();
     if left_out.is_empty() {
         return (None, "every NIC that NCCL would find may be used".to_string());
+    }
+    if node.rails.len() > MAX_ENTRIES {
+        let ports = node.rails.len();
+        return (None, format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"));
     }
     let list: Vec<String> = node.rails.iter().map(ToString::to_string).collect();
     (

@@ -12,6 +12,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
     let mut placement = NodePlacement {
         policy: Policy::Closest,
         rails: Vec::new(),
+        broken: Vec::new(),
         excluded: Vec::new(),
         gpus: Vec::new(),
         configured: Vec::new(),

@@ -13,6 +13,7 @@ mod bind;
 mod command;
 mod environment;
 mod log;
+mod nics;
 mod option;
 mod step;
 mod task;

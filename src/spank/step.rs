@@ -3,11 +3,11 @@
 //! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
 #![forbid(unsafe_code)]
 
-use super::option;
+use super::{nics, option};
 use crate::config::{Admin, ENVIRONMENT, Settings, Source, Words, settle};
 use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
-use crate::placement::{Bind, NodePlacement};
+use crate::placement::{Bind, NodePlacement, Policy, Strictness};
 use crate::policy::Selection;
 use crate::render::nccl;
 use crate::step::Step;
@@ -27,6 +27,8 @@ pub(super) struct Active {
     pub(super) map: Result<(Topology, NodePlacement), String>,
     /// `/dev` as it is here: a container's or a job's private one may hide it from the tasks
     pub(super) devices: Option<File>,
+    /// does that `/dev` have nodes of RDMA devices?
+    pub(super) uverbs: bool,
 }
 
 /// Set where this step wants placement.
@@ -81,7 +83,8 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     });
     let settings = settle(&admin.default, environment.as_ref(), option::value().as_ref());
     DRY_RUN.store(settings.dry_run, Ordering::Relaxed);
-    STRICT.store(settings.enabled && settings.strict && !settings.dry_run, Ordering::Relaxed);
+    let strict = settings.strictness > Strictness::BestEffort;
+    STRICT.store(settings.enabled && strict && !settings.dry_run, Ordering::Relaxed);
     if !settings.enabled {
         return Err(Inactive::NotAsked);
     }
@@ -93,8 +96,8 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
         cpu_bind: variable(spank, "SLURM_CPU_BIND_TYPE").filter(|how| !how.is_empty()),
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
         gpus: variable(spank, "SLURM_STEP_GPUS"),
+        alone_on_node: false,
     };
-    let map = map(&admin, settings);
     let devices = match root::directory_descriptor(Path::new("/dev")) {
         Ok(devices) => Some(devices),
         Err(error) => {
@@ -102,12 +105,20 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
             None
         }
     };
-    Ok(Active { admin, settings, step, map, devices })
+    let uverbs = devices.as_ref().is_some_and(nics::has_device_nodes);
+    let map = map(&admin, settings, &step, uverbs || devices.is_none());
+    Ok(Active { admin, settings, step, map, devices, uverbs })
 }
 
-fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), String> {
+fn map(
+    admin: &Admin,
+    settings: Settings,
+    step: &Step,
+    uverbs: bool,
+) -> Result<(Topology, NodePlacement), String> {
     let selects = admin.selection != Selection::default();
-    let scope = match settings.bind == Bind::Core || settings.omp {
+    let cores_count = settings.bind == Bind::Core || settings.omp || settings.policy == Policy::Spread;
+    let scope = match cores_count {
         true => Scope::Cores,
         false if selects => Scope::Selection,
         false => Scope::Placement,
@@ -118,7 +129,15 @@ fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), S
         let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
         diagnostics.extend(pipeline::confirm(&mut topology, &live));
     }
-    let mut node = pipeline::place_node(&topology, admin, settings);
+    let mut node = pipeline::place_node(&topology, admin, settings, step);
+    if !uverbs && !node.rails.is_empty() {
+        log::warn!("`/dev/{}` is missing: no RDMA device of this node can be opened", nics::DIRECTORY);
+        // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
+        if topology.provenance.is_this_system() {
+            node =
+                pipeline::place_node_without(&topology, admin, settings, step, nics::all_missing(&topology));
+        }
+    }
     let configuration = root::read_file(Path::new(nccl::CONFIGURATION), Root::MAX_FILE).ok();
     let configuration = configuration.and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some(variable) = configuration.and_then(|text| nccl::configured(&text)) {

@@ -3,9 +3,11 @@
 
 use super::bind;
 use super::environment::{self, Values};
+use super::nics::{self, Closed};
 use super::step::{ACTIVE, Active, DRY_RUN, STRICT, is_normal, variable};
 use crate::pipeline;
-use crate::placement::NodePlacement;
+use crate::placement::{NodePlacement, Strictness, TaskPlacement};
+use crate::policy;
 use crate::render::{self, Present, text};
 use crate::step::{Access, GpuGrant, Task};
 use crate::sys;
@@ -47,11 +49,17 @@ pub(super) fn fail_if_strict(task: u32, failure: &str) {
 fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodePlacement) -> Vec<String> {
     let values = environment::values(spank, &names());
     let cpus = sys::affinity().unwrap_or_default();
+    let closed = nics::closed(active, topology, node);
+    let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+    // what the user may not open the kernel refuses to every task of the job alike, so each makes the same map
+    let remade = (!closed.to_the_job.is_empty()).then(|| remake(active, topology, node, &closed, local_id));
+    let node = remade.as_ref().unwrap_or(node);
     let masks = masks(&values);
     let task = Task {
-        local_id: spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
+        local_id,
         global_id: spank.task_global_id().unwrap_or(0),
         gpus: grant(&values, topology, active.devices.as_ref()),
+        denied_nics: closed.to_this_task,
         step_cpus: masks.iter().fold(cpus.clone(), |all, mask| all.union(mask)),
         cpus,
         masks,
@@ -63,19 +71,16 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
     let (mut placement, variables) =
         pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task, &present);
     bind::settle_memory(&mut placement);
+    warn_of_denied(topology, node, &task, &mut placement);
 
-    let mut failures = Vec::new();
-    if !placement.gpus.is_empty() && placement.rails.is_empty() {
-        failures.push("no NIC of this node may be chosen".to_string());
-    }
-    failures.extend(placement.missed.clone());
+    let mut failures = policy::strictness::shortfalls(topology, node, &placement, settings.strictness);
     if !settings.dry_run {
         failures.extend(bind::apply(&mut placement));
         failures.extend(environment::change(spank, &render::READ, &variables));
     }
     for failure in &failures {
         // without `strict` a node without NICs is a fact, told once for the step
-        if placement.rails.is_empty() && !settings.strict {
+        if placement.rails.is_empty() && settings.strictness == Strictness::BestEffort {
             log::debug!("task {}: {failure}", task.global_id);
         } else {
             log::warn!("task {}: {failure}", task.global_id);
@@ -91,6 +96,41 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         }
     }
     failures
+}
+
+/// The map without NICs that nobody of the job may open; told once for the node.
+fn remake(
+    active: &Active,
+    topology: &Topology,
+    node: &NodePlacement,
+    closed: &Closed,
+    local_id: u32,
+) -> NodePlacement {
+    if local_id == 0 {
+        for (nic, why) in &closed.to_the_job {
+            log::warn!("`{}` is not used: {why}", topology.nics[*nic].name);
+        }
+    }
+    let unopenable = closed.to_the_job.clone();
+    let remade =
+        pipeline::place_node_without(topology, &active.admin, active.settings, &active.step, unopenable);
+    NodePlacement { configured: node.configured.clone(), ..remade }
+}
+
+/// NCCL numbers NICs by their place in one list for all tasks of a node, so that list must not follow one task's rights.
+fn warn_of_denied(topology: &Topology, node: &NodePlacement, task: &Task, placement: &mut TaskPlacement) {
+    let is_rail = |nic: &&usize| node.rails.iter().any(|rail| rail.nic == **nic);
+    let denied = task.denied_nics.iter().filter(is_rail);
+    let denied: Vec<&str> = denied.map(|&nic| topology.nics[nic].name.as_str()).collect();
+    if !denied.is_empty() {
+        let finding = format!(
+            "it may not open {}: NCCL passes over what it cannot open, and then numbers the NICs otherwise than in tasks \
+             of this node that may",
+            denied.join(" ")
+        );
+        log::warn!("task {}: {finding}", task.global_id);
+        placement.reasons.push(finding);
+    }
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of

@@ -5,7 +5,7 @@ mod access;
 mod affinity;
 mod memory;
 
-pub use access::may_open;
+pub use access::{Refusal, may_open, refusal};
 pub use affinity::{affinity, set_affinity};
 pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
 

@@ -7,7 +7,7 @@ pub mod path;
 pub mod pci;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
-pub use path::{Path, PathType};
+pub use path::{Link, Path, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 
 use std::collections::BTreeMap;
@@ -151,6 +151,13 @@ impl Gpu {
         Gpu { address, partition: None, vendor, minor: None, uuid: None, model: None }
     }
 
+    /// Is it joined to its CPU by NVLink-C2C, so that the CPU's PCIe host bridges are as near to it as to the CPU?
+    /// (NVIDIA Grace Hopper and Grace Blackwell; their GPUs carry the superchip's name.)
+    pub fn has_c2c(&self) -> bool {
+        let model = self.model.as_deref().unwrap_or_default();
+        ["GH200", "GB200", "GB300"].iter().any(|superchip| model.contains(superchip))
+    }
+
     /// The node a process must open to use this GPU, relative to `/dev`.
     pub fn device_node(&self) -> Option<String> {
         let minor = self.minor?;
@@ -266,6 +273,10 @@ pub struct Port {
     pub subnet: Option<String>,
     /// the newest RoCE type of its GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
+    /// the interface by which the node's default route leaves through this port: its own, or a bond, bridge or VLAN above
+    pub default_route: Option<String>,
+    /// IPv4 networks that its interface is in, such as `10.1.0.0/16`, by address
+    pub networks: Vec<String>,
 }
 
 impl Port {
@@ -280,6 +291,8 @@ impl Port {
             netdev: None,
             subnet: None,
             gid_type: None,
+            default_route: None,
+            networks: Vec::new(),
         }
     }
 }

@@ -47,20 +47,50 @@ pub struct Path {
     pub narrowest_mbps: Option<u64>,
 }
 
+/// The way between two PCI functions, with all that others may have to share with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// what it crosses
+    pub kind: PathType,
+    /// the PCIe links on it of which the rate is known
+    pub links: Vec<Link>,
+    /// the two NUMA nodes whose connection it crosses, the smaller first; `None` where it crosses none, or where the
+    /// kind of path is only stated
+    pub crossing: Option<(u32, u32)>,
+}
+
+/// A PCIe link on a way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// the device below it, as its function 0: all functions of a device stand behind the same link
+    pub below: PciAddress,
+    /// is it on the first function's side of the way?
+    pub of_a: bool,
+    /// what it runs at now, in Mbit/s
+    pub mbps: u64,
+}
+
 impl Topology {
-    /// The way between two PCI functions.
+    /// The way between two PCI functions, in short.
     ///
     /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with downstream ports
     /// below it, so two functions share one switch when at most one bridge stands between each of them and the lowest
     /// bridge above both.  Where the kernel names no NUMA node for one of them the path counts as [`PathType::Sys`]:
     /// nothing shows that it is shorter.  A stated path ([`Topology::stated_paths`]) is of the kind that is stated.
     pub fn path(&self, a: PciAddress, b: PciAddress) -> Path {
+        let way = self.way(a, b);
+        Path { kind: way.kind, narrowest_mbps: way.links.iter().map(|link| link.mbps).min() }
+    }
+
+    /// The way between two PCI functions, with every link on it.
+    pub fn way(&self, a: PciAddress, b: PciAddress) -> Way {
         let (above_a, host_a) = self.pci.ancestors(a);
         let (above_b, host_b) = self.pci.ancestors(b);
         let common = above_a.iter().enumerate().find_map(|(below_a, bridge)| {
             above_b.iter().position(|other| other == bridge).map(|below_b| (below_a, below_b))
         });
         let bridges = |above: &[PciAddress], below: usize| below - 2 * self.flattened(above, below);
+        let nodes = (self.numa_node_of(a), self.numa_node_of(b));
         let kind = match common {
             Some((below_a, below_b))
                 if bridges(&above_a, below_a) <= 1 && bridges(&above_b, below_b) <= 1 =>
@@ -69,21 +99,35 @@ impl Topology {
             }
             Some(_) => PathType::Pxb,
             None if host_a.is_some() && host_a == host_b => PathType::Phb,
-            None => match (self.numa_node_of(a), self.numa_node_of(b)) {
+            None => match nodes {
                 (Some(node_a), Some(node_b)) if node_a == node_b => PathType::Node,
                 _ => PathType::Sys,
             },
         };
         let stated = self.stated_paths.get(&(a, b)).or_else(|| self.stated_paths.get(&(b, a)));
-        let kind = stated.copied().unwrap_or(kind);
+        let crossing = match (kind, nodes) {
+            (PathType::Sys, (Some(from), Some(to))) if stated.is_none() => Some((from.min(to), from.max(to))),
+            _ => None,
+        };
         let (below_a, below_b) = common.unwrap_or((above_a.len(), above_b.len()));
-        let links = [a, b]
+        let link = |(at, of_a): (PciAddress, bool)| {
+            let mbps = self.pci.get(at)?.link.current?.mbps();
+            // functions of one device stand behind one link
+            Some(Link { below: PciAddress { function: 0, ..at }, of_a, mbps })
+        };
+        let links = [(a, true), (b, false)]
             .into_iter()
-            .chain(above_a.into_iter().take(below_a))
-            .chain(above_b.into_iter().take(below_b));
-        let narrowest_mbps =
-            links.filter_map(|address| Some(self.pci.get(address)?.link.current?.mbps())).min();
-        Path { kind, narrowest_mbps }
+            .chain(above_a.into_iter().take(below_a).map(|at| (at, true)))
+            .chain(above_b.into_iter().take(below_b).map(|at| (at, false)))
+            .filter_map(link)
+            .collect();
+        Way { kind: stated.copied().unwrap_or(kind), links, crossing }
+    }
+
+    /// Distance of two NUMA nodes (ACPI SLIT, 10 = local); `None` where the kernel does not tell.
+    pub fn distance(&self, from: u32, to: u32) -> Option<u32> {
+        let column = self.numa_nodes.iter().position(|node| node.os_index == to)?;
+        self.numa_node(from)?.distances.get(column).copied()
     }
 
     /// How many of the switches among the `below` nearest of these bridges are parts of the switch above them.

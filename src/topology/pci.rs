@@ -174,6 +174,8 @@ pub struct PciFunction {
     pub link: PcieLink,
     /// the physical function that this virtual one belongs to
     pub physfn: Option<PciAddress>,
+    /// virtual functions that a NIC's physical function has now (`sriov_numvfs`); `None` for none
+    pub vfs: Option<u32>,
     /// `iommu_group/type`: `identity` leaves DMA alone, `DMA` and `DMA-FQ` translate it
     pub iommu: Option<String>,
 }
@@ -192,6 +194,7 @@ impl PciFunction {
             local_cpus: None,
             link: PcieLink::default(),
             physfn: None,
+            vfs: None,
             iommu: None,
         }
     }

@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement::import::{BadImport, smi};
-use nic_placement::placement::Policy;
-use nic_placement::policy::{self, Selection};
+use nic_placement::policy::{self, Request};
 use nic_placement::topology::{PathType, Provenance, Topology};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -136,7 +135,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     }
     for (file, nics, source) in CHOICES {
         let Some(topology) = topologies.get(file) else { continue };
-        let node = policy::place(topology, Policy::Closest, &Selection::default());
+        let node = policy::place(topology, &Request::default());
         let name = |rail: usize| node.rails[rail].name.as_str();
         let chosen: Vec<&str> = node.gpus.iter().map(|gpu| name(gpu.choices[0].rail)).collect();
         if chosen != nics {
@@ -191,7 +190,7 @@ fn hidden_switches(topologies: &BTreeMap<&str, Topology>, wrong: &mut String) {
             note(wrong, HIDDEN, format!("GPU {gpu} is at {kind} of NIC {nic}, not {expected}"));
         }
     }
-    let node = policy::place(topology, Policy::Closest, &Selection::default());
+    let node = policy::place(topology, &Request::default());
     let mut rails: Vec<usize> = node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect();
     rails.sort_unstable();
     rails.dedup();

@@ -3,8 +3,7 @@
 
 use super::super::model;
 use super::*;
-use crate::placement::Policy;
-use crate::policy::{Selection, place};
+use crate::policy::{Request, place};
 use crate::topology::{PciFunction, PciParent, PortState, Provenance};
 
 /// A machine of the model's kind as its own bus shows it: nobody states paths or roles.
@@ -119,7 +118,7 @@ fn an_nd_h100_v5_that_shows_node_and_sys_only_gets_its_pairs() {
     );
     assert_eq!(live.stated_paths, known.stated_paths);
     let pairs = |topology: &Topology| {
-        let placement = place(topology, Policy::Closest, &Selection::default());
+        let placement = place(topology, &Request::default());
         placement.gpus.iter().map(|gpu| gpu.choices[0].rail).collect::<Vec<_>>()
     };
     assert_eq!(pairs(&live), [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -305,10 +304,10 @@ fn a_machine_with_what_its_model_supplies_is_planned_as_the_model_is() {
     for known in MODELS {
         let known = known.topology().unwrap();
         let mut live = as_seen(&known.name);
-        let before = place(&live, Policy::Closest, &Selection::default());
+        let before = place(&live, &Request::default());
         supply(&mut live, &known);
-        let after = place(&live, Policy::Closest, &Selection::default());
-        assert_eq!(after, place(&known, Policy::Closest, &Selection::default()), "{}", known.name);
+        let after = place(&live, &Request::default());
+        assert_eq!(after, place(&known, &Request::default()), "{}", known.name);
         let hides = known.stated_paths.len() + known.nics.iter().filter(|nic| nic.role.is_some()).count();
         assert!(hides > 0 || after == before, "{}", known.name);
     }

@@ -3,8 +3,8 @@
 
 use super::schema::{self, File};
 use super::values::{
-    Once, Result, at_most, dangling, free_text, hex, link_rate, list, name, optional, parent, pci_address,
-    word, wrong,
+    Once, Result, at_most, dangling, free_text, hex, link_rate, list, name, network, optional, parent,
+    pci_address, word, wrong,
 };
 use super::{
     BadTopology, MAX_CORES, MAX_GPUS, MAX_NETDEVS, MAX_NICS, MAX_NUMA_NODES, MAX_PCI, MAX_PORTS,
@@ -138,6 +138,7 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
                 max: link("link.max", &function.link.max)?,
             },
             physfn: optional(&function.physfn, |text| pci_address(&at("physfn"), text))?,
+            vfs: function.vfs,
             iommu: optional(&function.iommu, |text| name(&at("iommu"), text))?,
         });
     }
@@ -268,9 +269,16 @@ fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
             netdev: optional(&port.netdev, |text| name(&at("netdev"), text))?,
             subnet: optional(&port.subnet, |text| free_text(&at("subnet"), text))?,
             gid_type: optional(&port.gid_type, |text| free_text(&at("gid_type"), text))?,
+            default_route: optional(&port.default_route, |text| name(&at("default_route"), text))?,
+            networks: networks(&at("networks"), &port.networks)?,
         });
     }
     Ok(all)
+}
+
+fn networks(place: &str, networks: &[String]) -> Result<Vec<String>> {
+    at_most(place, networks.len(), MAX_NETDEVS)?;
+    networks.iter().enumerate().map(|(n, text)| network(&format!("{place}[{n}]"), text)).collect()
 }
 
 fn paths(

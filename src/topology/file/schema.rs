@@ -91,6 +91,8 @@ pub(super) struct PciFunction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub physfn: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vfs: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iommu: Option<String>,
 }
 
@@ -169,6 +171,12 @@ pub(super) struct Port {
     pub subnet: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gid_type: Option<String>,
+    /// the interface of the node's default route, where that leaves by this port
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_route: Option<String>,
+    /// such as `10.1.0.0/16`
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
 }
 
 pub(super) const VENDORS: [(&str, GpuVendor); 3] =

@@ -103,7 +103,7 @@ fn text_that_is_not_such_a_file_is_refused_with_line_and_column() {
     assert_eq!(
         refusal("\"device\": \"0xc030\"", "\"device_id\": \"0xc030\""),
         "line 17 column 89: unknown field `device_id`, expected one of `address`, `parent`, `class`, \
-         `vendor`, `device`, `subsystem`, `numa_node`, `local_cpus`, `link`, `physfn`, `iommu`"
+         `vendor`, `device`, `subsystem`, `numa_node`, `local_cpus`, `link`, `physfn`, `vfs`, `iommu`"
     );
     assert_eq!(refusal("\"os_index\": 8, ", ""), "line 8 column 43: missing field `os_index`");
     assert_eq!(

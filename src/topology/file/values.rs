@@ -5,6 +5,7 @@ use super::{BadTopology, MAX_NAME, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable
 use crate::topology::{Bitmap, LinkRate, PciAddress, PciParent};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::net::Ipv4Addr;
 
 pub(super) type Result<T> = std::result::Result<T, BadTopology>;
 
@@ -73,6 +74,17 @@ pub(super) fn free_text(place: &str, text: &str) -> Result<String> {
             text,
             format!("at most {MAX_TEXT} characters, none of them a control character"),
         ));
+    }
+    Ok(text.to_string())
+}
+
+/// An IPv4 network.
+pub(super) fn network(place: &str, text: &str) -> Result<String> {
+    let known = text.split_once('/').is_some_and(|(address, bits)| {
+        address.parse::<Ipv4Addr>().is_ok() && bits.parse::<u8>().is_ok_and(|bits| bits <= 32)
+    });
+    if !known {
+        return Err(wrong(place, text, "an IPv4 network such as `10.1.0.0/16`"));
     }
     Ok(text.to_string())
 }

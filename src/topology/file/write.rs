@@ -42,6 +42,7 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         local_cpus: function.local_cpus.as_ref().map(Bitmap::to_string),
         link: schema::Link { current: rate(function.link.current), max: rate(function.link.max) },
         physfn: function.physfn.map(|address| address.to_string()),
+        vfs: function.vfs,
         iommu: function.iommu.clone(),
     });
     let gpus = topology.gpus.iter().map(|gpu| schema::Gpu {
@@ -92,6 +93,8 @@ fn port(port: &Port) -> schema::Port {
         netdev: port.netdev.clone(),
         subnet: port.subnet.clone(),
         gid_type: port.gid_type.clone(),
+        default_route: port.default_route.clone(),
+        networks: port.networks.clone(),
     }
 }
 

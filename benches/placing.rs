@@ -1,0 +1,149 @@
+//! How long a decision takes: the map alone on machines of growing size, and map, tasks and variables together.
+//!
+//! ```text
+//! cargo bench --bench placing
+//! ```
+//!
+//! Every row is measured in turns with the first one of its table, so that a machine that slows down slows both; the last
+//! column is the ratio.
+
+use nic_placement::config::{Admin, Settings};
+use nic_placement::pipeline;
+use nic_placement::platform;
+use nic_placement::render::Present;
+use nic_placement::step::{Access, GpuGrant, Step, Task};
+use nic_placement::topology::{
+    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
+    PcieLink, Port, PortState, Provenance, Topology,
+};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const TURNS: usize = 15;
+
+/// A machine with a NUMA node for every four GPUs, and a switch for each of `switches` with its GPUs and NICs.
+fn machine(gpus: usize, nics: usize) -> Topology {
+    let mut topology = Topology::empty("bench", Provenance::ThisSystem);
+    let switches = gpus.min(nics);
+    let numa_nodes = switches.div_ceil(4);
+    for os_index in 0..numa_nodes as u32 {
+        let cpus = (os_index * 16..os_index * 16 + 16).collect();
+        topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+    }
+    let link = LinkRate { tenths_gt: 320, width: 16 };
+    let link = PcieLink { current: Some(link), max: Some(link) };
+    let add = |topology: &mut Topology, address: PciAddress, parent: PciParent, switch: usize| {
+        let numa_node = Some((switch / 4) as u32);
+        topology.pci.insert(PciFunction { numa_node, link, ..PciFunction::new(address, parent) });
+    };
+    let at =
+        |domain: usize, bus: u8, device: u8| PciAddress { domain: domain as u32, bus, device, function: 0 };
+    for switch in 0..switches {
+        let host = PciParent::Host(format!("pci{switch:04x}:00").parse().expect("a host bridge"));
+        add(&mut topology, at(switch, 0, 1), host, switch);
+        add(&mut topology, at(switch, 1, 0), PciParent::Bridge(at(switch, 0, 1)), switch);
+    }
+    let mut below = vec![0u8; switches];
+    let mut device = |topology: &mut Topology, switch: usize| {
+        below[switch] += 1;
+        let port = at(switch, 2, below[switch]);
+        add(topology, port, PciParent::Bridge(at(switch, 1, 0)), switch);
+        let address = at(switch, 2 + below[switch], 0);
+        add(topology, address, PciParent::Bridge(port), switch);
+        address
+    };
+    for gpu in 0..gpus {
+        let address = device(&mut topology, gpu * switches / gpus);
+        topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
+    }
+    for nic in 0..nics {
+        let address = device(&mut topology, nic * switches / nics);
+        let port = Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
+        let name = format!("mlx5_{nic}");
+        topology.nics.push(Nic {
+            address: Some(address),
+            ports: vec![port],
+            ..Nic::new(name, NicKind::Verbs)
+        });
+    }
+    topology.sort();
+    topology
+}
+
+/// The decision for a step: the map, then each of `tasks` tasks with its variables; bytes of what they would set.
+fn launch(topology: &Topology, tasks: u32) -> usize {
+    let (admin, settings) = (Admin::default(), Settings { enabled: true, ..Settings::default() });
+    let step = Step { tasks, total_tasks: tasks, ..Step::default() };
+    let node = pipeline::place_node(topology, &admin, settings, &step);
+    (0..tasks)
+        .map(|local_id| {
+            let gpu = local_id as usize * topology.gpus.len() / tasks.max(1) as usize;
+            let grant = GpuGrant {
+                listed: vec![(GpuVendor::Nvidia, gpu.to_string())],
+                access: vec![Access::Unknown; topology.gpus.len()],
+            };
+            let cpus = topology.cpus();
+            let task = Task {
+                local_id,
+                global_id: local_id,
+                gpus: grant,
+                step_cpus: cpus.clone(),
+                cpus,
+                ..Task::default()
+            };
+            let (_, variables) =
+                pipeline::place_task(topology, &node, &admin, settings, &step, &task, &Present::new());
+            variables.iter().map(|variable| format!("{:?}", variable.change).len()).sum::<usize>()
+        })
+        .sum()
+}
+
+fn once(work: impl Fn() -> usize) -> Duration {
+    let begin = Instant::now();
+    black_box(work());
+    begin.elapsed()
+}
+
+/// Medians of each row, measured in turns.
+fn measure(rows: &[(String, Box<dyn Fn() -> usize>)]) {
+    let mut times: Vec<Vec<Duration>> = vec![Vec::new(); rows.len()];
+    for _ in 0..TURNS {
+        for ((_, work), times) in rows.iter().zip(&mut times) {
+            times.push(once(work));
+        }
+    }
+    let medians: Vec<f64> = times
+        .iter_mut()
+        .map(|times| {
+            times.sort();
+            times[TURNS / 2].as_secs_f64() * 1e6
+        })
+        .collect();
+    for ((name, _), median) in rows.iter().zip(&medians) {
+        println!("{name:<52} {median:>10.0} {:>8.1}", median / medians[0]);
+    }
+}
+
+fn main() {
+    println!("{:<52} {:>10} {:>8}", "the map alone", "us", "ratio");
+    let sizes =
+        [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (8, 4), (16, 8), (64, 8), (8, 12), (8, 1)];
+    let rows = sizes.map(|(gpus, nics)| {
+        let topology = machine(gpus, nics);
+        (
+            format!("{gpus} GPUs, {nics} NICs"),
+            Box::new(move || launch(&topology, 0)) as Box<dyn Fn() -> usize>,
+        )
+    });
+    measure(&rows);
+    println!("\n{:<52} {:>10} {:>8}", "a launch on one node: map, tasks, variables", "us", "ratio");
+    let dgx = platform::model("dgx-h100").expect("a built-in machine");
+    let small = dgx.clone();
+    let large = machine(64, 64);
+    let rows: [(String, Box<dyn Fn() -> usize>); 3] = [
+        ("DGX H100, 8 tasks".to_string(), Box::new(move || launch(&dgx, 8))),
+        ("DGX H100, the map alone".to_string(), Box::new(move || launch(&small, 0))),
+        ("64 GPUs, 64 NICs, 256 tasks".to_string(), Box::new(move || launch(&large, 256))),
+    ];
+    measure(&rows);
+}

@@ -1,0 +1,199 @@
+//! This project's map beside the rules of other programs, on every built-in machine and on every matrix of a collection
+//! of real ones where it lies beside the checkout.
+//!
+//! ```text
+//! cargo bench --bench rules
+//! ```
+//!
+//! The rules deal the same good NICs, one to each GPU.  A GPU's share is what its path lets through, divided by the GPUs on
+//! its NIC; the figures are the worst share of a machine and the sum of its shares, against those of this project's map.
+//! Nothing here measures hardware.
+
+#[path = "../tests/corpus/optimum.rs"]
+mod optimum;
+#[path = "../tests/corpus/plans.rs"]
+#[allow(dead_code, reason = "the test's own part")]
+mod plans;
+
+use nic_placement::placement::NodePlacement;
+use nic_placement::platform;
+use nic_placement::policy::{Request, place};
+use nic_placement::topology::{PathType, Topology};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// `[gpu][rail]`: the kind of path and what it lets through.
+struct Machine {
+    name: String,
+    paths: Vec<Vec<PathType>>,
+    values: Vec<Vec<u64>>,
+    ours: Vec<usize>,
+}
+
+/// Deals each GPU a NIC.
+type Rule = fn(&Machine) -> Vec<usize>;
+
+const RULES: [(&str, Rule); 7] = [
+    ("the first NIC for all", first),
+    ("GPU index modulo NICs", modulo),
+    ("blocks of GPUs", blocks),
+    ("same NUMA node, in turn", same_numa_in_turn),
+    ("NCCL's choice for a ring's first channel", nccl),
+    ("nearest, with the fewest users so far", greedy),
+    ("nic-placement", |machine| machine.ours.clone()),
+];
+
+fn first(machine: &Machine) -> Vec<usize> {
+    vec![0; machine.values.len()]
+}
+
+fn modulo(machine: &Machine) -> Vec<usize> {
+    (0..machine.values.len()).map(|gpu| gpu % machine.values[gpu].len()).collect()
+}
+
+/// NVIDIA's bindpcie: the list of devices at local rank x devices / GPUs.
+fn blocks(machine: &Machine) -> Vec<usize> {
+    let gpus = machine.values.len();
+    (0..gpus).map(|gpu| gpu * machine.values[gpu].len() / gpus).collect()
+}
+
+/// ParaStation's and Open MPI's for bound processes: the NICs of the own NUMA node in turn, else all in turn.
+fn same_numa_in_turn(machine: &Machine) -> Vec<usize> {
+    let local = |gpu: usize| -> Vec<usize> {
+        let paths = &machine.paths[gpu];
+        let near: Vec<usize> = (0..paths.len()).filter(|&rail| paths[rail] < PathType::Sys).collect();
+        if near.is_empty() { (0..paths.len()).collect() } else { near }
+    };
+    (0..machine.paths.len())
+        .map(|gpu| {
+            let rails = local(gpu);
+            let before = (0..gpu).filter(|&other| local(other) == rails).count();
+            rails[before % rails.len()]
+        })
+        .collect()
+}
+
+/// NCCL 2.30, src/graph/topo.cc, `ncclTopoGetLocalNet`: of the NICs with most bandwidth the nearest; where several are left,
+/// the one at the GPU's number modulo the GPUs near them, its bits reversed where their number is a power of two.
+fn nccl(machine: &Machine) -> Vec<usize> {
+    let local_rails = |gpu: usize| -> Vec<usize> {
+        let key = |rail: usize| (u64::MAX - machine.values[gpu][rail], machine.paths[gpu][rail]);
+        let best = (0..machine.paths[gpu].len()).map(key).min();
+        (0..machine.paths[gpu].len()).filter(|&rail| Some(key(rail)) == best).collect()
+    };
+    let local_gpus = |rail: usize| -> usize {
+        let key = |gpu: usize| (u64::MAX - machine.values[gpu][rail], machine.paths[gpu][rail]);
+        let best = (0..machine.paths.len()).map(key).min();
+        (0..machine.paths.len()).filter(|&gpu| Some(key(gpu)) == best).count()
+    };
+    (0..machine.paths.len())
+        .map(|gpu| {
+            let rails = local_rails(gpu);
+            let number = gpu % local_gpus(rails[0]).max(1);
+            let mirrored = match rails.len().is_power_of_two() {
+                true if rails.len() > 1 => {
+                    let bits = rails.len().trailing_zeros();
+                    (number as u64 % rails.len() as u64).reverse_bits() as usize >> (u64::BITS - bits)
+                }
+                _ => number,
+            };
+            rails[mirrored % rails.len()]
+        })
+        .collect()
+}
+
+/// ai-dynamo's modelexpress and NVIDIA's k8s-launch-kit: GPU by GPU the nearest NIC, of these the least used.
+fn greedy(machine: &Machine) -> Vec<usize> {
+    let mut users = vec![0; machine.values[0].len()];
+    machine
+        .paths
+        .iter()
+        .map(|paths| {
+            let rail = (0..paths.len()).min_by_key(|&rail| (paths[rail], users[rail], rail)).unwrap_or(0);
+            users[rail] += 1;
+            rail
+        })
+        .collect()
+}
+
+fn machine(name: &str, topology: &Topology) -> Option<Machine> {
+    let node: NodePlacement = place(topology, &Request::default());
+    if topology.gpus.is_empty() || node.rails.is_empty() {
+        return None;
+    }
+    let path = |gpu: usize, rail: usize| {
+        let nic = topology.nics[node.rails[rail].nic].address?;
+        Some(topology.path(topology.gpus[gpu].address, nic).kind)
+    };
+    let row = |gpu| (0..node.rails.len()).map(|rail| path(gpu, rail).unwrap_or(PathType::Sys)).collect();
+    let paths: Vec<Vec<PathType>> = (0..topology.gpus.len()).map(row).collect();
+    Some(Machine {
+        name: name.to_string(),
+        values: plans::values(topology, &node),
+        paths,
+        ours: node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect(),
+    })
+}
+
+fn table(title: &str, machines: &[Machine]) {
+    println!(
+        "\n{title}: {} machines, {} GPUs",
+        machines.len(),
+        machines.iter().map(|m| m.values.len()).sum::<usize>()
+    );
+    println!(
+        "{:<42} {:>9} {:>11} {:>10} {:>9} {:>7}",
+        "rule", "as good", "worst, mean", "worst, min", "sum, mean", "better"
+    );
+    for (name, rule) in RULES {
+        let (mut as_good, mut better, mut worst, mut sum, mut least) = (0, 0, 0.0, 0.0, 1.0f64);
+        for machine in machines {
+            let theirs = optimum::figures(&machine.values, &rule(machine));
+            let ours = optimum::figures(&machine.values, &machine.ours);
+            as_good += usize::from(theirs == ours);
+            better += usize::from(theirs > ours);
+            let ratio = theirs.0 as f64 / ours.0 as f64;
+            worst += ratio;
+            least = least.min(ratio);
+            sum += theirs.1 as f64 / ours.1 as f64;
+        }
+        let count = machines.len() as f64;
+        println!(
+            "{name:<42} {:>9} {:>11.2} {least:>10.2} {:>9.2} {better:>7}",
+            format!("{as_good}/{}", machines.len()),
+            worst / count,
+            sum / count,
+        );
+    }
+}
+
+fn main() -> ExitCode {
+    println!(
+        "worst and sum: the rule's worst share and sum of shares, against nic-placement's, over the machines"
+    );
+    let models: Vec<Machine> =
+        platform::names().filter_map(|name| machine(name, &platform::model(name)?)).collect();
+    table("built-in machines with NICs that may be chosen", &models);
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(|parent| parent.join("shared/corpus"));
+    let matrices = corpus.filter(|corpus| corpus.is_dir()).map(|corpus| plans::matrices(&corpus));
+    match matrices {
+        None => println!("\nmatrices of real machines: skipped, no collection beside the checkout"),
+        Some(Err(problem)) => {
+            eprintln!("rules: {problem}");
+            return ExitCode::FAILURE;
+        }
+        Some(Ok(matrices)) => {
+            let machines: Vec<Machine> =
+                matrices.iter().filter_map(|(name, topology)| machine(name, topology)).collect();
+            table("matrices of `nvidia-smi topo -m` from real machines", &machines);
+            for machine in &machines {
+                let ours = optimum::figures(&machine.values, &machine.ours);
+                if !matches!(optimum::better(&machine.values, ours), Ok(None)) {
+                    eprintln!("rules: {}: our map is not the best", machine.name);
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,191 @@
+//! Routes, bonds and SR-IOV on trees written for them, and what a step reads of a NIC.
+#![forbid(unsafe_code)]
+
+use crate::discover::manifest::Entry;
+use crate::discover::synthesise::synthesise;
+use crate::discover::{Root, Scope, discover};
+use crate::platform::recognise::{Identity, recognise, supply};
+use crate::policy::{Selection, candidates};
+use crate::topology::{NicRole, Port, Provenance, Topology};
+
+const HEADER: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
+
+/// The DGX H100 with files added, as a step reads it.
+fn dgx(files: &[(&str, &str)]) -> Topology {
+    let mut machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    // every interface in its class, as in a real tree
+    let interfaces: Vec<String> = machine
+        .iter()
+        .filter_map(|(path, _)| path.split_once("/net/").map(|(parent, name)| format!("{parent}/net/{name}")))
+        .filter(|path| path.starts_with("sys/devices"))
+        .collect();
+    for path in interfaces {
+        let name = path.rsplit('/').next().unwrap().to_string();
+        let target = format!("../../{}", path.strip_prefix("sys/").unwrap());
+        machine.insert(&format!("sys/class/net/{name}"), Entry::Link(target));
+    }
+    for (path, text) in files {
+        let entry = match text.strip_prefix("-> ") {
+            Some(target) => Entry::Link(target.to_string()),
+            None => Entry::File(text.to_string()),
+        };
+        machine.insert(path, entry);
+    }
+    discover(&Root::manifest(machine), Scope::Placement, Provenance::ThisSystem).0
+}
+
+fn routes(lines: &[&str]) -> String {
+    [&[HEADER], lines].concat().join("\n")
+}
+
+fn port<'a>(topology: &'a Topology, name: &str) -> &'a Port {
+    &topology.nics.iter().find(|nic| nic.name == name).unwrap().ports[0]
+}
+
+/// The NICs by which a default route leaves, and its interface.
+fn default_routes(topology: &Topology) -> Vec<(&str, &str)> {
+    let ports = topology.nics.iter().flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)));
+    ports.filter_map(|(nic, port)| Some((nic.name.as_str(), port.default_route.as_deref()?))).collect()
+}
+
+#[test]
+fn the_default_route_is_found_on_its_own_interface_and_below_bonds_and_vlans() {
+    let route = |interface: &str| {
+        routes(&[&format!("{interface}\t00000000\t0101000A\t0003\t0\t0\t100\t00000000\t0\t0\t0")])
+    };
+    let pci = "../../../pci0000:28/0000:28:01.0";
+    let bond = [
+        ("sys/class/net/bond0", "-> ../../devices/virtual/net/bond0".to_string()),
+        ("sys/devices/virtual/net/bond0/lower_ibp41s0f0", format!("-> ../{pci}/0000:29:00.0/net/ibp41s0f0")),
+        (
+            "sys/devices/virtual/net/bond0/lower_enp41s0f1np1",
+            format!("-> ../{pci}/0000:29:00.1/net/enp41s0f1np1"),
+        ),
+        ("sys/class/net/bond0.7", "-> ../../devices/virtual/net/bond0.7".to_string()),
+        ("sys/devices/virtual/net/bond0.7/lower_bond0", "-> ../bond0".to_string()),
+    ];
+    for (interface, expected) in [
+        ("ibp41s0f0", vec![("mlx5_1", "ibp41s0f0")]),
+        ("bond0", vec![("mlx5_1", "bond0"), ("mlx5_2", "bond0")]),
+        ("bond0.7", vec![("mlx5_1", "bond0.7"), ("mlx5_2", "bond0.7")]),
+        ("eno1", vec![]),
+        ("../../etc", vec![]),
+    ] {
+        let table = route(interface);
+        let mut files: Vec<(&str, &str)> = vec![("proc/net/route", &table)];
+        files.extend(bond.iter().map(|(path, text)| (*path, text.as_str())));
+        assert_eq!(default_routes(&dgx(&files)), expected, "{interface}");
+    }
+}
+
+#[test]
+fn of_several_default_routes_the_one_with_the_least_metric_counts() {
+    let table = routes(&[
+        "ibp24s0\t00000000\t0101000A\t0003\t0\t0\t300\t00000000\t0\t0\t0",
+        "ibp41s0f0\t00000000\t0101000A\t0003\t0\t0\t100\t00000000\t0\t0\t0",
+        // not up, refused, and no default at all
+        "ibp64s0\t00000000\t0101000A\t0002\t0\t0\t0\t00000000\t0\t0\t0",
+        "ibp64s0\t00000000\t0101000A\t0203\t0\t0\t0\t00000000\t0\t0\t0",
+        "ibp64s0\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0",
+        "nonsense",
+    ]);
+    assert_eq!(default_routes(&dgx(&[("proc/net/route", &table)])), [("mlx5_1", "ibp41s0f0")]);
+}
+
+#[test]
+fn an_ipv6_default_route_counts_where_there_is_no_other() {
+    let none = "0".repeat(32);
+    let line = |interface: &str, metric: &str, flags: &str| {
+        format!(
+            "{none} 00 {none} 00 fe800000000000000000000000000001 {metric} 00000001 00000000 {flags} {interface}"
+        )
+    };
+    let table = [
+        line("ibp41s0f0", "00000400", "00450003"),
+        line("ibp24s0", "00000401", "00450003"),
+        line("lo", "ffffffff", "00200200"),
+        format!("fe8{} 40 {none} 00 {none} 00000100 00000001 00000000 00000001 ibp64s0", "0".repeat(29)),
+    ]
+    .join("\n");
+    let found = dgx(&[("proc/net/ipv6_route", &table)]);
+    assert_eq!(default_routes(&found), [("mlx5_1", "ibp41s0f0")]);
+    let ipv4 = routes(&["eno1\t00000000\t0101000A\t0003\t0\t0\t100\t00000000\t0\t0\t0"]);
+    assert_eq!(default_routes(&dgx(&[("proc/net/ipv6_route", &table), ("proc/net/route", &ipv4)])), []);
+}
+
+#[test]
+fn the_networks_of_an_interface_are_those_it_is_in() {
+    let table = routes(&[
+        "ibp24s0\t0002010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0",
+        "ibp24s0\t0001010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0",
+        // through a gateway, one host, link-local
+        "ibp24s0\t0000A8C0\t0101010A\t0003\t0\t0\t0\t0000FFFF\t0\t0\t0",
+        "ibp24s0\t0901010A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0",
+        "ibp24s0\t0000FEA9\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0",
+    ]);
+    let found = dgx(&[("proc/net/route", &table)]);
+    assert_eq!(port(&found, "mlx5_0").networks, ["10.1.1.0/24", "10.1.2.0/24"]);
+    assert_eq!(port(&found, "mlx5_3").networks, Vec::<String>::new());
+}
+
+#[test]
+fn the_ports_of_one_function_are_told_by_their_interfaces_numbers() {
+    let mut machine = crate::platform::model("dgx-h100").unwrap();
+    let nic = &mut machine.nics[0];
+    nic.ports.push(Port { number: 2, ..nic.ports[0].clone() });
+    nic.netdevs = vec!["ib0".to_string(), "ib1".to_string()];
+    nic.ports[1].default_route = Some("bond0".to_string());
+    nic.ports[1].networks = vec!["10.1.0.0/16".to_string()];
+    let scope = Scope::Placement;
+    let (found, _) = discover(&Root::manifest(synthesise(&machine)), scope, Provenance::ThisSystem);
+    let ports = &found.nics[0].ports;
+    let of = |port: &Port| (port.default_route.clone(), port.networks.len());
+    assert_eq!((of(&ports[0]), of(&ports[1])), ((None, 0), (Some("bond0".to_string()), 1)));
+}
+
+#[test]
+fn a_step_reads_the_device_nodes_subnets_and_virtual_functions_of_nics() {
+    let function = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
+    let found = dgx(&[
+        (&format!("{function}/sriov_numvfs"), "4"),
+        ("sys/devices/pci0000:28/0000:28:01.0/0000:29:00.1/physfn", "-> ../0000:29:00.0"),
+        ("sys/devices/pci0000:28/0000:28:01.0/0000:29:00.0/sriov_numvfs", "0"),
+        (&format!("{function}/infiniband/mlx5_0/ports/1/gids/0"), "fe80:0000:0000:0007:b859:9f03:00d4:1a2e"),
+    ]);
+    let function = |name: &str| {
+        let nic = found.nics.iter().find(|nic| nic.name == name).unwrap();
+        found.pci.get(nic.address.unwrap()).unwrap()
+    };
+    assert_eq!(
+        (function("mlx5_0").vfs, function("mlx5_1").vfs, function("mlx5_2").vfs),
+        (Some(4), None, None)
+    );
+    assert_eq!(function("mlx5_2").physfn, Some("29:00.0".parse().unwrap()));
+    assert_eq!(function("mlx5_0").device, Some(0x1021));
+    assert_eq!(port(&found, "mlx5_0").subnet.as_deref(), Some("fe80:0000:0000:0007"));
+    let uverbs: Vec<Option<&str>> = found.nics.iter().take(3).map(|nic| nic.uverbs.as_deref()).collect();
+    assert_eq!(uverbs, [Some("uverbs0"), Some("uverbs1"), Some("uverbs2")]);
+}
+
+/// What the sources of the built-in models call a NIC that is not for the fabric, by the machine's own DMI names.
+#[test]
+fn the_decoys_of_a_recognised_machine_are_left_out_of_what_a_step_reads() {
+    let mut told = 0;
+    for model in crate::platform::MODELS {
+        let described = model.topology().unwrap();
+        let machine = synthesise(&described);
+        let (mut live, _) = discover(&Root::manifest(machine), Scope::Placement, Provenance::ThisSystem);
+        let Some(known) = recognise(&Identity::default(), &live) else { continue };
+        assert_eq!(known.name, model.name);
+        supply(&mut live, &known.topology().unwrap());
+        let rails = candidates::rails(&live, &Selection::default()).rails;
+        for nic in &described.nics {
+            let is_rail = rails.iter().any(|rail| rail.name == nic.name);
+            if matches!(nic.role, Some(NicRole::Storage | NicRole::Management)) {
+                assert!(!is_rail, "{}: {} is a {:?} NIC", model.name, nic.name, nic.role);
+                told += 1;
+            }
+        }
+    }
+    assert!(told >= 12, "only {told} decoys were tried");
+}

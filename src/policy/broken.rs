@@ -1,0 +1,57 @@
+//! Broken rails: ports that would be rails if they worked, told by their likeness to those that do.
+//!
+//! A rail's number is its place among all rails of the node, and must not change for the others when one fails.
+#![forbid(unsafe_code)]
+
+use crate::placement::Rail;
+use crate::topology::{LinkLayer, Nic, PathType, Port, Topology};
+use std::collections::BTreeSet;
+
+/// What the working rails have in common.
+pub(super) struct Likeness<'a> {
+    topology: &'a Topology,
+    /// PCI function numbers and port numbers: where on its card a port is.  Cards with two ports of which a site connects
+    /// one are common, and the other one is no rail that broke.
+    places: BTreeSet<(u8, u8)>,
+    layers: BTreeSet<LinkLayer>,
+    devices: BTreeSet<u16>,
+    /// how far from its nearest GPU the farthest of them is
+    farthest: Option<PathType>,
+}
+
+impl<'a> Likeness<'a> {
+    pub(super) fn new(topology: &'a Topology, rails: &[Rail]) -> Likeness<'a> {
+        let nics = || rails.iter().map(|rail| (&topology.nics[rail.nic], rail.port));
+        let port = |nic: &'a Nic, number: u8| nic.ports.iter().find(|port| port.number == number);
+        Likeness {
+            topology,
+            places: nics().filter_map(|(nic, port)| Some((nic.address?.function, port))).collect(),
+            layers: nics().filter_map(|(nic, number)| Some(port(nic, number)?.link_layer)).collect(),
+            devices: nics().filter_map(|(nic, _)| device(topology, nic)).collect(),
+            farthest: nics().filter_map(|(nic, _)| nearest_gpu(topology, nic)).max(),
+        }
+    }
+
+    /// Would this port, which does not work, be a rail if it did?  What is not known does not speak against it.
+    pub(super) fn would_be_a_rail(&self, nic: usize, port: &Port) -> bool {
+        let nic = &self.topology.nics[nic];
+        let Some(address) = nic.address else { return false };
+        let same_layer = port.link_layer == LinkLayer::Unknown || self.layers.contains(&port.link_layer);
+        let same_device = match device(self.topology, nic) {
+            Some(device) if !self.devices.is_empty() => self.devices.contains(&device),
+            _ => true,
+        };
+        let as_near = nearest_gpu(self.topology, nic) <= self.farthest;
+        same_layer && same_device && as_near && self.places.contains(&(address.function, port.number))
+    }
+}
+
+/// The device id of a NIC's function; the vendor's is not read for a decision, and hardly ever differs where this agrees.
+pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
+    topology.pci.get(nic.address?)?.device
+}
+
+fn nearest_gpu(topology: &Topology, nic: &Nic) -> Option<PathType> {
+    let address = nic.address?;
+    topology.gpus.iter().map(|gpu| topology.path(gpu.address, address).kind).min()
+}

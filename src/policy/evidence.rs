@@ -1,0 +1,172 @@
+//! Evidence that a port which looks like the fabric serves something else: the default route, another subnet, virtual
+//! functions that others use.
+//!
+//! None of it is certain: sites run IP over their fabric too.  So a single piece does not take from a GPU the nearest NIC
+//! that it has; then the port stays, and a diagnostic says so.
+#![forbid(unsafe_code)]
+
+use super::broken::device;
+use super::candidates::{Candidate, most_bandwidth};
+use crate::diagnostic::Diagnostic;
+use crate::topology::{LinkLayer, Nic, NicRole, PathType, Port, Topology};
+use std::collections::BTreeMap;
+
+/// What the evidence says.
+#[derive(Default)]
+pub(super) struct Verdict {
+    /// positions among the candidates, and why they are none
+    pub(super) left_out: BTreeMap<usize, String>,
+    /// what was too weak
+    pub(super) notes: Vec<Diagnostic>,
+}
+
+/// Judges ports of one link layer and one rate, but for those that the admin wants.
+///
+/// The judgement of a port rests on itself and on ports that nothing speaks against, so that a port that is left out never
+/// changes what becomes of the others.
+pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
+    let mut against: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for (position, &(nic, port, wanted)) in good.iter().enumerate() {
+        let pieces = [default_route(port), virtual_functions(topology, good, nic)];
+        let pieces: Vec<String> = pieces.into_iter().flatten().collect();
+        if !wanted && !pieces.is_empty() {
+            against.insert(position, pieces);
+        }
+    }
+    let subnets = Subnets::new(without(good, &against));
+    for (position, &(_, port, wanted)) in good.iter().enumerate() {
+        if let (false, Some(piece)) = (wanted, subnets.differs(port)) {
+            against.entry(position).or_default().push(piece);
+        }
+    }
+    let others: Vec<Candidate> = without(good, &against).collect();
+    let mut verdict = Verdict::default();
+    for (&position, pieces) in &against {
+        let candidate = good[position];
+        let is_strong = pieces.len() > 1 || is_another_device(topology, &others, candidate.0);
+        let pieces = pieces.join(", and ");
+        match needed(topology, &others, candidate.0) {
+            Some(need) if !is_strong => verdict.notes.push(note(topology, candidate, &pieces, &need)),
+            _ => drop(verdict.left_out.insert(position, pieces)),
+        }
+    }
+    verdict.notes.extend(undecided(topology, &others));
+    verdict
+}
+
+/// The candidates that nothing speaks against.
+fn without<'a, 'b>(
+    good: &'b [Candidate<'a>],
+    against: &'b BTreeMap<usize, Vec<String>>,
+) -> impl Iterator<Item = Candidate<'a>> + 'b {
+    let free = good.iter().enumerate().filter(|(position, _)| !against.contains_key(position));
+    free.map(|(_, candidate)| *candidate)
+}
+
+fn note(topology: &Topology, (nic, port, _): Candidate, pieces: &str, need: &str) -> Diagnostic {
+    let name = &topology.nics[nic].name;
+    let finding = format!("{pieces}; but {need}: it is used, and `exclude={name}` would leave it out");
+    Diagnostic::new(format!("{name}:{}", port.number), finding)
+}
+
+/// Logins, installation and the scheduler come by the default route.
+fn default_route(port: &Port) -> Option<String> {
+    let interface = port.default_route.as_ref()?;
+    Some(format!("the node's default route leaves by it (`{interface}`)"))
+}
+
+/// A physical function and its virtual ones share one port.  Where a virtual one may be chosen it is what the site hands
+/// out, and the physical one stays the host's.  Where none is seen here they were given away, to virtual machines or
+/// containers, and the port carries their traffic too.
+fn virtual_functions(topology: &Topology, good: &[Candidate], nic: usize) -> Option<String> {
+    let address = topology.nics[nic].address?;
+    let is_virtual = |nic: &Nic| {
+        let function = nic.address.and_then(|address| topology.pci.get(address));
+        function.is_some_and(|function| function.physfn == Some(address))
+    };
+    let free = good.iter().filter(|(_, port, _)| port.default_route.is_none());
+    let mut chosen = free.filter(|(other, _, _)| is_virtual(&topology.nics[*other]));
+    if let Some((other, _, _)) = chosen.next() {
+        let other = &topology.nics[*other].name;
+        return Some(format!("its virtual function `{other}` is handed out here, and both share its port"));
+    }
+    match topology.pci.get(address)?.vfs? {
+        _ if topology.nics.iter().any(is_virtual) => None,
+        1 => Some("a virtual function of it is given to others, who share its port".to_string()),
+        vfs => Some(format!("{vfs} virtual functions of it are given to others, who share its port")),
+    }
+}
+
+/// The subnet that more than half of the ports are on: the prefix of an InfiniBand subnet, or the first IPv4 network of a
+/// RoCE port.  Sites number each rail as a subnet of its own, or all as one; only a few ports beside many mean something.
+struct Subnets<'a> {
+    many: Option<&'a str>,
+}
+
+impl<'a> Subnets<'a> {
+    fn new(good: impl Iterator<Item = Candidate<'a>>) -> Subnets<'a> {
+        let mut ports: BTreeMap<&str, usize> = BTreeMap::new();
+        good.filter_map(|(_, port, _)| subnet(port))
+            .for_each(|subnet| *ports.entry(subnet).or_default() += 1);
+        let known: usize = ports.values().sum();
+        Subnets {
+            many: ports
+                .into_iter()
+                .find(|&(_, count)| count > 1 && 2 * count > known)
+                .map(|(subnet, _)| subnet),
+        }
+    }
+
+    fn differs(&self, port: &Port) -> Option<String> {
+        let (mine, many) = (subnet(port)?, self.many?);
+        (mine != many).then(|| format!("it is on the subnet {mine}, the node's fabric on {many}"))
+    }
+}
+
+/// Two InfiniBand ports on two subnets: one could be for storage, and nothing says which.
+fn undecided(topology: &Topology, others: &[Candidate]) -> Option<Diagnostic> {
+    let &[(nic, port, false), (other_nic, other, false)] = others else { return None };
+    let infiniband = [port, other].iter().all(|port| port.link_layer == LinkLayer::InfiniBand);
+    if !infiniband || subnet(port)? == subnet(other)? {
+        return None;
+    }
+    let name = |nic: usize, port: &Port| format!("{}:{}", topology.nics[nic].name, port.number);
+    let finding = format!(
+        "on another subnet than {}, and nothing says which of the two is the fabric: both are used",
+        name(nic, port)
+    );
+    Some(Diagnostic::new(name(other_nic, other), finding))
+}
+
+fn subnet(port: &Port) -> Option<&str> {
+    match port.link_layer {
+        LinkLayer::InfiniBand => port.subnet.as_deref(),
+        _ => port.networks.first().map(String::as_str),
+    }
+}
+
+/// Is it another kind of card than those that carry most?  No evidence alone, and a second piece beside another.
+fn is_another_device(topology: &Topology, others: &[Candidate], nic: usize) -> bool {
+    let device = |nic: usize| device(topology, &topology.nics[nic]);
+    let many = most_bandwidth(others, |nic, _| device(nic)).flatten();
+    matches!((device(nic), many), (Some(mine), Some(many)) if mine != many)
+}
+
+/// What would be lost without it; `None` for nothing.
+fn needed(topology: &Topology, others: &[Candidate], nic: usize) -> Option<String> {
+    if topology.nics[nic].role == Some(NicRole::Compute) {
+        return Some("this machine's description says that it is a compute NIC".to_string());
+    }
+    if others.is_empty() {
+        return Some("there is no better NIC".to_string());
+    }
+    topology.gpus.iter().enumerate().find_map(|(index, gpu)| {
+        let path = |nic: usize| match topology.nics[nic].address {
+            Some(address) => topology.path(gpu.address, address).kind,
+            None => PathType::Sys,
+        };
+        let mine = path(nic);
+        let alone = others.iter().all(|&(other, _, _)| path(other) > mine);
+        alone.then(|| format!("no other NIC is as near to GPU {index}"))
+    })
+}

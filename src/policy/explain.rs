@@ -1,0 +1,158 @@
+//! Why each GPU got its NICs, and why none of the others: one true sentence for each pair.
+//!
+//! A sentence about a NIC that was not chosen says what the node would lose if this one GPU moved there and nobody else
+//! did, in the first respect that the solver compares.
+#![forbid(unsafe_code)]
+
+use super::solve::Loss;
+use super::{Request, Ways};
+use crate::placement::{Choice, NodePlacement, Pair, Policy};
+use crate::topology::{PathType, Topology};
+
+/// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
+pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: usize) -> Vec<Pair> {
+    let ways = Ways::new(topology, &node.rails, &request.through, request.nics_each.max(1));
+    let rails_of = rails_of(node);
+    let mut users = vec![0; node.rails.len()];
+    rails_of.iter().flatten().for_each(|&rail| users[rail] += 1);
+    let own = &node.gpus[gpu].choices;
+    let mut pairs: Vec<Pair> = own
+        .iter()
+        .map(|choice| Pair {
+            share_mbps: choice.share_mbps,
+            chosen: true,
+            why: node.gpus[gpu].reason.clone(),
+            ..pair(node, &ways, gpu, choice.rail, &users)
+        })
+        .collect();
+    pairs.extend((0..node.rails.len()).filter(|rail| !rails_of[gpu].contains(rail)).map(|rail| Pair {
+        why: why_not(node, &ways, &rails_of, gpu, rail),
+        ..pair(node, &ways, gpu, rail, &users)
+    }));
+    pairs.extend(node.excluded.iter().map(|excluded| {
+        let nic = topology.nics.iter().find(|nic| nic.name == excluded.name);
+        let address = nic.and_then(|nic| nic.address);
+        Pair {
+            gpu,
+            nic: excluded.name.clone(),
+            port: excluded.port,
+            path: address.map(|address| topology.path(topology.gpus[gpu].address, address).kind),
+            alone_mbps: None,
+            share_mbps: None,
+            users: 0,
+            chosen: false,
+            why: excluded.why.clone(),
+        }
+    }));
+    pairs
+}
+
+fn pair(node: &NodePlacement, ways: &Ways, gpu: usize, rail: usize, users: &[usize]) -> Pair {
+    Pair {
+        gpu,
+        nic: node.rails[rail].name.clone(),
+        port: Some(node.rails[rail].port),
+        path: Some(ways.kinds[gpu][rail]),
+        alone_mbps: ways.rates_known.then(|| ways.problem.value(gpu, rail)),
+        share_mbps: None,
+        users: users[rail],
+        chosen: false,
+        why: String::new(),
+    }
+}
+
+fn rails_of(node: &NodePlacement) -> Vec<Vec<usize>> {
+    let rails = |choices: &[Choice]| {
+        let mut rails: Vec<usize> = choices.iter().map(|choice| choice.rail).collect();
+        rails.sort_unstable();
+        rails
+    };
+    node.gpus.iter().map(|gpu| rails(&gpu.choices)).collect()
+}
+
+/// Why these rails and no others, in one sentence.
+pub(super) fn why_this(
+    node: &NodePlacement,
+    ways: &Ways,
+    rails_of: &[Vec<usize>],
+    gpu: usize,
+    choices: &[Choice],
+) -> String {
+    let names: Vec<String> = choices.iter().map(|choice| node.rails[choice.rail].to_string()).collect();
+    let farthest = choices.iter().map(|choice| choice.path).max().unwrap_or(PathType::Sys);
+    let kinds = &ways.kinds[gpu];
+    let as_near = kinds.iter().filter(|&&kind| kind <= farthest).count();
+    let nearer = (0..kinds.len()).filter(|rail| kinds[*rail] < farthest && !rails_of[gpu].contains(rail));
+    let distance = match nearer.min_by_key(|&rail| (kinds[rail], rail)) {
+        Some(nearer) => format!(
+            "at {farthest}, for {} is {} but {}",
+            node.rails[nearer],
+            kinds[nearer],
+            loss(ways, rails_of, gpu, nearer)
+        ),
+        None if as_near == choices.len() && choices.len() == 1 => format!("the only NIC at {farthest}"),
+        None if as_near == choices.len() => format!("the only {as_near} NICs up to {farthest}"),
+        None if choices.len() == 1 => format!("one of {as_near} NICs at {farthest}, the nearest there are"),
+        None => format!("{} of {as_near} NICs up to {farthest}, the nearest there are", choices.len()),
+    };
+    let users = choices.iter().map(|choice| choice.users).max().unwrap_or(1);
+    let share = choices
+        .iter()
+        .map(|choice| choice.share_mbps)
+        .sum::<Option<u64>>()
+        .and_then(|share| ways.rate(share));
+    let use_of_it = match (users, share) {
+        (0 | 1, Some(share)) => format!("{share} to itself"),
+        (0 | 1, None) => "no other GPU uses it".to_string(),
+        (more, Some(share)) => format!("{share} as one of {more} GPUs that share it"),
+        (more, None) => format!("{more} GPUs share it"),
+    };
+    let verb = if choices.len() == 1 { "is" } else { "are" };
+    format!("{} {verb} {distance}; {use_of_it}", names.join(" and "))
+}
+
+/// Why not this rail.
+fn why_not(node: &NodePlacement, ways: &Ways, rails_of: &[Vec<usize>], gpu: usize, rail: usize) -> String {
+    match node.policy {
+        Policy::Closest | Policy::Spread if !rails_of[gpu].is_empty() => loss(ways, rails_of, gpu, rail),
+        Policy::Closest | Policy::Spread => "the job does not have this GPU".to_string(),
+        Policy::Rail => "it is another GPU's rail".to_string(),
+        Policy::Numa => "it is on another NUMA node".to_string(),
+        Policy::All => "it is not on this node".to_string(),
+    }
+}
+
+/// What the node would lose if this GPU took that rail instead of its last one.
+fn loss(ways: &Ways, rails_of: &[Vec<usize>], gpu: usize, rail: usize) -> String {
+    let here = ways.problem.score(rails_of);
+    let moved = |place: usize| {
+        let mut other = rails_of.to_vec();
+        other[gpu][place] = rail;
+        other[gpu].sort_unstable();
+        ways.problem.score(&other)
+    };
+    let kind = ways.kinds[gpu][rail];
+    let own = rails_of[gpu].iter().map(|&rail| ways.kinds[gpu][rail]).max().unwrap_or(kind);
+    // of its own rails it would give up the one that it misses least
+    let Some(there) = (0..rails_of[gpu].len()).map(moved).min() else {
+        return "it has no NIC to give up".to_string();
+    };
+    let rates = |(less, more)| Some((ways.rate(less)?, ways.rate(more)?));
+    match there.loss(&here) {
+        Loss::Worst(less, more) => match rates((less, more)) {
+            Some((less, more)) => format!("there the worst-off GPU would get {less} instead of {more}"),
+            None => "there the worst-off GPU would get less".to_string(),
+        },
+        Loss::Sum(less, more) => match rates((less, more)) {
+            Some((less, more)) => format!("there all GPUs together would get {less} instead of {more}"),
+            None => "there all GPUs together would get less".to_string(),
+        },
+        Loss::Path if kind == own => {
+            format!("it is as near ({kind}) by name, but between NUMA nodes farther apart")
+        }
+        Loss::Path => format!("it is farther: {kind} instead of {own}"),
+        Loss::Users => "more GPUs would share a NIC there".to_string(),
+        Loss::Order => "it is as good, and comes later in rail order".to_string(),
+        Loss::Gain => "this GPU stays where it is when all NICs work, so that nodes pair alike".to_string(),
+    }
+}

@@ -1,0 +1,58 @@
+//! `spread`: as `closest`, and a job that has the node to itself also uses the rails that would be idle.
+#![forbid(unsafe_code)]
+
+use super::closest::{placements, steady};
+use super::{Request, Ways};
+use crate::placement::{GpuPlacement, NodePlacement};
+use crate::topology::Topology;
+
+pub(super) fn place(
+    topology: &Topology,
+    node: &mut NodePlacement,
+    ways: &Ways,
+    request: &Request,
+) -> Vec<GpuPlacement> {
+    let mut rails_of = steady(topology, node, ways, request).rails_of;
+    let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !rails_of.is_empty()) else {
+        let mut gpus = placements(topology, node, ways, &rails_of);
+        for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
+            gpu.reason.push_str("; no idle NIC is added, since the job may not be alone on the node");
+        }
+        return gpus;
+    };
+    let own = rails_of.clone();
+    // nobody but the job's GPUs can use a rail
+    for (gpu, rails) in rails_of.iter_mut().enumerate() {
+        if !alone.contains(&gpu) {
+            rails.clear();
+        }
+    }
+    let idle: Vec<usize> =
+        (0..node.rails.len()).filter(|rail| !rails_of.iter().flatten().any(|used| used == rail)).collect();
+    for rail in idle {
+        let best = alone.iter().copied().min_by_key(|&gpu| {
+            (
+                rails_of[gpu].len(),
+                ways.problem.edges[gpu][rail].kind,
+                u64::MAX - ways.problem.value(gpu, rail),
+                gpu,
+            )
+        });
+        if let Some(gpu) = best {
+            rails_of[gpu].push(rail);
+            rails_of[gpu].sort_unstable();
+        }
+    }
+    let mut gpus = placements(topology, node, ways, &own);
+    for (gpu, choices) in ways.choices(&rails_of).into_iter().enumerate() {
+        let more = choices.len().saturating_sub(own[gpu].len());
+        gpus[gpu].choices = choices;
+        match (alone.contains(&gpu), more) {
+            (false, _) => gpus[gpu].reason = "the job does not have this GPU".to_string(),
+            (true, 0) => {}
+            (true, 1) => gpus[gpu].reason.push_str("; with it a NIC that would be idle"),
+            (true, more) => gpus[gpu].reason.push_str(&format!("; with it {more} NICs that would be idle")),
+        }
+    }
+    gpus
+}

@@ -1,0 +1,123 @@
+//! What a task must have, and fails without where the user said so: in Kubernetes' words for its Topology Manager.
+//!
+//! `best-effort` asks for nothing.  `strict` asks that what was decided can be had.  `restricted` asks besides that NICs
+//! and CPUs are on the NUMA nodes of the task's GPUs wherever this node has such ones.  `single-numa-node` asks that GPUs,
+//! NICs and CPUs are all on one.
+#![forbid(unsafe_code)]
+
+use crate::placement::{CpuDecision, NodePlacement, Strictness, TaskPlacement};
+use crate::topology::{NodeSet, Topology};
+
+/// What the task lacks, each in one sentence; what a `best-effort` task lacks is told, and the task runs.
+pub fn shortfalls(
+    topology: &Topology,
+    node: &NodePlacement,
+    task: &TaskPlacement,
+    strictness: Strictness,
+) -> Vec<String> {
+    let mut lacks = Vec::new();
+    if !task.gpus.is_empty() && task.rails.is_empty() {
+        lacks.push("no NIC of this node may be chosen".to_string());
+    }
+    lacks.extend(task.gpus.iter().filter_map(|&gpu| node.gpus[gpu].shortfall.clone()));
+    lacks.extend(task.missed.iter().cloned());
+    if strictness < Strictness::Restricted || task.gpus.is_empty() {
+        return lacks;
+    }
+    let gpu_nodes: Vec<Option<u32>> =
+        task.gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address)).collect();
+    let Some(near) = gpu_nodes.iter().copied().collect::<Option<NodeSet>>() else {
+        lacks.push("the kernel names no NUMA node for its GPU".to_string());
+        return lacks;
+    };
+    let rail_node = |rail: usize| {
+        topology.nics[node.rails[rail].nic].address.and_then(|address| topology.numa_node_of(address))
+    };
+    let single = strictness == Strictness::SingleNumaNode;
+    if single && near.len() > 1 {
+        lacks.push(format!("its GPUs are on NUMA nodes {near}"));
+    }
+    for &(rail, _) in &task.rails {
+        let is_near = rail_node(rail).is_some_and(|rail_node| near.contains(rail_node));
+        // where the GPUs' NUMA nodes have no good NIC at all, nothing better can be had here
+        let better =
+            (0..node.rails.len()).any(|other| rail_node(other).is_some_and(|other| near.contains(other)));
+        if !is_near && (single || better) {
+            lacks.push(format!("{} is not on NUMA node {near} of its GPU", node.rails[rail]));
+        }
+    }
+    let cpus = task.cpus.cpus();
+    let near_cpus = topology.cpus_of(&near);
+    if !cpus.is_empty() && !cpus.is_subset(&near_cpus) && (single || !near_cpus.is_empty()) {
+        // a task that says why it is out of reach has said it
+        if !matches!(task.cpus, CpuDecision::OutOfReach { .. }) {
+            lacks.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU"));
+        }
+    }
+    lacks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Policy;
+    use crate::platform;
+    use crate::policy::{Request, place};
+    use crate::topology::CpuSet;
+
+    fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
+        let topology = platform::model("dgx-h100").unwrap();
+        let node = place(&topology, &Request::default());
+        let task = TaskPlacement {
+            local_id: 0,
+            global_id: 0,
+            gpus: gpus.to_vec(),
+            rails: rails.iter().map(|&rail| (rail, crate::topology::PathType::Sys)).collect(),
+            cpus: CpuDecision::Keep { cpus: CpuSet::from_list(cpus).unwrap(), why: String::new() },
+            mems: crate::placement::MemDecision::Keep { why: String::new() },
+            threads: None,
+            missed: None,
+            reasons: Vec::new(),
+        };
+        shortfalls(&topology, &node, &task, strictness)
+    }
+
+    #[test]
+    fn best_effort_and_strict_accept_what_is_far() {
+        for strictness in [Strictness::BestEffort, Strictness::Strict] {
+            assert!(lacks(strictness, &[0], &[7], "56-60").is_empty());
+            assert_eq!(lacks(strictness, &[0], &[], "0-3"), ["no NIC of this node may be chosen"]);
+        }
+    }
+
+    #[test]
+    fn restricted_wants_nics_and_cpus_on_the_numa_nodes_of_the_gpus() {
+        let restricted =
+            |gpus: &[usize], rails: &[usize], cpus: &str| lacks(Strictness::Restricted, gpus, rails, cpus);
+        assert!(restricted(&[0], &[0], "0-3").is_empty());
+        assert_eq!(restricted(&[0], &[7], "0-3"), ["mlx5_11:1 is not on NUMA node 0 of its GPU"]);
+        assert_eq!(
+            restricted(&[0], &[0], "0-3,56"),
+            ["its CPUs 0-3,56 are not all on NUMA node 0 of its GPU"]
+        );
+        assert!(restricted(&[0, 4], &[0, 4], "0-3,56").is_empty(), "GPUs of two nodes may have both");
+    }
+
+    #[test]
+    fn single_numa_node_wants_all_on_one() {
+        let single = |gpus: &[usize], rails: &[usize]| lacks(Strictness::SingleNumaNode, gpus, rails, "0-3");
+        assert!(single(&[0, 1], &[0, 1]).is_empty());
+        assert_eq!(single(&[0, 4], &[0, 4]), ["its GPUs are on NUMA nodes 0-1"]);
+    }
+
+    #[test]
+    fn a_broken_rail_is_a_shortfall_of_the_task_whose_gpu_it_serves() {
+        let topology = platform::model("dgx-h100").unwrap();
+        let rails = ["mlx5_0", "mlx5_99", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
+        let rails: Vec<_> = rails.iter().map(|name| crate::policy::Pattern::parse(name).unwrap()).collect();
+        let node = place(&topology, &Request { policy: Policy::Rail, rails: &rails, ..Request::default() });
+        let shortfalls: Vec<Option<&str>> = node.gpus.iter().map(|gpu| gpu.shortfall.as_deref()).collect();
+        assert_eq!(shortfalls[..3], [None, Some("GPU 1: rail 1 (mlx5_99) is broken"), None]);
+        assert_eq!(node.diagnostics.len(), 1, "{:?}", node.diagnostics);
+    }
+}
