@@ -43,7 +43,7 @@ const NARROW_ARROWS: [(&str, &str, &[&str]); 3] = [
     // the grammar must know what a renderer can be told, and not how it renders
     ("config", "render", &["setting"]),
     // a word of the user's stands for a policy; what was decided by it is no business of the grammar
-    ("config", "placement", &["policy", "bind", "mem"]),
+    ("config", "placement", &["policy", "bind", "mem", "strictness"]),
 ];
 
 /// A path that only some files may name.
