@@ -11,7 +11,7 @@ use crate::platform::recognise::{Identity, recognise, supply};
 use crate::policy::{self, Selection};
 use crate::render::{self, Present};
 use crate::step::{Step, Task};
-use crate::topology::{self, Provenance, Topology};
+use crate::topology::{self, Gpu, Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
@@ -178,7 +178,8 @@ pub fn describe_as(
 }
 
 /// Takes from a described node what is not on this one: a library that is told of a NIC that does not exist has none.
-/// Ports get the state and rate that they have here and now, and the NIC the device node.
+/// Ports get the state and rate that they have here and now, NICs and GPUs the device nodes, GPUs the UUIDs, order and MIG
+/// instances: a task's evidence speaks of those.
 pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     topology.nics.retain_mut(|nic| {
@@ -190,6 +191,14 @@ pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
         nic.uverbs = here.uverbs.clone();
         true
     });
+    for gpu in &mut topology.gpus {
+        let is_it = |here: &&Gpu| {
+            (here.address, here.partition, here.vendor) == (gpu.address, gpu.partition, gpu.vendor)
+        };
+        if let Some(here) = live.gpus.iter().find(is_it) {
+            *gpu = Gpu { model: gpu.model.take().or_else(|| here.model.clone()), ..here.clone() };
+        }
+    }
     diagnostics
 }
 
@@ -238,4 +247,22 @@ pub fn place_task(
     let placement = policy::task::place(topology, node, step, task, binding);
     let variables = render::environment(topology, node, &placement, present);
     (placement, variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::GpuVendor;
+
+    #[test]
+    fn a_described_gpu_has_the_device_node_and_the_order_that_it_has_on_this_node() {
+        let gpu = |bus: u32| Gpu::new(format!("{bus:02x}:00.0").parse().unwrap(), GpuVendor::Amd);
+        let mut described = Topology::empty("described", Provenance::Model("described".to_string()));
+        described.gpus = vec![Gpu { model: Some("Model".to_string()), minor: Some(128), ..gpu(1) }, gpu(2)];
+        let mut live = Topology::empty("live", Provenance::ThisSystem);
+        live.gpus = vec![Gpu { minor: Some(131), runtime_index: Some(7), ..gpu(1) }];
+        confirm(&mut described, &live);
+        let here = Gpu { model: Some("Model".to_string()), ..live.gpus[0].clone() };
+        assert_eq!(described.gpus, [here, gpu(2)]);
+    }
 }

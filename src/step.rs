@@ -1,7 +1,8 @@
 //! What Slurm granted on this node, as data: one step, and each of its tasks.
 #![forbid(unsafe_code)]
 
-use crate::topology::{CpuSet, GpuVendor};
+use crate::topology::CpuSet;
+use std::collections::BTreeMap;
 
 /// A step on this node, as known before its tasks start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,8 +56,8 @@ impl Step {
 /// The evidence about a task's GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuGrant {
-    /// the value of each vendor's [`GpuVendor::list_variable`] that the task has
-    pub listed: Vec<(GpuVendor, String)>,
+    /// the variables that the vendors' runtimes read, as far as the task has them
+    pub variables: BTreeMap<&'static str, String>,
     /// for each GPU of the topology, whether the task may open its device node
     pub access: Vec<Access>,
 }

@@ -42,8 +42,8 @@ const NARROW_ARROWS: [(&str, &str, &[&str]); 3] = [
     ("sys", "topology", &["bitmap", "cpuset", "nodeset"]),
     // the grammar must know what a renderer can be told, and not how it renders
     ("config", "render", &["setting"]),
-    // a word of the user's stands for a policy; what was decided by it is no business of the grammar
-    ("config", "placement", &["policy", "bind", "mem", "strictness"]),
+    // a word of the user's stands for a policy or a strictness; what was decided by it is no business of the grammar
+    ("config", "placement", &["policy", "strictness", "bind", "mem"]),
 ];
 
 /// A path that only some files may name.

@@ -19,6 +19,8 @@ mod cases_environment;
 mod cases_failure;
 #[path = "end_to_end/cases_gpu.rs"]
 mod cases_gpu;
+#[path = "end_to_end/cases_identity.rs"]
+mod cases_identity;
 #[path = "end_to_end/cases_machine.rs"]
 mod cases_machine;
 #[path = "end_to_end/cases_option.rs"]
@@ -50,6 +52,7 @@ fn main() -> std::process::ExitCode {
         machines::plain(),
         &[
             cases_gpu::CASES,
+            cases_identity::CASES,
             cases_bind::CASES,
             cases_core::CASES,
             cases_environment::CASES,
@@ -58,7 +61,10 @@ fn main() -> std::process::ExitCode {
             cases_failure::CASES,
         ],
     );
-    suite.on(machines::with_cgroups(), &[cases_machine::CASES_WITH_CGROUPS]);
+    suite.on(
+        machines::with_cgroups(),
+        &[cases_machine::CASES_WITH_CGROUPS, cases_identity::CASES_WITH_CGROUPS],
+    );
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
     suite.finish()
 }

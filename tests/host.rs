@@ -3,7 +3,7 @@
 #[path = "host/harness.rs"]
 mod harness;
 
-use harness::{LogLine, Played, Step, dgx_h100, private_folder};
+use harness::{LogLine, Played, Step, dgx_h100, private_folder, recorded};
 use std::fs;
 
 /// The words that the option takes, each of which a message about a bad one must name.

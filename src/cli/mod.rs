@@ -1,6 +1,7 @@
 //! The admin's tool: shows, plans and records without Slurm what the plugin does with it.
 #![forbid(unsafe_code)]
 
+mod evidence;
 mod explain;
 mod import;
 mod plan;
@@ -38,6 +39,8 @@ plan:
   --ntasks N              tasks on the node (default: one for each GPU)
   --gpus-per-task M       GPUs of each task, in PCI order; without it every task sees all of the allocation
   --gpus LIST             the allocation: indices (0-3,5) or PCI addresses (default: all GPUs)
+  --visible VAR=LIST      what a task would get that has this variable, such as CUDA_VISIBLE_DEVICES; again for more
+  --may-open LIST         ... and may open the device nodes of these GPUs alone (none: of no GPU)
   --words WORDS           words of the srun option, as rail,nics-per-task=2,bind=core (default: closest)
   --include LIST          use only these NICs       } names, PCI addresses or interfaces,
   --exclude LIST          never use these NICs      } with * and ?

@@ -1,13 +1,16 @@
 //! `nic-placement plan`: what the tasks of a step would get, by the same pipeline as the plugin's.
 #![forbid(unsafe_code)]
 
+use super::evidence::Evidence;
 use super::{Failure, Node, explain};
 use crate::config::{Admin, Settings, Words, plugstack, settle};
 use crate::pipeline;
 use crate::placement::{Change, NodePlacement, Pair, TaskPlacement, Variable};
+use crate::policy::identity;
 use crate::render::{Present, json, text};
 use crate::step::{Access, GpuGrant, Step, Task};
 use crate::topology::{Bitmap, GpuVendor, PciAddress, Topology};
+use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
@@ -25,6 +28,7 @@ struct Request {
     tasks: Option<u32>,
     gpus_per_task: Option<u32>,
     gpus: Option<String>,
+    evidence: Evidence,
     asked: Asked,
     format: Format,
 }
@@ -81,7 +85,13 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
         node: topology.name.clone(),
         tasks: count,
         total_tasks: count,
-        gpus: Some(slurms_list(&allocation(request.gpus.as_deref(), &topology)?, &topology)),
+        gpus: match request.evidence.step_gpus.clone() {
+            Some(list) => Some(list),
+            None => {
+                let gpus = allocation("--gpus", request.gpus.as_deref(), &topology)?;
+                (!gpus.is_empty()).then(|| identity::slurms_numbers(&topology, &gpus))
+            }
+        },
         // a plan is for a node that nobody else uses
         alone_on_node: true,
         ..Step::default()
@@ -109,7 +119,7 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
         Format::Env => exports(&placed, output)?,
         Format::Text => {
             report(&topology, &node, &step, &placed, output)?;
-            for diagnostic in diagnostics.iter().chain(&node.diagnostics) {
+            for diagnostic in diagnostics.iter().chain(&node.diagnostics).chain(&identity::lint(&topology)) {
                 writeln!(output, "note: {diagnostic}")?;
             }
         }
@@ -124,6 +134,7 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
         tasks: None,
         gpus_per_task: None,
         gpus: None,
+        evidence: Evidence::default(),
         asked: Asked::default(),
         format: Format::Text,
     };
@@ -136,6 +147,8 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
             Long("ntasks") => request.tasks = Some(arguments.value()?.parse()?),
             Long("gpus-per-task") => request.gpus_per_task = Some(arguments.value()?.parse()?),
             Long("gpus") => request.gpus = Some(arguments.value()?.string()?),
+            Long("visible") => request.evidence.visible(&arguments.value()?.string()?)?,
+            Long("may-open") => request.evidence.may_open = Some(arguments.value()?.string()?),
             Long(name @ ("words" | "include" | "exclude" | "rails")) => {
                 let name = name.to_string();
                 request.asked.take(&name, &arguments.value()?.string()?)?;
@@ -156,8 +169,16 @@ fn explained(topology: &Topology, node: &NodePlacement, asked: &Asked) -> Vec<Ve
 
 /// The tasks as Slurm would start them: each with its own GPUs, or all with all.
 fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
-    let gpus = allocation(request.gpus.as_deref(), topology)?;
+    let played = request.evidence.grant(topology)?;
+    if played.is_some() && (request.gpus.is_some() || request.gpus_per_task.is_some()) {
+        return Err(lexopt::Error::from(
+            "`--visible` and `--may-open` say whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
+        )
+        .into());
+    }
+    let gpus = allocation("--gpus", request.gpus.as_deref(), topology)?;
     let default = match request.gpus_per_task {
+        _ if played.is_some() => 1,
         Some(each @ 1..) => gpus.len() as u32 / each,
         _ => gpus.len() as u32,
     };
@@ -185,7 +206,7 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
             Task {
                 local_id: id,
                 global_id: id,
-                gpus: grant(topology, &mine),
+                gpus: played.clone().unwrap_or_else(|| grant(topology, &mine)),
                 denied_nics: Vec::new(),
                 cpus: cpus.clone(),
                 step_cpus: cpus.clone(),
@@ -197,56 +218,54 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
         .collect())
 }
 
-/// `SLURM_STEP_GPUS` for these GPUs.
-fn slurms_list(gpus: &[usize], topology: &Topology) -> String {
-    let number = |&gpu: &usize| topology.gpus[gpu].minor.map_or(gpu.to_string(), |minor| minor.to_string());
-    gpus.iter().map(number).collect::<Vec<_>>().join(",")
-}
-
 /// Evidence that says: exactly these GPUs.
 fn grant(topology: &Topology, gpus: &[usize]) -> GpuGrant {
-    let index_of = |vendor: GpuVendor, gpu: usize| {
-        topology.gpus[..gpu].iter().filter(|other| other.vendor == vendor).count()
+    let number_of = |vendor: GpuVendor, gpu: usize| {
+        let in_pci_order = topology.gpus[..gpu].iter().filter(|other| other.vendor == vendor).count();
+        topology.gpus[gpu].runtime_index.map_or(in_pci_order, |index| index as usize)
     };
-    let mut listed: Vec<(GpuVendor, String)> = Vec::new();
+    let mut variables: BTreeMap<&'static str, String> = BTreeMap::new();
     for &gpu in gpus {
         let vendor = topology.gpus[gpu].vendor;
-        let index = index_of(vendor, gpu).to_string();
-        match listed.iter_mut().find(|(known, _)| *known == vendor) {
-            Some((_, list)) => *list = format!("{list},{index}"),
-            None => listed.push((vendor, index)),
+        let list = variables.entry(vendor.list_variable()).or_default();
+        if !list.is_empty() {
+            list.push(',');
         }
+        list.push_str(&number_of(vendor, gpu).to_string());
     }
-    GpuGrant { listed, access: vec![Access::Unknown; topology.gpus.len()] }
+    GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
 }
 
 /// `0-3,5`, or PCI addresses; in the order given.
-fn allocation(list: Option<&str>, topology: &Topology) -> Result<Vec<usize>, Failure> {
+pub(super) fn allocation(
+    option: &str,
+    list: Option<&str>,
+    topology: &Topology,
+) -> Result<Vec<usize>, Failure> {
     let Some(list) = list else { return Ok((0..topology.gpus.len()).collect()) };
     let mut gpus: Vec<usize> = Vec::new();
     for word in list.split(',').map(str::trim) {
         let found: Vec<usize> = if let Ok(address) = word.parse::<PciAddress>() {
             let gpu = topology.gpu_index(address);
-            vec![
-                gpu.ok_or_else(|| {
-                    format!("`--gpus`: no GPU of `{}` has the address `{word}`", topology.name)
-                })?,
-            ]
+            vec![gpu.ok_or_else(|| {
+                format!("`{option}`: no GPU of `{}` has the address `{word}`", topology.name)
+            })?]
         } else {
-            let set = Bitmap::from_list(word).map_err(|bad| format!("`--gpus`: {bad}, or PCI addresses"))?;
+            let set =
+                Bitmap::from_list(word).map_err(|bad| format!("`{option}`: {bad}, or PCI addresses"))?;
             set.iter().map(|index| index as usize).collect()
         };
         for gpu in found {
             if gpu >= topology.gpus.len() {
                 return Err(format!(
-                    "`--gpus`: no GPU {gpu}, `{}` has {}",
+                    "`{option}`: no GPU {gpu}, `{}` has {}",
                     topology.name,
                     topology.gpus.len()
                 )
                 .into());
             }
             if gpus.contains(&gpu) {
-                return Err(format!("`--gpus`: GPU {gpu} is named twice").into());
+                return Err(format!("`{option}`: GPU {gpu} is named twice").into());
             }
             gpus.push(gpu);
         }

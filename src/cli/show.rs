@@ -4,7 +4,7 @@
 use super::{Failure, Node};
 use crate::diagnostic::Diagnostic;
 use crate::placement::NodePlacement;
-use crate::policy::{self, Request, gbps};
+use crate::policy::{self, Request, gbps, identity};
 use crate::topology::{Nic, PciAddress, Topology, file};
 use std::io::Write;
 
@@ -64,7 +64,7 @@ fn show(
     if let Some(model) = &topology.supplied_by {
         writeln!(output, "* stated by the model `{model}`; the live bus does not show it")?;
     }
-    for diagnostic in diagnostics.iter().chain(&placement.diagnostics) {
+    for diagnostic in diagnostics.iter().chain(&placement.diagnostics).chain(&identity::lint(topology)) {
         writeln!(output, "note: {diagnostic}")?;
     }
     Ok(())

@@ -5,10 +5,12 @@ use super::kfd::{self, KfdNode};
 use super::pci::{function, hex};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{Gpu, GpuVendor, HostBridge, PciAddress, PciFunction, PciParent, Topology};
+use crate::topology::{Gpu, GpuVendor, HostBridge, PciAddress, PciFunction, PciParent, Topology, file};
 
 /// A directory for each GPU that NVIDIA's driver runs.
 const NVIDIA: &str = "proc/driver/nvidia/gpus";
+/// A directory for each GPU whose parts have device nodes of their own.
+const CAPABILITIES: &str = "proc/driver/nvidia/capabilities";
 /// Drivers of the other vendors' GPUs; the bus links a driver to its functions.
 const DRIVERS: [(&str, GpuVendor); 3] =
     [("amdgpu", GpuVendor::Amd), ("xe", GpuVendor::Intel), ("i915", GpuVendor::Intel)];
@@ -98,7 +100,9 @@ fn compute_nodes(root: &Root, topology: &mut Topology) {
     topology
         .gpus
         .retain(|gpu| gpu.vendor != GpuVendor::Amd || !placed.iter().any(|(at, _)| *at == gpu.address));
-    for (node, (address, partition)) in nodes.iter().zip(&placed).take(MAX_DEVICES) {
+    // the runtime counts the driver's nodes; a number is kept only where that is not PCI order
+    let in_pci_order = placed.is_sorted();
+    for (index, (node, (address, partition))) in nodes.iter().zip(&placed).take(MAX_DEVICES).enumerate() {
         if topology.pci.get(*address).is_none() {
             // a capture of the compute driver's files alone: nothing is known of the bus
             let host = HostBridge { domain: address.domain, bus: address.bus };
@@ -111,7 +115,12 @@ fn compute_nodes(root: &Root, topology: &mut Topology) {
         topology.gpus.push(Gpu {
             partition: shares_function.then_some(*partition),
             minor: node.minor,
-            uuid: node.uuid.clone(),
+            // older drivers give all partitions the one of the whole: it names none of them, also to the runtime
+            uuid: node
+                .uuid
+                .clone()
+                .filter(|_| nodes.iter().filter(|other| other.uuid == node.uuid).count() == 1),
+            runtime_index: u32::try_from(index).ok().filter(|_| !in_pci_order),
             ..Gpu::new(*address, GpuVendor::Amd)
         });
     }
@@ -141,11 +150,22 @@ fn nvidia(root: &Root, address: PciAddress, name: &str) -> Gpu {
     let field = |key: &str| {
         text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_string()))
     };
+    let minor = field("Device Minor").and_then(|minor| minor.parse::<u32>().ok());
     Gpu {
-        minor: field("Device Minor").and_then(|minor| minor.parse().ok()),
+        minor,
         // until the GPU has been initialised the driver prints question marks
         uuid: field("GPU UUID").filter(|uuid| uuid.starts_with("GPU-") && !uuid.contains('?')),
         model: field("Model").filter(|model| !model.is_empty()),
+        mig_instances: minor.and_then(|minor| mig_instances(root, minor)),
         ..Gpu::new(address, GpuVendor::Nvidia)
     }
+}
+
+/// How many GPU instances a GPU is cut into: the driver keeps a directory for each (NVIDIA's MIG User Guide, "Device Nodes
+/// and Capabilities"), numbered like the device node.
+fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
+    let is_instance =
+        |name: &str| name.strip_prefix("gi").is_some_and(|number| number.parse::<u32>().is_ok());
+    let instances = root.list(&format!("{CAPABILITIES}/gpu{minor}/mig"), is_instance);
+    u32::try_from(instances.len()).ok().filter(|count| (1..=file::MAX_MIG_INSTANCES).contains(count))
 }

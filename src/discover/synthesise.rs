@@ -75,7 +75,8 @@ impl Tree {
 
 /// The compute driver's nodes: one for each NUMA node, then one for each AMD GPU or partition.
 fn compute_nodes(tree: &mut Tree, topology: &Topology) {
-    let gpus: Vec<&Gpu> = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
+    let mut gpus: Vec<&Gpu> = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
+    gpus.sort_by_key(|gpu| gpu.runtime_index);
     if gpus.is_empty() {
         return;
     }
@@ -209,6 +210,11 @@ fn gpu(tree: &mut Tree, directory: &str, gpu: &Gpu) {
                 }
             }
             tree.file(&format!("proc/driver/nvidia/gpus/{address}"), "information", text.trim_end());
+            if let (Some(minor), Some(count)) = (gpu.minor, gpu.mig_instances) {
+                for instance in 0..count {
+                    tree.directory(&format!("proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"));
+                }
+            }
         }
         GpuVendor::Amd | GpuVendor::Intel => {
             let driver = if gpu.vendor == GpuVendor::Amd { "amdgpu" } else { "xe" };

@@ -204,7 +204,7 @@ fn machines() -> impl Strategy<Value = Topology> {
         prop::option::of(0u32..3),
         prop::sample::select(vec![1u32, 4, 8, 16]),
     );
-    prop::collection::vec(slot, 0..9).prop_map(|slots| {
+    (prop::collection::vec(slot, 0..9), any::<bool>()).prop_map(|(slots, backwards)| {
         let mut topology = Topology::empty("generated", Provenance::ThisSystem);
         for os_index in 0..3u32 {
             let cpus: CpuSet = (os_index * 8..os_index * 8 + 8).collect();
@@ -246,19 +246,21 @@ fn machines() -> impl Strategy<Value = Topology> {
                 };
                 let down = add(format!("{:02x}:00.0", bus + 2), PciParent::Bridge(up), 0x060400, 0x1000);
                 let address = add(format!("{:02x}:00.0", bus + 3), PciParent::Bridge(down), 0x038000, id);
-                let (uuid, model) = match vendor {
-                    GpuVendor::Amd => (Some(format!("GPU-{:016x}", index + 1)), None),
-                    GpuVendor::Nvidia => (Some(format!("GPU-{index}")), Some("Model".to_string())),
-                    _ => (None, None),
-                };
                 // an AMD GPU may be two partitions of one function
                 let partitions = if vendor == GpuVendor::Amd { 1 + nics as u32 % 2 } else { 1 };
                 for partition in 0..partitions {
+                    let uuid = match vendor {
+                        GpuVendor::Amd => Some(format!("GPU-{:016x}", 2 * index as u32 + partition + 1)),
+                        GpuVendor::Nvidia => Some(format!("GPU-{index}")),
+                        GpuVendor::Intel => None,
+                    };
+                    let is_nvidia = vendor == GpuVendor::Nvidia;
                     topology.gpus.push(Gpu {
                         partition: (partitions > 1).then_some(partition),
                         minor: Some(128 + 2 * index as u32 + partition),
-                        uuid: uuid.clone(),
-                        model: model.clone(),
+                        uuid,
+                        model: is_nvidia.then(|| "Model".to_string()),
+                        mig_instances: (is_nvidia && nics == 3).then_some(2),
                         ..Gpu::new(address, vendor)
                     });
                 }
@@ -311,6 +313,12 @@ fn machines() -> impl Strategy<Value = Topology> {
             topology.pci.insert(PciFunction { vfs: Some(8), ..function });
         }
         topology.sort();
+        // the compute driver may count its GPUs in another order
+        let amd = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).count() as u32;
+        let its = topology.gpus.iter_mut().filter(|gpu| gpu.vendor == GpuVendor::Amd);
+        for (gpu, index) in its.zip((0..amd).rev()).filter(|_| backwards && amd > 1) {
+            gpu.runtime_index = Some(index);
+        }
         // bridges above nothing are not read
         let used: Vec<PciAddress> = topology
             .gpus

@@ -4,13 +4,14 @@
 #![forbid(unsafe_code)]
 
 use crate::step::{Step, Task};
-use crate::topology::{NodeSet, Topology};
+use crate::topology::{GpuVendor, NodeSet, Topology};
 
 /// The NUMA nodes of one task; or why it has no part of its own.
 pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) -> Result<NodeSet, String> {
     let none = |why: &str| Err(format!("no GPU to be near to{why}"));
     // Was it given GPUs that could not be told, such as a MIG device?  Then its part is where those are.
-    if !asked || task.gpus.listed.iter().any(|(_, list)| names_gpus(list)) {
+    let lists = GpuVendor::ALL.iter().filter_map(|vendor| task.gpus.variables.get(vendor.list_variable()));
+    if !asked || lists.into_iter().any(|list| names_gpus(list)) {
         return none("");
     }
     if task.cpus != task.step_cpus {
@@ -45,7 +46,6 @@ fn names_gpus(list: &str) -> bool {
 mod tests {
     use super::*;
     use crate::step::GpuGrant;
-    use crate::topology::GpuVendor;
     use crate::topology::{CpuSet, NumaNode, Provenance};
 
     /// The nodes of each of `tasks` tasks that share `cpus`, of a machine with four NUMA nodes of two CPUs.
@@ -84,8 +84,8 @@ mod tests {
         }
         let cpus = CpuSet::from_list("0-1").unwrap();
         let part = |list: &str, step_gpus: &str| {
-            let listed = vec![(GpuVendor::Nvidia, list.to_string())];
-            let gpus = GpuGrant { listed, access: Vec::new() };
+            let variables = [(GpuVendor::Nvidia.list_variable(), list.to_string())].into();
+            let gpus = GpuGrant { variables, access: Vec::new() };
             let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus.clone(), ..Task::default() };
             let step = Step { tasks: 2, gpus: Some(step_gpus.to_string()), ..Step::default() };
             nodes(&topology, &step, &task, true).is_ok()

@@ -1,12 +1,32 @@
 //! Whose GPUs: which GPUs of the node a task has, from what Slurm and the kernel let it see.
 //!
-//! Slurm's own per-task numbers are wrong under `ConstrainDevices` (every task reports the first GPUs of the step:
-//! `common_gres_set_env` in Slurm's src/interfaces/gres.c), so they come last.  What the program will see is decided by
-//! the vendor's variable over the devices that the task may open, and that is what is computed here.
+//! What counts is what the program will see, so its runtime is computed, not Slurm's intention.  The evidence, in order,
+//! for each vendor's GPUs:
+//!
+//! 1. Where the task may not open one GPU's device node (a device cgroup, `ConstrainDevices`), only those that it may open
+//!    exist: the runtimes leave the others out before they count.
+//! 2. The vendor's variables over those, by the runtime's own rules ([`list`]): UUIDs by name, numbers by position in the
+//!    runtime's order, which is PCI order, for AMD the compute driver's.
+//! 3. An entry that names a GPU without a number (`MIG-<uuid>`, a UUID that the node does not tell): the one GPU that it
+//!    can mean; else, under 1, all that the task may open; else none, because a guess would move its traffic to a far NIC.
+//! 4. Without a variable: under 1, what the task may open.
+//! 5. Else `SLURM_STEP_GPUS` of the whole step (`--gpu-bind=none` of 22.05 takes the variables away, its own too).
+//! 6. Else none: a task without GPUs.
+//!
+//! Slurm's own per-task numbers are not in the list: under `ConstrainDevices` every task reports the first GPUs of the step
+//! (`common_gres_set_env` in Slurm's src/interfaces/gres.c).  Nor is `SLURM_JOB_GPUS`, which a batch script hands down to
+//! the sruns on every node.  Shards and MPS set the same variables as whole GPUs; several tasks then have one GPU.
 #![forbid(unsafe_code)]
 
+mod list;
+#[cfg(test)]
+mod tests;
+
+use crate::diagnostic::Diagnostic;
 use crate::step::{Access, GpuGrant, Step};
 use crate::topology::{GpuVendor, Topology};
+use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
+use std::collections::BTreeSet;
 
 /// A task's GPUs, positions in the topology in the order in which the program numbers them, and how that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,98 +37,236 @@ pub struct Identity {
     pub reason: String,
 }
 
-/// Entries of a vendor's list, at most; CUDA itself stops at the number of devices.
+/// The variables that decide: of all that the task's environment has, these are read.
+///
+/// `GPU_DEVICE_ORDINAL`, which Slurm sets too, is not among them: OpenCL alone reads it (ROCm/clr,
+/// rocclr/device/rocm/rocdevice.cpp).
+pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
+
+/// Entries of a list, at most; the runtimes stop at the number of devices.
 const MAX_ENTRIES: usize = 256;
 
 /// The GPUs that the program will see.
 pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Identity {
-    let denied = grant.access.contains(&Access::Denied);
-    // without a denial every GPU of the node can be opened, whether its node was found or not
-    let may_see = |gpu: &usize| !denied || grant.access.get(*gpu) == Some(&Access::Allowed);
-    let visible: Vec<usize> = (0..topology.gpus.len()).filter(may_see).collect();
-
-    let listed: Vec<&(GpuVendor, String)> = grant
-        .listed
-        .iter()
-        .filter(|(vendor, _)| topology.gpus.iter().any(|gpu| gpu.vendor == *vendor))
-        .collect();
-    if !listed.is_empty() {
-        let over = if denied { "the GPUs that the task may open" } else { "all GPUs of the node" };
-        let mut identity = Identity { gpus: Vec::new(), reason: String::new() };
-        for (vendor, list) in listed {
-            let theirs: Vec<usize> =
-                visible.iter().copied().filter(|&gpu| topology.gpus[gpu].vendor == *vendor).collect();
-            let (gpus, by_uuid) = resolve(topology, list, &theirs);
-            let variable = vendor.list_variable();
-            let reason = match (gpus.is_empty(), by_uuid) {
-                (true, _) => format!("`{variable}` names no GPU of this node"),
-                (false, true) => format!("by the UUIDs in `{variable}`"),
-                (false, false) => {
-                    // a user's text, on its way to a terminal and a log
-                    let list: String = list.chars().take(64).flat_map(char::escape_debug).collect();
-                    format!("`{variable}={list}` over {over}, in PCI order")
+    let sight = Sight { topology, grant };
+    let mut listed: Option<Identity> = None;
+    for vendor in GpuVendor::ALL.into_iter().filter(|&vendor| sight.has(vendor)) {
+        let Some(theirs) = sight.listed(vendor) else { continue };
+        listed = Some(match listed {
+            None => theirs,
+            Some(mut all) => {
+                // where several vendors' GPUs share a node, the one that gave some speaks
+                if all.gpus.is_empty() && !theirs.gpus.is_empty() {
+                    all.reason = theirs.reason;
                 }
-            };
-            // where several vendors' GPUs share a node, the one that gave some speaks
-            if identity.reason.is_empty() || (identity.gpus.is_empty() && !gpus.is_empty()) {
-                identity.reason = reason;
+                all.gpus.extend(theirs.gpus);
+                all
             }
-            identity.gpus.extend(gpus);
-        }
-        return identity;
+        });
     }
-    if denied {
-        return Identity { gpus: visible, reason: "the GPUs that the task may open".to_string() };
+    if let Some(listed) = listed {
+        return listed;
     }
-    match step.gpus.as_deref().map(|list| step_list(topology, list)) {
-        Some(gpus) if !gpus.is_empty() => {
-            Identity { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
-        }
-        _ => Identity { gpus: Vec::new(), reason: "Slurm gave it no GPU".to_string() },
+    let denied: Vec<GpuVendor> = GpuVendor::ALL.into_iter().filter(|&vendor| sight.denies(vendor)).collect();
+    let open: Vec<usize> = denied.iter().flat_map(|&vendor| sight.visible(vendor)).collect();
+    if !open.is_empty() {
+        return Identity { gpus: open, reason: "the GPUs that the task may open".to_string() };
     }
+    by_step(&sight, step, &denied)
 }
 
-/// The vendor's list over the GPUs that can be seen, as CUDA reads it: up to the first entry that means nothing
-/// (CUDA C++ Programming Guide, "CUDA Environment Variables").
-fn resolve(topology: &Topology, list: &str, visible: &[usize]) -> (Vec<usize>, bool) {
-    let mut gpus: Vec<usize> = Vec::new();
-    let mut by_uuid = false;
-    for entry in list.split(',').take(MAX_ENTRIES).map(str::trim) {
-        let gpu = if let Some(uuid) = gpu_uuid(entry) {
-            by_uuid = true;
-            unique(visible, |gpu| {
-                topology.gpus[gpu].uuid.as_deref().is_some_and(|known| starts_with(known, uuid))
-            })
-        } else {
-            // Level Zero writes `0.1` for a tile of a device
-            let index = entry.split('.').next().and_then(|digits| digits.parse::<usize>().ok());
-            index.and_then(|index| visible.get(index).copied())
+/// What is to be said of numbers on this node before any task runs: where a number does not surely mean the GPU that
+/// Slurm, or the user, has in mind.
+pub fn lint(topology: &Topology) -> Vec<Diagnostic> {
+    let nvidia: Vec<usize> = positions(topology, GpuVendor::Nvidia);
+    let mut diagnostics = Vec::new();
+    if let Some(kinds) = unequal(topology, &nvidia) {
+        diagnostics.push(Diagnostic::new(
+            CUDA_ORDER,
+            format!(
+                "the GPUs differ ({kinds}), and unless it is `PCI_BUS_ID` CUDA numbers the fastest first: which GPU a number \
+                 means is then a guess; set it for all jobs, or let Slurm list UUIDs"
+            ),
+        ));
+    }
+    diagnostics
+}
+
+fn positions(topology: &Topology, vendor: GpuVendor) -> Vec<usize> {
+    (0..topology.gpus.len()).filter(|&gpu| topology.gpus[gpu].vendor == vendor).collect()
+}
+
+/// What a task can see of the node.
+struct Sight<'a> {
+    topology: &'a Topology,
+    grant: &'a GpuGrant,
+}
+
+impl Sight<'_> {
+    fn has(&self, vendor: GpuVendor) -> bool {
+        self.topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
+    }
+
+    /// Is one of the vendor's GPUs denied?  Of this vendor, because the display adapter of another may be denied to all.
+    fn denies(&self, vendor: GpuVendor) -> bool {
+        let access = self.topology.gpus.iter().zip(&self.grant.access);
+        access.into_iter().any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
+    }
+
+    /// The vendor's GPUs that exist for the task, in the order in which its runtime counts them.
+    fn visible(&self, vendor: GpuVendor) -> Vec<usize> {
+        let denied = self.denies(vendor);
+        let mut gpus = positions(self.topology, vendor);
+        // without a denial every GPU of the node can be opened, whether its node was found or not
+        gpus.retain(|&gpu| !denied || self.grant.access.get(gpu) == Some(&Access::Allowed));
+        gpus.sort_by_key(|&gpu| {
+            let index = self.topology.gpus[gpu].runtime_index;
+            (index.is_none(), index, gpu)
+        });
+        gpus
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.grant.variables.get(name).map(String::as_str)
+    }
+
+    /// By the vendor's variables; `None` where none of them says anything.
+    fn listed(&self, vendor: GpuVendor) -> Option<Identity> {
+        match vendor {
+            GpuVendor::Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
+            GpuVendor::Amd => self.rocm(),
+            // Level Zero takes these for no mask at all
+            GpuVendor::Intel => {
+                self.variable(ZE).filter(|mask| !matches!(*mask, "" | "default")).map(|mask| self.ze(mask))
+            }
+        }
+    }
+
+    fn cuda(&self, text: &str) -> Identity {
+        let visible = self.visible(GpuVendor::Nvidia);
+        let listed = list::cuda(self.topology, text, &visible);
+        if !listed.unknown.is_empty() {
+            return self.traced(listed, &visible);
+        }
+        let Listed { gpus, by_uuid, .. } = listed;
+        let mut reason = self.reason(CUDA, text, GpuVendor::Nvidia, &gpus, by_uuid);
+        let is_guess = !by_uuid
+            && !gpus.is_empty()
+            && gpus.len() < visible.len()
+            && self.variable(CUDA_ORDER) != Some("PCI_BUS_ID");
+        if is_guess && unequal(self.topology, &visible).is_some() {
+            reason.push_str(&format!(
+                ", which is a guess: the GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"
+            ));
+        }
+        Identity { gpus, reason }
+    }
+
+    /// Entries that name a GPU which the node does not tell: a MIG instance's UUID is known to the driver's library alone.
+    fn traced(&self, listed: Listed, visible: &[usize]) -> Identity {
+        let gpus = &self.topology.gpus;
+        let is_cut = |gpu: &usize| gpus[*gpu].mig_instances.is_some();
+        let mut found = listed.gpus;
+        let mut reasons: Vec<String> = found
+            .first()
+            .map(|_| format!("by the entries of `{CUDA}` that the node knows"))
+            .into_iter()
+            .collect();
+        let told = reasons.len() + 1;
+        for entry in &listed.unknown {
+            let mut candidates: Vec<usize> = match entry.starts_with("MIG-") {
+                true if visible.iter().any(is_cut) => {
+                    visible.iter().copied().filter(|gpu| is_cut(gpu)).collect()
+                }
+                true => visible.to_vec(),
+                false => visible.iter().copied().filter(|&gpu| gpus[gpu].uuid.is_none()).collect(),
+            };
+            let entry = shown(entry);
+            reasons.push(match (candidates.len(), self.denies(GpuVendor::Nvidia)) {
+                (0, _) => format!("`{entry}` names no GPU that the task may open"),
+                (1, _) => format!("`{entry}` can mean no other GPU"),
+                (_, true) => format!("`{entry}` is one of the GPUs that the task may open, so all of them"),
+                (many, false) => {
+                    candidates.clear();
+                    format!(
+                        "`{entry}` may be on any of {many} GPUs, and nothing outside the driver tells which"
+                    )
+                }
+            });
+            candidates.retain(|gpu| !found.contains(gpu));
+            found.extend(candidates);
+        }
+        if let Some(more @ 1..) = reasons.len().checked_sub(told) {
+            reasons.truncate(told);
+            reasons.push(format!("{more} more such entries"));
+        }
+        Identity { gpus: found, reason: reasons.join("; ") }
+    }
+
+    /// ROCR_VISIBLE_DEVICES counts for all programs; what a HIP program sees of those is then counted anew.
+    fn rocm(&self) -> Option<Identity> {
+        let visible = self.visible(GpuVendor::Amd);
+        // HIP takes the first that is not empty; beside NVIDIA's GPUs the second is meant for those
+        let hip =
+            [(HIP, true), (CUDA, !self.has(GpuVendor::Nvidia))].into_iter().find_map(|(name, counts)| {
+                let list = self.variable(name).filter(|list| counts && !list.is_empty())?;
+                Some((name, list))
+            });
+        let rocr = self.variable(ROCR);
+        if rocr.is_none() && hip.is_none() {
+            return None;
+        }
+        let (below, mut reason) = match rocr {
+            Some(text) => {
+                let Listed { gpus, by_uuid, .. } = list::rocr(self.topology, text, &visible);
+                let reason = self.reason(ROCR, text, GpuVendor::Amd, &gpus, by_uuid);
+                (gpus, reason)
+            }
+            None => (visible, String::new()),
         };
-        match gpu {
-            // two MIG instances, or two tiles, of one GPU
-            Some(gpu) if gpus.contains(&gpu) => {}
-            Some(gpu) => gpus.push(gpu),
-            None => break,
+        let Some((name, text)) = hip else { return Some(Identity { gpus: below, reason }) };
+        let Listed { gpus, by_uuid, out_of_range, .. } = list::hip(self.topology, text, &below);
+        if rocr.is_none() {
+            reason = self.reason(name, text, GpuVendor::Amd, &gpus, by_uuid);
+        } else if gpus.is_empty() && out_of_range && !below.is_empty() {
+            // Slurm without AutoDetect lists node-wide numbers in both
+            reason.push_str(&format!(
+                "; `{name}={}` counts among these and names none: a HIP program sees no GPU",
+                shown(text)
+            ));
+            return Some(Identity { gpus: below, reason });
+        } else if gpus != below {
+            reason.push_str(&format!(", then `{name}={}` among these", shown(text)));
         }
+        Some(Identity { gpus, reason })
     }
-    (gpus, by_uuid)
-}
 
-/// The GPU's UUID in `GPU-…` and in the older MIG form `MIG-GPU-…/gi/ci`; a prefix is enough for CUDA.
-fn gpu_uuid(entry: &str) -> Option<&str> {
-    let uuid = entry.strip_prefix("MIG-").unwrap_or(entry);
-    uuid.starts_with("GPU-").then(|| uuid.split('/').next().unwrap_or(uuid))
-}
+    fn ze(&self, mask: &str) -> Identity {
+        let visible = self.visible(GpuVendor::Intel);
+        let flat = list::is_flat(self.topology, mask, self.variable(HIERARCHY), &visible);
+        let gpus = list::level_zero(self.topology, mask, flat, &visible);
+        let mut reason = self.reason(ZE, mask, GpuVendor::Intel, &gpus, false);
+        if flat && !gpus.is_empty() {
+            reason.push_str(", each stack a device");
+        }
+        Identity { gpus, reason }
+    }
 
-fn starts_with(text: &str, prefix: &str) -> bool {
-    text.len() >= prefix.len() && text.as_bytes()[..prefix.len()].eq_ignore_ascii_case(prefix.as_bytes())
-}
-
-fn unique(visible: &[usize], is_it: impl Fn(usize) -> bool) -> Option<usize> {
-    let mut found = visible.iter().copied().filter(|&gpu| is_it(gpu));
-    match (found.next(), found.next()) {
-        (Some(gpu), None) => Some(gpu),
-        _ => None,
+    fn reason(&self, name: &str, text: &str, vendor: GpuVendor, gpus: &[usize], by_uuid: bool) -> String {
+        if gpus.is_empty() {
+            return format!("`{name}={}` names no GPU of this node that the task may open", shown(text));
+        }
+        if by_uuid {
+            return format!("by the UUIDs in `{name}`");
+        }
+        let over = match self.denies(vendor) {
+            true => "the GPUs that the task may open",
+            false => "all GPUs of the node",
+        };
+        let of_driver =
+            self.topology.gpus.iter().any(|gpu| gpu.vendor == vendor && gpu.runtime_index.is_some());
+        let order = if of_driver { "in the compute driver's order" } else { "in PCI order" };
+        format!("`{name}={}` over {over}, {order}", shown(text))
     }
 }
 
@@ -117,95 +275,77 @@ pub fn of_the_step(topology: &Topology, step: &Step) -> Vec<usize> {
     step.gpus.as_deref().map_or_else(Vec::new, |list| step_list(topology, list))
 }
 
-/// `SLURM_STEP_GPUS`: positions in the node's list of GPUs, which follows the device files' numbers in every usual
-/// gres.conf, or UUIDs where the site asked for them.
-fn step_list(topology: &Topology, list: &str) -> Vec<usize> {
-    let all: Vec<usize> = (0..topology.gpus.len()).collect();
-    let by_minor = |number: u32| {
-        unique(&all, |gpu| topology.gpus[gpu].minor == Some(number))
-            .or_else(|| all.get(number as usize).copied().filter(|&gpu| topology.gpus[gpu].minor.is_none()))
+/// What `SLURM_STEP_GPUS` would be for these GPUs.
+pub fn slurms_numbers(topology: &Topology, gpus: &[usize]) -> String {
+    let by_file = by_file(topology);
+    let place = |gpu: &usize| by_file.iter().position(|other| other == gpu).unwrap_or(*gpu).to_string();
+    gpus.iter().map(place).collect::<Vec<_>>().join(",")
+}
+
+/// By `SLURM_STEP_GPUS`, less what the task may not open.
+fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Identity {
+    let topology = sight.topology;
+    let none = |reason: &str| Identity { gpus: Vec::new(), reason: reason.to_string() };
+    let Some(list) = &step.gpus else {
+        return none(match denied.is_empty() {
+            true => "Slurm gave it no GPU",
+            false => "Slurm gave it no GPU, and it may open none",
+        });
     };
+    if topology.gpus.iter().any(|gpu| gpu.mig_instances.is_some()) {
+        return none("`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs");
+    }
+    let mut gpus = step_list(topology, list);
+    gpus.retain(|&gpu| !denied.contains(&topology.gpus[gpu].vendor));
+    if gpus.is_empty() {
+        return none("`SLURM_STEP_GPUS` names no GPU of this node that the task may open");
+    }
+    Identity { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
+}
+
+/// `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs where the site asked for them.
+///
+/// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia` (Slurm's
+/// src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with `AutoDetect=nvml` PCI order.  These differ where the driver did not
+/// number in PCI order, and there the first two are taken.  A place is not a number: AMD's files begin at `renderD128`,
+/// and a GPU that has failed leaves a hole.
+fn step_list(topology: &Topology, text: &str) -> Vec<usize> {
+    let all: Vec<usize> = (0..topology.gpus.len()).collect();
+    let by_file = by_file(topology);
     let mut gpus = Vec::new();
-    for entry in list.split(',').take(MAX_ENTRIES).map(str::trim) {
-        let gpu = match entry.parse::<u32>() {
-            Ok(number) => by_minor(number),
-            Err(_) => resolve(topology, entry, &all).0.first().copied(),
+    for entry in text.split(',').take(MAX_ENTRIES).map(str::trim) {
+        let gpu = match entry.parse::<usize>() {
+            Ok(place) => by_file.get(place).copied(),
+            Err(_) => list::by_uuid(topology, entry, &all),
         };
         gpus.extend(gpu.filter(|gpu| !gpus.contains(gpu)));
     }
     gpus
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::topology::{Gpu, Provenance};
-
-    /// Eight GPUs; the third and fourth have each other's minor number.
-    fn node() -> Topology {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for index in 0..8u32 {
-            topology.gpus.push(Gpu {
-                minor: Some([0, 1, 3, 2, 4, 5, 6, 7][index as usize]),
-                uuid: Some(format!("GPU-{index}a0b0c0d-0000-0000-0000-000000000000")),
-                ..Gpu::new(format!("{:02x}:00.0", 0x10 + index).parse().unwrap(), GpuVendor::Nvidia)
-            });
-        }
-        topology
+/// GPUs in the order of their device files' numbers, where these are known.
+fn by_file(topology: &Topology) -> Vec<usize> {
+    let mut by_file: Vec<usize> = (0..topology.gpus.len()).collect();
+    if topology.gpus.iter().all(|gpu| gpu.minor.is_some()) {
+        by_file.sort_by_key(|&gpu| (topology.gpus[gpu].vendor, topology.gpus[gpu].minor));
     }
+    by_file
+}
 
-    const NONE: [usize; 0] = [];
-
-    fn identity(listed: Option<&str>, step_gpus: Option<&str>, allowed: Option<&[usize]>) -> Vec<usize> {
-        let access = match allowed {
-            None => vec![Access::Unknown; 8],
-            Some(allowed) => (0..8)
-                .map(|gpu| if allowed.contains(&gpu) { Access::Allowed } else { Access::Denied })
-                .collect(),
-        };
-        let listed = listed.map(|list| (GpuVendor::Nvidia, list.to_string())).into_iter().collect();
-        let step = Step { gpus: step_gpus.map(str::to_string), ..Step::default() };
-        identify(&node(), &step, &GpuGrant { listed, access }).gpus
+/// The kinds of GPUs, where they are of several: CUDA counts these fastest first by default.
+fn unequal(topology: &Topology, gpus: &[usize]) -> Option<String> {
+    let models: BTreeSet<&str> = gpus.iter().filter_map(|&gpu| topology.gpus[gpu].model.as_deref()).collect();
+    if models.len() > 1 {
+        return Some(models.into_iter().map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", "));
     }
+    let device = |&gpu: &usize| topology.pci.get(topology.gpus[gpu].address)?.device;
+    let devices: BTreeSet<u16> = gpus.iter().filter_map(device).collect();
+    (devices.len() > 1).then(|| {
+        devices.into_iter().map(|id| format!("PCI device `{id:#06x}`")).collect::<Vec<_>>().join(", ")
+    })
+}
 
-    #[test]
-    fn without_a_device_cgroup_the_list_counts_all_gpus_in_pci_order() {
-        assert_eq!(identity(Some("2"), Some("2"), None), [2]);
-        assert_eq!(identity(Some("2"), Some("2"), Some(&[0, 1, 2, 3, 4, 5, 6, 7])), [2]);
-        assert_eq!(identity(Some("5,0"), None, None), [5, 0]);
-    }
-
-    #[test]
-    fn under_constrain_devices_the_list_counts_the_gpus_that_the_task_may_open_and_slurms_numbers_are_ignored()
-     {
-        assert_eq!(identity(Some("0"), Some("0"), Some(&[3])), [3]);
-        assert_eq!(identity(Some("0,1"), Some("0,1"), Some(&[4, 6])), [4, 6]);
-        assert_eq!(identity(Some("1"), Some("1"), Some(&[4, 6])), [6]);
-    }
-
-    #[test]
-    fn uuids_are_taken_at_their_word_in_all_spellings() {
-        assert_eq!(identity(Some("GPU-3a0b0c0d-0000-0000-0000-000000000000"), None, None), [3]);
-        assert_eq!(identity(Some("gpu-3"), None, None), NONE, "CUDA wants the prefix in capitals");
-        assert_eq!(identity(Some("GPU-3A0B"), None, None), [3], "the digits in either case, and cut");
-        assert_eq!(identity(Some("MIG-GPU-5a0b0c0d-0000-0000-0000-000000000000/1/0"), None, None), [5]);
-        let two_instances = "MIG-GPU-5a0b0c0d/1/0,MIG-GPU-5a0b0c0d/2/0";
-        assert_eq!(identity(Some(two_instances), None, None), [5]);
-    }
-
-    #[test]
-    fn an_entry_that_means_nothing_ends_the_list_as_in_cuda() {
-        assert_eq!(identity(Some("1,9,2"), None, None), [1]);
-        assert_eq!(identity(Some("-1"), Some("0"), None), NONE);
-        assert_eq!(identity(Some("NoDevFiles"), None, None), NONE);
-        assert_eq!(identity(Some(""), Some("0"), None), NONE);
-    }
-
-    #[test]
-    fn without_a_list_the_step_counts_by_device_number_and_a_device_cgroup_counts_before_it() {
-        assert_eq!(identity(None, Some("0,2"), None), [0, 3], "GPU 3 is /dev/nvidia2");
-        assert_eq!(identity(None, Some("0,2"), Some(&[6])), [6]);
-        assert_eq!(identity(None, None, None), NONE);
-        assert_eq!(identity(None, Some("99,x"), None), NONE);
-    }
+/// A user's text, on its way to a terminal and a log.
+fn shown(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_debug).collect()
 }

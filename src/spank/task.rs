@@ -7,11 +7,11 @@ use super::nics::{self, Closed};
 use super::step::{ACTIVE, Active, DRY_RUN, STRICT, is_normal, variable};
 use crate::pipeline;
 use crate::placement::{NodePlacement, Strictness, TaskPlacement};
-use crate::policy;
+use crate::policy::{self, identity};
 use crate::render::{self, Present, text};
 use crate::step::{Access, GpuGrant, Task};
 use crate::sys;
-use crate::topology::{CpuSet, GpuVendor, Topology};
+use crate::topology::{CpuSet, Topology};
 use slurm_spank::{SpankHandle, slurm_spank_log};
 use std::fs::File;
 use std::io;
@@ -147,9 +147,8 @@ fn withdraw(spank: &SpankHandle) {
 
 /// The evidence about the task's GPUs.
 fn grant(values: &Values, topology: &Topology, devices: Option<&File>) -> GpuGrant {
-    let listed = GpuVendor::ALL
-        .into_iter()
-        .filter_map(|vendor| Some((vendor, values.get(vendor.list_variable())?.clone())));
+    let variables =
+        identity::VARIABLES.into_iter().filter_map(|name| Some((name, values.get(name)?.clone()))).collect();
     let access = topology.gpus.iter().map(|gpu| match (devices, gpu.device_node()) {
         (Some(devices), Some(node)) => match sys::may_open(devices, &node) {
             Ok(()) => Access::Allowed,
@@ -159,7 +158,7 @@ fn grant(values: &Values, topology: &Topology, devices: Option<&File>) -> GpuGra
         },
         _ => Access::Unknown,
     });
-    GpuGrant { listed: listed.collect(), access: access.collect() }
+    GpuGrant { variables, access: access.collect() }
 }
 
 /// The masks of the step's tasks on this node, as slurmd lists them (`SLURM_CPU_BIND_LIST`) where it bound them.
@@ -181,6 +180,6 @@ const NODE_NAME: &str = "SLURMD_NODENAME";
 
 /// All variables that are looked at.
 fn names() -> Vec<&'static str> {
-    let lists = GpuVendor::ALL.map(GpuVendor::list_variable);
-    render::READ.into_iter().chain(lists).chain([CPU_BIND_TYPE, CPU_BIND_LIST, GPU_BIND, NODE_NAME]).collect()
+    let others = [CPU_BIND_TYPE, CPU_BIND_LIST, GPU_BIND, NODE_NAME];
+    render::READ.into_iter().chain(identity::VARIABLES).chain(others).collect()
 }

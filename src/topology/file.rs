@@ -31,6 +31,8 @@ pub const MAX_CORES: usize = 8192;
 pub const MAX_PCI: usize = 4096;
 /// GPUs: sixteen times the 16 of the largest nodes, since the cost of the assignment grows with them.
 pub const MAX_GPUS: usize = 256;
+/// MIG instances of a GPU: a GPU of today has 7 slices, so 7 instances at most.
+pub const MAX_MIG_INSTANCES: u32 = 64;
 /// NICs: as many as GPUs; more are virtual functions, which placement does not deal out.
 pub const MAX_NICS: usize = 256;
 /// Ports of a NIC: adapters have one or two; the kernel would allow 255.

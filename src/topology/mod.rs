@@ -143,12 +143,26 @@ pub struct Gpu {
     pub uuid: Option<String>,
     /// what the driver calls it
     pub model: Option<String>,
+    /// the number by which the vendor's runtime counts it before any list, where that is not PCI order: AMD's counts the
+    /// nodes of its compute driver (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
+    pub runtime_index: Option<u32>,
+    /// how many MIG instances it is cut into, where it is (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`)
+    pub mig_instances: Option<u32>,
 }
 
 impl Gpu {
     /// A GPU of which only this is known.
     pub fn new(address: PciAddress, vendor: GpuVendor) -> Gpu {
-        Gpu { address, partition: None, vendor, minor: None, uuid: None, model: None }
+        Gpu {
+            address,
+            partition: None,
+            vendor,
+            minor: None,
+            uuid: None,
+            model: None,
+            runtime_index: None,
+            mig_instances: None,
+        }
     }
 
     /// Is it joined to its CPU by NVLink-C2C, so that the CPU's PCIe host bridges are as near to it as to the CPU?

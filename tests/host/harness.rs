@@ -84,6 +84,14 @@ pub fn dgx_h100() -> &'static Path {
     })
 }
 
+/// A recorded machine of `tests/machines` as such a directory.
+pub fn recorded(machine: &str) -> PathBuf {
+    let tree = private_folder(machine).join("tree");
+    let manifest = manifest_path(&format!("tests/machines/{machine}/node.machine"));
+    tool(&["snapshot".as_ref(), "--unpack".as_ref(), manifest.as_os_str(), tree.as_os_str()]);
+    tree
+}
+
 /// What the command-line tool prints.
 fn tool(words: &[&OsStr]) -> Vec<u8> {
     let output =

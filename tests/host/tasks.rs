@@ -85,6 +85,27 @@ fn a_gpu_that_is_named_by_its_uuid_is_found() {
 }
 
 #[test]
+fn rocms_lists_are_read_one_over_the_other() {
+    let step = Step::in_context("remote").sysfs(&recorded("mi300x-8-dpx")).arg("default=closest");
+    // a line of changes sets one variable, so the first is the step's
+    let played = play!(step.env("ROCR_VISIBLE_DEVICES=4,5,6,7").task("HIP_VISIBLE_DEVICES=2").task(""));
+    assert_eq!(played.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_3:1"), "{played}");
+    assert_eq!(played.env(1, "UCX_NET_DEVICES").as_deref(), Some("mlx5_2:1,mlx5_3:1"), "{played}");
+}
+
+#[test]
+fn a_mig_instance_that_may_be_on_two_gpus_is_left_to_the_libraries() {
+    let step = Step::in_context("remote").sysfs(&recorded("dgx-a100-mig")).arg("default=closest");
+    let spelled =
+        ["MIG-a3b9c1d2-0000-5000-8000-000000000001", "MIG-GPU-11e2d3c4-0000-0000-0000-000000000000/3/0"];
+    let played =
+        play!(spelled.iter().fold(step, |step, uuid| step.task(&format!("CUDA_VISIBLE_DEVICES={uuid}"))));
+    played.assert_nothing_failed();
+    assert_eq!(played.env(0, "UCX_NET_DEVICES"), None, "{played}");
+    assert_eq!(played.env(1, "UCX_NET_DEVICES").as_deref(), Some("mlx5_1:1"), "{played}");
+}
+
+#[test]
 fn a_task_without_gpus_is_left_to_ucx() {
     let played = play!(default_on().task(""));
     played.assert_nothing_failed();

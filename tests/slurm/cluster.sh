@@ -175,7 +175,7 @@ write_configuration() {
         IFS=: read -r sockets cores threads <<< "$shape"
         half=$((${#minors[@]} / 2))
         gres=
-        if [ ${#minors[@]} -gt 0 ]; then gres="Gres=gpu:${#minors[@]}"; fi
+        if [ ${#minors[@]} -gt 0 ]; then gres="Gres=gpu:${#minors[@]},shard:$((4 * ${#minors[@]}))"; fi
         if [ "$sockets" -ge 2 ] && [ "$half" -gt 0 ]; then
             # the first half of the GPUs is near the first half of the cores, as on every two-socket GPU server
             {
@@ -186,6 +186,10 @@ write_configuration() {
             } >> "$dir/etc/gres.conf"
         elif [ ${#minors[@]} -gt 0 ]; then
             echo "NodeName=$node Name=gpu File=/dev/nvidia$(numbers "${minors[@]}")" >> "$dir/etc/gres.conf"
+        fi
+        # four shards of each GPU, for those who ask for a part of one
+        if [ ${#minors[@]} -gt 0 ]; then
+            echo "NodeName=$node Name=shard Count=$((4 * ${#minors[@]}))" >> "$dir/etc/gres.conf"
         fi
         lines+="NodeName=$node NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$((port + 10 + k))"
         lines+=" Sockets=$sockets CoresPerSocket=$cores ThreadsPerCore=$threads RealMemory=4000 $gres"$'\n'
@@ -232,7 +236,7 @@ MpiDefault=none
 SwitchType=switch/none
 ReturnToService=2
 KillWait=5
-GresTypes=gpu
+GresTypes=gpu,shard
 ${lines}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 $(printf '%b' "${NICP_EXTRA:-}")
 CONF

@@ -7,8 +7,8 @@ use super::values::{
     pci_address, word, wrong,
 };
 use super::{
-    BadTopology, MAX_CORES, MAX_GPUS, MAX_NETDEVS, MAX_NICS, MAX_NUMA_NODES, MAX_PCI, MAX_PORTS,
-    MAX_RATE_MBPS,
+    BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NICS, MAX_NUMA_NODES, MAX_PCI,
+    MAX_PORTS, MAX_RATE_MBPS,
 };
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
@@ -178,6 +178,7 @@ fn gpus(
 ) -> Result<Vec<Gpu>> {
     at_most("gpus", gpus.len(), MAX_GPUS)?;
     let (mut addresses, mut uuids, mut device_nodes) = (Once::new(), Once::new(), Once::new());
+    let mut runtime_indices = Once::new();
     let mut all = Vec::new();
     for (i, gpu) in gpus.iter().enumerate() {
         let at = |field: &str| format!("gpus[{i}].{field}");
@@ -194,9 +195,26 @@ fn gpus(
             uuids.add(&at("uuid"), uuid.clone())?;
         }
         let model = optional(&gpu.model, |text| free_text(&at("model"), text))?;
-        let gpu = Gpu { address, partition: gpu.partition, vendor, minor: gpu.minor, uuid, model };
+        if let Some(count) = gpu.mig_instances.filter(|count| !(1..=MAX_MIG_INSTANCES).contains(count)) {
+            let expected = format!("a number from `1` to `{MAX_MIG_INSTANCES}`");
+            return Err(wrong(&at("mig_instances"), count, expected));
+        }
+        let name_of_vendor = &gpu.vendor;
+        let gpu = Gpu {
+            address,
+            partition: gpu.partition,
+            vendor,
+            minor: gpu.minor,
+            uuid,
+            model,
+            runtime_index: gpu.runtime_index,
+            mig_instances: gpu.mig_instances,
+        };
         if let Some(node) = gpu.device_node() {
             device_nodes.add(&at("minor"), node)?;
+        }
+        if let Some(index) = gpu.runtime_index {
+            runtime_indices.add(&at("runtime_index"), format!("{name_of_vendor} {index}"))?;
         }
         all.push(gpu);
     }

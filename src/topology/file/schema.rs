@@ -125,6 +125,12 @@ pub(super) struct Gpu {
     pub uuid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// absent where the vendor's runtime counts in PCI order
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_index: Option<u32>,
+    /// absent where it is not cut into MIG instances
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig_instances: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]

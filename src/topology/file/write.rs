@@ -52,6 +52,8 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         minor: gpu.minor,
         uuid: gpu.uuid.clone(),
         model: gpu.model.clone(),
+        runtime_index: gpu.runtime_index,
+        mig_instances: gpu.mig_instances,
     });
     let nics = topology.nics.iter().map(|nic| schema::Nic {
         name: nic.name.clone(),

@@ -1,0 +1,194 @@
+//! The vendors' lists of GPUs, each read as the runtime that obeys it reads it.
+#![forbid(unsafe_code)]
+
+use super::MAX_ENTRIES;
+use crate::topology::Topology;
+
+/// NVIDIA's list; HIP reads it too, in the place of its own.
+pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
+/// `PCI_BUS_ID`, or fastest first.
+pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
+/// AMD's list for all programs.
+pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
+/// AMD's list for HIP programs, over what the first leaves.
+pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
+/// Intel's list.
+pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
+/// What a number in Intel's list counts: `COMPOSITE` cards, `FLAT` and `COMBINED` stacks (tiles).
+pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
+
+/// What a list names.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// positions in the topology, each once, in the list's order
+    pub gpus: Vec<usize>,
+    /// did a UUID name one of them?
+    pub by_uuid: bool,
+    /// entries in the form of a UUID that is none of those that the node tells, though it may be one that it does not
+    pub unknown: Vec<String>,
+    /// did the list end at a number that is too high?
+    pub out_of_range: bool,
+}
+
+impl Listed {
+    /// Takes a GPU once: two MIG instances, or two stacks, may be of one.
+    fn take(&mut self, gpu: usize) {
+        if !self.gpus.contains(&gpu) {
+            self.gpus.push(gpu);
+        }
+    }
+}
+
+fn entries(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').take(MAX_ENTRIES)
+}
+
+/// CUDA's: up to the first entry that means nothing (CUDA Programming Guide, "CUDA Environment Variables").
+pub(super) fn cuda(topology: &Topology, text: &str, visible: &[usize]) -> Listed {
+    let mut listed = Listed::default();
+    for entry in entries(text).map(str::trim) {
+        if let Ok(index) = entry.parse::<usize>() {
+            let Some(&gpu) = visible.get(index) else { break };
+            listed.take(gpu);
+        } else if let Some(gpu) = by_uuid(topology, entry, visible) {
+            listed.by_uuid = true;
+            listed.take(gpu);
+        } else if is_unknown(topology, entry, visible) {
+            listed.unknown.push(entry.to_string());
+        } else {
+            break;
+        }
+    }
+    listed
+}
+
+/// The GPU in `GPU-<uuid>` and in `MIG-GPU-<uuid>/<gi>/<ci>`, the form before driver 470.42; its first digits are enough
+/// for CUDA where they are one GPU's alone.
+pub(super) fn by_uuid(topology: &Topology, entry: &str, visible: &[usize]) -> Option<usize> {
+    let uuid = gpu_uuid(entry)?;
+    let mut found = visible.iter().copied().filter(|&gpu| {
+        let known = topology.gpus[gpu].uuid.as_deref();
+        known.is_some_and(|known| starts_with(known, uuid))
+    });
+    found.next().filter(|_| found.next().is_none())
+}
+
+fn gpu_uuid(entry: &str) -> Option<&str> {
+    let uuid = entry.strip_prefix("MIG-").unwrap_or(entry);
+    uuid.starts_with("GPU-").then(|| uuid.split('/').next().unwrap_or(uuid))
+}
+
+/// May this be the UUID of a GPU, or of a part of one, that the node does not tell?  The driver prints no GPU's UUID
+/// before it has started the GPU, and no MIG instance's at all.
+fn is_unknown(topology: &Topology, entry: &str, visible: &[usize]) -> bool {
+    if let Some(uuid) = gpu_uuid(entry) {
+        let matches =
+            |gpu: usize| topology.gpus[gpu].uuid.as_deref().is_none_or(|known| starts_with(known, uuid));
+        let is_one = visible.iter().any(|&gpu| topology.gpus[gpu].uuid.is_some() && matches(gpu));
+        return !is_one && visible.iter().any(|&gpu| topology.gpus[gpu].uuid.is_none());
+    }
+    let uuid = entry.strip_prefix("MIG-").unwrap_or_default();
+    uuid.bytes().any(|byte| byte.is_ascii_hexdigit())
+        && uuid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+fn starts_with(text: &str, prefix: &str) -> bool {
+    text.len() >= prefix.len() && text.as_bytes()[..prefix.len()].eq_ignore_ascii_case(prefix.as_bytes())
+}
+
+/// ROCm's, for all programs (ROCR-Runtime, src/core/runtime/amd_filter_device.cpp): up to the first entry that means
+/// nothing or that repeats one; a UUID in either case, at least one digit of it; numbers as strtol(3) takes them.
+pub(super) fn rocr(topology: &Topology, text: &str, visible: &[usize]) -> Listed {
+    let mut listed = Listed::default();
+    for entry in entries(text).map(|entry| entry.trim().to_ascii_uppercase()) {
+        let is_uuid = entry.starts_with('G');
+        let gpu = match is_uuid {
+            true if (5..=20).contains(&entry.len()) => by_uuid(topology, &entry, visible),
+            true => None,
+            false => strtol(&entry).and_then(|index| visible.get(index).copied()),
+        };
+        let Some(gpu) = gpu.filter(|gpu| !listed.gpus.contains(gpu)) else { break };
+        listed.by_uuid |= is_uuid;
+        listed.take(gpu);
+    }
+    listed
+}
+
+/// `7`, `0x7`, `07`: what strtol(3) makes of the whole text with base 0.
+fn strtol(text: &str) -> Option<usize> {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    match digits.strip_prefix("0X") {
+        Some(hex) => usize::from_str_radix(hex, 16).ok(),
+        None if digits.len() > 1 && digits.starts_with('0') => usize::from_str_radix(digits, 8).ok(),
+        None => digits.parse().ok(),
+    }
+}
+
+/// ROCm's, for HIP programs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp): numbers exactly as they are printed, up to the
+/// first other entry; newer releases take UUIDs too.
+pub(super) fn hip(topology: &Topology, text: &str, visible: &[usize]) -> Listed {
+    let mut listed = Listed::default();
+    for entry in entries(text) {
+        let index = entry.parse::<usize>().ok().filter(|index| index.to_string() == entry);
+        let gpu = match index {
+            Some(index) => visible.get(index).copied(),
+            None => by_uuid(topology, entry, visible),
+        };
+        let Some(gpu) = gpu else {
+            listed.out_of_range = index.is_some();
+            break;
+        };
+        listed.by_uuid |= index.is_none();
+        listed.take(gpu);
+    }
+    listed
+}
+
+/// Does a number count stacks (Level Zero's `FLAT` and `COMBINED`), or cards?  Stacks are the default where GPUs have
+/// several; an entry with a dot has a meaning among cards alone, so a mask that has one was written for those.
+pub(super) fn is_flat(topology: &Topology, mask: &str, hierarchy: Option<&str>, visible: &[usize]) -> bool {
+    match hierarchy {
+        Some("COMPOSITE") => false,
+        Some("FLAT" | "COMBINED") => true,
+        _ => !mask.contains('.') && visible.iter().any(|&gpu| stacks(topology, gpu).is_some()),
+    }
+}
+
+/// Level Zero's (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp): a set, whose
+/// devices keep their own order, and from which what means nothing is left out.
+pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &[usize]) -> Vec<usize> {
+    let devices: Vec<usize> = match flat {
+        true => visible
+            .iter()
+            .flat_map(|&gpu| (0..stacks(topology, gpu).unwrap_or(1)).map(move |_| gpu))
+            .collect(),
+        false => visible.to_vec(),
+    };
+    let mut chosen = vec![false; topology.gpus.len()];
+    for entry in entries(mask).map(str::trim) {
+        let (device, stack) =
+            entry.split_once('.').map_or((entry, None), |(device, stack)| (device, Some(stack)));
+        let Some(&gpu) = device.parse::<usize>().ok().and_then(|index| devices.get(index)) else { continue };
+        chosen[gpu] |= match stack {
+            None => true,
+            Some(_) if flat => false,
+            // a part of a stack, `0.1.2`, is of the card all the same
+            Some(stack) => stack
+                .split('.')
+                .next()
+                .and_then(|stack| stack.parse::<u32>().ok())
+                .is_some_and(|stack| stacks(topology, gpu).is_none_or(|stacks| stack < stacks)),
+        };
+    }
+    visible.iter().copied().filter(|&gpu| chosen[gpu]).collect()
+}
+
+/// Stacks of an Intel GPU that is known to have several: the Data Center GPU Max 1550 and 1350 have two
+/// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
+fn stacks(topology: &Topology, gpu: usize) -> Option<u32> {
+    let device = topology.pci.get(topology.gpus[gpu].address).and_then(|function| function.device);
+    match device {
+        Some(0x0bd4..=0x0bd8) => Some(2),
+        _ => None,
+    }
+}
