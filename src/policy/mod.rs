@@ -115,3 +115,6 @@ pub fn gbps(mbps: u64) -> String {
         tenth => format!("{}.{tenth} Gb/s", mbps / 1000),
     }
 }
+
+#[cfg(test)]
+mod tests;

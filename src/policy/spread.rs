@@ -31,12 +31,8 @@ pub(super) fn place(
         (0..node.rails.len()).filter(|rail| !rails_of.iter().flatten().any(|used| used == rail)).collect();
     for rail in idle {
         let best = alone.iter().copied().min_by_key(|&gpu| {
-            (
-                rails_of[gpu].len(),
-                ways.problem.edges[gpu][rail].kind,
-                u64::MAX - ways.problem.value(gpu, rail),
-                gpu,
-            )
+            let value = ways.problem.value(gpu, rail);
+            (u64::MAX - value, ways.problem.edges[gpu][rail].kind, rails_of[gpu].len(), gpu)
         });
         if let Some(gpu) = best {
             rails_of[gpu].push(rail);

@@ -1,0 +1,284 @@
+//! What holds for every machine: order and names mean nothing, and what fails or comes new moves nobody without need.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::platform;
+use crate::topology::{
+    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
+    PcieLink, Port, PortState, Provenance,
+};
+use proptest::prelude::*;
+
+/// A machine of two NUMA nodes with two switches each: what hangs below each switch.
+#[derive(Debug, Clone)]
+struct Parts {
+    /// the switch of each GPU
+    gpus: Vec<u8>,
+    /// the switch of each NIC, and its rate in Gbit/s
+    nics: Vec<(u8, u64)>,
+}
+
+fn at(bus: u8, device: u8) -> PciAddress {
+    PciAddress { domain: 0, bus, device, function: 0 }
+}
+
+impl Parts {
+    fn topology(&self) -> Topology {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for os_index in 0..2 {
+            let cpus = (os_index * 4..os_index * 4 + 4).collect();
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        }
+        let link = LinkRate { tenths_gt: 320, width: 16 };
+        let link = PcieLink { current: Some(link), max: Some(link) };
+        let function = |address, parent, switch: u8| PciFunction {
+            numa_node: Some(u32::from(switch) / 2),
+            link,
+            ..PciFunction::new(address, parent)
+        };
+        for switch in 0..4 {
+            let bus = switch * 0x40;
+            let host = PciParent::Host(format!("pci0000:{bus:02x}").parse().unwrap());
+            topology.pci.insert(function(at(bus, 1), host, switch));
+            topology.pci.insert(function(at(bus + 1, 0), PciParent::Bridge(at(bus, 1)), switch));
+        }
+        let mut used = [0u8; 4];
+        let mut below = |topology: &mut Topology, switch: u8| {
+            used[usize::from(switch)] += 1;
+            let (bus, port) = (switch * 0x40, used[usize::from(switch)]);
+            topology.pci.insert(function(at(bus + 2, port), PciParent::Bridge(at(bus + 1, 0)), switch));
+            topology.pci.insert(function(
+                at(bus + 2 + port, 0),
+                PciParent::Bridge(at(bus + 2, port)),
+                switch,
+            ));
+            at(bus + 2 + port, 0)
+        };
+        for &switch in &self.gpus {
+            let address = below(&mut topology, switch);
+            topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
+        }
+        for (number, &(switch, rate)) in self.nics.iter().enumerate() {
+            let address = Some(below(&mut topology, switch));
+            let ports = vec![Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(rate * 1000))];
+            topology.nics.push(Nic { address, ports, ..Nic::new(format!("mlx5_{number}"), NicKind::Verbs) });
+        }
+        topology.sort();
+        topology
+    }
+}
+
+fn parts() -> impl Strategy<Value = Parts> {
+    let nic = (0u8..4, prop_oneof![5 => Just(400u64), 1 => Just(200)]);
+    (prop::collection::vec(0u8..4, 1..=5), prop::collection::vec(nic, 1..=6))
+        .prop_map(|(gpus, nics)| Parts { gpus, nics })
+}
+
+/// The rails of each GPU, by name.
+fn names(node: &NodePlacement) -> Vec<Vec<String>> {
+    let name = |rail: usize| node.rails[rail].to_string();
+    node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| name(choice.rail)).collect()).collect()
+}
+
+fn closest(topology: &Topology) -> NodePlacement {
+    place(topology, &Request::default())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn the_order_in_which_devices_are_found_means_nothing(parts in parts(), seed in any::<u64>()) {
+        let topology = parts.topology();
+        let mut shuffled = topology.clone();
+        let key = |address: PciAddress| (u64::from(address.bus) + 7).wrapping_mul(seed | 1);
+        shuffled.gpus.sort_by_key(|gpu| key(gpu.address));
+        shuffled.nics.sort_by_key(|nic| nic.address.map(key));
+        shuffled.sort();
+        prop_assert_eq!(closest(&topology), closest(&shuffled));
+    }
+
+    #[test]
+    fn names_mean_nothing(parts in parts()) {
+        let topology = parts.topology();
+        let mut renamed = topology.clone();
+        for (number, nic) in renamed.nics.iter_mut().enumerate() {
+            nic.name = format!("rocep{}", 90 - number);
+        }
+        let rails = |node: &NodePlacement| -> Vec<Vec<usize>> {
+            node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail).collect()).collect()
+        };
+        prop_assert_eq!(rails(&closest(&topology)), rails(&closest(&renamed)));
+    }
+
+    #[test]
+    fn a_nic_that_fails_moves_no_gpu_that_did_not_use_it_unless_the_worst_off_gains(
+        parts in parts(), failing in any::<prop::sample::Index>(),
+    ) {
+        let topology = parts.topology();
+        let before = closest(&topology);
+        let mut degraded = topology.clone();
+        let failing = failing.index(degraded.nics.len());
+        degraded.nics[failing].ports[0].state = PortState::Down;
+        let after = closest(&degraded);
+        prop_assume!(!after.rails.is_empty() && after.broken.len() + after.rails.len() == before.rails.len());
+        let gone = format!("{}:1", topology.nics[failing].name);
+        let (was, is) = (names(&before), names(&after));
+        let moved = |gpu: &usize| !was[*gpu].contains(&gone) && was[*gpu] != is[*gpu];
+        if (0..was.len()).any(|gpu| moved(&gpu)) {
+            // whoever did not use it stays: no way to deal the others is as good for the worst off
+            let ways = Ways::new(&degraded, &after.rails, &Through::default(), 1);
+            let rail = |name: &String| after.rails.iter().position(|rail| rail.to_string() == *name);
+            let fixed: Vec<Option<usize>> = was.iter().map(|names| rail(&names[0])).collect();
+            let free: Vec<usize> = (0..fixed.len()).filter(|&gpu| fixed[gpu].is_none()).collect();
+            let rails = after.rails.len();
+            let staying = (0..rails.pow(free.len() as u32)).map(|mut code| {
+                let mut answer = fixed.clone();
+                for &gpu in &free {
+                    answer[gpu] = Some(code % rails);
+                    code /= rails;
+                }
+                let answer: Vec<Vec<usize>> = answer.into_iter().map(|rail| vec![rail.unwrap()]).collect();
+                ways.problem.score(&answer).worst_mbps()
+            });
+            let chosen: Vec<Vec<usize>> = is.iter().map(|names| vec![rail(&names[0]).unwrap()]).collect();
+            prop_assert!(ways.problem.score(&chosen).worst_mbps() > staying.max().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_nic_beyond_every_gpus_own_one_changes_nothing(gpus in prop::collection::vec(0u8..2, 1..=5)) {
+        // all GPUs on the first NUMA node with a NIC each below their switch, the new one on the second
+        let parts = Parts { nics: gpus.iter().map(|&switch| (switch, 400)).collect(), gpus };
+        let before = closest(&parts.topology());
+        let mut more = parts.clone();
+        more.nics.push((3, 400));
+        prop_assert_eq!(names(&before), names(&closest(&more.topology())));
+    }
+
+    #[test]
+    fn every_policy_gives_every_gpu_a_nic_where_there_is_one(parts in parts(), each in 1usize..4) {
+        let topology = parts.topology();
+        let everybody: Vec<usize> = (0..topology.gpus.len()).collect();
+        for policy in [Policy::Closest, Policy::Rail, Policy::Spread, Policy::Numa, Policy::All] {
+            let request = Request { policy, nics_each: each, alone: Some(&everybody), ..Request::default() };
+            let node = place(&topology, &request);
+            for gpu in &node.gpus {
+                prop_assert!(!gpu.choices.is_empty() && !gpu.reason.is_empty());
+                let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| choice.rail).collect();
+                rails.sort_unstable();
+                rails.dedup();
+                prop_assert_eq!(rails.len(), gpu.choices.len());
+                if matches!(policy, Policy::Closest | Policy::Rail) {
+                    prop_assert_eq!(rails.len(), each.min(node.rails.len()));
+                }
+            }
+        }
+    }
+}
+
+/// A DGX H100 of which these NICs are down.
+fn dgx(down: &[&str]) -> Topology {
+    let mut topology = platform::model("dgx-h100").unwrap();
+    for nic in &mut topology.nics {
+        if down.contains(&nic.name.as_str()) {
+            nic.ports[0].state = PortState::Down;
+        }
+    }
+    topology
+}
+
+fn by_rail(topology: &Topology, rails: &[&str]) -> NodePlacement {
+    let rails: Vec<Pattern> = rails.iter().map(|name| Pattern::parse(name).unwrap()).collect();
+    place(topology, &Request { policy: Policy::Rail, rails: &rails, ..Request::default() })
+}
+
+fn first_names(node: &NodePlacement) -> Vec<String> {
+    names(node).into_iter().map(|names| names[0].clone()).collect()
+}
+
+#[test]
+fn rails_keep_their_numbers_when_one_breaks_and_its_gpu_falls_back_and_says_so() {
+    let whole = by_rail(&dgx(&[]), &[]);
+    let degraded = by_rail(&dgx(&["mlx5_4"]), &[]);
+    let (mut expected, found) = (first_names(&whole), first_names(&degraded));
+    expected[2] = "mlx5_0:1".to_string();
+    assert_eq!(found, expected);
+    assert!(degraded.gpus[2].reason.starts_with("rail 2 (mlx5_4:1) is broken; in its place mlx5_0:1 is"));
+    assert_eq!(degraded.gpus[2].shortfall.as_deref(), Some("GPU 2: rail 2 (mlx5_4:1) is broken"));
+    let said: Vec<String> = degraded.diagnostics.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["`mlx5_4:1`: rail 2 is broken: its port is down"]);
+}
+
+#[test]
+fn the_admins_list_is_the_order_of_the_rails() {
+    let node = by_rail(&dgx(&[]), &["mlx5_11", "mlx5_10", "mlx5_9", "mlx5_6"]);
+    let expected = ["mlx5_11", "mlx5_11", "mlx5_10", "mlx5_10", "mlx5_9", "mlx5_9", "mlx5_6", "mlx5_6"];
+    assert_eq!(
+        first_names(&node),
+        expected.map(|name| format!("{name}:1")),
+        "neighbours share where rails are few"
+    );
+}
+
+#[test]
+fn several_rails_for_each_gpu_follow_each_other() {
+    let topology = Parts { gpus: vec![0, 3], nics: vec![(0, 400), (1, 400), (2, 400), (3, 400)] }.topology();
+    let node = place(&topology, &Request { policy: Policy::Rail, nics_each: 2, ..Request::default() });
+    assert_eq!(names(&node), [["mlx5_0:1", "mlx5_1:1"], ["mlx5_3:1", "mlx5_2:1"]], "the nearer first");
+}
+
+#[test]
+fn a_job_alone_on_the_node_also_gets_the_nics_of_gpus_that_it_does_not_have() {
+    let topology = dgx(&[]);
+    let spread = |alone| place(&topology, &Request { policy: Policy::Spread, alone, ..Request::default() });
+    let two = spread(Some(&[0, 4]));
+    assert_eq!(names(&two)[0], ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]);
+    assert_eq!(names(&two)[4], ["mlx5_6:1", "mlx5_9:1", "mlx5_10:1", "mlx5_11:1"]);
+    assert!(names(&two)[1].is_empty() && two.gpus[1].reason == "the job does not have this GPU");
+    assert!(two.gpus[0].reason.ends_with("; with it 3 NICs that would be idle"));
+    let shared = spread(None);
+    assert_eq!(names(&shared), names(&closest(&topology)));
+    assert!(shared.gpus[0].reason.ends_with("since the job may not be alone on the node"));
+}
+
+#[test]
+fn a_gpu_on_c2c_reaches_the_nics_of_its_cpu_at_the_full_rate_and_others_do_not() {
+    let share = |name: &str| closest(&platform::model(name).unwrap()).gpus[0].choices[0].share_mbps;
+    assert_eq!(share("gb200-nvl72"), Some(400_000));
+    assert_eq!(share("azure-nd96isr-h100-v5").map(|share| share < 400_000), Some(false), "stated as PIX");
+    let hidden = Parts { gpus: vec![0], nics: vec![(1, 400)] }.topology();
+    assert_eq!(closest(&hidden).gpus[0].choices[0].share_mbps, Some(280_000));
+}
+
+#[test]
+fn of_two_far_nics_the_one_on_the_nearer_numa_node_wins() {
+    let mut topology = Parts { gpus: vec![0], nics: vec![(2, 400), (3, 400)] }.topology();
+    // the second NIC's switch on a third NUMA node, which is nearer to the first than the second is
+    for bus in [0xc0, 0xc1, 0xc2, 0xc3] {
+        let function = topology.pci.iter().find(|function| function.address.bus == bus).cloned().unwrap();
+        topology.pci.insert(PciFunction { numa_node: Some(2), ..function });
+    }
+    let cpus = (8..12).collect();
+    topology.numa_nodes.push(NumaNode { os_index: 2, cpus, distances: vec![12, 32, 10] });
+    topology.numa_nodes[0].distances = vec![10, 32, 12];
+    topology.numa_nodes[1].distances = vec![32, 10, 32];
+    let node = closest(&topology);
+    assert_eq!(first_names(&node), ["mlx5_1:1"]);
+    let pairs = explain::pairs(&topology, &node, &Request::default(), 0);
+    assert_eq!(pairs[1].why, "it is as near (SYS) by name, but between NUMA nodes farther apart");
+}
+
+#[test]
+fn every_pair_of_every_built_in_machine_is_explained_once() {
+    for model in platform::MODELS {
+        let topology = platform::model(model.name).unwrap();
+        let node = closest(&topology);
+        for gpu in 0..topology.gpus.len() {
+            let pairs = explain::pairs(&topology, &node, &Request::default(), gpu);
+            assert_eq!(pairs.len(), node.rails.len() + node.excluded.len(), "{}", model.name);
+            assert!(pairs.iter().all(|pair| !pair.why.is_empty()));
+            assert_eq!(pairs.iter().filter(|pair| pair.chosen).count(), node.gpus[gpu].choices.len());
+        }
+    }
+}
