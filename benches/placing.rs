@@ -79,7 +79,7 @@ fn launch(topology: &Topology, tasks: u32) -> usize {
         .map(|local_id| {
             let gpu = local_id as usize * topology.gpus.len() / tasks.max(1) as usize;
             let grant = GpuGrant {
-                listed: vec![(GpuVendor::Nvidia, gpu.to_string())],
+                variables: [(GpuVendor::Nvidia.list_variable(), gpu.to_string())].into(),
                 access: vec![Access::Unknown; topology.gpus.len()],
             };
             let cpus = topology.cpus();

@@ -6,7 +6,7 @@
 //! another's, whatever their GPUs are.
 #![forbid(unsafe_code)]
 
-use super::identity;
+use super::{gpuless, identity};
 use crate::step::{GpuGrant, Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
@@ -25,7 +25,7 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
         return Share::Undivided("the node's cores are not known");
     };
     let id = task.local_id as usize;
-    let deal = deal(topology, step, task);
+    let deal = deal(topology, step, task).or_else(|| gpuless::deal(topology, step, task));
     if id >= table.tasks {
         return Share::Undivided("Slurm counts fewer tasks here than there are");
     }
@@ -132,7 +132,7 @@ impl<'a> Table<'a> {
                 mine = mine.union(&part(&cores, seat, holders.len()));
             }
         }
-        Share::Own(mine, "cores of its own, divided among the tasks whose GPUs are there")
+        Share::Own(mine, "cores of its own, divided among the tasks that belong there")
     }
 
     /// Where it is not known, every task has a seat on every node, and takes those that are near its GPUs.

@@ -6,31 +6,40 @@
 use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};
 
-/// The NUMA nodes of one task, in the order of local ids; or why it has no part of its own.
+/// The NUMA nodes of one task; or why it has no part of its own.
 pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) -> Result<NodeSet, String> {
     let none = |why: &str| Err(format!("no GPU to be near to{why}"));
-    if !asked || has_gpus(step, task) {
+    // Was it given GPUs that could not be told, such as a MIG device?  Then its part is where those are.
+    let lists = GpuVendor::ALL.iter().filter_map(|vendor| task.gpus.variables.get(vendor.list_variable()));
+    if !asked || lists.into_iter().any(|list| names_gpus(list)) {
         return none("");
     }
-    if task.masks.iter().any(|mask| *mask != task.step_cpus) || task.cpus != task.step_cpus {
+    if task.cpus != task.step_cpus {
         return none(", and Slurm gave each task its own CPUs");
     }
-    let reached = topology.nodes_of(&task.step_cpus);
-    let (count, tasks, id) = (reached.len(), step.tasks_here(), task.local_id as usize);
-    if tasks < 2 || count < 2 || id >= tasks {
-        return none("");
-    }
-    let from = id * count / tasks;
-    let to = ((id + 1) * count / tasks).max(from + 1);
-    Ok(reached.iter().skip(from).take(to - from).collect())
+    let nodes = deal(topology, step, task).and_then(|deal| deal.into_iter().nth(task.local_id as usize));
+    nodes.map_or_else(|| none(""), Ok)
 }
 
-/// Was it given GPUs that could not be told, such as a MIG device?  Then its part is where those are.
-fn has_gpus(step: &Step, task: &Task) -> bool {
-    let named = |list: &str| !["", "-1", "NoDevFiles"].contains(&list.trim());
-    let mut lists =
-        GpuVendor::ALL.iter().filter_map(|vendor| task.gpus.variables.get(vendor.list_variable()));
-    step.gpus.as_deref().is_some_and(named) || lists.any(|list| named(list))
+/// The NUMA nodes of all tasks in the order of local ids, by what all of them see alike; `None` where the step has GPUs,
+/// one task or one node here, or Slurm gave the tasks different CPUs.
+pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
+    let shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
+    let reached = topology.nodes_of(&task.step_cpus);
+    let (count, tasks) = (reached.len(), step.tasks_here());
+    if step.gpus.as_deref().is_some_and(names_gpus) || !shared || tasks < 2 || count < 2 {
+        return None;
+    }
+    let part = |id: usize| {
+        let from = id * count / tasks;
+        let to = ((id + 1) * count / tasks).max(from + 1);
+        reached.iter().skip(from).take(to - from).collect()
+    };
+    Some((0..tasks).map(part).collect())
+}
+
+fn names_gpus(list: &str) -> bool {
+    !["", "-1", "NoDevFiles"].contains(&list.trim())
 }
 
 #[cfg(test)]

@@ -137,6 +137,9 @@ fn tasks_without_gpus_are_dealt_to_the_nodes_where_the_user_asked() {
     let cpus = [asked.cpus(0), asked.cpus(1)].map(Option::unwrap_or_default);
     assert_eq!(cpus, ["0-55,112-167", "56-111,168-223"], "{asked}");
     assert_eq!(asked.memory(1).as_deref(), Some("preferred-many nodes 0x2"), "{asked}");
+    let core = play!(two(on("0-223", "bind=core")));
+    let cpus = [core.cpus(0), core.cpus(1)].map(Option::unwrap_or_default);
+    assert_eq!(cpus, ["0-55,112-167", "56-111,168-223"], "all of its node, since nobody shares it\n{core}");
     let default =
         Step::on_dgx_h100().arg("trust-topology").arg("default=closest").word("--played-cpus", "0-223");
     let default = play!(two(default));

@@ -150,6 +150,7 @@ proptest! {
         draw in prop::collection::vec(prop::collection::vec(any::<bool>(), 1..40), 9),
         reach in prop::collection::vec(any::<bool>(), 1..80),
         wishes in prop::collection::vec(1u32..16, 9),
+        gpus in prop::sample::select(vec!["0,1,2,3,4,5,6,7", "2,5", ""]),
     ) {
         let topology = machine(node_count, cores, threads, beside, 8);
         // the step owns a part of the node
@@ -168,7 +169,7 @@ proptest! {
             .map(|&wish| (0..node_count).filter(|node| wish >> node & 1 == 1).collect::<NodeSet>())
             .map(|near| if near.is_empty() { [0].into_iter().collect() } else { near })
             .collect();
-        let shares = shares(&topology, &masks, "0,1,2,3,4,5,6,7", rule.as_deref(), &near);
+        let shares = shares(&topology, &masks, gpus, rule.as_deref(), &near);
         let undivided = shares.iter().filter(|share| matches!(share, Share::Undivided(_))).count();
         prop_assert!(undivided == 0 || undivided == shares.len(), "all find the same: {shares:?}");
         let mut taken = CpuSet::new();
