@@ -119,7 +119,7 @@ fn off_wins_over_the_default_and_the_environment(bed: &Bed) {
 }
 
 /// Lines of the plugin on the user's terminal.
-fn printed(stderr: &str) -> Vec<&str> {
+pub fn printed(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| line.starts_with("nic-placement: ")).collect()
 }
 

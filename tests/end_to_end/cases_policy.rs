@@ -2,7 +2,7 @@
 
 use crate::harness::{Bed, Case, cases};
 use crate::machines::{LINK_DOWN, nccl_list, ucx_of, ucx_of_all};
-use crate::report::printed;
+use crate::cases_option::printed;
 
 pub const CASES: &[Case] = cases![
     two_nics_for_each_gpu_are_two_in_ucxs_list,
