@@ -5,11 +5,11 @@ use crate::config::{Admin, Settings, Source};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{Manifest, Root, Scope, archive, discover, root};
 use crate::import;
-use crate::placement::{NodePlacement, TaskPlacement, Variable};
+use crate::placement::{NodePlacement, TaskPlacement};
 use crate::platform;
 use crate::platform::recognise::{Identity, recognise, supply};
 use crate::policy;
-use crate::render::{self, Present};
+use crate::render::Prepared;
 use crate::step::{Step, Task};
 use crate::topology::{self, Provenance, Topology};
 use std::fmt;
@@ -193,21 +193,29 @@ pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
 }
 
 /// The node-wide map.
-pub fn place_node(topology: &Topology, admin: &Admin, settings: Settings) -> NodePlacement {
+pub fn place_node(topology: &Topology, admin: &Admin, settings: &Settings) -> NodePlacement {
     policy::place(topology, settings.policy, &admin.selection)
 }
 
-/// One task's share of it, and what becomes of its environment.
+/// What of the tasks' variables is the same for all of them.  `read` reads a site's file on the node that is placed.
+pub fn prepare(
+    topology: &Topology,
+    node: &NodePlacement,
+    admin: &Admin,
+    settings: &Settings,
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Prepared {
+    Prepared::new(topology, node, settings.setting(admin), read)
+}
+
+/// One task's share of the map; [`render::environment`](crate::render::environment) then tells what its program reads.
 pub fn place_task(
     topology: &Topology,
     node: &NodePlacement,
     admin: &Admin,
-    settings: Settings,
+    settings: &Settings,
     step: &Step,
     task: &Task,
-    present: &Present,
-) -> (TaskPlacement, Vec<Variable>) {
-    let placement = policy::task::place(topology, node, step, task, settings.bind, admin.trust_topology);
-    let variables = render::environment(topology, node, &placement, present);
-    (placement, variables)
+) -> TaskPlacement {
+    policy::task::place(topology, node, step, task, settings.bind, admin.trust_topology)
 }

@@ -39,6 +39,10 @@ plan:
   --policy WORD           closest (default), numa or all
   --include LIST          use only these NICs       } names, PCI addresses or interfaces,
   --exclude LIST          never use these NICs      } with * and ?
+  --words WORDS           words of the plugin's option, such as env=ucx,nccl
+  --set NAME=TEMPLATE     an argument of plugstack.conf, and
+  --fabric WORD           another one
+  --variable NAME=VALUE   a variable that the tasks have already
   --json | --env          versioned JSON, or shell exports for each task
 
 import FILE:

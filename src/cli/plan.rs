@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::{Failure, Node};
-use crate::config::{Admin, Settings, Words, plugstack, settle};
+use crate::config::words::Choice;
+use crate::config::{Admin, Words, plugstack, settle};
+use crate::diagnostic::Diagnostic;
 use crate::pipeline;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
-use crate::render::{Present, json, text};
+use crate::render::{self, Evidence, Present, json, text};
 use crate::step::{Access, GpuGrant, Step, Task};
 use crate::topology::{Bitmap, GpuVendor, PciAddress, Topology};
 use std::io::Write;
@@ -25,30 +27,44 @@ struct Request {
     tasks: Option<u32>,
     gpus_per_task: Option<u32>,
     gpus: Option<String>,
-    settings: Settings,
+    policy: Option<Words>,
+    /// words of the plugin's option
+    words: Words,
     admin: Admin,
+    /// what is odd about the admin's arguments
+    doubts: Vec<Diagnostic>,
+    /// variables that the tasks have
+    present: Present,
     format: Format,
 }
 
 pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
     let request = parse(arguments)?;
-    let (topology, diagnostics) = request.node.read()?;
+    let (topology, mut diagnostics) = request.node.read()?;
+    diagnostics.extend(request.doubts.iter().cloned());
     let tasks = tasks(&request, &topology)?;
-    let node = pipeline::place_node(&topology, &request.admin, request.settings);
+    let settings = settle(&Words::default(), request.policy.as_ref(), Some(&request.words));
+    if !settings.enabled {
+        return Err(lexopt::Error::from(
+            "`off` plans nothing: expected closest, numa or all, or other words",
+        )
+        .into());
+    }
+    let admin = &request.admin;
+    let node = pipeline::place_node(&topology, admin, &settings);
+    // files of this node say nothing about another one: every configuration is empty, every file of a `set=` is there
+    let read = |_: &str| Some(String::new());
+    let prepared = pipeline::prepare(&topology, &node, admin, &settings, &read);
+    let evidence = Evidence { present: &request.present, read: &read };
+    diagnostics.extend(prepared.diagnostics());
     let count = tasks.len() as u32;
     let step = Step { node: topology.name.clone(), tasks: count, total_tasks: count, ..Step::default() };
     let placed: Vec<(TaskPlacement, Vec<Variable>)> = tasks
         .iter()
         .map(|task| {
-            pipeline::place_task(
-                &topology,
-                &node,
-                &request.admin,
-                request.settings,
-                &step,
-                task,
-                &Present::new(),
-            )
+            let placement = pipeline::place_task(&topology, &node, admin, &settings, &step, task);
+            let variables = render::environment(&prepared, &topology, &node, &placement, evidence);
+            (placement, variables)
         })
         .collect();
     match request.format {
@@ -71,9 +87,12 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
         tasks: None,
         gpus_per_task: None,
         gpus: None,
-        settings: settle(&Words::default(), None, Some(&Words::default())),
+        policy: None,
+        words: Words::default(),
         // a plan binds nobody, so it may say what it would bind on any machine
         admin: Admin { trust_topology: true, ..Admin::default() },
+        doubts: Vec::new(),
+        present: Present::new(),
         format: Format::Text,
     };
     while let Some(argument) = arguments.next()? {
@@ -88,29 +107,38 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
             Long("policy") => {
                 let word = arguments.value()?.string()?;
                 let words = Words::parse(&word).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
-                if !matches!(
-                    words,
-                    Words {
-                        policy: Some(_),
-                        bind: None,
-                        help: false,
-                        verbose: false,
-                        dry_run: false,
-                        strict: false
-                    }
-                ) {
+                if words.policy.is_none() || words != (Words { policy: words.policy, ..Words::default() }) {
                     return Err(lexopt::Error::from(format!(
                         "`--policy {word}`: expected closest, numa or all"
                     ))
                     .into());
                 }
-                request.settings = settle(&Words::default(), None, Some(&words));
-                if !request.settings.enabled {
+                if words.policy == Some(Choice::Off) {
                     return Err(lexopt::Error::from(
                         "`--policy off` plans nothing: expected closest, numa or all",
                     )
                     .into());
                 }
+                request.policy = Some(words);
+            }
+            Long("words") => {
+                let words = Words::parse(&arguments.value()?.string()?);
+                request.words = words.map_err(|bad| lexopt::Error::from(bad.to_string()))?;
+            }
+            Long(name @ ("set" | "fabric")) => {
+                let name = name.to_string();
+                let argument = format!("{name}={}", arguments.value()?.string()?);
+                let diagnostics = request.admin.add(&argument).map_err(lexopt::Error::from)?;
+                request.doubts.extend(diagnostics);
+            }
+            Long("variable") => {
+                let text = arguments.value()?.string()?;
+                let Some((name, value)) = text.split_once('=') else {
+                    return Err(
+                        lexopt::Error::from(format!("`--variable {text}`: expected NAME=VALUE")).into()
+                    );
+                };
+                request.present.insert(name.to_string(), value.to_string());
             }
             Long(name @ ("include" | "exclude")) => {
                 let name = name.to_string();

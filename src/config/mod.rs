@@ -9,6 +9,7 @@ pub use plugstack::{Admin, Source};
 pub use words::{BadWord, Words};
 
 use crate::placement::{Bind, Policy};
+use crate::render::setting::{Libraries, Setting};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
@@ -16,7 +17,7 @@ pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
 pub const OPTION: &str = "nic-placement";
 
 /// What holds for one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
     /// is placement on?
     pub enabled: bool,
@@ -30,12 +31,28 @@ pub struct Settings {
     pub strict: bool,
     /// what is bound
     pub bind: Bind,
+    /// whose variables may be set
+    pub libraries: Libraries,
+    /// variables that nobody wants set
+    pub no_env: Vec<String>,
+}
+
+impl Settings {
+    /// What the renderer is told: the step's choices and the admin's.
+    pub fn setting(&self, admin: &Admin) -> Setting {
+        Setting {
+            libraries: self.libraries,
+            unwanted: self.no_env.clone(),
+            fabric: admin.fabric,
+            templates: admin.templates.clone(),
+        }
+    }
 }
 
 /// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
 ///
 /// A user who names the option or the variable wants placement, unless a word says `off`.  The policy and the binding
-/// are the last ones named.
+/// are the last ones named, and so is the last `env=`; what any `no-env=` names is not set.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut settings = Settings::default();
     let layers = [(Some(default), false), (environment, true), (option, true)];
@@ -47,6 +64,8 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
             None => settings.enabled |= users,
         }
         settings.bind = words.bind.unwrap_or(settings.bind);
+        settings.libraries = words.env.unwrap_or(settings.libraries);
+        settings.no_env.extend_from_slice(&words.no_env);
         settings.verbose |= words.verbose;
         settings.dry_run |= words.dry_run;
         settings.strict |= words.strict;

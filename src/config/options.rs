@@ -48,6 +48,13 @@ pub const OPTIONS: &[Spec] = &[
         "none|cpu|cpu+mem",
         "what is bound near the GPU where nothing was asked of Slurm (default cpu+mem)",
     ),
+    word(
+        "env",
+        "LIBRARY,…",
+        "only these libraries' variables: ucx, nccl, nvshmem, cray-mpich, site (those five: default), nvshmem-pe, libfabric, \
+         mooncake, none",
+    ),
+    word("no-env", "NAME,…", "never these variables"),
     argument(
         "default",
         "WORDS",
@@ -59,6 +66,17 @@ pub const OPTIONS: &[Spec] = &[
         "use only these NICs, whatever their role, link layer or rate: names, PCI addresses, interfaces, * and ?",
     ),
     argument("exclude", "NIC,…", "never use these NICs"),
+    argument(
+        "fabric",
+        "routed|isolated-rails",
+        "do the NICs of different rails reach each other? if not, no task is held to one (default routed)",
+    ),
+    argument(
+        "set",
+        "NAME=TEMPLATE",
+        "a variable of your own, repeatable: {nic} {nics} {gpu} {numa} {local_id} and others of the task, {rails} {machine} \
+         and others of the node",
+    ),
     argument("topology", "FILE", "the node as this file describes it, instead of reading /sys"),
     argument("machine", "NAME", "the node as this built-in model describes it, instead of reading /sys"),
     argument("sysfs", "DIR", "read sys/ and proc/ below this directory instead of /"),

@@ -47,8 +47,7 @@ const UNKNOWN_RATE: u64 = 100_000;
 /// The map from every GPU of the node to its rails.
 pub fn place(topology: &Topology, policy: Policy, selection: &Selection) -> NodePlacement {
     let (rails, excluded, diagnostics) = candidates::rails(topology, selection);
-    let mut node =
-        NodePlacement { policy, rails, excluded, gpus: Vec::new(), configured: Vec::new(), diagnostics };
+    let mut node = NodePlacement { policy, rails, excluded, gpus: Vec::new(), diagnostics };
     let edges = Edges::new(topology, &node);
     node.gpus = match policy {
         Policy::Closest => {

@@ -1,14 +1,14 @@
 //! `NIC_PLACEMENT`: what was decided and what we set, in one line that programs and nested steps read.
 //!
 //! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours.
-//! A variable that no longer has the value recorded here was changed by somebody else and is theirs.
+//! A variable that no longer has the value recorded here was changed by somebody else and is theirs.  A space in a value
+//! is written `%20`, and `%` itself `%25`.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 set:UCX_NET_DEVICES=mlx5_0:1
 //! ```
 #![forbid(unsafe_code)]
 
-use super::VARIABLES;
 use crate::placement::{NodePlacement, TaskPlacement};
 use crate::topology::Topology;
 use std::fmt;
@@ -36,18 +36,19 @@ impl Marker {
         self.set.push((name.to_string(), value.to_string()));
     }
 
-    /// Reads what an earlier step published; what cannot be read claims nothing.
-    pub fn parse(text: &str) -> Marker {
+    /// Reads what an earlier step published; what cannot be read claims nothing, nor does a name that `may_be_ours` denies,
+    /// whoever wrote the line.
+    pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
         let mut words = text.split(' ');
         if words.next() != Some("v1") {
             return Marker::default();
         }
         let set = words.filter_map(|word| word.strip_prefix("set:")?.split_once('='));
-        // only our own variables can be claimed, whoever wrote the line
-        let set = set.filter(|(name, _)| VARIABLES.contains(name));
+        let set = set.filter(|(name, _)| may_be_ours(name));
+        let unescaped = |value: &str| value.replace("%20", " ").replace("%25", "%");
         Marker {
             facts: Vec::new(),
-            set: set.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            set: set.map(|(name, value)| (name.to_string(), unescaped(value))).collect(),
         }
     }
 
@@ -64,7 +65,10 @@ impl fmt::Display for Marker {
             write!(f, " {key}={value}")?;
         }
         for (name, value) in &self.set {
-            write!(f, " set:{name}={value}")?;
+            match value.contains([' ', '%']) {
+                false => write!(f, " set:{name}={value}")?,
+                true => write!(f, " set:{name}={}", value.replace('%', "%25").replace(' ', "%20"))?,
+            }
         }
         Ok(())
     }

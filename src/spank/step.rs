@@ -9,9 +9,9 @@ use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
 use crate::placement::NodePlacement;
 use crate::policy::Selection;
-use crate::render::nccl;
+use crate::render::{Prepared, lint};
 use crate::step::Step;
-use crate::topology::{Provenance, Topology};
+use crate::topology::{GpuVendor, Provenance, Topology};
 use once_cell::sync::OnceCell;
 use slurm_spank::SpankHandle;
 use std::fs::File;
@@ -24,9 +24,18 @@ pub(super) struct Active {
     pub(super) settings: Settings,
     pub(super) step: Step,
     /// the node and its map; or why there is none
-    pub(super) map: Result<(Topology, NodePlacement), String>,
+    pub(super) map: Result<Map, String>,
     /// `/dev` as it is here: a container's or a job's private one may hide it from the tasks
     pub(super) devices: Option<File>,
+}
+
+/// What the tasks look themselves up in.
+pub(super) struct Map {
+    pub(super) topology: Topology,
+    pub(super) node: NodePlacement,
+    pub(super) prepared: Prepared,
+    /// all variables that a task looks at, sorted
+    pub(super) names: Vec<String>,
 }
 
 /// Set where this step wants placement.
@@ -94,7 +103,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
         gpus: variable(spank, "SLURM_STEP_GPUS"),
     };
-    let map = map(&admin, settings);
+    let map = map(&admin, &settings);
     let devices = match root::directory_descriptor(Path::new("/dev")) {
         Ok(devices) => Some(devices),
         Err(error) => {
@@ -105,7 +114,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     Ok(Active { admin, settings, step, map, devices })
 }
 
-fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), String> {
+fn map(admin: &Admin, settings: &Settings) -> Result<Map, String> {
     let selects = admin.selection != Selection::default();
     let scope = if selects { Scope::Selection } else { Scope::Placement };
     let (mut topology, mut diagnostics) =
@@ -114,26 +123,33 @@ fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), S
         let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
         diagnostics.extend(pipeline::confirm(&mut topology, &live));
     }
-    let mut node = pipeline::place_node(&topology, admin, settings);
-    let configuration = root::read_file(Path::new(nccl::CONFIGURATION), Root::MAX_FILE).ok();
-    let configuration = configuration.and_then(|bytes| String::from_utf8(bytes).ok());
-    if let Some(variable) = configuration.and_then(|text| nccl::configured(&text)) {
-        node.configured.push((variable, nccl::CONFIGURATION.to_string()));
-    }
+    let node = pipeline::place_node(&topology, admin, settings);
+    // the paths are the libraries' own or the admin's
+    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
+    let prepared = pipeline::prepare(&topology, &node, admin, settings, &read);
+    diagnostics.extend(prepared.diagnostics());
     for diagnostic in diagnostics.iter().chain(&node.diagnostics) {
         log::warn!("{diagnostic}");
     }
-    Ok((topology, node))
+    let mut names: Vec<String> = prepared.names().into_iter().map(str::to_string).collect();
+    names.extend(GpuVendor::ALL.map(GpuVendor::list_variable).map(str::to_string));
+    names.extend(super::task::READ.map(str::to_string));
+    if settings.verbose || settings.dry_run {
+        names.extend(lint::READ.map(str::to_string));
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(Map { topology, node, prepared, names })
 }
 
 /// One line for the step; the reasons where somebody asks for them.
 fn report(active: &Active) {
     match &active.map {
         Err(problem) => log::error!("{problem}; nothing is set"),
-        Ok((topology, _)) if topology.gpus.is_empty() && topology.nics.is_empty() => {
+        Ok(Map { topology, .. }) if topology.gpus.is_empty() && topology.nics.is_empty() => {
             log::debug!("nothing is set: {} shows neither GPU nor RDMA device", topology.provenance);
         }
-        Ok((topology, node)) if node.rails.is_empty() => {
+        Ok(Map { topology, node, .. }) if node.rails.is_empty() => {
             let why = match topology.nics.is_empty() {
                 true => format!("{} shows no RDMA device", topology.provenance),
                 false => "no NIC may be chosen".to_string(),
@@ -141,10 +157,10 @@ fn report(active: &Active) {
             log::debug!("no NIC is set: {why}");
             exclusions(node);
         }
-        Ok((topology, _)) if topology.gpus.is_empty() => {
+        Ok(Map { topology, .. }) if topology.gpus.is_empty() => {
             log::debug!("no NIC is set: {} shows no GPU", topology.provenance);
         }
-        Ok((topology, node)) => {
+        Ok(Map { topology, node, .. }) => {
             log::info!(
                 "{} GPUs, {} of {} NICs, policy `{}`, from {}",
                 topology.gpus.len(),

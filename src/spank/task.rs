@@ -2,16 +2,20 @@
 #![forbid(unsafe_code)]
 
 use super::environment::{self, Values};
-use super::step::{ACTIVE, Active, DRY_RUN, STRICT, is_normal, variable};
+use super::step::{ACTIVE, Active, DRY_RUN, Map, STRICT, is_normal, variable};
+use crate::config::Admin;
+use crate::discover::root::{self, Root};
 use crate::pipeline;
-use crate::placement::{CpuDecision, MemDecision, NodePlacement, TaskPlacement, Variable};
-use crate::render::{self, Present, text};
+use crate::placement::{CpuDecision, MemDecision, TaskPlacement, Variable};
+use crate::render::lint::{Subject, lint};
+use crate::render::{self, Evidence, text};
 use crate::step::{Access, GpuGrant, Task};
 use crate::sys::{self, MemoryPolicy};
 use crate::topology::{CpuSet, GpuVendor, Topology};
 use slurm_spank::{SpankHandle, slurm_spank_log};
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 pub(super) fn init(spank: &SpankHandle) {
@@ -19,7 +23,7 @@ pub(super) fn init(spank: &SpankHandle) {
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
         None => return withdraw(spank),
         Some(active) => match &active.map {
-            Ok((topology, node)) => place(spank, active, topology, node),
+            Ok(map) => place(spank, active, map),
             Err(problem) => {
                 if active.settings.verbose || active.settings.dry_run {
                     let task = spank.task_global_id().unwrap_or(0);
@@ -43,8 +47,10 @@ pub(super) fn fail_if_strict(task: u32, failure: &str) {
 }
 
 /// Places one task; returns what could not be had.
-fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodePlacement) -> Vec<String> {
-    let values = environment::values(spank, &names());
+fn place(spank: &SpankHandle, active: &Active, map: &Map) -> Vec<String> {
+    let Map { topology, node, prepared, names } = map;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let values = environment::values(spank, &names);
     let cpus = sys::affinity().unwrap_or_default();
     let task = Task {
         local_id: spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
@@ -53,12 +59,13 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         step_cpus: cpus.union(&step_cpus(&values)),
         cpus,
     };
-    let present: Present =
-        render::READ.into_iter().filter_map(|name| Some((name, values.get(name)?.clone()))).collect();
-    let settings = active.settings;
-    let (mut placement, variables) =
-        pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task, &present);
+    let settings = &active.settings;
+    let mut placement = pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task);
     leave_set_policy_alone(&mut placement);
+    // this process is the user's by now, and what the user may not read the program could not read either
+    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
+    let evidence = Evidence { present: &values, read: &read };
+    let variables = render::environment(prepared, topology, node, &placement, evidence);
 
     let mut failures = Vec::new();
     if !placement.gpus.is_empty() && placement.rails.is_empty() {
@@ -85,6 +92,15 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         slurm_spank_log(&format!("nic-placement: {would}{line}"));
         for failure in &failures {
             slurm_spank_log(&format!("nic-placement: task {}: {failure}", task.global_id));
+        }
+        // what the user set is the same in all tasks: said once for each node
+        if task.local_id == 0 {
+            let interfaces = interfaces();
+            let tasks = active.step.tasks;
+            let subject = Subject { present: &values, topology, task: &task, tasks, interfaces: &interfaces };
+            for finding in lint(&subject) {
+                slurm_spank_log(&format!("nic-placement: {name}: {finding}"));
+            }
         }
     }
     failures
@@ -124,8 +140,15 @@ fn apply(spank: &SpankHandle, placement: &TaskPlacement, variables: &[Variable])
             Err(error) => failures.push(format!("{}: {error}", wanted())),
         }
     }
-    failures.extend(environment::change(spank, &render::READ, variables));
+    failures.extend(environment::change(spank, variables));
     failures
+}
+
+/// The network interfaces that the task sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
+fn interfaces() -> Vec<String> {
+    let devices = root::read_configuration(Path::new("/proc/net/dev"), Root::MAX_FILE).unwrap_or_default();
+    let names = devices.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
+    names.collect()
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
@@ -133,8 +156,13 @@ fn apply(spank: &SpankHandle, placement: &TaskPlacement, variables: &[Variable])
 fn withdraw(spank: &SpankHandle) {
     let marked = || variable(spank, render::marker::NAME).is_some();
     if !DRY_RUN.load(Ordering::Relaxed) && marked() && is_normal(spank) {
-        let present = environment::values(spank, &render::READ);
-        for failure in environment::change(spank, &render::READ, &render::withdrawal(&present)) {
+        let (admin, _) = Admin::parse(spank.plugin_argv().unwrap_or_default());
+        let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
+        names.extend(admin.templates.iter().map(|template| template.name()));
+        names.sort_unstable();
+        names.dedup();
+        let present = environment::values(spank, &names);
+        for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
             log::warn!("{failure}");
         }
     }
@@ -169,8 +197,5 @@ const CPU_BIND_TYPE: &str = "SLURM_CPU_BIND_TYPE";
 const CPU_BIND_LIST: &str = "SLURM_CPU_BIND_LIST";
 const NODE_NAME: &str = "SLURMD_NODENAME";
 
-/// All variables that are looked at.
-fn names() -> Vec<&'static str> {
-    let lists = GpuVendor::ALL.map(GpuVendor::list_variable);
-    render::READ.into_iter().chain(lists).chain([CPU_BIND_TYPE, CPU_BIND_LIST, NODE_NAME]).collect()
-}
+/// Variables that are looked at here, beside those of the libraries and the lists of GPUs.
+pub(super) const READ: [&str; 3] = [CPU_BIND_TYPE, CPU_BIND_LIST, NODE_NAME];
