@@ -17,6 +17,8 @@ mod cases_environment;
 mod cases_failure;
 #[path = "end_to_end/cases_gpu.rs"]
 mod cases_gpu;
+#[path = "end_to_end/cases_libraries.rs"]
+mod cases_libraries;
 #[path = "end_to_end/cases_machine.rs"]
 mod cases_machine;
 #[path = "end_to_end/cases_option.rs"]
@@ -50,6 +52,7 @@ fn main() -> std::process::ExitCode {
             cases_gpu::CASES,
             cases_bind::CASES,
             cases_environment::CASES,
+            cases_libraries::CASES,
             cases_option::CASES,
             cases_machine::CASES,
             cases_failure::CASES,

@@ -35,7 +35,7 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement) -> List {
         let own = |kind: NicKind| matches!(kind, NicKind::Efa | NicKind::Slingshot);
         let verbs = topology.nics.iter().any(|nic| nic.kind == NicKind::Verbs);
         let why = match topology.nics.iter().any(|nic| own(nic.kind)) && !verbs {
-            true => "it reaches this node's NICs by a plug-in, which does not read it",
+            true => "this node's NICs are reached through libfabric, where it is not read",
             false => "no NIC of this node may be chosen, and an empty list would mean all",
         };
         return List::Not(why);

@@ -273,7 +273,7 @@ fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
             Situation { setting: Setting::default(), ..situation_of(&situation) }.libraries(words);
         assert_eq!(situation.changes(&task(&[1], &[])), Vec::<String>::new(), "with {words:?}");
         assert!(situation.why(&task(&[1], &[]), "FI_EFA_IFACE").contains("groups the devices"));
-        assert!(situation.why(&task(&[1], &[]), "NCCL_IB_HCA").contains("plug-in"));
+        assert!(situation.why(&task(&[1], &[]), "NCCL_IB_HCA").contains("through libfabric"));
     }
     let chosen =
         situation.with(&[("FI_EFA_IFACE", "rdmap0s1"), (marker::NAME, "v1 set:FI_EFA_IFACE=rdmap0s1")]);
