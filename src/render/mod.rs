@@ -27,7 +27,7 @@ pub use prepare::Prepared;
 
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;
-use marker::Marker;
+use marker::{Marker, Publication};
 use prepare::Source;
 use setting::Libraries;
 use std::borrow::Cow;
@@ -127,7 +127,7 @@ pub fn environment<'p>(
 ) -> Vec<Variable<'p>> {
     let earlier = prepared.earlier(evidence.present);
     let asked = Asked { prepared, topology, node, task, evidence, earlier: &earlier };
-    let mut published = Marker::new(topology, node, task);
+    let mut published = Publication::new(topology, node, task);
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
     for row in &prepared.rows {
         let name = Cow::from(row.name.as_str());
@@ -162,7 +162,7 @@ pub fn environment<'p>(
     }
     variables.push(Variable {
         name: marker::NAME.into(),
-        change: Change::Set(published.to_string()),
+        change: Change::Set(published.into_line()),
         why: "tells programs and nested steps what was decided".into(),
     });
     variables

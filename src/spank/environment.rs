@@ -13,15 +13,15 @@ pub(super) type Values = BTreeMap<String, String>;
 ///
 /// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
 /// environment for execve(2).
-pub(super) fn values(spank: &SpankHandle, names: &[&str]) -> Values {
+pub(super) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
     let mut values = Values::new();
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
         let Some(end) = entry.iter().position(|byte| *byte == b'=') else { continue };
-        if let Ok(at) = names.binary_search_by(|name| name.as_bytes().cmp(&entry[..end])) {
+        if let Ok(at) = names.binary_search_by(|name| name.as_ref().as_bytes().cmp(&entry[..end])) {
             let value = || String::from_utf8_lossy(&entry[end + 1..]).into_owned();
             // the first one counts, as for getenv(3)
-            values.entry(names[at].to_string()).or_insert_with(value);
+            values.entry(names[at].as_ref().to_string()).or_insert_with(value);
         }
     }
     values

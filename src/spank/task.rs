@@ -49,8 +49,7 @@ pub(super) fn fail_if_strict(task: u32, failure: &str) {
 /// Places one task; returns what could not be had.
 fn place(spank: &SpankHandle, active: &Active, map: &Map) -> Vec<String> {
     let Map { topology, node, prepared, names } = map;
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let values = environment::values(spank, &names);
+    let values = environment::values(spank, names);
     let cpus = sys::affinity().unwrap_or_default();
     let task = Task {
         local_id: spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
