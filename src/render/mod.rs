@@ -24,6 +24,7 @@ mod ucx;
 mod uniform;
 
 pub use prepare::Prepared;
+pub use uniform::is_left_to_libfabric;
 
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;

@@ -29,12 +29,17 @@ fn left_out(topology: &Topology, node: &NodePlacement) -> String {
     names_of(unwanted.map(|nic| nic.name.as_str())).replace(',', " ")
 }
 
+/// Are all NICs of the node reached through libfabric's own providers, which place themselves?
+pub fn is_left_to_libfabric(topology: &Topology) -> bool {
+    let own = |kind: NicKind| matches!(kind, NicKind::Efa | NicKind::Slingshot);
+    topology.nics.iter().any(|nic| own(nic.kind))
+        && topology.nics.iter().all(|nic| nic.kind != NicKind::Verbs)
+}
+
 /// `mlx5_0:1,mlx5_1:1` of the node's rails, where something must be left out.
 pub(super) fn list(topology: &Topology, node: &NodePlacement) -> List {
     if node.rails.is_empty() {
-        let own = |kind: NicKind| matches!(kind, NicKind::Efa | NicKind::Slingshot);
-        let verbs = topology.nics.iter().any(|nic| nic.kind == NicKind::Verbs);
-        let why = match topology.nics.iter().any(|nic| own(nic.kind)) && !verbs {
+        let why = match is_left_to_libfabric(topology) {
             true => "this node's NICs are reached through libfabric, where it is not read",
             false => "no NIC of this node may be chosen, and an empty list would mean all",
         };

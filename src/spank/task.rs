@@ -67,7 +67,7 @@ fn place(spank: &SpankHandle, active: &Active, map: &Map) -> Vec<String> {
     let variables = render::environment(prepared, topology, node, &placement, evidence);
 
     let mut failures = Vec::new();
-    if !placement.gpus.is_empty() && placement.rails.is_empty() {
+    if !placement.gpus.is_empty() && placement.rails.is_empty() && !render::is_left_to_libfabric(topology) {
         failures.push("no NIC of this node may be chosen".to_string());
     }
     if let CpuDecision::OutOfReach { why, .. } = &placement.cpus {
