@@ -137,3 +137,25 @@ fn an_admins_template_stands_in_the_librarys_place_and_can_be_switched_off() {
     unwanted.setting.unwanted = vec!["UCX_NET_DEVICES".to_string()];
     assert_eq!(unwanted.changes(&task), [NCCL, NVSHMEM]);
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_text_breaks_a_template_and_no_value_moves_a_cursor(text in "(A|MY_FILE|NCCL_X)=(\\PC|\\{|\\}|\\{nic\\}|\\{machine\\}){0,12}", machine in ".{0,6}") {
+        if let Ok((template, _)) = Template::parse(&text) {
+            let mut situation = Situation::new(PortState::Active);
+            situation.topology.name = machine;
+            let filled = template.fill(&situation.topology, &situation.node, Some(&task(&[1], &[1])));
+            proptest::prop_assert!(!filled.unwrap_or_default().contains(char::is_control));
+        }
+    }
+
+    #[test]
+    fn what_the_marker_publishes_it_claims_again(value in "[ %0-9A-Za-z,:=/]{0,40}") {
+        let (topology, node) = node(PortState::Active);
+        let mut published = marker::Publication::new(&topology, &node, &task(&[1], &[1]));
+        published.add("MINE", &value);
+        published.add("OTHER", "x");
+        let claimed = Marker::parse(&published.into_line(), |_| true);
+        proptest::prop_assert!(claimed.is_ours("MINE", &value) && claimed.is_ours("OTHER", "x"));
+    }
+}
