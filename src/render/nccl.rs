@@ -70,7 +70,7 @@ fn users_file(topology: &Topology, evidence: &Evidence) -> Option<String> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let at_home = |file: &str| variable(HOME).map(|home| format!("{home}/{file}"));
     let nccls = variable(CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
-    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology));
+    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology) && variable(CONF_FILE).is_none());
     let mut files = nccls.into_iter().chain(rccls);
     files.find(|file| (evidence.read)(file).is_some_and(|text| sets(&text, IB_HCA)))
 }

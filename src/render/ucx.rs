@@ -24,7 +24,7 @@ const SITE: &str = "/etc/ucx/ucx.conf";
 /// `fib_route_seq_show`).
 const ROUTES: &str = "/proc/net/route";
 
-/// Items of a list, at most (`UCP_MAX_RESOURCES`).
+/// Items of a list, at most (`UCS_CONFIG_ARRAY_MAX` of src/ucs/config/parser.h: 64, in newer releases 128).
 const MAX_ITEMS: usize = 64;
 
 /// The site's file, if it sets the variable.
