@@ -5,11 +5,11 @@ use crate::config::{Admin, Settings, Source};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{Manifest, Root, Scope, archive, discover, root};
 use crate::import;
-use crate::placement::{Binding, NodePlacement, TaskPlacement, Variable};
+use crate::placement::{Binding, NodePlacement, TaskPlacement};
 use crate::platform;
 use crate::platform::recognise::{Identity, recognise, supply};
 use crate::policy::{self, Selection};
-use crate::render::{self, Present};
+use crate::render::Prepared;
 use crate::step::{Step, Task};
 use crate::topology::{self, Gpu, Provenance, Topology};
 use std::fmt;
@@ -203,13 +203,13 @@ pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
 }
 
 /// The node-wide map.
-pub fn place_node(topology: &Topology, admin: &Admin, settings: Settings, step: &Step) -> NodePlacement {
+pub fn place_node(topology: &Topology, admin: &Admin, settings: &Settings, step: &Step) -> NodePlacement {
     let alone = step.alone_on_node.then(|| policy::identity::of_the_step(topology, step));
     policy::place(topology, &request(admin, settings, alone.as_deref()))
 }
 
 /// What the settings ask the policy for.
-pub fn request<'a>(admin: &'a Admin, settings: Settings, alone: Option<&'a [usize]>) -> policy::Request<'a> {
+pub fn request<'a>(admin: &'a Admin, settings: &Settings, alone: Option<&'a [usize]>) -> policy::Request<'a> {
     policy::Request {
         policy: settings.policy,
         nics_each: settings.nics_per_task.into(),
@@ -224,7 +224,7 @@ pub fn request<'a>(admin: &'a Admin, settings: Settings, alone: Option<&'a [usiz
 pub fn place_node_without(
     topology: &Topology,
     admin: &Admin,
-    settings: Settings,
+    settings: &Settings,
     step: &Step,
     unopenable: Vec<(usize, String)>,
 ) -> NodePlacement {
@@ -232,21 +232,29 @@ pub fn place_node_without(
     place_node(topology, &Admin { selection, ..admin.clone() }, settings, step)
 }
 
-/// One task's share of it, and what becomes of its environment.
+/// What of the tasks' variables is the same for all of them.  `read` reads a site's file on the node that is placed.
+pub fn prepare(
+    topology: &Topology,
+    node: &NodePlacement,
+    admin: &Admin,
+    settings: &Settings,
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Prepared {
+    Prepared::new(topology, node, settings.setting(admin), read)
+}
+
+/// One task's share of the map; [`render::environment`](crate::render::environment) then tells what its program reads.
 pub fn place_task(
     topology: &Topology,
     node: &NodePlacement,
     admin: &Admin,
-    settings: Settings,
+    settings: &Settings,
     step: &Step,
     task: &Task,
-    present: &Present,
-) -> (TaskPlacement, Vec<Variable>) {
-    let Settings { bind, mem, asked, omp, .. } = settings;
+) -> TaskPlacement {
+    let &Settings { bind, mem, asked, omp, .. } = settings;
     let binding = Binding { bind, mem, asked, count_threads: omp, trust: admin.trust_topology };
-    let placement = policy::task::place(topology, node, step, task, binding);
-    let variables = render::environment(topology, node, &placement, present);
-    (placement, variables)
+    policy::task::place(topology, node, step, task, binding)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::topology::{CpuSet, NodeSet, PathType};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Which NICs serve which GPU.  A closed set: each has a file of its own under `policy`.
@@ -181,9 +182,6 @@ pub struct NodePlacement {
     pub excluded: Vec<Excluded>,
     /// for each GPU of the topology, in its order
     pub gpus: Vec<GpuPlacement>,
-    /// variables that a library's own configuration file sets on this node, and that file: a value of ours would win over
-    /// it, and the file's is the site's choice
-    pub configured: Vec<(&'static str, String)>,
     /// what was odd
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -302,13 +300,13 @@ impl MemDecision {
 
 /// One change of a task's environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Variable {
+pub struct Variable<'a> {
     /// its name
-    pub name: String,
+    pub name: Cow<'a, str>,
     /// what becomes of it
     pub change: Change,
     /// why
-    pub why: String,
+    pub why: Cow<'a, str>,
 }
 
 /// What becomes of a variable.

@@ -229,8 +229,11 @@ fn every_word_that_a_document_gives_to_the_option_is_known() {
             for (at, _) in text.match_indices(named) {
                 let value: String = text[at + named.len()..]
                     .chars()
-                    .take_while(|letter| letter.is_ascii_lowercase() || ",=+-".contains(*letter))
+                    .take_while(|letter| letter.is_ascii_alphanumeric() || ",=+-_".contains(*letter))
                     .collect();
+                // `WORD` stands for any
+                let value =
+                    if value.starts_with(|letter: char| letter.is_ascii_uppercase()) { "" } else { &value };
                 // the one typo that is shown as such
                 let value = value.trim_end_matches(['-', ',']);
                 assert!(value == "closet" || Words::parse(value).is_ok(), "{name}: `{named}{value}`");

@@ -21,6 +21,8 @@ mod cases_failure;
 mod cases_gpu;
 #[path = "end_to_end/cases_identity.rs"]
 mod cases_identity;
+#[path = "end_to_end/cases_libraries.rs"]
+mod cases_libraries;
 #[path = "end_to_end/cases_machine.rs"]
 mod cases_machine;
 #[path = "end_to_end/cases_nics.rs"]
@@ -60,6 +62,7 @@ fn main() -> std::process::ExitCode {
             cases_bind::CASES,
             cases_core::CASES,
             cases_environment::CASES,
+            cases_libraries::CASES,
             cases_option::CASES,
             cases_policy::CASES,
             cases_machine::CASES,

@@ -7,13 +7,24 @@ use harness::{LogLine, Played, Step, dgx_h100, private_folder, recorded};
 use std::fs;
 
 /// The words that the option takes, each of which a message about a bad one must name.
-const WORDS: [&str; 11] =
-    ["closest", "numa", "all", "off", "help", "verbose", "dry-run", "strict", "bind=", "mem=", "omp="];
+const WORDS: [&str; 13] = [
+    "closest", "numa", "all", "off", "help", "verbose", "dry-run", "strict", "bind=", "mem=", "omp=", "env=",
+    "no-env=",
+];
 /// The arguments that a plugstack.conf line takes.
-const ARGUMENTS: [&str; 7] =
-    ["default=", "topology=", "sysfs=", "machine=", "exclude=", "include=", "trust-topology"];
+const ARGUMENTS: [&str; 9] = [
+    "default=",
+    "topology=",
+    "sysfs=",
+    "machine=",
+    "exclude=",
+    "include=",
+    "fabric=",
+    "set=",
+    "trust-topology",
+];
 /// What a task gets on a DGX H100.
-const VARIABLES: [&str; 3] = ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NIC_PLACEMENT"];
+const VARIABLES: [&str; 4] = ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "NIC_PLACEMENT"];
 
 /// Plays a step, or leaves the test where there is no C compiler.
 macro_rules! play {

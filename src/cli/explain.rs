@@ -40,9 +40,9 @@ pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result
         Some(word) => vec![one(&word, &topology)?],
         None => (0..topology.gpus.len()).collect(),
     };
-    let placement = pipeline::place_node(&topology, &asked.admin, asked.settings, &Step::default());
+    let placement = pipeline::place_node(&topology, &asked.admin, &asked.settings, &Step::default());
     let explained =
-        gpus.iter().map(|&gpu| (gpu, of(&topology, &placement, &asked.admin, asked.settings, gpu)));
+        gpus.iter().map(|&gpu| (gpu, of(&topology, &placement, &asked.admin, &asked.settings, gpu)));
     let explained: Vec<(usize, Vec<Pair>)> = explained.collect();
     if as_json {
         return Ok(output.write_all(json::explanation(&topology, &placement, &explained).as_bytes())?);
@@ -64,7 +64,7 @@ pub(super) fn of(
     topology: &Topology,
     node: &NodePlacement,
     admin: &Admin,
-    settings: Settings,
+    settings: &Settings,
     gpu: usize,
 ) -> Vec<Pair> {
     pairs(topology, node, &pipeline::request(admin, settings, None), gpu)

@@ -45,6 +45,9 @@ plan:
   --include LIST          use only these NICs       } names, PCI addresses or interfaces,
   --exclude LIST          never use these NICs      } with * and ?
   --rails LIST            the rails in their order  }
+  --set NAME=TEMPLATE     } arguments of plugstack.conf
+  --fabric WORD           }
+  --variable NAME=VALUE   a variable that the tasks have already; again for more
   --json | --env          versioned JSON, or shell exports for each task
 
 explain (and --words, --include, --exclude, --rails):

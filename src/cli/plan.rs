@@ -3,11 +3,12 @@
 
 use super::evidence::Evidence;
 use super::{Failure, Node, explain};
-use crate::config::{Admin, Settings, Words, plugstack, settle};
+use crate::config::{Admin, Settings, Words, settle};
+use crate::diagnostic::Diagnostic;
 use crate::pipeline;
 use crate::placement::{Change, NodePlacement, Pair, TaskPlacement, Variable};
 use crate::policy::identity;
-use crate::render::{Present, json, text};
+use crate::render::{self, Present, json, text};
 use crate::step::{Access, GpuGrant, Step, Task};
 use crate::topology::{Bitmap, GpuVendor, PciAddress, Topology};
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ struct Request {
     gpus: Option<String>,
     evidence: Evidence,
     asked: Asked,
+    /// variables that the tasks have
+    present: Present,
     format: Format,
 }
 
@@ -37,6 +40,8 @@ struct Request {
 pub(super) struct Asked {
     pub(super) settings: Settings,
     pub(super) admin: Admin,
+    /// what is odd about the admin's arguments
+    doubts: Vec<Diagnostic>,
 }
 
 impl Default for Asked {
@@ -45,12 +50,13 @@ impl Default for Asked {
             settings: settle(&Words::default(), None, Some(&Words::default())),
             // a plan binds nobody, so it may say what it would bind on any machine
             admin: Admin { trust_topology: true, ..Admin::default() },
+            doubts: Vec::new(),
         }
     }
 }
 
 impl Asked {
-    /// `--words`, `--include`, `--exclude` and `--rails`.
+    /// `--words`, and the admin's arguments.
     pub(super) fn take(&mut self, name: &str, value: &str) -> Result<(), lexopt::Error> {
         if name == "words" {
             let words = Words::parse(value).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
@@ -61,12 +67,8 @@ impl Asked {
             }
             return Ok(());
         }
-        let patterns = plugstack::patterns(value).map_err(lexopt::Error::from)?;
-        match name {
-            "include" => self.admin.selection.include.extend(patterns),
-            "exclude" => self.admin.selection.exclude.extend(patterns),
-            _ => self.admin.rails.extend(patterns),
-        }
+        let doubts = self.admin.add(&format!("{name}={value}")).map_err(lexopt::Error::from)?;
+        self.doubts.extend(doubts);
         Ok(())
     }
 }
@@ -78,7 +80,7 @@ pub(super) fn counted(gpus: usize) -> String {
 
 pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
     let request = parse(arguments)?;
-    let (topology, diagnostics) = request.node.read()?;
+    let (topology, mut diagnostics) = request.node.read()?;
     let tasks = tasks(&request, &topology)?;
     let count = tasks.len() as u32;
     let step = Step {
@@ -96,19 +98,19 @@ pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(),
         alone_on_node: true,
         ..Step::default()
     };
-    let node = pipeline::place_node(&topology, &request.asked.admin, request.asked.settings, &step);
+    let Asked { settings, admin, doubts } = &request.asked;
+    let node = pipeline::place_node(&topology, admin, settings, &step);
+    // files of this node say nothing about another one: every configuration is empty, every file of a `set=` is there
+    let read = |_: &str| Some(String::new());
+    let prepared = pipeline::prepare(&topology, &node, admin, settings, &read);
+    let evidence = render::Evidence { present: &request.present, read: &read };
+    diagnostics.extend(doubts.iter().cloned().chain(prepared.diagnostics()));
     let placed: Vec<(TaskPlacement, Vec<Variable>)> = tasks
         .iter()
         .map(|task| {
-            pipeline::place_task(
-                &topology,
-                &node,
-                &request.asked.admin,
-                request.asked.settings,
-                &step,
-                task,
-                &Present::new(),
-            )
+            let placement = pipeline::place_task(&topology, &node, admin, settings, &step, task);
+            let variables = render::environment(&prepared, &topology, &node, &placement, evidence);
+            (placement, variables)
         })
         .collect();
     match request.format {
@@ -136,6 +138,7 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
         gpus: None,
         evidence: Evidence::default(),
         asked: Asked::default(),
+        present: Present::new(),
         format: Format::Text,
     };
     while let Some(argument) = arguments.next()? {
@@ -149,7 +152,16 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
             Long("gpus") => request.gpus = Some(arguments.value()?.string()?),
             Long("visible") => request.evidence.visible(&arguments.value()?.string()?)?,
             Long("may-open") => request.evidence.may_open = Some(arguments.value()?.string()?),
-            Long(name @ ("words" | "include" | "exclude" | "rails")) => {
+            Long("variable") => {
+                let text = arguments.value()?.string()?;
+                let Some((name, value)) = text.split_once('=') else {
+                    return Err(
+                        lexopt::Error::from(format!("`--variable {text}`: expected NAME=VALUE")).into()
+                    );
+                };
+                request.present.insert(name.to_string(), value.to_string());
+            }
+            Long(name @ ("words" | "include" | "exclude" | "rails" | "set" | "fabric")) => {
                 let name = name.to_string();
                 request.asked.take(&name, &arguments.value()?.string()?)?;
             }
@@ -163,7 +175,7 @@ fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
 
 /// Every GPU's pairs.
 fn explained(topology: &Topology, node: &NodePlacement, asked: &Asked) -> Vec<Vec<Pair>> {
-    let of = |gpu| explain::of(topology, node, &asked.admin, asked.settings, gpu);
+    let of = |gpu| explain::of(topology, node, &asked.admin, &asked.settings, gpu);
     (0..topology.gpus.len()).map(of).collect()
 }
 

@@ -9,6 +9,7 @@ pub use plugstack::{Admin, Source};
 pub use words::{BadWord, Words};
 
 use crate::placement::{Bind, Mem, Policy, Strictness};
+use crate::render::setting::{Libraries, Setting};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
@@ -16,7 +17,7 @@ pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
 pub const OPTION: &str = "nic-placement";
 
 /// What holds for one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
     /// is placement on?
     pub enabled: bool,
@@ -38,12 +39,29 @@ pub struct Settings {
     pub omp: bool,
     /// did the user ask for placement, and not the admin's default alone?
     pub asked: bool,
+    /// whose variables may be set
+    pub libraries: Libraries,
+    /// variables that nobody wants set
+    pub no_env: Vec<String>,
+}
+
+impl Settings {
+    /// What the renderer is told: the step's choices and the admin's.
+    pub fn setting(&self, admin: &Admin) -> Setting {
+        Setting {
+            libraries: self.libraries,
+            unwanted: self.no_env.clone(),
+            fabric: admin.fabric,
+            templates: admin.templates.clone(),
+        }
+    }
 }
 
 /// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
 ///
 /// A user who names the option or the variable wants placement, unless a word says `off`.  The policy, the strictness and
-/// whatever has a value are the last ones named.  Who binds no CPUs and does not speak of memory wants it left alone too.
+/// whatever has a value are the last ones named; what any `no-env=` names is not set.  Who binds no CPUs and does not speak
+/// of memory wants it left alone too.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut settings = Settings::default();
     let mut mem = None;
@@ -59,6 +77,8 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
         settings.bind = words.bind.unwrap_or(settings.bind);
         mem = words.mem.or(mem);
         settings.omp = words.omp.unwrap_or(settings.omp);
+        settings.libraries = words.env.unwrap_or(settings.libraries);
+        settings.no_env.extend_from_slice(&words.no_env);
         settings.verbose |= words.verbose;
         settings.dry_run |= words.dry_run;
         settings.strictness = words.strictness.unwrap_or(settings.strictness);

@@ -72,6 +72,13 @@ pub const OPTIONS: &[Spec] = &[
         "a task's memory, where srun was given no --mem-bind: near nodes first (default; none with bind=none), or alone",
     ),
     word("omp", "on|off", "set OMP_NUM_THREADS to the task's cores, and let no runtime pin (default off)"),
+    word(
+        "env",
+        "LIBRARY,…",
+        "only these libraries' variables: ucx, nccl, nvshmem, cray-mpich, site (those five: default), nvshmem-pe, libfabric, \
+         mooncake, none",
+    ),
+    word("no-env", "NAME,…", "never these variables"),
     argument(
         "default",
         "WORDS",
@@ -92,6 +99,17 @@ pub const OPTIONS: &[Spec] = &[
         "lets-through",
         "PATH:PERCENT,…",
         "what kinds of paths let through on this site's machines (default PHB:85,NODE:70,SYS:45)",
+    ),
+    argument(
+        "fabric",
+        "routed|isolated-rails",
+        "do the NICs of different rails reach each other? if not, no task is held to one (default routed)",
+    ),
+    argument(
+        "set",
+        "NAME=TEMPLATE",
+        "a variable of your own, repeatable: {nic} {nics} {gpu} {numa} {local_id} and others of the task, {rails} {machine} \
+         and others of the node",
     ),
     argument("topology", "FILE", "the node as this file describes it, instead of reading /sys"),
     argument("machine", "NAME", "the node as this built-in model describes it, instead of reading /sys"),

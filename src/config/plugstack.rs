@@ -5,6 +5,7 @@ use super::options::{self, Place};
 use super::words::Words;
 use crate::diagnostic::Diagnostic;
 use crate::policy::{Pattern, Selection, Through};
+use crate::render::setting::{Fabric, Template};
 use crate::topology::PathType;
 
 /// Where the node's facts come from.
@@ -36,6 +37,10 @@ pub struct Admin {
     pub rails: Vec<Pattern>,
     /// `lets-through=`
     pub through: Through,
+    /// `fabric=`
+    pub fabric: Fabric,
+    /// `set=`, one for each name
+    pub templates: Vec<Template>,
     /// `panic=`, in test builds only
     pub panic: Option<String>,
 }
@@ -47,19 +52,26 @@ impl Admin {
         let mut admin = Admin::default();
         let mut diagnostics = Vec::new();
         for argument in arguments {
-            if let Err(finding) = admin.take(argument) {
-                let shown: String = argument.chars().take(80).collect();
-                diagnostics.push(Diagnostic::new(format!("plugstack.conf: {shown}"), finding));
+            // an argument that holds can be doubtful too
+            if let Err(finding) | Ok(Some(finding)) = admin.take(argument) {
+                diagnostics.push(about(argument, finding));
             }
         }
         (admin, diagnostics)
     }
 
-    fn take(&mut self, argument: &str) -> Result<(), String> {
+    /// Takes one more argument, as the tool does for the ones that it knows too.
+    pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
+        let doubt = self.take(argument).map_err(|finding| format!("`{argument}`: {finding}"))?;
+        Ok(doubt.map(|doubt| about(argument, doubt)))
+    }
+
+    /// Takes one argument; the answer is a doubt about one that was taken, or why it was not.
+    fn take(&mut self, argument: &str) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         if cfg!(feature = "panic-in-hooks") && name == "panic" {
             self.panic = Some(value.to_string());
-            return Ok(());
+            return Ok(None);
         }
         let Some(spec) = options::at(Place::Plugstack).find(|spec| spec.name == name) else {
             let meant = options::meant(Place::Plugstack, name);
@@ -75,6 +87,14 @@ impl Admin {
             "exclude" => self.selection.exclude.extend(patterns(value)?),
             "rails" => self.rails.extend(patterns(value)?),
             "lets-through" => lets_through(&mut self.through, value)?,
+            "set" => return self.set(value),
+            "fabric" => {
+                self.fabric = match value {
+                    "routed" => Fabric::Routed,
+                    "isolated-rails" => Fabric::IsolatedRails,
+                    _ => return Err(format!("expected `{}`", spec.spelling())),
+                }
+            }
             "trust-topology" => self.trust_topology = true,
             name => {
                 if self.source != Source::Live {
@@ -89,9 +109,33 @@ impl Admin {
                 };
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// One `set=NAME=TEMPLATE`; the last one for a name holds.
+    fn set(&mut self, text: &str) -> Result<Option<String>, String> {
+        let (template, doubt) = Template::parse(text)?;
+        let again = self.templates.iter().position(|other| other.name() == template.name());
+        let Some(again) = again else {
+            if self.templates.len() == MAX_TEMPLATES {
+                return Err(format!("more than {MAX_TEMPLATES} variables"));
+            }
+            self.templates.push(template);
+            return Ok(doubt);
+        };
+        let name = template.name().to_string();
+        self.templates[again] = template;
+        Ok(Some(format!("`{name}` is set twice: this one holds")))
     }
 }
+
+fn about(argument: &str, finding: String) -> Diagnostic {
+    let shown: String = argument.chars().take(80).collect();
+    Diagnostic::new(format!("plugstack.conf: {shown}"), finding)
+}
+
+/// Variables of an admin's own, at most: each costs every task a little.
+const MAX_TEMPLATES: usize = 32;
 
 /// NICs separated by commas.
 pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {

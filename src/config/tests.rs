@@ -6,6 +6,7 @@ use super::words::Choice;
 use super::*;
 use crate::placement::Strictness;
 use crate::policy::Through;
+use crate::render::setting::Fabric;
 use crate::topology::PathType;
 
 fn words(text: &str) -> Words {
@@ -27,11 +28,13 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
         let values: Vec<&str> =
             if spec.value.is_empty() { vec![""] } else { spec.value.split('|').collect() };
         for value in values {
+            let value = value.replace("LIBRARY,…", "ucx,nccl").replace("NAME,…", "NCCL_IB_HCA");
+            let value = value.replace("NAME=TEMPLATE", "MINE={nic}");
             let text =
                 if value.is_empty() { spec.name.to_string() } else { format!("{}={value}", spec.name) };
             match spec.place {
                 Place::Option => {
-                    let text = text.replace("=N", "=2");
+                    let text = if spec.value == "N" { text.replace("=N", "=2") } else { text };
                     assert!(Words::parse(&text).is_ok(), "`{text}`");
                 }
                 Place::Plugstack => {
@@ -53,7 +56,7 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
         message("verbose,closet"),
         "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, help, verbose, \
          dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, bind=numa|core|none, \
-         mem=prefer|strict|none, omp=on|off"
+         mem=prefer|strict|none, omp=on|off, env=LIBRARY,…, no-env=NAME,…"
     );
     assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));
     assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=numa|core|none`");
@@ -150,4 +153,86 @@ fn an_admin_may_say_what_paths_let_through_and_a_list_with_a_mistake_changes_not
         let (admin, diagnostics) = Admin::parse([format!("lets-through={bad}").as_str()]);
         assert_eq!((admin.through, diagnostics.len()), (Through::default(), 1), "`{bad}`");
     }
+}
+
+#[test]
+fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
+    let named = |words: &[&str]| {
+        let libraries = words.iter().map(|word| Libraries::named(word).expect("a library"));
+        Some(libraries.fold(Libraries::NONE, Libraries::with))
+    };
+    for (text, libraries) in [
+        ("env=ucx", named(&["ucx"])),
+        ("env=ucx,nccl", named(&["ucx", "nccl"])),
+        ("env=ucx+nccl,nvshmem,verbose", named(&["ucx", "nccl", "nvshmem"])),
+        ("env=default,libfabric", named(&["default", "libfabric"])),
+        ("env=ucx,env=nccl", named(&["nccl"])),
+        ("env=none", named(&[])),
+        ("verbose", None),
+    ] {
+        assert_eq!(words(text).env, libraries, "`{text}`");
+    }
+    assert_eq!(
+        words("env=ucx,verbose,strict").strictness,
+        Some(Strictness::Strict),
+        "words behind the list are words again"
+    );
+    assert_eq!(words("env=ucx,numa").policy, Some(Choice::On(crate::placement::Policy::Numa)));
+    let names = words("no-env=UCX_NET_DEVICES,NCCL_IB_HCA,verbose,no-env=A+B");
+    assert_eq!(
+        (names.no_env, names.verbose),
+        (["UCX_NET_DEVICES", "NCCL_IB_HCA", "A", "B"].map(String::from).to_vec(), true)
+    );
+    let message = |text: &str| Words::parse(text).unwrap_err().to_string();
+    assert!(message("env=uxc").starts_with("`env=uxc`: no library is called so; known: default, none, ucx"));
+    assert!(message("env=ucx+uxc").contains("`env=uxc`"));
+    assert!(message("no-env=ucx").contains("expected the name of a variable"));
+    assert!(message("verbose,nccl").starts_with("unknown word `nccl`"), "no list is open");
+    assert!(message("env=ucx,verbose,nccl").starts_with("unknown word `nccl`"), "the list has ended");
+    for text in ["env", "env=", "no-env", "no-env=", "env=,ucx"] {
+        assert!(message(text).contains("is not understood"), "`{text}`");
+    }
+}
+
+#[test]
+fn the_last_list_of_libraries_holds_and_what_anybody_does_not_want_is_not_set() {
+    let settle = |default: &str, environment: &str, option: &str| {
+        let settings = super::settle(&words(default), Some(&words(environment)), Some(&words(option)));
+        (settings.libraries, settings.no_env.join(","))
+    };
+    let (ucx, nccl) = (Libraries::UCX, Libraries::NCCL);
+    assert_eq!(settle("", "", ""), (Libraries::DEFAULT, String::new()));
+    assert_eq!(settle("env=ucx", "", ""), (ucx, String::new()));
+    assert_eq!(settle("env=ucx", "env=nccl", ""), (nccl, String::new()));
+    assert_eq!(settle("env=ucx", "env=none", "env=nccl"), (nccl, String::new()));
+    assert_eq!(settle("no-env=A", "no-env=B", "no-env=C,env=ucx"), (ucx, "A,B,C".to_string()));
+}
+
+#[test]
+fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
+    let (admin, diagnostics) = Admin::parse([
+        "set=A={nic}",
+        "set=LD_PRELOAD=/x",
+        "set=NCCL_DEBUG=WARN",
+        "set=A={gpu}",
+        "fabric=isolated-rails",
+        "fabric=star",
+        "set=B={nix}",
+    ]);
+    let told: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 5, "{told:?}");
+    for (told, words) in told.iter().zip([
+        "`LD_PRELOAD` is refused",
+        "if you mean it",
+        "`A` is set twice: this one holds",
+        "expected `fabric=routed|isolated-rails`",
+        "`{nix}` is not known; known: {nic}",
+    ]) {
+        assert!(told.contains(words), "`{told}` has no `{words}`");
+    }
+    let names: Vec<&str> = admin.templates.iter().map(|template| template.name()).collect();
+    assert_eq!(names, ["A", "NCCL_DEBUG"]);
+    assert_eq!(admin.fabric, Fabric::IsolatedRails);
+    let many: Vec<String> = (0..40).map(|number| format!("set=N{number}=1")).collect();
+    assert_eq!(Admin::parse(many.iter().map(String::as_str)).1.len(), 8, "32 are enough");
 }

@@ -3,6 +3,7 @@
 
 use super::options::{self, Place};
 use crate::placement::{Bind, Mem, Policy, Strictness};
+use crate::render::setting::{Libraries, is_variable_setting};
 use std::fmt;
 
 /// Bytes of one text of words, at most: every word once is a tenth of it.
@@ -41,6 +42,10 @@ pub struct Words {
     pub strictness: Option<Strictness>,
     /// `nics-per-task=`
     pub nics_per_task: Option<u8>,
+    /// `env=`: the last one of the text
+    pub env: Option<Libraries>,
+    /// `no-env=`: all of the text
+    pub no_env: Vec<String>,
 }
 
 /// Why a text is not one of words.
@@ -52,6 +57,10 @@ pub enum BadWord {
     Both(&'static str, &'static str),
     /// a word with a value that takes none, or none that takes one, or another one
     Value(String, String),
+    /// no library of `env=`
+    Library(String),
+    /// no name of a variable, in `no-env=`
+    Variable(String),
     /// too much text
     TooLong(usize),
 }
@@ -70,6 +79,12 @@ impl fmt::Display for BadWord {
             }
             BadWord::Both(first, second) => write!(f, "`{first}` and `{second}` cannot both hold: say one"),
             BadWord::Value(word, expected) => write!(f, "`{word}` is not understood: expected `{expected}`"),
+            BadWord::Library(word) => {
+                write!(f, "`env={word}`: no library is called so; known: {}", Libraries::words())
+            }
+            BadWord::Variable(word) => {
+                write!(f, "`no-env={word}`: expected the name of a variable that we set")
+            }
             BadWord::TooLong(bytes) => write!(f, "{bytes} bytes of words: at most {MAX_BYTES} are read"),
         }
     }
@@ -90,7 +105,13 @@ impl Words {
         }
         let mut policy_word: Option<&'static str> = None;
         let mut strictness_word: Option<&'static str> = None;
+        // `env=ucx,nccl`: a bare word that can belong to the list before it does
+        let mut list: Option<&'static str> = None;
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            if !word.contains('=') && list.is_some_and(|list| words.continue_list(list, word)) {
+                continue;
+            }
+            list = None;
             let (name, value) = match word.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
                 None => (word, None),
@@ -147,6 +168,18 @@ impl Words {
                         _ => return Err(misfit()),
                     });
                 }
+                (name @ ("env" | "no-env"), value) => {
+                    // an `env=` replaces the one before it
+                    words.env = if name == "env" { Some(Libraries::NONE) } else { words.env };
+                    list = Some(spec.name);
+                    let value = value.filter(|value| !value.is_empty()).ok_or_else(misfit)?;
+                    if let Some(entry) = value.split('+').find(|entry| !words.continue_list(name, entry)) {
+                        return Err(match name {
+                            "env" => BadWord::Library(shown(entry)),
+                            _ => BadWord::Variable(shown(entry)),
+                        });
+                    }
+                }
                 (name, _) => {
                     if let Some(earlier) = policy_word.filter(|earlier| *earlier != name) {
                         return Err(BadWord::Both(earlier, spec.name));
@@ -164,6 +197,23 @@ impl Words {
             }
         }
         Ok(words)
+    }
+
+    /// Takes one more entry, or several with `+` between them, into a list; `false` where it cannot belong to it.
+    fn continue_list(&mut self, list: &str, entry: &str) -> bool {
+        if list == "env" {
+            let libraries: Option<Vec<Libraries>> = entry.split('+').map(Libraries::named).collect();
+            let known = libraries.unwrap_or_default();
+            let all = known.iter().fold(self.env.unwrap_or(Libraries::NONE), |all, one| all.with(*one));
+            self.env = Some(all);
+            return !known.is_empty();
+        }
+        let names: Vec<&str> = entry.split('+').collect();
+        let fit = names.iter().all(|name| is_variable_setting(name));
+        if fit {
+            self.no_env.extend(names.into_iter().map(str::to_string));
+        }
+        fit
     }
 }
 

@@ -162,6 +162,26 @@ pub fn read_file(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a configuration file of a user's or a site's, `limit` bytes at most; `None` where there is no such regular file.
+///
+/// What is not a regular file is not opened, and where a pipe takes its place in that moment, opening does not wait for its
+/// writer.  For processes with the user's own rights, and for paths that no user chose.
+pub fn read_configuration(path: &Path, limit: usize) -> Option<String> {
+    // by value, as O_PATH above; the same on all of those architectures but alpha, parisc and sparc
+    const O_NONBLOCK: i32 = 0o4000;
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let file = fs::OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(limit as u64).read_to_end(&mut bytes).ok()?;
+    // what is cut or not UTF-8 is read as far as it goes: a line of it may still name a variable
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// The text without the white space at its end.
 fn read_bounded(path: &Path) -> Option<String> {
     let mut file = fs::File::open(path).ok()?;

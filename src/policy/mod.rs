@@ -88,15 +88,8 @@ pub fn place(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
     let Candidates { rails, broken, excluded, diagnostics } = candidates::rails(topology, selection);
-    let mut node = NodePlacement {
-        policy: request.policy,
-        rails,
-        broken,
-        excluded,
-        gpus: Vec::new(),
-        configured: Vec::new(),
-        diagnostics,
-    };
+    let mut node =
+        NodePlacement { policy: request.policy, rails, broken, excluded, gpus: Vec::new(), diagnostics };
     let ways = Ways::new(topology, &node.rails, &request.through, request.nics_each.max(1));
     node.gpus = match request.policy {
         Policy::Closest => closest::place(topology, &mut node, &ways, request),

@@ -16,7 +16,7 @@ pub fn shortfalls(
     strictness: Strictness,
 ) -> Vec<String> {
     let mut lacks = Vec::new();
-    if !task.gpus.is_empty() && task.rails.is_empty() {
+    if !task.gpus.is_empty() && task.rails.is_empty() && !topology.is_left_to_libfabric() {
         lacks.push("no NIC of this node may be chosen".to_string());
     }
     lacks.extend(task.gpus.iter().filter_map(|&gpu| node.gpus[gpu].shortfall.clone()));

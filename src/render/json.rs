@@ -183,7 +183,7 @@ pub fn plan(
         env: variables
             .iter()
             .filter_map(|variable| match &variable.change {
-                Change::Set(value) => Some((variable.name.as_str(), value.as_str())),
+                Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
                 Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
             })
             .collect(),

@@ -4,56 +4,86 @@
 //! that differ between ranks send all traffic through one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue
 //! 1478: "You should not set NCCL_IB_HCA differently on each rank").  With `=` an entry is a whole name; without it
 //! `mlx5_1` means `mlx5_10` too.  At most 32 entries of 63 characters (src/misc/utils.cc `parseStringList`).  Ports that
-//! are not active are skipped anyway.
+//! are not active are skipped anyway, and a network plug-in (aws-ofi-nccl, on EFA and Slingshot) does not read it.
+//!
+//! RCCL recognises machines by their NICs (src/graph/rome_models.cc), so a list can cost it the model of the machine: one
+//! reason more to set none where nothing must be left out.
 #![forbid(unsafe_code)]
 
+use super::uniform::{self, List};
+use super::{Answer, Asked, Evidence};
 use crate::placement::NodePlacement;
-use crate::topology::{PortState, Topology};
+use crate::topology::{GpuVendor, Topology};
 
 pub(super) const IB_HCA: &str = "NCCL_IB_HCA";
+/// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
+pub(super) const CONF_FILE: &str = "NCCL_CONF_FILE";
+pub(super) const HOME: &str = "HOME";
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); what stands behind them it ignores.
 const MAX_ENTRIES: usize = 32;
 
-/// The site's configuration; NCCL reads it after the environment and never over it (src/misc/param.cc).
-pub const CONFIGURATION: &str = "/etc/nccl.conf";
+/// The sites' configuration files.  NCCL and RCCL read them after the environment and never over it (src/misc/param.cc).
+const SITE: [&str; 2] = ["/etc/nccl.conf", "/etc/rccl.conf"];
 
-/// Which of our variables a configuration file sets: `NAME=VALUE` in lines, `#` begins a comment.
-pub fn configured(text: &str) -> Option<&'static str> {
-    let names = text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
-    names.into_iter().any(|(name, _)| name.trim() == IB_HCA).then_some(IB_HCA)
+/// Does a configuration file set the variable?  `NAME=VALUE` in lines, and `#` begins a comment.
+///
+/// NCCL wants the name at the line's very beginning; a name with white space before it was meant as one all the same.
+pub(super) fn sets(text: &str, variable: &str) -> bool {
+    let mut names = text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
+    names.any(|(name, _)| name.trim() == variable)
 }
 
 /// The value, and why it is this or none: from the node alone, never from the task.
-pub(super) fn ib_hca(topology: &Topology, node: &NodePlacement) -> (Option<String>, String) {
-    if let Some((_, file)) = node.configured.iter().find(|(name, _)| *name == IB_HCA) {
-        return (None, format!("`{file}` sets it"));
-    }
+pub(super) fn list(
+    topology: &Topology,
+    node: &NodePlacement,
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Answer<'static> {
     if topology.gpus.is_empty() {
-        return (None, "the node has no GPU".to_string());
+        return Answer::no("the node has no GPU");
     }
-    if node.rails.is_empty() {
-        return (None, "no NIC of this node may be chosen, and an empty list would mean all".to_string());
-    }
-    let is_rail = |name: &str, port: u8| node.rails.iter().any(|rail| rail.name == name && rail.port == port);
-    let left_out: Vec<&str> = topology
-        .nics
-        .iter()
-        .filter(|nic| {
-            nic.ports.iter().any(|port| port.state == PortState::Active && !is_rail(&nic.name, port.number))
-        })
-        .map(|nic| nic.name.as_str())
-        .collect();
-    if left_out.is_empty() {
-        return (None, "every NIC that NCCL would find may be used".to_string());
-    }
+    let (list, left_out) = match uniform::list(topology, node) {
+        List::Needed(list, left_out) => (list, left_out),
+        List::Not(why) => return Answer::no(why),
+    };
     if node.rails.len() > MAX_ENTRIES {
         let ports = node.rails.len();
-        return (None, format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"));
+        return Answer::no(format!(
+            "{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"
+        ));
     }
-    let list: Vec<String> = node.rails.iter().map(ToString::to_string).collect();
-    (
-        Some(format!("={}", list.join(","))),
-        format!("one list for the whole node, without {}", left_out.join(" ")),
-    )
+    let files = if has_amd(topology) { &SITE[..] } else { &SITE[..1] };
+    if let Some(file) = files.iter().find(|file| read(file).is_some_and(|text| sets(&text, IB_HCA))) {
+        return Answer::no(format!("`{file}` sets it"));
+    }
+    let model = if has_amd(topology) { "; RCCL may not know the machine's model by fewer NICs" } else { "" };
+    Answer::yes(format!("={list}"), format!("one list for the whole node, without {left_out}{model}"))
+}
+
+/// The node's answer, unless a file of the user's own sets the variable: NCCL would not read it over ours.
+pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let answer = &asked.prepared.nccl;
+    if answer.value.is_some() {
+        if let Some(file) = users_file(asked.topology, &asked.evidence) {
+            return Some(Answer::no(format!("`{}` sets it", file.escape_debug())));
+        }
+    }
+    Some(answer.borrowed())
+}
+
+/// The user's configuration file that sets the variable, read with the user's rights.
+///
+/// NCCL asks the system for the home directory; its answer is what Slurm puts into `HOME`.
+fn users_file(topology: &Topology, evidence: &Evidence) -> Option<String> {
+    let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
+    let at_home = |file: &str| variable(HOME).map(|home| format!("{home}/{file}"));
+    let nccls = variable(CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
+    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology) && variable(CONF_FILE).is_none());
+    let mut files = nccls.into_iter().chain(rccls);
+    files.find(|file| (evidence.read)(file).is_some_and(|text| sets(&text, IB_HCA)))
+}
+
+fn has_amd(topology: &Topology) -> bool {
+    topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd)
 }

@@ -9,9 +9,7 @@
 //! (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c.)
 #![forbid(unsafe_code)]
 
-use super::Present;
-use super::marker::Marker;
-use crate::placement::TaskPlacement;
+use super::{Answer, Asked};
 
 pub(super) const NUM_THREADS: &str = "OMP_NUM_THREADS";
 pub(super) const PLACES: &str = "OMP_PLACES";
@@ -20,37 +18,54 @@ pub(super) const PROC_BIND: &str = "OMP_PROC_BIND";
 pub(super) const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
 pub(super) const KMP_AFFINITY: &str = "KMP_AFFINITY";
 
-/// A variable, the value that it should have, and why it is this or none.
-pub(super) type Wanted = (&'static str, (Option<String>, String));
+/// The cores that are the task's part.
+pub(super) fn num_threads<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let threads = asked.task.threads?;
+    Some(Answer::yes(threads.to_string(), "the cores that are the task's part"))
+}
 
-/// The three of them; without `omp=on` those alone that an outer step of ours left.
-pub(super) fn wanted(task: &TaskPlacement, present: &Present, earlier: &Marker) -> Vec<Wanted> {
-    let users = |name: &str| present.get(name).is_some_and(|value| !earlier.is_ours(name, value));
-    let Some(threads) = task.threads else {
-        let left = |name: &&str| present.contains_key(*name) && !users(name);
-        let none = |name| (name, (None, "`omp=on` was not asked for".to_string()));
-        return [NUM_THREADS, PLACES, PROC_BIND].into_iter().filter(left).map(none).collect();
-    };
-    let pinned = [GOMP_CPU_AFFINITY, KMP_AFFINITY].into_iter().find(|name| users(name));
-    let unless = |theirs: Option<&'static str>, value: &str, why: &str| match theirs {
-        Some(name) => (None, format!("the user's `{name}` says where threads run")),
-        None => (Some(value.to_string()), why.to_string()),
-    };
-    let places = users(PLACES).then_some(PLACES);
-    vec![
-        (NUM_THREADS, (Some(threads.to_string()), "the cores that are the task's part".to_string())),
-        (PLACES, unless(pinned, "cores", "what a program that binds threads itself binds them to")),
-        (PROC_BIND, unless(pinned.or(places), "false", "a program that loads OpenMP keeps all its CPUs")),
-    ]
+/// The places that a program would bind threads to that binds them itself.
+pub(super) fn places<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    asked.task.threads?;
+    Some(unless(pinned(asked), "cores", "what a program that binds threads itself binds them to"))
+}
+
+/// No binding by the runtime; `false` would make it pass over places that the user names.
+pub(super) fn proc_bind<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    asked.task.threads?;
+    let places = asked.users(PLACES).map(|_| PLACES);
+    Some(unless(pinned(asked).or(places), "false", "a program that loads OpenMP keeps all its CPUs"))
+}
+
+/// The user's variable for one runtime that says where threads run.
+fn pinned(asked: &Asked) -> Option<&'static str> {
+    [GOMP_CPU_AFFINITY, KMP_AFFINITY].into_iter().find(|name| asked.users(name).is_some())
+}
+
+fn unless<'p>(theirs: Option<&'static str>, value: &'static str, why: &'static str) -> Answer<'p> {
+    match theirs {
+        Some(name) => Answer::no(format!("the user's `{name}` says where threads run")),
+        None => Answer::yes(value, why),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::placement::{CpuDecision, MemDecision};
-    use crate::topology::CpuSet;
+    use crate::placement::{Change, CpuDecision, MemDecision, NodePlacement, Policy, TaskPlacement};
+    use crate::render::{Evidence, Prepared, Present, environment};
+    use crate::topology::{CpuSet, Provenance, Topology};
 
-    fn values(threads: Option<usize>, present: &[(&'static str, &str)]) -> Vec<String> {
+    /// What becomes of the three variables, in a step inside one of ours that set the first two.
+    fn values(threads: Option<usize>, present: &[(&str, &str)]) -> Vec<String> {
+        let topology = Topology::empty("test", Provenance::ThisSystem);
+        let node = NodePlacement {
+            policy: Policy::Closest,
+            rails: Vec::new(),
+            broken: Vec::new(),
+            excluded: Vec::new(),
+            gpus: Vec::new(),
+            diagnostics: Vec::new(),
+        };
         let task = TaskPlacement {
             local_id: 0,
             global_id: 0,
@@ -62,38 +77,45 @@ mod tests {
             missed: None,
             reasons: Vec::new(),
         };
-        let present = present.iter().map(|&(name, value)| (name, value.to_string())).collect();
-        let earlier = Marker::parse("v1 set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores");
-        let line = |(name, (value, _)): Wanted| format!("{name}={}", value.unwrap_or("-".to_string()));
-        wanted(&task, &present, &earlier).into_iter().map(line).collect()
+        let outer = [("NIC_PLACEMENT", "v1 set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores")];
+        let present: Present =
+            present.iter().chain(&outer).map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let prepared = Prepared::new(&topology, &node, Default::default(), &|_| None);
+        let evidence = Evidence { present: &present, read: &|_| None };
+        let variables = environment(&prepared, &topology, &node, &task, evidence);
+        let ours = variables.iter().filter(|variable| variable.name.starts_with("OMP_"));
+        ours.map(|variable| match &variable.change {
+            Change::Set(value) => format!("{}={value}", variable.name),
+            Change::KeepUsers(value) => format!("{}: {value} stays", variable.name),
+            Change::Remove => format!("{} goes", variable.name),
+            Change::Leave => format!("{} is left", variable.name),
+        })
+        .collect()
     }
 
     #[test]
     fn nothing_is_set_unless_it_is_asked_for_and_what_an_outer_step_left_goes() {
         assert!(values(None, &[]).is_empty());
-        assert!(values(None, &[("OMP_NUM_THREADS", "4")]).is_empty(), "the user's");
-        assert_eq!(values(None, &[("OMP_NUM_THREADS", "7")]), ["OMP_NUM_THREADS=-"], "an outer step's");
+        assert_eq!(values(None, &[("OMP_NUM_THREADS", "4")]), ["OMP_NUM_THREADS: 4 stays"]);
+        assert_eq!(values(None, &[("OMP_NUM_THREADS", "7")]), ["OMP_NUM_THREADS goes"]);
     }
 
     #[test]
     fn threads_are_counted_places_named_and_nobody_is_pinned() {
         let all = ["OMP_NUM_THREADS=14", "OMP_PLACES=cores", "OMP_PROC_BIND=false"];
         assert_eq!(values(Some(14), &[]), all);
-        assert_eq!(
-            values(Some(14), &[("OMP_PLACES", "cores")]),
-            all,
-            "an outer step's places are not the user's"
-        );
+        let outer = values(Some(14), &[("OMP_PLACES", "cores")]);
+        assert_eq!(outer, all, "an outer step's places are not the user's");
     }
 
     #[test]
     fn who_names_places_has_them() {
         let places = values(Some(14), &[("OMP_PLACES", "threads")]);
-        assert_eq!(places[2], "OMP_PROC_BIND=-", "false would make the runtime pass them over");
+        assert_eq!(places[1..], ["OMP_PLACES: threads stays", "OMP_PROC_BIND is left"]);
         for name in ["GOMP_CPU_AFFINITY", "KMP_AFFINITY"] {
             assert_eq!(
                 values(Some(14), &[(name, "0-3")])[1..],
-                ["OMP_PLACES=-", "OMP_PROC_BIND=-"],
+                ["OMP_PLACES is left", "OMP_PROC_BIND is left"],
                 "{name}"
             );
         }

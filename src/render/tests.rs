@@ -1,6 +1,11 @@
 //! What the libraries read, on a node of four GPUs and four NICs of which one carries storage.
 #![forbid(unsafe_code)]
 
+mod libraries;
+mod nested;
+mod templates;
+
+use super::setting::{Fabric, Setting, Template};
 use super::*;
 use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail};
 use crate::topology::{
@@ -15,7 +20,6 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
         broken: Vec::new(),
         excluded: Vec::new(),
         gpus: Vec::new(),
-        configured: Vec::new(),
         diagnostics: Vec::new(),
     };
     for index in 0..4usize {
@@ -51,122 +55,155 @@ fn task(gpus: &[usize], rails: &[usize]) -> TaskPlacement {
     }
 }
 
-/// `NAME=VALUE` for what is set, `NAME` for what is removed; the marker only where it is all there is.
-fn changes(variables: Vec<Variable>) -> Vec<String> {
-    let changes = variables.into_iter().filter(|variable| variable.name != marker::NAME);
-    changes
-        .filter_map(|variable| match variable.change {
-            Change::Set(value) => Some(format!("{}={value}", variable.name)),
-            Change::Remove => Some(variable.name),
+fn present(values: &[(&str, &str)]) -> Present {
+    values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}
+
+/// The files of a node or of its user: `(path, text)`.
+type Files = &'static [(&'static str, &'static str)];
+
+fn reader(files: Files) -> impl Fn(&str) -> Option<String> {
+    |path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.to_string())
+}
+
+/// What one task of a step gets, with this setting, environment, and files.
+struct Situation {
+    topology: Topology,
+    node: NodePlacement,
+    setting: Setting,
+    present: Present,
+    files: Files,
+}
+
+impl Situation {
+    /// One of the four NICs carries storage, and its port is in this state.
+    fn new(storage: PortState) -> Situation {
+        let (topology, node) = node(storage);
+        Situation { topology, node, setting: Setting::default(), present: Present::new(), files: &[] }
+    }
+
+    fn prepared(&self) -> Prepared {
+        Prepared::new(&self.topology, &self.node, self.setting.clone(), &reader(self.files))
+    }
+
+    /// Name, change and reason of every variable.
+    fn told(&self, task: &TaskPlacement) -> Vec<(String, Change, String)> {
+        let prepared = self.prepared();
+        let read = reader(self.files);
+        let evidence = Evidence { present: &self.present, read: &read };
+        let variables = environment(&prepared, &self.topology, &self.node, task, evidence);
+        variables
+            .into_iter()
+            .map(|variable| (variable.name.into_owned(), variable.change, variable.why.into_owned()))
+            .collect()
+    }
+
+    /// `NAME=VALUE` for what is set, `NAME` for what is removed, without the marker.
+    fn changes(&self, task: &TaskPlacement) -> Vec<String> {
+        let told = self.told(task).into_iter().filter(|(name, ..)| name != marker::NAME);
+        told.filter_map(|(name, change, _)| match change {
+            Change::Set(value) => Some(format!("{name}={value}")),
+            Change::Remove => Some(name),
             Change::KeepUsers(_) | Change::Leave => None,
         })
         .collect()
-}
+    }
 
-fn present(values: &[(&'static str, &str)]) -> Present {
-    values.iter().map(|(name, value)| (*name, value.to_string())).collect()
-}
+    fn value(&self, task: &TaskPlacement, name: &str) -> Option<String> {
+        self.told(task).into_iter().find_map(|(told, change, _)| match change {
+            Change::Set(value) if told == name => Some(value),
+            _ => None,
+        })
+    }
 
-const LIST: &str = "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1";
+    /// Why a variable is set or not; empty where nothing is said about it.
+    fn why(&self, task: &TaskPlacement, name: &str) -> String {
+        self.told(task).into_iter().find(|(told, ..)| told == name).map(|told| told.2).unwrap_or_default()
+    }
 
-#[test]
-fn a_gpu_task_gets_its_own_nic_for_ucx_and_the_nodes_list_for_nccl() {
-    let (topology, node) = node(PortState::Active);
-    let variables = environment(&topology, &node, &task(&[1], &[1]), &present(&[]));
-    assert_eq!(changes(variables), ["UCX_NET_DEVICES=mlx5_1:1", LIST]);
-}
+    fn with(mut self, values: &[(&str, &str)]) -> Situation {
+        self.present.extend(present(values));
+        self
+    }
 
-#[test]
-fn nccls_list_is_the_same_whatever_the_task_has() {
-    let (topology, node) = node(PortState::Active);
-    for (gpus, rails) in [(&[][..], &[][..]), (&[0], &[0]), (&[0, 1, 2], &[0, 1, 2])] {
-        let variables = environment(&topology, &node, &task(gpus, rails), &present(&[]));
-        assert!(changes(variables).contains(&LIST.to_string()), "with GPUs {gpus:?}");
+    fn libraries(mut self, words: &[&str]) -> Situation {
+        let named = words.iter().map(|word| Libraries::named(word).expect("a library"));
+        self.setting.libraries = named.fold(Libraries::NONE, Libraries::with);
+        self
+    }
+
+    fn set(mut self, text: &str) -> Situation {
+        self.setting.templates.push(Template::parse(text).expect("a template").0);
+        self
     }
 }
 
+const UCX: &str = "UCX_NET_DEVICES=mlx5_1:1";
+const NCCL: &str = "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1";
+const NVSHMEM: &str = "NVSHMEM_HCA_LIST=mlx5_0:1,mlx5_1:1,mlx5_2:1";
+
 #[test]
-fn nccl_is_left_alone_where_only_ports_that_it_skips_itself_are_left_out() {
-    let (topology, node) = node(PortState::Down);
-    let variables = environment(&topology, &node, &task(&[1], &[1]), &present(&[]));
-    let why = &variables.iter().find(|variable| variable.name == "NCCL_IB_HCA").unwrap().why;
-    assert_eq!(why, "every NIC that NCCL would find may be used");
-    assert_eq!(changes(variables), ["UCX_NET_DEVICES=mlx5_1:1"]);
+fn a_gpu_task_gets_its_own_nic_for_ucx_and_the_nodes_lists_for_nccl_and_nvshmem() {
+    assert_eq!(Situation::new(PortState::Active).changes(&task(&[1], &[1])), [UCX, NCCL, NVSHMEM]);
 }
 
 #[test]
-fn what_the_sites_nccl_configuration_sets_is_not_set_over_it() {
-    for (text, set) in [
-        ("NCCL_IB_HCA=mlx5\n", true),
-        ("NCCL_DEBUG=WARN\n NCCL_IB_HCA = =mlx5_0 # compute\n", true),
-        ("#NCCL_IB_HCA=mlx5\nNCCL_IB_HCA_X=1\nNCCL_IB_HCA\n", false),
-        ("", false),
+fn no_variable_that_can_be_set_is_one_that_never_may() {
+    let mut settable: Vec<&str> = variables().collect();
+    settable.sort_unstable();
+    assert_eq!(
+        settable,
+        [
+            "FI_CXI_DEVICE_NAME",
+            "FI_VERBS_DEVICE_NAME",
+            "MC_TE_FILTERS",
+            "MPICH_OFI_NIC_POLICY",
+            "NCCL_IB_HCA",
+            "NVSHMEM_HCA_LIST",
+            "OMP_NUM_THREADS",
+            "OMP_PLACES",
+            "OMP_PROC_BIND",
+            "UCX_NET_DEVICES",
+        ],
+        "a new one needs its rule, its source and a line here"
+    );
+    for name in settable {
+        assert!(!names::is_refused(name) && !names::is_doubtful(name), "`{name}`");
+    }
+    for (library, words) in [
+        (
+            "NCCL",
+            "IB_TC IB_SL IB_TIMEOUT IB_RETRY_CNT IB_QPS_PER_CONNECTION IB_GID_INDEX IB_DISABLE NSOCKS_PERTHREAD",
+        ),
+        (
+            "NCCL",
+            "SOCKET_NTHREADS SOCKET_IFNAME ALGO PROTO MIN_NCHANNELS MAX_NCHANNELS NVLS_ENABLE P2P_DISABLE P2P_LEVEL",
+        ),
+        (
+            "NCCL",
+            "SHM_DISABLE NET NET_PLUGIN DMABUF_ENABLE IGNORE_NET_MISMATCH HOSTID DEBUG IB_FIFO_TC CROSS_NIC",
+        ),
+        ("FI", "PROVIDER EFA_IFACE"),
+        ("GLOO", "SOCKET_IFNAME"),
+        ("TP", "SOCKET_IFNAME"),
     ] {
-        assert_eq!(nccl::configured(text).is_some(), set, "`{text}`");
+        for word in words.split(' ') {
+            let name = format!("{library}_{word}");
+            assert!(names::is_doubtful(&name), "`{name}` follows from no topology");
+            assert!(variables().all(|settable| settable != name), "`{name}` is never ours");
+        }
     }
-    let (topology, mut node) = node(PortState::Active);
-    node.configured.push(("NCCL_IB_HCA", "/etc/nccl.conf".to_string()));
-    let variables = environment(&topology, &node, &task(&[1], &[1]), &present(&[]));
-    assert_eq!(changes(variables), ["UCX_NET_DEVICES=mlx5_1:1"]);
 }
 
 #[test]
-fn a_task_without_gpus_is_left_to_ucx() {
-    let (topology, node) = node(PortState::Active);
-    let variables = environment(&topology, &node, &task(&[], &[0, 1]), &present(&[]));
-    assert_eq!(changes(variables), [LIST]);
-}
-
-#[test]
-fn a_task_with_several_gpus_may_use_all_their_nics() {
-    let (topology, node) = node(PortState::Active);
-    let variables = environment(&topology, &node, &task(&[2, 0], &[2, 0]), &present(&[]));
-    assert_eq!(changes(variables), ["UCX_NET_DEVICES=mlx5_2:1,mlx5_0:1", LIST]);
-}
-
-#[test]
-fn a_program_that_asks_for_tcp_keeps_its_interfaces() {
-    let (topology, node) = node(PortState::Active);
-    let tcp = present(&[("UCX_TLS", "rc,tcp,cuda")]);
-    assert_eq!(changes(environment(&topology, &node, &task(&[1], &[1]), &tcp)), [LIST]);
-}
-
-#[test]
-fn the_users_values_stay_and_our_own_earlier_ones_are_replaced() {
-    let (topology, node) = node(PortState::Active);
-    let users = present(&[("UCX_NET_DEVICES", "mlx5_9:1"), ("NCCL_IB_HCA", "mlx5")]);
-    assert_eq!(changes(environment(&topology, &node, &task(&[1], &[1]), &users)), Vec::<String>::new());
-
-    let outer = environment(&topology, &node, &task(&[0], &[0]), &present(&[]));
-    let value = |name: &str| match &outer.iter().find(|variable| variable.name == name).unwrap().change {
-        Change::Set(value) => value.clone(),
-        other => panic!("{name}: {other:?}"),
-    };
-    let inherited = present(&[
-        ("UCX_NET_DEVICES", &value("UCX_NET_DEVICES")),
-        ("NCCL_IB_HCA", "=mlx5_0:1"),
-        (marker::NAME, &value(marker::NAME)),
-    ]);
-    assert_eq!(
-        changes(environment(&topology, &node, &task(&[1], &[1]), &inherited)),
-        ["UCX_NET_DEVICES=mlx5_1:1"],
-        "UCX's value is ours, NCCL's was changed since and is the user's"
-    );
-    assert_eq!(
-        changes(environment(&topology, &node, &task(&[], &[]), &inherited)),
-        ["UCX_NET_DEVICES"],
-        "an inner task without GPUs loses the outer task's NIC"
-    );
-    let withdrawn: Vec<String> = withdrawal(&inherited).into_iter().map(|variable| variable.name).collect();
-    assert_eq!(withdrawn, ["UCX_NET_DEVICES", marker::NAME]);
-}
-
-#[test]
-fn a_marker_that_somebody_made_up_claims_nothing_but_our_variables() {
-    for text in ["", "v2 set:UCX_NET_DEVICES=x", "v1 set:PATH=/bin", "v1 set:UCX_NET_DEVICES", "\u{1F600}"] {
-        assert_eq!(Marker::parse(text), Marker::default(), "`{text}`");
+fn every_variable_that_an_answer_rests_on_is_read_from_the_environment() {
+    let situation = Situation::new(PortState::Active).set("MINE={nic}");
+    let prepared = situation.prepared();
+    let names = prepared.names();
+    assert!(names.is_sorted(), "they are searched by halves");
+    for name in variables().chain(["MINE", marker::NAME, "UCX_TLS", "NCCL_CONF_FILE", "HOME"]) {
+        assert!(names.contains(&name), "`{name}`");
     }
-    assert!(Marker::parse("v1 set:UCX_NET_DEVICES=x").is_ours("UCX_NET_DEVICES", "x"));
 }
 
 #[test]
@@ -179,7 +216,7 @@ fn nccl_gets_no_list_that_it_would_cut() {
     };
     for (count, expected) in [(32, true), (33, false)] {
         more(&mut placement, count);
-        let (value, why) = nccl::ib_hca(&topology, &placement);
+        let Answer { value, why } = nccl::list(&topology, &placement, &|_| None);
         assert_eq!(value.is_some(), expected, "{count} rails");
         assert_eq!(why == "33 ports may be used, and NCCL reads a list of 32 at most", !expected, "{why}");
     }

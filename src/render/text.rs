@@ -44,7 +44,7 @@ pub fn task_line(
     });
     let reasons: Vec<String> = task.reasons.iter().cloned().chain(not_set).collect();
     let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
-    let set: Vec<&str> = set.map(|variable| variable.name.as_str()).collect();
+    let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
     format!(
         "task {:>digits$} {node_name}  {gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems:<3}  set {}  ({})",
         task.global_id,

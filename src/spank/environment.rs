@@ -7,50 +7,50 @@ use slurm_spank::SpankHandle;
 use std::collections::BTreeMap;
 
 /// The values of some variables.
-pub(super) type Values = BTreeMap<&'static str, String>;
+pub(super) type Values = BTreeMap<String, String>;
 
-/// The values of those of `names` that are set; what is not UTF-8 is still somebody's value.
+/// The values of those of `names`, which are sorted, that are set; what is not UTF-8 is still somebody's value.
 ///
 /// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
 /// environment for execve(2).
-pub(super) fn values(spank: &SpankHandle, names: &[&'static str]) -> Values {
+pub(super) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
     let mut values = Values::new();
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
-        let is_it = |name: &&&'static str| {
-            entry.len() > name.len() && entry[name.len()] == b'=' && entry.starts_with(name.as_bytes())
-        };
-        if let Some(name) = names.iter().find(is_it) {
-            let value = String::from_utf8_lossy(&entry[name.len() + 1..]).into_owned();
+        let Some(end) = entry.iter().position(|byte| *byte == b'=') else { continue };
+        if let Ok(at) = names.binary_search_by(|name| name.as_ref().as_bytes().cmp(&entry[..end])) {
+            let value = || String::from_utf8_lossy(&entry[end + 1..]).into_owned();
             // the first one counts, as for getenv(3)
-            values.entry(name).or_insert(value);
+            values.entry(names[at].as_ref().to_string()).or_insert_with(value);
         }
     }
     values
 }
 
 /// Makes the changes, then reads all of them back; returns what did not take.
-pub(super) fn change(spank: &SpankHandle, names: &[&'static str], variables: &[Variable]) -> Vec<String> {
+pub(super) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
     let mut failures = Vec::new();
     for Variable { name, change, .. } in variables {
         let result = match change {
             // whether it may be overwritten has been decided with its value in sight
-            Change::Set(value) => spank.setenv(name, value, true),
-            Change::Remove => spank.unsetenv(name),
+            Change::Set(value) => spank.setenv(name.as_ref(), value, true),
+            Change::Remove => spank.unsetenv(name.as_ref()),
             Change::KeepUsers(_) | Change::Leave => Ok(()),
         };
         if let Err(error) = result {
             failures.push(format!("{name}: {error}"));
         }
     }
-    let now = values(spank, names);
+    let mut names: Vec<&str> = variables.iter().map(|variable| variable.name.as_ref()).collect();
+    names.sort_unstable();
+    let now = values(spank, &names);
     for Variable { name, change, .. } in variables {
         let wanted = match change {
             Change::Set(value) => Some(value),
             Change::Remove | Change::Leave => None,
             Change::KeepUsers(value) => Some(value),
         };
-        if now.get(name.as_str()) != wanted {
+        if now.get(name.as_ref()) != wanted {
             failures.push(format!("{name} did not take"));
         }
     }

@@ -8,8 +8,8 @@ use crate::config::{Admin, ENVIRONMENT, Settings, Source, Words, settle};
 use crate::discover::{Root, Scope, discover, root};
 use crate::pipeline;
 use crate::placement::{Bind, NodePlacement, Policy, Strictness};
-use crate::policy::Selection;
-use crate::render::nccl;
+use crate::policy::{Selection, identity};
+use crate::render::{Prepared, lint};
 use crate::step::Step;
 use crate::topology::{CpuSet, Provenance, Topology};
 use once_cell::sync::OnceCell;
@@ -24,11 +24,20 @@ pub(super) struct Active {
     pub(super) settings: Settings,
     pub(super) step: Step,
     /// the node and its map; or why there is none
-    pub(super) map: Result<(Topology, NodePlacement), String>,
+    pub(super) map: Result<Map, String>,
     /// `/dev` as it is here: a container's or a job's private one may hide it from the tasks
     pub(super) devices: Option<File>,
     /// does that `/dev` have nodes of RDMA devices?
     pub(super) uverbs: bool,
+}
+
+/// What the tasks look themselves up in.
+pub(super) struct Map {
+    pub(super) topology: Topology,
+    pub(super) node: NodePlacement,
+    pub(super) prepared: Prepared,
+    /// all variables that a task looks at, sorted
+    pub(super) names: Vec<String>,
 }
 
 /// Set where this step wants placement.
@@ -108,17 +117,17 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     let uverbs = devices.as_ref().is_some_and(nics::has_device_nodes);
     // numbers of Slurm's own, of which only the count means something here
     let cores = spank.job_alloc_cores().ok().and_then(|list| CpuSet::from_list(list).ok());
-    let map = map(&admin, settings, &mut step, cores.map(|cores| cores.len()), uverbs || devices.is_none());
+    let map = map(&admin, &settings, &mut step, cores.map(|cores| cores.len()), uverbs || devices.is_none());
     Ok(Active { admin, settings, step, map, devices, uverbs })
 }
 
 fn map(
     admin: &Admin,
-    settings: Settings,
+    settings: &Settings,
     step: &mut Step,
     job_cores: Option<usize>,
     uverbs: bool,
-) -> Result<(Topology, NodePlacement), String> {
+) -> Result<Map, String> {
     let selects = admin.selection != Selection::default();
     let cores_count = settings.bind == Bind::Core || settings.omp || settings.policy == Policy::Spread;
     let scope = match cores_count {
@@ -143,25 +152,32 @@ fn map(
                 pipeline::place_node_without(&topology, admin, settings, step, nics::all_missing(&topology));
         }
     }
-    let configuration = root::read_file(Path::new(nccl::CONFIGURATION), Root::MAX_FILE).ok();
-    let configuration = configuration.and_then(|bytes| String::from_utf8(bytes).ok());
-    if let Some(variable) = configuration.and_then(|text| nccl::configured(&text)) {
-        node.configured.push((variable, nccl::CONFIGURATION.to_string()));
-    }
+    // the paths are the libraries' own or the admin's
+    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
+    let prepared = pipeline::prepare(&topology, &node, admin, settings, &read);
+    diagnostics.extend(prepared.diagnostics());
     for diagnostic in diagnostics.iter().chain(&node.diagnostics) {
         log::warn!("{diagnostic}");
     }
-    Ok((topology, node))
+    let mut names: Vec<String> = prepared.names().into_iter().map(str::to_string).collect();
+    names.extend(identity::VARIABLES.map(str::to_string));
+    names.extend(super::task::READ.map(str::to_string));
+    if settings.verbose || settings.dry_run {
+        names.extend(lint::READ.map(str::to_string));
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(Map { topology, node, prepared, names })
 }
 
 /// One line for the step; the reasons where somebody asks for them.
 fn report(active: &Active) {
     match &active.map {
         Err(problem) => log::error!("{problem}; nothing is set"),
-        Ok((topology, _)) if topology.gpus.is_empty() && topology.nics.is_empty() => {
+        Ok(Map { topology, .. }) if topology.gpus.is_empty() && topology.nics.is_empty() => {
             log::debug!("nothing is set: {} shows neither GPU nor RDMA device", topology.provenance);
         }
-        Ok((topology, node)) if node.rails.is_empty() => {
+        Ok(Map { topology, node, .. }) if node.rails.is_empty() => {
             let why = match topology.nics.is_empty() {
                 true => format!("{} shows no RDMA device", topology.provenance),
                 false => "no NIC may be chosen".to_string(),
@@ -169,10 +185,10 @@ fn report(active: &Active) {
             log::debug!("no NIC is set: {why}");
             exclusions(node);
         }
-        Ok((topology, _)) if topology.gpus.is_empty() => {
+        Ok(Map { topology, .. }) if topology.gpus.is_empty() => {
             log::debug!("no NIC is set: {} shows no GPU", topology.provenance);
         }
-        Ok((topology, node)) => {
+        Ok(Map { topology, node, .. }) => {
             log::info!(
                 "{} GPUs, {} of {} NICs, policy `{}`, from {}",
                 topology.gpus.len(),

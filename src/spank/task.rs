@@ -4,17 +4,21 @@
 use super::bind;
 use super::environment::{self, Values};
 use super::nics::{self, Closed};
-use super::step::{ACTIVE, Active, DRY_RUN, STRICT, is_normal, variable};
+use super::step::{ACTIVE, Active, DRY_RUN, Map, STRICT, is_normal, variable};
+use crate::config::Admin;
+use crate::discover::root::{self, Root};
 use crate::pipeline;
 use crate::placement::{NodePlacement, Strictness, TaskPlacement};
 use crate::policy::{self, identity};
-use crate::render::{self, Present, text};
+use crate::render::lint::{Subject, lint};
+use crate::render::{self, Evidence, Prepared, text};
 use crate::step::{Access, GpuGrant, Task};
 use crate::sys;
 use crate::topology::{CpuSet, Topology};
 use slurm_spank::{SpankHandle, slurm_spank_log};
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 pub(super) fn init(spank: &SpankHandle) {
@@ -22,7 +26,7 @@ pub(super) fn init(spank: &SpankHandle) {
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
         None => return withdraw(spank),
         Some(active) => match &active.map {
-            Ok((topology, node)) => place(spank, active, topology, node),
+            Ok(map) => place(spank, active, map),
             Err(problem) => {
                 if active.settings.verbose || active.settings.dry_run {
                     let task = spank.task_global_id().unwrap_or(0);
@@ -46,14 +50,17 @@ pub(super) fn fail_if_strict(task: u32, failure: &str) {
 }
 
 /// Places one task; returns what could not be had.
-fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodePlacement) -> Vec<String> {
-    let values = environment::values(spank, &names());
+fn place(spank: &SpankHandle, active: &Active, map: &Map) -> Vec<String> {
+    let Map { topology, node, prepared, names } = map;
+    let values = environment::values(spank, names);
     let cpus = sys::affinity().unwrap_or_default();
     let closed = nics::closed(active, topology, node);
     let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+    // this process is the user's by now, and what the user may not read the program could not read either
+    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
     // what the user may not open the kernel refuses to every task of the job alike, so each makes the same map
-    let remade = (!closed.to_the_job.is_empty()).then(|| remake(active, topology, node, &closed, local_id));
-    let node = remade.as_ref().unwrap_or(node);
+    let remade = (!closed.to_the_job.is_empty()).then(|| remake(active, topology, &closed, local_id, &read));
+    let (node, prepared) = remade.as_ref().map_or((node, prepared), |(node, prepared)| (node, prepared));
     let masks = masks(&values);
     let task = Task {
         local_id,
@@ -65,18 +72,17 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         masks,
         gpu_bind: values.get(GPU_BIND).cloned(),
     };
-    let present: Present =
-        render::READ.into_iter().filter_map(|name| Some((name, values.get(name)?.clone()))).collect();
-    let settings = active.settings;
-    let (mut placement, variables) =
-        pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task, &present);
+    let settings = &active.settings;
+    let mut placement = pipeline::place_task(topology, node, &active.admin, settings, &active.step, &task);
     bind::settle_memory(&mut placement);
     warn_of_denied(topology, node, &task, &mut placement);
+    let evidence = Evidence { present: &values, read: &read };
+    let variables = render::environment(prepared, topology, node, &placement, evidence);
 
     let mut failures = policy::strictness::shortfalls(topology, node, &placement, settings.strictness);
     if !settings.dry_run {
         failures.extend(bind::apply(&mut placement));
-        failures.extend(environment::change(spank, &render::READ, &variables));
+        failures.extend(environment::change(spank, &variables));
     }
     for failure in &failures {
         // without `strict` a node without NICs is a fact, told once for the step
@@ -94,6 +100,15 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         for failure in &failures {
             slurm_spank_log(&format!("nic-placement: task {}: {failure}", task.global_id));
         }
+        // what the user set is the same in all tasks: said once for each node
+        if task.local_id == 0 {
+            let interfaces = interfaces();
+            let tasks = active.step.tasks;
+            let subject = Subject { present: &values, topology, task: &task, tasks, interfaces: &interfaces };
+            for finding in lint(&subject) {
+                slurm_spank_log(&format!("nic-placement: {name}: {finding}"));
+            }
+        }
     }
     failures
 }
@@ -102,19 +117,19 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
 fn remake(
     active: &Active,
     topology: &Topology,
-    node: &NodePlacement,
     closed: &Closed,
     local_id: u32,
-) -> NodePlacement {
+    read: &dyn Fn(&str) -> Option<String>,
+) -> (NodePlacement, Prepared) {
     if local_id == 0 {
         for (nic, why) in &closed.to_the_job {
             log::warn!("`{}` is not used: {why}", topology.nics[*nic].name);
         }
     }
-    let unopenable = closed.to_the_job.clone();
-    let remade =
-        pipeline::place_node_without(topology, &active.admin, active.settings, &active.step, unopenable);
-    NodePlacement { configured: node.configured.clone(), ..remade }
+    let Active { admin, settings, step, .. } = active;
+    let node = pipeline::place_node_without(topology, admin, settings, step, closed.to_the_job.clone());
+    let prepared = pipeline::prepare(topology, &node, admin, settings, read);
+    (node, prepared)
 }
 
 /// NCCL numbers NICs by their place in one list for all tasks of a node, so that list must not follow one task's rights.
@@ -133,13 +148,25 @@ fn warn_of_denied(topology: &Topology, node: &NodePlacement, task: &Task, placem
     }
 }
 
+/// The network interfaces that the task sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
+fn interfaces() -> Vec<String> {
+    let devices = root::read_configuration(Path::new("/proc/net/dev"), Root::MAX_FILE).unwrap_or_default();
+    let names = devices.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
+    names.collect()
+}
+
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
 /// that step.
 fn withdraw(spank: &SpankHandle) {
     let marked = || variable(spank, render::marker::NAME).is_some();
     if !DRY_RUN.load(Ordering::Relaxed) && marked() && is_normal(spank) {
-        let present = environment::values(spank, &render::READ);
-        for failure in environment::change(spank, &render::READ, &render::withdrawal(&present)) {
+        let (admin, _) = Admin::parse(spank.plugin_argv().unwrap_or_default());
+        let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
+        names.extend(admin.templates.iter().map(|template| template.name()));
+        names.sort_unstable();
+        names.dedup();
+        let present = environment::values(spank, &names);
+        for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
             log::warn!("{failure}");
         }
     }
@@ -178,8 +205,5 @@ const CPU_BIND_LIST: &str = "SLURM_CPU_BIND_LIST";
 const GPU_BIND: &str = "SLURMD_TRES_BIND";
 const NODE_NAME: &str = "SLURMD_NODENAME";
 
-/// All variables that are looked at.
-fn names() -> Vec<&'static str> {
-    let others = [CPU_BIND_TYPE, CPU_BIND_LIST, GPU_BIND, NODE_NAME];
-    render::READ.into_iter().chain(identity::VARIABLES).chain(others).collect()
-}
+/// Variables that are looked at here, beside those of the libraries and the lists of GPUs.
+pub(super) const READ: [&str; 4] = [CPU_BIND_TYPE, CPU_BIND_LIST, GPU_BIND, NODE_NAME];

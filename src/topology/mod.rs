@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
+mod device;
 pub mod file;
 pub mod path;
 pub mod pci;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
+pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
 pub use path::{Link, Path, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 
@@ -91,274 +93,6 @@ pub struct Pu {
     pub core: u32,
 }
 
-/// Who made a GPU, and so which variable lists it and which device node opens it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum GpuVendor {
-    /// PCI vendor 10de
-    Nvidia,
-    /// PCI vendor 1002
-    Amd,
-    /// PCI vendor 8086
-    Intel,
-}
-
-impl GpuVendor {
-    /// All of them.
-    pub const ALL: [GpuVendor; 3] = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel];
-
-    /// The vendor behind a PCI vendor id.
-    pub fn from_pci(vendor: u16) -> Option<GpuVendor> {
-        match vendor {
-            0x10de => Some(GpuVendor::Nvidia),
-            0x1002 => Some(GpuVendor::Amd),
-            0x8086 => Some(GpuVendor::Intel),
-            _ => None,
-        }
-    }
-
-    /// The variable in which Slurm, and the vendor's runtime, list a task's GPUs (Slurm's
-    /// src/interfaces/gres.c, `gres_common_gpu_set_env`).
-    pub fn list_variable(self) -> &'static str {
-        match self {
-            GpuVendor::Nvidia => "CUDA_VISIBLE_DEVICES",
-            GpuVendor::Amd => "ROCR_VISIBLE_DEVICES",
-            GpuVendor::Intel => "ZE_AFFINITY_MASK",
-        }
-    }
-}
-
-/// A GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gpu {
-    /// its PCI function
-    pub address: PciAddress,
-    /// which part of it this is, where one function is partitioned into several GPUs (MI300X in DPX, QPX or CPX mode)
-    pub partition: Option<u32>,
-    /// who made it
-    pub vendor: GpuVendor,
-    /// the number in its device node's name: `Device Minor` for NVIDIA (`/dev/nvidia3`), the render node's for others
-    /// (`/dev/dri/renderD131`)
-    pub minor: Option<u32>,
-    /// `GPU-…`, as `CUDA_VISIBLE_DEVICES` spells it
-    pub uuid: Option<String>,
-    /// what the driver calls it
-    pub model: Option<String>,
-    /// the number by which the vendor's runtime counts it before any list, where that is not PCI order: AMD's counts the
-    /// nodes of its compute driver (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
-    pub runtime_index: Option<u32>,
-    /// how many MIG instances it is cut into, where it is (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`)
-    pub mig_instances: Option<u32>,
-}
-
-impl Gpu {
-    /// A GPU of which only this is known.
-    pub fn new(address: PciAddress, vendor: GpuVendor) -> Gpu {
-        Gpu {
-            address,
-            partition: None,
-            vendor,
-            minor: None,
-            uuid: None,
-            model: None,
-            runtime_index: None,
-            mig_instances: None,
-        }
-    }
-
-    /// Is it joined to its CPU by NVLink-C2C, so that the CPU's PCIe host bridges are as near to it as to the CPU?
-    /// (NVIDIA Grace Hopper and Grace Blackwell; their GPUs carry the superchip's name.)
-    pub fn has_c2c(&self) -> bool {
-        let model = self.model.as_deref().unwrap_or_default();
-        ["GH200", "GB200", "GB300"].iter().any(|superchip| model.contains(superchip))
-    }
-
-    /// The node a process must open to use this GPU, relative to `/dev`.
-    pub fn device_node(&self) -> Option<String> {
-        let minor = self.minor?;
-        Some(match self.vendor {
-            GpuVendor::Nvidia => format!("nvidia{minor}"),
-            GpuVendor::Amd | GpuVendor::Intel => format!("dri/renderD{minor}"),
-        })
-    }
-}
-
-/// An RDMA device (NCCL: `NIC`; the libraries' device name is [`Nic::name`]).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nic {
-    /// its name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet `/sys/class/net`
-    pub name: String,
-    /// what programs reach it by
-    pub kind: NicKind,
-    /// its PCI function; `None` for software devices such as rxe and siw
-    pub address: Option<PciAddress>,
-    /// what a topology file or a model says it is for; the live bus does not say
-    pub role: Option<NicRole>,
-    /// its ports in order of number
-    pub ports: Vec<Port>,
-    /// its character device under `/dev/infiniband`, such as `uverbs0`
-    pub uverbs: Option<String>,
-    /// its network interfaces, sorted
-    pub netdevs: Vec<String>,
-    /// `node_guid`: its own
-    pub guid: Option<String>,
-    /// `sys_image_guid`: the same for all devices of one card
-    pub card: Option<String>,
-}
-
-impl Nic {
-    /// A NIC of which only this is known.
-    pub fn new(name: impl Into<String>, kind: NicKind) -> Nic {
-        Nic {
-            name: name.into(),
-            kind,
-            address: None,
-            role: None,
-            ports: Vec::new(),
-            uverbs: None,
-            netdevs: Vec::new(),
-            guid: None,
-            card: None,
-        }
-    }
-}
-
-/// What programs reach a NIC by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum NicKind {
-    /// libibverbs: InfiniBand, RoCE, iWARP
-    #[default]
-    Verbs,
-    /// AWS Elastic Fabric Adapter: a verbs device that only libfabric's efa provider can use
-    Efa,
-    /// HPE Slingshot (`cxi`)
-    Slingshot,
-    /// sockets only
-    Ethernet,
-}
-
-impl fmt::Display for NicKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NicKind::Verbs => "verbs",
-            NicKind::Efa => "efa",
-            NicKind::Slingshot => "slingshot",
-            NicKind::Ethernet => "ethernet",
-        })
-    }
-}
-
-/// What a site uses a NIC for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NicRole {
-    /// the fabric between GPUs
-    Compute,
-    /// file systems
-    Storage,
-    /// logins, provisioning, the scheduler
-    Management,
-}
-
-impl fmt::Display for NicRole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NicRole::Compute => "compute",
-            NicRole::Storage => "storage",
-            NicRole::Management => "management",
-        })
-    }
-}
-
-/// A port of an RDMA device (NCCL: `NET`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
-    /// its number, from 1
-    pub number: u8,
-    /// `ports/N/state`
-    pub state: PortState,
-    /// `ports/N/rate` in Mbit/s
-    pub rate_mbps: Option<u64>,
-    /// `ports/N/link_layer`
-    pub link_layer: LinkLayer,
-    /// `ports/N/phys_state`, such as `LinkUp`
-    pub phys_state: Option<String>,
-    /// its network interface
-    pub netdev: Option<String>,
-    /// the first half of its first GID: the subnet prefix on InfiniBand
-    pub subnet: Option<String>,
-    /// the newest RoCE type of its GIDs, such as `RoCE v2`
-    pub gid_type: Option<String>,
-    /// the interface by which the node's default route leaves through this port: its own, or a bond, bridge or VLAN above
-    pub default_route: Option<String>,
-    /// IPv4 networks that its interface is in, such as `10.1.0.0/16`, by address
-    pub networks: Vec<String>,
-}
-
-impl Port {
-    /// A port of which only this is known.
-    pub fn new(number: u8, state: PortState, link_layer: LinkLayer, rate_mbps: Option<u64>) -> Port {
-        Port {
-            number,
-            state,
-            rate_mbps,
-            link_layer,
-            phys_state: None,
-            netdev: None,
-            subnet: None,
-            gid_type: None,
-            default_route: None,
-            networks: Vec::new(),
-        }
-    }
-}
-
-/// State of a port (`enum ib_port_state`, the kernel's include/rdma/ib_verbs.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PortState {
-    /// 4: data flows
-    Active,
-    /// 1: no link
-    Down,
-    /// 2: link, no subnet manager yet
-    Init,
-    /// 3: configured, not yet active
-    Armed,
-    /// 0, 5, or not said
-    Unknown,
-}
-
-impl fmt::Display for PortState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PortState::Active => "active",
-            PortState::Down => "down",
-            PortState::Init => "init",
-            PortState::Armed => "armed",
-            PortState::Unknown => "unknown",
-        })
-    }
-}
-
-/// What a port speaks (`ports/N/link_layer`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LinkLayer {
-    /// InfiniBand
-    InfiniBand,
-    /// Ethernet: RoCE or iWARP
-    Ethernet,
-    /// something else, or not said
-    Unknown,
-}
-
-impl fmt::Display for LinkLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LinkLayer::InfiniBand => "InfiniBand",
-            LinkLayer::Ethernet => "Ethernet",
-            LinkLayer::Unknown => "unknown link layer",
-        })
-    }
-}
-
 impl Topology {
     /// A node about which nothing is known.
     pub fn empty(name: &str, provenance: Provenance) -> Topology {
@@ -424,6 +158,12 @@ impl Topology {
             [only] => Some(only.os_index),
             _ => None,
         }
+    }
+
+    /// Are all NICs of the node reached through libfabric's own providers, which place themselves?
+    pub fn is_left_to_libfabric(&self) -> bool {
+        let own = |kind: NicKind| matches!(kind, NicKind::Efa | NicKind::Slingshot);
+        self.nics.iter().any(|nic| own(nic.kind)) && self.nics.iter().all(|nic| nic.kind != NicKind::Verbs)
     }
 
     /// The position of the GPU at `address`.

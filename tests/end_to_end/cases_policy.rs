@@ -1,8 +1,8 @@
 //! Which NICs serve which GPU, by the user's words, on real steps.
 
+use crate::cases_option::printed;
 use crate::harness::{Bed, Case, cases};
 use crate::machines::{LINK_DOWN, nccl_list, ucx_of, ucx_of_all};
-use crate::cases_option::printed;
 
 pub const CASES: &[Case] = cases![
     two_nics_for_each_gpu_are_two_in_ucxs_list,

@@ -34,6 +34,11 @@ pub fn nccl_list() -> String {
     format!("={}", ucx_of_all(0..8).join(","))
 }
 
+/// What NVSHMEM must get: the same, as it spells it.
+pub fn nvshmem_list() -> String {
+    ucx_of_all(0..8).join(",")
+}
+
 /// The NUMA node of a GPU: the first four are on the first socket.
 pub fn numa_node_of(gpu: usize) -> usize {
     gpu / 4

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The variables that every task is asked for.
-pub const VARIABLES: &str = "CUDA_VISIBLE_DEVICES UCX_NET_DEVICES NCCL_IB_HCA NIC_PLACEMENT SLURM_STEP_GPUS";
+pub const VARIABLES: &str = "CUDA_VISIBLE_DEVICES UCX_NET_DEVICES NCCL_IB_HCA NVSHMEM_HCA_LIST NIC_PLACEMENT \
+                             SLURM_STEP_GPUS SITE_NIC SITE_NODE SITE_FILE";
 
 /// One task's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +74,8 @@ impl Task {
 
     /// Has the plugin left its environment alone?
     pub fn is_untouched(&self) -> bool {
-        ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NIC_PLACEMENT"].iter().all(|name| self.env(name).is_none())
+        let ours = ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "NIC_PLACEMENT"];
+        ours.iter().all(|name| self.env(name).is_none())
     }
 }
 

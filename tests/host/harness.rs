@@ -74,14 +74,16 @@ pub fn compile<'a>(
 /// A DGX H100 as a directory that `sysfs=` takes, unpacked once for each test executable.
 pub fn dgx_h100() -> &'static Path {
     static TREE: OnceLock<PathBuf> = OnceLock::new();
-    TREE.get_or_init(|| {
-        let folder = private_folder("dgx-h100");
-        let (manifest, tree) = (folder.join("manifest"), folder.join("tree"));
-        fs::write(&manifest, tool(&["snapshot".as_ref(), "--machine".as_ref(), "dgx-h100".as_ref()]))
-            .unwrap();
-        tool(&["snapshot".as_ref(), "--unpack".as_ref(), manifest.as_os_str(), tree.as_os_str()]);
-        tree
-    })
+    TREE.get_or_init(|| unpacked("dgx-h100"))
+}
+
+/// A built-in machine as such a directory, unpacked anew.
+pub fn unpacked(machine: &str) -> PathBuf {
+    let folder = private_folder(machine);
+    let (manifest, tree) = (folder.join("manifest"), folder.join("tree"));
+    fs::write(&manifest, tool(&["snapshot".as_ref(), "--machine".as_ref(), machine.as_ref()])).unwrap();
+    tool(&["snapshot".as_ref(), "--unpack".as_ref(), manifest.as_os_str(), tree.as_os_str()]);
+    tree
 }
 
 /// A recorded machine of `tests/machines` as such a directory.

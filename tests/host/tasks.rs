@@ -388,3 +388,22 @@ fn a_very_long_environment_costs_nobody_the_job() {
     let step = step.env(&format!("NIC_PLACEMENT={long}")).task(&format!("CUDA_VISIBLE_DEVICES={long}"));
     play!(step).assert_nothing_failed();
 }
+
+// ---- NICs that place themselves ----
+
+#[test]
+fn strict_fails_no_task_on_a_node_whose_nics_place_themselves() {
+    for (machine, list) in [("frontier", "ROCR_VISIBLE_DEVICES"), ("aws-p5", "CUDA_VISIBLE_DEVICES")] {
+        let tree = harness::unpacked(machine);
+        let step = Step::in_context("remote").sysfs(&tree).arg("default=closest").option("strict");
+        let played = play!(step.env("MPICH_GPU_SUPPORT_ENABLED=1").task(&format!("{list}=0")));
+        played.assert_nothing_failed();
+        let policy = (machine == "frontier").then(|| "GPU".to_string());
+        assert_eq!(played.env(0, "MPICH_OFI_NIC_POLICY"), policy, "{played}");
+        for variable in
+            ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "FI_EFA_IFACE", "FI_CXI_DEVICE_NAME"]
+        {
+            assert_eq!(played.env(0, variable), None, "{machine}: {variable}\n{played}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Cray MPICH: `MPICH_OFI_NIC_POLICY=GPU` on Slingshot, the same word in every task: the NIC nearest to the GPU in use.
+//!
+//! Its default, `BLOCK`, deals NICs out by rank, which on machines whose NICs hang off the GPUs is the wrong one for most
+//! (HPE's man page intro_mpi; OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU memory, so it is set only for
+//! programs that say so by `MPICH_GPU_SUPPORT_ENABLED=1`: for the others nobody documents what it does.  The policy chooses
+//! among the devices that libfabric shows, so it does not go with a device of one's own in `FI_CXI_DEVICE_NAME`, nor with
+//! the user's `MPICH_OFI_NIC_MAPPING` and `MPICH_OFI_NUM_NICS`, which belong to other policies.  `SHMEM_OFI_NIC_POLICY` knows
+//! no `GPU` and is left alone.
+#![forbid(unsafe_code)]
+
+use super::setting::Libraries;
+use super::{Answer, Asked, libfabric};
+use crate::topology::NicKind;
+
+pub(super) const NIC_POLICY: &str = "MPICH_OFI_NIC_POLICY";
+pub(super) const NIC_MAPPING: &str = "MPICH_OFI_NIC_MAPPING";
+pub(super) const NUM_NICS: &str = "MPICH_OFI_NUM_NICS";
+pub(super) const GPU_SUPPORT: &str = "MPICH_GPU_SUPPORT_ENABLED";
+/// The devices that Slurm set up for the step (src/plugins/switch/hpe_slingshot), separated by commas.
+pub(super) const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
+
+/// The policy; no answer where the node has no Slingshot NIC, or no GPU.
+pub(super) fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let topology = asked.topology;
+    let slingshot = topology.nics.iter().filter(|nic| nic.kind == NicKind::Slingshot);
+    let step = asked.evidence.present.get(STEP_DEVICES).filter(|list| !list.is_empty());
+    let is_the_steps = |name: &str| step.is_none_or(|list| list.split(',').any(|listed| listed == name));
+    let names: Vec<&str> = slingshot.map(|nic| nic.name.as_str()).collect();
+    if names.is_empty() || topology.gpus.is_empty() {
+        return None;
+    }
+    let no = |why: &'static str| Some(Answer::no(why));
+    if asked.task.gpus.is_empty() {
+        return no("a task without GPUs is left to Cray MPICH");
+    }
+    if names.iter().filter(|name| is_the_steps(name)).count() < 2 {
+        return no("the step has one Slingshot NIC at most");
+    }
+    if asked.users(libfabric::CXI_DEVICE).is_some()
+        || asked.prepared.setting.libraries.has(Libraries::LIBFABRIC)
+    {
+        return no("`FI_CXI_DEVICE_NAME` chooses the device, and the policy would count devices anew");
+    }
+    if asked.users(NIC_MAPPING).is_some() || asked.users(NUM_NICS).is_some() {
+        return no(
+            "the user's own `MPICH_OFI_NIC_MAPPING` or `MPICH_OFI_NUM_NICS` belongs to another policy",
+        );
+    }
+    if asked.evidence.present.get(GPU_SUPPORT).is_none_or(|value| value != "1") {
+        return no("Cray MPICH finds a rank's GPU only with `MPICH_GPU_SUPPORT_ENABLED=1`, which is not set");
+    }
+    Some(Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU"))
+}

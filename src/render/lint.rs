@@ -1,0 +1,233 @@
+//! Reads the user's own variables as the libraries would, on this node, and says what looks wrong and what to do.
+//!
+//! Nothing is changed: the user's choice stays.  Each finding rests on the rule of the library that is stated beside it.
+#![forbid(unsafe_code)]
+
+use super::Present;
+use crate::diagnostic::Diagnostic;
+use crate::step::{Access, Task};
+use crate::topology::{GpuVendor, Nic, NicKind, PortState, Topology};
+
+/// The variables that are looked at.
+pub const READ: [&str; 14] = [
+    "CUDA_DEVICE_ORDER",
+    "CUDA_VISIBLE_DEVICES",
+    "MC_TE_FILTERS",
+    "NCCL_DEBUG",
+    "NCCL_IB_DISABLE",
+    "NCCL_IB_HCA",
+    "NCCL_NSOCKS_PERTHREAD",
+    "NCCL_P2P_DISABLE",
+    "NCCL_P2P_PXN_LEVEL",
+    "NCCL_SHM_DISABLE",
+    "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKET_NTHREADS",
+    "NVSHMEM_HCA_LIST",
+    "UCX_NET_DEVICES",
+];
+
+/// What the findings are about.
+pub struct Subject<'a> {
+    /// the task's environment, [`READ`] of it at least
+    pub present: &'a Present,
+    /// the node
+    pub topology: &'a Topology,
+    /// the task's grant
+    pub task: &'a Task,
+    /// tasks of the step on this node
+    pub tasks: u32,
+    /// the node's network interfaces; empty where they are not known
+    pub interfaces: &'a [String],
+}
+
+/// Everything that looks wrong, in the order of [`READ`]'s libraries.
+pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    disabled(subject, &mut found);
+    nccl_list(subject, &mut found);
+    exact_lists(subject, &mut found);
+    sockets(subject, &mut found);
+    gpus(subject, &mut found);
+    found
+}
+
+fn value<'a>(subject: &Subject<'a>, name: &str) -> Option<&'a str> {
+    subject.present.get(name).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+/// A finding about `NAME=VALUE`, with the value as a terminal may show it.
+fn finding(name: &str, value: &str, text: impl Into<String>) -> Diagnostic {
+    let shown: String = value.chars().take(80).flat_map(char::escape_debug).collect();
+    Diagnostic::new(format!("{name}={shown}"), text)
+}
+
+/// Switches that turn a transport off (NCCL's environment variables, "Debugging": not for production), and chatter.
+fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let verbs = subject.topology.nics.iter().any(|nic| nic.kind == NicKind::Verbs);
+    for (name, off) in [
+        ("NCCL_P2P_DISABLE", "GPUs of this node then talk through host memory"),
+        ("NCCL_SHM_DISABLE", "tasks of this node then talk through the network"),
+        ("NCCL_IB_DISABLE", "NCCL then uses sockets in place of this node's NICs"),
+    ] {
+        let is_off = value(subject, name).and_then(|value| Some((value, value.parse::<i64>().ok()?)));
+        let Some((value, 1..)) = is_off else { continue };
+        // on Slingshot and EFA there is nothing that it could disable
+        if name != "NCCL_IB_DISABLE" || verbs {
+            found.push(finding(name, value, format!("{off}: unset it where it is not for a test")));
+        }
+    }
+    if let Some(value) = value(subject, "NCCL_DEBUG") {
+        if ["INFO", "TRACE"].contains(&value.to_ascii_uppercase().as_str()) {
+            found.push(finding("NCCL_DEBUG", value, "every task writes much: use `WARN` for production"));
+        }
+    }
+}
+
+/// `NCCL_IB_HCA`: `^` leaves out, `=` takes whole names, else an entry is the beginning of a name (src/misc/utils.cc).
+fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let Some(list) = value(subject, "NCCL_IB_HCA") else { return };
+    let (without, rest) = list.strip_prefix('^').map_or((false, list), |rest| (true, rest));
+    let (exact, rest) = rest.strip_prefix('=').map_or((false, rest), |rest| (true, rest));
+    let usable = || subject.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs && is_active(nic));
+    if usable().next().is_none() {
+        return;
+    }
+    let names: Vec<&str> = rest.split(',').filter_map(|entry| entry.split(':').next()).collect();
+    let matches = |name: &str, nic: &Nic| if exact { nic.name == name } else { nic.name.starts_with(name) };
+    for name in names.iter().filter(|name| !name.is_empty()) {
+        let hit: Vec<&str> = usable().filter(|nic| matches(name, nic)).map(|nic| nic.name.as_str()).collect();
+        let name: String = name.chars().take(64).flat_map(char::escape_debug).collect();
+        if hit.is_empty() {
+            let text = format!("`{name}` names no active NIC of this node: `nic-placement show` lists them");
+            found.push(finding("NCCL_IB_HCA", list, text));
+        } else if !exact && hit.contains(&name.as_str()) && hit.len() > 1 {
+            let others: Vec<&str> = hit.into_iter().filter(|other| *other != name).collect();
+            let text = format!(
+                "`{name}` also means {}, which begin with it: write `=` before the list",
+                others.join(" ")
+            );
+            found.push(finding("NCCL_IB_HCA", list, text));
+        }
+    }
+    let admitted =
+        usable().filter(|nic| without != names.iter().any(|name| !name.is_empty() && matches(name, nic)));
+    if admitted.count() == 0 && !rest.is_empty() {
+        found.push(finding(
+            "NCCL_IB_HCA",
+            list,
+            "it leaves no NIC of this node, so NCCL falls back to sockets",
+        ));
+    }
+}
+
+/// Lists of whole names, with or without a port.
+fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let verbs = || subject.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
+    if verbs().next().is_none() {
+        return;
+    }
+    for name in ["UCX_NET_DEVICES", "NVSHMEM_HCA_LIST", "MC_TE_FILTERS"] {
+        let Some(list) = value(subject, name) else { continue };
+        if name == "UCX_NET_DEVICES" && list == "all" {
+            continue;
+        }
+        let entries = list.strip_prefix('^').unwrap_or(list).split(',').map(str::trim);
+        for entry in entries.filter(|entry| !entry.is_empty() && !entry.contains(['[', '*'])) {
+            let (device, port) =
+                entry.split_once(':').map_or((entry, None), |(device, port)| (device, Some(port)));
+            let nic = verbs().find(|nic| nic.name == device);
+            let is_interface = port.is_none() && subject.interfaces.iter().any(|known| known == device);
+            // without a list of interfaces a name without a port may be one
+            let may_be_interface = port.is_none() && subject.interfaces.is_empty();
+            let shown: String = entry.chars().take(64).flat_map(char::escape_debug).collect();
+            match nic {
+                None if name == "UCX_NET_DEVICES" && (is_interface || may_be_interface) => {}
+                None => {
+                    let text =
+                        format!("`{shown}` is no device of this node: `nic-placement show` lists them");
+                    found.push(finding(name, list, text));
+                }
+                Some(nic) => {
+                    let port = port.and_then(|port| port.parse::<u8>().ok());
+                    let known = port.is_none_or(|port| {
+                        nic.ports.is_empty() || nic.ports.iter().any(|p| p.number == port)
+                    });
+                    if !known {
+                        found.push(finding(
+                            name,
+                            list,
+                            format!("`{shown}` names a port that the device lacks"),
+                        ));
+                    } else if name == "UCX_NET_DEVICES" && port.is_none() {
+                        let text = format!(
+                            "before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`"
+                        );
+                        found.push(finding(name, list, text));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// NCCL's sockets: at most 64 for a connection (src/transport/net_socket.cc, `MAX_SOCKETS`), over interfaces that exist.
+fn sockets(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    const MAX_SOCKETS: u64 = 64;
+    let number = |name: &str| value(subject, name).and_then(|value| value.parse::<u64>().ok());
+    if let (Some(sockets), Some(threads)) = (number("NCCL_NSOCKS_PERTHREAD"), number("NCCL_SOCKET_NTHREADS"))
+    {
+        if sockets.saturating_mul(threads) > MAX_SOCKETS {
+            let text = format!(
+                "times `NCCL_SOCKET_NTHREADS={threads}` is more than the {MAX_SOCKETS} sockets that NCCL opens: lower one"
+            );
+            found.push(finding("NCCL_NSOCKS_PERTHREAD", &sockets.to_string(), text));
+        }
+    }
+    let Some(list) = value(subject, "NCCL_SOCKET_IFNAME") else { return };
+    if list.starts_with('^') || subject.interfaces.is_empty() {
+        return;
+    }
+    let (exact, rest) = list.strip_prefix('=').map_or((false, list), |rest| (true, rest));
+    let matches = |entry: &str, interface: &String| {
+        if exact { interface == entry } else { interface.starts_with(entry) }
+    };
+    let mut names = rest.split(',').filter_map(|entry| entry.split(':').next());
+    if !names.any(|name| subject.interfaces.iter().any(|interface| matches(name, interface))) {
+        let text = "no interface of this node is named so, and NCCL then cannot start: name one of its own, or unset it";
+        found.push(finding("NCCL_SOCKET_IFNAME", list, text));
+    }
+}
+
+/// How the program numbers its GPUs, and which of them NCCL sees.
+fn gpus(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let Subject { topology, task, .. } = subject;
+    let nvidia = || topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia);
+    let kind = |gpu: &crate::topology::Gpu| {
+        let function = topology.pci.get(gpu.address);
+        (gpu.model.clone(), function.and_then(|function| function.device))
+    };
+    let first = nvidia().next().map(kind);
+    let unequal = nvidia().any(|gpu| Some(kind(gpu)) != first);
+    if unequal && value(subject, "CUDA_DEVICE_ORDER") != Some("PCI_BUS_ID") {
+        let text =
+            "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
+        found.push(Diagnostic::new("CUDA_DEVICE_ORDER", text));
+    }
+    let isolated = task.gpus.access.contains(&Access::Denied) && task.gpus.access.contains(&Access::Allowed);
+    if isolated
+        && nvidia().count() > 1
+        && subject.tasks > 1
+        && value(subject, "NCCL_P2P_PXN_LEVEL") != Some("0")
+    {
+        let text = "each task sees its own GPU alone, so NCCL counts all as GPU 0 and may send all traffic through one NIC: \
+                    try `--gpu-bind=none`, or `NCCL_P2P_PXN_LEVEL=0`";
+        found.push(Diagnostic::new("GPU isolation", text));
+    }
+}
+
+fn is_active(nic: &Nic) -> bool {
+    nic.ports.iter().any(|port| port.state == PortState::Active)
+}
+
+#[cfg(test)]
+mod tests;

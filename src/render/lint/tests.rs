@@ -1,0 +1,123 @@
+//! What the user is told about variables of their own.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::topology::{Gpu, LinkLayer, Port, Provenance};
+
+/// Two equal GPUs, `mlx5_1`, `mlx5_10` and `mlx5_2`, the last one without a link.
+fn topology() -> Topology {
+    let mut topology = Topology::empty("test", Provenance::ThisSystem);
+    for (index, name) in ["mlx5_1", "mlx5_10", "mlx5_2"].into_iter().enumerate() {
+        let state = if index == 2 { PortState::Down } else { PortState::Active };
+        let port = Port::new(1, state, LinkLayer::InfiniBand, None);
+        topology.nics.push(Nic { ports: vec![port], ..Nic::new(name, NicKind::Verbs) });
+    }
+    for address in ["10:00.0", "20:00.0"] {
+        topology.gpus.push(Gpu::new(address.parse().unwrap(), GpuVendor::Nvidia));
+    }
+    topology
+}
+
+fn told_of(topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<String> {
+    let present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let interfaces = ["lo".to_string(), "eth0".to_string()];
+    let subject = Subject { present: &present, topology, task, tasks: 2, interfaces: &interfaces };
+    lint(&subject).iter().map(ToString::to_string).collect()
+}
+
+fn told(values: &[(&str, &str)]) -> Vec<String> {
+    told_of(&topology(), &Task::default(), values)
+}
+
+/// Exactly one finding, with these words in it.
+fn says(values: &[(&str, &str)], words: &str) {
+    let told = told(values);
+    assert!(told.len() == 1 && told[0].contains(words), "{values:?}: {told:?}");
+}
+
+#[test]
+fn what_is_right_is_not_spoken_of() {
+    for values in [
+        &[][..],
+        &[("NCCL_IB_HCA", "=mlx5_1:1"), ("NCCL_DEBUG", "WARN"), ("NCCL_P2P_DISABLE", "0")],
+        &[("NCCL_IB_HCA", "mlx5"), ("NCCL_IB_DISABLE", "0"), ("NCCL_SHM_DISABLE", "")],
+        &[("NCCL_IB_HCA", "^=mlx5_1")],
+        &[("NCCL_IB_HCA", "mlx5_10")],
+        &[("UCX_NET_DEVICES", "all")],
+        &[
+            ("UCX_NET_DEVICES", "mlx5_1:1,eth0"),
+            ("NVSHMEM_HCA_LIST", "^mlx5_10:1"),
+            ("MC_TE_FILTERS", "mlx5_1"),
+        ],
+        &[("NCCL_NSOCKS_PERTHREAD", "8"), ("NCCL_SOCKET_NTHREADS", "8")],
+        &[("NCCL_SOCKET_IFNAME", "eth")],
+        &[("NCCL_SOCKET_IFNAME", "^docker")],
+    ] {
+        assert_eq!(told(values), Vec::<String>::new(), "{values:?}");
+    }
+}
+
+#[test]
+fn transports_that_are_switched_off_are_named() {
+    says(&[("NCCL_P2P_DISABLE", "1")], "host memory: unset it");
+    says(&[("NCCL_SHM_DISABLE", "1")], "through the network");
+    says(&[("NCCL_IB_DISABLE", "1")], "uses sockets");
+    says(&[("NCCL_DEBUG", "info")], "use `WARN`");
+    let mut slingshot = topology();
+    slingshot.nics.iter_mut().for_each(|nic| nic.kind = NicKind::Slingshot);
+    let told = told_of(&slingshot, &Task::default(), &[("NCCL_IB_DISABLE", "1"), ("NCCL_IB_HCA", "mlx5")]);
+    assert_eq!(told, Vec::<String>::new(), "nothing to disable on Slingshot");
+}
+
+#[test]
+fn a_prefix_that_means_more_than_it_says_is_named() {
+    says(&[("NCCL_IB_HCA", "mlx5_1")], "`mlx5_1` also means mlx5_10, which begin with it: write `=`");
+    let without = told(&[("NCCL_IB_HCA", "^mlx5_1")]);
+    assert!(without.len() == 2 && without[0].contains("`mlx5_1` also means mlx5_10"), "{without:?}");
+    assert!(without[1].contains("leaves no NIC"), "{without:?}");
+}
+
+#[test]
+fn a_name_that_means_nothing_here_is_named() {
+    says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_9:1")], "`mlx5_9` names no active NIC");
+    says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_2")], "`mlx5_2` names no active NIC");
+    says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9:1")], "`mlx5_9:1` is no device of this node");
+    says(&[("UCX_NET_DEVICES", "mlx5_1:2")], "names a port that the device lacks");
+    says(&[("UCX_NET_DEVICES", "mlx5_1")], "write `mlx5_1:1`");
+    says(&[("NVSHMEM_HCA_LIST", "mlx5_9")], "is no device");
+    says(&[("MC_TE_FILTERS", "mlx5_9")], "is no device");
+    says(&[("NCCL_SOCKET_IFNAME", "=eth")], "cannot start");
+    says(&[("NCCL_SOCKET_IFNAME", "ib0")], "cannot start");
+    let both = told(&[("NCCL_IB_HCA", "=mlx5_9")]);
+    assert!(both.len() == 2 && both[1].contains("falls back to sockets"), "{both:?}");
+    let none = told(&[("NCCL_IB_HCA", "^mlx5")]);
+    assert!(none.len() == 1 && none[0].contains("falls back to sockets"), "{none:?}");
+}
+
+#[test]
+fn more_sockets_than_nccl_opens_are_named() {
+    says(&[("NCCL_NSOCKS_PERTHREAD", "16"), ("NCCL_SOCKET_NTHREADS", "8")], "more than the 64 sockets");
+}
+
+#[test]
+fn unequal_gpus_want_an_order_and_isolated_ones_a_word() {
+    let mut unequal = topology();
+    unequal.gpus[0].model = Some("A100".to_string());
+    unequal.gpus[1].model = Some("H100".to_string());
+    let told = told_of(&unequal, &Task::default(), &[]);
+    assert!(told.len() == 1 && told[0].contains("set it to `PCI_BUS_ID`"), "{told:?}");
+    let ordered = [("CUDA_DEVICE_ORDER", "PCI_BUS_ID")];
+    assert_eq!(told_of(&unequal, &Task::default(), &ordered), Vec::<String>::new());
+
+    let mut isolated = Task::default();
+    isolated.gpus.access = vec![Access::Allowed, Access::Denied];
+    let told = told_of(&topology(), &isolated, &[]);
+    assert!(told.len() == 1 && told[0].contains("`--gpu-bind=none`"), "{told:?}");
+    assert_eq!(told_of(&topology(), &isolated, &[("NCCL_P2P_PXN_LEVEL", "0")]), Vec::<String>::new());
+}
+
+#[test]
+fn a_value_reaches_a_terminal_without_control_characters() {
+    let told = told(&[("NCCL_IB_HCA", "=\u{1b}[2J"), ("UCX_NET_DEVICES", "\u{7}:1")]);
+    assert!(told.len() >= 2 && told.iter().all(|told| !told.contains(char::is_control)), "{told:?}");
+}

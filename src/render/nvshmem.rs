@@ -1,0 +1,49 @@
+//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, and only if it leaves something out.
+//!
+//! Items are exact names with a port; `^` would turn the list round.  NVSHMEM filters by it whether or not
+//! `NVSHMEM_ENABLE_NIC_PE_MAPPING` is set, skips ports that are not active, and then computes on each processing element
+//! which NIC serves whom, by the same rule on all: the lists must be the same (NVSHMEM 3.5: src/modules/transport/ibrc,
+//! `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp).  `NVSHMEM_HCA_PE_MAPPING` is ignored
+//! beside it, so a user's own mapping keeps the list away.  With one NIC in each element's list (`env=nvshmem-pe`) there
+//! is nothing left to compute; that is right where all elements have exactly one.
+//!
+//! `NVSHMEM_HCA_PREFIX` is left alone: releases differ in its default (`mlx5`, later everything but `smi`), so no value
+//! is right for all.
+#![forbid(unsafe_code)]
+
+use super::setting::Libraries;
+use super::uniform::{self, List};
+use super::{Answer, Asked};
+use crate::placement::NodePlacement;
+use crate::topology::{GpuVendor, Topology};
+
+pub(super) const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
+pub(super) const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
+
+/// The node's list; `None` where no GPU of the node can run NVSHMEM.
+pub(super) fn list(topology: &Topology, node: &NodePlacement) -> Option<Answer<'static>> {
+    if !topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia) {
+        return None;
+    }
+    Some(match uniform::list(topology, node) {
+        List::Needed(list, left_out) => {
+            Answer::yes(list, format!("one list for the whole node, without {left_out}"))
+        }
+        List::Not(why) => Answer::no(why),
+    })
+}
+
+/// The node's list, or where that is asked for the task's one NIC.
+pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let of_the_node = asked.prepared.nvshmem.as_ref()?;
+    if asked.users(PE_MAPPING).is_some() {
+        return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
+    }
+    if asked.prepared.setting.libraries.has(Libraries::NVSHMEM_PE) && !asked.task.gpus.is_empty() {
+        if let [(rail, _)] = asked.task.rails.as_slice() {
+            let value = asked.node.rails[*rail].to_string();
+            return Some(Answer::yes(value, "its GPU's NIC, as `env=nvshmem-pe` asks"));
+        }
+    }
+    Some(of_the_node.borrowed())
+}

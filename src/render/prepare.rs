@@ -1,0 +1,149 @@
+//! What is the same for all tasks of a step, worked out once: which variables, their node-wide values, what files say.
+#![forbid(unsafe_code)]
+
+use super::marker::{self, Marker};
+use super::setting::{Libraries, Setting};
+use super::{Answer, Asked, EVIDENCE, Library, Present, ROWS, efa, libfabric, mooncake, nccl, nvshmem, ucx};
+use crate::diagnostic::Diagnostic;
+use crate::placement::NodePlacement;
+use crate::topology::Topology;
+
+/// A variable and what answers for it.
+pub(super) struct Row {
+    pub(super) name: String,
+    /// do user and admin want it set?
+    pub(super) wanted: bool,
+    pub(super) source: Source,
+}
+
+/// What answers for a variable.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// a library's file
+    Library(Library),
+    /// the admin's template at this place
+    Template(usize),
+    /// a library's file that never has a value
+    Never(Library),
+}
+
+/// One step's part of the answers.
+pub struct Prepared {
+    pub(super) setting: Setting,
+    pub(super) rows: Vec<Row>,
+    pub(super) nccl: Answer<'static>,
+    pub(super) nvshmem: Option<Answer<'static>>,
+    pub(super) mooncake: Answer<'static>,
+    /// the site's file that sets UCX's variable
+    pub(super) ucx_file: Option<&'static str>,
+    /// each GPU's Slingshot NIC, a position in the topology
+    pub(super) slingshot: Vec<Option<usize>>,
+    /// the values of those templates that hold no fact of a task, or why there is none
+    filled: Vec<Option<Result<String, String>>>,
+}
+
+impl Prepared {
+    /// Works it out.  `read` reads a site's file as this node has it; asked only where the answer can change a value.
+    pub fn new(
+        topology: &Topology,
+        node: &NodePlacement,
+        setting: Setting,
+        read: &dyn Fn(&str) -> Option<String>,
+    ) -> Prepared {
+        let wants = |name: &str, libraries: Libraries| {
+            setting.libraries.has(libraries) && !setting.unwanted.iter().any(|unwanted| unwanted == name)
+        };
+        // the admin's own template for a variable stands in the library's place
+        let has_template = |name: &str| setting.templates.iter().any(|template| template.name() == name);
+        let libraries = ROWS.iter().filter(|(name, ..)| !has_template(name));
+        let mut rows: Vec<Row> = libraries
+            .map(|&(name, libraries, library)| Row {
+                name: name.to_string(),
+                wanted: wants(name, libraries),
+                source: Source::Library(library),
+            })
+            .collect();
+        rows.extend(setting.templates.iter().enumerate().map(|(index, template)| Row {
+            name: template.name().to_string(),
+            wanted: wants(template.name(), Libraries::SITE),
+            source: Source::Template(index),
+        }));
+        if !has_template(efa::IFACE) {
+            let source = Source::Never(efa::iface);
+            rows.push(Row { name: efa::IFACE.to_string(), wanted: true, source });
+        }
+        let is_wanted = |name: &str| rows.iter().any(|row| row.wanted && row.name == name);
+        let filled = setting.templates.iter().map(|template| {
+            if template.is_per_task() || !is_wanted(template.name()) {
+                return None;
+            }
+            let value = template.fill(topology, node, None).and_then(|value| {
+                let missing = template.is_file() && read(&value).is_none();
+                if missing {
+                    Err(format!("there is no file `{}` here", value.escape_debug()))
+                } else {
+                    Ok(value)
+                }
+            });
+            Some(value)
+        });
+        let nothing = |_: &str| None;
+        let read_for = |name: &str| if is_wanted(name) { read } else { &nothing };
+        Prepared {
+            nccl: nccl::list(topology, node, read_for(nccl::IB_HCA)),
+            nvshmem: nvshmem::list(topology, node),
+            mooncake: mooncake::list(topology, node),
+            ucx_file: match topology.gpus.is_empty() || node.rails.is_empty() {
+                true => None,
+                false => ucx::site_file(read_for(ucx::NET_DEVICES)),
+            },
+            slingshot: match setting.libraries.has(Libraries::LIBFABRIC) {
+                true => libfabric::nearest_slingshot(topology),
+                false => Vec::new(),
+            },
+            filled: filled.collect(),
+            rows,
+            setting,
+        }
+    }
+
+    /// All variables that are looked at or changed, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.rows.iter().map(|row| row.name.as_str()).chain(EVIDENCE).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// What the user or the admin named in `no-env=` and nobody would set.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        let unknown =
+            self.setting.unwanted.iter().filter(|name| !self.rows.iter().any(|row| row.name == **name));
+        unknown
+            .map(|name| Diagnostic::new(format!("no-env={name}"), "nothing sets this variable: no effect"))
+            .collect()
+    }
+
+    /// What an earlier step of ours published in this environment.
+    pub(super) fn earlier(&self, present: &Present) -> Marker {
+        let may_be_ours = |name: &str| {
+            self.rows.iter().any(|row| row.name == name && !matches!(row.source, Source::Never(_)))
+        };
+        present.get(marker::NAME).map(|text| Marker::parse(text, may_be_ours)).unwrap_or_default()
+    }
+
+    /// The admin's template's answer for a task.
+    pub(super) fn fill(&self, index: usize, asked: &Asked<'_, '_>) -> Answer<'_> {
+        let template = &self.setting.templates[index];
+        let why = "the admin's `set=`";
+        let explained = |reason: &str| format!("{why}: {reason}");
+        match &self.filled[index] {
+            Some(Ok(value)) => Answer::yes(value, why),
+            Some(Err(reason)) => Answer::no(explained(reason)),
+            None => match template.fill(asked.topology, asked.node, Some(asked.task)) {
+                Ok(value) => Answer::yes(value, why),
+                Err(reason) => Answer::no(explained(&reason)),
+            },
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The admin's own variables: `set=NAME=TEMPLATE`, filled from the same map as ours.
+//!
+//! `{word}` stands for a fact of the node or of the task; `{{` and `}}` for the braces themselves.  A fact that this node
+//! or task does not have leaves the variable unset: half a value is a wrong one.
+#![forbid(unsafe_code)]
+
+use super::names;
+use crate::placement::{NodePlacement, TaskPlacement};
+use crate::topology::{PciAddress, Topology};
+use std::fmt::Write;
+
+/// Bytes of a value, at most.
+const MAX_VALUE: usize = 4096;
+
+/// A fact that a template can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fact {
+    Nic,
+    Port,
+    NicAddress,
+    Nics,
+    NicNames,
+    Gpu,
+    GpuAddress,
+    Gpus,
+    Numa,
+    LocalId,
+    TaskId,
+    Rails,
+    RailNames,
+    RailCount,
+    Machine,
+}
+
+/// `(word, fact, is it one of the task?, what it is)`
+const FACTS: [(&str, Fact, bool, &str); 15] = [
+    ("nic", Fact::Nic, true, "the name of the task's NIC, if it has exactly one"),
+    ("port", Fact::Port, true, "its port's number"),
+    ("nic_address", Fact::NicAddress, true, "its PCI address"),
+    ("nics", Fact::Nics, true, "the task's NICs, as mlx5_0:1,mlx5_1:1"),
+    ("nic_names", Fact::NicNames, true, "their names alone"),
+    ("gpu", Fact::Gpu, true, "the index of the task's GPU in PCI order, if it has exactly one"),
+    ("gpu_address", Fact::GpuAddress, true, "its PCI address"),
+    ("gpus", Fact::Gpus, true, "the indices of all its GPUs"),
+    ("numa", Fact::Numa, true, "the NUMA node of its GPUs, if it is one"),
+    ("local_id", Fact::LocalId, true, "the task's number on the node"),
+    ("task_id", Fact::TaskId, true, "the task's number in the step"),
+    ("rails", Fact::Rails, false, "all NICs of the node that may be used, as mlx5_0:1,mlx5_1:1"),
+    ("rail_names", Fact::RailNames, false, "their names alone"),
+    ("rail_count", Fact::RailCount, false, "how many ports that are"),
+    ("machine", Fact::Machine, false, "what `nic-placement show` calls the node in its first line"),
+];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Fact(Fact),
+}
+
+/// One variable of the admin's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    name: String,
+    pieces: Vec<Piece>,
+}
+
+/// The words that may stand in braces, as messages and documents list them: `(word, what it is)`.
+pub fn placeholders() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FACTS.iter().map(|&(word, _, _, what)| (word, what))
+}
+
+impl Template {
+    /// Reads `NAME=TEMPLATE`; the second part of the answer is a doubt about a variable that is rarely set well.
+    pub fn parse(text: &str) -> Result<(Template, Option<String>), String> {
+        let Some((name, rest)) = text.split_once('=') else {
+            return Err("expected `set=NAME=TEMPLATE`".to_string());
+        };
+        if !names::is_name(name) {
+            let name: String = name.chars().take(40).flat_map(char::escape_debug).collect();
+            return Err(format!("`{name}` is no name of a variable: expected capitals, digits and `_`"));
+        }
+        if names::is_refused(name) {
+            return Err(format!(
+                "`{name}` is refused: the loader, the shell, Slurm or the GPUs depend on it"
+            ));
+        }
+        if rest.chars().any(char::is_control) {
+            return Err("a control character cannot stand in a value".to_string());
+        }
+        let template = Template { name: name.to_string(), pieces: pieces(rest)? };
+        if template.is_per_task() {
+            if names::is_uniform(name) {
+                return Err(format!(
+                    "`{name}` must be the same in every task of a node: only {} may stand in it",
+                    listed(false)
+                ));
+            }
+            if template.is_file() {
+                return Err(format!(
+                    "`{name}` names a file, which is looked for once for the node, not for each task"
+                ));
+            }
+        }
+        let doubt = names::is_doubtful(name).then(|| {
+            format!("`{name}` does not follow from a topology, and is wrong on most fabrics: set as you say, if you mean it")
+        });
+        Ok((template, doubt))
+    }
+
+    /// The variable's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Does the value depend on the task?
+    pub fn is_per_task(&self) -> bool {
+        let is_per_task = |fact: Fact| FACTS.iter().any(|&(_, known, per_task, _)| known == fact && per_task);
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Fact(fact) if is_per_task(*fact)))
+    }
+
+    /// Does it name a file, which must exist to be named?
+    pub fn is_file(&self) -> bool {
+        self.name.ends_with("_FILE")
+    }
+
+    /// The value; or the word for which there is no fact here.
+    pub fn fill(
+        &self,
+        topology: &Topology,
+        node: &NodePlacement,
+        task: Option<&TaskPlacement>,
+    ) -> Result<String, String> {
+        let mut value = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => value.push_str(text),
+                Piece::Fact(fact) => {
+                    let word = || FACTS.iter().find(|known| known.1 == *fact).map_or("", |known| known.0);
+                    let text = look_up(*fact, topology, node, task).filter(|text| !text.is_empty());
+                    let text = text.ok_or_else(|| format!("there is no `{{{}}}` here", word()))?;
+                    value.push_str(&text);
+                }
+            }
+        }
+        if value.len() > MAX_VALUE || value.chars().any(char::is_control) {
+            return Err(format!("its value has control characters or more than {MAX_VALUE} bytes"));
+        }
+        Ok(value)
+    }
+}
+
+/// `{nic}, {port}, …`
+fn listed(per_task_too: bool) -> String {
+    let words = FACTS.iter().filter(|fact| per_task_too || !fact.2);
+    words.map(|fact| format!("{{{}}}", fact.0)).collect::<Vec<_>>().join(" ")
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        plain.push_str(&rest[..at]);
+        let brace = &rest[at..=at];
+        let after = &rest[at + 1..];
+        if after.starts_with(brace) {
+            plain.push_str(brace);
+            rest = &after[1..];
+            continue;
+        }
+        let word = match (brace, after.split_once('}')) {
+            ("{", Some((word, behind))) => {
+                rest = behind;
+                word
+            }
+            _ => return Err(format!("a single `{brace}`: write it twice where you mean the brace itself")),
+        };
+        let Some(fact) = FACTS.iter().find(|fact| fact.0 == word) else {
+            let word: String = word.chars().take(40).flat_map(char::escape_debug).collect();
+            return Err(format!("`{{{word}}}` is not known; known: {}", listed(true)));
+        };
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut plain)));
+        }
+        pieces.push(Piece::Fact(fact.1));
+    }
+    plain.push_str(rest);
+    if !plain.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Text(plain));
+    }
+    Ok(pieces)
+}
+
+fn look_up(
+    fact: Fact,
+    topology: &Topology,
+    node: &NodePlacement,
+    task: Option<&TaskPlacement>,
+) -> Option<String> {
+    let stated = |address: PciAddress| (!address.is_invented()).then(|| address.to_string());
+    let gpus = task.map(|task| task.gpus.as_slice()).unwrap_or_default();
+    let rails = task.map(|task| task.rails.as_slice()).unwrap_or_default();
+    let one_rail = || match rails {
+        [(rail, _)] => node.rails.get(*rail),
+        _ => None,
+    };
+    let one_gpu = || match gpus {
+        [gpu] => topology.gpus.get(*gpu).map(|_| *gpu),
+        _ => None,
+    };
+    match fact {
+        Fact::Nic => Some(one_rail()?.name.clone()),
+        Fact::Port => Some(one_rail()?.port.to_string()),
+        Fact::NicAddress => stated(topology.nics.get(one_rail()?.nic)?.address?),
+        Fact::Nics => Some(joined(rails.iter().map(|(rail, _)| node.rails[*rail].to_string()))),
+        Fact::NicNames => Some(names_of(rails.iter().map(|(rail, _)| node.rails[*rail].name.as_str()))),
+        Fact::Gpu => Some(one_gpu()?.to_string()),
+        Fact::GpuAddress => stated(topology.gpus[one_gpu()?].address),
+        Fact::Gpus => Some(joined(gpus.iter().map(usize::to_string))),
+        Fact::Numa => {
+            let mut nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address));
+            let first = nodes.next()??;
+            nodes.all(|node| node == Some(first)).then(|| first.to_string())
+        }
+        Fact::LocalId => Some(task?.local_id.to_string()),
+        Fact::TaskId => Some(task?.global_id.to_string()),
+        Fact::Rails => Some(joined(node.rails.iter().map(ToString::to_string))),
+        Fact::RailNames => Some(names_of(node.rails.iter().map(|rail| rail.name.as_str()))),
+        Fact::RailCount => Some(node.rails.len().to_string()),
+        // a name with a slash would lead a path elsewhere
+        Fact::Machine => Some(topology.name.clone()).filter(|name| !name.contains('/')),
+    }
+}
+
+fn joined(entries: impl Iterator<Item = String>) -> String {
+    let mut list = String::new();
+    for entry in entries {
+        let comma = if list.is_empty() { "" } else { "," };
+        // writing to a string cannot fail
+        let _ = write!(list, "{comma}{entry}");
+    }
+    list
+}
+
+/// Each name once, in order: ports of one NIC share it.
+pub(super) fn names_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut list: Vec<&str> = Vec::new();
+    for name in names {
+        if !list.contains(&name) {
+            list.push(name);
+        }
+    }
+    list.join(",")
+}
