@@ -41,7 +41,7 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// The machines: name, ConstrainDevices, what is run, what that proves, and the steps to be shown with their tasks.
+/// The machines: name, ConstrainDevices and ConstrainCores, what is run, what that proves, and the steps to be shown with their tasks.
 const MACHINES: [(&str, &str, &[(&str, &str)], &[Case], &[(&str, usize)]); 2] = [
     ("dgx", "yes", cases_dgx::COMMANDS, cases_dgx::CASES, cases_dgx::SHOWN),
     ("four-nodes", "no", cases_four_nodes::COMMANDS, cases_four_nodes::CASES, cases_four_nodes::SHOWN),

@@ -34,13 +34,19 @@ pub const COMMANDS: &[(&str, &str)] = &[
         "cpuset",
         "echo 0 > /sys/fs/cgroup/system.slice/cpuset.mems; \
          srun -n8 --gpus-per-task=1 --nic-placement=verbose $task; code=$?; \
-         echo > /sys/fs/cgroup/system.slice/cpuset.mems; exit $code",
+         echo 0-2 > /sys/fs/cgroup/system.slice/cpuset.mems; exit $code",
+    ),
+    (
+        "cpuset.all",
+        "echo 0 > /sys/fs/cgroup/system.slice/cpuset.mems; \
+         srun -n1 -c8 --gres=gpu:8 --nic-placement=verbose $task; code=$?; \
+         echo 0-2 > /sys/fs/cgroup/system.slice/cpuset.mems; exit $code",
     ),
     (
         "cpuset.strict",
         "echo 0 > /sys/fs/cgroup/system.slice/cpuset.mems; \
          srun -n8 --gpus-per-task=1 --nic-placement=strict $task; code=$?; \
-         echo > /sys/fs/cgroup/system.slice/cpuset.mems; exit $code",
+         echo 0-2 > /sys/fs/cgroup/system.slice/cpuset.mems; exit $code",
     ),
 ];
 
@@ -61,6 +67,7 @@ pub const CASES: &[Case] = cases![
     tasks_of_a_user_get_what_those_of_root_get,
     two_jobs_side_by_side_get_gpus_nics_and_cpus_of_their_own,
     memory_that_a_cpuset_withholds_is_reported_and_costs_no_job,
+    memory_that_a_cpuset_withholds_in_part_is_noticed_though_the_kernel_says_nothing,
     memory_that_a_cpuset_withholds_ends_a_strict_task,
     without_the_flag_nothing_is_set,
 ];
@@ -226,6 +233,15 @@ fn memory_that_a_cpuset_withholds_is_reported_and_costs_no_job(guest: &Machine) 
     let said = guest.answer("cpuset.stderr");
     let told = said.lines().filter(|line| line.contains("memory of NUMA node 1 wanted"));
     assert_eq!(told.count(), 4, "{said}");
+}
+
+fn memory_that_a_cpuset_withholds_in_part_is_noticed_though_the_kernel_says_nothing(guest: &Machine) {
+    let tasks = guest.tasks("cpuset.all", 1);
+    assert_eq!((tasks[0].word("mems"), tasks[0].word("policy")), ("0", "preferred-many:0"));
+    let said = guest.answer("cpuset.all.stderr");
+    assert!(said.contains("memory of NUMA node 0-1 wanted"), "{said}");
+    let usual = guest.tasks("all.placed", 1);
+    assert_eq!(usual[0].word("policy"), "preferred-many:0-1", "without the cpuset");
 }
 
 fn memory_that_a_cpuset_withholds_ends_a_strict_task(guest: &Machine) {

@@ -6,7 +6,7 @@
 #
 #   MACHINE    its name
 #   PROGRAM    the test program, in /guest
-#   CONSTRAIN  yes: tasks may open their own GPUs only (ConstrainDevices with cgroup v2)
+#   CONSTRAIN  yes: tasks may open their own GPUs only and have their job's cores only (ConstrainDevices, ConstrainCores)
 #   COMMANDS   lines `NAME COMMAND…`: what COMMAND says is left in /out/NAME and /out/NAME.stderr, its status in
 #              /out/NAME.status
 set -eu
@@ -77,7 +77,7 @@ done > /etc/slurm/gres.conf
     echo 'IgnoreSystemd=yes'
     echo 'CgroupAutomount=yes'
     echo "ConstrainDevices=$constrain"
-    echo 'ConstrainCores=no'
+    echo "ConstrainCores=$constrain"
 } > /etc/slurm/cgroup.conf
 cat > /etc/slurm/slurm.conf << CONF
 ClusterName=guest

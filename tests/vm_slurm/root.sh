@@ -61,7 +61,12 @@ done
 # after Slurm's own: the C library must be that of its release, which is not to be older than this machine's
 mkdir -p "$folder/guest"
 for object; do
-    strip -o "$folder/guest/${object##*/}" "$object"
+    if [ ! -e "$object" ]; then
+        echo "no \`$object\`: run \`cargo build --release\`" >&2
+        exit 1
+    fi
+    cp -L "$object" "$folder/guest/"
+    strip "$folder/guest/${object##*/}" 2> /dev/null || true # smaller, where there is a strip
     ldd "$object" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | while read -r library; do
         mkdir -p "$folder${library%/*}"
         [ -e "$folder$library" ] || cp -L "$library" "$folder$library"
