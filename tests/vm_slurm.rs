@@ -41,10 +41,34 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// The machines: name, ConstrainDevices and ConstrainCores, what is run, what that proves, and the steps to be shown with their tasks.
-const MACHINES: [(&str, &str, &[(&str, &str)], &[Case], &[(&str, usize)]); 2] = [
-    ("dgx", "yes", cases_dgx::COMMANDS, cases_dgx::CASES, cases_dgx::SHOWN),
-    ("four-nodes", "no", cases_four_nodes::COMMANDS, cases_four_nodes::CASES, cases_four_nodes::SHOWN),
+/// A machine and what is done there.
+struct Plan {
+    name: &'static str,
+    /// ConstrainDevices and ConstrainCores
+    constrain: &'static str,
+    /// what is run
+    commands: &'static [(&'static str, &'static str)],
+    /// what that proves
+    cases: &'static [Case],
+    /// the steps to be printed, with the number of their tasks
+    shown: &'static [(&'static str, usize)],
+}
+
+const PLANS: [Plan; 2] = [
+    Plan {
+        name: "dgx",
+        constrain: "yes",
+        commands: cases_dgx::COMMANDS,
+        cases: cases_dgx::CASES,
+        shown: cases_dgx::SHOWN,
+    },
+    Plan {
+        name: "four-nodes",
+        constrain: "no",
+        commands: cases_four_nodes::COMMANDS,
+        cases: cases_four_nodes::CASES,
+        shown: cases_four_nodes::SHOWN,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -64,9 +88,9 @@ fn boot() -> Result<Vec<Machine>, Unfit> {
         return Err(Unfit::Skip(reason));
     }
     let root = machine::root()?;
-    let booting = MACHINES.map(|(name, constrain, commands, _, _)| {
+    let booting = PLANS.map(|plan| {
         let root = root.clone();
-        std::thread::spawn(move || Machine::boot(name, constrain, commands, &root))
+        std::thread::spawn(move || Machine::boot(plan.name, plan.constrain, plan.commands, &root))
     });
     booting.into_iter().map(|machine| machine.join().unwrap()).collect()
 }
@@ -91,7 +115,7 @@ fn on_the_host(words: Vec<String>) -> ExitCode {
             if ok { passed += 1 } else { failed += 1 }
         }
     };
-    for (machine, (name, _, _, cases, shown)) in machines.iter().zip(MACHINES) {
+    for (machine, Plan { name, cases, shown, .. }) in machines.iter().zip(PLANS) {
         let said = machine.answer("checks");
         for (check, _, _) in binding::checks_on(name) {
             run(&format!("{name}: {check}"), &|| {

@@ -26,7 +26,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     (
         "side-by-side",
         "srun -n3 --gpus-per-task=1 --nic-placement $task until=/tmp/release > first & \
-         until grep -q cpus first; do sleep 0.2; done; \
+         until grep -q cpus first || [ $((n += 1)) -gt 100 ]; do sleep 0.2; done; \
          srun -n4 --gpus-per-task=1 --nic-placement $task > second; code=$?; \
          touch /tmp/release; wait; cat first second; exit $code",
     ),
