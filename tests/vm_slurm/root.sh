@@ -38,6 +38,10 @@ for place in $multiarch/slurm-wlm $multiarch/slurm usr/lib/slurm; do
 done
 for program in $programs; do
     if [ ! -x "$from/$program" ] || [ -z "$plugins" ]; then
+        if [ -n "$from" ]; then
+            echo "no \`$from/$program\`, or no Slurm plugins: SLURM_ROOT names no Debian with Slurm" >&2
+            exit 1
+        fi
         echo "no \`$from/$program\`: \`tests/slurm/install.sh\` installs Slurm" >&2
         exit 77
     fi
