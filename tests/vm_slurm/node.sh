@@ -65,8 +65,10 @@ mkdir -p /etc/slurm /run/munge /var/spool/slurm /var/log/slurm /var/lib/munge /v
 chmod 755 / /etc /run /run/munge
 head -c 128 /dev/urandom > /etc/munge.key
 chmod 600 /etc/munge.key
-# Slurm counts cores, and both machines have two CPUs to a core, one after the other
+# Slurm counts cores, and both machines have two CPUs to a core, one after the other; releases after 22.05 refuse cores that
+# are not whole sockets
 sort -n gpus | while read -r _ file cpus _; do
+    cpus=$(cat "/sys/devices/system/cpu/cpu${cpus%-*}/topology/package_cpus_list")
     first=${cpus%-*}
     last=${cpus#*-}
     echo "Name=gpu File=$file Cores=$((first / 2))-$((last / 2))"
@@ -115,14 +117,16 @@ munged --force --key-file=/etc/munge.key --socket=/run/munge/socket --pid-file=/
     --log-file=/out/munged.log
 unhappy() {
     echo "$1" >&2
-    sinfo -N -o '%N %T %E' >&2 || true
+    timeout 5 sinfo -N -o '%N %T %E' >&2 || true
     tail -n 20 munged.log slurmctld.log slurmd.log >&2
     exit 1
 }
 slurmctld || unhappy 'slurmctld did not start'
 slurmd || unhappy 'slurmd did not start'
 tries=0
-until sinfo -h -o %T 2> /dev/null | grep -q idle; do
+until timeout 5 sinfo -h -o %T 2> /dev/null | grep -q idle; do
+    pidof slurmctld > /dev/null || unhappy 'slurmctld has ended'
+    pidof slurmd > /dev/null || unhappy 'slurmd has ended'
     sleep 0.2
     tries=$((tries + 1))
     [ $tries -lt 100 ] || unhappy 'the node did not become idle'

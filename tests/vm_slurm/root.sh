@@ -23,6 +23,15 @@ for name in bin sbin lib lib64; do
     ln -sfn "usr/$name" "$folder/$name"
 done
 
+# Where a file of that root really is: Debian's alternatives are links by absolute paths.
+real() {
+    if [ -n "$from" ]; then
+        echo "$from$(chroot "$from" readlink -f "/$1")"
+    else
+        readlink -f "/$1"
+    fi
+}
+
 # The libraries of an object as its own loader finds them, in its own root.
 libraries_of() {
     if [ -n "$from" ]; then
@@ -37,7 +46,7 @@ for place in $multiarch/slurm-wlm $multiarch/slurm usr/lib/slurm; do
     if [ -d "$from/$place" ] && [ -z "$plugins" ]; then plugins=$place; fi
 done
 for program in $programs; do
-    if [ ! -x "$from/$program" ] || [ -z "$plugins" ]; then
+    if [ ! -h "$from/$program" ] && [ ! -x "$from/$program" ] || [ -z "$plugins" ]; then
         if [ -n "$from" ]; then
             echo "no \`$from/$program\`, or no Slurm plugins: SLURM_ROOT names no Debian with Slurm" >&2
             exit 1
@@ -45,13 +54,13 @@ for program in $programs; do
         echo "no \`$from/$program\`: \`tests/slurm/install.sh\` installs Slurm" >&2
         exit 77
     fi
-    cp -L "$from/$program" "$folder/$program"
+    cp "$(real "$program")" "$folder/$program"
 done
 mkdir -p "$folder/$plugins"
 # of no use on one node, and half of the megabytes that the guest would have to unpack
 for plugin in "$from/$plugins"/*.so; do
     case ${plugin##*/} in
-        openapi_* | rest_* | burst_buffer_* | mpi_pmi* | libslurm_pmi* | node_features_* | *cray* | *_lua.so | jobcomp_[!n]* | \
+        openapi_* | rest_* | burst_buffer_* | mpi_pmix* | libslurm_pmi* | node_features_* | *cray* | *_lua.so | jobcomp_[!n]* | \
             acct_gather_*_[!n]*.so | accounting_storage_[!n]* | job_submit_* | serializer_*) ;;
         *) cp -L "$plugin" "$folder/$plugins/" ;;
     esac
@@ -60,7 +69,7 @@ for object in "$folder"/usr/sbin/* "$folder"/usr/bin/* "$folder/$plugins"/*.so; 
     libraries_of "$from/${object#"$folder/"}"
 done | sort -u | while read -r library; do
     mkdir -p "$folder${library%/*}"
-    [ -e "$folder$library" ] || cp -L "$from$library" "$folder$library"
+    [ -e "$folder$library" ] || cp "$(real "$library")" "$folder$library"
 done
 # after Slurm's own: the C library must be that of its release, which is not to be older than this machine's
 mkdir -p "$folder/guest"
