@@ -4,6 +4,8 @@
 //! Without them, and with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  Both guests together take 20 s on two idle cores.
 //! `BLESS=1 cargo test --test vm` records the guests anew below tests/machines.
 
+#[path = "vm/boot.rs"]
+mod boot;
 #[path = "vm/guest.rs"]
 mod guest;
 #[path = "vm/lstopo.rs"]

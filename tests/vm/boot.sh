@@ -99,9 +99,12 @@ bring() {
     strip "$root/bin/${place##*/}" 2> /dev/null || true # a script has nothing to strip
     LD_LIBRARY_PATH=$libraries ldd "$place" 2> /dev/null | while read -r name arrow file _; do
         case $name$arrow in
-            /*) cp -L "$name" "$root/lib64/" ;;
-            *'=>') cp -L "$file" "$root/lib/x86_64-linux-gnu/$name" ;;
+            /*) library=$root/lib64/${name##*/} file=$name ;;
+            *'=>') library=$root/lib/x86_64-linux-gnu/$name ;;
+            *) continue ;;
         esac
+        # that of a folder of VM_ALSO may be another Debian's, and newer than what this machine's programs need
+        [ -e "$library" ] || cp -L "$file" "$library"
     done
 }
 

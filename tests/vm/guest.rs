@@ -1,14 +1,12 @@
 //! The two guests: each is booted once for all tests, both at the same time.
 
+use super::boot::{Boot, CANNOT, unwanted};
 use nic_placement::topology::{Provenance, Topology, file};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::LazyLock;
-
-/// The status with which boot.sh says that this machine cannot have guests.
-const CANNOT: i32 = 77;
 
 /// A machine that was booted, and what was said in it.
 pub struct Guest {
@@ -44,36 +42,22 @@ fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
-/// Boots a guest; once more where it never came to the program, which on a machine busy with other things is the
-/// emulator's doing and says nothing of what is tested.
 fn boot(name: &'static str) -> Guest {
-    const NEVER_GOT_THERE: i32 = 125;
-    let guest = boot_once(name);
-    match guest.ran.status.code() {
-        Some(NEVER_GOT_THERE) => boot_once(name),
-        _ => guest,
-    }
-}
-
-fn boot_once(name: &'static str) -> Guest {
     let answers = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vm-{name}"));
-    // answers of an earlier run must not pass for those of this one
-    let _ = fs::remove_dir_all(&answers);
-    let vm = tests().join("vm");
-    let ran = Command::new(vm.join("boot.sh"))
-        .arg(vm.join(format!("{name}.guest")))
-        .arg(vm.join("questions.sh"))
-        .args(["it's", "$HOME", "two  blanks"])
-        .env("VM_ALSO", concat!(env!("CARGO_BIN_EXE_nic-placement"), ":lstopo-no-graphics"))
-        .env("VM_OUT", &answers)
-        .output()
-        .unwrap();
+    let ran = Boot {
+        machine: name,
+        program: tests().join("vm/questions.sh"),
+        arguments: ["it's", "$HOME", "two  blanks"].map(String::from).to_vec(),
+        also: concat!(env!("CARGO_BIN_EXE_nic-placement"), ":lstopo-no-graphics").to_string(),
+        out: answers.clone(),
+    }
+    .run();
     Guest { name, ran, answers }
 }
 
 static GUESTS: LazyLock<Result<Vec<Guest>, String>> = LazyLock::new(|| {
-    if std::env::var_os("NIC_PLACEMENT_SKIP_VM").is_some_and(|value| value == "1") {
-        return Err("NIC_PLACEMENT_SKIP_VM=1".to_string());
+    if let Some(reason) = unwanted() {
+        return Err(reason);
     }
     let booting = ["four-nodes", "dgx"].map(|name| std::thread::spawn(move || boot(name)));
     let guests: Vec<Guest> = booting.into_iter().map(|guest| guest.join().unwrap()).collect();

@@ -1,0 +1,198 @@
+//! In the guest, without Slurm: discovery, decision and the system calls that bind, and what the kernel makes of them.
+//!
+//! Each check runs in a process of its own, since it changes what that process is bound to.
+
+use crate::report::Task as Said;
+use nic_placement::config::{Admin, Source, Words, settle};
+use nic_placement::discover::Scope;
+use nic_placement::pipeline;
+use nic_placement::placement::MemDecision;
+use nic_placement::render::Present;
+use nic_placement::step::{Access, GpuGrant, Step, Task};
+use nic_placement::sys::{self, MemoryPolicy};
+use nic_placement::topology::{CpuSet, NodeSet, Topology};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// A check and the machine that it is for: a name, or `any`.
+pub type Check = (&'static str, &'static str, fn());
+
+macro_rules! checks {
+    ($($machine:literal $check:ident),* $(,)?) => { &[$((stringify!($check), $machine, $check)),*] };
+}
+
+/// Names as sentences.
+pub const CHECKS: &[Check] = checks![
+    "any" each_gpus_program_runs_and_has_its_pages_on_the_gpus_numa_node,
+    "any" a_program_that_nobody_binds_may_run_and_allocate_anywhere,
+    "any" pages_come_from_the_preferred_node_also_for_a_program_that_runs_on_another,
+    "any" preferring_several_nodes_takes_the_nearest_of_them,
+    "any" a_node_that_does_not_exist_is_dropped_by_the_kernel_and_reading_back_shows_it,
+    "any" a_cpuset_narrows_what_was_asked_for_and_reading_back_shows_it,
+    "any" a_fresh_process_has_the_default_policy,
+    "dgx" a_node_without_cpus_has_memory_that_could_be_preferred_and_never_is,
+    "dgx" a_preferred_node_that_is_full_gives_way_to_others,
+];
+
+/// Those of a machine.
+pub fn checks_on(machine: &str) -> impl Iterator<Item = &'static Check> {
+    CHECKS.iter().filter(move |(_, of, _)| *of == "any" || *of == machine)
+}
+
+/// Runs all checks of the machine, each in a process of its own, with a line for each.
+pub fn run_all(machine: &str) {
+    for (name, _, _) in checks_on(machine) {
+        let ran = Command::new(std::env::current_exe().unwrap()).args(["check", name]).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).replace('\n', " ");
+        println!("{}\t{name}\t{said}", if ran.status.success() { "ok" } else { "failed" });
+    }
+}
+
+/// Runs one.
+pub fn run_one(name: &str) {
+    let (_, _, check) = CHECKS.iter().find(|(known, _, _)| *known == name).unwrap();
+    check();
+}
+
+fn cpus(list: &str) -> CpuSet {
+    CpuSet::from_list(list).unwrap()
+}
+
+fn nodes(list: &str) -> NodeSet {
+    NodeSet::from_list(list).unwrap()
+}
+
+fn topology() -> Topology {
+    pipeline::read_node(&Source::Live, Scope::Placement).unwrap().0
+}
+
+/// Decides for a task with this GPU alone, binds this process as the plugin does, and becomes the task.
+pub fn place(gpu: usize) {
+    let topology = topology();
+    let settings = settle(&Words::default(), None, Some(&Words::default()));
+    let admin = Admin::default();
+    let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
+    let node = pipeline::place_node(&topology, &admin, settings, &step);
+    let mine = &topology.gpus[gpu];
+    let access = topology.gpus.iter().map(|_| Access::Unknown).collect();
+    let listed = vec![(mine.vendor, gpu.to_string())];
+    let all = sys::affinity().unwrap();
+    let task =
+        Task { gpus: GpuGrant { listed, access }, cpus: all.clone(), step_cpus: all, ..Task::default() };
+    let (placement, _) =
+        pipeline::place_task(&topology, &node, &admin, settings, &step, &task, &Present::default());
+    sys::set_affinity(placement.cpus.cpus()).unwrap();
+    if let MemDecision::Prefer { nodes, .. } = &placement.mems {
+        sys::prefer_memory(nodes).unwrap();
+        assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes.clone()));
+    }
+    // what was set must hold over execve(2), as it must in slurmstepd
+    panic!("{}", Command::new(std::env::current_exe().unwrap()).arg("task").exec());
+}
+
+/// A task's line from a process of its own.
+fn said(arguments: &[&str]) -> Said {
+    let ran = Command::new(std::env::current_exe().unwrap()).args(arguments).output().unwrap();
+    assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    Said::all_in(&String::from_utf8_lossy(&ran.stdout)).remove(0)
+}
+
+/// Where a program that this thread starts now has its memory from.
+fn touched(megabytes: usize) -> Said {
+    said(&["task", &format!("megabytes={megabytes}")])
+}
+
+fn each_gpus_program_runs_and_has_its_pages_on_the_gpus_numa_node() {
+    let topology = topology();
+    for (index, gpu) in topology.gpus.iter().enumerate() {
+        // the kernel's own word, not by way of our discovery
+        let file = format!("/sys/bus/pci/devices/{}/", gpu.address);
+        let read = |name: &str| fs::read_to_string(format!("{file}{name}")).unwrap().trim().to_string();
+        let said = said(&["place", &index.to_string()]);
+        assert_eq!(said.word("cpus"), read("local_cpulist"), "GPU {index}");
+        let node = read("numa_node");
+        assert_eq!(said.word("policy"), format!("preferred-many:{node}"), "GPU {index}");
+        assert_eq!(said.node_of_its_pages(), node.parse().ok(), "GPU {index}: {said:?}");
+    }
+}
+
+fn a_program_that_nobody_binds_may_run_and_allocate_anywhere() {
+    let said = said(&["task"]);
+    assert_eq!((said.word("cpus"), said.word("policy")), ("0-7", "default"));
+    assert_eq!(said.word("mems"), if topology().numa_nodes.len() == 3 { "0-2" } else { "0-3" });
+}
+
+fn pages_come_from_the_preferred_node_also_for_a_program_that_runs_on_another() {
+    // CPU 0 is on NUMA node 0 of both machines
+    sys::set_affinity(&cpus("0")).unwrap();
+    assert_eq!(touched(4).node_of_its_pages(), Some(0), "without a policy, where it runs");
+    sys::prefer_memory(&nodes("1")).unwrap();
+    let said = touched(4);
+    assert_eq!((said.word("policy"), said.node_of_its_pages()), ("preferred-many:1", Some(1)));
+}
+
+fn preferring_several_nodes_takes_the_nearest_of_them() {
+    let last_cpu = cpus("7");
+    sys::set_affinity(&last_cpu).unwrap();
+    let own = topology().nodes_of(&last_cpu).first().unwrap();
+    let several: NodeSet = [0, own].into_iter().collect();
+    sys::prefer_memory(&several).unwrap();
+    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(several));
+    assert_eq!(touched(4).node_of_its_pages(), Some(own));
+}
+
+fn a_node_that_does_not_exist_is_dropped_by_the_kernel_and_reading_back_shows_it() {
+    sys::prefer_memory(&nodes("1,9")).unwrap();
+    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("1")));
+    assert_eq!(touched(4).word("policy"), "preferred-many:1");
+    let error = sys::prefer_memory(&nodes("9")).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("1")), "as it was");
+}
+
+fn a_cpuset_narrows_what_was_asked_for_and_reading_back_shows_it() {
+    let folder = "/sys/fs/cgroup/narrow";
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset").unwrap();
+    fs::create_dir(folder).unwrap();
+    fs::write(format!("{folder}/cpuset.cpus"), "0-1").unwrap();
+    fs::write(format!("{folder}/cpuset.mems"), "0").unwrap();
+    fs::write(format!("{folder}/cgroup.procs"), std::process::id().to_string()).unwrap();
+
+    sys::set_affinity(&cpus("0-7")).unwrap();
+    assert_eq!(sys::affinity().unwrap(), cpus("0-1"), "set_affinity succeeds and gives less");
+    assert!(sys::set_affinity(&cpus("6-7")).is_err());
+    sys::prefer_memory(&nodes("0-1")).unwrap();
+    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("0")));
+    assert!(sys::prefer_memory(&nodes("1")).is_err());
+    let said = touched(4);
+    assert_eq!((said.word("cpus"), said.word("mems"), said.node_of_its_pages()), ("0-1", "0", Some(0)));
+
+    fs::write("/sys/fs/cgroup/cgroup.procs", std::process::id().to_string()).unwrap();
+    fs::remove_dir(folder).unwrap();
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "-cpuset").unwrap();
+}
+
+fn a_fresh_process_has_the_default_policy() {
+    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Default);
+    assert_eq!(touched(1).word("policy"), "default");
+    assert_eq!(sys::affinity().unwrap(), cpus("0-7"));
+}
+
+fn a_node_without_cpus_has_memory_that_could_be_preferred_and_never_is() {
+    let topology = topology();
+    assert!(topology.numa_node(2).unwrap().cpus.is_empty());
+    for gpu in 0..topology.gpus.len() {
+        let said = said(&["place", &gpu.to_string()]);
+        assert!(!said.policy().1.contains(2) && !said.has_pages_on(2), "GPU {gpu}: {said:?}");
+    }
+    sys::prefer_memory(&nodes("2")).unwrap();
+    assert_eq!(touched(4).node_of_its_pages(), Some(2), "the kernel would have done it");
+}
+
+fn a_preferred_node_that_is_full_gives_way_to_others() {
+    // the node has 128 MB
+    sys::prefer_memory(&nodes("2")).unwrap();
+    let said = touched(160);
+    assert!(said.has_pages_on(2) && said.pages().len() > 1, "{said:?}");
+}

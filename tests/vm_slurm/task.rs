@@ -1,0 +1,86 @@
+//! In the guest, the program of a task: touches memory and prints one line of what it is bound to.
+//!
+//! It uses nothing of nic-placement: all it says is read from the kernel.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// Variables that a line shows.
+const VARIABLES: [&str; 8] = [
+    "SLURM_JOB_ID",
+    "SLURM_PROCID",
+    "CUDA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "SLURM_STEP_GPUS",
+    "UCX_NET_DEVICES",
+    "NCCL_IB_HCA",
+    "NIC_PLACEMENT",
+];
+
+/// Memory that is touched unless an argument says otherwise.
+const MEGABYTES: usize = 8;
+
+/// `megabytes=N`; `until=FILE` ends only when that file is there.
+pub fn run(arguments: &[String]) {
+    let value = |name: &str| arguments.iter().find_map(|argument| argument.strip_prefix(name));
+    let megabytes = value("megabytes=").map_or(MEGABYTES, |text| text.parse().unwrap());
+    println!("{}", line(megabytes));
+    std::io::stdout().flush().unwrap();
+    if let Some(file) = value("until=") {
+        while !Path::new(file).exists() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Words `name=value` with tabs between them.
+fn line(megabytes: usize) -> String {
+    // writing a byte takes a page, and black_box says that somebody will read it
+    let memory = std::hint::black_box(vec![1u8; megabytes << 20]);
+    let (policy, pages) = placed(memory.as_ptr() as u64);
+    let mut words = vec![
+        ("cpus", status("Cpus_allowed_list")),
+        ("mems", status("Mems_allowed_list")),
+        ("uid", status("Uid").split('\t').next().unwrap().to_string()),
+        ("policy", policy),
+        ("pages", pages),
+        ("open", open()),
+        ("cgroup", fs::read_to_string("/proc/self/cgroup").unwrap().trim().to_string()),
+    ];
+    words.extend(VARIABLES.map(|name| (name, std::env::var(name).unwrap_or_else(|_| "-".to_string()))));
+    words.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("\t")
+}
+
+/// A field of this thread's status, see proc(5).
+fn status(field: &str) -> String {
+    let text = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap().trim().to_string()
+}
+
+/// The policy of the memory at this address and where its pages are, as numa(7) describes it:
+/// `7f40 prefer (many):1 anon=2049 dirty=2049 N1=2049 kernelpagesize_kB=4`, the pages as `1:2049`.
+fn placed(address: u64) -> (String, String) {
+    let map = fs::read_to_string("/proc/thread-self/numa_maps").unwrap();
+    let start = |line: &str| u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    let line = map.lines().take_while(|line| start(line) <= address).last().unwrap();
+    let (_, rest) = line.split_once(' ').unwrap();
+    let fields = rest.replace("prefer (many)", "preferred-many");
+    let policy = fields.split(' ').next().unwrap().to_string();
+    let pages = fields.split(' ').filter_map(|field| field.strip_prefix('N')?.split_once('='));
+    (policy, pages.map(|(node, pages)| format!("{node}:{pages}")).collect::<Vec<_>>().join(","))
+}
+
+/// The N of each GPU's device node that a real open(2) is allowed for: no driver serves it, so that ENXIO is what follows.
+fn open() -> String {
+    const ENXIO: i32 = 6;
+    let may_open = |path: String| {
+        let opened = fs::OpenOptions::new().read(true).write(true).open(path);
+        opened.map_or_else(|error| error.raw_os_error() == Some(ENXIO), |_| true)
+    };
+    let allowed = (0..16)
+        .filter(|number| may_open(format!("/dev/nvidia{number}")) || may_open(format!("/dev/amd{number}")));
+    allowed.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+}
