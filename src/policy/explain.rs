@@ -95,17 +95,24 @@ pub(super) fn why_this(
         None if choices.len() == 1 => format!("one of {as_near} NICs at {farthest}, the nearest there are"),
         None => format!("{} of {as_near} NICs up to {farthest}, the nearest there are", choices.len()),
     };
-    let users = choices.iter().map(|choice| choice.users).max().unwrap_or(1);
     let share = choices
         .iter()
         .map(|choice| choice.share_mbps)
         .sum::<Option<u64>>()
         .and_then(|share| ways.rate(share));
-    let use_of_it = match (users, share) {
-        (0 | 1, Some(share)) => format!("{share} to itself"),
-        (0 | 1, None) => "no other GPU uses it".to_string(),
-        (more, Some(share)) => format!("{share} as one of {more} GPUs that share it"),
-        (more, None) => format!("{more} GPUs share it"),
+    let use_of_it = match (choices, share) {
+        ([Choice { users: 0 | 1, .. }], Some(share)) => format!("{share} to itself"),
+        ([Choice { users: 0 | 1, .. }], None) => "no other GPU uses it".to_string(),
+        ([Choice { users, .. }], Some(share)) => format!("{share} as one of {users} GPUs that share it"),
+        ([Choice { users, .. }], None) => format!("{users} GPUs share it"),
+        (several, share) => {
+            let shared = several.iter().filter(|choice| choice.users > 1);
+            let shared =
+                shared.map(|choice| format!("{} serves {} GPUs", node.rails[choice.rail], choice.users));
+            let together = share.map(|share| format!("{share} together"));
+            let facts: Vec<String> = together.into_iter().chain(shared).collect();
+            if facts.is_empty() { "no other GPU uses them".to_string() } else { facts.join(", ") }
+        }
     };
     let verb = if choices.len() == 1 { "is" } else { "are" };
     format!("{} {verb} {distance}; {use_of_it}", names.join(" and "))
