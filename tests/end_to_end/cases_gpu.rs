@@ -112,7 +112,7 @@ fn two_jobs_that_share_a_node_get_different_nics(bed: &Bed) {
 }
 
 fn two_steps_of_one_job_get_different_nics(bed: &Bed) {
-    let command = r#"salloc --quiet -w n0 -n8 --gpus-per-task=1 bash -c '
+    let command = r#"salloc --quiet -w n0 -n8 --gres=gpu:8 bash -c '
         rm -f release
         srun --exact -n4 --gpus-per-task=1 @ bash -c "$report; until [ -e release ]; do sleep 0.05; done" > first &
         until [ "$(grep -c rank= first)" = 4 ]; do sleep 0.05; done

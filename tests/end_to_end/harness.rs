@@ -154,7 +154,8 @@ fn release_in(root: &Path) -> Result<(u32, u32), Unfit> {
     let output = command.arg(root).args(["slurmd", "-V"]).output();
     let said = output.map_err(|e| Unfit::Broken(format!("`slurmd -V`: {e}")))?.stdout;
     let said = String::from_utf8_lossy(&said).into_owned();
-    let numbers: Vec<u32> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let numbers: Vec<u32> =
+        said.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
     match numbers[..] {
         [major, minor, ..] => Ok((major, minor)),
         _ => Err(Unfit::Broken(format!("no release in `{said}`, which `slurmd -V` says"))),
@@ -267,23 +268,43 @@ impl<'w> Bed<'w> {
                 process.env_remove(name);
             }
         }
-        process.env("SLURM_CONF", self.dir.join("etc/slurm.conf")).env("report", report).stdin(Stdio::null());
+        process.env("SLURM_CONF", self.configuration()).env("report", report).stdin(Stdio::null());
+        // not to pipes, which a process that the time limit missed would hold open
+        let (out, err) = (self.dir.join("stdout"), self.dir.join("stderr"));
+        process
+            .stdout(fs::File::create(&out).expect("a file"))
+            .stderr(fs::File::create(&err).expect("a file"));
         let start = Instant::now();
-        let output = process.output().expect("`timeout`");
+        let status = process.status().expect("`timeout`");
+        let took = start.elapsed();
+        let read = |file: &Path| String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned();
+        let stdout = read(&out);
         let ran = Ran {
-            code: output.status.code().unwrap_or(-1),
-            tasks: Task::all_in(&String::from_utf8_lossy(&output.stdout)),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            code: status.code().unwrap_or(-1),
+            tasks: Task::all_in(&stdout),
+            stdout,
             // srun may say that it waits for the last job's end, which is of no interest
-            stderr: String::from_utf8_lossy(&output.stderr)
+            stderr: read(&err)
                 .lines()
                 .filter(|line| !line.starts_with("srun: job ") && !line.starts_with("salloc: "))
                 .map(|line| format!("{line}\n"))
                 .collect(),
-            took: start.elapsed(),
+            took,
         };
+        if [124, 137].contains(&ran.code) {
+            // what hangs must not hold up the next case
+            let _ = self
+                .inside("scancel")
+                .arg("--partition=all")
+                .env("SLURM_CONF", self.configuration())
+                .status();
+        }
         self.note(&format!("$ {command}\n{}{}exit code {}\n", ran.stdout, ran.stderr, ran.code));
         ran
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.dir.join("etc/slurm.conf")
     }
 
     /// A program of the distribution that Slurm is of.
@@ -291,7 +312,8 @@ impl<'w> Bed<'w> {
         if self.site.root == Path::new("/") {
             return Command::new(program);
         }
-        let recorded = fs::read_to_string(self.dir.join("pid/root")).expect("the process that keeps the root");
+        let recorded =
+            fs::read_to_string(self.dir.join("pid/root")).expect("the process that keeps the root");
         let mut command = Command::new("nsenter");
         command.args(["--target", recorded.split(' ').next().unwrap_or_default(), "--mount", "--root"]);
         command.arg(format!("--wdns={}", self.dir.display())).arg(program);

@@ -255,8 +255,8 @@ ProctrackType=$proctrack
 TaskPlugin=$task
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-# jobs start at once, not at the next round of the scheduler
-SchedulerParameters=sched_min_interval=1000,batch_sched_delay=0
+# jobs start at once, not at the next round of the scheduler; 23.11 leaves queued ones to its backfill
+SchedulerParameters=sched_min_interval=1000,batch_sched_delay=0,bf_interval=1
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
