@@ -11,6 +11,7 @@ use crate::placement::NodePlacement;
 use crate::policy::Selection;
 use crate::render::nccl;
 use crate::step::Step;
+use crate::sys;
 use crate::topology::{Provenance, Topology};
 use once_cell::sync::OnceCell;
 use slurm_spank::SpankHandle;
@@ -27,7 +28,16 @@ pub(super) struct Active {
     pub(super) map: Result<(Topology, NodePlacement), String>,
     /// `/dev` as it is here: a container's or a job's private one may hide it from the tasks
     pub(super) devices: Option<File>,
+    /// does pyxis stand after us in plugstack.conf?
+    pub(super) container_later: bool,
 }
+
+/// The file name of pyxis, the plugin that brings tasks into containers.  In a container it gives every task of the node
+/// the environment of the first one, over what earlier plugins set (NVIDIA/pyxis, `spank_import_container_env`).
+const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
+
+pub(super) const CONTAINER_LATER: &str = "`spank_pyxis.so` stands after this plugin in plugstack.conf: in a container \
+    every task would get the first task's NIC; list nic-placement after pyxis, as `90-nic-placement.conf`";
 
 /// Set where this step wants placement.
 pub(super) static ACTIVE: OnceCell<Active> = OnceCell::new();
@@ -85,6 +95,10 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     if !settings.enabled {
         return Err(Inactive::NotAsked);
     }
+    let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
+    if container_later {
+        log::warn!("{CONTAINER_LATER}");
+    }
     let step = Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
         tasks: spank.job_local_task_count().unwrap_or(0),
@@ -102,7 +116,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
             None
         }
     };
-    Ok(Active { admin, settings, step, map, devices })
+    Ok(Active { admin, settings, step, map, devices, container_later })
 }
 
 fn map(admin: &Admin, settings: Settings) -> Result<(Topology, NodePlacement), String> {

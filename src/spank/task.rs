@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::environment::{self, Values};
-use super::step::{ACTIVE, Active, DRY_RUN, STRICT, is_normal, variable};
+use super::step::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal, variable};
 use crate::pipeline;
 use crate::placement::{CpuDecision, MemDecision, NodePlacement, TaskPlacement, Variable};
 use crate::render::{self, Present, text};
@@ -83,6 +83,9 @@ fn place(spank: &SpankHandle, active: &Active, topology: &Topology, node: &NodeP
         let line = text::task_line(topology, node, name, active.step.total_tasks, &placement, &variables);
         let would = if settings.dry_run { "dry run: " } else { "" };
         slurm_spank_log(&format!("nic-placement: {would}{line}"));
+        if active.container_later && task.local_id == 0 {
+            slurm_spank_log(&format!("nic-placement: {CONTAINER_LATER}"));
+        }
         for failure in &failures {
             slurm_spank_log(&format!("nic-placement: task {}: {failure}", task.global_id));
         }
