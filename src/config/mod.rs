@@ -3,6 +3,7 @@
 
 pub mod options;
 pub mod plugstack;
+pub mod releases;
 pub mod words;
 
 pub use plugstack::{Admin, Source};

@@ -18,6 +18,7 @@ mod option;
 mod step;
 mod task;
 
+use crate::config::releases::{self, Release};
 use slurm_spank::spank_sys::{spank_option, spank_option_register, spank_t};
 use slurm_spank::{Context, OptionCache, SpankHandle, init_spank_handle};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -73,7 +74,7 @@ const fn stamp(release: &[u8]) -> u32 {
 /// The release of the Slurm program that we are in.
 ///
 /// Slurm's own version number is not exported, the version of its API is: `slurm_api_version()` returns libslurm's
-/// `current << 16 | …` (META of the Slurm source), one number for each release.
+/// `current << 16 | …`, one number for each release.
 fn loaders_release() -> Option<u32> {
     if let Some(release) = STAMP {
         return Some(release);
@@ -85,19 +86,7 @@ fn loaders_release() -> Option<u32> {
     }
     // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)`, unchanged over all releases of the table.
     let api_version: extern "C" fn() -> std::ffi::c_long = unsafe { std::mem::transmute(symbol) };
-    let (major, minor) = match api_version() >> 16 {
-        38 => (22, 5),
-        39 => (23, 2),
-        40 => (23, 11),
-        41 => (24, 5),
-        42 => (24, 11),
-        43 => (25, 5),
-        44 => (25, 11),
-        45 => (26, 5),
-        46 => (26, 11),
-        _ => return None,
-    };
-    Some(major << 16 | minor << 8)
+    releases::of_api_version(api_version()).map(Release::stamp)
 }
 
 /// Slurm's `slurm_spank_init`: registers the option, in every program that will want its value.

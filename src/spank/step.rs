@@ -11,6 +11,7 @@ use crate::placement::{Bind, NodePlacement, Policy, Strictness};
 use crate::policy::{Selection, identity};
 use crate::render::{Prepared, lint};
 use crate::step::Step;
+use crate::sys;
 use crate::topology::{CpuSet, Provenance, Topology};
 use once_cell::sync::OnceCell;
 use slurm_spank::SpankHandle;
@@ -29,6 +30,8 @@ pub(super) struct Active {
     pub(super) devices: Option<File>,
     /// does that `/dev` have nodes of RDMA devices?
     pub(super) uverbs: bool,
+    /// does pyxis stand after us in plugstack.conf?
+    pub(super) container_later: bool,
 }
 
 /// What the tasks look themselves up in.
@@ -39,6 +42,13 @@ pub(super) struct Map {
     /// all variables that a task looks at, sorted
     pub(super) names: Vec<String>,
 }
+
+/// The file name of pyxis, the plugin that brings tasks into containers.  In a container it gives every task of the node
+/// the environment of the first one, over what earlier plugins set (NVIDIA/pyxis, `spank_import_container_env`).
+const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
+
+pub(super) const CONTAINER_LATER: &str = "`spank_pyxis.so` stands after this plugin in plugstack.conf: in a container \
+    every task would get the first task's NIC; list nic-placement after pyxis, as `90-nic-placement.conf`";
 
 /// Set where this step wants placement.
 pub(super) static ACTIVE: OnceCell<Active> = OnceCell::new();
@@ -97,6 +107,10 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     if !settings.enabled {
         return Err(Inactive::NotAsked);
     }
+    let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
+    if container_later {
+        log::warn!("{CONTAINER_LATER}");
+    }
     let mut step = Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
         tasks: spank.job_local_task_count().unwrap_or(0),
@@ -118,7 +132,7 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     // numbers of Slurm's own, of which only the count means something here
     let cores = spank.job_alloc_cores().ok().and_then(|list| CpuSet::from_list(list).ok());
     let map = map(&admin, &settings, &mut step, cores.map(|cores| cores.len()), uverbs || devices.is_none());
-    Ok(Active { admin, settings, step, map, devices, uverbs })
+    Ok(Active { admin, settings, step, map, devices, uverbs, container_later })
 }
 
 fn map(

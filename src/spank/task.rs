@@ -4,7 +4,7 @@
 use super::bind;
 use super::environment::{self, Values};
 use super::nics::{self, Closed};
-use super::step::{ACTIVE, Active, DRY_RUN, Map, STRICT, is_normal, variable};
+use super::step::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, Map, STRICT, is_normal, variable};
 use crate::config::Admin;
 use crate::discover::root::{self, Root};
 use crate::pipeline;
@@ -97,6 +97,9 @@ fn place(spank: &SpankHandle, active: &Active, map: &Map) -> Vec<String> {
         let line = text::task_line(topology, node, name, active.step.total_tasks, &placement, &variables);
         let would = if settings.dry_run { "dry run: " } else { "" };
         slurm_spank_log(&format!("nic-placement: {would}{line}"));
+        if active.container_later && task.local_id == 0 {
+            slurm_spank_log(&format!("nic-placement: {CONTAINER_LATER}"));
+        }
         for failure in &failures {
             slurm_spank_log(&format!("nic-placement: task {}: {failure}", task.global_id));
         }

@@ -1,12 +1,14 @@
-//! The system calls that bind a process and ask what it may open: thin, safe to call, each block with its reason.
+//! The system calls that bind a process, and ask what it may open and what it has loaded: thin, safe to call, each block with its reason.
 #![allow(unsafe_code)]
 
 mod access;
 mod affinity;
+mod loaded;
 mod memory;
 
 pub use access::{Refusal, may_open, refusal};
 pub use affinity::{affinity, set_affinity};
+pub use loaded::is_loaded_after_us;
 pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
 
 /// Ends the process at once, without the exit handlers of the program around us.

@@ -74,7 +74,7 @@ fn a_captured_tree_gives_variables_but_moves_nothing(bed: &Bed) {
 }
 
 fn a_captured_tree_that_the_admin_trusts_moves_tasks_too(bed: &Bed) {
-    let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
+    let command = "srun -w n0 -n8 --gres=gpu:8 --gpu-bind=map_gpu:0,1,2,3,4,5,6,7 @ $report";
     let usual = bed.tasks(8, &command.replace('@', "--nic-placement"));
     bed.plugin(&format!("sysfs={} trust-topology", link_down(bed.site).display()));
     let (without, placed) = bed.without_and_with("--nic-placement", 8, command);

@@ -48,6 +48,10 @@ pub fn while_another_job_has_gpus(gpus: usize, command: &str) -> String {
 /// Files: the repository, what was built, and a private directory.
 pub struct Site {
     repository: PathBuf,
+    /// the distribution whose Slurm runs
+    root: PathBuf,
+    /// that Slurm's release, like 22.05
+    pub release: (u32, u32),
     /// the plugin under test
     pub plugin: PathBuf,
     command: PathBuf,
@@ -62,9 +66,10 @@ impl Site {
         if identity.stdout != b"0\n" {
             return Err(Unfit::Skip("needs root, to play machines in mount namespaces".into()));
         }
+        let root = std::env::var_os("NICP_ROOT").map_or(PathBuf::from("/"), PathBuf::from);
         for program in ["slurmctld", "slurmd", "srun", "munged", "cc"] {
-            let found = ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
-            if !found {
+            let place = if program == "cc" { Path::new("/") } else { root.as_path() };
+            if !["usr/sbin", "usr/bin"].iter().any(|dir| place.join(dir).join(program).exists()) {
                 return Err(Unfit::Skip(format!(
                     "no `{program}` here: `tests/slurm/install.sh` installs it"
                 )));
@@ -87,7 +92,8 @@ impl Site {
         let plugin = built(plugin)?;
         // of its own, so that two runs do not meet; not in TMPDIR, which a user who is not root may be unable to reach
         let dir = PathBuf::from(format!("/tmp/nic-placement-end-to-end.{}", std::process::id()));
-        let site = Site { repository, plugin, command, dir };
+        let release = release_in(&root)?;
+        let site = Site { repository, root, release, plugin, command, dir };
         fs::create_dir_all(site.dir.join("machines")).map_err(|e| Unfit::Broken(e.to_string()))?;
         Ok(site)
     }
@@ -107,6 +113,14 @@ impl Site {
             );
         }
         built
+    }
+
+    /// What the nodes are to see of this machine beside the repository: the libraries, and what the cases make.
+    fn shared(&self) -> String {
+        let others = ["NIC_PLACEMENT_PANIC_SO", "NIC_PLACEMENT_STAMPED_SO"].map(std::env::var_os);
+        let libraries = others.into_iter().flatten().map(PathBuf::from).chain([self.plugin.clone()]);
+        let folders = libraries.filter_map(|library| Some(library.parent()?.to_path_buf()));
+        folders.chain([self.dir.clone()]).map(|folder| format!("{} ", folder.display())).collect()
     }
 
     /// The topology file of a DGX H100, from the project's own model.
@@ -131,6 +145,20 @@ impl Site {
             change(&tree);
         }
         tree
+    }
+}
+
+/// What `slurmd -V` says in that distribution.
+fn release_in(root: &Path) -> Result<(u32, u32), Unfit> {
+    let mut command = Command::new("chroot");
+    let output = command.arg(root).args(["slurmd", "-V"]).output();
+    let said = output.map_err(|e| Unfit::Broken(format!("`slurmd -V`: {e}")))?.stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let numbers: Vec<u32> =
+        said.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    match numbers[..] {
+        [major, minor, ..] => Ok((major, minor)),
+        _ => Err(Unfit::Broken(format!("no release in `{said}`, which `slurmd -V` says"))),
     }
 }
 
@@ -180,6 +208,8 @@ impl<'w> Bed<'w> {
             ("NICP_NODES", cluster.nodes.len().to_string()),
             ("NICP_MACHINES", machines.join(" ")),
             ("NICP_PLUGSTACK", (cluster.plugstack)(site)),
+            ("NICP_ROOT", site.root.display().to_string()),
+            ("NICP_BIND", site.shared()),
             ("NICP_CGROUP", if cluster.cgroups { "yes" } else { "no" }.to_string()),
             // one cluster at a time, below the ports that the kernel hands out
             ("NICP_PORT", (20_000 + std::process::id() % 120 * 100).to_string()),
@@ -226,7 +256,7 @@ impl<'w> Bed<'w> {
     /// Runs a shell command on the cluster; `$report` in it is the task that reports.
     pub fn run(&self, command: &str) -> Ran {
         let report = format!("{} {VARIABLES}", self.dir.join("bin/report").display());
-        let mut process = Command::new("timeout");
+        let mut process = self.inside("timeout");
         process.args(["--kill-after=5", "60", "bash", "-c", command]).current_dir(&self.dir);
         for (name, _) in std::env::vars_os() {
             // of this test's own surroundings, a task may see nothing that matters
@@ -238,23 +268,56 @@ impl<'w> Bed<'w> {
                 process.env_remove(name);
             }
         }
-        process.env("SLURM_CONF", self.dir.join("etc/slurm.conf")).env("report", report).stdin(Stdio::null());
+        process.env("SLURM_CONF", self.configuration()).env("report", report).stdin(Stdio::null());
+        // not to pipes, which a process that the time limit missed would hold open
+        let (out, err) = (self.dir.join("stdout"), self.dir.join("stderr"));
+        process
+            .stdout(fs::File::create(&out).expect("a file"))
+            .stderr(fs::File::create(&err).expect("a file"));
         let start = Instant::now();
-        let output = process.output().expect("`timeout`");
+        let status = process.status().expect("`timeout`");
+        let took = start.elapsed();
+        let read = |file: &Path| String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned();
+        let stdout = read(&out);
         let ran = Ran {
-            code: output.status.code().unwrap_or(-1),
-            tasks: Task::all_in(&String::from_utf8_lossy(&output.stdout)),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            code: status.code().unwrap_or(-1),
+            tasks: Task::all_in(&stdout),
+            stdout,
             // srun may say that it waits for the last job's end, which is of no interest
-            stderr: String::from_utf8_lossy(&output.stderr)
+            stderr: read(&err)
                 .lines()
                 .filter(|line| !line.starts_with("srun: job ") && !line.starts_with("salloc: "))
                 .map(|line| format!("{line}\n"))
                 .collect(),
-            took: start.elapsed(),
+            took,
         };
+        if [124, 137].contains(&ran.code) {
+            // what hangs must not hold up the next case
+            let _ = self
+                .inside("scancel")
+                .arg("--partition=all")
+                .env("SLURM_CONF", self.configuration())
+                .status();
+        }
         self.note(&format!("$ {command}\n{}{}exit code {}\n", ran.stdout, ran.stderr, ran.code));
         ran
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.dir.join("etc/slurm.conf")
+    }
+
+    /// A program of the distribution that Slurm is of.
+    fn inside(&self, program: &str) -> Command {
+        if self.site.root == Path::new("/") {
+            return Command::new(program);
+        }
+        let recorded =
+            fs::read_to_string(self.dir.join("pid/root")).expect("the process that keeps the root");
+        let mut command = Command::new("nsenter");
+        command.args(["--target", recorded.split(' ').next().unwrap_or_default(), "--mount", "--root"]);
+        command.arg(format!("--wdns={}", self.dir.display())).arg(program);
+        command
     }
 
     /// `run`, and the command must succeed with `tasks` reports.

@@ -76,11 +76,7 @@ fn our_plugin(site: &Site) -> String {
 
 /// A plugin that exports a hook by whose mere presence slurmd starts a helper process for each job.
 fn prolog_plugin(site: &Site) -> String {
-    let version = Command::new("/usr/sbin/slurmd").arg("-V").output().expect("`slurmd -V`").stdout;
-    let version = String::from_utf8_lossy(&version).into_owned();
-    let numbers: Vec<u32> =
-        version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
-    let [major, minor, ..] = numbers[..] else { panic!("no version in `{version}`") };
+    let (major, minor) = site.release;
     let source = site.dir.join("prolog.c");
     let text = format!(
         "const char plugin_name[] = \"prolog\", plugin_type[] = \"spank\";\n\

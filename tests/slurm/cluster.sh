@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# A private Slurm on this one machine, made of Debian's own packages, whose nodes believe to be other machines.
+# A private Slurm on this one machine, made of a distribution's own packages, whose nodes believe to be other machines.
 #
 #   cluster.sh up        start munged, slurmctld and the slurmd "nodes" n0, n1 ...; return once all are idle
 #   cluster.sh down      end all of it; nothing stays running, mounted or left among the cgroups
@@ -31,6 +31,8 @@
 #   NICP_CGROUP     yes: jobs live in cgroups (v1) and may open their own GPUs only (ConstrainDevices)       no
 #   NICP_EXTRA      more lines for slurm.conf, `\n` between them
 #   NICP_PORT       port of slurmctld; node nK listens on NICP_PORT+10+K       26817
+#   NICP_ROOT       a folder with another distribution, whose Slurm and munge are used in place of this machine's    /
+#   NICP_BIND       paths of this machine that are to be seen inside NICP_ROOT, beside $NICP_DIR and this repository
 #   NICP_BIN        the nic-placement command that makes the default machine   target/release/nic-placement
 #
 # Afterwards, by anyone who wants to change the plugin's line without a restart: $NICP_DIR/etc/plugstack.conf is read by
@@ -45,6 +47,7 @@ shapes=${NICP_SHAPES:-2:56:2}
 cgroup=${NICP_CGROUP:-no}
 port=${NICP_PORT:-26817}
 bin=${NICP_BIN:-$here/../../target/release/nic-placement}
+root=${NICP_ROOT:-/}
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export SLURM_CONF=$dir/etc/slurm.conf
@@ -131,6 +134,34 @@ kill_tree() {
     kill -KILL "$1" 2>/dev/null || true
 }
 
+# the words before a command that make it one of the distribution that Slurm is of
+into=()
+find_root() {
+    local place=/
+    case $PWD/ in "$dir"/*) place=$PWD ;; esac
+    if [ "$root" != / ] && running root; then
+        into=(nsenter --target "$(pid_of root)" --mount --root --wdns="$place")
+    fi
+}
+
+# enter_root: a process that keeps the other distribution mounted, with what the cluster needs of this machine; unseen
+# outside, and gone with the last process in it
+enter_root() {
+    local tries=100
+    if [ "$root" = / ]; then return; fi
+    mkdir -p "$dir/root"
+    # shellcheck disable=SC2086
+    start root unshare --mount "$here/machine.sh" root "$root" "$dir/root" "$dir" "$(readlink -f "$here/../..")" \
+        ${NICP_BIND:-}
+    find_root
+    until "${into[@]}" test -e /.nic-placement 2> /dev/null; do
+        if [ $((tries -= 1)) -eq 0 ] || ! running root; then
+            die "\`$root\` cannot be entered: $(cat "$dir/log/root.out")"
+        fi
+        sleep 0.05
+    done
+}
+
 # ---------------------------------------------------------------------------------------------------- machines
 
 # default_machine: the tree of a DGX H100, from the project's own built-in model
@@ -158,7 +189,7 @@ write_configuration() {
     fi
     mkdir -p "$dir"
     touch "$dir/.nic-placement"
-    rm -rf "${dir:?}"/{etc,log,state,spool,machines,node}
+    rm -rf "${dir:?}"/{etc,log,state,spool,machines,node,root}
     mkdir -p "$dir"/{etc,log,pid,bin,munge,state,spool,machines,node}
     chmod 755 "$dir" "$dir"/{etc,log,bin,state,spool,machines,node}
     chmod 711 "$dir/munge"
@@ -228,8 +259,8 @@ ProctrackType=$proctrack
 TaskPlugin=$task
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-# jobs start at once, not at the next round of the scheduler
-SchedulerParameters=sched_min_interval=1000,batch_sched_delay=0
+# jobs start at once, not at the next round of the scheduler; 23.11 leaves queued ones to its backfill
+SchedulerParameters=sched_min_interval=1000,batch_sched_delay=0,bf_interval=1
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
@@ -259,7 +290,7 @@ build_helpers() {
 wait_until_idle() {
     local tries=120 states=
     while [ $((tries -= 1)) -gt 0 ]; do
-        states=$(sinfo -h -N -o '%N %T %E' 2>/dev/null || true)
+        states=$("${into[@]}" sinfo -h -N -o '%N %T %E' 2>/dev/null || true)
         if [ "$(grep -c ' idle ' <<< "$states")" -eq "$nodes" ]; then return; fi
         sleep 0.1
     done
@@ -277,17 +308,18 @@ up() {
     stop_slurm
     write_configuration
     build_helpers
+    enter_root
     rm -f "$munge_socket" "$munge_socket.lock"
-    start munged munged --foreground --force --key-file="$dir/munge/key" --socket="$munge_socket" \
+    start munged "${into[@]}" munged --foreground --force --key-file="$dir/munge/key" --socket="$munge_socket" \
         --pid-file="$dir/munge/pid" --seed-file="$dir/munge/seed" --log-file="$dir/log/munged.log" --num-threads=2
     for _ in {1..100}; do
-        if munge -S "$munge_socket" -n > /dev/null 2>&1; then break; fi
+        if "${into[@]}" munge -S "$munge_socket" -n > /dev/null 2>&1; then break; fi
         sleep 0.02
     done
-    start slurmctld slurmctld -D -f "$SLURM_CONF"
+    start slurmctld "${into[@]}" slurmctld -D -f "$SLURM_CONF"
     for ((k = 0; k < nodes; k++)); do
         mkdir -p "$dir/spool/n$k"
-        start "slurmd.n$k" unshare --mount "$here/machine.sh" enter "$dir/node/n$k" "$cgroup" \
+        start "slurmd.n$k" "${into[@]}" unshare --mount "$here/machine.sh" enter "$dir/node/n$k" "$cgroup" \
             env LD_PRELOAD="$dir/bin/fakecpu.so" slurmd -D -N "n$k" -f "$SLURM_CONF"
     done
     wait_until_idle
@@ -302,13 +334,14 @@ stop_slurm() {
     for pid in $(step_daemons); do kill_tree "$pid"; done
     stop slurmctld
     stop munged
+    stop root
 }
 
 down() {
     local tries=40 cgroups
     [ -d "$dir/pid" ] || return 0
     if running slurmctld; then
-        timeout 10 scancel --quiet --partition=all > /dev/null 2>&1 || true
+        "${into[@]}" timeout 10 scancel --quiet --partition=all > /dev/null 2>&1 || true
         while [ -n "$(step_daemons)" ] && [ $((tries -= 1)) -gt 0 ]; do sleep 0.1; done
     fi
     stop_slurm
@@ -325,14 +358,15 @@ status() {
     for name in munged slurmctld $(seq -f 'slurmd.n%g' 0 "$last"); do
         if running "$name"; then echo "$name runs as $(pid_of "$name")"; else echo "$name does not run"; code=1; fi
     done
-    if running slurmctld; then sinfo -N -o '%8N %10T %6c %12G %E'; fi
+    if running slurmctld; then "${into[@]}" sinfo -N -o '%8N %10T %6c %12G %E'; fi
     return $code
 }
 
+find_root
 case ${1:-} in
     up | down) [ "$(id -u)" -eq 0 ] || die "\`$1\` needs root: mount namespaces, device nodes, slurmd"; "$1" ;;
     status) status ;;
     env) echo "export SLURM_CONF=$SLURM_CONF" ;;
-    run) shift; exec "$@" ;;
+    run) shift; exec "${into[@]}" "$@" ;;
     *) sed -n '3,9p' "$0"; exit 2 ;;
 esac

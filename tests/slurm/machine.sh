@@ -6,6 +6,9 @@
 #                                           print the minor numbers of its GPUs
 #   machine.sh enter NODE CGROUPS CMD…      in a fresh mount namespace (`unshare --mount`): let that machine be /sys,
 #                                           /proc/driver and /dev, then become CMD; CGROUPS yes keeps /sys/fs/cgroup
+#   machine.sh root FOLDER PLACE PATH…      in a fresh mount namespace: make of another distribution in FOLDER, which is
+#                                           not written to, a root at PLACE with this machine's /proc, /sys, /dev and
+#                                           PATHs in it, then sleep there
 set -eu
 
 # gpu_minors TREE: the numbers that the driver gave to the machine's GPUs, the N of /dev/nvidiaN
@@ -107,7 +110,23 @@ enter() {
     exec "$@"
 }
 
+root() {
+    local folder=$1 place=$2 path
+    shift 2
+    mount --make-rprivate /
+    mount -t tmpfs -o mode=755,size=64m tmpfs "$place"
+    mkdir "$place"/{upper,work,all}
+    mount -t overlay -o "lowerdir=$folder,upperdir=$place/upper,workdir=$place/work" overlay "$place/all"
+    place=$place/all
+    for path in /proc /sys /dev /etc/hosts "$@"; do
+        if [ -d "$path" ]; then mkdir -p "$place$path"; else mkdir -p "$place${path%/*}"; : >> "$place$path"; fi
+        mount --rbind "$path" "$place$path"
+    done
+    : > "$place/.nic-placement"
+    exec chroot "$place" sleep infinity
+}
+
 case ${1:-} in
-    prepare | enter) "$@" ;;
-    *) sed -n '3,9p' "$0"; exit 2 ;;
+    prepare | enter | root) "$@" ;;
+    *) sed -n '3,12p' "$0"; exit 2 ;;
 esac

@@ -1,0 +1,76 @@
+//! The releases of Slurm: how each tells itself, and which of them the end-to-end cases have passed on.
+#![forbid(unsafe_code)]
+
+/// One release of Slurm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// what `slurm_api_version()` of its programs returns, without the lower 16 bits: `API_CURRENT` in the file META of
+    /// its source.  Slurm's own version number is not exported.
+    pub api: i64,
+    /// the year, as in 24.11
+    pub major: u32,
+    /// the month
+    pub minor: u32,
+    /// the version that the end-to-end cases ran on, as `srun --version` prints it; tests/slurm/releases.tsv has the run
+    pub tested: Option<&'static str>,
+}
+
+impl Release {
+    /// The number that this release wants to find in a plugin: `SLURM_VERSION_NUM` of slurm/slurm.h, without the last
+    /// part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
+    pub fn stamp(&self) -> u32 {
+        self.major << 16 | self.minor << 8
+    }
+
+    /// As Slurm's authors write it, like `22.05`.
+    pub fn name(&self) -> String {
+        format!("{}.{:02}", self.major, self.minor)
+    }
+}
+
+/// All releases that the plugin answers to, oldest first.
+pub const RELEASES: [Release; 9] = [
+    Release { api: 38, major: 22, minor: 5, tested: Some("22.05.8") },
+    Release { api: 39, major: 23, minor: 2, tested: None },
+    Release { api: 40, major: 23, minor: 11, tested: Some("23.11.4") },
+    Release { api: 41, major: 24, minor: 5, tested: None },
+    Release { api: 42, major: 24, minor: 11, tested: Some("24.11.5") },
+    Release { api: 43, major: 25, minor: 5, tested: None },
+    Release { api: 44, major: 25, minor: 11, tested: Some("25.11.2") },
+    Release { api: 45, major: 26, minor: 5, tested: Some("26.05.5") },
+    Release { api: 46, major: 26, minor: 11, tested: None },
+];
+
+/// The release whose programs return this from `slurm_api_version()`.
+pub fn of_api_version(version: i64) -> Option<&'static Release> {
+    RELEASES.iter().find(|release| release.api == version >> 16)
+}
+
+/// The release that `srun --version` names, as in `slurm-wlm 24.11.5`.
+pub fn of_version(text: &str) -> Option<&'static Release> {
+    let number =
+        text.split([' ', '-']).find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?;
+    let mut parts = number.split('.').map(|part| part.parse::<u32>());
+    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else { return None };
+    RELEASES.iter().find(|release| (release.major, release.minor) == (major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_known_by_its_api_and_by_its_version() {
+        for release in &RELEASES {
+            assert_eq!(of_api_version(release.api << 16 | 7), Some(release));
+            assert_eq!(of_version(&format!("slurm-wlm {}.3", release.name())), Some(release));
+            assert!(release.tested.is_none_or(|version| of_version(version) == Some(release)));
+        }
+        assert_eq!(RELEASES[0].stamp(), 0x160500);
+        for unknown in ["", "slurm", "slurm-wlm", "slurm 21.08.8", "22", "22.x", "227.05"] {
+            assert_eq!(of_version(unknown), None, "`{unknown}`");
+        }
+        assert_eq!((of_api_version(0), of_api_version(47 << 16), of_api_version(-1)), (None, None, None));
+        assert_eq!(of_version("slurm 25.11.0-rc1").map(Release::name), Some("25.11".to_string()));
+    }
+}

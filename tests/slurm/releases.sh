@@ -1,0 +1,107 @@
+#!/bin/bash
+#
+# Other releases of Slurm beside this machine's own: Debian's and Ubuntu's packages, each in a folder of its own.
+#
+#   releases.sh folders          make the folders that are missing; print `NAME FOLDER` of each that is there
+#   releases.sh run [WORD…]      the end-to-end cases (those with a WORD in their name) on this machine's Slurm and on
+#                                each folder's, all with one and the same library; without a WORD, the outcome is
+#                                recorded in tests/slurm/releases.tsv, from which README's table is made
+#   releases.sh clean            remove the folders
+#
+# The folders (0.3 GB each) are kept in ${XDG_CACHE_HOME:-~/.cache}/nic-placement, so that only the first run downloads.
+# A release that cannot be had is named and passed over.  Needs root, and debootstrap to make folders.
+#
+# Knobs: NICP_RELEASES, the names of those that are wanted (see `known`); NIC_PLACEMENT_SO, the library.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+repository=$(readlink -f "$here/../..")
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nic-placement
+record=$here/releases.tsv
+
+# the distributions with another Slurm than Debian 12's 22.05: 24.11, 26.05, 23.11, 25.11 when this was written.  Trixie
+# comes first, because it has the key with which Ubuntu signs.
+known='trixie sid noble resolute'
+packages=slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge,procps
+
+say() { echo "releases: $*" >&2; }
+
+make_folder() {
+    local name=$1 folder=$cache/slurm-$1 new=$cache/slurm-$1.new log=$cache/$1.log
+    local mirror=http://deb.debian.org/debian include=$packages options=()
+    case $name in
+        noble | resolute)
+            mirror=http://archive.ubuntu.com/ubuntu
+            options=(--components=main,universe
+                --keyring="$cache/slurm-trixie/usr/share/keyrings/ubuntu-archive-keyring.gpg") ;;
+        trixie) include+=,ubuntu-keyring ;;
+    esac
+    if ! command -v debootstrap > /dev/null && ! apt-get -qq install -y --no-install-recommends debootstrap > /dev/null
+    then
+        say "no \`debootstrap\` here, without which \`$name\` cannot be had"
+        return 1
+    fi
+    say "making \`$folder\`, which takes minutes"
+    rm -rf "$new"
+    mkdir -p "$cache"
+    # the last word names the script: all of Ubuntu's releases share one, the newer of which this debootstrap may not know
+    if ! debootstrap --variant=minbase --include="$include" "${options[@]}" "$name" "$new" "$mirror" \
+        $(case $mirror in *ubuntu) echo gutsy ;; esac) > "$log" 2>&1; then
+        say "\`$name\` cannot be had: $(tail -n 1 "$log") (\`$log\`)"
+        rm -rf "$new"
+        return 1
+    fi
+    rm -rf "$new"/var/cache/apt/archives/*.deb "$new"/var/lib/apt/lists/*
+    mv "$new" "$folder"
+}
+
+folders() {
+    local name
+    for name in ${NICP_RELEASES-$known}; do
+        if [ -x "$cache/slurm-$name/usr/sbin/slurmd" ] || make_folder "$name"; then echo "$name $cache/slurm-$name"; fi
+    done
+}
+
+# suite FOLDER WORD…: prints what the suite prints, the last line of which counts
+suite() {
+    local folder=$1
+    shift
+    (cd "$repository" && NICP_ROOT=$folder "${CARGO:-cargo}" test --locked --quiet --test end_to_end -- "$@" 2>&1)
+}
+
+run() {
+    local library distribution folder release text counts passed failed skipped code=0 start new
+    library=$(readlink -f "${NIC_PLACEMENT_SO:-${CARGO_TARGET_DIR:-$repository/target}/release/libnic_placement.so}")
+    export NIC_PLACEMENT_SO=$library
+    new=$(mktemp)
+    # shellcheck disable=SC2064
+    trap "rm -f '$new'" EXIT
+    printf '# made by tests/slurm/releases.sh run\n# slurm\tfrom\tpassed\tfailed\tskipped\tsha256 of the library\n' > "$new"
+    while read -r distribution folder; do
+        release=$(chroot "$folder" slurmd -V) || continue
+        release=${release#slurm*[ -]}
+        start=$SECONDS
+        if ! text=$(suite "$folder" "$@"); then code=1; fi
+        grep -v '^ok ' <<< "$text" || true
+        counts=$(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' <<< "$text" | tail -n 1)
+        if [ -z "$counts" ]; then say "nothing was counted on $release"; code=1; continue; fi
+        read -r passed failed skipped <<< "$counts"
+        say "Slurm $release of $distribution: $passed passed, $failed failed, $skipped skipped, $((SECONDS - start)) s"
+        printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$release" "$distribution" "$passed" "$failed" "$skipped" \
+            "$(sha256sum "$library" | cut -d' ' -f1)" >> "$new"
+    done < <(if [ -z "${NICP_RELEASES+set}" ]; then echo "$(. /etc/os-release; echo "$VERSION_CODENAME") /"; fi; folders)
+    say "the library of all: $(sha256sum "$library" | cut -d' ' -f1)"
+    # a part of the cases, or of the releases, is no record
+    if [ $# -eq 0 ] && [ -z "${NICP_RELEASES+set}" ]; then
+        { head -n 2 "$new"; tail -n +3 "$new" | sort -V; } > "$record"
+        say "recorded in $record; \`BLESS=1 cargo test --test docs\` brings it into README.md"
+    fi
+    return $code
+}
+
+case ${1:-} in
+    folders) folders ;;
+    run) shift; run "$@" ;;
+    clean) rm -rf "$cache"/slurm-{trixie,sid,noble,resolute}{,.new} ;;
+    *) sed -n '3,12p' "$0"; exit 2 ;;
+esac
