@@ -1,10 +1,12 @@
 //! The admin's tool: shows, plans and records without Slurm what the plugin does with it.
 #![forbid(unsafe_code)]
 
+mod check;
 mod evidence;
 mod explain;
 mod import;
 mod plan;
+mod plugstack;
 mod show;
 mod snapshot;
 
@@ -22,12 +24,13 @@ nic-placement: which NIC, CPUs and memory each GPU task gets, and why
   nic-placement show      the node: NUMA nodes, GPUs, NICs, and how far each is from each
   nic-placement plan      what the tasks of a step would get
   nic-placement explain   why each GPU got its NICs and none of the others
+  nic-placement check     what is wrong with Slurm's release, plugstack.conf, the node and this environment
   nic-placement snapshot  record the node as a text that tests and other machines can read
   nic-placement import    turn another program's file into a topology file
   nic-placement machines  list the built-in machines
   nic-placement help      this text
 
-Which node (show, plan, explain, snapshot); without one of these, this one:
+Which node (show, plan, explain, check, snapshot); without one of these, this one:
   --machine NAME          a built-in machine
   --topology FILE         a topology file, a snapshot, a directory or tar with sys/ and proc/, XML of hwloc or
                           NCCL, or the text of nvidia-smi topo -m
@@ -53,6 +56,11 @@ plan:
 explain (and --words, --include, --exclude, --rails):
   --gpu N                 one GPU, by index or PCI address (default: all)
   --json                  the same for programs
+
+check:
+  --plugstack FILE        this file, with what it includes, instead of the one that Slurm reads
+  --slurm TEXT            what srun --version prints, instead of asking it
+  --variable NAME=VALUE   a variable to look at, instead of this environment; again for more
 
 import FILE:
   --from WORD             what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
@@ -102,6 +110,7 @@ fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failur
     match command.as_str() {
         "show" => show::run(arguments, output),
         "plan" => plan::run(arguments, output),
+        "check" => check::run(arguments, output),
         "explain" => explain::run(arguments, output),
         "snapshot" => snapshot::run(arguments, output),
         "import" => import::run(arguments, output),
@@ -114,7 +123,7 @@ fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failur
         "help" => Ok(output.write_all(HELP.as_bytes())?),
         "version" => Ok(writeln!(output, "nic-placement {}", env!("CARGO_PKG_VERSION"))?),
         other => {
-            let known = "show, plan, explain, snapshot, import, machines, help";
+            let known = "show, plan, explain, check, snapshot, import, machines, help";
             Err(lexopt::Error::from(format!("unknown command `{other}`, known: {known}")).into())
         }
     }

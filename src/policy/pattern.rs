@@ -111,7 +111,7 @@ impl fmt::Display for Pattern {
 }
 
 /// `*` for any text, `?` for any character; linear in the product of the lengths, whatever the pattern.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
+pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry = None;
     while t < text.len() {
