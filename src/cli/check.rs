@@ -187,7 +187,7 @@ fn the_node(topology: &Topology, admin: &Admin, diagnostics: &[Diagnostic], repo
     let node = pipeline::place_node(topology, admin, &Settings::default(), &Step::default());
     let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
     let facts = format!(
-        "node `{}`: {gpus} GPUs, {} of {nics} NICs may be chosen",
+        "node `{}`: {}, {} of {nics} NICs may be chosen",
         topology.name,
         plan::counted(gpus),
         node.rails.len()
