@@ -3,6 +3,7 @@
 use crate::machine::Machine;
 use crate::{Case, cases};
 use nic_placement::topology::CpuSet;
+use std::collections::BTreeSet;
 
 /// What is run in the guest.
 pub const COMMANDS: &[(&str, &str)] = &[
@@ -39,7 +40,8 @@ fn without_the_flag_tasks_and_pages_are_on_other_numa_nodes_than_their_gpu(guest
     // cyclic over the sockets, as Slurm deals by default, and block
     for (step, far) in [("bare", 2), ("block.bare", 3)] {
         let tasks = guest.tasks(step, 4);
-        assert_eq!((guest.far(&tasks), guest.with_far_pages(&tasks)), (far, far), "{step}");
+        guest.assert_dealt(&tasks, far, 1);
+        assert_eq!(guest.far(&tasks), guest.with_far_pages(&tasks), "{step}: memory is where a task runs");
         assert!(tasks.iter().all(|task| task.word("policy") == "default"));
     }
 }
@@ -57,13 +59,15 @@ fn with_the_flag_each_task_and_all_its_pages_are_on_one_of_four_numa_nodes(guest
 }
 
 fn gpus_without_a_driver_are_told_by_the_vendors_list(guest: &Machine) {
-    for (position, task) in guest.tasks("placed", 4).iter().enumerate() {
+    let tasks = guest.tasks("placed", 4);
+    let lists: BTreeSet<&str> = tasks.iter().map(|task| guest.list_of(task)).collect();
+    assert_eq!(lists.len(), 4, "each another GPU: {lists:?}");
+    for task in &tasks {
         assert_eq!(task.open().len(), 5, "nothing is denied");
-        assert_eq!(task.env("ROCR_VISIBLE_DEVICES"), Some(position.to_string().as_str()));
         let nics = guest.nearest_nics(guest.gpu_of(task));
         let ucx = task.env("UCX_NET_DEVICES").unwrap();
-        // the third one's own bus has no good NIC
-        assert!(position == 2 || nics.iter().any(|nic| nic == ucx), "{nics:?}: {task:?}");
+        // on that NUMA node there is no good NIC
+        assert!(guest.gpu_of(task).numa_node == 1 || nics.iter().any(|nic| nic == ucx), "{nics:?}: {task:?}");
     }
 }
 
@@ -73,7 +77,8 @@ fn an_explicit_mem_bind_is_one_of_four_nodes_and_stays(guest: &Machine) {
         assert_eq!(task.word("policy"), format!("bind:{node}"), "of {task:?}");
         assert_eq!((task.node_of_its_pages(), bare.node_of_its_pages()), (Some(node), Some(node)));
     }
-    assert_eq!((guest.far(&bare), guest.far(&placed)), (2, 0), "CPUs were left to us");
+    guest.assert_dealt(&bare, 2, 1);
+    assert_eq!(guest.far(&placed), 0, "CPUs were left to us");
 }
 
 fn a_task_whose_step_has_no_core_near_its_gpu_stays_and_says_so(guest: &Machine) {

@@ -146,6 +146,18 @@ impl Machine {
         &self.gpus[gpus[0]]
     }
 
+    /// How many tasks Slurm by itself puts away from their GPU, as seen with two releases: 22.05 deals CPUs and GPUs in
+    /// different orders, 24.11 gives a task a GPU of its socket.  Of others nothing is expected.
+    pub fn assert_dealt(&self, tasks: &[Task], with_22_05: usize, with_24_11: usize) {
+        let release = self.answer("release");
+        let far = self.far(tasks);
+        if release.contains("22.05") {
+            assert_eq!(far, with_22_05, "{release}");
+        } else if release.contains("24.11") {
+            assert_eq!(far, with_24_11, "{release}");
+        }
+    }
+
     /// Tasks of one GPU that may run on no CPU near it.
     pub fn far(&self, tasks: &[Task]) -> usize {
         tasks.iter().filter(|task| !task.cpus().intersects(&self.gpu_of(task).cpus)).count()
