@@ -18,10 +18,13 @@ pub(super) fn settle_memory(placement: &mut TaskPlacement) {
     let Ok(allowed) = sys::allowed_memory() else { return };
     let left = nodes.intersection(&allowed);
     if left.is_empty() {
-        return keep(
-            placement,
-            format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}"),
-        );
+        let why = format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}");
+        let missed = format!("memory: {why}");
+        placement.missed = Some(match placement.missed.take() {
+            Some(earlier) => format!("{earlier}; {missed}"),
+            None => missed,
+        });
+        return keep(placement, why);
     }
     if left != nodes {
         let note = format!("memory: of NUMA nodes {nodes} only {left} are in the cpuset");

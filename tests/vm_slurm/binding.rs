@@ -7,7 +7,6 @@ use nic_placement::config::{Admin, Source, Words, settle};
 use nic_placement::discover::Scope;
 use nic_placement::pipeline;
 use nic_placement::placement::MemDecision;
-use nic_placement::render::Present;
 use nic_placement::step::{Access, GpuGrant, Step, Task};
 use nic_placement::sys::{self, MemoryPolicy};
 use nic_placement::topology::{CpuSet, NodeSet, Topology};
@@ -73,15 +72,14 @@ pub fn place(gpu: usize) {
     let settings = settle(&Words::default(), None, Some(&Words::default()));
     let admin = Admin::default();
     let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
-    let node = pipeline::place_node(&topology, &admin, settings, &step);
+    let node = pipeline::place_node(&topology, &admin, &settings, &step);
     let mine = &topology.gpus[gpu];
     let access = topology.gpus.iter().map(|_| Access::Unknown).collect();
-    let listed = vec![(mine.vendor, gpu.to_string())];
+    let variables = [(mine.vendor.list_variable(), gpu.to_string())].into();
     let all = sys::affinity().unwrap();
     let task =
-        Task { gpus: GpuGrant { listed, access }, cpus: all.clone(), step_cpus: all, ..Task::default() };
-    let (placement, _) =
-        pipeline::place_task(&topology, &node, &admin, settings, &step, &task, &Present::default());
+        Task { gpus: GpuGrant { variables, access }, cpus: all.clone(), step_cpus: all, ..Task::default() };
+    let placement = pipeline::place_task(&topology, &node, &admin, &settings, &step, &task);
     sys::set_affinity(placement.cpus.cpus()).unwrap();
     if let MemDecision::Prefer { nodes, .. } = &placement.mems {
         sys::prefer_memory(nodes).unwrap();

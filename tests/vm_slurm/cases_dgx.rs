@@ -22,6 +22,10 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("pairs.placed", "srun -n4 --gpus-per-task=2 --nic-placement $task"),
     ("all.bare", "srun -n1 -c8 --gres=gpu:8 $task"),
     ("all.placed", "srun -n1 -c8 --gres=gpu:8 --nic-placement $task"),
+    ("core.bare", "srun -n4 -c2 --gpus-per-task=2 $task"),
+    ("core", "srun -n4 -c2 --gpus-per-task=2 --nic-placement=bind=core,omp=on,verbose $task"),
+    ("fence", "srun -n8 --gpus-per-task=1 --nic-placement=mem=strict $task"),
+    ("unbound", "srun -n8 --gpus-per-task=1 --nic-placement=bind=none $task"),
     ("user", "su user -c \"cd /tmp && srun -n8 --gpus-per-task=1 --nic-placement $task\""),
     (
         "side-by-side",
@@ -64,6 +68,9 @@ pub const CASES: &[Case] = cases![
     an_explicit_cpu_bind_stays_and_memory_stays_beside_it,
     an_explicit_mem_bind_stays_and_pages_follow_it,
     a_task_with_all_gpus_keeps_its_cpus_and_never_prefers_the_node_without_cpus,
+    bind_core_gives_each_task_cores_of_its_own_near_its_gpu,
+    mem_strict_fences_each_task_and_its_pages_in,
+    bind_none_leaves_cpus_and_memory_to_slurm_and_still_names_nics,
     tasks_of_a_user_get_what_those_of_root_get,
     two_jobs_side_by_side_get_gpus_nics_and_cpus_of_their_own,
     memory_that_a_cpuset_withholds_is_reported_and_costs_no_job,
@@ -114,6 +121,46 @@ fn assert_near(guest: &Machine, tasks: &[Task]) {
 
 fn with_the_flag_each_task_and_all_its_pages_are_on_its_gpus_numa_node(guest: &Machine) {
     assert_near(guest, &guest.tasks("placed", 8));
+}
+
+/// Four cores of two threads, two on each socket: a core for each of four tasks with two GPUs.
+fn bind_core_gives_each_task_cores_of_its_own_near_its_gpu(guest: &Machine) {
+    let (bare, tasks) = (guest.tasks("core.bare", 4), guest.tasks("core", 4));
+    let mut taken = CpuSet::new();
+    for task in &tasks {
+        let said = guest.answer("core.stderr");
+        assert!(!task.cpus().intersects(&taken), "of {task:?}: {said}");
+        taken = taken.union(&task.cpus());
+        let near = guest.gpus_of(task).into_iter().map(|gpu| &guest.gpus[gpu].cpus);
+        assert!(near.into_iter().all(|near| task.cpus().is_subset(near)), "of {task:?}: {said}");
+        assert_eq!(
+            (task.cpus().len(), task.env("OMP_NUM_THREADS")),
+            (2, Some("1")),
+            "both threads of one core"
+        );
+    }
+    let astray = bare.iter().filter(|task| {
+        let near = guest.gpus_of(task).into_iter().map(|gpu| &guest.gpus[gpu].cpus);
+        !near.into_iter().all(|near| task.cpus().is_subset(near))
+    });
+    assert!(bare.iter().all(|task| task.env("OMP_NUM_THREADS").is_none()));
+    println!("        without the flag {} of 4 such tasks run away from their GPUs", astray.count());
+}
+
+fn mem_strict_fences_each_task_and_its_pages_in(guest: &Machine) {
+    for task in guest.tasks("fence", 8) {
+        let gpu = guest.gpu_of(&task);
+        assert_eq!(task.word("policy"), format!("bind:{}", gpu.numa_node), "of {task:?}");
+        assert_eq!(task.node_of_its_pages(), Some(gpu.numa_node), "of {task:?}");
+    }
+}
+
+fn bind_none_leaves_cpus_and_memory_to_slurm_and_still_names_nics(guest: &Machine) {
+    let (bare, unbound) = (guest.tasks("bare", 8), guest.tasks("unbound", 8));
+    for (bare, task) in bare.iter().zip(&unbound) {
+        assert_eq!((task.cpus(), task.word("policy")), (bare.cpus(), "default"), "of {task:?}");
+    }
+    assert_nics(guest, &unbound);
 }
 
 /// The NIC beside its GPU; one on its NUMA node for the GPU whose own NIC's link is not up.
@@ -232,7 +279,9 @@ fn memory_that_a_cpuset_withholds_is_reported_and_costs_no_job(guest: &Machine) 
     }
     assert_eq!(guest.far(&tasks), 0, "their CPUs are near all the same");
     let said = guest.answer("cpuset.stderr");
-    let told = said.lines().filter(|line| line.contains("memory of NUMA node 1 wanted"));
+    let told = said
+        .lines()
+        .filter(|line| line.contains("memory: NUMA node 1 is outside the cpuset") && !line.contains("gpu "));
     assert_eq!(told.count(), 4, "{said}");
 }
 
@@ -240,7 +289,7 @@ fn memory_that_a_cpuset_withholds_in_part_is_noticed_though_the_kernel_says_noth
     let tasks = guest.tasks("cpuset.all", 1);
     assert_eq!((tasks[0].word("mems"), tasks[0].word("policy")), ("0", "preferred-many:0"));
     let said = guest.answer("cpuset.all.stderr");
-    assert!(said.contains("memory of NUMA node 0-1 wanted"), "{said}");
+    assert!(said.contains("memory: of NUMA nodes 0-1 only 0 are in the cpuset"), "{said}");
     let usual = guest.tasks("all.placed", 1);
     assert_eq!(usual[0].word("policy"), "preferred-many:0-1", "without the cpuset");
 }

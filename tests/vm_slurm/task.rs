@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Variables that a line shows.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 9] = [
     "SLURM_JOB_ID",
     "SLURM_PROCID",
     "CUDA_VISIBLE_DEVICES",
@@ -17,6 +17,7 @@ const VARIABLES: [&str; 8] = [
     "UCX_NET_DEVICES",
     "NCCL_IB_HCA",
     "NIC_PLACEMENT",
+    "OMP_NUM_THREADS",
 ];
 
 /// Memory that is touched unless an argument says otherwise.
