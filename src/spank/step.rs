@@ -130,7 +130,8 @@ fn prepare(spank: &SpankHandle) -> Result<Active, Inactive> {
     };
     let uverbs = devices.as_ref().is_some_and(nics::has_device_nodes);
     // numbers of Slurm's own, of which only the count means something here
-    let cores = spank.job_alloc_cores().ok().and_then(|list| CpuSet::from_list(list).ok());
+    let cores = (settings.policy == Policy::Spread).then(|| spank.job_alloc_cores().ok()).flatten();
+    let cores = cores.and_then(|list| CpuSet::from_list(list).ok());
     let map = map(&admin, &settings, &mut step, cores.map(|cores| cores.len()), uverbs || devices.is_none());
     Ok(Active { admin, settings, step, map, devices, uverbs, container_later })
 }
