@@ -12,10 +12,10 @@ docdir  ?= $(prefix)/share/doc/nic-placement
 plugindir ?= $(libdir)/slurm
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench install clean
+.PHONY: help build demo test test-slurms test-libraries bench install clean
 
 help:           ## this list
-	@sed -n 's/^\([a-z]*\): *##/  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 18
 	@echo 'install takes prefix=, libdir=, plugindir= and DESTDIR='
 
 build:          ## the plugin and the tool, in target/release
@@ -27,10 +27,24 @@ demo:           ## a real Slurm on this machine: srun without and with the optio
 	tests/slurm/demo.sh
 
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
+	$(MAKE) test-libraries
+	$(libraries) $(CARGO) test --locked --no-fail-fast
+
+test-slurms:    ## the end-to-end tests on other releases of Slurm too, and README's table of them (root, apt, 1.2 GB)
+	$(MAKE) test-libraries
+	$(libraries) tests/slurm/releases.sh run
+	BLESS=1 $(CARGO) test --locked --test docs
+
+# what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has
+test-libraries:
 	tests/slurm/install.sh
 	$(CARGO) build --release --locked
 	$(CARGO) build --release --locked --lib --features panic-in-hooks --target-dir target/panic
-	NIC_PLACEMENT_SO=$(abspath $(target)/release/libnic_placement.so) $(CARGO) test --locked --no-fail-fast
+	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked --lib
+	install -D $(target)/debug/libnic_placement.so target/stamped/libnic_placement.so
+
+libraries = NIC_PLACEMENT_SO=$(abspath $(target)/release/libnic_placement.so) \
+	NIC_PLACEMENT_STAMPED_SO=$(abspath target/stamped/libnic_placement.so)
 
 bench:          ## microseconds of each hook, milliseconds of a step (root, apt)
 	$(CARGO) bench --locked --bench hooks

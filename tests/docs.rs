@@ -6,6 +6,7 @@
 //! ```
 
 use nic_placement::config::options::{OPTIONS, Place, Spec, at};
+use nic_placement::config::releases::{RELEASES, of_version};
 use nic_placement::config::words::Choice;
 use nic_placement::config::{Admin, Words};
 use std::collections::BTreeSet;
@@ -72,9 +73,69 @@ fn block(name: &str, style: &Style) -> String {
         "words" => at(Place::Option).map(style.entry).collect(),
         "arguments" => at(Place::Plugstack).map(style.entry).collect(),
         "policies" => OPTIONS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
+        "releases" => return releases(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries
+}
+
+/// One line of tests/slurm/releases.tsv, which `make test-slurms` writes.
+struct Run {
+    version: String,
+    distribution: String,
+    /// cases: passed, failed, skipped
+    counts: [u32; 3],
+    /// of the library
+    sha256: String,
+}
+
+fn runs() -> Vec<Run> {
+    let run = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [version, distribution, passed, failed, skipped, sha256] = fields[..] else {
+            panic!("tests/slurm/releases.tsv: {line}")
+        };
+        Run {
+            version: version.to_string(),
+            distribution: distribution.to_string(),
+            counts: [passed, failed, skipped].map(|count| count.parse().expect("a count of cases")),
+            sha256: sha256.to_string(),
+        }
+    };
+    read("tests/slurm/releases.tsv").lines().filter(|line| !line.starts_with('#')).map(run).collect()
+}
+
+/// What ran on which release.
+fn releases() -> String {
+    let runs = runs();
+    let mut out = "| Slurm | run on | passed | failed | skipped |\n|---|---|---|---|---|\n".to_string();
+    for release in &RELEASES {
+        let of_it: Vec<&Run> = runs.iter().filter(|run| of_version(&run.version) == Some(release)).collect();
+        for run in &of_it {
+            let [passed, failed, skipped] = run.counts;
+            let Run { version, distribution, .. } = run;
+            let name = release.name();
+            out.push_str(&format!(
+                "| {name} | {version} ({distribution}) | {passed} | {failed} | {skipped} |\n"
+            ));
+        }
+        if of_it.is_empty() {
+            out.push_str(&format!("| {} | not run: by design | | | |\n", release.name()));
+        }
+    }
+    let libraries: BTreeSet<&str> = runs.iter().map(|run| run.sha256.as_str()).collect();
+    let libraries: Vec<&str> = libraries.into_iter().collect();
+    out + &format!("\nThe library of all these runs: sha256 `{}`\n", libraries.join("`, `"))
+}
+
+#[test]
+fn a_release_is_called_tested_where_all_cases_passed_on_it_with_the_one_library() {
+    let runs = runs();
+    let passed: BTreeSet<&str> =
+        runs.iter().filter(|run| run.counts[0] > 0 && run.counts[1] == 0).map(|run| &*run.version).collect();
+    let tested: BTreeSet<&str> = RELEASES.iter().filter_map(|release| release.tested).collect();
+    assert_eq!(tested, passed, "src/config/releases.rs and tests/slurm/releases.tsv");
+    assert!(runs.iter().all(|run| run.sha256.len() == 64 && run.sha256 == runs[0].sha256), "one library");
 }
 
 /// Text for a man page, in ASCII.
@@ -134,7 +195,7 @@ fn generated_blocks_are_those_of_the_option_table() {
             assert!(wanted == text, "{name} is not as the option table: `BLESS=1 cargo test --test docs`");
         }
     }
-    assert!(blocks >= 7, "only {blocks} generated blocks were found");
+    assert!(blocks >= 8, "only {blocks} generated blocks were found");
 }
 
 #[test]

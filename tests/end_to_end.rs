@@ -3,6 +3,7 @@
 //! ```text
 //! cargo build --release && cargo test --test end_to_end
 //! cargo test --test end_to_end -- nested          only the cases with that word in their name
+//! NICP_ROOT=FOLDER cargo test --test end_to_end   on the Slurm of another distribution (tests/slurm/releases.sh)
 //! ```
 //!
 //! Needs root and Debian's Slurm packages (`tests/slurm/install.sh`); without them it says so and passes.  The cluster is
@@ -11,6 +12,8 @@
 
 #[path = "end_to_end/cases_bind.rs"]
 mod cases_bind;
+#[path = "end_to_end/cases_contained.rs"]
+mod cases_contained;
 #[path = "end_to_end/cases_core.rs"]
 mod cases_core;
 #[path = "end_to_end/cases_environment.rs"]
@@ -29,26 +32,37 @@ mod cases_machine;
 mod cases_nics;
 #[path = "end_to_end/cases_option.rs"]
 mod cases_option;
+#[path = "end_to_end/cases_order.rs"]
+mod cases_order;
 #[path = "end_to_end/cases_policy.rs"]
 mod cases_policy;
+#[path = "end_to_end/cases_release.rs"]
+mod cases_release;
+#[path = "end_to_end/cases_steps.rs"]
+mod cases_steps;
 #[path = "end_to_end/harness.rs"]
 mod harness;
 #[path = "end_to_end/machines.rs"]
 mod machines;
+#[path = "end_to_end/plugins.rs"]
+mod plugins;
 #[path = "end_to_end/report.rs"]
 mod report;
+#[path = "end_to_end/site.rs"]
+mod site;
 
-use harness::{Site, Suite};
+use harness::Suite;
+use site::{Site, Unfit};
 
 fn main() -> std::process::ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let site = match Site::new() {
         Ok(site) => site,
-        Err(harness::Unfit::Skip(reason)) => {
+        Err(Unfit::Skip(reason)) => {
             println!("skipped: {reason}");
             return std::process::ExitCode::SUCCESS;
         }
-        Err(harness::Unfit::Broken(reason)) => {
+        Err(Unfit::Broken(reason)) => {
             eprintln!("end_to_end: {reason}");
             return std::process::ExitCode::FAILURE;
         }
@@ -68,6 +82,9 @@ fn main() -> std::process::ExitCode {
             cases_machine::CASES,
             cases_nics::CASES,
             cases_failure::CASES,
+            cases_order::CASES,
+            cases_release::CASES,
+            cases_steps::CASES,
         ],
     );
     suite.on(
@@ -78,6 +95,8 @@ fn main() -> std::process::ExitCode {
             cases_nics::CASES_WITH_CGROUPS,
         ],
     );
+    suite.on(machines::with_contained_jobs(), &[cases_contained::CASES]);
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
+    suite.on(machines::of_an_unknown_release(), &[cases_release::CASES_UNKNOWN_ON_THE_NODE]);
     suite.finish()
 }

@@ -43,12 +43,13 @@ pub(super) struct Map {
     pub(super) names: Vec<String>,
 }
 
-/// The file name of pyxis, the plugin that brings tasks into containers.  In a container it gives every task of the node
-/// the environment of the first one, over what earlier plugins set (NVIDIA/pyxis, `spank_import_container_env`).
+/// The file name of pyxis, the plugin that brings tasks into containers.  It gives every task of the node the environment of
+/// the container, which the first task started, over what earlier plugins set (NVIDIA/pyxis, pyxis_slurmstepd.c,
+/// `spank_import_container_env`).
 const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
 
-pub(super) const CONTAINER_LATER: &str = "`spank_pyxis.so` stands after this plugin in plugstack.conf: in a container \
-    every task would get the first task's NIC; list nic-placement after pyxis, as `90-nic-placement.conf`";
+pub(super) const CONTAINER_LATER: &str = "`spank_pyxis.so` stands after this plugin in plugstack.conf: what is set here may \
+    give way to a container's environment, the same for all tasks; list nic-placement after pyxis, as `90-nic-placement.conf`";
 
 /// Set where this step wants placement.
 pub(super) static ACTIVE: OnceCell<Active> = OnceCell::new();

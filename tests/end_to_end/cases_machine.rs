@@ -135,6 +135,7 @@ fn open_gpus(bed: &Bed, task: &Task) -> Vec<usize> {
     gpus
 }
 
+/// Each task has the NICs of as many GPUs as it may open.
 pub fn assert_nics_are_those_of_the_open_gpus(bed: &Bed, tasks: &[Task], gpus_each: usize) {
     for task in tasks {
         let gpus = open_gpus(bed, task);

@@ -1,6 +1,8 @@
 //! The machines that the nodes play, and the facts about them that the cases compare with.
 
-use crate::harness::{Cluster, Site};
+use crate::harness::Cluster;
+use crate::plugins::unknown_slurm;
+use crate::site::Site;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,17 +59,55 @@ pub fn cpus_near(gpu: usize) -> BTreeSet<usize> {
 /// Two nodes alike, n0 and n1, and three odd ones; no cgroups.
 pub fn plain() -> Cluster {
     let nodes: &[fn(&Site) -> PathBuf] = &[dgx, dgx, link_down, no_rdma, no_gpus];
-    Cluster { name: "plain", nodes, plugstack: our_plugin, cgroups: false }
+    Cluster { name: "plain", nodes, plugstack: our_plugin, cgroups: false, preload: None, extra: none }
 }
 
 /// One node whose device cgroups let each task open its own GPUs alone.
 pub fn with_cgroups() -> Cluster {
-    Cluster { name: "cgroups", nodes: &[dgx], plugstack: our_plugin, cgroups: true }
+    Cluster {
+        name: "cgroups",
+        nodes: &[dgx],
+        plugstack: our_plugin,
+        cgroups: true,
+        preload: None,
+        extra: none,
+    }
 }
 
 /// One node whose slurmd has loaded a plugin of the kind that ours must not be.
 pub fn with_a_prolog_plugin() -> Cluster {
-    Cluster { name: "prolog", nodes: &[dgx], plugstack: prolog_plugin, cgroups: false }
+    Cluster {
+        name: "prolog",
+        nodes: &[dgx],
+        plugstack: prolog_plugin,
+        cgroups: false,
+        preload: None,
+        extra: none,
+    }
+}
+
+/// One node that gives each job a namespace and a /tmp of its own.
+pub fn with_contained_jobs() -> Cluster {
+    let extra: fn(&Site) -> String = |site| {
+        let namespaces = match site.release < (25, 11) {
+            true => "JobContainerType=job_container/tmpfs",
+            false => "NamespaceType=namespace/tmpfs",
+        };
+        let spank =
+            if site.release < (24, 5) { "" } else { "SlurmdParameters=config_overrides,contain_spank" };
+        format!("PrologFlags=Contain\\n{namespaces}\\n{spank}\\n")
+    };
+    Cluster { name: "contained", nodes: &[dgx], plugstack: our_plugin, cgroups: true, preload: None, extra }
+}
+
+/// One node whose slurmd and slurmstepd are of a release that the plugin does not know.
+pub fn of_an_unknown_release() -> Cluster {
+    let preload = Some(unknown_slurm as fn(&Site) -> PathBuf);
+    Cluster { name: "unknown", nodes: &[dgx], plugstack: our_plugin, cgroups: false, preload, extra: none }
+}
+
+fn none(_: &Site) -> String {
+    String::new()
 }
 
 fn our_plugin(site: &Site) -> String {

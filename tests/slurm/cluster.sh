@@ -28,6 +28,7 @@
 #                   list leaves out has the default machine                    `nic-placement snapshot --machine dgx-h100`
 #   NICP_SHAPES     SOCKETS:CORES:THREADS for all nodes, or a list `n1=1:32:1` 2:56:2 (a DGX H100)
 #   NICP_PLUGSTACK  the text of plugstack.conf, `\n` between its lines         (empty: no plugin)
+#   NICP_PRELOAD    a library that slurmd and slurmstepd load before all others (LD_PRELOAD)
 #   NICP_CGROUP     yes: jobs live in cgroups (v1) and may open their own GPUs only (ConstrainDevices)       no
 #   NICP_EXTRA      more lines for slurm.conf, `\n` between them
 #   NICP_PORT       port of slurmctld; node nK listens on NICP_PORT+10+K       26817
@@ -231,6 +232,8 @@ write_configuration() {
         echo 'CgroupPlugin=cgroup/v1'
         if [ "$cgroup" = yes ]; then printf '%s\n' ConstrainDevices=yes ConstrainCores=no ConstrainRAMSpace=no; fi
     } > "$dir/etc/cgroup.conf"
+    # read where NICP_EXTRA asks for a /tmp of each job's own
+    printf '%s\n' AutoBasePath=true "BasePath=$dir/containers" > "$dir/etc/job_container.conf"
     local proctrack=proctrack/linuxproc task=task/affinity
     if [ "$cgroup" = yes ]; then proctrack=proctrack/cgroup task=task/affinity,task/cgroup; fi
 
@@ -320,7 +323,7 @@ up() {
     for ((k = 0; k < nodes; k++)); do
         mkdir -p "$dir/spool/n$k"
         start "slurmd.n$k" "${into[@]}" unshare --mount "$here/machine.sh" enter "$dir/node/n$k" "$cgroup" \
-            env LD_PRELOAD="$dir/bin/fakecpu.so" slurmd -D -N "n$k" -f "$SLURM_CONF"
+            env LD_PRELOAD="$dir/bin/fakecpu.so${NICP_PRELOAD:+ $NICP_PRELOAD}" slurmd -D -N "n$k" -f "$SLURM_CONF"
     done
     wait_until_idle
     say "$nodes nodes are idle; \`eval \"\$($0 env)\"\` to use them"

@@ -29,7 +29,7 @@ mask() {
 # complete_cpus SYS: the masks by which hwloc, inside slurmd, learns which CPUs share a core and a package.  A tree from
 # `nic-placement snapshot` has the numbers alone, and without the masks Slurm would number CPUs otherwise than /sys.
 complete_cpus() {
-    local system=$1/devices/system cpu id package core key highest=0 mask mask_words
+    local system=$1/devices/system cpu id package core key highest=0 mask mask_words node range ranges cpus
     local -A of_core=() of_package=() core_of=() package_of=()
     [ -e "$system/cpu/cpu0/topology/core_id" ] && [ ! -e "$system/cpu/cpu0/topology/core_cpus" ] || return 0
     for cpu in "$system"/cpu/cpu[0-9]*; do
@@ -54,6 +54,16 @@ complete_cpus() {
         for key in package_cpus core_siblings; do
             echo "${of_package[${package_of[$id]}]}" > "$system/cpu/cpu$id/topology/$key"
         done
+    done
+    # and by which libnuma, for --cpu-bind=rank_ldom and the like, learns which CPUs a NUMA node has
+    for node in "$system"/node/node[0-9]*; do
+        IFS=, read -ra ranges < "$node/cpulist" || true
+        cpus=()
+        for range in "${ranges[@]}"; do
+            for ((cpu = ${range%-*}; cpu <= ${range#*-}; cpu++)); do cpus+=("$cpu"); done
+        done
+        mask "${cpus[@]}"
+        echo "$mask" > "$node/cpumap"
     done
     for key in online possible present; do echo "0-$highest" > "$system/cpu/$key"; done
 }
@@ -123,7 +133,12 @@ root() {
         mount --rbind "$path" "$place$path"
     done
     : > "$place/.nic-placement"
-    exec chroot "$place" sleep infinity
+    # not chroot: a step that joins a namespace of its job's has that namespace's root, which would be this machine's
+    mkdir "$place/.machine"
+    cd "$place"
+    pivot_root . .machine
+    umount -l /.machine
+    exec sleep infinity
 }
 
 case ${1:-} in

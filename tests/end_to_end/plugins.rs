@@ -1,0 +1,33 @@
+//! Shared objects in C that play other plugins and other releases to the plugin under test.
+
+use crate::site::Site;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Compiles `source` below tests/slurm as a shared object of that name, stamped for the Slurm that runs.
+fn compile(site: &Site, source: &str, name: &str) -> PathBuf {
+    let library = site.dir.join(name);
+    if !library.exists() {
+        let (major, minor) = site.release;
+        let source = site.repository.join("tests/slurm").join(source);
+        let mut command = Command::new("cc");
+        command.args(["-Wall", "-Wextra", "-shared", "-fPIC", "-o"]).arg(&library).arg(source);
+        command.arg(format!("-DRELEASE={}", major << 16 | minor << 8));
+        assert!(command.status().is_ok_and(|status| status.success()), "`cc` of {name}");
+    }
+    library
+}
+
+/// A plugin of pyxis' name that hands the first task's variables to all tasks of the node, as its plugstack.conf line.
+pub fn pyxis(site: &Site) -> String {
+    let library = compile(site, "container_env.c", "spank_pyxis.so");
+    let folder = site.dir.join("containers");
+    fs::create_dir_all(&folder).expect("a folder for the stand-in of pyxis");
+    format!("optional {} {} UCX_NET_DEVICES NCCL_IB_HCA NIC_PLACEMENT", library.display(), folder.display())
+}
+
+/// What makes, preloaded, an unknown release of a Slurm program.
+pub fn unknown_slurm(site: &Site) -> PathBuf {
+    compile(site, "unknown_slurm.c", "unknown_slurm.so")
+}

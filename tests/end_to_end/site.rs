@@ -1,0 +1,132 @@
+//! What is tested: the repository, what was built of it, and the Slurm that runs.
+
+use crate::harness::skip;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Why the tests cannot run here.
+pub enum Unfit {
+    /// something that this machine lacks, and may lack
+    Skip(String),
+    /// something that should be there
+    Broken(String),
+}
+
+/// Files: the repository, what was built, and a private directory.
+pub struct Site {
+    pub repository: PathBuf,
+    /// the distribution whose Slurm runs
+    pub root: PathBuf,
+    /// that Slurm's release, like 22.05
+    pub release: (u32, u32),
+    /// the plugin under test
+    pub plugin: PathBuf,
+    command: PathBuf,
+    /// for what the tests make
+    pub dir: PathBuf,
+}
+
+impl Site {
+    pub fn new() -> Result<Site, Unfit> {
+        let identity =
+            Command::new("id").arg("-u").output().map_err(|e| Unfit::Broken(format!("`id`: {e}")))?;
+        if identity.stdout != b"0\n" {
+            return Err(Unfit::Skip("needs root, to play machines in mount namespaces".into()));
+        }
+        let root = std::env::var_os("NICP_ROOT").map_or(PathBuf::from("/"), PathBuf::from);
+        for program in ["slurmctld", "slurmd", "srun", "munged", "cc"] {
+            let place = if program == "cc" { Path::new("/") } else { root.as_path() };
+            if !["usr/sbin", "usr/bin"].iter().any(|dir| place.join(dir).join(program).exists()) {
+                return Err(Unfit::Skip(format!(
+                    "no `{program}` here: `tests/slurm/install.sh` installs it"
+                )));
+            }
+        }
+        let namespace = Command::new("unshare").args(["--mount", "true"]).stderr(Stdio::null()).status();
+        if !namespace.is_ok_and(|status| status.success()) {
+            return Err(Unfit::Skip("this root may not make mount namespaces".into()));
+        }
+        let repository = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(repository.join("target"), PathBuf::from);
+        let plugin = std::env::var_os("NIC_PLACEMENT_SO")
+            .map_or(target.join("release/libnic_placement.so"), PathBuf::from);
+        let built = |path: PathBuf| {
+            // Slurm takes a plugin's whole path alone
+            let why = |_| Unfit::Broken(format!("no `{}`: run `cargo build --release`", path.display()));
+            fs::canonicalize(&path).map_err(why)
+        };
+        let command = built(plugin.with_file_name("nic-placement"))?;
+        let plugin = built(plugin)?;
+        // of its own, so that two runs do not meet; not in TMPDIR, which a user who is not root may be unable to reach, nor
+        // in /tmp, which a job may have of its own
+        let dir = PathBuf::from(format!("/var/tmp/nic-placement-end-to-end.{}", std::process::id()));
+        let release = release_in(&root)?;
+        let site = Site { repository, root, release, plugin, command, dir };
+        fs::create_dir_all(site.dir.join("machines")).map_err(|e| Unfit::Broken(e.to_string()))?;
+        Ok(site)
+    }
+
+    /// The plugstack.conf line of the plugin under test.
+    pub fn plugstack_line(&self, arguments: &str) -> String {
+        format!("optional {} {arguments}", self.plugin.display())
+    }
+
+    /// The plugin built so that its hooks panic on request; the cases that need it are skipped without.
+    pub fn panicking_plugin(&self) -> PathBuf {
+        let built = std::env::var_os("NIC_PLACEMENT_PANIC_SO")
+            .map_or_else(|| self.repository.join("target/panic/release/libnic_placement.so"), PathBuf::from);
+        if !built.exists() {
+            skip(
+                "no test build: `cargo build --release --features panic-in-hooks --target-dir target/panic`",
+            );
+        }
+        built
+    }
+
+    /// What the nodes are to see of this machine beside the repository: the libraries, and what the cases make.
+    pub fn shared(&self) -> String {
+        let others = ["NIC_PLACEMENT_PANIC_SO", "NIC_PLACEMENT_STAMPED_SO"].map(std::env::var_os);
+        let libraries = others.into_iter().flatten().map(PathBuf::from).chain([self.plugin.clone()]);
+        let folders = libraries.filter_map(|library| Some(library.parent()?.to_path_buf()));
+        folders.chain([self.dir.clone()]).map(|folder| format!("{} ", folder.display())).collect()
+    }
+
+    /// The topology file of a DGX H100, from the project's own model.
+    pub fn topology_file(&self) -> String {
+        let shown = Command::new(&self.command).args(["show", "--machine", "dgx-h100", "--json"]).output();
+        String::from_utf8(shown.expect("`nic-placement show`").stdout).expect("JSON")
+    }
+
+    /// The tree of a DGX H100, from the project's own model, changed by `change`; made once.
+    pub fn machine(&self, name: &str, change: impl Fn(&Path)) -> PathBuf {
+        let tree = self.dir.join("machines").join(name);
+        if !tree.exists() {
+            let manifest = self.dir.join("machines/dgx-h100.manifest");
+            let text = Command::new(&self.command).args(["snapshot", "--machine", "dgx-h100"]).output();
+            let text = text.expect("`nic-placement snapshot`");
+            assert!(text.status.success(), "snapshot: {}", String::from_utf8_lossy(&text.stderr));
+            fs::write(&manifest, text.stdout).expect("the manifest");
+            let unpacked =
+                Command::new(&self.command).args(["snapshot", "--unpack"]).arg(&manifest).arg(&tree).output();
+            let unpacked = unpacked.expect("`nic-placement snapshot --unpack`");
+            assert!(unpacked.status.success(), "unpack: {}", String::from_utf8_lossy(&unpacked.stderr));
+            change(&tree);
+        }
+        tree
+    }
+}
+
+/// What `slurmd -V` says in that distribution.
+fn release_in(root: &Path) -> Result<(u32, u32), Unfit> {
+    let mut command = Command::new("chroot");
+    let output = command.arg(root).args(["slurmd", "-V"]).output();
+    let said = output.map_err(|e| Unfit::Broken(format!("`slurmd -V`: {e}")))?.stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let numbers: Vec<u32> =
+        said.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    match numbers[..] {
+        [major, minor, ..] => Ok((major, minor)),
+        _ => Err(Unfit::Broken(format!("no release in `{said}`, which `slurmd -V` says"))),
+    }
+}
