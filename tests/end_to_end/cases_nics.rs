@@ -1,8 +1,9 @@
 //! NICs that may not be chosen: for the whole node, for a job, for one task.
 
-use crate::harness::{Bed, Case, Site, cases};
+use crate::harness::{Bed, Case, cases};
 use crate::machines::{LINK_DOWN, NIC_OF_GPU, link_down, nccl_list, ucx_of};
 use crate::report::Task;
+use crate::site::Site;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
