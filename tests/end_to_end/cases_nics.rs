@@ -78,7 +78,11 @@ fn a_nic_that_is_down_on_one_node_changes_nothing_on_the_other(bed: &Bed) {
     let command = format!("srun -w n0,{LINK_DOWN} --ntasks-per-node=8 --gpus-per-task=1 @ $report");
     let (_, placed) = bed.without_and_with("--nic-placement", 16, &command);
     let nics = |node: &str| -> Vec<String> {
-        placed.iter().filter(|task| task.node() == node).map(|task| task.ucx().join(",")).collect()
+        let mut nics = vec![String::new(); 8];
+        for task in placed.iter().filter(|task| task.node() == node) {
+            nics[task.gpus()[0]] = task.ucx().join(",");
+        }
+        nics
     };
     let (whole, broken) = (nics("n0"), nics(LINK_DOWN));
     assert_eq!(whole, (0..8).map(ucx_of).collect::<Vec<_>>());
@@ -145,10 +149,7 @@ fn without_any_rdma_device_node_nothing_is_set_and_the_log_says_so_once(bed: &Be
 /// A plugin that puts the second task of a node into a device cgroup of its own, which denies it a NIC.
 fn denying_plugin(site: &Site, uverbs: usize) -> PathBuf {
     let source = site.dir.join("deny.c");
-    let slurm = Command::new("/usr/sbin/slurmd").arg("-V").output().expect("`slurmd -V`").stdout;
-    let slurm = String::from_utf8_lossy(&slurm).into_owned();
-    let numbers: Vec<u32> =
-        slurm.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let (major, minor) = site.release;
     let text = format!(
         r#"#define _GNU_SOURCE
 #include <stdio.h>
@@ -183,7 +184,7 @@ int slurm_spank_task_init(void *spank, int count, char **arguments) {{
     return 0;
 }}
 "#,
-        numbers[0] << 16 | numbers[1] << 8,
+        major << 16 | minor << 8,
         192 + uverbs
     );
     fs::write(&source, text).expect("deny.c");
