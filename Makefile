@@ -15,7 +15,7 @@ plugindir ?= $(libdir)/slurm
 .PHONY: help build demo test test-slurms test-libraries bench install clean
 
 help:           ## this list
-	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 21
 	@echo 'install takes prefix=, libdir=, plugindir= and DESTDIR='
 
 build:          ## the plugin and the tool, in target/release

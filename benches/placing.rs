@@ -10,7 +10,7 @@
 use nic_placement::config::{Admin, Settings};
 use nic_placement::pipeline;
 use nic_placement::platform;
-use nic_placement::render::Present;
+use nic_placement::render::{self, Evidence, Present};
 use nic_placement::step::{Access, GpuGrant, Step, Task};
 use nic_placement::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
@@ -74,28 +74,25 @@ fn machine(gpus: usize, nics: usize) -> Topology {
 fn launch(topology: &Topology, tasks: u32) -> usize {
     let (admin, settings) = (Admin::default(), Settings { enabled: true, ..Settings::default() });
     let step = Step { tasks, total_tasks: tasks, ..Step::default() };
-    let node = pipeline::place_node(topology, &admin, settings, &step);
-    (0..tasks)
-        .map(|local_id| {
-            let gpu = local_id as usize * topology.gpus.len() / tasks.max(1) as usize;
-            let grant = GpuGrant {
-                variables: [(GpuVendor::Nvidia.list_variable(), gpu.to_string())].into(),
-                access: vec![Access::Unknown; topology.gpus.len()],
-            };
-            let cpus = topology.cpus();
-            let task = Task {
-                local_id,
-                global_id: local_id,
-                gpus: grant,
-                step_cpus: cpus.clone(),
-                cpus,
-                ..Task::default()
-            };
-            let (_, variables) =
-                pipeline::place_task(topology, &node, &admin, settings, &step, &task, &Present::new());
-            variables.iter().map(|variable| format!("{:?}", variable.change).len()).sum::<usize>()
-        })
-        .sum()
+    let node = pipeline::place_node(topology, &admin, &settings, &step);
+    if tasks == 0 {
+        return node.gpus.len();
+    }
+    let nothing = |_: &str| None;
+    let prepared = pipeline::prepare(topology, &node, &admin, &settings, &nothing);
+    let evidence = Evidence { present: &Present::new(), read: &nothing };
+    let one = |local_id: u32| {
+        let gpu = local_id as usize * topology.gpus.len() / tasks as usize;
+        let variables = [(GpuVendor::Nvidia.list_variable(), gpu.to_string())].into();
+        let gpus = GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] };
+        let cpus = topology.cpus();
+        let task =
+            Task { local_id, global_id: local_id, gpus, step_cpus: cpus.clone(), cpus, ..Task::default() };
+        let placement = pipeline::place_task(topology, &node, &admin, &settings, &step, &task);
+        let variables = render::environment(&prepared, topology, &node, &placement, evidence);
+        variables.iter().map(|variable| format!("{:?}", variable.change).len()).sum::<usize>()
+    };
+    (0..tasks).map(one).sum()
 }
 
 fn once(work: impl Fn() -> usize) -> Duration {

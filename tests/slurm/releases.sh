@@ -79,7 +79,7 @@ run() {
     printf '# made by tests/slurm/releases.sh run\n# slurm\tfrom\tpassed\tfailed\tskipped\tsha256 of the library\n' > "$new"
     while read -r distribution folder; do
         release=$(chroot "$folder" slurmd -V) || continue
-        release=${release#slurm*[ -]}
+        release=${release##* }
         start=$SECONDS
         if ! text=$(suite "$folder" "$@"); then code=1; fi
         grep -v '^ok ' <<< "$text" || true

@@ -99,7 +99,7 @@ fn together(problem: &Problem, rail: usize) -> Vec<Together> {
         .map(|users| (0..gpus).map(|gpu| share(problem, gpu, rail, users.max(1))).collect())
         .collect();
     let mut sets = vec![Together { share: u64::MAX, cost: Cost::NOTHING }; 1 << gpus];
-    for set in 1..sets.len() {
+    for (set, known) in sets.iter_mut().enumerate().skip(1) {
         let users = set.count_ones() as usize;
         let mut members = set;
         let mut all = Together { share: u64::MAX, cost: Cost::NOTHING };
@@ -112,7 +112,7 @@ fn together(problem: &Problem, rail: usize) -> Vec<Together> {
             all.cost.order += (rail as u128) << ((gpus - 1 - gpu) * DIGIT);
         }
         all.cost.users = (users * users) as u64;
-        sets[set] = all;
+        *known = all;
     }
     sets
 }
