@@ -101,8 +101,11 @@ fn once(work: impl Fn() -> usize) -> Duration {
     begin.elapsed()
 }
 
+/// What is measured, by its name.
+type Row = (String, Box<dyn Fn() -> usize>);
+
 /// Medians of each row, measured in turns.
-fn measure(rows: &[(String, Box<dyn Fn() -> usize>)]) {
+fn measure(rows: &[Row]) {
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); rows.len()];
     for _ in 0..TURNS {
         for ((_, work), times) in rows.iter().zip(&mut times) {

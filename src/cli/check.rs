@@ -173,8 +173,8 @@ fn lines(file: &Path, report: &mut Report) -> Admin {
     let container = lines[first..].iter().find(|line| line.file_name().contains("pyxis"));
     match container {
         Some(Line { place, .. }) => report.wrong(format_args!(
-            "`{place}`: pyxis stands after the plugin: in a container every task would get the first task's NIC; list \
-             nic-placement after pyxis, as `90-nic-placement.conf`"
+            "`{place}`: pyxis stands after the plugin: a container's environment, the same for all tasks, may replace what \
+             is set; list nic-placement after pyxis, as `90-nic-placement.conf`"
         )),
         None if diagnostics.is_empty() => report.ok(format_args!("`{}`: loads `{}`", line.place, line.path.display())),
         None => {}

@@ -38,7 +38,7 @@ fn assert_lists(tasks: &[Task]) {
 }
 
 fn nccl_and_nvshmem_get_one_list_in_every_task_and_in_two_steps_of_a_job_that_own_different_gpus(bed: &Bed) {
-    let command = r#"salloc --quiet -w n0 -n4 --gpus-per-task=1 bash -c '
+    let command = r#"salloc --quiet -w n0 -n4 --gres=gpu:4 bash -c '
         rm -f release
         srun --exact -n2 --gpus-per-task=1 @ bash -c "$report; until [ -e release ]; do sleep 0.05; done" > first &
         until [ "$(grep -c rank= first)" = 2 ]; do sleep 0.05; done

@@ -5,7 +5,8 @@
 #   releases.sh folders          make the folders that are missing; print `NAME FOLDER` of each that is there
 #   releases.sh run [WORD…]      the end-to-end cases (those with a WORD in their name) on this machine's Slurm and on
 #                                each folder's, all with one and the same library; without a WORD, the outcome is
-#                                recorded in tests/slurm/releases.tsv, from which README's table is made
+#                                recorded in tests/slurm/releases.tsv, from which README's table is made; releases that
+#                                NICP_RELEASES leaves out keep their line, if that was of the same library
 #   releases.sh clean            remove the folders
 #
 # The folders (0.3 GB each) are kept in ${XDG_CACHE_HOME:-~/.cache}/nic-placement, so that only the first run downloads.
@@ -91,8 +92,12 @@ run() {
             "$(sha256sum "$library" | cut -d' ' -f1)" >> "$new"
     done < <(if [ -z "${NICP_RELEASES+set}" ]; then echo "$(. /etc/os-release; echo "$VERSION_CODENAME") /"; fi; folders)
     say "the library of all: $(sha256sum "$library" | cut -d' ' -f1)"
-    # a part of the cases, or of the releases, is no record
-    if [ $# -eq 0 ] && [ -z "${NICP_RELEASES+set}" ]; then
+    # a part of the cases is no record; of the releases that did not run now, those stay that ran with the same library
+    if [ $# -eq 0 ]; then
+        if [ -n "${NICP_RELEASES+set}" ] && [ -r "$record" ]; then
+            tail -n +3 "$record" | grep -F "$(sha256sum "$library" | cut -d' ' -f1)" |
+                grep -vF -f <(tail -n +3 "$new" | cut -f1) >> "$new" || true
+        fi
         { head -n 2 "$new"; tail -n +3 "$new" | sort -V; } > "$record"
         say "recorded in $record; \`BLESS=1 cargo test --test docs\` brings it into README.md"
     fi
@@ -103,5 +108,5 @@ case ${1:-} in
     folders) folders ;;
     run) shift; run "$@" ;;
     clean) rm -rf "$cache"/slurm-{trixie,sid,noble,resolute}{,.new} ;;
-    *) sed -n '3,12p' "$0"; exit 2 ;;
+    *) sed -n '3,13p' "$0"; exit 2 ;;
 esac
