@@ -65,11 +65,14 @@ fn memory_outside_the_cpuset_is_left_out_with_a_note() {
     assert_eq!(part.memory(0).as_deref(), Some("preferred-many nodes 0x1"), "{part}");
     assert!(said(&part.shown_to_the_user(), &["of NUMA nodes 0-1 only 0 are in the cpuset"]), "{part}");
 
-    let step = on("0-223", "closest,verbose,strict").word("--played-mems", "0x2");
-    let none = play!(of_gpu_0(step));
+    let step = |words: &str| of_gpu_0(on("0-223", words).word("--played-mems", "0x2"));
+    let none = play!(step("closest,verbose"));
     none.assert_nothing_failed();
     assert_eq!(none.memory(0).as_deref(), Some("default nodes 0x0"), "{none}");
     assert!(said(&none.shown_to_the_user(), &["NUMA node 0 is outside the cpuset"]), "{none}");
+    let strict = play!(step("closest,strict"));
+    assert_eq!(strict.exit(0), Some(1), "none of the memory that it was to have: {strict}");
+    assert!(said(&strict.shown_to_the_user(), &["NUMA node 0 is outside the cpuset"]), "{strict}");
 }
 
 #[test]
