@@ -10,6 +10,7 @@
 use nic_placement::config::{Admin, Settings};
 use nic_placement::pipeline;
 use nic_placement::platform;
+use nic_placement::policy::solve::{Edge, Problem, solve};
 use nic_placement::render::{self, Evidence, Present};
 use nic_placement::step::{Access, GpuGrant, Step, Task};
 use nic_placement::topology::{
@@ -124,6 +125,53 @@ fn measure(rows: &[Row]) {
     }
 }
 
+/// Problems of arbitrary paths, rates and shared uplinks, which no real machine has: what the bounds cost.
+fn odd_problem(gpus: usize, rails: usize, each: usize, seed: u64) -> Problem {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut below = |limit: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % limit
+    };
+    let mut capacities: Vec<u64> =
+        (0..rails).map(|_| [400_000, 400_000, 200_000, 100_000][below(4)]).collect();
+    let uplinks: Vec<usize> = (0..3).map(|uplink| rails + uplink).collect();
+    capacities.extend([504_000, 252_000, 126_000]);
+    let edges = (0..gpus).map(|_| {
+        let edge = |rail: usize| {
+            let kind = below(5);
+            let mut crosses = vec![rail];
+            crosses.extend(uplinks.iter().copied().filter(|_| kind > 1 && below(3) == 0));
+            Edge { through: [1000, 1000, 850, 700, 450][kind], kind: kind as u8, crosses }
+        };
+        (0..rails).map(edge).collect()
+    });
+    let edges = edges.collect();
+    Problem { edges, capacities, rails, each }
+}
+
+fn odd_problems() {
+    const PROBLEMS: u64 = 40;
+    println!("\n{:<40} {:>10} {:>10} {:>8}", "odd problems, 40 of each", "median us", "most us", "proven");
+    for (gpus, rails, each) in [(8, 8, 1), (10, 8, 1), (8, 8, 2), (16, 8, 1), (64, 16, 1), (64, 64, 4)] {
+        let mut proven = 0;
+        let mut times: Vec<Duration> = (0..PROBLEMS)
+            .map(|seed| {
+                let problem = odd_problem(gpus, rails, each, seed + 1);
+                let begin = Instant::now();
+                proven += usize::from(black_box(solve(&problem)).exact);
+                begin.elapsed()
+            })
+            .collect();
+        times.sort();
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        let name = format!("{gpus} GPUs, {rails} NICs, {each} each");
+        let (median, most) = (us(times[times.len() / 2]), us(times[times.len() - 1]));
+        println!("{name:<40} {median:>10.0} {most:>10.0} {:>8}", format!("{proven}/{PROBLEMS}"));
+    }
+}
+
 fn main() {
     println!("{:<52} {:>10} {:>8}", "the map alone", "us", "ratio");
     let sizes =
@@ -146,4 +194,5 @@ fn main() {
         ("64 GPUs, 64 NICs, 256 tasks".to_string(), Box::new(move || launch(&large, 256))),
     ];
     measure(&rows);
+    odd_problems();
 }

@@ -5,7 +5,7 @@
 use super::subsets::MOST_GPUS;
 use super::{MOST_RAILS, PARTS, Problem, Score, Solution, even_squares, path_digit};
 
-/// Ways that are looked at, at most, in the improvement and again in the search: some 10 ms in slurmstepd each.
+/// Ways that are looked at, at most, in the improvement and again in the search: some 20 ms in slurmstepd each.
 const MOST_LOOKS: usize = 4_000_000;
 /// Ways to choose one GPU's rails, at most; beyond, the answer is good and not proven.
 const MOST_CHOICES: usize = 1024;
