@@ -176,7 +176,7 @@ pub struct NodePlacement {
     /// rails that may be chosen, in rail order
     pub rails: Vec<Rail>,
     /// rails that do not work just now, in rail order: a rail's number counts these too.  Their rate is what the others
-    /// run at; each stands in `excluded` with its reason.
+    /// run at, or their own if that is higher; each stands in `excluded` with its reason.
     pub broken: Vec<Rail>,
     /// NICs and ports that may not
     pub excluded: Vec<Excluded>,

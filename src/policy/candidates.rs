@@ -123,7 +123,8 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
     }
     let likeness = Likeness::new(topology, &rails);
     let broken = failed.into_iter().filter(|&(nic, port)| likeness.would_be_a_rail(nic, port));
-    let broken = broken.map(|(nic, port)| rail(nic, port, many.flatten())).collect();
+    // a port without a link may tell a lower rate than it had
+    let broken = broken.map(|(nic, port)| rail(nic, port, many.flatten().max(port.rate_mbps))).collect();
     let position = |name: &str| topology.nics.iter().position(|nic| nic.name == name);
     excluded.sort_by_key(|excluded| (position(&excluded.name), excluded.port));
     Candidates { rails, broken, excluded, diagnostics }
