@@ -39,8 +39,8 @@ test-slurms:    ## the end-to-end tests on other releases of Slurm too, and READ
 test-libraries:
 	tests/slurm/install.sh
 	$(CARGO) build --release --locked
-	$(CARGO) build --release --locked --lib --features panic-in-hooks --target-dir target/panic
-	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked --lib
+	$(CARGO) build --release --locked -p nic-placement --features panic-in-hooks --target-dir target/panic
+	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked -p nic-placement
 	install -D $(target)/debug/libnic_placement.so target/stamped/libnic_placement.so
 
 libraries = NIC_PLACEMENT_SO=$(abspath $(target)/release/libnic_placement.so) \

@@ -7,13 +7,13 @@
 //! Every row is measured in turns with the first one of its table, so that a machine that slows down slows both; the last
 //! column is the ratio.
 
-use nic_placement::config::{Admin, Settings};
-use nic_placement::pipeline;
-use nic_placement::platform;
-use nic_placement::policy::solve::{Edge, Problem, solve};
-use nic_placement::render::{self, Evidence, Present};
-use nic_placement::step::{Access, GpuGrant, Step, Task};
-use nic_placement::topology::{
+use nic_placement_core::config::Settings;
+use nic_placement_core::plan::{Plan, TaskPlan, Wish};
+use nic_placement_core::platform;
+use nic_placement_core::policy::solve::{Edge, Problem, solve};
+use nic_placement_core::render::{Evidence, Present};
+use nic_placement_core::step::{Access, GpuGrant, Step, Task};
+use nic_placement_core::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
     PcieLink, Port, PortState, Provenance, Topology,
 };
@@ -73,14 +73,10 @@ fn machine(gpus: usize, nics: usize) -> Topology {
 
 /// The decision for a step: the map, then each of `tasks` tasks with its variables; bytes of what they would set.
 fn launch(topology: &Topology, tasks: u32) -> usize {
-    let (admin, settings) = (Admin::default(), Settings { enabled: true, ..Settings::default() });
+    let settings = Settings { enabled: true, ..Settings::default() };
     let step = Step { tasks, total_tasks: tasks, ..Step::default() };
-    let node = pipeline::place_node(topology, &admin, &settings, &step);
-    if tasks == 0 {
-        return node.gpus.len();
-    }
     let nothing = |_: &str| None;
-    let prepared = pipeline::prepare(topology, &node, &admin, &settings, &nothing);
+    let plan = Plan::new(topology.clone(), Wish { settings, ..Wish::default() }, step, &nothing);
     let evidence = Evidence { present: &Present::new(), read: &nothing };
     let one = |local_id: u32| {
         let gpu = local_id as usize * topology.gpus.len() / tasks as usize;
@@ -89,11 +85,10 @@ fn launch(topology: &Topology, tasks: u32) -> usize {
         let cpus = topology.cpus();
         let task =
             Task { local_id, global_id: local_id, gpus, step_cpus: cpus.clone(), cpus, ..Task::default() };
-        let placement = pipeline::place_task(topology, &node, &admin, &settings, &step, &task);
-        let variables = render::environment(&prepared, topology, &node, &placement, evidence);
+        let TaskPlan { variables, .. } = plan.task(&task, evidence);
         variables.iter().map(|variable| format!("{:?}", variable.change).len()).sum::<usize>()
     };
-    (0..tasks).map(one).sum()
+    plan.map.gpus.len() + (0..tasks).map(one).sum::<usize>()
 }
 
 fn once(work: impl Fn() -> usize) -> Duration {

@@ -15,10 +15,10 @@ mod optimum;
 #[allow(dead_code, reason = "the test's own part")]
 mod plans;
 
-use nic_placement::placement::NodePlacement;
-use nic_placement::platform;
-use nic_placement::policy::{Request, place};
-use nic_placement::topology::{PathType, Topology};
+use nic_placement_core::placement::NodePlacement;
+use nic_placement_core::platform;
+use nic_placement_core::policy::{Request, place};
+use nic_placement_core::topology::{PathType, Topology};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -174,7 +174,7 @@ fn main() -> ExitCode {
     let models: Vec<Machine> =
         platform::names().filter_map(|name| machine(name, &platform::model(name)?)).collect();
     table("built-in machines with NICs that may be chosen", &models);
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(|parent| parent.join("shared/corpus"));
+    let corpus = Path::new(env!("NIC_PLACEMENT_ROOT")).parent().map(|parent| parent.join("shared/corpus"));
     let matrices = corpus.filter(|corpus| corpus.is_dir()).map(|corpus| plans::matrices(&corpus));
     match matrices {
         None => println!("\nmatrices of real machines: skipped, no collection beside the checkout"),

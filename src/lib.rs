@@ -1,28 +1,211 @@
-//! Gives every task of a Slurm step its nearest RDMA NIC, CPUs and memory.
+//! The plugin: what Slurm finds in the shared object, the wall around each hook, and nothing else.
 //!
-//! The map of the crate, in the order of the data:
+//! The only file beside `sys` that may hold `unsafe`.  No `#[cfg(test)]` may reach it: a test program that refers to
+//! Slurm's symbols does not link; `tests/host.rs` and `tests/end_to_end.rs` test it from outside.
 //!
-//! * [`discover`] reads `/sys` and `/proc`, [`import`] other programs' files, [`platform`] holds built-in
-//!   machines: each yields a [`topology`].
-//! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
-//! * [`policy`] decides: a [`placement`].
-//! * [`render`] turns it into what the communication libraries and people read.
-//! * [`pipeline`] is all of that as one story.
-//! * `spank` is the plugin around it, [`cli`] the command-line tool, [`sys`] the system calls.
-//!
-//! ARCHITECTURE.md tells why it is cut this way.
+//! Why not `SPANK_PLUGIN!`: it exports all twelve hooks, and to Slurm a hook's presence is a request.  Exporting
+//! `job_prolog` makes slurmd start a process for every job (Slurm's src/common/spank.c, `has_prolog`), and its version
+//! stamp fits one release.
+#![allow(unsafe_code)]
+#![allow(non_upper_case_globals)]
 
-pub mod cli;
-pub mod config;
-pub mod diagnostic;
-pub mod discover;
-pub mod import;
-pub mod pipeline;
-pub mod placement;
-pub mod platform;
-pub mod policy;
-pub mod render;
-pub mod spank;
-pub mod step;
-pub mod sys;
-pub mod topology;
+mod active;
+mod bind;
+mod command;
+mod environment;
+mod log;
+mod nics;
+mod option;
+mod step;
+mod task;
+
+use nic_placement_core::config::releases::{self, Release};
+use slurm_spank::spank_sys::{spank_option, spank_option_register, spank_t};
+use slurm_spank::{Context, OptionCache, SpankHandle, init_spank_handle};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Read by Slurm's loader (src/common/plugin.c, `_verify_syms`).
+// SAFETY: no other object in a Slurm process exports this name into the plugin's own scope.
+#[unsafe(no_mangle)]
+pub static plugin_name: [u8; 14] = *b"nic_placement\0";
+
+/// Read by Slurm's loader: the kind of plugin.
+// SAFETY: as `plugin_name`.
+#[unsafe(no_mangle)]
+pub static plugin_type: [u8; 6] = *b"spank\0";
+
+/// The Slurm release that the plugin claims to be made for, `major << 16 | minor << 8`: Slurm refuses any but its own
+/// (`_verify_syms`), so it is filled with the release of the program that loads us; 0, which Slurm refuses with a clear
+/// line, where that is none that the plugin was tried on.
+// SAFETY: as `plugin_name`.  Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
+#[unsafe(no_mangle)]
+pub static plugin_version: AtomicU32 = AtomicU32::new(0);
+
+/// Runs when the object is loaded.
+// SAFETY: the linker collects function pointers in this section, and the loader calls each once with (argc, argv, envp),
+// which a C function may ignore.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = fill_version;
+
+extern "C" fn fill_version() {
+    plugin_version.store(loaders_release().unwrap_or(0), Ordering::Relaxed);
+}
+
+/// The one release that a site's own build is for, where it was built with `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
+const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
+    Some(release) => Some(stamp(release.as_bytes())),
+    None => None,
+};
+
+/// `22.05` as Slurm stamps it; anything else fails the build.
+const fn stamp(release: &[u8]) -> u32 {
+    const fn digit(byte: u8) -> u32 {
+        assert!(byte.is_ascii_digit(), "NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05");
+        (byte - b'0') as u32
+    }
+    let [a, b, b'.', c, d] = release else {
+        panic!("NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05")
+    };
+    (digit(*a) * 10 + digit(*b)) << 16 | (digit(*c) * 10 + digit(*d)) << 8
+}
+
+/// The release of the Slurm program that we are in.
+///
+/// Slurm's own version number is not exported, the version of its API is: `slurm_api_version()` returns libslurm's
+/// `current << 16 | …`, one number for each release.
+fn loaders_release() -> Option<u32> {
+    if let Some(release) = STAMP {
+        return Some(release);
+    }
+    // SAFETY: the name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
+    let symbol: *mut c_void = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"slurm_api_version".as_ptr()) };
+    if symbol.is_null() {
+        return None;
+    }
+    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)`, unchanged over all releases of the table.
+    let api_version: extern "C" fn() -> std::ffi::c_long = unsafe { std::mem::transmute(symbol) };
+    releases::of_api_version(api_version()).map(Release::stamp)
+}
+
+/// Slurm's `slurm_spank_init`: registers the option, in every program that will want its value.
+// SAFETY: the name is Slurm's for this hook, and the signature that of slurm/spank.h's `spank_f`.
+#[unsafe(no_mangle)]
+pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
+    wall("init", || {
+        with_handle(spank, argc, argv, |handle, context| match context {
+            // slurmd loads us for its whole life and has nothing for us to do
+            Context::Slurmd | Context::JobScript => {}
+            Context::Local | Context::Allocator | Context::Remote => {
+                log::install(context);
+                option::provoke(handle, "init");
+                register_option(spank);
+            }
+        })
+    })
+}
+
+/// Slurm's `slurm_spank_init_post_opt`: all options are known.
+// SAFETY: as `slurm_spank_init`.
+#[unsafe(no_mangle)]
+pub extern "C" fn slurm_spank_init_post_opt(
+    spank: spank_t,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    wall("init_post_opt", || {
+        with_handle(spank, argc, argv, |handle, context| match context {
+            Context::Slurmd | Context::JobScript => {}
+            Context::Local | Context::Allocator => command::init_post_opt(),
+            Context::Remote => {
+                option::provoke(handle, "init_post_opt");
+                step::init_post_opt(handle);
+            }
+        })
+    })
+}
+
+/// Slurm's `slurm_spank_task_init`: in each task, as its user, just before its program starts.
+// SAFETY: as `slurm_spank_init`.
+#[unsafe(no_mangle)]
+pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
+    wall(TASK_INIT, || {
+        with_handle(spank, argc, argv, |handle, _| {
+            log::in_task();
+            option::provoke(handle, "task_init");
+            task::init(handle);
+        })
+    })
+}
+
+fn with_handle(
+    spank: spank_t,
+    argc: c_int,
+    argv: *const *const c_char,
+    hook: impl FnOnce(&SpankHandle, Context),
+) -> c_int {
+    // the handle's own option cache stays empty: our option's value comes by `option_callback`
+    let mut cache = OptionCache::default();
+    let handle = init_spank_handle(spank, argc, argv, &mut cache);
+    if let Ok(context) = handle.context() {
+        hook(&handle, context);
+    }
+    0
+}
+
+const TASK_INIT: &str = "task_init";
+
+/// Nothing that goes wrong in here may reach Slurm: an unwinding panic would abort slurmstepd, whose srun then hangs until
+/// the time limit.  The answer is 0 whatever happened; `strict` ends a task by itself.
+fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        ::log::error!("bug at {place}: {panic}; the job runs without placement, please report this");
+    }));
+    // the default hook prints a backtrace to the user's terminal; the standard library in here is our own, so no other
+    // plugin's panics are meant by this one
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        ::log::debug!("`{hook}` panicked");
+        if hook == TASK_INIT {
+            task::fail_if_strict(0, "a bug in the plugin");
+        }
+        0
+    })
+}
+
+fn register_option(spank: spank_t) {
+    let mut option = spank_option {
+        name: c"nic-placement".as_ptr(),
+        arginfo: c"[WORD,...]".as_ptr(),
+        usage: c"give every GPU task its nearest NIC, CPUs and memory (--nic-placement=help)".as_ptr(),
+        // an optional argument, which slurm/spank.h calls 2
+        has_arg: 2,
+        val: 0,
+        cb: Some(option_callback),
+    };
+    // SAFETY: `spank` is the handle that Slurm gave this hook; Slurm copies the strings, which are static anyway, and the
+    // structure (src/common/spank.c, `_spank_option_register`).
+    let code = unsafe { spank_option_register(spank, &mut option) };
+    if code != 0 {
+        ::log::debug!("`spank_option_register` answered {code}: `--nic-placement` is not known here");
+    }
+}
+
+/// Slurm calls it for the option on the command line, in a batch script's `#SBATCH`, in the environment that sbatch and
+/// salloc leave, and on the node; more than once, and the last call counts.
+extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_int) -> c_int {
+    wall("option", || {
+        option::provoke_by("option");
+        let text = match argument.is_null() {
+            true => String::new(),
+            // SAFETY: Slurm passes NULL or a string that ends with NUL and lives while we run.
+            false => unsafe { CStr::from_ptr(argument) }.to_string_lossy().into_owned(),
+        };
+        match option::take(&text, remote != 0) {
+            true => 0,
+            false => -1,
+        }
+    })
+}

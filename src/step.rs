@@ -1,75 +1,165 @@
-//! What Slurm granted on this node, as data: one step, and each of its tasks.
+//! In slurmstepd, once for each step and node, as root: reads the node and makes the plan that its tasks look up.
+//!
+//! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
 #![forbid(unsafe_code)]
 
-use crate::topology::CpuSet;
-use std::collections::BTreeMap;
+use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal};
+use crate::environment::variable;
+use crate::nics::{self, Devices};
+use crate::{option, task};
+use nic_placement_core::config::{Admin, ENVIRONMENT, NodeSource, Settings, Words, settle};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::{Root, Scope, discover, root};
+use nic_placement_core::node;
+use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::step::Step;
+use nic_placement_core::topology::{CpuSet, Provenance, Topology};
+use nic_placement_sys as sys;
+use slurm_spank::SpankHandle;
+use std::path::Path;
+use std::sync::atomic::Ordering;
 
-/// A step on this node, as known before its tasks start.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Step {
-    /// the node's name, for reports
-    pub node: String,
-    /// tasks of the step on this node
-    pub tasks: u32,
-    /// tasks of the step on all its nodes
-    pub total_tasks: u32,
-    /// `--cpu-bind` as the user gave it (`SLURM_CPU_BIND_TYPE` before slurmd resolves it); `None` where nothing was asked
-    pub cpu_bind: Option<String>,
-    /// `--mem-bind` as the user gave it (`SLURM_MEM_BIND_TYPE`); `None` where nothing was asked
-    pub mem_bind: Option<String>,
-    /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
-    pub gpus: Option<String>,
-    /// is no other job's task on this node, nor can come there?
-    pub alone_on_node: bool,
+/// The file name of pyxis, the plugin that brings tasks into containers.  It gives every task of the node the environment of
+/// the container, which the first task started, over what earlier plugins set (NVIDIA/pyxis, pyxis_slurmstepd.c,
+/// `spank_import_container_env`).
+const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
+
+/// Why this step gets no placement.
+enum Inactive {
+    NotAsked,
+    NotAStep,
 }
 
-/// A task, as known just before its program starts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Task {
-    /// number on this node, from 0
-    pub local_id: u32,
-    /// number in the step, from 0
-    pub global_id: u32,
-    /// what says which GPUs it has
-    pub gpus: GpuGrant,
-    /// NICs that it may not open though others of its job may: positions in the topology.  Those that none of the job
-    /// may open are not in the node's map.
-    pub denied_nics: Vec<usize>,
-    /// CPUs that it may run on now
-    pub cpus: CpuSet,
-    /// CPUs of all tasks of the step on this node together: the outer bound of what may be given to it
-    pub step_cpus: CpuSet,
-    /// the masks by which slurmd bound the step's tasks on this node, in the order of their local ids; with fewer masks
-    /// than tasks it starts again at the first; empty where it bound nobody
-    pub masks: Vec<CpuSet>,
-    /// how Slurm dealt the step's GPUs to its tasks (`SLURMD_TRES_BIND`), such as `gpu:per_task:1`
-    pub gpu_bind: Option<String>,
-}
-
-impl Step {
-    /// Tasks on this node, at least one.
-    pub fn tasks_here(&self) -> usize {
-        self.tasks.max(1) as usize
+pub(crate) fn init_post_opt(spank: &SpankHandle) {
+    match ACTIVE.get_or_try_init(|| activate(spank)) {
+        Ok(active) => report(active),
+        Err(Inactive::NotAsked) => log::trace!("off in this step"),
+        Err(Inactive::NotAStep) => log::trace!("not a step of tasks"),
     }
 }
 
-/// The evidence about a task's GPUs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GpuGrant {
-    /// the variables that the vendors' runtimes read, as far as the task has them
-    pub variables: BTreeMap<&'static str, String>,
-    /// for each GPU of the topology, whether the task may open its device node
-    pub access: Vec<Access>,
+fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
+    if !is_normal(spank) {
+        return Err(Inactive::NotAStep);
+    }
+    let wish = wish(spank);
+    let Settings { enabled, strictness, dry_run, verbose, .. } = wish.settings;
+    DRY_RUN.store(dry_run, Ordering::Relaxed);
+    STRICT.store(enabled && strictness > Strictness::BestEffort && !dry_run, Ordering::Relaxed);
+    if !enabled {
+        return Err(Inactive::NotAsked);
+    }
+    let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
+    if container_later {
+        log::warn!("{CONTAINER_LATER}");
+    }
+    let devices = Devices::open();
+    let plan = plan(spank, wish, &devices).map_err(|error| error.to_string());
+    let names = plan.as_ref().map(names).unwrap_or_default();
+    Ok(Active { plan, reports: verbose || dry_run, devices, names, container_later })
 }
 
-/// Whether a task may open a device node (faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`, which asks the device cgroup
-/// too and opens nothing).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// it may
-    Allowed,
-    /// it may not: the device belongs to another task or job
-    Denied,
-    /// there is no such node, or nobody looked
-    Unknown,
+/// What plugstack.conf, the user's environment and the option say.
+fn wish(spank: &SpankHandle) -> Wish {
+    let (admin, diagnostics) = Admin::parse(option::arguments(spank));
+    for diagnostic in diagnostics {
+        log::error!("{diagnostic}");
+    }
+    let environment = variable(spank, ENVIRONMENT).filter(|text| !text.is_empty());
+    let environment = environment.and_then(|text| match Words::parse(&text) {
+        Ok(words) => Some(words),
+        Err(bad) => {
+            log::warn!("{ENVIRONMENT}: {bad}; ignored");
+            None
+        }
+    });
+    let settings = settle(&admin.default, environment.as_ref(), option::value().as_ref());
+    Wish { admin, settings }
+}
+
+/// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces
+/// them for each task.
+fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
+    // numbers of Slurm's own, of which only the count means something here
+    let list = (wish.settings.policy == Policy::Spread).then(|| spank.job_alloc_cores().ok()).flatten();
+    let cores = list.and_then(|list| CpuSet::from_list(list).ok()).map_or(0, |cores| cores.len());
+    Step {
+        node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
+        tasks: spank.job_local_task_count().unwrap_or(0),
+        total_tasks: spank.job_total_task_count().unwrap_or(0),
+        cpu_bind: variable(spank, "SLURM_CPU_BIND_TYPE").filter(|how| !how.is_empty()),
+        mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
+        gpus: variable(spank, "SLURM_STEP_GPUS"),
+        // who has every core of the node shares it with nobody
+        alone_on_node: cores > 0 && cores == node.cores().len(),
+    }
+}
+
+fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, node::NoTopology> {
+    let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope())?;
+    if matches!(wish.admin.source, NodeSource::Machine(_) | NodeSource::Topology(_)) {
+        let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
+        diagnostics.extend(node::confirm(&mut node, &live));
+    }
+    let step = granted(spank, &wish, &node);
+    // the paths are the libraries' own or the admin's
+    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
+    let mut plan = Plan::new(node, wish, step, &read);
+    if devices.lack_uverbs() && !plan.map.rails.is_empty() {
+        log::warn!("`/dev/{}` is missing: no RDMA device of this node can be opened", nics::DIRECTORY);
+        // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
+        if plan.node.provenance.is_this_system() {
+            plan = plan.without(nics::all_missing(&plan.node), &read);
+        }
+    }
+    warn(&diagnostics);
+    warn(&plan.diagnostics());
+    Ok(plan)
+}
+
+fn warn(diagnostics: &[Diagnostic]) {
+    diagnostics.iter().for_each(|diagnostic| log::warn!("{diagnostic}"));
+}
+
+fn names(plan: &Plan) -> Vec<String> {
+    let mut names: Vec<String> = plan.evidence_variables().into_iter().map(str::to_string).collect();
+    names.extend(task::READ.map(str::to_string));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// One line for the step; the reasons where somebody asks for them.
+fn report(active: &Active) {
+    let (node, map) = match &active.plan {
+        Err(problem) => return log::error!("{problem}; nothing is set"),
+        Ok(Plan { node, map, .. }) => (node, map),
+    };
+    let source = &node.provenance;
+    if node.gpus.is_empty() && node.nics.is_empty() {
+        return log::debug!("nothing is set: {source} shows neither GPU nor RDMA device");
+    }
+    if map.rails.is_empty() {
+        match node.nics.is_empty() {
+            true => log::debug!("no NIC is set: {source} shows no RDMA device"),
+            false => log::debug!("no NIC is set: no NIC may be chosen"),
+        }
+        return exclusions(map);
+    }
+    if node.gpus.is_empty() {
+        return log::debug!("no NIC is set: {source} shows no GPU");
+    }
+    let (gpus, rails, nics, policy) = (node.gpus.len(), map.rails.len(), node.nics.len(), map.policy);
+    log::info!("{gpus} GPUs, {rails} of {nics} NICs, policy `{policy}`, from {source}");
+    exclusions(map);
+    for (index, gpu) in map.gpus.iter().enumerate() {
+        log::debug!("GPU {index}: {}", gpu.reason);
+    }
+}
+
+fn exclusions(map: &NodePlacement) {
+    for excluded in &map.excluded {
+        log::debug!("`{}` is not used: {}", excluded.name, excluded.why);
+    }
 }

@@ -31,7 +31,7 @@ const CHECKS: [(&str, Check); 5] = [
 ];
 
 fn corpus() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join("shared/corpus");
+    let beside = Path::new(env!("NIC_PLACEMENT_ROOT")).parent()?.join("shared/corpus");
     beside.is_dir().then_some(beside)
 }
 

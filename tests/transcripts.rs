@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn transcripts() -> Vec<PathBuf> {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines");
+    let machines = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines");
     let mut found: Vec<PathBuf> = std::fs::read_dir(machines)
         .unwrap()
         .flat_map(|machine| std::fs::read_dir(machine.unwrap().path()).unwrap())

@@ -12,7 +12,7 @@ mod guest;
 mod lstopo;
 
 use guest::guests;
-use nic_placement::topology::{CpuSet, PathType, PciAddress, Topology};
+use nic_placement_core::topology::{CpuSet, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

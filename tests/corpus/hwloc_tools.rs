@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Reading;
-use nic_placement::topology::{CpuSet, GpuVendor, PathType, PciAddress};
+use nic_placement_core::topology::{CpuSet, GpuVendor, PathType, PciAddress};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -2,8 +2,8 @@
 //! with, and survives being written; files of graphs are refused.
 #![forbid(unsafe_code)]
 
-use nic_placement::import::nccl;
-use nic_placement::topology::{PathType, Provenance, Topology, file};
+use nic_placement_cli::import::nccl;
+use nic_placement_core::topology::{PathType, Provenance, Topology, file};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

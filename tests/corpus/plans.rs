@@ -1,10 +1,10 @@
 //! Every matrix of the collection planned, and each plan against a search for a better one.
 
 use crate::optimum::{better, figures};
-use nic_placement::import::smi;
-use nic_placement::placement::NodePlacement;
-use nic_placement::policy::{Request, place};
-use nic_placement::topology::{PathType, Provenance, Topology};
+use nic_placement_cli::import::smi;
+use nic_placement_core::placement::NodePlacement;
+use nic_placement_core::policy::{Request, place};
+use nic_placement_core::topology::{PathType, Provenance, Topology};
 use std::path::Path;
 
 /// What a path lets through, in thousandths: PIX and PXB all, PHB 0.85, NODE 0.70, SYS 0.45.

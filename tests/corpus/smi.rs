@@ -1,9 +1,9 @@
 //! Matrices of `nvidia-smi topo -m` as people posted them: what loads, what it says, and what must be refused.
 #![forbid(unsafe_code)]
 
-use nic_placement::import::{BadImport, smi};
-use nic_placement::policy::{self, Request};
-use nic_placement::topology::{PathType, Provenance, Topology};
+use nic_placement_cli::import::{BadImport, smi};
+use nic_placement_core::policy::{self, Request};
+use nic_placement_core::topology::{PathType, Provenance, Topology};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -199,7 +199,7 @@ fn hidden_switches(topologies: &BTreeMap<&str, Topology>, wrong: &mut String) {
     }
 }
 
-fn read(text: &str) -> Result<(Topology, Vec<nic_placement::diagnostic::Diagnostic>), BadImport> {
+fn read(text: &str) -> Result<(Topology, Vec<nic_placement_core::diagnostic::Diagnostic>), BadImport> {
     smi::read(text, Provenance::File("corpus".to_string()))
 }
 

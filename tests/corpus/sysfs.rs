@@ -1,10 +1,10 @@
 //! Captured `/sys` trees: every archive loads, and hwloc, reading the same tree itself, agrees on where NICs and GPUs are.
 #![forbid(unsafe_code)]
 
-use nic_placement::discover::Scope;
-use nic_placement::import;
-use nic_placement::pipeline::{Format, describe_as};
-use nic_placement::topology::{NicKind, Provenance, Topology};
+use nic_placement_cli::describe::{Format, describe_as};
+use nic_placement_cli::import;
+use nic_placement_core::discover::Scope;
+use nic_placement_core::topology::{NicKind, Provenance, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -122,7 +122,7 @@ fn compare(name: &str, bytes: &[u8], ours: &Topology, place: &Path) -> Result<Op
 
 /// With each NIC the NICs that share its PCI switch or card.
 fn reading(topology: &Topology) -> Reading {
-    use nic_placement::topology::PathType;
+    use nic_placement_core::topology::PathType;
     let on_pci: Vec<_> = topology.nics.iter().filter_map(|nic| Some((nic, nic.address?))).collect();
     on_pci
         .iter()

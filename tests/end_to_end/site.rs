@@ -47,7 +47,7 @@ impl Site {
         if !namespace.is_ok_and(|status| status.success()) {
             return Err(Unfit::Skip("this root may not make mount namespaces".into()));
         }
-        let repository = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let repository = PathBuf::from(env!("NIC_PLACEMENT_ROOT"));
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or(repository.join("target"), PathBuf::from);
         let plugin = std::env::var_os("NIC_PLACEMENT_SO")
             .map_or(target.join("release/libnic_placement.so"), PathBuf::from);

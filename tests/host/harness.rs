@@ -2,6 +2,10 @@
 // Each of the crates that include this file uses a part of it.
 #![allow(dead_code)]
 
+use nic_placement_cli::commands::snapshot;
+use nic_placement_core::discover::Manifest;
+use nic_placement_core::discover::synthesise::synthesise;
+use nic_placement_core::platform;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -79,27 +83,22 @@ pub fn dgx_h100() -> &'static Path {
 
 /// A built-in machine as such a directory, unpacked anew.
 pub fn unpacked(machine: &str) -> PathBuf {
-    let folder = private_folder(machine);
-    let (manifest, tree) = (folder.join("manifest"), folder.join("tree"));
-    fs::write(&manifest, tool(&["snapshot".as_ref(), "--machine".as_ref(), machine.as_ref()])).unwrap();
-    tool(&["snapshot".as_ref(), "--unpack".as_ref(), manifest.as_os_str(), tree.as_os_str()]);
-    tree
+    let model = platform::model(machine).expect("it is built in");
+    laid_out(&synthesise(&model).to_string(), machine)
 }
 
 /// A recorded machine of `tests/machines` as such a directory.
 pub fn recorded(machine: &str) -> PathBuf {
-    let tree = private_folder(machine).join("tree");
     let manifest = manifest_path(&format!("tests/machines/{machine}/node.machine"));
-    tool(&["snapshot".as_ref(), "--unpack".as_ref(), manifest.as_os_str(), tree.as_os_str()]);
-    tree
+    laid_out(&fs::read_to_string(manifest).expect("it is recorded"), machine)
 }
 
-/// What the command-line tool prints.
-fn tool(words: &[&OsStr]) -> Vec<u8> {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_nic-placement")).args(words).output().expect("the tool starts");
-    assert!(output.status.success(), "`nic-placement` failed on {words:?}:\n{}", stderr(&output));
-    output.stdout
+/// A snapshot's files in a folder of their own.
+fn laid_out(manifest: &str, name: &str) -> PathBuf {
+    let tree = private_folder(name).join("tree");
+    let manifest = Manifest::parse(manifest).expect("a snapshot");
+    snapshot::lay_out(&manifest, &tree).expect("the target folder can be written");
+    tree
 }
 
 /// A fresh folder of this process, since several test executables run at once; those of processes that ended are
@@ -127,7 +126,7 @@ pub fn private_folder(name: &str) -> PathBuf {
 
 /// A file of the package.
 pub fn manifest_path(relative: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
+    Path::new(env!("NIC_PLACEMENT_ROOT")).join(relative)
 }
 
 /// What a command said on stderr.

@@ -42,7 +42,7 @@ impl Boot {
     fn run_once(&self) -> Output {
         // answers of an earlier run must not pass for those of this one
         let _ = fs::remove_dir_all(&self.out);
-        let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm");
+        let vm = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/vm");
         Command::new(vm.join("boot.sh"))
             .arg(vm.join(format!("{}.guest", self.machine)))
             .arg(&self.program)

@@ -1,7 +1,7 @@
 //! The two guests: each is booted once for all tests, both at the same time.
 
 use super::boot::{Boot, CANNOT, unwanted};
-use nic_placement::topology::{Provenance, Topology, file};
+use nic_placement_core::topology::{Provenance, Topology, file};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Guest {
 }
 
 fn tests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+    Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests")
 }
 
 fn boot(name: &'static str) -> Guest {

@@ -1,6 +1,6 @@
 //! A machine as hwloc reads it: NUMA nodes, and PCI functions with what stands above them, out of `lstopo --of xml`.
 
-use nic_placement::topology::CpuSet;
+use nic_placement_core::topology::CpuSet;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,13 +3,15 @@
 //! Each check runs in a process of its own, since it changes what that process is bound to.
 
 use crate::report::Task as Said;
-use nic_placement::config::{Admin, Source, Words, settle};
-use nic_placement::discover::Scope;
-use nic_placement::pipeline;
-use nic_placement::placement::MemDecision;
-use nic_placement::step::{Access, GpuGrant, Step, Task};
-use nic_placement::sys::{self, MemoryPolicy};
-use nic_placement::topology::{CpuSet, NodeSet, Topology};
+use nic_placement_core::config::{NodeSource, Words, settle};
+use nic_placement_core::discover::Scope;
+use nic_placement_core::node;
+use nic_placement_core::placement::MemDecision;
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::render::{Evidence, Present};
+use nic_placement_core::step::{Access, GpuGrant, Step, Task};
+use nic_placement_core::topology::{CpuSet, NodeSet, Topology};
+use nic_placement_sys::{self as sys, MemoryPolicy};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -63,23 +65,21 @@ fn nodes(list: &str) -> NodeSet {
 }
 
 fn topology() -> Topology {
-    pipeline::read_node(&Source::Live, Scope::Placement).unwrap().0
+    node::read(&NodeSource::Live, Scope::Placement).unwrap().0
 }
 
 /// Decides for a task with this GPU alone, binds this process as the plugin does, and becomes the task.
 pub fn place(gpu: usize) {
-    let topology = topology();
     let settings = settle(&Words::default(), None, Some(&Words::default()));
-    let admin = Admin::default();
     let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
-    let node = pipeline::place_node(&topology, &admin, &settings, &step);
-    let mine = &topology.gpus[gpu];
-    let access = topology.gpus.iter().map(|_| Access::Unknown).collect();
-    let variables = [(mine.vendor.list_variable(), gpu.to_string())].into();
+    let plan = Plan::new(topology(), Wish { settings, ..Wish::default() }, step, &|_| None);
+    let vendor = plan.node.gpus[gpu].vendor;
+    let access = plan.node.gpus.iter().map(|_| Access::Unknown).collect();
+    let variables = [(vendor.list_variable(), gpu.to_string())].into();
     let all = sys::affinity().unwrap();
     let task =
         Task { gpus: GpuGrant { variables, access }, cpus: all.clone(), step_cpus: all, ..Task::default() };
-    let placement = pipeline::place_task(&topology, &node, &admin, &settings, &step, &task);
+    let placement = plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).placement;
     sys::set_affinity(placement.cpus.cpus()).unwrap();
     if let MemDecision::Prefer { nodes, .. } = &placement.mems {
         sys::prefer_memory(nodes).unwrap();

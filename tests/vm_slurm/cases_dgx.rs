@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use crate::report::Task;
 use crate::{Case, cases};
-use nic_placement::topology::{CpuSet, NodeSet};
+use nic_placement_core::topology::{CpuSet, NodeSet};
 use std::collections::BTreeSet;
 
 /// What is run in the guest.

@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::{Case, cases};
-use nic_placement::topology::CpuSet;
+use nic_placement_core::topology::CpuSet;
 use std::collections::BTreeSet;
 
 /// What is run in the guest.

@@ -2,7 +2,7 @@
 
 use crate::boot::{Boot, CANNOT};
 use crate::report::{Task, numbers};
-use nic_placement::topology::{CpuSet, GpuVendor};
+use nic_placement_core::topology::{CpuSet, GpuVendor};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +50,7 @@ pub struct Machine {
 /// The plugin under test: as `make test` names it, or the release build beside this test.
 fn plugin() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("target"), PathBuf::from);
+        .map_or(Path::new(env!("NIC_PLACEMENT_ROOT")).join("target"), PathBuf::from);
     std::env::var_os("NIC_PLACEMENT_SO").map_or(target.join("release/libnic_placement.so"), PathBuf::from)
 }
 
@@ -58,7 +58,7 @@ fn plugin() -> PathBuf {
 pub fn root() -> Result<PathBuf, Unfit> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vm-slurm-root");
     let _ = fs::remove_dir_all(&folder);
-    let ran = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm_slurm/root.sh"))
+    let ran = Command::new(Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/vm_slurm/root.sh"))
         .args([&folder, &plugin(), &std::env::current_exe().unwrap()])
         .output()
         .map_err(|error| Unfit::Broken(format!("root.sh: {error}")))?;
@@ -83,7 +83,7 @@ impl Machine {
         let lines: Vec<String> = commands.iter().map(|(name, line)| format!("{name} {line}")).collect();
         let boot = Boot {
             machine: name,
-            program: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm_slurm/node.sh"),
+            program: Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/vm_slurm/node.sh"),
             arguments: vec![name.to_string(), program, constrain.to_string(), lines.join("\n")],
             also: root.display().to_string(),
             out: out.clone(),

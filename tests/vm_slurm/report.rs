@@ -1,6 +1,6 @@
 //! On the host: what a task said, read.
 
-use nic_placement::topology::{CpuSet, NodeSet};
+use nic_placement_core::topology::{CpuSet, NodeSet};
 use std::collections::BTreeMap;
 
 /// One line of task.rs.

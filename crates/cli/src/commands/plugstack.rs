@@ -1,0 +1,135 @@
+//! plugstack.conf as Slurm reads it (spank(8), src/common/spank.c): its lines in order, included files among them.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::policy::pattern::glob;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Files within files, at most.
+const MOST_DEPTH: usize = 8;
+/// Bytes of one file, at most.
+const MOST_BYTES: u64 = 1024 * 1024;
+
+/// A line that loads a plugin.
+pub(super) struct Line {
+    /// `FILE:LINE`
+    pub(super) place: String,
+    pub(super) required: bool,
+    pub(super) path: PathBuf,
+    pub(super) arguments: Vec<String>,
+}
+
+impl Line {
+    pub(super) fn file_name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+/// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf, which `SLURM_CONF` may name.
+pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let slurm_conf = variable("SLURM_CONF").map_or(PathBuf::from("/etc/slurm/slurm.conf"), PathBuf::from);
+    let stated = std::fs::read_to_string(&slurm_conf).ok().and_then(|text| {
+        let mut values = text.lines().filter_map(|line| {
+            let (name, value) = line.split('#').next()?.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("PlugStackConfig").then(|| value.trim().to_string())
+        });
+        values.next()
+    });
+    stated.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
+}
+
+/// Its lines in the order in which Slurm loads them, and what cannot be read.
+pub(super) fn read(file: &Path) -> (Vec<Line>, Vec<Diagnostic>) {
+    let (mut lines, mut findings) = (Vec::new(), Vec::new());
+    include(file, 0, &mut lines, &mut findings);
+    (lines, findings)
+}
+
+fn include(file: &Path, depth: usize, lines: &mut Vec<Line>, findings: &mut Vec<Diagnostic>) {
+    let shown = file.display().to_string();
+    if depth > MOST_DEPTH {
+        return findings.push(Diagnostic::new(shown, "files include each other: not read"));
+    }
+    let text = match std::fs::metadata(file) {
+        Ok(facts) if facts.len() > MOST_BYTES => Err(std::io::Error::other("it has more than 1 MiB")),
+        Ok(_) => std::fs::read_to_string(file),
+        Err(error) => Err(error),
+    };
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => return findings.push(Diagnostic::new(shown, format!("cannot be read: {error}"))),
+    };
+    for (number, line) in text.lines().enumerate() {
+        let place = format!("{shown}:{}", number + 1);
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        match (words.next(), words.next()) {
+            (None, _) => {}
+            (Some("include"), Some(pattern)) => {
+                let files = matches(&file.parent().unwrap_or(Path::new("/")).join(pattern));
+                files.iter().for_each(|file| include(file, depth + 1, lines, findings));
+            }
+            (Some(kind @ ("required" | "optional")), Some(path)) => lines.push(Line {
+                place,
+                required: kind == "required",
+                path: PathBuf::from(path),
+                arguments: words.map(str::to_string).collect(),
+            }),
+            (Some(word), _) => findings.push(Diagnostic::new(
+                place,
+                format!(
+                    "`{}`: expected `optional PATH`, `required PATH` or `include PATTERN`",
+                    word.escape_debug()
+                ),
+            )),
+        }
+    }
+}
+
+/// The files that a pattern of `include` means, in the order of glob(3): by name.
+fn matches(pattern: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
+    let name = name.to_string_lossy().into_owned();
+    let found = names(folder).into_iter().filter(|found| {
+        // as in glob(3), a star does not mean hidden files
+        glob(name.as_bytes(), found.as_bytes()) && (!found.starts_with('.') || name.starts_with('.'))
+    });
+    found.map(|name| folder.join(name)).collect()
+}
+
+/// The names in a directory, sorted; none where it cannot be read.
+pub(super) fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slurm_conf_says_where_plugstack_conf_is_and_else_it_is_beside_it() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-plugstack-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let slurm_conf = folder.join("slurm.conf");
+        let place = || place(|name| (name == "SLURM_CONF").then(|| slurm_conf.clone().into_os_string()));
+        assert_eq!(place(), folder.join("plugstack.conf"));
+        std::fs::write(&slurm_conf, "ClusterName=x\nplugstackconfig = /somewhere/else.conf # as ever\n")
+            .unwrap();
+        assert_eq!(place(), Path::new("/somewhere/else.conf"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_includes_itself_ends() {
+        let file = std::env::temp_dir().join(format!("nic-placement-circle-{}", std::process::id()));
+        std::fs::write(&file, format!("include {}\n", file.display())).unwrap();
+        let (lines, findings) = read(&file);
+        std::fs::remove_file(&file).unwrap();
+        assert!(lines.is_empty());
+        assert!(findings[0].to_string().contains("files include each other"), "{findings:?}");
+    }
+}

@@ -1,0 +1,104 @@
+//! A node from a file of any format: the project's own JSON, a snapshot, a tar, XML of hwloc or NCCL, a matrix.
+//!
+//! Content decides the format, not the name.
+#![forbid(unsafe_code)]
+
+use crate::{archive, import};
+use nic_placement_core::config::NodeSource;
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::{Manifest, Root, Scope, root};
+use nic_placement_core::node::{self, NoTopology, read_root};
+use nic_placement_core::topology::{Provenance, Topology, file};
+use std::path::Path;
+
+/// The node that `--machine` or `--topology` means, or this one.
+pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
+    let NodeSource::Topology(path) = source else { return node::read(source, scope) };
+    if Path::new(path).is_dir() {
+        return node::read(&NodeSource::Sysfs(path.clone()), scope);
+    }
+    let unreadable = |error| NoTopology::Unreadable(path.clone(), error);
+    let bytes = root::read_file(Path::new(path), MAX_FILE).map_err(unreadable)?;
+    describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
+}
+
+/// Bytes of a file that describes a node, at most: a tar of all of `/sys` has some 100 MB.
+pub const MAX_FILE: usize = 256 * 1024 * 1024;
+
+/// What a file can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// the project's own topology JSON
+    Json,
+    /// a snapshot, or a tar of a machine's `/sys`
+    Sysfs,
+    /// hwloc's XML
+    Hwloc,
+    /// NCCL's XML
+    Nccl,
+    /// the matrix of `nvidia-smi topo -m`
+    Smi,
+}
+
+/// Reads a node from a file of whatever format.
+fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
+    describe_as(name, bytes, scope, format_of(bytes)?)
+}
+
+/// What the content looks like.
+pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
+    if archive::is_tar(bytes) {
+        return Ok(Format::Sysfs);
+    }
+    let compressed = [&b"\x1f\x8b"[..], b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
+    if compressed.iter().any(|magic| bytes.starts_with(magic)) {
+        return Err("it is compressed: unpack it first".to_string());
+    }
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
+    let start = head.trim_start_matches('\u{feff}').trim_start();
+    Ok(match start {
+        text if Manifest::is_manifest(text) => Format::Sysfs,
+        text if text.starts_with('{') => Format::Json,
+        text if text.starts_with('<') && text.contains("<topology") => Format::Hwloc,
+        text if text.starts_with('<') => Format::Nccl,
+        text if text.contains("GPU") || text.contains("NIC") || text.contains("topology matrix") => {
+            Format::Smi
+        }
+        text => {
+            let line: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
+            return Err(format!(
+                "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
+                 `nvidia-smi topo -m`",
+                line.escape_debug()
+            ));
+        }
+    })
+}
+
+/// Reads a node from a file of this format.
+pub fn describe_as(
+    name: &str,
+    bytes: &[u8],
+    scope: Scope,
+    format: Format,
+) -> Result<(Topology, Vec<Diagnostic>), String> {
+    if archive::is_tar(bytes) && format == Format::Sysfs {
+        let manifest = archive::read(bytes).map_err(|bad| bad.to_string())?;
+        return Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())));
+    }
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text.trim_start_matches('\u{feff}'),
+        Err(error) => return Err(format!("not UTF-8 at byte {}", error.valid_up_to())),
+    };
+    let provenance = Provenance::File(name.to_string());
+    match format {
+        Format::Sysfs => {
+            let manifest = Manifest::parse(text).map_err(|bad| bad.to_string())?;
+            Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())))
+        }
+        Format::Json => Ok((file::from_json(text, provenance).map_err(|bad| bad.to_string())?, Vec::new())),
+        Format::Hwloc => import::hwloc::read(text, provenance).map_err(|bad| bad.to_string()),
+        Format::Nccl => import::nccl::read(text, provenance).map_err(|bad| bad.to_string()),
+        Format::Smi => import::smi::read(text, provenance).map_err(|bad| bad.to_string()),
+    }
+}

@@ -1,0 +1,71 @@
+//! Reads hwloc's XML (`lstopo machine.xml`), versions 1 to 3: NUMA nodes, CPUs, GPUs, NICs and the PCI bridges above
+//! them, placed as hwloc places them.
+//!
+//! What the file does not say stays unknown.  What contradicts itself (a number or an address twice, a device inside a
+//! device) is an error with its line; what can be left out or repaired is a diagnostic.
+#![forbid(unsafe_code)]
+
+mod cpu;
+mod distance;
+mod gpu;
+mod nic;
+mod object;
+mod pci;
+#[cfg(test)]
+mod tests;
+
+use super::{BadImport, xml};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::file::{MAX_NAME, MAX_PCI, MAX_TEXT};
+use nic_placement_core::topology::{Provenance, Topology};
+use object::Objects;
+
+/// Findings about one file, at most: a broken file can hold one for each of its objects.
+const MAX_DIAGNOSTICS: usize = 100;
+
+/// Reads a machine; `provenance` says where the text is from.
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
+    let document = xml::parse(text)?;
+    let file = Objects::new(&document)?;
+    let mut diagnostics = Vec::new();
+    let mut topology = Topology::empty(&machine_name(&file), provenance);
+    cpu::numa_nodes(&file, &mut topology, &mut diagnostics)?;
+    cpu::pus(&file, &mut topology, &mut diagnostics)?;
+    distance::distances(&file, &mut topology, &mut diagnostics);
+    let bus = pci::Bus::new(&file)?;
+    gpu::gpus(&bus, &mut topology, &mut diagnostics)?;
+    nic::nics(&bus, &mut topology, &mut diagnostics)?;
+    let functions = topology.pci.iter().count();
+    if functions > MAX_PCI {
+        let problem = format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}");
+        return Err(BadImport::new(0, problem));
+    }
+    topology.sort();
+    if diagnostics.len() > MAX_DIAGNOSTICS {
+        let more = diagnostics.len() - MAX_DIAGNOSTICS;
+        diagnostics.truncate(MAX_DIAGNOSTICS);
+        diagnostics.push(Diagnostic::new("hwloc", format!("{more} more findings about this file")));
+    }
+    Ok((topology, diagnostics))
+}
+
+/// The host's name, else the product's, spelled as a topology's name may be.
+fn machine_name(file: &Objects) -> String {
+    let said = ["HostName", "DMIProductName"].into_iter().find_map(|key| file.machine_info(key));
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
+    let name: String = said.unwrap_or_default().trim().chars().take(MAX_NAME).map(plain).collect();
+    if is_name(&name) { name } else { "hwloc-machine".to_string() }
+}
+
+/// May this be the name of a device?  Names go into variables where `,` `:` `=` `^` mean something, and into paths.
+fn is_name(text: &str) -> bool {
+    text.len() <= MAX_NAME
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}
+
+/// Free text as a topology may hold it; `None` where nothing is left.
+fn free_text(text: &str) -> Option<String> {
+    let kept: String = text.trim().chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+    (!kept.is_empty()).then_some(kept)
+}

@@ -1,0 +1,83 @@
+//! `<cpu>` of NCCL's XML: a NUMA node, its CPUs, and what stands below it.
+#![forbid(unsafe_code)]
+
+use super::{Element, INVENTED_HOSTS, Place, Reader, elements, values};
+use crate::import::{BadImport, shown};
+use nic_placement_core::topology::file::MAX_NUMA_NODES;
+use nic_placement_core::topology::{CpuSet, HostBridge, NumaNode, PciParent};
+
+impl<'a> Reader<'a> {
+    pub(super) fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadImport> {
+        // a file of a multi-node NVLink domain holds all its hosts, with the same addresses in each
+        if let Some(host) = cpu.attribute("host_hash") {
+            let first = *self.host.get_or_insert(host);
+            if first != host {
+                let (host, first) = (shown(host), shown(first));
+                let problem = format!(
+                    "`host_hash` is `{host}` here and `{first}` before: the file describes several hosts, and a topology one"
+                );
+                return Err(self.bad(cpu, problem));
+            }
+        }
+        let index = self.cpus.len() as u32;
+        let numa_node = self.numa_node(cpu)?;
+        let host = HostBridge { domain: INVENTED_HOSTS + index, bus: 0 };
+        for child in elements(cpu) {
+            match child.tag_name().name() {
+                "pci" => self.pci(child, Place { parent: PciParent::Host(host), numa_node, level: 1 })?,
+                "nic" => self.nic(child, None, None)?,
+                _ => self.unknown(child),
+            }
+        }
+        Ok(())
+    }
+
+    /// The NUMA node that a `<cpu>` is; `None` where the kernel did not say (-1).
+    fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadImport> {
+        let number = match cpu.attribute("numaid") {
+            None => {
+                self.note("<cpu>", "no `numaid`: what is below it has no NUMA node");
+                -1
+            }
+            Some(text) => match text.trim().parse::<i64>() {
+                Ok(number) if (-1..MAX_NUMA_NODES as i64).contains(&number) => number,
+                _ => {
+                    let text = shown(text);
+                    let problem =
+                        format!("`numaid` `{text}`: expected -1 or a number below {MAX_NUMA_NODES}");
+                    return Err(self.bad(cpu, problem));
+                }
+            },
+        };
+        if let Some(&first) = self.cpus.get(&number) {
+            let problem =
+                format!("`numaid` `{number}` a second time, the first is in line {}", self.line(first));
+            return Err(self.bad(cpu, problem));
+        }
+        self.cpus.insert(number, cpu.range().start);
+        let Ok(os_index) = u32::try_from(number) else { return Ok(None) };
+        let mut cpus = CpuSet::new();
+        if let Some(text) = cpu.attribute("affinity") {
+            cpus = values::affinity(text).ok_or_else(|| {
+                self.bad(
+                    cpu,
+                    format!("`affinity` `{}`: expected a mask such as `ffffffff,00000000`", shown(text)),
+                )
+            })?;
+        }
+        // an offset says that this is a part of the mask, of a system that Slurm does not run on
+        if cpu.attribute("affinity_offset").is_some_and(|offset| offset != "0") {
+            self.note(format!("numaid {number}"), "`affinity` has an offset: its CPUs are not used");
+            cpus = CpuSet::new();
+        }
+        // seen in a cloud provider's file: the same mask for all nodes
+        let other = self.topology.numa_nodes.iter().find(|other| other.cpus.intersects(&cpus));
+        if let Some(other) = other.map(|other| other.os_index) {
+            let finding = format!("`affinity` names CPUs of NUMA node {other} too: its CPUs are not used");
+            self.note(format!("numaid {number}"), finding);
+            cpus = CpuSet::new();
+        }
+        self.topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        Ok(Some(os_index))
+    }
+}

@@ -1,0 +1,231 @@
+//! The columns after the devices: which CPUs and NUMA nodes are near to a GPU, and which node its memory is.
+//!
+//! nvidia-smi pads these columns by guess: values touch each other or are cut, and machines leave some out.  A value
+//! that cannot be told is unknown; the matrix before it is still good.
+#![forbid(unsafe_code)]
+
+use super::header::Title;
+use super::listed;
+use super::matrix::Matrix;
+use super::paths::Links;
+use crate::import::shown;
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// NUMA nodes have numbers below this (the kernel's largest `CONFIG_NODES_SHIFT` is 10).
+const MAX_NODE: u32 = 1024;
+/// Bytes of touching values that are taken apart, at most: a wider one holds a list that nvidia-smi does not print.
+const MAX_TOUCHING: usize = 64;
+
+/// What the matrix says of a GPU's surroundings.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Affinity {
+    /// CPUs near to it
+    pub(super) cpus: Option<CpuSet>,
+    /// the NUMA node of its CPUs, then nodes that are memory only
+    nodes: Vec<u32>,
+    /// nodes that are its own memory
+    memory: Vec<u32>,
+}
+
+impl Affinity {
+    /// The NUMA node of its CPUs.
+    pub(super) fn node(&self) -> Option<u32> {
+        self.nodes.first().copied()
+    }
+}
+
+/// The surroundings of every GPU.
+pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnostic>) -> Vec<Affinity> {
+    if matrix.titles.is_empty() && !links.gpus.is_empty() {
+        let finding = "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";
+        diagnostics.push(Diagnostic::new("header", finding));
+    }
+    let mut affinities: Vec<Affinity> = Vec::new();
+    // GPUs of one socket have the same values: what is odd about them is said once
+    let mut findings: Vec<(String, Vec<String>)> = Vec::new();
+    for number in &links.gpus {
+        let label = format!("GPU{number}");
+        let rest = matrix.row(&label).map_or(&[][..], |row| &row.rest);
+        let words: Vec<&str> = rest.iter().map(String::as_str).collect();
+        affinities.push(of_gpu(&words, &matrix.titles, |finding| {
+            match findings.iter_mut().find(|(known, _)| *known == finding) {
+                Some((_, labels)) => labels.push(label.clone()),
+                None => findings.push((finding, vec![label.clone()])),
+            }
+        }));
+    }
+    for (finding, labels) in findings {
+        let labels = listed(labels.iter().map(String::as_str));
+        diagnostics.push(Diagnostic::new("CPU Affinity", format!("{finding}, in the rows of {labels}")));
+    }
+    // `0,2-17`: the first is the CPUs' node, unless the others have CPUs too
+    let first: BTreeSet<u32> = affinities.iter().filter_map(Affinity::node).collect();
+    for (affinity, number) in affinities.iter_mut().zip(&links.gpus) {
+        if affinity.nodes.iter().skip(1).any(|node| first.contains(node)) {
+            let finding = "is near to several NUMA nodes with CPUs: its own is not known";
+            diagnostics.push(Diagnostic::new(format!("GPU{number}"), finding));
+            affinity.nodes.clear();
+        }
+    }
+    affinities
+}
+
+fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Affinity {
+    if titles.is_empty() {
+        return Affinity::default();
+    }
+    let (count, columns) = (words.len(), titles.len());
+    let text = shown(&words.join(" "));
+    if words.is_empty() {
+        note("nothing is said of CPUs and NUMA nodes".to_string());
+        return Affinity::default();
+    }
+    let from_left = || -> Option<Affinity> {
+        let mut affinity = Affinity::default();
+        let all = titles.iter().zip(words).all(|(title, word)| affinity.set(*title, word));
+        all.then_some(affinity)
+    };
+    let is_list = words[0].contains(['-', ',']);
+    let affinity = match from_left().filter(|_| count == columns || count < columns && is_list) {
+        Some(affinity) => {
+            if count < columns {
+                note(format!("`{text}` for {columns} columns: read from the left"));
+            }
+            affinity
+        }
+        None => {
+            let mut readings = Vec::new();
+            if count < columns && words.iter().all(|word| word.len() <= MAX_TOUCHING) {
+                take_apart(words, titles, &mut Vec::new(), &mut readings);
+            }
+            let mut affinity = Affinity::default();
+            match readings.as_slice() {
+                [only] => {
+                    note(format!("values touch each other in `{text}`: read as `{}`", only.join("` `")));
+                    titles.iter().zip(only).for_each(|(title, word)| {
+                        affinity.set(*title, word);
+                    });
+                }
+                _ => note(format!(
+                    "`{text}` for {columns} columns: cannot tell what is what, so it is left out"
+                )),
+            }
+            affinity
+        }
+    };
+    // 12 characters of `0,2,4,6,8,10,12,…` are all that is printed where even CPUs are one node's and odd the other's
+    let singles = words[0].split(',').count() > 3 && !words[0].contains('-');
+    if singles && affinity.cpus.is_some() {
+        note(format!("`{}` may be the beginning of a longer list, which nvidia-smi cuts", shown(words[0])));
+    }
+    affinity
+}
+
+impl Affinity {
+    /// Whether `word` can stand below this title; remembers what it says.
+    fn set(&mut self, title: Title, word: &str) -> bool {
+        if matches!(word, "N/A" | "-1") {
+            return true;
+        }
+        let limit = if title == Title::Cpu { Bitmap::LIMIT } else { MAX_NODE };
+        let Some(ranges) = ranges(word, limit) else { return false };
+        let members = ranges.into_iter().flat_map(|(low, high)| low..=high);
+        match title {
+            Title::Cpu => self.cpus = Some(members.collect()),
+            Title::Numa => self.nodes = members.collect(),
+            Title::GpuNuma => self.memory = members.collect(),
+        }
+        true
+    }
+}
+
+/// A list such as `0-3,8` as ranges, which must ascend as the kernel's and NVML's do: that bounds the work, and tells
+/// a cut number.
+fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
+    let number = |digits: &str| -> Option<u32> {
+        let plain =
+            digits.bytes().all(|b| b.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
+        digits.parse().ok().filter(|&number| plain && number < limit)
+    };
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for part in text.strip_suffix(',').unwrap_or(text).split(',') {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let (low, high) = (number(low)?, number(high)?);
+        if low > high || ranges.last().is_some_and(|(_, last)| *last >= low) {
+            return None;
+        }
+        ranges.push((low, high));
+    }
+    Some(ranges)
+}
+
+/// The ways to read touching words as one value below each title; two are enough to know that it cannot be told.
+fn take_apart<'a>(
+    words: &[&'a str],
+    titles: &[Title],
+    read: &mut Vec<&'a str>,
+    readings: &mut Vec<Vec<&'a str>>,
+) {
+    let (Some((word, more_words)), Some((title, more_titles))) = (words.split_first(), titles.split_first())
+    else {
+        if words.is_empty() && titles.is_empty() {
+            readings.push(read.clone());
+        }
+        return;
+    };
+    // what is left of the word would have to be filled by more titles than there are
+    for end in (1..=word.len()).filter(|&end| word.is_char_boundary(end)) {
+        let (value, left) = word.split_at(end);
+        let fits = match title {
+            Title::Cpu => value == "N/A" || ranges(value, Bitmap::LIMIT).is_some(),
+            // lists of nodes are a Grace machine's, where nothing was seen to touch: without them more can be told
+            Title::Numa | Title::GpuNuma => {
+                value == "N/A" || !value.contains(['-', ',']) && ranges(value, MAX_NODE).is_some()
+            }
+        };
+        if !fits || readings.len() > 1 {
+            continue;
+        }
+        read.push(value);
+        match left {
+            "" => take_apart(more_words, more_titles, read, readings),
+            left => {
+                let words: Vec<&str> = std::iter::once(left).chain(more_words.iter().copied()).collect();
+                take_apart(&words, more_titles, read, readings);
+            }
+        }
+        read.pop();
+    }
+}
+
+/// The NUMA nodes that the GPUs name.  A node's CPUs are those near to a GPU that is near to the node: where a node has
+/// no GPU, its CPUs are not known.
+pub(super) fn numa_nodes(affinities: &[Affinity], diagnostics: &mut Vec<Diagnostic>) -> Vec<NumaNode> {
+    let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    for affinity in affinities {
+        if let Some(node) = affinity.node() {
+            let cpus = nodes.entry(node).or_default();
+            *cpus = cpus.union(affinity.cpus.as_ref().unwrap_or(&CpuSet::new()));
+        }
+        affinity.nodes.iter().chain(&affinity.memory).for_each(|&node| {
+            nodes.entry(node).or_default();
+        });
+    }
+    let (mut seen, mut twice) = (CpuSet::new(), CpuSet::new());
+    for cpus in nodes.values() {
+        twice = twice.union(&seen.intersection(cpus));
+        seen = seen.union(cpus);
+    }
+    if !twice.is_empty() {
+        let finding =
+            format!("CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known");
+        diagnostics.push(Diagnostic::new("NUMA Affinity", finding));
+    }
+    let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
+    nodes
+        .into_iter()
+        .map(|(os_index, cpus)| NumaNode { os_index, cpus: only(cpus), distances: Vec::new() })
+        .collect()
+}

@@ -1,0 +1,278 @@
+//! Finds the matrix in the text: its header, which may be broken over lines, and its rows.
+#![forbid(unsafe_code)]
+
+use super::header::{Header, Title, numbered};
+use super::text::Line;
+use super::{BadImport, gpu_number, listed};
+use crate::import::shown;
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::PathType;
+
+/// Words before a row's label, at most: what a log or `srun --label` puts before each line.
+const MAX_PREFIX: usize = 8;
+/// Characters of a label, at most.
+pub(super) const MAX_LABEL: usize = 63;
+/// Columns for devices, at most.
+pub(super) const MAX_COLUMNS: usize = 2 * super::MAX_DEVICES;
+/// What nvidia-smi prints instead of a matrix.
+const FAILURES: [(&str, &str); 3] = [
+    (
+        "Failed to run topology matrix",
+        "it does so where a software RDMA device such as `siw_eth0` exists: capture the node's sysfs instead",
+    ),
+    ("NVIDIA-SMI has failed", "it needs the driver of the node whose matrix is wanted"),
+    ("No devices were found", "it needs a GPU that it may see"),
+];
+
+/// What a cell says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cell {
+    /// `X`: the device itself
+    Own,
+    /// `NV4`, `NVB`, `LOC`: between GPUs, by NVLink or on one board
+    Link,
+    /// the way over PCIe
+    Path(PathType),
+}
+
+/// A device's row.
+pub(super) struct Row {
+    pub(super) label: String,
+    pub(super) line: u32,
+    pub(super) cells: Vec<Cell>,
+    /// what follows the cells
+    pub(super) rest: Vec<String>,
+    /// do cells touch each other (`SYSSYS`)?
+    touching: bool,
+    /// does the row go on in a second line?
+    broken: bool,
+}
+
+/// The matrix as it is printed.
+pub(super) struct Matrix {
+    /// the header's line
+    pub(super) line: u32,
+    /// the last row's line
+    pub(super) last_line: u32,
+    /// labels of the devices
+    pub(super) columns: Vec<String>,
+    /// the columns after the devices
+    pub(super) titles: Vec<Title>,
+    pub(super) rows: Vec<Row>,
+    /// do labels of the header touch each other (`NIC8NIC9`)?
+    touching: bool,
+}
+
+impl Matrix {
+    pub(super) fn row(&self, label: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.label == label)
+    }
+
+    /// What was read though it is not printed as it should be.
+    pub(super) fn notes(&self) -> Vec<Diagnostic> {
+        let mut notes = Vec::new();
+        if self.touching {
+            notes.push(Diagnostic::new("header", "labels touch each other: read as one each"));
+        }
+        let mut note = |which: fn(&Row) -> bool, finding: &str| {
+            let labels = listed(self.rows.iter().filter(|row| which(row)).map(|row| row.label.as_str()));
+            if !labels.is_empty() {
+                notes.push(Diagnostic::new("rows", format!("{finding} of {labels}: read as one each")));
+            }
+        };
+        note(|row| row.touching, "cells touch each other in the rows");
+        note(|row| row.broken, "two lines make up each of the rows");
+        notes
+    }
+}
+
+/// The first matrix of the text.
+pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadImport> {
+    let mut header: Option<Header> = None;
+    let mut stray = None;
+    for (index, line) in lines.iter().enumerate() {
+        let words = line.words();
+        if let Some(at) = row_label(&words) {
+            match header {
+                Some(header) => return table(header, &lines[index..]),
+                None => stray = stray.or(Some((line.number, words[at]))),
+            }
+        }
+        header = match (header.take(), Header::of(&words, line.number)) {
+            (Some(begun), Some(more)) => begun.and(more),
+            (None, more) => more.filter(|more| !more.labels.is_empty()),
+            // a log's blank line is not blank; what stands further off is no header of what follows
+            (Some(begun), None) => begun.end(),
+        };
+    }
+    for line in lines {
+        if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text().contains(words)) {
+            return Err(BadImport::new(line.number, format!("nvidia-smi says `{words}`: {why}")));
+        }
+    }
+    Err(match (header, stray) {
+        (_, Some((line, label))) => BadImport::new(
+            line,
+            format!(
+                "a row of `{}` without a header such as `GPU0 GPU1 NIC0 CPU Affinity` above it",
+                shown(label)
+            ),
+        ),
+        (Some(header), None) => BadImport::new(header.line, "the text ends after the header of a matrix"),
+        (None, None) => BadImport::new(
+            0,
+            "no matrix of `nvidia-smi topo -m`: expected a header such as `GPU0 GPU1 NIC0 CPU Affinity` and a row for \
+             each GPU below it",
+        ),
+    })
+}
+
+/// Can this be an RDMA device's own name, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`?
+pub(super) fn is_device_name(word: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    word.len() <= MAX_LABEL
+        && word.starts_with(|first: char| first.is_ascii_alphabetic())
+        && word.bytes().all(allowed)
+        && word.contains(|c: char| c.is_ascii_digit() || c == '_')
+        && !word.starts_with("GPU")
+        && !word.starts_with("NIC")
+        && cells_of(word).is_none()
+}
+
+/// Where the label of a row stands among the words of a line: before the first cell.
+fn row_label(words: &[&str]) -> Option<usize> {
+    (0..words.len().min(MAX_PREFIX))
+        .find(|&at| is_label(words[at]) && words.get(at + 1).is_some_and(|next| cells_of(next).is_some()))
+}
+
+fn is_label(word: &str) -> bool {
+    numbered(word).is_some_and(|(_, after)| after.is_empty()) || is_device_name(word)
+}
+
+/// The cells that a word consists of, and what of the columns after the devices touches them; `None` where it is
+/// neither.
+fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
+    const WORDS: [(&str, Cell); 9] = [
+        ("X", Cell::Own),
+        ("NVB", Cell::Link),
+        ("LOC", Cell::Link),
+        ("PIX", Cell::Path(PathType::Pix)),
+        ("PXB", Cell::Path(PathType::Pxb)),
+        ("PHB", Cell::Path(PathType::Phb)),
+        ("NODE", Cell::Path(PathType::Node)),
+        ("SYS", Cell::Path(PathType::Sys)),
+        // between sockets, before there was `NODE`
+        ("SOC", Cell::Path(PathType::Sys)),
+    ];
+    let mut cells = Vec::new();
+    let mut rest = word;
+    while !rest.is_empty() {
+        if let Some((text, cell)) = WORDS.iter().find(|(text, _)| rest.starts_with(text)) {
+            cells.push(*cell);
+            rest = &rest[text.len()..];
+            continue;
+        }
+        let digits =
+            rest.strip_prefix("NV").map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        if digits == 0 {
+            break;
+        }
+        cells.push(Cell::Link);
+        rest = &rest[2 + digits..];
+    }
+    (!cells.is_empty() && (rest.is_empty() || is_affinity(rest))).then_some((cells, rest))
+}
+
+/// Can this stand below `CPU Affinity` and its neighbours?
+fn is_affinity(word: &str) -> bool {
+    let starts_well = word.starts_with("N/A") || word.starts_with(|first: char| first.is_ascii_digit());
+    starts_well && word.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | 'N' | '/' | 'A'))
+}
+
+impl Row {
+    fn new(label: &str, line: u32) -> Row {
+        let (cells, rest) = (Vec::new(), Vec::new());
+        Row { label: label.to_string(), line, cells, rest, touching: false, broken: false }
+    }
+
+    fn add(&mut self, words: &[&str], line: u32) -> Result<(), BadImport> {
+        for word in words {
+            match (cells_of(word), self.rest.first()) {
+                (Some(_), Some(other)) => {
+                    let problem = format!(
+                        "`{}` in the row of `{}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS` or \
+                         `NV#`",
+                        shown(other),
+                        shown(&self.label)
+                    );
+                    return Err(BadImport::new(line, problem));
+                }
+                (Some((mut cells, rest)), None) => {
+                    self.touching |= cells.len() > 1 || !rest.is_empty();
+                    self.cells.append(&mut cells);
+                    if !rest.is_empty() {
+                        self.rest.push(rest.to_string());
+                    }
+                }
+                (None, _) => self.rest.push((*word).to_string()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The matrix whose rows begin with the first of `lines`.
+fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadImport> {
+    let titles = header.titles()?;
+    let Header { line, labels: columns, touching, .. } = header;
+    if columns.len() > MAX_COLUMNS {
+        return Err(BadImport::new(line, format!("more than {MAX_COLUMNS} devices")));
+    }
+    let mut matrix = Matrix { line, last_line: line, columns, titles, rows: Vec::new(), touching };
+    for line in lines {
+        let words = line.words();
+        let alone = matches!(words.as_slice(), [only] if matrix.columns.iter().any(|label| label == only)
+            && matrix.row(only).is_none());
+        if let Some(at) = row_label(&words).or(alone.then_some(0)) {
+            if let Some(first) = matrix.row(words[at]) {
+                let problem = format!("a second row of `{}`: the first is in line {}", words[at], first.line);
+                return Err(BadImport::new(line.number, problem));
+            }
+            let mut row = Row::new(words[at], line.number);
+            row.add(&words[at + 1..], line.number)?;
+            matrix.rows.push(row);
+            if matrix.rows.len() > MAX_COLUMNS {
+                return Err(BadImport::new(line.number, format!("more than {MAX_COLUMNS} rows")));
+            }
+        } else if let Some(row) =
+            matrix.rows.last_mut().filter(|row| goes_on(row, &words, matrix.columns.len()))
+        {
+            row.add(&words, line.number)?;
+            row.broken = true;
+        } else {
+            break;
+        }
+        matrix.last_line = line.number;
+    }
+    Ok(matrix)
+}
+
+/// Does a line without a label go on with the row above it, which lacks what the line holds?
+fn goes_on(row: &Row, words: &[&str], columns: usize) -> bool {
+    let cells: usize = words.iter().filter_map(|word| cells_of(word)).map(|(cells, _)| cells.len()).sum();
+    let known = words.iter().all(|word| cells_of(word).is_some() || is_affinity(word));
+    let all = row.cells.len() + cells;
+    known
+        && row.rest.is_empty()
+        && if cells > 0 { all <= columns } else { all == columns && !is_nic(&row.label) }
+}
+
+/// Is this line the header of one more matrix with such a first column?
+pub(super) fn is_header(words: &[&str], first: Option<&String>) -> bool {
+    Header::of(words, 0).is_some_and(|header| header.labels.first() == first)
+}
+
+/// Is this a NIC's label?
+pub(super) fn is_nic(label: &str) -> bool {
+    gpu_number(label).is_none()
+}

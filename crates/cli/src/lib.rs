@@ -1,0 +1,11 @@
+//! The tool `nic-placement`: shows, explains, plans and checks without Slurm what the plugin does with it.
+//!
+//! * [`commands`] is the command line, a file for each command.
+//! * [`describe`] reads a node from a file of any format: [`import`] holds the readers of other programs' files,
+//!   [`archive`] that of tars.
+#![forbid(unsafe_code)]
+
+pub mod archive;
+pub mod commands;
+pub mod describe;
+pub mod import;

@@ -1,0 +1,93 @@
+//! What the admin and the user want: one table of options, one grammar, three places to say it.
+#![forbid(unsafe_code)]
+
+pub mod options;
+pub mod plugstack;
+pub mod releases;
+pub mod words;
+
+pub use plugstack::{Admin, NodeSource};
+pub use words::{BadWord, Words};
+
+use crate::placement::{Bind, Mem, Policy, Strictness};
+use crate::render::setting::{Libraries, Setting};
+
+/// The environment variable with the same words as the option.
+pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
+/// The option's name, without dashes.
+pub const OPTION: &str = "nic-placement";
+
+/// What holds for one step.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// is placement on?
+    pub enabled: bool,
+    /// which NICs serve which GPU
+    pub policy: Policy,
+    /// one line for each task on the user's terminal
+    pub verbose: bool,
+    /// decide and report, change nothing
+    pub dry_run: bool,
+    /// what a task fails without
+    pub strictness: Strictness,
+    /// NICs that each GPU gets, where the policy counts them; 0 is 1
+    pub nics_per_task: u8,
+    /// which CPUs are bound
+    pub bind: Bind,
+    /// what the memory policy becomes
+    pub mem: Mem,
+    /// are OpenMP's variables set?
+    pub omp: bool,
+    /// did the user ask for placement, and not the admin's default alone?
+    pub asked: bool,
+    /// whose variables may be set
+    pub libraries: Libraries,
+    /// variables that nobody wants set
+    pub no_env: Vec<String>,
+}
+
+impl Settings {
+    /// What the renderer is told: the step's choices and the admin's.
+    pub fn setting(&self, admin: &Admin) -> Setting {
+        Setting {
+            libraries: self.libraries,
+            unwanted: self.no_env.clone(),
+            fabric: admin.fabric,
+            templates: admin.templates.clone(),
+        }
+    }
+}
+
+/// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
+///
+/// A user who names the option or the variable wants placement, unless a word says `off`.  The policy, the strictness and
+/// whatever has a value are the last ones named; what any `no-env=` names is not set.  Who binds no CPUs and does not speak
+/// of memory wants it left alone too.
+pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
+    let mut settings = Settings::default();
+    let mut mem = None;
+    let layers = [(Some(default), false), (environment, true), (option, true)];
+    for (words, users) in layers {
+        let Some(words) = words else { continue };
+        match words.policy {
+            Some(words::Choice::Off) => settings.enabled = false,
+            Some(words::Choice::On(policy)) => (settings.enabled, settings.policy) = (true, policy),
+            None => settings.enabled |= users,
+        }
+        settings.asked |= users;
+        settings.bind = words.bind.unwrap_or(settings.bind);
+        mem = words.mem.or(mem);
+        settings.omp = words.omp.unwrap_or(settings.omp);
+        settings.libraries = words.env.unwrap_or(settings.libraries);
+        settings.no_env.extend_from_slice(&words.no_env);
+        settings.verbose |= words.verbose;
+        settings.dry_run |= words.dry_run;
+        settings.strictness = words.strictness.unwrap_or(settings.strictness);
+        settings.nics_per_task = words.nics_per_task.unwrap_or(settings.nics_per_task);
+    }
+    settings.mem = mem.unwrap_or(if settings.bind == Bind::None { Mem::None } else { Mem::Prefer });
+    settings
+}
+
+#[cfg(test)]
+mod tests;

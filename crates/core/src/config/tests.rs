@@ -1,0 +1,238 @@
+//! What admins and users may say, and what it means.
+#![forbid(unsafe_code)]
+
+use super::options::{OPTIONS, Place, help};
+use super::words::Choice;
+use super::*;
+use crate::placement::Strictness;
+use crate::policy::Through;
+use crate::render::setting::Fabric;
+use crate::topology::PathType;
+
+fn words(text: &str) -> Words {
+    Words::parse(text).unwrap()
+}
+
+#[test]
+fn the_option_without_words_is_the_same_in_all_of_slurms_spellings() {
+    for text in ["", "(null)", ",", " "] {
+        assert_eq!(words(text), Words::default(), "`{text}`");
+    }
+}
+
+#[test]
+fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
+    let help = help();
+    for spec in OPTIONS {
+        assert!(help.contains(&format!("  {}", spec.spelling())), "`{}` is not in the help", spec.name);
+        let values: Vec<&str> =
+            if spec.value.is_empty() { vec![""] } else { spec.value.split('|').collect() };
+        for value in values {
+            let value = value.replace("LIBRARY,…", "ucx,nccl").replace("NAME,…", "NCCL_IB_HCA");
+            let value = value.replace("NAME=TEMPLATE", "MINE={nic}");
+            let text =
+                if value.is_empty() { spec.name.to_string() } else { format!("{}={value}", spec.name) };
+            match spec.place {
+                Place::Option => {
+                    let text = if spec.value == "N" { text.replace("=N", "=2") } else { text };
+                    assert!(Words::parse(&text).is_ok(), "`{text}`");
+                }
+                Place::Plugstack => {
+                    let text = text
+                        .replace("WORDS", "numa")
+                        .replace("NIC,…", "mlx5_0")
+                        .replace("PATH:PERCENT,…", "SYS:50");
+                    assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
+    let message = |text: &str| Words::parse(text).unwrap_err().to_string();
+    assert_eq!(
+        message("verbose,closet"),
+        "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, help, verbose, \
+         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, bind=numa|core|none, \
+         mem=prefer|strict|none, omp=on|off, env=LIBRARY,…, no-env=NAME,…"
+    );
+    assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));
+    assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=numa|core|none`");
+    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=numa|core|none`");
+    assert_eq!(message("verbose=2"), "`verbose=2` is not understood: expected `verbose`");
+    assert_eq!(message("nics-per-task=9"), "`nics-per-task=9` is not understood: expected `nics-per-task=N`");
+    assert_eq!(message("strict,restricted"), "`strict` and `restricted` cannot both hold: say one");
+    assert_eq!(message("numa,off"), "`numa` and `off` cannot both hold: say one");
+    assert_eq!(message(&"x".repeat(2000)), "2000 bytes of words: at most 1024 are read");
+    let escaped = r"unknown word `a\n\u{1b}[2J`";
+    assert!(message("a\n\u{1b}[2J").starts_with(escaped), "no control characters reach a terminal");
+}
+
+#[test]
+fn the_option_beats_the_environment_and_that_the_admins_default() {
+    let settle = |default: &str, environment: Option<&str>, option: Option<&str>| {
+        let (environment, option) = (environment.map(words), option.map(words));
+        let settings = super::settle(&words(default), environment.as_ref(), option.as_ref());
+        if settings.enabled { settings.policy.to_string() } else { "off".to_string() }
+    };
+    for (default, environment, option, expected) in [
+        ("", None, None, "off"),
+        ("", None, Some(""), "closest"),
+        ("", Some(""), None, "closest"),
+        ("numa", None, None, "numa"),
+        ("numa", None, Some(""), "numa"),
+        ("off", None, Some("verbose"), "closest"),
+        ("numa", None, Some("off"), "off"),
+        ("numa", Some("off"), None, "off"),
+        ("numa", Some("off"), Some(""), "numa"),
+        ("numa", Some("all"), Some("off"), "off"),
+        ("verbose", None, None, "off"),
+        ("closest", Some("numa"), Some("all"), "all"),
+    ] {
+        assert_eq!(
+            settle(default, environment, option),
+            expected,
+            "default=`{default}` environment {environment:?} option {option:?}"
+        );
+    }
+    let both = super::settle(&words("bind=none,verbose"), None, Some(&words("strict")));
+    assert_eq!((both.bind, both.verbose, both.dry_run), (Bind::None, true, false));
+    assert_eq!(both.strictness, Strictness::Strict);
+    let softened = super::settle(&words("restricted,nics-per-task=2"), Some(&words("best-effort")), None);
+    assert_eq!((softened.strictness, softened.nics_per_task), (Strictness::BestEffort, 2));
+    assert_eq!(words("off").policy, Some(Choice::Off));
+}
+
+#[test]
+fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
+    for (option, bind, mem) in [
+        ("", Bind::Numa, Mem::Prefer),
+        ("bind=core", Bind::Core, Mem::Prefer),
+        ("bind=none", Bind::None, Mem::None),
+        ("bind=none,mem=prefer", Bind::None, Mem::Prefer),
+        ("mem=strict", Bind::Numa, Mem::Strict),
+        ("mem=none", Bind::Numa, Mem::None),
+    ] {
+        let settings = super::settle(&words(""), None, Some(&words(option)));
+        assert_eq!((settings.bind, settings.mem), (bind, mem), "`{option}`");
+    }
+    let admins = super::settle(&words("numa,bind=none,mem=strict,omp=on"), None, None);
+    assert_eq!((admins.mem, admins.omp, admins.asked), (Mem::Strict, true, false));
+    let users =
+        super::settle(&words("numa,mem=strict,omp=on"), Some(&words("omp=off")), Some(&words("mem=none")));
+    assert_eq!((users.mem, users.omp, users.asked), (Mem::None, false, true));
+}
+
+#[test]
+fn an_admins_typo_is_named_and_the_rest_is_used() {
+    let (admin, diagnostics) =
+        Admin::parse(["exclud=mlx5_1", "include=mlx5_*", "default=closet", "machine=a", "sysfs=/x"]);
+    let diagnostics: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    assert!(
+        diagnostics[0]
+            .starts_with("`plugstack.conf: exclud=mlx5_1`: unknown argument, did you mean `exclude`?")
+    );
+    assert!(diagnostics[1].starts_with("`plugstack.conf: default=closet`: unknown word `closet`"));
+    assert!(diagnostics[2].starts_with("`plugstack.conf: sysfs=/x`: only one of"));
+    assert_eq!(diagnostics.len(), 3);
+    assert_eq!(admin.selection.include.len(), 1);
+    assert_eq!(admin.source, NodeSource::Machine("a".into()));
+}
+
+#[test]
+fn an_admin_may_say_what_paths_let_through_and_a_list_with_a_mistake_changes_nothing() {
+    let (admin, _) = Admin::parse(["lets-through=SYS:60,PHB:100"]);
+    let through = |path| admin.through.of(path);
+    assert_eq!(
+        [PathType::Pix, PathType::Phb, PathType::Node, PathType::Sys].map(through),
+        [1000, 1000, 700, 600]
+    );
+    for bad in ["SYS:60,PHB:0", "SYS:60,XYZ:5", "SYS:101", "SYS"] {
+        let (admin, diagnostics) = Admin::parse([format!("lets-through={bad}").as_str()]);
+        assert_eq!((admin.through, diagnostics.len()), (Through::default(), 1), "`{bad}`");
+    }
+}
+
+#[test]
+fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
+    let named = |words: &[&str]| {
+        let libraries = words.iter().map(|word| Libraries::named(word).expect("a library"));
+        Some(libraries.fold(Libraries::NONE, Libraries::with))
+    };
+    for (text, libraries) in [
+        ("env=ucx", named(&["ucx"])),
+        ("env=ucx,nccl", named(&["ucx", "nccl"])),
+        ("env=ucx+nccl,nvshmem,verbose", named(&["ucx", "nccl", "nvshmem"])),
+        ("env=default,libfabric", named(&["default", "libfabric"])),
+        ("env=ucx,env=nccl", named(&["nccl"])),
+        ("env=none", named(&[])),
+        ("verbose", None),
+    ] {
+        assert_eq!(words(text).env, libraries, "`{text}`");
+    }
+    assert_eq!(
+        words("env=ucx,verbose,strict").strictness,
+        Some(Strictness::Strict),
+        "words behind the list are words again"
+    );
+    assert_eq!(words("env=ucx,numa").policy, Some(Choice::On(crate::placement::Policy::Numa)));
+    let names = words("no-env=UCX_NET_DEVICES,NCCL_IB_HCA,verbose,no-env=A+B");
+    assert_eq!(
+        (names.no_env, names.verbose),
+        (["UCX_NET_DEVICES", "NCCL_IB_HCA", "A", "B"].map(String::from).to_vec(), true)
+    );
+    let message = |text: &str| Words::parse(text).unwrap_err().to_string();
+    assert!(message("env=uxc").starts_with("`env=uxc`: no library is called so; known: default, none, ucx"));
+    assert!(message("env=ucx+uxc").contains("`env=uxc`"));
+    assert!(message("no-env=ucx").contains("expected the name of a variable"));
+    assert!(message("verbose,nccl").starts_with("unknown word `nccl`"), "no list is open");
+    assert!(message("env=ucx,verbose,nccl").starts_with("unknown word `nccl`"), "the list has ended");
+    for text in ["env", "env=", "no-env", "no-env=", "env=,ucx"] {
+        assert!(message(text).contains("is not understood"), "`{text}`");
+    }
+}
+
+#[test]
+fn the_last_list_of_libraries_holds_and_what_anybody_does_not_want_is_not_set() {
+    let settle = |default: &str, environment: &str, option: &str| {
+        let settings = super::settle(&words(default), Some(&words(environment)), Some(&words(option)));
+        (settings.libraries, settings.no_env.join(","))
+    };
+    let (ucx, nccl) = (Libraries::UCX, Libraries::NCCL);
+    assert_eq!(settle("", "", ""), (Libraries::DEFAULT, String::new()));
+    assert_eq!(settle("env=ucx", "", ""), (ucx, String::new()));
+    assert_eq!(settle("env=ucx", "env=nccl", ""), (nccl, String::new()));
+    assert_eq!(settle("env=ucx", "env=none", "env=nccl"), (nccl, String::new()));
+    assert_eq!(settle("no-env=A", "no-env=B", "no-env=C,env=ucx"), (ucx, "A,B,C".to_string()));
+}
+
+#[test]
+fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
+    let (admin, diagnostics) = Admin::parse([
+        "set=A={nic}",
+        "set=LD_PRELOAD=/x",
+        "set=NCCL_DEBUG=WARN",
+        "set=A={gpu}",
+        "fabric=isolated-rails",
+        "fabric=star",
+        "set=B={nix}",
+    ]);
+    let told: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 5, "{told:?}");
+    for (told, words) in told.iter().zip([
+        "`LD_PRELOAD` is refused",
+        "if you mean it",
+        "`A` is set twice: this one holds",
+        "expected `fabric=routed|isolated-rails`",
+        "`{nix}` is not known; known: {nic}",
+    ]) {
+        assert!(told.contains(words), "`{told}` has no `{words}`");
+    }
+    let names: Vec<&str> = admin.templates.iter().map(|template| template.name()).collect();
+    assert_eq!(names, ["A", "NCCL_DEBUG"]);
+    assert_eq!(admin.fabric, Fabric::IsolatedRails);
+    let many: Vec<String> = (0..40).map(|number| format!("set=N{number}=1")).collect();
+    assert_eq!(Admin::parse(many.iter().map(String::as_str)).1.len(), 8, "32 are enough");
+}

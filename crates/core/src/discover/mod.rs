@@ -1,0 +1,66 @@
+//! Reads a node from `/sys` and `/proc`: GPUs, RDMA devices, the PCI tree above them, NUMA nodes and CPUs.
+//!
+//! Discovery never fails: what is not there is a fact, and what is odd becomes a [`Diagnostic`].
+#![forbid(unsafe_code)]
+
+mod cpu;
+mod ethernet;
+mod gpu;
+mod kfd;
+pub mod manifest;
+mod nic;
+mod pci;
+pub mod root;
+mod route;
+pub mod synthesise;
+#[cfg(test)]
+mod tests;
+
+pub use manifest::Manifest;
+pub use root::Root;
+
+use crate::diagnostic::Diagnostic;
+use crate::topology::{Provenance, Topology};
+
+/// How much of the node is read, each more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// what a decision needs: this runs in every step, so each file read is one that changes an answer
+    Placement,
+    /// that, and the names by which an admin may mean a NIC
+    Selection,
+    /// that, and which CPUs are threads of one core
+    Cores,
+    /// all that [`Topology`] can hold, for people, snapshots and files
+    Full,
+}
+
+/// GPUs and NICs of one node, at most.  The largest node known has 64 GPUs (8 x MI300X in CPX mode); a virtual
+/// machine monitor can show thousands of functions.
+pub const MAX_DEVICES: usize = 256;
+
+/// Reads the node below `root`.  `name` is what it is called where the machine does not say.
+pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
+    let mut diagnostics = Vec::new();
+    // the link in /sys/class/dmi/id leads here (the kernel's drivers/firmware/dmi-id.c)
+    let name = root.read("sys/devices/virtual/dmi/id/product_name").filter(|name| !name.is_empty());
+    let mut topology = Topology::empty(name.as_deref().unwrap_or("this node"), provenance);
+    cpu::numa_nodes(root, &mut topology, &mut diagnostics);
+    if scope >= Scope::Cores {
+        cpu::pus(root, scope, &mut topology);
+    }
+    gpu::gpus(root, scope, &mut topology, &mut diagnostics);
+    let found = nic::nics(root, scope, &mut topology, &mut diagnostics);
+    route::routes(root, &mut topology, &found);
+    ethernet::slingshot(root, scope, &mut topology, &mut diagnostics);
+    if scope == Scope::Full {
+        ethernet::plain(root, scope, &mut topology, &mut diagnostics);
+    }
+    topology.sort();
+    (topology, diagnostics)
+}
+
+/// `text` as a number, where it is one.
+fn number<T: std::str::FromStr>(text: Option<String>) -> Option<T> {
+    text?.trim().parse().ok()
+}

@@ -1,0 +1,24 @@
+//! What nic-placement knows and decides, without a word of Slurm's.
+//!
+//! Read [`plan`] first: it is the story in one type.  Then in the order of the data:
+//!
+//! * [`discover`] reads `/sys` and `/proc`, [`platform`] holds built-in machines, [`topology`] is what either yields;
+//!   [`node`] picks one of them.
+//! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
+//! * [`policy`] decides: a [`placement`].
+//! * [`render`] turns it into what the communication libraries and people read.
+//!
+//! ARCHITECTURE.md tells why it is cut this way.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod diagnostic;
+pub mod discover;
+pub mod node;
+pub mod placement;
+pub mod plan;
+pub mod platform;
+pub mod policy;
+pub mod render;
+pub mod step;
+pub mod topology;

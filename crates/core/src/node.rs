@@ -1,0 +1,144 @@
+//! The node, from wherever the admin wants it read: this system, a directory, a built-in machine, a topology file.
+#![forbid(unsafe_code)]
+
+use crate::config::NodeSource;
+use crate::diagnostic::Diagnostic;
+use crate::discover::{Root, Scope, discover, root};
+use crate::platform;
+use crate::platform::recognise::{Identity, recognise, supply};
+use crate::topology::{Gpu, Provenance, Topology, file};
+use std::fmt;
+use std::path::Path;
+
+/// Why there is no topology.
+#[derive(Debug)]
+pub enum NoTopology {
+    /// the file or directory cannot be read
+    Unreadable(String, std::io::Error),
+    /// the file is not a topology
+    Bad(String, String),
+    /// there is no such model
+    NoModel(String),
+}
+
+impl fmt::Display for NoTopology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoTopology::Unreadable(path, error) => write!(f, "cannot read `{path}`: {error}"),
+            NoTopology::Bad(path, problem) => write!(f, "`{path}` is no topology: {problem}"),
+            NoTopology::NoModel(name) => {
+                let known: Vec<&str> = platform::names().collect();
+                write!(f, "no built-in machine is called `{name}`; known: {}", known.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for NoTopology {}
+
+/// Bytes of a topology file, at most: slurmstepd holds it in memory, as root.  The largest built-in machine has 9 kB.
+const MAX_FILE: usize = 16 * 1024 * 1024;
+
+/// Reads the node, and what was odd about it.
+pub fn read(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
+    match source {
+        NodeSource::Live => Ok(read_root(&Root::live(), scope, Provenance::ThisSystem)),
+        NodeSource::Sysfs(path) => {
+            let root = Root::directory(Path::new(path))
+                .map_err(|error| NoTopology::Unreadable(path.clone(), error))?;
+            Ok(read_root(&root, scope, Provenance::Captured(path.clone())))
+        }
+        NodeSource::Machine(name) => platform::model(name)
+            .map(|topology| (topology, Vec::new()))
+            .ok_or(NoTopology::NoModel(name.clone())),
+        NodeSource::Topology(path) => {
+            let bytes = root::read_file(Path::new(path), MAX_FILE)
+                .map_err(|error| NoTopology::Unreadable(path.clone(), error))?;
+            let topology =
+                from_json(path, &bytes).map_err(|problem| NoTopology::Bad(path.clone(), problem))?;
+            Ok((topology, Vec::new()))
+        }
+    }
+}
+
+/// The project's own format, and nothing else: this runs as root, which parses no other program's files.
+fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
+    let text = std::str::from_utf8(bytes).map(|text| text.trim_start_matches('\u{feff}').trim_start());
+    match text {
+        Ok(text) if text.starts_with('{') => {
+            file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
+        }
+        _ => Err(format!(
+            "it is not the project's own JSON: `nic-placement import {path} -o FILE` makes that of every format it reads"
+        )),
+    }
+}
+
+/// A live or captured node: what its bus shows, and where it is a known machine what that bus hides.
+pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
+    let (mut topology, mut diagnostics) = discover(root, scope, provenance);
+    let known =
+        recognise(&identity(root), &topology).and_then(|model| Some((model.name, model.topology().ok()?)));
+    if let Some((name, model)) = known {
+        let supplied = supply(&mut topology, &model);
+        topology.supplied_by = (!supplied.is_empty()).then(|| name.to_string());
+        diagnostics.extend(supplied);
+    }
+    (topology, diagnostics)
+}
+
+/// What a node says it is (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
+pub fn identity(root: &Root) -> Identity {
+    let read =
+        |name: &str| root.read(&format!("sys/devices/virtual/dmi/id/{name}")).filter(|text| !text.is_empty());
+    Identity {
+        product: read("product_name"),
+        vendor: read("sys_vendor"),
+        board: read("board_name"),
+        chassis_asset_tag: read("chassis_asset_tag"),
+        cloud_shape: None,
+    }
+}
+
+/// Takes from a described node what is not on this one: a library that is told of a NIC that does not exist has none.
+/// Ports get the state and rate that they have here and now, NICs and GPUs the device nodes, GPUs the UUIDs, order and MIG
+/// instances: a task's evidence speaks of those.
+pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    topology.nics.retain_mut(|nic| {
+        let Some(here) = live.nics.iter().find(|here| here.name == nic.name) else {
+            diagnostics.push(Diagnostic::new(&nic.name, "described, but not on this node: left out"));
+            return false;
+        };
+        nic.ports = here.ports.clone();
+        nic.uverbs = here.uverbs.clone();
+        true
+    });
+    for gpu in &mut topology.gpus {
+        let is_it = |here: &&Gpu| {
+            (here.address, here.partition, here.vendor) == (gpu.address, gpu.partition, gpu.vendor)
+        };
+        if let Some(here) = live.gpus.iter().find(is_it) {
+            *gpu = Gpu { model: gpu.model.take().or_else(|| here.model.clone()), ..here.clone() };
+        }
+    }
+    diagnostics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::GpuVendor;
+
+    #[test]
+    fn a_described_gpu_has_the_device_node_and_the_order_that_it_has_on_this_node() {
+        let gpu = |bus: u32| Gpu::new(format!("{bus:02x}:00.0").parse().unwrap(), GpuVendor::Amd);
+        let mut described = Topology::empty("described", Provenance::Model("described".to_string()));
+        described.gpus = vec![Gpu { model: Some("Model".to_string()), minor: Some(128), ..gpu(1) }, gpu(2)];
+        let mut live = Topology::empty("live", Provenance::ThisSystem);
+        live.gpus = vec![Gpu { minor: Some(131), runtime_index: Some(7), ..gpu(1) }];
+        confirm(&mut described, &live);
+        let here = Gpu { model: Some("Model".to_string()), ..live.gpus[0].clone() };
+        assert_eq!(described.gpus, [here, gpu(2)]);
+    }
+}

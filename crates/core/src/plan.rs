@@ -1,0 +1,155 @@
+//! The story in one type: a node, a wish and a step make a plan, in which each task finds what it gets.
+//!
+//! The plugin and the tool both walk this way, so the tool cannot answer otherwise than srun.  Nothing here reads or
+//! changes anything: who plans says what the task's process was found to have, and carries out what was decided.
+#![forbid(unsafe_code)]
+
+pub mod json;
+
+use crate::config::{Admin, Settings};
+use crate::diagnostic::Diagnostic;
+use crate::discover::Scope;
+use crate::placement::{Bind, Binding, NodePlacement, Pair, Policy, Strictness, TaskPlacement, Variable};
+use crate::policy::{self, Request, Selection, binding, explain, identity, strictness};
+use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
+use crate::step::{Step, Task};
+use crate::topology::Topology;
+use std::sync::Arc;
+
+/// What the admin and the user want.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// the admin's arguments
+    pub admin: Admin,
+    /// the words that hold for the step
+    pub settings: Settings,
+}
+
+impl Wish {
+    /// How much of the node has to be read for it.
+    pub fn scope(&self) -> Scope {
+        let Settings { bind, omp, policy, .. } = self.settings;
+        match self.admin.selection == Selection::default() {
+            _ if bind == Bind::Core || omp || policy == Policy::Spread => Scope::Cores,
+            false => Scope::Selection,
+            true => Scope::Placement,
+        }
+    }
+
+    fn request<'a>(&'a self, alone: Option<&'a [usize]>) -> Request<'a> {
+        Request {
+            policy: self.settings.policy,
+            nics_each: self.settings.nics_per_task.into(),
+            selection: Some(&self.admin.selection),
+            rails: &self.admin.rails,
+            through: self.admin.through,
+            alone,
+        }
+    }
+
+    fn binding(&self) -> Binding {
+        let &Settings { bind, mem, asked, omp, .. } = &self.settings;
+        Binding { bind, mem, asked, count_threads: omp, trust: self.admin.trust_topology }
+    }
+}
+
+/// One step's plan for one node: what is the same for all of its tasks.
+pub struct Plan {
+    /// the node
+    pub node: Arc<Topology>,
+    /// what is wanted
+    pub wish: Wish,
+    /// what Slurm granted
+    pub step: Step,
+    /// from every GPU of the node to its NICs
+    pub map: NodePlacement,
+    prepared: Prepared,
+}
+
+impl Plan {
+    /// Decides for the node.  `read` reads a site's configuration file on it; asked only where the answer can change a
+    /// variable.
+    pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
+        Plan::of(Arc::new(node), wish, step, read)
+    }
+
+    fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile) -> Plan {
+        let alone = step.alone_on_node.then(|| identity::of_the_step(&node, &step));
+        let map = policy::place(&node, &wish.request(alone.as_deref()));
+        let prepared = Prepared::new(&node, &map, wish.settings.setting(&wish.admin), read);
+        Plan { node, wish, step, map, prepared }
+    }
+
+    /// The plan of a job that may not open these NICs, positions in the topology, each for its reason.
+    pub fn without(&self, nics: Vec<(usize, String)>, read: ReadFile) -> Plan {
+        let mut wish = self.wish.clone();
+        wish.admin.selection.unopenable.extend(nics);
+        Plan::of(Arc::clone(&self.node), wish, self.step.clone(), read)
+    }
+
+    /// What one task gets, and what becomes of its variables.
+    pub fn task(&self, task: &Task, evidence: Evidence) -> TaskPlan<'_> {
+        let Plan { node, wish, step, map, prepared } = self;
+        let through = &wish.admin.through;
+        let mut placement = policy::task::place(node, map, step, task, wish.binding(), through);
+        binding::settle_memory(&mut placement, &task.memory);
+        let warning = policy::task::warn_of_denied(map, node, task);
+        placement.reasons.extend(warning.clone());
+        let variables = render::environment(prepared, node, map, &placement, evidence);
+        let shortfalls = strictness::shortfalls(node, map, &placement, wish.settings.strictness);
+        TaskPlan { plan: self, placement, variables, shortfalls, warning }
+    }
+
+    /// Every NIC for one GPU, chosen or not, with the reason.
+    pub fn explain(&self, gpu: usize) -> Vec<Pair> {
+        explain::pairs(&self.node, &self.map, &self.wish.request(None), gpu)
+    }
+
+    /// What was odd about the wish and the map.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.prepared.diagnostics().into_iter().chain(self.map.diagnostics.iter().cloned()).collect()
+    }
+
+    /// The variables that a task's evidence has to hold, where it has them: sorted, each once.
+    pub fn evidence_variables(&self) -> Vec<&str> {
+        let mut names = self.prepared.names();
+        names.extend(identity::VARIABLES);
+        if self.reports() {
+            names.extend(lint::READ);
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Are the user's terminal's lines asked for?
+    pub fn reports(&self) -> bool {
+        self.wish.settings.verbose || self.wish.settings.dry_run
+    }
+}
+
+/// What one task gets.
+pub struct TaskPlan<'p> {
+    plan: &'p Plan,
+    /// its GPUs, NICs, CPUs and memory
+    pub placement: TaskPlacement,
+    /// what becomes of its variables
+    pub variables: Vec<Variable<'p>>,
+    /// what was promised, or asked for by a strict word, and is not had
+    pub shortfalls: Vec<String>,
+    /// what the admin should know of it
+    pub warning: Option<String>,
+}
+
+impl TaskPlan<'_> {
+    /// The line of `verbose`.
+    pub fn line(&self, node_name: &str) -> String {
+        let Plan { node, map, step, .. } = self.plan;
+        text::task_line(node, map, node_name, step.total_tasks, &self.placement, &self.variables)
+    }
+
+    /// Is what is missing no more than a fact of the node, which nobody asked to fail by?
+    pub fn misses_nothing_of_its_own(&self) -> bool {
+        self.placement.rails.is_empty() && self.plan.wish.settings.strictness == Strictness::BestEffort
+    }
+}

@@ -1,0 +1,217 @@
+//! The plan as versioned JSON, for programs.
+#![forbid(unsafe_code)]
+
+use super::{Plan, TaskPlan};
+use crate::diagnostic::Diagnostic;
+use crate::placement::{Change, Pair};
+use crate::topology::PciAddress;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Grows by one when a field changes its meaning or goes; new fields do not count.
+pub const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct PlanFile<'a> {
+    format: &'static str,
+    version: u32,
+    machine: &'a str,
+    source: String,
+    policy: String,
+    gpus: Vec<NodeGpu<'a>>,
+    excluded: Vec<Excluded<'a>>,
+    tasks: Vec<Task<'a>>,
+    diagnostics: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct NodeGpu<'a> {
+    index: usize,
+    address: Option<String>,
+    numa_node: Option<u32>,
+    nics: Vec<Nic<'a>>,
+    reason: &'a str,
+    pairs: Vec<PairOf<'a>>,
+}
+
+/// A GPU and a NIC: what stands between them, what the GPU would get alone, and why it got the NIC or not.
+#[derive(Serialize)]
+struct PairOf<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u8>,
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alone_mbps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_mbps: Option<u64>,
+    users: usize,
+    chosen: bool,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct Explanation<'a> {
+    format: &'static str,
+    version: u32,
+    machine: &'a str,
+    source: String,
+    policy: String,
+    gpus: Vec<ExplainedGpu<'a>>,
+}
+
+#[derive(Serialize)]
+struct ExplainedGpu<'a> {
+    index: usize,
+    address: Option<String>,
+    pairs: Vec<PairOf<'a>>,
+}
+
+fn pair_of(pair: &Pair) -> PairOf<'_> {
+    PairOf {
+        name: &pair.nic,
+        port: pair.port,
+        path: pair.path.map(|path| path.to_string()),
+        alone_mbps: pair.alone_mbps,
+        share_mbps: pair.share_mbps,
+        users: pair.users,
+        chosen: pair.chosen,
+        reason: &pair.why,
+    }
+}
+
+/// Why these GPUs got their NICs and no others.
+pub fn explanation(plan: &Plan, gpus: &[(usize, Vec<Pair>)]) -> String {
+    let Plan { node: topology, map: node, .. } = plan;
+    let explanation = Explanation {
+        format: "nic-placement explanation",
+        version: VERSION,
+        machine: &topology.name,
+        source: topology.provenance.to_string(),
+        policy: node.policy.to_string(),
+        gpus: gpus
+            .iter()
+            .map(|(index, pairs)| ExplainedGpu {
+                index: *index,
+                address: stated(topology.gpus[*index].address),
+                pairs: pairs.iter().map(pair_of).collect(),
+            })
+            .collect(),
+    };
+    // these structures hold nothing that JSON cannot
+    serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n"
+}
+
+#[derive(Serialize)]
+struct Excluded<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u8>,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct Task<'a> {
+    task: u32,
+    gpus: Vec<Gpu>,
+    nics: Vec<Nic<'a>>,
+    cpus: String,
+    mems: String,
+    env: BTreeMap<&'a str, &'a str>,
+    reasons: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Gpu {
+    index: usize,
+    address: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Nic<'a> {
+    name: &'a str,
+    port: u8,
+    address: Option<String>,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_mbps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<usize>,
+}
+
+/// The plan of a node's tasks.  `cpus` and `mems` are in the kernel's list format, and empty where nothing is known or
+/// changed; `env` holds what is set.
+pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> String {
+    let Plan { node: topology, map: node, .. } = plan;
+    let pairs: Vec<Vec<Pair>> = (0..node.gpus.len()).map(|gpu| plan.explain(gpu)).collect();
+    let nic = |rail: usize, path: String| Nic {
+        name: &node.rails[rail].name,
+        port: node.rails[rail].port,
+        address: topology.nics[node.rails[rail].nic].address.and_then(stated),
+        path,
+        share_mbps: None,
+        users: None,
+    };
+    let gpus = node.gpus.iter().enumerate().map(|(index, placement)| NodeGpu {
+        index,
+        address: stated(topology.gpus[index].address),
+        numa_node: placement.numa_node,
+        nics: placement
+            .choices
+            .iter()
+            .map(|choice| Nic {
+                share_mbps: choice.share_mbps,
+                users: Some(choice.users),
+                ..nic(choice.rail, choice.path.to_string())
+            })
+            .collect(),
+        reason: &placement.reason,
+        pairs: pairs.get(index).into_iter().flatten().map(pair_of).collect(),
+    });
+    let tasks = tasks.iter().map(|TaskPlan { placement: task, variables, .. }| Task {
+        task: task.global_id,
+        gpus: task
+            .gpus
+            .iter()
+            .map(|&index| Gpu { index, address: stated(topology.gpus[index].address) })
+            .collect(),
+        nics: task.rails.iter().map(|(rail, path)| nic(*rail, path.to_string())).collect(),
+        cpus: task.cpus.cpus().to_string(),
+        mems: task.mems.nodes().map(ToString::to_string).unwrap_or_default(),
+        env: variables
+            .iter()
+            .filter_map(|variable| match &variable.change {
+                Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
+                Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
+            })
+            .collect(),
+        reasons: task
+            .reasons
+            .iter()
+            .cloned()
+            .chain(variables.iter().map(|variable| format!("{}: {}", variable.name, variable.why)))
+            .collect(),
+    });
+    let file = PlanFile {
+        format: "nic-placement plan",
+        version: VERSION,
+        machine: &topology.name,
+        source: topology.provenance.to_string(),
+        policy: node.policy.to_string(),
+        gpus: gpus.collect(),
+        excluded: node
+            .excluded
+            .iter()
+            .map(|excluded| Excluded { name: &excluded.name, port: excluded.port, reason: &excluded.why })
+            .collect(),
+        tasks: tasks.collect(),
+        diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
+    };
+    // these structures hold nothing that JSON cannot
+    serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
+}
+
+/// `null` where the machine's description names no address.
+fn stated(address: PciAddress) -> Option<String> {
+    (!address.is_invented()).then(|| address.to_string())
+}

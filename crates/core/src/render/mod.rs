@@ -1,0 +1,193 @@
+//! Turns a placement into what programs read: one file for each library, the marker, and the reports.
+//!
+//! The obvious value is often the wrong one (one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its
+//! bandwidth), so each file states the library's own rule and its source.  Each library answers with a value or none, and
+//! why; whose value stands is decided here, once.  Plain MPICH, Intel MPI and MVAPICH choose by their own rules and get
+//! nothing.
+#![forbid(unsafe_code)]
+
+mod cray_mpich;
+mod efa;
+mod libfabric;
+pub mod lint;
+pub mod marker;
+mod mooncake;
+pub mod names;
+mod nccl;
+mod nvshmem;
+mod openmp;
+mod prepare;
+pub mod setting;
+pub mod template;
+pub mod text;
+mod ucx;
+mod uniform;
+
+pub use prepare::Prepared;
+
+use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
+use crate::topology::Topology;
+use marker::{Marker, Publication};
+use prepare::Source;
+use setting::Libraries;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// What answers for one variable; `None` where the library can have nothing to do with this node.
+type Library = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
+
+/// The variables that we may set beside the marker and the admin's own, in the order of reports.
+const ROWS: [(&str, Libraries, Library); 10] = [
+    (ucx::NET_DEVICES, Libraries::UCX, ucx::net_devices),
+    (nccl::IB_HCA, Libraries::NCCL, nccl::ib_hca),
+    (nvshmem::HCA_LIST, Libraries::NVSHMEM, nvshmem::hca_list),
+    (cray_mpich::NIC_POLICY, Libraries::CRAY_MPICH, cray_mpich::nic_policy),
+    (libfabric::CXI_DEVICE, Libraries::LIBFABRIC, libfabric::cxi_device),
+    (libfabric::VERBS_DEVICE, Libraries::LIBFABRIC, libfabric::verbs_device),
+    (mooncake::FILTERS, Libraries::MOONCAKE, mooncake::filters),
+    // asked for by a word of its own
+    (openmp::NUM_THREADS, Libraries::NONE, openmp::num_threads),
+    (openmp::PLACES, Libraries::NONE, openmp::places),
+    (openmp::PROC_BIND, Libraries::NONE, openmp::proc_bind),
+];
+
+/// Variables that change our mind about one of those.
+const EVIDENCE: [&str; 12] = [
+    ucx::TLS,
+    nccl::CONF_FILE,
+    nccl::HOME,
+    nvshmem::PE_MAPPING,
+    cray_mpich::NIC_MAPPING,
+    cray_mpich::NUM_NICS,
+    cray_mpich::GPU_SUPPORT,
+    cray_mpich::STEP_DEVICES,
+    efa::IFACE,
+    openmp::GOMP_CPU_AFFINITY,
+    openmp::KMP_AFFINITY,
+    marker::NAME,
+];
+
+/// The variables that we may set without an admin's `set=`, the marker not counted.
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|(name, ..)| *name)
+}
+
+/// A task's variables before we touch it; those that nobody asks for may be missing.
+pub type Present = BTreeMap<String, String>;
+
+/// What is known of one task beside its placement.
+#[derive(Clone, Copy)]
+pub struct Evidence<'e> {
+    /// its environment
+    pub present: &'e Present,
+    /// reads a file with the user's rights; asked only where the answer can change a value
+    pub read: ReadFile<'e>,
+}
+
+/// Reads a text file by its path; `None` where there is none, or it is none.
+pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<String>;
+
+/// What a library is asked about.
+struct Asked<'p, 'e> {
+    prepared: &'p Prepared,
+    topology: &'e Topology,
+    node: &'e NodePlacement,
+    task: &'e TaskPlacement,
+    evidence: Evidence<'e>,
+    earlier: &'e Marker,
+}
+
+impl Asked<'_, '_> {
+    /// The user's own value of a variable.
+    fn users(&self, name: &str) -> Option<&String> {
+        self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
+    }
+}
+
+/// What a library answers for one variable.
+struct Answer<'a> {
+    value: Option<Cow<'a, str>>,
+    why: Cow<'a, str>,
+}
+
+impl<'a> Answer<'a> {
+    fn yes(value: impl Into<Cow<'a, str>>, why: impl Into<Cow<'a, str>>) -> Answer<'a> {
+        Answer { value: Some(value.into()), why: why.into() }
+    }
+
+    fn no(why: impl Into<Cow<'a, str>>) -> Answer<'a> {
+        Answer { value: None, why: why.into() }
+    }
+
+    /// The same without a copy of its texts.
+    fn borrowed(&self) -> Answer<'_> {
+        let value = self.value.as_ref().map(|value| Cow::Borrowed(value.as_ref()));
+        Answer { value, why: Cow::Borrowed(&self.why) }
+    }
+}
+
+/// The changes to one task's environment, the marker last, each with its reason.
+pub fn environment<'p>(
+    prepared: &'p Prepared,
+    topology: &Topology,
+    node: &NodePlacement,
+    task: &TaskPlacement,
+    evidence: Evidence,
+) -> Vec<Variable<'p>> {
+    let earlier = prepared.earlier(evidence.present);
+    let asked = Asked { prepared, topology, node, task, evidence, earlier: &earlier };
+    let mut published = Publication::new(topology, node, task);
+    let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
+    for row in &prepared.rows {
+        let name = Cow::from(row.name.as_str());
+        let users = asked.users(&row.name);
+        let ours = users.is_none() && evidence.present.contains_key(&row.name);
+        if let Some(users) = users {
+            if row.wanted {
+                let why = "the user's own value stays".into();
+                variables.push(Variable { name, change: Change::KeepUsers(users.clone()), why });
+            }
+            continue;
+        }
+        let answer = match (row.wanted, row.source) {
+            (false, _) => None,
+            (true, Source::Library(library) | Source::Never(library)) => library(&asked),
+            (true, Source::Template(index)) => Some(prepared.fill(index, &asked)),
+        };
+        let (value, why) = match answer {
+            Some(answer) => (answer.value, answer.why),
+            None if ours => (None, "an outer step's value, which is not wanted here".into()),
+            None => continue,
+        };
+        let change = match value {
+            Some(value) => {
+                published.add(&row.name, &value);
+                Change::Set(value.into_owned())
+            }
+            None if ours => Change::Remove,
+            None => Change::Leave,
+        };
+        variables.push(Variable { name, change, why });
+    }
+    variables.push(Variable {
+        name: marker::NAME.into(),
+        change: Change::Set(published.into_line()),
+        why: "tells programs and nested steps what was decided".into(),
+    });
+    variables
+}
+
+/// What undoes our earlier values where placement is off: an outer step's NIC is wrong for the tasks of an inner one.
+pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
+    let Some(text) = present.get(marker::NAME) else { return Vec::new() };
+    let earlier = Marker::parse(text, |name| name != marker::NAME && names.contains(&name));
+    let ours =
+        names.iter().filter(|name| present.get(**name).is_some_and(|value| earlier.is_ours(name, value)));
+    let why = "an outer step's value, which is wrong for the tasks of an inner one";
+    let marker: &'n str = marker::NAME;
+    let removed = ours.copied().chain([marker]);
+    removed.map(|name| Variable { name: name.into(), change: Change::Remove, why: why.into() }).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What Slurm granted on this node, as data: one step, and each of its tasks.
+#![forbid(unsafe_code)]
+
+use crate::topology::{CpuSet, NodeSet};
+use std::collections::BTreeMap;
+
+/// A step on this node, as known before its tasks start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Step {
+    /// the node's name, for reports
+    pub node: String,
+    /// tasks of the step on this node
+    pub tasks: u32,
+    /// tasks of the step on all its nodes
+    pub total_tasks: u32,
+    /// `--cpu-bind` as the user gave it (`SLURM_CPU_BIND_TYPE` before slurmd resolves it); `None` where nothing was asked
+    pub cpu_bind: Option<String>,
+    /// `--mem-bind` as the user gave it (`SLURM_MEM_BIND_TYPE`); `None` where nothing was asked
+    pub mem_bind: Option<String>,
+    /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
+    pub gpus: Option<String>,
+    /// is no other job's task on this node, nor can come there?
+    pub alone_on_node: bool,
+}
+
+/// A task, as known just before its program starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Task {
+    /// number on this node, from 0
+    pub local_id: u32,
+    /// number in the step, from 0
+    pub global_id: u32,
+    /// what says which GPUs it has
+    pub gpus: GpuGrant,
+    /// NICs that it may not open though others of its job may: positions in the topology.  Those that none of the job
+    /// may open are not in the node's map.
+    pub denied_nics: Vec<usize>,
+    /// CPUs that it may run on now
+    pub cpus: CpuSet,
+    /// CPUs of all tasks of the step on this node together: the outer bound of what may be given to it
+    pub step_cpus: CpuSet,
+    /// the masks by which slurmd bound the step's tasks on this node, in the order of their local ids; with fewer masks
+    /// than tasks it starts again at the first; empty where it bound nobody
+    pub masks: Vec<CpuSet>,
+    /// how Slurm dealt the step's GPUs to its tasks (`SLURMD_TRES_BIND`), such as `gpu:per_task:1`
+    pub gpu_bind: Option<String>,
+    /// what the kernel says of its memory
+    pub memory: Memory,
+}
+
+/// A task's memory before it is touched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// why its policy must stay, where it must: somebody set one before
+    pub taken: Option<String>,
+    /// the NUMA nodes of its cpuset that have memory; `None` where that is not known
+    pub allowed: Option<NodeSet>,
+}
+
+impl Step {
+    /// Tasks on this node, at least one.
+    pub fn tasks_here(&self) -> usize {
+        self.tasks.max(1) as usize
+    }
+}
+
+/// The evidence about a task's GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GpuGrant {
+    /// the variables that the vendors' runtimes read, as far as the task has them
+    pub variables: BTreeMap<&'static str, String>,
+    /// for each GPU of the topology, whether the task may open its device node
+    pub access: Vec<Access>,
+}
+
+/// Whether a task may open a device node (faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`, which asks the device cgroup
+/// too and opens nothing).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// it may
+    Allowed,
+    /// it may not: the device belongs to another task or job
+    Denied,
+    /// there is no such node, or nobody looked
+    Unknown,
+}

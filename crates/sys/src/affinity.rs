@@ -1,0 +1,36 @@
+//! sched_getaffinity(2) and sched_setaffinity(2) of the calling thread, by libc's functions, which sites and tests trace
+//! and replace there.
+#![allow(unsafe_code)]
+
+use nic_placement_core::topology::{Bitmap, CpuSet};
+use std::io;
+
+/// Words of a mask that holds every CPU that Linux can have: the kernel refuses a shorter one than its own.
+const WORDS: usize = (Bitmap::LIMIT / 64) as usize;
+
+/// CPUs that the calling thread may run on.
+pub fn affinity() -> io::Result<CpuSet> {
+    // on the stack: glibc answers a request of 1 KiB by walking over its free lists, and in a task, which has just been
+    // forked, each page that it writes there is a page fault
+    let mut words = [0u64; WORDS];
+    // SAFETY: the buffer is WORDS * 8 bytes long, as said, aligned for the unsigned longs that cpu_set_t is made of, and
+    // any bytes are valid for it.  glibc writes all of it.
+    let result = unsafe { libc::sched_getaffinity(0, WORDS * 8, words.as_mut_ptr().cast()) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+    Ok(CpuSet::from_words(words[..used].to_vec()))
+}
+
+/// Lets the calling thread run on these CPUs only.  `EINVAL`: none of them is online and allowed by its cpuset.
+pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
+    let mut words = [0u64; WORDS];
+    words.iter_mut().zip(cpus.words()).for_each(|(to, from)| *to = *from);
+    // SAFETY: the buffer is WORDS * 8 bytes long, as said, and only read.
+    let result = unsafe { libc::sched_setaffinity(0, WORDS * 8, words.as_ptr().cast()) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

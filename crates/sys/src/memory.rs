@@ -1,0 +1,112 @@
+//! get_mempolicy(2) and set_mempolicy(2), which libc has no functions for.
+#![allow(unsafe_code)]
+
+use nic_placement_core::topology::NodeSet;
+use std::fmt;
+use std::io;
+
+// include/uapi/linux/mempolicy.h
+const MPOL_DEFAULT: i32 = 0;
+const MPOL_PREFERRED: i32 = 1;
+const MPOL_BIND: i32 = 2;
+/// since Linux 5.15
+const MPOL_PREFERRED_MANY: i32 = 5;
+/// The flags that a mode can carry: MPOL_F_STATIC_NODES, MPOL_F_RELATIVE_NODES, MPOL_F_NUMA_BALANCING.
+const MODE_FLAGS: i32 = 0xe000;
+/// get_mempolicy: not the policy, but the nodes that the thread's cpuset allows
+const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 1 << 2;
+
+/// Words of a node mask; CONFIG_NODES_SHIFT is at most 10, so 1024 nodes.
+const WORDS: usize = 16;
+/// get_mempolicy refuses a mask shorter than the kernel's own; both calls take the number of bits plus one.
+const MAX_NODE: libc::c_ulong = WORDS as libc::c_ulong * 64 + 1;
+
+/// The calling thread's memory policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// nobody set one
+    Default,
+    /// these NUMA nodes first
+    Prefer(NodeSet),
+    /// these NUMA nodes alone
+    Fence(NodeSet),
+    /// something else
+    Other,
+}
+
+impl fmt::Display for MemoryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemoryPolicy::Default => f.write_str("the default policy"),
+            MemoryPolicy::Prefer(nodes) => write!(f, "NUMA node {nodes} first"),
+            MemoryPolicy::Fence(nodes) => write!(f, "NUMA node {nodes} alone"),
+            MemoryPolicy::Other => f.write_str("another policy"),
+        }
+    }
+}
+
+/// What policy the calling thread has.
+pub fn memory_policy() -> io::Result<MemoryPolicy> {
+    let (mode, nodes) = get(0)?;
+    Ok(match mode & !MODE_FLAGS {
+        MPOL_DEFAULT => MemoryPolicy::Default,
+        // an empty set means the local node: what the default does
+        MPOL_PREFERRED | MPOL_PREFERRED_MANY => MemoryPolicy::Prefer(nodes),
+        MPOL_BIND => MemoryPolicy::Fence(nodes),
+        _ => MemoryPolicy::Other,
+    })
+}
+
+/// NUMA nodes from which the calling thread may take memory: those of its cpuset that have any.  No policy reaches beyond.
+pub fn allowed_memory() -> io::Result<NodeSet> {
+    Ok(get(MPOL_F_MEMS_ALLOWED)?.1)
+}
+
+fn get(flags: libc::c_ulong) -> io::Result<(libc::c_int, NodeSet)> {
+    let mut mode: libc::c_int = 0;
+    let mut nodes = [0u64; WORDS + 1];
+    // SAFETY: get_mempolicy(2) with an address of 0 and these flags writes one int and at most MAX_NODE - 1 bits, which
+    // `nodes` has room for; both live until it returns.  libc has no function for it.
+    let result = unsafe {
+        libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, nodes.as_mut_ptr(), MAX_NODE, 0usize, flags)
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((mode, NodeSet::from_words(nodes.to_vec())))
+}
+
+/// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes while they have any.
+///
+/// Kernels before 5.15 can prefer one node only; of several, none is then preferred ([`io::ErrorKind::Unsupported`]),
+/// since the first would be far from threads that run on another.  `EINVAL`: none of the nodes exists or is in the cpuset.
+pub fn prefer_memory(nodes: &NodeSet) -> io::Result<()> {
+    match set(MPOL_PREFERRED_MANY, nodes) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
+            0 | 1 => set(MPOL_PREFERRED, nodes),
+            _ => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel prefers one node only, as those before 5.15 do",
+            )),
+        },
+        result => result,
+    }
+}
+
+/// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes alone: where they have
+/// none left, the program is killed.  `EINVAL`: none of the nodes exists or is in the cpuset.
+pub fn fence_memory(nodes: &NodeSet) -> io::Result<()> {
+    set(MPOL_BIND, nodes)
+}
+
+fn set(mode: i32, nodes: &NodeSet) -> io::Result<()> {
+    let mut words = nodes.words().to_vec();
+    words.resize(WORDS + 1, 0);
+    // SAFETY: set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which has them.  libc has no function for it.
+    let result =
+        unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), words.as_ptr(), MAX_NODE) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

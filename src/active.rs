@@ -1,0 +1,45 @@
+//! What slurmstepd's parent leaves for the step's tasks, which inherit it by fork.
+#![forbid(unsafe_code)]
+
+use crate::nics::Devices;
+use nic_placement_core::plan::Plan;
+use once_cell::sync::OnceCell;
+use slurm_spank::SpankHandle;
+use std::sync::atomic::AtomicBool;
+
+/// A step that wants placement.
+pub(crate) struct Active {
+    /// what its tasks look themselves up in; or why there is none
+    pub(crate) plan: Result<Plan, String>,
+    /// do its users want to read what is done?
+    pub(crate) reports: bool,
+    /// the device nodes as they are here: a container's or a job's private `/dev` may hide them from the tasks
+    pub(crate) devices: Devices,
+    /// all variables that a task looks at, sorted
+    pub(crate) names: Vec<String>,
+    /// does pyxis stand after us in plugstack.conf?
+    pub(crate) container_later: bool,
+}
+
+/// Set where this step wants placement.
+pub(crate) static ACTIVE: OnceCell<Active> = OnceCell::new();
+
+/// Set where this step wants nothing changed, not even our own earlier values withdrawn.
+pub(crate) static DRY_RUN: AtomicBool = AtomicBool::new(false);
+
+/// Set where this step's tasks are to fail without their placement, also if making the plan fails in a way that nobody
+/// thought of.
+pub(crate) static STRICT: AtomicBool = AtomicBool::new(false);
+
+/// Step ids above this are not steps of tasks: the batch script, the interactive shell, the step that adopts foreign
+/// processes (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`).  What we set in a batch script its sruns would inherit as if the
+/// user had set it.
+const MAX_NORMAL_STEP_ID: u32 = 0xffff_fff0;
+
+/// Is this a step that runs a user's tasks?
+pub(crate) fn is_normal(spank: &SpankHandle) -> bool {
+    spank.job_stepid().is_ok_and(|id| id <= MAX_NORMAL_STEP_ID)
+}
+
+pub(crate) const CONTAINER_LATER: &str = "`spank_pyxis.so` stands after this plugin in plugstack.conf: what is set here may \
+    give way to a container's environment, the same for all tasks; list nic-placement after pyxis, as `90-nic-placement.conf`";

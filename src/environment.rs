@@ -1,0 +1,63 @@
+//! A task's environment as Slurm holds it: read in one pass, since each `spank_getenv` of a name costs a buffer of 4 KiB,
+//! and changed by name.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::placement::{Change, Variable};
+use slurm_spank::SpankHandle;
+use std::collections::BTreeMap;
+
+/// The values of some variables.
+pub(crate) type Values = BTreeMap<String, String>;
+
+/// The values of those of `names`, which are sorted, that are set; what is not UTF-8 is still somebody's value.
+///
+/// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
+/// environment for execve(2).
+pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
+    let mut values = Values::new();
+    for entry in spank.job_env_os().unwrap_or_default() {
+        let entry = entry.as_encoded_bytes();
+        let Some(end) = entry.iter().position(|byte| *byte == b'=') else { continue };
+        if let Ok(at) = names.binary_search_by(|name| name.as_ref().as_bytes().cmp(&entry[..end])) {
+            let value = || String::from_utf8_lossy(&entry[end + 1..]).into_owned();
+            // the first one counts, as for getenv(3)
+            values.entry(names[at].as_ref().to_string()).or_insert_with(value);
+        }
+    }
+    values
+}
+
+/// Makes the changes, then reads all of them back; returns what did not take.
+pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
+    let mut failures = Vec::new();
+    for Variable { name, change, .. } in variables {
+        let result = match change {
+            // whether it may be overwritten has been decided with its value in sight
+            Change::Set(value) => spank.setenv(name.as_ref(), value, true),
+            Change::Remove => spank.unsetenv(name.as_ref()),
+            Change::KeepUsers(_) | Change::Leave => Ok(()),
+        };
+        if let Err(error) = result {
+            failures.push(format!("{name}: {error}"));
+        }
+    }
+    let mut names: Vec<&str> = variables.iter().map(|variable| variable.name.as_ref()).collect();
+    names.sort_unstable();
+    let now = values(spank, &names);
+    for Variable { name, change, .. } in variables {
+        let wanted = match change {
+            Change::Set(value) => Some(value),
+            Change::Remove | Change::Leave => None,
+            Change::KeepUsers(value) => Some(value),
+        };
+        if now.get(name.as_ref()) != wanted {
+            failures.push(format!("{name} did not take"));
+        }
+    }
+    failures
+}
+
+/// A variable of the step or task; a value that is not UTF-8 is still somebody's value.
+pub(crate) fn variable(spank: &SpankHandle, name: &str) -> Option<String> {
+    spank.getenv_lossy(name).ok().flatten()
+}

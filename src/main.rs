@@ -1,6 +1,0 @@
-//! The command-line tool `nic-placement`.
-#![forbid(unsafe_code)]
-
-fn main() -> std::process::ExitCode {
-    nic_placement::cli::main()
-}

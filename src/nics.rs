@@ -1,0 +1,92 @@
+//! Which NICs a task may open: asked of `/dev/infiniband/uverbsN` without opening it, as for GPUs.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::discover::root;
+use nic_placement_core::plan::Plan;
+use nic_placement_core::topology::{Nic, NicKind, Topology};
+use nic_placement_sys::{self as sys, Refusal};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+
+/// Where libibverbs looks for the nodes (rdma-core's libibverbs/device.c), below `/dev`.
+pub(crate) const DIRECTORY: &str = "infiniband";
+
+/// NICs that are closed.
+#[derive(Default)]
+pub(crate) struct Closed {
+    /// to every task of the job, with the reason: by position in the topology
+    pub(crate) to_the_job: Vec<(usize, String)>,
+    /// to this task: its device cgroup may differ from those of others
+    pub(crate) to_this_task: Vec<usize>,
+}
+
+/// `/dev`, open, and what is known of it.
+pub(crate) struct Devices {
+    /// `None` where it cannot be looked into
+    pub(crate) directory: Option<File>,
+    /// does it have nodes of RDMA devices?
+    uverbs: bool,
+}
+
+impl Devices {
+    /// Those of this process.
+    pub(crate) fn open() -> Devices {
+        let directory = match root::directory_descriptor(Path::new("/dev")) {
+            Ok(directory) => Some(directory),
+            Err(error) => {
+                log::warn!(
+                    "cannot look into `/dev`: {error}; the tasks' GPUs are told by their variables alone"
+                );
+                None
+            }
+        };
+        let absent = |directory: &File| {
+            let answer = sys::may_open(directory, DIRECTORY).map_err(|error| sys::refusal(&error));
+            matches!(answer, Err(Refusal::Absent))
+        };
+        let uverbs = directory.as_ref().is_some_and(|directory| !absent(directory));
+        Devices { directory, uverbs }
+    }
+
+    /// Is it known that no RDMA device can be opened?
+    pub(crate) fn lack_uverbs(&self) -> bool {
+        self.directory.is_some() && !self.uverbs
+    }
+}
+
+/// Every verbs device, where that place is missing.
+pub(crate) fn all_missing(topology: &Topology) -> Vec<(usize, String)> {
+    let verbs = topology.nics.iter().enumerate().filter(|(_, nic)| nic.kind == NicKind::Verbs);
+    verbs.map(|(index, _)| (index, format!("`/dev/{DIRECTORY}` is missing on this node"))).collect()
+}
+
+/// Asks for each rail; for every other NIC too where a rail is closed to the job, since another may take its place.
+pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
+    let mut closed = Closed::default();
+    let (Some(directory), true) = (&devices.directory, devices.uverbs) else { return closed };
+    let nics = &plan.node.nics;
+    let rails: BTreeSet<usize> = plan.map.rails.iter().map(|rail| rail.nic).collect();
+    rails.iter().for_each(|&nic| closed.ask(directory, nic, &nics[nic]));
+    if !closed.to_the_job.is_empty() {
+        let others = nics.iter().enumerate().filter(|(index, _)| !rails.contains(index));
+        others.for_each(|(index, nic)| closed.ask(directory, index, nic));
+    }
+    closed
+}
+
+impl Closed {
+    fn ask(&mut self, devices: &File, index: usize, nic: &Nic) {
+        let Some(uverbs) = nic.uverbs.as_ref().filter(|_| nic.kind == NicKind::Verbs) else { return };
+        let path = format!("{DIRECTORY}/{uverbs}");
+        let Err(error) = sys::may_open(devices, &path) else { return };
+        match sys::refusal(&error) {
+            Refusal::User => {
+                self.to_the_job.push((index, format!("the job's user may not open `/dev/{path}`")));
+            }
+            Refusal::Absent => self.to_the_job.push((index, format!("there is no `/dev/{path}`"))),
+            Refusal::Cgroup => self.to_this_task.push(index),
+            Refusal::Other => {}
+        }
+    }
+}

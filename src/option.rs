@@ -1,0 +1,70 @@
+//! The option's value in this process, and in test builds the panics that it asks for.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::config::{OPTION, Words, options};
+use slurm_spank::SpankHandle;
+use std::sync::{Mutex, PoisonError};
+
+/// What the last call of the option's callback said.
+static VALUE: Mutex<Option<Words>> = Mutex::new(None);
+
+/// Takes a value from Slurm; `false` refuses it, which ends srun, sbatch and salloc before anything is queued.
+pub(crate) fn take(text: &str, remote: bool) -> bool {
+    match Words::parse(text) {
+        Ok(words) if words.help && !remote => {
+            print!("{}", options::help());
+            // the user asked for the help and not for the job
+            std::process::exit(0);
+        }
+        Ok(words) => {
+            *VALUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+            true
+        }
+        Err(bad) => {
+            log::error!("--{OPTION}: {bad}");
+            false
+        }
+    }
+}
+
+/// What the user's option says; `None` without the option.
+pub(crate) fn value() -> Option<Words> {
+    VALUE.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The arguments behind the plugin's path in plugstack.conf, but for the one that test builds add.
+pub(crate) fn arguments<'a>(spank: &'a SpankHandle) -> impl Iterator<Item = &'a str> {
+    let of_tests = |argument: &&str| cfg!(feature = "panic-in-hooks") && argument.starts_with("panic=");
+    spank.plugin_argv().unwrap_or_default().into_iter().filter(move |argument| !of_tests(argument))
+}
+
+#[cfg(not(feature = "panic-in-hooks"))]
+mod panics {
+    use crate::SpankHandle;
+    pub(crate) fn provoke(_: &SpankHandle, _: &str) {}
+    pub(crate) fn provoke_by(_: &str) {}
+}
+
+#[cfg(feature = "panic-in-hooks")]
+mod panics {
+    use crate::SpankHandle;
+    use std::sync::Mutex;
+
+    static HOOK: Mutex<String> = Mutex::new(String::new());
+
+    /// Panics if plugstack.conf says `panic=` and this hook's name.
+    pub(crate) fn provoke(spank: &SpankHandle, hook: &str) {
+        let arguments = spank.plugin_argv().unwrap_or_default();
+        if let Some(name) = arguments.iter().find_map(|argument| argument.strip_prefix("panic=")) {
+            *HOOK.lock().unwrap() = name.to_string();
+        }
+        provoke_by(hook);
+    }
+
+    pub(crate) fn provoke_by(hook: &str) {
+        let asked = HOOK.lock().map(|name| *name == hook).unwrap_or(false);
+        assert!(!asked, "asked to panic in `{hook}`");
+    }
+}
+
+pub(crate) use panics::{provoke, provoke_by};
