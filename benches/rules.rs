@@ -17,7 +17,7 @@ mod plans;
 
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::platform;
-use nic_placement_core::policy::{Request, place};
+use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{PathType, Topology};
 use std::path::Path;
 use std::process::ExitCode;
@@ -117,13 +117,13 @@ fn greedy(machine: &Machine) -> Vec<usize> {
 }
 
 fn machine(name: &str, topology: &Topology) -> Option<Machine> {
-    let node: NodePlacement = place(topology, &Request::default());
+    let node: NodePlacement = policy::map(topology, &Request::default());
     if topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }
     let path = |gpu: usize, rail: usize| {
         let nic = topology.nics[node.rails[rail].nic].address?;
-        Some(topology.path(topology.gpus[gpu].address, nic).kind)
+        Some(topology.path_type(topology.gpus[gpu].address, nic))
     };
     let row = |gpu| (0..node.rails.len()).map(|rail| path(gpu, rail).unwrap_or(PathType::Sys)).collect();
     let paths: Vec<Vec<PathType>> = (0..topology.gpus.len()).map(row).collect();

@@ -7,7 +7,7 @@
 
 use nic_placement_core::config::options::{OPTIONS, Place, Spec, at};
 use nic_placement_core::config::releases::{RELEASES, of_version};
-use nic_placement_core::config::words::Choice;
+use nic_placement_core::config::words::Switch;
 use nic_placement_core::config::{Admin, Words};
 use std::collections::BTreeSet;
 use std::fs;
@@ -69,7 +69,7 @@ const COMMENTS: Style =
 
 fn is_policy(spec: &Spec) -> bool {
     let words = Words::parse(spec.name).map(|words| words.policy);
-    spec.place == Place::Option && matches!(words, Ok(Some(Choice::On(_))))
+    spec.place == Place::Option && matches!(words, Ok(Some(Switch::On(_))))
 }
 
 fn block(name: &str, style: &Style) -> String {

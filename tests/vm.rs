@@ -124,7 +124,7 @@ fn the_nearest_nics_of_each_gpu_are_those_that_lstopo_puts_nearest() {
         let nics: Vec<PciAddress> = topology.nics.iter().filter_map(|nic| nic.address).collect();
         let mut kinds = BTreeSet::new();
         for gpu in &topology.gpus {
-            let kind = |nic: &PciAddress| topology.path(gpu.address, *nic).kind;
+            let kind = |nic: &PciAddress| topology.path_type(gpu.address, *nic);
             let nearest = nics.iter().map(kind).min().unwrap();
             kinds.insert(nearest);
             let ours: Vec<_> = nics.iter().filter(|nic| kind(nic) == nearest).collect();

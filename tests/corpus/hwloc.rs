@@ -82,7 +82,7 @@ fn ours(topology: &Topology) -> Reading {
         let Some(address) = nic.address else { continue };
         reading.nics.insert(nic.name.clone(), address);
         for gpu in &topology.gpus {
-            reading.paths.insert((gpu.address, nic.name.clone()), topology.path(gpu.address, address).kind);
+            reading.paths.insert((gpu.address, nic.name.clone()), topology.path_type(gpu.address, address));
         }
     }
     reading
@@ -154,7 +154,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
 fn check_stated(topology: &Topology, gpu: &str, numa: u32, expected: &[&str]) -> Option<String> {
     let address: PciAddress = gpu.parse().ok()?;
     let fabric = |nic: &&Nic| nic.kind != NicKind::Ethernet;
-    let kind = |nic: &Nic| nic.address.map(|to| topology.path(address, to).kind);
+    let kind = |nic: &Nic| nic.address.map(|to| topology.path_type(address, to));
     let least = topology.nics.iter().filter(fabric).filter_map(kind).min();
     let nearest = topology.nics.iter().filter(fabric).filter(|nic| kind(nic) == least);
     let nearest: BTreeSet<&str> = nearest.map(|nic| nic.name.as_str()).collect();

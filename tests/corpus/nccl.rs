@@ -204,7 +204,7 @@ fn compare(topology: &Topology, devices: &[Device]) -> Result<usize, String> {
         let address = gpu.name.parse().map_err(|bad| format!("{bad}"))?;
         for (kind, name) in &all {
             let nic = topology.nics.iter().find(|nic| nic.name == *name).ok_or(format!("no NIC `{name}`"))?;
-            let found = topology.path(address, nic.address.ok_or(format!("`{name}` has no address"))?).kind;
+            let found = topology.path_type(address, nic.address.ok_or(format!("`{name}` has no address"))?);
             if found != *kind {
                 return Err(format!("{address} to `{name}` is {found}, naively {kind}"));
             }
@@ -234,7 +234,7 @@ fn nearest<'a>(topology: &'a Topology, gpu: &str) -> BTreeSet<&'a str> {
     let kinds: Vec<(PathType, &str)> = topology
         .nics
         .iter()
-        .filter_map(|nic| Some((topology.path(gpu.address, nic.address?).kind, nic.name.as_str())))
+        .filter_map(|nic| Some((topology.path_type(gpu.address, nic.address?), nic.name.as_str())))
         .collect();
     let near = kinds.iter().map(|(kind, _)| *kind).min();
     kinds.into_iter().filter(|(kind, _)| Some(*kind) == near).map(|(_, name)| name).collect()
@@ -254,7 +254,11 @@ fn survives(topology: &Topology) -> Result<(), String> {
     }
     for gpu in &topology.gpus {
         for address in topology.nics.iter().filter_map(|nic| nic.address) {
-            let (before, after) = (topology.path(gpu.address, address), again.path(gpu.address, address));
+            let facts = |topology: &Topology| {
+                let way = topology.way(gpu.address, address);
+                (way.kind, way.links.iter().map(|link| link.mbps).min())
+            };
+            let (before, after) = (facts(topology), facts(&again));
             if before != after {
                 return Err(format!("written, {} to {address} is {after:?} and was {before:?}", gpu.address));
             }

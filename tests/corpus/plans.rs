@@ -3,7 +3,7 @@
 use crate::optimum::{better, figures};
 use nic_placement_cli::import::smi;
 use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::policy::{Request, place};
+use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub fn lets_through(path: PathType) -> u64 {
 pub fn values(topology: &Topology, node: &NodePlacement) -> Vec<Vec<u64>> {
     let value = |gpu, rail: usize| {
         let nic = topology.nics[node.rails[rail].nic].address.expect("a rail has a PCI function");
-        lets_through(topology.path(gpu, nic).kind)
+        lets_through(topology.path_type(gpu, nic))
     };
     let row = |gpu| (0..node.rails.len()).map(|rail| value(gpu, rail)).collect();
     topology.gpus.iter().map(|gpu| row(gpu.address)).collect()
@@ -50,7 +50,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     let mut wrong = Vec::new();
     let (mut plans, mut gpus, mut unproven) = (0, 0, 0);
     for (name, topology) in matrices(corpus)? {
-        let node = place(&topology, &Request::default());
+        let node = policy::map(&topology, &Request::default());
         if node.rails.is_empty() {
             wrong.push(format!("{name}: no NIC may be chosen: {:?}", node.excluded));
             continue;

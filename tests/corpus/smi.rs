@@ -135,7 +135,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     }
     for (file, nics, source) in CHOICES {
         let Some(topology) = topologies.get(file) else { continue };
-        let node = policy::place(topology, &Request::default());
+        let node = policy::map(topology, &Request::default());
         let name = |rail: usize| node.rails[rail].name.as_str();
         let chosen: Vec<&str> = node.gpus.iter().map(|gpu| name(gpu.choices[0].rail)).collect();
         if chosen != nics {
@@ -190,7 +190,7 @@ fn hidden_switches(topologies: &BTreeMap<&str, Topology>, wrong: &mut String) {
             note(wrong, HIDDEN, format!("GPU {gpu} is at {kind} of NIC {nic}, not {expected}"));
         }
     }
-    let node = policy::place(topology, &Request::default());
+    let node = policy::map(topology, &Request::default());
     let mut rails: Vec<usize> = node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect();
     rails.sort_unstable();
     rails.dedup();
@@ -211,7 +211,7 @@ fn ours(topology: &Topology) -> Cells {
     for (gpu, of_gpu) in topology.gpus.iter().enumerate() {
         for (nic, of_nic) in topology.nics.iter().enumerate() {
             let address = of_nic.address.expect("every NIC of a matrix has an invented address");
-            cells.insert((gpu, nic), topology.path(of_gpu.address, address).kind);
+            cells.insert((gpu, nic), topology.path_type(of_gpu.address, address));
         }
     }
     cells

@@ -128,7 +128,7 @@ fn reading(topology: &Topology) -> Reading {
         .iter()
         .map(|(nic, address)| {
             let beside =
-                on_pci.iter().filter(|(_, other)| topology.path(*address, *other).kind <= PathType::Pxb);
+                on_pci.iter().filter(|(_, other)| topology.path_type(*address, *other) <= PathType::Pxb);
             let beside = beside.map(|(other, _)| other.name.clone()).collect();
             (nic.name.clone(), (address.to_string(), topology.numa_node_of(*address), beside))
         })

@@ -5,7 +5,7 @@ use crate::config::NodeSource;
 use crate::diagnostic::Diagnostic;
 use crate::discover::{Root, Scope, discover, root};
 use crate::platform;
-use crate::platform::recognise::{Identity, recognise, supply};
+use crate::platform::recognise::{Dmi, recognise, supply};
 use crate::topology::{Gpu, Provenance, Topology, file};
 use std::fmt;
 use std::path::Path;
@@ -77,8 +77,7 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
 /// A live or captured node: what its bus shows, and where it is a known machine what that bus hides.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let (mut topology, mut diagnostics) = discover(root, scope, provenance);
-    let known =
-        recognise(&identity(root), &topology).and_then(|model| Some((model.name, model.topology().ok()?)));
+    let known = recognise(&dmi(root), &topology).and_then(|model| Some((model.name, model.topology().ok()?)));
     if let Some((name, model)) = known {
         let supplied = supply(&mut topology, &model);
         topology.supplied_by = (!supplied.is_empty()).then(|| name.to_string());
@@ -88,15 +87,14 @@ pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology
 }
 
 /// What a node says it is (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
-pub fn identity(root: &Root) -> Identity {
+pub fn dmi(root: &Root) -> Dmi {
     let read =
         |name: &str| root.read(&format!("sys/devices/virtual/dmi/id/{name}")).filter(|text| !text.is_empty());
-    Identity {
+    Dmi {
         product: read("product_name"),
         vendor: read("sys_vendor"),
         board: read("board_name"),
         chassis_asset_tag: read("chassis_asset_tag"),
-        cloud_shape: None,
     }
 }
 

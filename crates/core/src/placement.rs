@@ -120,7 +120,7 @@ pub struct Excluded {
 
 /// One GPU's use of one rail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct RailUse {
     /// position in [`NodePlacement::rails`]
     pub rail: usize,
     /// the path between them
@@ -135,7 +135,7 @@ pub struct Choice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuPlacement {
     /// its rails, best first; empty where no rail may be chosen
-    pub choices: Vec<Choice>,
+    pub choices: Vec<RailUse>,
     /// its NUMA node
     pub numa_node: Option<u32>,
     /// why these

@@ -75,8 +75,8 @@ impl Plan {
 
     fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile) -> Plan {
         let alone = step.alone_on_node.then(|| identity::of_the_step(&node, &step));
-        let map = policy::place(&node, &wish.request(alone.as_deref()));
-        let prepared = Prepared::new(&node, &map, wish.settings.setting(&wish.admin), read);
+        let map = policy::map(&node, &wish.request(alone.as_deref()));
+        let prepared = Prepared::new(&node, &map, wish.settings.wanted(&wish.admin), read);
         Plan { node, wish, step, map, prepared }
     }
 
@@ -91,7 +91,7 @@ impl Plan {
     pub fn task(&self, task: &Task, evidence: Evidence) -> TaskPlan<'_> {
         let Plan { node, wish, step, map, prepared } = self;
         let through = &wish.admin.through;
-        let mut placement = policy::task::place(node, map, step, task, wish.binding(), through);
+        let mut placement = policy::task::decide(node, map, step, task, wish.binding(), through);
         binding::settle_memory(&mut placement, &task.memory);
         let warning = policy::task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());

@@ -24,7 +24,7 @@ pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result
     if json {
         return Ok(output.write_all(file::to_json(&topology).as_bytes())?);
     }
-    let placement = policy::place(&topology, &Request::default());
+    let placement = policy::map(&topology, &Request::default());
     show(&topology, &placement, &diagnostics, output)
 }
 
@@ -129,7 +129,7 @@ fn matrix(topology: &Topology, output: &mut Vec<u8>) -> Result<(), Failure> {
             let Some(address) = nic.address else { continue };
             let supplied =
                 topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu.address, address));
-            let kind = topology.path(gpu.address, address).kind.to_string();
+            let kind = topology.path_type(gpu.address, address).to_string();
             let mark = if supplied { "*" } else { "" };
             row.push_str(&format!("  {:<width$}", format!("{kind}{mark}")));
         }

@@ -6,7 +6,7 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::manifest::Entry;
 use nic_placement_core::discover::synthesise::synthesise;
 use nic_placement_core::discover::{Manifest, Root, Scope, discover, root};
-use nic_placement_core::node::identity;
+use nic_placement_core::node::dmi;
 use nic_placement_core::topology::Provenance;
 use std::fs;
 use std::io::Write;
@@ -44,7 +44,7 @@ fn manifest(node: &Node) -> Result<Manifest, Failure> {
     };
     root.record();
     discover(&root, Scope::Full, Provenance::ThisSystem);
-    identity(&root);
+    dmi(&root);
     Ok(root.recorded())
 }
 

@@ -10,7 +10,7 @@ pub use plugstack::{Admin, NodeSource};
 pub use words::{BadWord, Words};
 
 use crate::placement::{Bind, Mem, Policy, Strictness};
-use crate::render::setting::{Libraries, Setting};
+use crate::render::wanted::{Libraries, Wanted};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
@@ -48,8 +48,8 @@ pub struct Settings {
 
 impl Settings {
     /// What the renderer is told: the step's choices and the admin's.
-    pub fn setting(&self, admin: &Admin) -> Setting {
-        Setting {
+    pub fn wanted(&self, admin: &Admin) -> Wanted {
+        Wanted {
             libraries: self.libraries,
             unwanted: self.no_env.clone(),
             fabric: admin.fabric,
@@ -70,8 +70,8 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
     for (words, users) in layers {
         let Some(words) = words else { continue };
         match words.policy {
-            Some(words::Choice::Off) => settings.enabled = false,
-            Some(words::Choice::On(policy)) => (settings.enabled, settings.policy) = (true, policy),
+            Some(words::Switch::Off) => settings.enabled = false,
+            Some(words::Switch::On(policy)) => (settings.enabled, settings.policy) = (true, policy),
             None => settings.enabled |= users,
         }
         settings.asked |= users;

@@ -5,7 +5,7 @@ use super::options::{self, Place};
 use super::words::Words;
 use crate::diagnostic::Diagnostic;
 use crate::policy::{Pattern, Selection, Through};
-use crate::render::setting::{Fabric, Template};
+use crate::render::wanted::{Fabric, Template};
 use crate::topology::PathType;
 
 /// Where the node's facts come from.

@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::options::{OPTIONS, Place, help};
-use super::words::Choice;
+use super::words::Switch;
 use super::*;
 use crate::placement::Strictness;
 use crate::policy::Through;
-use crate::render::setting::Fabric;
+use crate::render::wanted::Fabric;
 use crate::topology::PathType;
 
 fn words(text: &str) -> Words {
@@ -102,7 +102,7 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
     assert_eq!(both.strictness, Strictness::Strict);
     let softened = super::settle(&words("restricted,nics-per-task=2"), Some(&words("best-effort")), None);
     assert_eq!((softened.strictness, softened.nics_per_task), (Strictness::BestEffort, 2));
-    assert_eq!(words("off").policy, Some(Choice::Off));
+    assert_eq!(words("off").policy, Some(Switch::Off));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
         Some(Strictness::Strict),
         "words behind the list are words again"
     );
-    assert_eq!(words("env=ucx,numa").policy, Some(Choice::On(crate::placement::Policy::Numa)));
+    assert_eq!(words("env=ucx,numa").policy, Some(Switch::On(crate::placement::Policy::Numa)));
     let names = words("no-env=UCX_NET_DEVICES,NCCL_IB_HCA,verbose,no-env=A+B");
     assert_eq!(
         (names.no_env, names.verbose),

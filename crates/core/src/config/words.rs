@@ -3,7 +3,7 @@
 
 use super::options::{self, Place};
 use crate::placement::{Bind, Mem, Policy, Strictness};
-use crate::render::setting::{Libraries, is_variable_setting};
+use crate::render::wanted::{Libraries, is_variable_name};
 use std::fmt;
 
 /// Bytes of one text of words, at most: every word once is a tenth of it.
@@ -14,7 +14,7 @@ const MAX_NICS_PER_TASK: u8 = 8;
 
 /// On with a policy, or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
+pub enum Switch {
     /// placement by this policy
     On(Policy),
     /// no placement
@@ -25,7 +25,7 @@ pub enum Choice {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
     /// a policy, or `off`; `None` where the text names neither
-    pub policy: Option<Choice>,
+    pub policy: Option<Switch>,
     /// `bind=`
     pub bind: Option<Bind>,
     /// `mem=`
@@ -186,12 +186,12 @@ impl Words {
                     }
                     policy_word = Some(spec.name);
                     words.policy = Some(match name {
-                        "rail" => Choice::On(Policy::Rail),
-                        "spread" => Choice::On(Policy::Spread),
-                        "numa" => Choice::On(Policy::Numa),
-                        "all" => Choice::On(Policy::All),
-                        "off" => Choice::Off,
-                        _ => Choice::On(Policy::Closest),
+                        "rail" => Switch::On(Policy::Rail),
+                        "spread" => Switch::On(Policy::Spread),
+                        "numa" => Switch::On(Policy::Numa),
+                        "all" => Switch::On(Policy::All),
+                        "off" => Switch::Off,
+                        _ => Switch::On(Policy::Closest),
                     });
                 }
             }
@@ -209,7 +209,7 @@ impl Words {
             return !known.is_empty();
         }
         let names: Vec<&str> = entry.split('+').collect();
-        let fit = names.iter().all(|name| is_variable_setting(name));
+        let fit = names.iter().all(|name| is_variable_name(name));
         if fit {
             self.no_env.extend(names.into_iter().map(str::to_string));
         }

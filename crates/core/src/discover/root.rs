@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 /// [`Root::MAX_ENTRIES`] names, so that no file system, however odd, can hold up or fill the process that asks.
 /// Paths are relative, such as `sys/class/infiniband`.
 pub struct Root {
-    source: Source,
+    source: Backing,
     recording: Option<RefCell<Manifest>>,
 }
 
-enum Source {
+enum Backing {
     /// this system
     Live,
     /// a captured tree
@@ -36,7 +36,7 @@ impl Root {
 
     /// This system.
     pub fn live() -> Root {
-        Root { source: Source::Live, recording: None }
+        Root { source: Backing::Live, recording: None }
     }
 
     /// A tree captured from another machine; links in it that leave it are not followed.
@@ -52,12 +52,12 @@ impl Root {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
         }
         let contained = Contained { base: resolved, directories: RefCell::default() };
-        Ok(Root { source: Source::Directory(contained), recording: None })
+        Ok(Root { source: Backing::Directory(contained), recording: None })
     }
 
     /// A tree captured as a manifest.
     pub fn manifest(manifest: Manifest) -> Root {
-        Root { source: Source::Manifest(manifest), recording: None }
+        Root { source: Backing::Manifest(manifest), recording: None }
     }
 
     /// Keeps what is read from now on, for [`Root::recorded`].
@@ -72,16 +72,16 @@ impl Root {
 
     /// Is this the machine that we run on?
     pub fn is_live(&self) -> bool {
-        matches!(self.source, Source::Live)
+        matches!(self.source, Backing::Live)
     }
 
     /// A file's text without the white space at its end; `None` where there is none, it cannot be read, or it is longer
     /// than [`Root::MAX_FILE`] or not UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
-            Source::Live => read_bounded(Path::new(&format!("/{path}")))?,
-            Source::Directory(tree) => read_bounded(&tree.resolve(path)?)?,
-            Source::Manifest(manifest) => match manifest.get(path)? {
+            Backing::Live => read_bounded(Path::new(&format!("/{path}")))?,
+            Backing::Directory(tree) => read_bounded(&tree.resolve(path)?)?,
+            Backing::Manifest(manifest) => match manifest.get(path)? {
                 Entry::File(text) => text.clone(),
                 Entry::Link(_) | Entry::Directory => return None,
             },
@@ -95,14 +95,14 @@ impl Root {
     /// Where a symbolic link leads: a path relative to the root.
     pub fn follow(&self, path: &str) -> Option<String> {
         let target = match &self.source {
-            Source::Live => fs::read_link(format!("/{path}")).ok()?.to_str()?.to_string(),
-            Source::Directory(tree) => {
+            Backing::Live => fs::read_link(format!("/{path}")).ok()?.to_str()?.to_string(),
+            Backing::Directory(tree) => {
                 // the link itself is wanted, so only its directory is resolved
                 let (directory, name) = path.rsplit_once('/')?;
                 let directory = tree.directory(directory)?;
                 fs::read_link(directory.join(name)).ok()?.to_str()?.to_string()
             }
-            Source::Manifest(manifest) => match manifest.get(path)? {
+            Backing::Manifest(manifest) => match manifest.get(path)? {
                 Entry::Link(target) => target.clone(),
                 Entry::File(_) | Entry::Directory => return None,
             },
@@ -124,9 +124,11 @@ impl Root {
             names.filter(|name| keep(name)).collect()
         };
         let mut names = match &self.source {
-            Source::Live => directory(Path::new(&format!("/{path}"))),
-            Source::Directory(tree) => tree.directory(path).map(|path| directory(&path)).unwrap_or_default(),
-            Source::Manifest(manifest) => manifest.list(path).into_iter().filter(|name| keep(name)).collect(),
+            Backing::Live => directory(Path::new(&format!("/{path}"))),
+            Backing::Directory(tree) => tree.directory(path).map(|path| directory(&path)).unwrap_or_default(),
+            Backing::Manifest(manifest) => {
+                manifest.list(path).into_iter().filter(|name| keep(name)).collect()
+            }
         };
         names.sort();
         if let Some(recording) = &self.recording {

@@ -3,7 +3,7 @@
 
 use super::model;
 use crate::placement::NodePlacement;
-use crate::policy::{Request, place};
+use crate::policy::{self, Request};
 use crate::topology::{NicKind, NicRole, PathType, Topology};
 
 /// What somebody states of one machine.
@@ -191,7 +191,7 @@ const STATED: &[Stated] = &[
 fn nearest(topology: &Topology, gpu: usize) -> (PathType, Vec<&str>) {
     let fabric = topology.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute));
     let kinds: Vec<(PathType, &str)> = fabric
-        .map(|nic| (topology.path(topology.gpus[gpu].address, nic.address.unwrap()).kind, nic.name.as_str()))
+        .map(|nic| (topology.path_type(topology.gpus[gpu].address, nic.address.unwrap()), nic.name.as_str()))
         .collect();
     let best = kinds.iter().map(|(kind, _)| *kind).min().unwrap();
     (best, kinds.into_iter().filter(|(kind, _)| *kind == best).map(|(_, name)| name).collect())
@@ -219,7 +219,7 @@ fn each_gpu_has_the_nics_nearest_that_somebody_states() {
 fn closest_gives_each_gpu_one_of_its_stated_nics_and_uses_them_evenly() {
     for stated in STATED {
         let topology = model(stated.machine).unwrap();
-        let placement = place(&topology, &Request::default());
+        let placement = policy::map(&topology, &Request::default());
         assert_eq!(placement.diagnostics, [], "{}", stated.machine);
         if topology.nics.iter().any(|nic| nic.kind != NicKind::Verbs) {
             // libfabric's own providers place these
@@ -238,7 +238,7 @@ fn closest_gives_each_gpu_one_of_its_stated_nics_and_uses_them_evenly() {
 
 #[test]
 fn nvidias_own_order_on_a_gb200_tray_is_what_closest_chooses() {
-    let placement = place(&model("gb200-nvl72").unwrap(), &Request::default());
+    let placement = policy::map(&model("gb200-nvl72").unwrap(), &Request::default());
     let order: Vec<&str> = (0..4).map(|gpu| chosen(&placement, gpu)).collect();
     assert_eq!(order, ["mlx5_0", "mlx5_1", "mlx5_3", "mlx5_4"]);
 }
@@ -246,7 +246,7 @@ fn nvidias_own_order_on_a_gb200_tray_is_what_closest_chooses() {
 #[test]
 fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
     let topology = model("azure-nd96isr-h100-v5").unwrap();
-    let placement = place(&topology, &Request::default());
+    let placement = policy::map(&topology, &Request::default());
     for (gpu, (address, nic)) in [
         ("0001:00:00.0", "mlx5_0"),
         ("0002:00:00.0", "mlx5_1"),
@@ -269,7 +269,7 @@ fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
 #[test]
 fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
     let topology = model("levante").unwrap();
-    let placement = place(&topology, &Request::default());
+    let placement = policy::map(&topology, &Request::default());
     assert_eq!(nearest(&topology, 0), (PathType::Sys, vec!["mlx5_0", "mlx5_1"]));
     let pairs: Vec<&str> = (0..4).map(|gpu| chosen(&placement, gpu)).collect();
     assert_eq!(pairs, ["mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]);
@@ -293,17 +293,17 @@ fn the_gcds_and_nics_of_a_frontier_blade_are_on_the_stated_numa_nodes() {
 #[test]
 fn a_storage_nic_beside_a_gpu_is_not_chosen() {
     let topology = model("hgx-h100-bf3").unwrap();
-    let placement = place(&topology, &Request::default());
+    let placement = policy::map(&topology, &Request::default());
     for (gpu, near, decoy) in [(0, "mlx5_0", "mlx5_1"), (4, "mlx5_5", "mlx5_6")] {
         let decoy = topology.nics.iter().find(|nic| nic.name == decoy).unwrap();
-        assert_eq!(topology.path(topology.gpus[gpu].address, decoy.address.unwrap()).kind, PathType::Pix);
+        assert_eq!(topology.path_type(topology.gpus[gpu].address, decoy.address.unwrap()), PathType::Pix);
         assert_eq!(chosen(&placement, gpu), near);
     }
     assert_eq!(placement.excluded.len(), 2);
     let without_roles = {
         let mut topology = topology.clone();
         topology.nics.iter_mut().for_each(|nic| nic.role = None);
-        place(&topology, &Request::default())
+        policy::map(&topology, &Request::default())
     };
     assert!(without_roles.excluded.is_empty(), "nothing but the role tells them apart");
 }

@@ -10,8 +10,6 @@ pub(super) struct Marks {
     pub model: &'static str,
     /// how DMI product or board names of such machines begin
     pub products: &'static [&'static str],
-    /// the clouds' names for it
-    pub shapes: &'static [&'static str],
     /// whose virtual machine it is
     pub provider: Option<Provider>,
     /// who made its GPUs
@@ -57,7 +55,6 @@ const GOOGLE: Option<Provider> = Some(Provider { vendor: Some("Google"), asset_t
 const UNMARKED: Marks = Marks {
     model: "",
     products: &[],
-    shapes: &[],
     provider: None,
     gpu_vendor: GpuVendor::Nvidia,
     kinds: &[],
@@ -87,7 +84,6 @@ pub(super) const MARKS: &[Marks] = &[
     Marks {
         model: "aws-g5",
         products: &["g5.48xlarge"],
-        shapes: &["g5.48xlarge"],
         provider: AWS,
         kinds: A10G,
         addresses: true,
@@ -96,7 +92,6 @@ pub(super) const MARKS: &[Marks] = &[
     Marks {
         model: "aws-p4d",
         products: &["p4d.24xlarge", "p4de.24xlarge"],
-        shapes: &["p4d.24xlarge", "p4de.24xlarge"],
         provider: AWS,
         kinds: A100,
         addresses: true,
@@ -105,7 +100,6 @@ pub(super) const MARKS: &[Marks] = &[
     Marks {
         model: "aws-p5",
         products: &["p5.48xlarge"],
-        shapes: &["p5.48xlarge"],
         provider: AWS,
         kinds: H100,
         addresses: true,
@@ -113,37 +107,15 @@ pub(super) const MARKS: &[Marks] = &[
     },
     Marks {
         model: "azure-nd128isr-gb300-v6",
-        shapes: &["Standard_ND128isr_GB300_v6"],
         provider: AZURE,
         kinds: GB300,
         gpus: 4,
         addresses: true,
         ..UNMARKED
     },
-    Marks {
-        model: "azure-nd96asr-a100-v4",
-        shapes: &["Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"],
-        provider: AZURE,
-        kinds: A100,
-        addresses: true,
-        ..UNMARKED
-    },
-    Marks {
-        model: "azure-nd96isr-h100-v5",
-        shapes: &["Standard_ND96isr_H100_v5"],
-        provider: AZURE,
-        kinds: H100,
-        addresses: true,
-        ..UNMARKED
-    },
-    Marks {
-        model: "azure-nd96isr-h200-v5",
-        shapes: &["Standard_ND96isr_H200_v5"],
-        provider: AZURE,
-        kinds: H200,
-        addresses: true,
-        ..UNMARKED
-    },
+    Marks { model: "azure-nd96asr-a100-v4", provider: AZURE, kinds: A100, addresses: true, ..UNMARKED },
+    Marks { model: "azure-nd96isr-h100-v5", provider: AZURE, kinds: H100, addresses: true, ..UNMARKED },
+    Marks { model: "azure-nd96isr-h200-v5", provider: AZURE, kinds: H200, addresses: true, ..UNMARKED },
     Marks { model: "dgx-a100", products: &["DGXA100"], kinds: A100, addresses: true, ..UNMARKED },
     Marks { model: "dgx-b200", products: &["DGXB200"], kinds: B200, ..UNMARKED },
     Marks { model: "dgx-h100", products: &["DGXH100"], kinds: H100, addresses: true, ..UNMARKED },
@@ -166,25 +138,18 @@ pub(super) const MARKS: &[Marks] = &[
     },
     Marks { model: "gb200-nvl72", kinds: GB200, gpus: 4, addresses: true, ..UNMARKED },
     Marks { model: "gh200", kinds: GH200, gpus: 1, ..UNMARKED },
-    Marks { model: "gke-a3-ultra", shapes: &["a3-ultragpu-8g"], provider: GOOGLE, kinds: H200, ..UNMARKED },
+    Marks { model: "gke-a3-ultra", provider: GOOGLE, kinds: H200, ..UNMARKED },
     Marks { model: "hgx-h100-bf3", kinds: H100, ..UNMARKED },
     Marks { model: "juwels-booster", kinds: A100, gpus: 4, ..UNMARKED },
     Marks { model: "levante", kinds: A100, gpus: 4, ..UNMARKED },
     Marks { model: "mi300x-8", gpu_vendor: GpuVendor::Amd, kinds: MI300X, addresses: true, ..UNMARKED },
     Marks {
         model: "oci-bm-gpu-h100-8",
-        shapes: &["BM.GPU.H100.8"],
         provider: ORACLE,
         kinds: H100,
         addresses: true,
         assumed: &["mlx5_2", "mlx5_11"],
         ..UNMARKED
     },
-    Marks {
-        model: "oci-bm-gpu-h200-8",
-        shapes: &["BM.GPU.H200.8"],
-        provider: ORACLE,
-        kinds: H200,
-        ..UNMARKED
-    },
+    Marks { model: "oci-bm-gpu-h200-8", provider: ORACLE, kinds: H200, ..UNMARKED },
 ];

@@ -1,7 +1,7 @@
 //! Says which known machine a live node is, and lets the model tell what the live bus hides.
 //!
 //! A node is a known machine if nothing about it speaks against that and at least two facts of different kinds speak
-//! for it: a name (cloud shape, DMI product) or the PCI addresses, and a second one of the hardware.  GPUs and NICs
+//! for it: the DMI product name or the PCI addresses, and a second one of the hardware.  GPUs and NICs
 //! alone are not enough, since many vendors build with the same eight of each.
 //!
 //! The live facts win wherever they speak.  What they cannot say is how near two functions are whose switches a
@@ -18,9 +18,9 @@ use crate::topology::{Gpu, Nic, NicKind, NicRole, PathType, PciAddress, Topology
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a node says it is: `/sys/class/dmi/id`, and what its cloud calls it.
+/// What a node says it is, in `/sys/class/dmi/id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct Dmi {
     /// `product_name`
     pub product: Option<String>,
     /// `sys_vendor`
@@ -29,15 +29,11 @@ pub struct Identity {
     pub board: Option<String>,
     /// `chassis_asset_tag`, by which some clouds mark their machines
     pub chassis_asset_tag: Option<String>,
-    /// the cloud's name for this kind of machine, such as `Standard_ND96isr_H100_v5`
-    pub cloud_shape: Option<String>,
 }
 
 /// A kind of fact by which a node is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {
-    /// its cloud calls it so
-    Shape,
     /// its DMI product or board is called so
     Product,
     /// as many GPUs, of the same kind
@@ -51,7 +47,6 @@ pub enum Fact {
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fact::Shape => "its cloud's name for it",
             Fact::Product => "its product name",
             Fact::Gpus => "its GPUs",
             Fact::Nics => "its NICs",
@@ -61,9 +56,9 @@ impl fmt::Display for Fact {
 }
 
 /// The known machine that this node is; `None` where none is certain or two are equally likely.
-pub fn recognise(identity: &Identity, live: &Topology) -> Option<&'static Model> {
+pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     let mut candidates: Vec<(usize, &'static Model)> =
-        MODELS.iter().filter_map(|model| Some((evidence(identity, live, model)?.len(), model))).collect();
+        MODELS.iter().filter_map(|model| Some((evidence(dmi, live, model)?.len(), model))).collect();
     candidates.sort_by_key(|&(facts, _)| std::cmp::Reverse(facts));
     match candidates.as_slice() {
         [(most, _), (second, _), ..] if most == second => None,
@@ -73,15 +68,15 @@ pub fn recognise(identity: &Identity, live: &Topology) -> Option<&'static Model>
 }
 
 /// The facts by which this node is `model`; `None` where they do not suffice or something speaks against it.
-pub fn evidence(identity: &Identity, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
+pub fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
     let marks = marks(model.name)?;
     // what needs no topology first: the plugin asks this of every model, in every step
-    let can_be_told = marks.addresses || has_shape(identity, marks) || has_product(identity, marks);
-    if !can_be_told || contradicts(identity, live, marks) {
+    let can_be_told = marks.addresses || has_product(dmi, marks);
+    if !can_be_told || contradicts(dmi, live, marks) {
         return None;
     }
-    let facts = facts(identity, live, marks, &model.topology().ok()?)?;
-    let named = facts.iter().any(|fact| matches!(fact, Fact::Shape | Fact::Product | Fact::Addresses));
+    let facts = facts(dmi, live, marks, &model.topology().ok()?)?;
+    let named = facts.iter().any(|fact| matches!(fact, Fact::Product | Fact::Addresses));
     let seen = facts.iter().any(|fact| matches!(fact, Fact::Gpus | Fact::Nics | Fact::Addresses));
     (facts.len() >= 2 && named && seen).then_some(facts)
 }
@@ -91,27 +86,25 @@ fn marks(model: &str) -> Option<&'static Marks> {
 }
 
 /// Does what the node says of itself, or its GPUs, exclude this machine?
-fn contradicts(identity: &Identity, live: &Topology, marks: &Marks) -> bool {
+fn contradicts(dmi: &Dmi, live: &Topology, marks: &Marks) -> bool {
     let differs = |said: &Option<String>, known: Option<&str>| match (said, known) {
         (Some(said), Some(known)) => said.trim() != known,
         _ => false,
     };
     let elsewhere = marks.provider.as_ref().is_some_and(|provider| {
-        differs(&identity.vendor, provider.vendor) || differs(&identity.chassis_asset_tag, provider.asset_tag)
+        differs(&dmi.vendor, provider.vendor) || differs(&dmi.chassis_asset_tag, provider.asset_tag)
     });
     // a machine that names another product and not whose it is, is no cloud's
-    let says_whose = identity.vendor.is_some() || identity.chassis_asset_tag.is_some();
-    let names_another = identity.product.is_some() && !has_product(identity, marks);
+    let says_whose = dmi.vendor.is_some() || dmi.chassis_asset_tag.is_some();
+    let names_another = dmi.product.is_some() && !has_product(dmi, marks);
     let elsewhere = elsewhere || (marks.provider.is_some() && names_another && !says_whose);
-    let other_shape = identity.cloud_shape.is_some() && !has_shape(identity, marks);
-    let other_product =
-        identity.product.is_some() && !marks.products.is_empty() && !has_product(identity, marks);
+    let other_product = dmi.product.is_some() && !marks.products.is_empty() && !has_product(dmi, marks);
     let gpus = gpu_addresses(live);
     let other_gpus = live
         .gpus
         .iter()
         .any(|gpu| gpu.vendor != marks.gpu_vendor || is_of_kind(live, gpu, marks) == Some(false));
-    elsewhere || other_shape || other_product || other_gpus || gpus.is_empty() || gpus.len() > marks.gpus
+    elsewhere || other_product || other_gpus || gpus.is_empty() || gpus.len() > marks.gpus
 }
 
 /// Is it a GPU of the machine's kind, by its device id, else by what its driver calls it?
@@ -123,19 +116,14 @@ fn is_of_kind(live: &Topology, gpu: &Gpu, marks: &Marks) -> Option<bool> {
     Some(marks.kinds.iter().any(|kind| kind.names.contains(&name)))
 }
 
-fn has_shape(identity: &Identity, marks: &Marks) -> bool {
-    let said = identity.cloud_shape.as_deref().unwrap_or_default().trim();
-    marks.shapes.iter().any(|shape| shape.eq_ignore_ascii_case(said))
-}
-
-fn has_product(identity: &Identity, marks: &Marks) -> bool {
-    let said = [&identity.product, &identity.board];
+fn has_product(dmi: &Dmi, marks: &Marks) -> bool {
+    let said = [&dmi.product, &dmi.board];
     let mut said = said.into_iter().flatten().map(|name| name.trim());
     said.any(|name| marks.products.iter().any(|product| name.starts_with(product)))
 }
 
 /// The facts that agree; `None` where GPUs are missing that nothing accounts for.
-fn facts(identity: &Identity, live: &Topology, marks: &Marks, model: &Topology) -> Option<Vec<Fact>> {
+fn facts(dmi: &Dmi, live: &Topology, marks: &Marks, model: &Topology) -> Option<Vec<Fact>> {
     let gpus = gpu_addresses(live);
     let in_place = marks.addresses && gpus.is_subset(&gpu_addresses(model));
     // a job's or a virtual machine's part of the GPUs is known only by where they are
@@ -145,8 +133,7 @@ fn facts(identity: &Identity, live: &Topology, marks: &Marks, model: &Topology) 
     let same_gpus =
         gpus.len() == marks.gpus && live.gpus.iter().all(|gpu| is_of_kind(live, gpu, marks) == Some(true));
     let agreeing = [
-        (Fact::Shape, has_shape(identity, marks)),
-        (Fact::Product, has_product(identity, marks)),
+        (Fact::Product, has_product(dmi, marks)),
         (Fact::Gpus, same_gpus),
         (Fact::Nics, same_nics(live, model)),
         (Fact::Addresses, in_place && fabric_in_place(live, marks, model)),
@@ -208,7 +195,7 @@ fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
 /// A GPU or a NIC that the live bus shows beside another one is left as it is: there the bus hides nothing.
 pub fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
     let marks = marks(&model.name);
-    let how = marks.and_then(|marks| facts(&Identity::default(), live, marks, model)).unwrap_or_default();
+    let how = marks.and_then(|marks| facts(&Dmi::default(), live, marks, model)).unwrap_or_default();
     let paths = hidden_paths(live, marks, model);
     let roles: Vec<(usize, NicRole)> = (0..live.nics.len())
         .filter(|&nic| live.nics[nic].role.is_none())
@@ -241,7 +228,7 @@ fn hidden_paths(
     let nics: BTreeSet<PciAddress> = live.nics.iter().filter_map(|nic| nic.address).collect();
     let pairs = || gpus.iter().flat_map(|&gpu| nics.iter().map(move |&nic| (gpu, nic)));
     let shown: BTreeMap<(PciAddress, PciAddress), PathType> =
-        pairs().map(|(gpu, nic)| ((gpu, nic), live.path(gpu, nic).kind)).collect();
+        pairs().map(|(gpu, nic)| ((gpu, nic), live.path_type(gpu, nic))).collect();
     let beside_another: BTreeSet<PciAddress> = shown
         .iter()
         .filter(|(_, kind)| **kind <= PathType::Pxb)
@@ -258,7 +245,7 @@ fn hidden_paths(
         if is_shown || is_stated || !known(gpu, nic) || shown < PathType::Node {
             continue;
         }
-        let told = model.path(gpu, nic).kind;
+        let told = model.path_type(gpu, nic);
         // that two functions share a NUMA node is for the live system to say, where it says anything
         let unplaced = [gpu, nic].into_iter().any(|address| live.numa_node_of(address).is_none());
         if told < shown && (told < PathType::Node || unplaced) {

@@ -5,7 +5,7 @@ use super::Ways;
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::Topology;
 
-pub(super) fn place(topology: &Topology, node: &NodePlacement, ways: &Ways) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, ways: &Ways) -> Vec<GpuPlacement> {
     let rails_of = vec![(0..node.rails.len()).collect::<Vec<usize>>(); topology.gpus.len()];
     serve(topology, ways, &rails_of, |_, rails| format!("all {} good NICs of the node", rails.len()))
 }

@@ -49,7 +49,7 @@ struct Near {
 
 impl Near {
     /// `NUMA node 0, with its GPU`
-    fn place(&self) -> String {
+    fn described(&self) -> String {
         match self.of_gpus {
             true => format!("NUMA node {}, with its GPU", self.nodes),
             false => format!("NUMA node {}, its part of the step's", self.nodes),
@@ -124,8 +124,8 @@ fn own_cores(situation: &Situation, near: &Near, cpus: CpuSet, how: &str) -> (Cp
     });
     let decision = match (missed.clone(), cpus == task.cpus) {
         (Some(why), true) => CpuDecision::OutOfReach { cpus, why },
-        (None, true) => CpuDecision::Keep { cpus, why: format!("{how}, on {}", near.place()) },
-        (None, false) => CpuDecision::Set { cpus, why: format!("{how}, on {}", near.place()) },
+        (None, true) => CpuDecision::Keep { cpus, why: format!("{how}, on {}", near.described()) },
+        (None, false) => CpuDecision::Set { cpus, why: format!("{how}, on {}", near.described()) },
         (Some(why), false) => CpuDecision::Set { cpus, why: format!("{how}; {why}") },
     };
     (decision, missed)
@@ -137,15 +137,15 @@ fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
     let near_cpus = topology.cpus_of(&near.nodes);
     if task.cpus.is_subset(&near_cpus) {
         let cpus = task.cpus.clone();
-        return (CpuDecision::Keep { cpus, why: format!("already on {}", near.place()) }, None);
+        return (CpuDecision::Keep { cpus, why: format!("already on {}", near.described()) }, None);
     }
     let part = task.cpus.intersection(&near_cpus);
     if !part.is_empty() {
-        return (CpuDecision::Set { cpus: part, why: format!("narrowed to {}", near.place()) }, None);
+        return (CpuDecision::Set { cpus: part, why: format!("narrowed to {}", near.described()) }, None);
     }
     let step_near = task.step_cpus.intersection(&near_cpus);
     if !step_near.is_empty() {
-        let why = format!("moved to the step's CPUs on {}", near.place());
+        let why = format!("moved to the step's CPUs on {}", near.described());
         return (CpuDecision::Set { cpus: step_near, why }, None);
     }
     let why = out_of_reach(near);

@@ -53,5 +53,5 @@ pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
 
 fn nearest_gpu(topology: &Topology, nic: &Nic) -> Option<PathType> {
     let address = nic.address?;
-    topology.gpus.iter().map(|gpu| topology.path(gpu.address, address).kind).min()
+    topology.gpus.iter().map(|gpu| topology.path_type(gpu.address, address)).min()
 }

@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::placement::{GpuPlacement, NodePlacement, Rail};
 use crate::topology::Topology;
 
-pub(super) fn place(
+pub(super) fn map_gpus(
     topology: &Topology,
     node: &mut NodePlacement,
     ways: &Ways,

@@ -169,7 +169,7 @@ fn needed(topology: &Topology, others: &[Candidate], nic: usize) -> Option<Strin
     }
     topology.gpus.iter().enumerate().find_map(|(index, gpu)| {
         let path = |nic: usize| match topology.nics[nic].address {
-            Some(address) => topology.path(gpu.address, address).kind,
+            Some(address) => topology.path_type(gpu.address, address),
             None => PathType::Sys,
         };
         let mine = path(nic);

@@ -6,7 +6,7 @@
 
 use super::solve::Loss;
 use super::{Request, Ways};
-use crate::placement::{Choice, NodePlacement, Pair, Policy};
+use crate::placement::{NodePlacement, Pair, Policy, RailUse};
 use crate::topology::{PathType, Topology};
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
@@ -36,7 +36,7 @@ pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: 
             gpu,
             nic: excluded.name.clone(),
             port: excluded.port,
-            path: address.map(|address| topology.path(topology.gpus[gpu].address, address).kind),
+            path: address.map(|address| topology.path_type(topology.gpus[gpu].address, address)),
             alone_mbps: None,
             share_mbps: None,
             users: 0,
@@ -62,7 +62,7 @@ fn pair(node: &NodePlacement, ways: &Ways, gpu: usize, rail: usize, users: &[usi
 }
 
 fn rails_of(node: &NodePlacement) -> Vec<Vec<usize>> {
-    let rails = |choices: &[Choice]| {
+    let rails = |choices: &[RailUse]| {
         let mut rails: Vec<usize> = choices.iter().map(|choice| choice.rail).collect();
         rails.sort_unstable();
         rails
@@ -76,7 +76,7 @@ pub(super) fn why_this(
     ways: &Ways,
     rails_of: &[Vec<usize>],
     gpu: usize,
-    choices: &[Choice],
+    choices: &[RailUse],
 ) -> String {
     let names: Vec<String> = choices.iter().map(|choice| node.rails[choice.rail].to_string()).collect();
     let farthest = choices.iter().map(|choice| choice.path).max().unwrap_or(PathType::Sys);
@@ -101,10 +101,10 @@ pub(super) fn why_this(
         .sum::<Option<u64>>()
         .and_then(|share| ways.rate(share));
     let use_of_it = match (choices, share) {
-        ([Choice { users: 0 | 1, .. }], Some(share)) => format!("{share} to itself"),
-        ([Choice { users: 0 | 1, .. }], None) => "no other GPU uses it".to_string(),
-        ([Choice { users, .. }], Some(share)) => format!("{share} as one of {users} GPUs that share it"),
-        ([Choice { users, .. }], None) => format!("{users} GPUs share it"),
+        ([RailUse { users: 0 | 1, .. }], Some(share)) => format!("{share} to itself"),
+        ([RailUse { users: 0 | 1, .. }], None) => "no other GPU uses it".to_string(),
+        ([RailUse { users, .. }], Some(share)) => format!("{share} as one of {users} GPUs that share it"),
+        ([RailUse { users, .. }], None) => format!("{users} GPUs share it"),
         (several, share) => {
             let shared = several.iter().filter(|choice| choice.users > 1);
             let shared =

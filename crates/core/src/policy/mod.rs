@@ -84,7 +84,7 @@ pub struct Request<'a> {
 }
 
 /// The map from every GPU of the node to its rails.
-pub fn place(topology: &Topology, request: &Request) -> NodePlacement {
+pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
     let Candidates { rails, broken, excluded, diagnostics } = candidates::rails(topology, selection);
@@ -92,11 +92,11 @@ pub fn place(topology: &Topology, request: &Request) -> NodePlacement {
         NodePlacement { policy: request.policy, rails, broken, excluded, gpus: Vec::new(), diagnostics };
     let ways = Ways::new(topology, &node.rails, &request.through, request.nics_each.max(1));
     node.gpus = match request.policy {
-        Policy::Closest => closest::place(topology, &mut node, &ways, request),
-        Policy::Rail => rail::place(topology, &mut node, &ways, request),
-        Policy::Spread => spread::place(topology, &mut node, &ways, request),
-        Policy::Numa => numa::place(topology, &ways),
-        Policy::All => all::place(topology, &node, &ways),
+        Policy::Closest => closest::map_gpus(topology, &mut node, &ways, request),
+        Policy::Rail => rail::map_gpus(topology, &mut node, &ways, request),
+        Policy::Spread => spread::map_gpus(topology, &mut node, &ways, request),
+        Policy::Numa => numa::map_gpus(topology, &ways),
+        Policy::All => all::map_gpus(topology, &node, &ways),
     };
     node
 }

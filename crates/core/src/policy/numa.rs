@@ -5,7 +5,7 @@ use super::Ways;
 use crate::placement::GpuPlacement;
 use crate::topology::{PathType, Topology};
 
-pub(super) fn place(topology: &Topology, ways: &Ways) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(topology: &Topology, ways: &Ways) -> Vec<GpuPlacement> {
     let rails_of: Vec<Vec<usize>> = ways
         .kinds
         .iter()

@@ -17,7 +17,7 @@ struct Numbered {
     usable: Option<usize>,
 }
 
-pub(super) fn place(
+pub(super) fn map_gpus(
     topology: &Topology,
     node: &mut NodePlacement,
     ways: &Ways,

@@ -6,7 +6,7 @@ use super::{Request, Ways};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::Topology;
 
-pub(super) fn place(
+pub(super) fn map_gpus(
     topology: &Topology,
     node: &mut NodePlacement,
     ways: &Ways,

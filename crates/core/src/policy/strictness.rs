@@ -62,12 +62,12 @@ mod tests {
     use super::*;
     use crate::placement::Policy;
     use crate::platform;
-    use crate::policy::{Request, place};
+    use crate::policy::{self, Request};
     use crate::topology::CpuSet;
 
     fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
         let topology = platform::model("dgx-h100").unwrap();
-        let node = place(&topology, &Request::default());
+        let node = policy::map(&topology, &Request::default());
         let task = TaskPlacement {
             local_id: 0,
             global_id: 0,
@@ -115,7 +115,8 @@ mod tests {
         let topology = platform::model("dgx-h100").unwrap();
         let rails = ["mlx5_0", "mlx5_99", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
         let rails: Vec<_> = rails.iter().map(|name| crate::policy::Pattern::parse(name).unwrap()).collect();
-        let node = place(&topology, &Request { policy: Policy::Rail, rails: &rails, ..Request::default() });
+        let node =
+            policy::map(&topology, &Request { policy: Policy::Rail, rails: &rails, ..Request::default() });
         let shortfalls: Vec<Option<&str>> = node.gpus.iter().map(|gpu| gpu.shortfall.as_deref()).collect();
         assert_eq!(shortfalls[..3], [None, Some("GPU 1: rail 1 (mlx5_99) is broken"), None]);
         assert_eq!(node.diagnostics.len(), 1, "{:?}", node.diagnostics);

@@ -3,14 +3,14 @@
 
 use super::binding::{self, Bound, Situation};
 use super::{Through, Ways, cores, identity};
-use crate::placement::{Binding, Choice, CpuDecision, NodePlacement, TaskPlacement};
+use crate::placement::{Binding, CpuDecision, NodePlacement, RailUse, TaskPlacement};
 use crate::step::{Step, Task};
 use crate::topology::{PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Looks the task's GPUs up in the map; a task without GPUs gets the rails of the NUMA nodes that it runs on.
-pub fn place(
+pub fn decide(
     topology: &Topology,
     node: &NodePlacement,
     step: &Step,
@@ -81,7 +81,7 @@ fn openable(
 ) -> Vec<(usize, PathType)> {
     let is_denied = |rail: usize| denied.contains(&node.rails[rail].nic);
     let choices = &node.gpus[gpu].choices;
-    let (refused, allowed): (Vec<&Choice>, Vec<&Choice>) =
+    let (refused, allowed): (Vec<&RailUse>, Vec<&RailUse>) =
         choices.iter().partition(|choice| is_denied(choice.rail));
     let mut rails: Vec<(usize, PathType)> = allowed.iter().map(|choice| (choice.rail, choice.path)).collect();
     if refused.is_empty() {
@@ -173,11 +173,11 @@ mod tests {
         through: Through,
     ) -> (Vec<String>, Vec<String>) {
         let topology = crate::platform::model("dgx-h100").unwrap();
-        let node = policy::place(&topology, &Request { policy, through, ..Request::default() });
+        let node = policy::map(&topology, &Request { policy, through, ..Request::default() });
         let position = |name: &&str| topology.nics.iter().position(|nic| nic.name == **name);
         let mut task = Task { denied_nics: denied.iter().filter_map(position).collect(), ..Task::default() };
         task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
-        let task = place(&topology, &node, &Step::default(), &task, Binding::default(), &through);
+        let task = decide(&topology, &node, &Step::default(), &task, Binding::default(), &through);
         let rails = task.rails.iter().map(|&(rail, path)| format!("{} {path}", node.rails[rail]));
         let refusals = task.reasons.into_iter().filter(|reason| reason.contains("denies"));
         (rails.collect(), refusals.collect())

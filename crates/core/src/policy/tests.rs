@@ -81,7 +81,7 @@ fn names(node: &NodePlacement) -> Vec<Vec<String>> {
 }
 
 fn closest(topology: &Topology) -> NodePlacement {
-    place(topology, &Request::default())
+    map(topology, &Request::default())
 }
 
 proptest! {
@@ -162,7 +162,7 @@ proptest! {
         let everybody: Vec<usize> = (0..topology.gpus.len()).collect();
         for policy in [Policy::Closest, Policy::Rail, Policy::Spread, Policy::Numa, Policy::All] {
             let request = Request { policy, nics_each: each, alone: Some(&everybody), ..Request::default() };
-            let node = place(&topology, &request);
+            let node = map(&topology, &request);
             for gpu in &node.gpus {
                 prop_assert!(!gpu.choices.is_empty() && !gpu.reason.is_empty());
                 let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| choice.rail).collect();
@@ -190,7 +190,7 @@ fn dgx(down: &[&str]) -> Topology {
 
 fn by_rail(topology: &Topology, rails: &[&str]) -> NodePlacement {
     let rails: Vec<Pattern> = rails.iter().map(|name| Pattern::parse(name).unwrap()).collect();
-    place(topology, &Request { policy: Policy::Rail, rails: &rails, ..Request::default() })
+    map(topology, &Request { policy: Policy::Rail, rails: &rails, ..Request::default() })
 }
 
 fn first_names(node: &NodePlacement) -> Vec<String> {
@@ -224,14 +224,14 @@ fn the_admins_list_is_the_order_of_the_rails() {
 #[test]
 fn several_rails_for_each_gpu_follow_each_other() {
     let topology = Parts { gpus: vec![0, 3], nics: vec![(0, 400), (1, 400), (2, 400), (3, 400)] }.topology();
-    let node = place(&topology, &Request { policy: Policy::Rail, nics_each: 2, ..Request::default() });
+    let node = map(&topology, &Request { policy: Policy::Rail, nics_each: 2, ..Request::default() });
     assert_eq!(names(&node), [["mlx5_0:1", "mlx5_1:1"], ["mlx5_3:1", "mlx5_2:1"]], "the nearer first");
 }
 
 #[test]
 fn a_job_alone_on_the_node_also_gets_the_nics_of_gpus_that_it_does_not_have() {
     let topology = dgx(&[]);
-    let spread = |alone| place(&topology, &Request { policy: Policy::Spread, alone, ..Request::default() });
+    let spread = |alone| map(&topology, &Request { policy: Policy::Spread, alone, ..Request::default() });
     let two = spread(Some(&[0, 4]));
     assert_eq!(names(&two)[0], ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]);
     assert_eq!(names(&two)[4], ["mlx5_6:1", "mlx5_9:1", "mlx5_10:1", "mlx5_11:1"]);

@@ -3,7 +3,7 @@
 
 use super::solve::{Edge, KINDS, Problem};
 use super::{Through, gbps};
-use crate::placement::{Choice, Rail};
+use crate::placement::{Rail, RailUse};
 use crate::topology::{PathType, Topology};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct Ways {
 
 /// Something that several ways can cross.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Crossed {
     /// a PCIe link, by the device below it
     Link(crate::topology::PciAddress),
     /// the connection of two NUMA nodes
@@ -47,7 +47,7 @@ impl Ways {
             ways.rates_known |= rate.is_some();
             ways.problem.capacities.push(rate.unwrap_or(UNKNOWN_RATE));
         }
-        let mut places: BTreeMap<Place, usize> = BTreeMap::new();
+        let mut places: BTreeMap<Crossed, usize> = BTreeMap::new();
         for gpu in &topology.gpus {
             let mut kinds = Vec::with_capacity(rails.len());
             let mut edges = Vec::with_capacity(rails.len());
@@ -59,8 +59,8 @@ impl Ways {
                 if let Some(way) = &way {
                     // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
                     let links = way.links.iter().filter(|link| !(link.of_a && gpu.has_c2c()));
-                    let links = links.map(|link| (Place::Link(link.below), link.mbps));
-                    let crossing = way.crossing.map(|(a, b)| (Place::Crossing(a, b), widest));
+                    let links = links.map(|link| (Crossed::Link(link.below), link.mbps));
+                    let crossing = way.crossing.map(|(a, b)| (Crossed::Crossing(a, b), widest));
                     farther = way.crossing.and_then(|(a, b)| topology.distance(a, b)).map_or(0, |distance| {
                         distances.iter().position(|&known| known == distance).unwrap_or(0)
                     });
@@ -91,11 +91,11 @@ impl Ways {
     }
 
     /// The answer as data: for each GPU its rails with what each gives it.
-    pub(super) fn choices(&self, rails_of: &[Vec<usize>]) -> Vec<Vec<Choice>> {
+    pub(super) fn choices(&self, rails_of: &[Vec<usize>]) -> Vec<Vec<RailUse>> {
         let mut users = vec![0; self.problem.rails];
         rails_of.iter().flatten().for_each(|&rail| users[rail] += 1);
         let shares = self.problem.shares(rails_of);
-        let choice = |gpu: usize, (&rail, &share): (&usize, &u64)| Choice {
+        let choice = |gpu: usize, (&rail, &share): (&usize, &u64)| RailUse {
             rail,
             path: self.kinds[gpu][rail],
             share_mbps: self.rates_known.then_some(share),
@@ -103,7 +103,7 @@ impl Ways {
         };
         let gpus = rails_of.iter().zip(&shares).enumerate();
         gpus.map(|(gpu, (rails, shares))| {
-            let mut choices: Vec<Choice> = rails.iter().zip(shares).map(|pair| choice(gpu, pair)).collect();
+            let mut choices: Vec<RailUse> = rails.iter().zip(shares).map(|pair| choice(gpu, pair)).collect();
             choices
                 .sort_by_key(|choice| (u64::MAX - choice.share_mbps.unwrap_or(0), choice.path, choice.rail));
             choices

@@ -8,7 +8,7 @@
 //! no `GPU` and is left alone.
 #![forbid(unsafe_code)]
 
-use super::setting::Libraries;
+use super::wanted::Libraries;
 use super::{Answer, Asked, libfabric};
 use crate::topology::NicKind;
 
@@ -37,7 +37,7 @@ pub(super) fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return no("the step has one Slingshot NIC at most");
     }
     if asked.users(libfabric::CXI_DEVICE).is_some()
-        || asked.prepared.setting.libraries.has(Libraries::LIBFABRIC)
+        || asked.prepared.wanted.libraries.has(Libraries::LIBFABRIC)
     {
         return no("`FI_CXI_DEVICE_NAME` chooses the device, and the policy would count devices anew");
     }

@@ -9,8 +9,8 @@
 #![forbid(unsafe_code)]
 
 use super::cray_mpich::{NIC_POLICY, STEP_DEVICES};
-use super::setting::Fabric;
 use super::template::names_of;
+use super::wanted::Fabric;
 use super::{Answer, Asked};
 use crate::topology::{NicKind, PathType, PortState, Topology};
 
@@ -28,7 +28,7 @@ pub(super) fn nearest_slingshot(topology: &Topology) -> Vec<Option<usize>> {
     let mut seen: Vec<(Vec<usize>, usize)> = Vec::new();
     let of = |gpu: &crate::topology::Gpu| {
         let reached: Vec<(usize, PathType)> =
-            nics().map(|(index, address)| (index, topology.path(gpu.address, address).kind)).collect();
+            nics().map(|(index, address)| (index, topology.path_type(gpu.address, address))).collect();
         let best = reached.iter().map(|(_, path)| *path).min()?;
         let tied: Vec<usize> =
             reached.iter().filter(|(_, path)| *path == best).map(|(index, _)| *index).collect();
@@ -57,7 +57,7 @@ pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if asked.users(NIC_POLICY).is_some() {
         return no("the user's `MPICH_OFI_NIC_POLICY` chooses the device");
     }
-    if asked.prepared.setting.fabric == Fabric::IsolatedRails {
+    if asked.prepared.wanted.fabric == Fabric::IsolatedRails {
         return no("the fabric's rails are isolated, so no task may be held to its own");
     }
     let mut names: Vec<&str> = Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let verbs = || asked.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
     verbs().next()?;
     let no = |why: &'static str| Some(Answer::no(why));
-    if asked.prepared.setting.fabric == Fabric::IsolatedRails {
+    if asked.prepared.wanted.fabric == Fabric::IsolatedRails {
         return no("the fabric's rails are isolated, so no task may be held to its own");
     }
     if asked.task.gpus.is_empty() || asked.task.rails.is_empty() {

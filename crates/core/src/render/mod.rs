@@ -17,21 +17,21 @@ mod nccl;
 mod nvshmem;
 mod openmp;
 mod prepare;
-pub mod setting;
 pub mod template;
 pub mod text;
 mod ucx;
 mod uniform;
+pub mod wanted;
 
 pub use prepare::Prepared;
 
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;
 use marker::{Marker, Publication};
-use prepare::Source;
-use setting::Libraries;
+use prepare::AnsweredBy;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use wanted::Libraries;
 
 /// What answers for one variable; `None` where the library can have nothing to do with this node.
 type Library = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
@@ -151,8 +151,8 @@ pub fn environment<'p>(
         }
         let answer = match (row.wanted, row.source) {
             (false, _) => None,
-            (true, Source::Library(library) | Source::Never(library)) => library(&asked),
-            (true, Source::Template(index)) => Some(prepared.fill(index, &asked)),
+            (true, AnsweredBy::Library(library) | AnsweredBy::Never(library)) => library(&asked),
+            (true, AnsweredBy::Template(index)) => Some(prepared.fill(index, &asked)),
         };
         let (value, why) = match answer {
             Some(answer) => (answer.value, answer.why),

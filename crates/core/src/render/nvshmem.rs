@@ -11,8 +11,8 @@
 //! is right for all.
 #![forbid(unsafe_code)]
 
-use super::setting::Libraries;
 use super::uniform::{self, List};
+use super::wanted::Libraries;
 use super::{Answer, Asked};
 use crate::placement::NodePlacement;
 use crate::topology::{GpuVendor, Topology};
@@ -39,7 +39,7 @@ pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if asked.users(PE_MAPPING).is_some() {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
     }
-    if asked.prepared.setting.libraries.has(Libraries::NVSHMEM_PE) && !asked.task.gpus.is_empty() {
+    if asked.prepared.wanted.libraries.has(Libraries::NVSHMEM_PE) && !asked.task.gpus.is_empty() {
         if let [(rail, _)] = asked.task.rails.as_slice() {
             let value = asked.node.rails[*rail].to_string();
             return Some(Answer::yes(value, "its GPU's NIC, as `env=nvshmem-pe` asks"));

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::marker::{self, Marker};
-use super::setting::{Libraries, Setting};
+use super::wanted::{Libraries, Wanted};
 use super::{Answer, Asked, EVIDENCE, Library, Present, ROWS, efa, libfabric, mooncake, nccl, nvshmem, ucx};
 use crate::diagnostic::Diagnostic;
 use crate::placement::NodePlacement;
@@ -13,12 +13,12 @@ pub(super) struct Row {
     pub(super) name: String,
     /// do user and admin want it set?
     pub(super) wanted: bool,
-    pub(super) source: Source,
+    pub(super) source: AnsweredBy,
 }
 
 /// What answers for a variable.
 #[derive(Clone, Copy)]
-pub(super) enum Source {
+pub(super) enum AnsweredBy {
     /// a library's file
     Library(Library),
     /// the admin's template at this place
@@ -29,7 +29,7 @@ pub(super) enum Source {
 
 /// One step's part of the answers.
 pub struct Prepared {
-    pub(super) setting: Setting,
+    pub(super) wanted: Wanted,
     pub(super) rows: Vec<Row>,
     pub(super) nccl: Answer<'static>,
     pub(super) nvshmem: Option<Answer<'static>>,
@@ -47,33 +47,33 @@ impl Prepared {
     pub fn new(
         topology: &Topology,
         node: &NodePlacement,
-        setting: Setting,
+        wanted: Wanted,
         read: &dyn Fn(&str) -> Option<String>,
     ) -> Prepared {
         let wants = |name: &str, libraries: Libraries| {
-            setting.libraries.has(libraries) && !setting.unwanted.iter().any(|unwanted| unwanted == name)
+            wanted.libraries.has(libraries) && !wanted.unwanted.iter().any(|unwanted| unwanted == name)
         };
         // the admin's own template for a variable stands in the library's place
-        let has_template = |name: &str| setting.templates.iter().any(|template| template.name() == name);
+        let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
         let libraries = ROWS.iter().filter(|(name, ..)| !has_template(name));
         let mut rows: Vec<Row> = libraries
             .map(|&(name, libraries, library)| Row {
                 name: name.to_string(),
                 wanted: wants(name, libraries),
-                source: Source::Library(library),
+                source: AnsweredBy::Library(library),
             })
             .collect();
-        rows.extend(setting.templates.iter().enumerate().map(|(index, template)| Row {
+        rows.extend(wanted.templates.iter().enumerate().map(|(index, template)| Row {
             name: template.name().to_string(),
             wanted: wants(template.name(), Libraries::SITE),
-            source: Source::Template(index),
+            source: AnsweredBy::Template(index),
         }));
         if !has_template(efa::IFACE) {
-            let source = Source::Never(efa::iface);
+            let source = AnsweredBy::Never(efa::iface);
             rows.push(Row { name: efa::IFACE.to_string(), wanted: true, source });
         }
         let is_wanted = |name: &str| rows.iter().any(|row| row.wanted && row.name == name);
-        let filled = setting.templates.iter().map(|template| {
+        let filled = wanted.templates.iter().map(|template| {
             if template.is_per_task() || !is_wanted(template.name()) {
                 return None;
             }
@@ -97,13 +97,13 @@ impl Prepared {
                 true => None,
                 false => ucx::site_file(read_for(ucx::NET_DEVICES)),
             },
-            slingshot: match setting.libraries.has(Libraries::LIBFABRIC) {
+            slingshot: match wanted.libraries.has(Libraries::LIBFABRIC) {
                 true => libfabric::nearest_slingshot(topology),
                 false => Vec::new(),
             },
             filled: filled.collect(),
             rows,
-            setting,
+            wanted,
         }
     }
 
@@ -118,7 +118,7 @@ impl Prepared {
     /// What the user or the admin named in `no-env=` and nobody would set.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let unknown =
-            self.setting.unwanted.iter().filter(|name| !self.rows.iter().any(|row| row.name == **name));
+            self.wanted.unwanted.iter().filter(|name| !self.rows.iter().any(|row| row.name == **name));
         unknown
             .map(|name| Diagnostic::new(format!("no-env={name}"), "nothing sets this variable: no effect"))
             .collect()
@@ -127,14 +127,14 @@ impl Prepared {
     /// What an earlier step of ours published in this environment.
     pub(super) fn earlier(&self, present: &Present) -> Marker {
         let may_be_ours = |name: &str| {
-            self.rows.iter().any(|row| row.name == name && !matches!(row.source, Source::Never(_)))
+            self.rows.iter().any(|row| row.name == name && !matches!(row.source, AnsweredBy::Never(_)))
         };
         present.get(marker::NAME).map(|text| Marker::parse(text, may_be_ours)).unwrap_or_default()
     }
 
     /// The admin's template's answer for a task.
     pub(super) fn fill(&self, index: usize, asked: &Asked<'_, '_>) -> Answer<'_> {
-        let template = &self.setting.templates[index];
+        let template = &self.wanted.templates[index];
         let why = "the admin's `set=`";
         let explained = |reason: &str| format!("{why}: {reason}");
         match &self.filled[index] {

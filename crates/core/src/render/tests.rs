@@ -5,7 +5,7 @@ mod libraries;
 mod nested;
 mod templates;
 
-use super::setting::{Fabric, Setting, Template};
+use super::wanted::{Fabric, Template, Wanted};
 use super::*;
 use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail};
 use crate::topology::{
@@ -66,11 +66,11 @@ fn reader(files: Files) -> impl Fn(&str) -> Option<String> {
     |path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.to_string())
 }
 
-/// What one task of a step gets, with this setting, environment, and files.
+/// What one task of a step gets, with this wanted, environment, and files.
 struct Situation {
     topology: Topology,
     node: NodePlacement,
-    setting: Setting,
+    wanted: Wanted,
     present: Present,
     files: Files,
 }
@@ -79,11 +79,11 @@ impl Situation {
     /// One of the four NICs carries storage, and its port is in this state.
     fn new(storage: PortState) -> Situation {
         let (topology, node) = node(storage);
-        Situation { topology, node, setting: Setting::default(), present: Present::new(), files: &[] }
+        Situation { topology, node, wanted: Wanted::default(), present: Present::new(), files: &[] }
     }
 
     fn prepared(&self) -> Prepared {
-        Prepared::new(&self.topology, &self.node, self.setting.clone(), &reader(self.files))
+        Prepared::new(&self.topology, &self.node, self.wanted.clone(), &reader(self.files))
     }
 
     /// Name, change and reason of every variable.
@@ -128,12 +128,12 @@ impl Situation {
 
     fn libraries(mut self, words: &[&str]) -> Situation {
         let named = words.iter().map(|word| Libraries::named(word).expect("a library"));
-        self.setting.libraries = named.fold(Libraries::NONE, Libraries::with);
+        self.wanted.libraries = named.fold(Libraries::NONE, Libraries::with);
         self
     }
 
     fn set(mut self, text: &str) -> Situation {
-        self.setting.templates.push(Template::parse(text).expect("a template").0);
+        self.wanted.templates.push(Template::parse(text).expect("a template").0);
         self
     }
 }

@@ -9,7 +9,7 @@
 //! Open MPI, MPICH and NIXL read it where they run on UCX, and need nothing of their own.
 #![forbid(unsafe_code)]
 
-use super::setting::Fabric;
+use super::wanted::Fabric;
 use super::{Answer, Asked, nccl};
 use crate::placement::TaskPlacement;
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if let Some(file) = asked.prepared.ucx_file {
         return Some(Answer::no(format!("`{file}` sets it")));
     }
-    let isolated = asked.prepared.setting.fabric == Fabric::IsolatedRails;
+    let isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
     let rails: Vec<usize> = match isolated {
         true => (0..node.rails.len()).collect(),
         false => task.rails.iter().map(|&(rail, _)| rail).collect(),

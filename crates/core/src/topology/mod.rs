@@ -9,7 +9,7 @@ pub mod pci;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
-pub use path::{Link, Path, PathType, Way};
+pub use path::{Link, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 
 use std::collections::BTreeMap;

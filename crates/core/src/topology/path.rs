@@ -38,15 +38,6 @@ impl fmt::Display for PathType {
     }
 }
 
-/// The way between two PCI functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Path {
-    /// what it crosses
-    pub kind: PathType,
-    /// the narrowest PCIe link on it as it runs now, in Mbit/s; `None` where no link on the way is known
-    pub narrowest_mbps: Option<u64>,
-}
-
 /// The way between two PCI functions, with all that others may have to share with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
@@ -71,15 +62,14 @@ pub struct Link {
 }
 
 impl Topology {
-    /// The way between two PCI functions, in short.
+    /// What the way between two PCI functions crosses.
     ///
     /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with downstream ports
     /// below it, so two functions share one switch when at most one bridge stands between each of them and the lowest
     /// bridge above both.  Where the kernel names no NUMA node for one of them the path counts as [`PathType::Sys`]:
     /// nothing shows that it is shorter.  A stated path ([`Topology::stated_paths`]) is of the kind that is stated.
-    pub fn path(&self, a: PciAddress, b: PciAddress) -> Path {
-        let way = self.way(a, b);
-        Path { kind: way.kind, narrowest_mbps: way.links.iter().map(|link| link.mbps).min() }
+    pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
+        self.way(a, b).kind
     }
 
     /// The way between two PCI functions, with every link on it.
@@ -218,7 +208,7 @@ mod tests {
     #[test]
     fn the_kind_of_a_path_is_what_nvidia_smi_calls_it() {
         let topology = machine();
-        let kind = |a: &str, b: &str| topology.path(a.parse().unwrap(), b.parse().unwrap()).kind;
+        let kind = |a: &str, b: &str| topology.path_type(a.parse().unwrap(), b.parse().unwrap());
         assert_eq!(kind("03:00.0", "04:00.0"), PathType::Pix, "two ports of one switch");
         assert_eq!(kind("07:00.0", "07:00.1"), PathType::Pix, "two functions of one card");
         assert_eq!(kind("03:00.0", "07:00.0"), PathType::Pxb, "a switch behind a switch");
@@ -254,7 +244,7 @@ mod tests {
             (switch.vendor, switch.device) = (Some(0x1000), Some(device));
             switch.subsystem = Some((0x1000, subsystem));
             topology.pci.insert(switch);
-            let kind = |a: &str, b: &str| topology.path(a.parse().unwrap(), b.parse().unwrap()).kind;
+            let kind = |a: &str, b: &str| topology.path_type(a.parse().unwrap(), b.parse().unwrap());
             (kind("05:00.0", "06:00.0"), kind("05:00.0", "07:00.0"))
         };
         assert_eq!(ids("01:00.0", 0xc010, 0xa096), (PathType::Pxb, PathType::Pxb), "the whole alone");
@@ -271,8 +261,15 @@ mod tests {
         let mut topology = machine();
         function(&mut topology, "02:01.0", "01:00.0", Some(0), 4);
         function(&mut topology, "00:01.0", "pci0000:00", Some(0), 1);
-        let narrowest =
-            |a: &str, b: &str| topology.path(a.parse().unwrap(), b.parse().unwrap()).narrowest_mbps.unwrap();
+        let narrowest = |a: &str, b: &str| {
+            topology
+                .way(a.parse().unwrap(), b.parse().unwrap())
+                .links
+                .iter()
+                .map(|link| link.mbps)
+                .min()
+                .unwrap()
+        };
         assert_eq!(narrowest("03:00.0", "04:00.0"), 126_030, "the x4 port, not the x1 root port");
         assert_eq!(narrowest("03:00.0", "81:00.0"), 31_507, "the x1 root port");
     }

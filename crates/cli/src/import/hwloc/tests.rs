@@ -29,7 +29,7 @@ fn nic<'t>(topology: &'t Topology, name: &str) -> &'t Nic {
 }
 
 fn kind(topology: &Topology, gpu: &str, name: &str) -> PathType {
-    topology.path(at(gpu), nic(topology, name).address.unwrap()).kind
+    topology.path_type(at(gpu), nic(topology, name).address.unwrap())
 }
 
 fn cpus(topology: &Topology) -> Vec<(u32, String, Vec<u32>)> {
@@ -156,8 +156,8 @@ fn paths_are_of_the_kind_that_the_tree_shows() {
     assert_eq!(kind(&topology, "13:00.0", "hsn0"), PathType::Sys);
     assert_eq!(kind(&topology, "1:01:00.0", "hsn0"), PathType::Node);
     assert_eq!(kind(&topology, "1:01:00.0", "rdmap0s6"), PathType::Sys, "above it is the whole machine");
-    let path = topology.path(at("13:00.0"), at("14:00.0"));
-    assert_eq!(path.narrowest_mbps, Some(252_061), "the NIC's 16 GT/s x16");
+    let way = topology.way(at("13:00.0"), at("14:00.0"));
+    assert_eq!(way.links.iter().map(|link| link.mbps).min(), Some(252_061), "the NIC's 16 GT/s x16");
     assert_eq!(kind(&good(VERSION_1).0, "05:00.0", "mlx4_0"), PathType::Phb);
 }
 

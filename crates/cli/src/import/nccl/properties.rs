@@ -31,7 +31,7 @@ pub(super) fn facts(topology: &Topology) -> Vec<String> {
         for gpu in &topology.gpus {
             let Some(address) = nic.address else { continue };
             let known = |address| topology.numa_node_of(address).is_some();
-            let kind = match topology.path(gpu.address, address).kind {
+            let kind = match topology.path_type(gpu.address, address) {
                 PathType::Node => PathType::Phb,
                 PathType::Sys if !known(gpu.address) && !known(address) => PathType::Phb,
                 kind => kind,
@@ -213,7 +213,7 @@ proptest! {
         let address = |index: usize| PciAddress { domain: 0, bus: index as u8, device: 0, function: 0 };
         for (i, a) in &numbered {
             for (k, b) in numbered.iter().filter(|(k, _)| k != i) {
-                let kind = topology.path(address(*i), address(*k)).kind;
+                let kind = topology.path_type(address(*i), address(*k));
                 prop_assert_eq!(kind, by_nccls_rule(a, b), "{} and {} in\n{}", i, k, text);
             }
         }
@@ -230,7 +230,7 @@ proptest! {
         prop_assert_eq!(facts(&found), facts(&expected), "{}", text);
         for gpu in &found.gpus {
             for address in found.nics.iter().filter_map(|nic| nic.address) {
-                let narrowest = |topology: &Topology| topology.path(gpu.address, address).narrowest_mbps;
+                let narrowest = |topology: &Topology| topology.way(gpu.address, address).links.iter().map(|link| link.mbps).min();
                 prop_assert_eq!(narrowest(&found), narrowest(&made), "{}", text);
             }
         }

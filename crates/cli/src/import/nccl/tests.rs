@@ -86,12 +86,16 @@ fn an_interface_has_no_numbers_of_ports() {
 #[test]
 fn paths_are_of_the_kinds_that_nccl_makes_them() {
     let topology = sample();
-    let path = |a: &str, b: &str| topology.path(address(a), address(b));
+    let path = |a: &str, b: &str| topology.way(address(a), address(b));
     assert_eq!(path("14:00.0", "13:00.0").kind, PathType::Pix, "right below one switch");
     assert_eq!(path("14:00.0", "17:00.0").kind, PathType::Pxb, "one switch deeper");
     assert_eq!(path("14:00.0", "21:00.0").kind, PathType::Phb, "joined by their CPU");
     assert_eq!(path("81:00.0", "13:00.0").kind, PathType::Sys, "another CPU");
-    assert_eq!(path("14:00.0", "13:00.0").narrowest_mbps, Some(252_061), "the NIC's eight lanes");
+    assert_eq!(
+        path("14:00.0", "13:00.0").links.iter().map(|link| link.mbps).min(),
+        Some(252_061),
+        "the NIC's eight lanes"
+    );
     assert_eq!(topology.pci.get(address("21:00.0")).unwrap().link, PcieLink::default());
 }
 
@@ -110,7 +114,7 @@ fn a_file_of_addresses_only_still_pairs_them() {
     assert_eq!(names, ["pci-0101-00-00.0", "pci-0102-00-00.0"]);
     let nic = &topology.nics[0];
     assert!(nic.ports.is_empty(), "so that no policy chooses it");
-    assert_eq!(topology.path(topology.gpus[0].address, nic.address.unwrap()).kind, PathType::Pix);
+    assert_eq!(topology.path_type(topology.gpus[0].address, nic.address.unwrap()), PathType::Pix);
     assert_eq!(
         said,
         [
@@ -216,7 +220,7 @@ fn virtual_switches_of_one_address_are_told_apart() {
         said[0]
     );
     let kind = |gpu: usize, nic: usize| {
-        topology.path(topology.gpus[gpu].address, topology.nics[nic].address.unwrap()).kind
+        topology.path_type(topology.gpus[gpu].address, topology.nics[nic].address.unwrap())
     };
     assert_eq!([kind(0, 0), kind(1, 1)], [PathType::Pix; 2]);
     assert_eq!([kind(0, 1), kind(1, 0)], [PathType::Pxb; 2]);

@@ -94,7 +94,7 @@ fn invented_addresses_relate_no_two_devices() {
     }
     let addresses = topology.pci.iter().map(|function| function.address).collect::<Vec<_>>();
     for (at, &a) in addresses.iter().enumerate() {
-        assert!(addresses[at + 1..].iter().all(|&b| topology.path(a, b).kind == PathType::Sys));
+        assert!(addresses[at + 1..].iter().all(|&b| topology.path_type(a, b) == PathType::Sys));
     }
 }
 

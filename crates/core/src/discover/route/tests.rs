@@ -4,7 +4,7 @@
 use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
-use crate::platform::recognise::{Identity, recognise, supply};
+use crate::platform::recognise::{Dmi, recognise, supply};
 use crate::policy::{Selection, candidates};
 use crate::topology::{NicRole, Port, Provenance, Topology};
 
@@ -175,7 +175,7 @@ fn the_decoys_of_a_recognised_machine_are_left_out_of_what_a_step_reads() {
         let described = model.topology().unwrap();
         let machine = synthesise(&described);
         let (mut live, _) = discover(&Root::manifest(machine), Scope::Placement, Provenance::ThisSystem);
-        let Some(known) = recognise(&Identity::default(), &live) else { continue };
+        let Some(known) = recognise(&Dmi::default(), &live) else { continue };
         assert_eq!(known.name, model.name);
         supply(&mut live, &known.topology().unwrap());
         let rails = candidates::rails(&live, &Selection::default()).rails;

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::placement::{NodePlacement, Policy};
-use crate::policy::{Pattern, Request, place};
+use crate::policy::{self, Pattern, Request};
 use crate::topology::{Gpu, GpuVendor, HostBridge, NumaNode, PciAddress, PciFunction, PciParent, Provenance};
 use proptest::prelude::*;
 
@@ -377,10 +377,10 @@ proptest! {
         EVIDENCE[extra].1(&mut with, &mut selection, slots.len());
         for policy in [Policy::Closest, Policy::Numa, Policy::All] {
             let request = Request { policy, ..Request::default() };
-            let with_it = place(&with, &Request { selection: Some(&selection), ..request.clone() });
+            let with_it = policy::map(&with, &Request { selection: Some(&selection), ..request.clone() });
             let name = format!("mlx5_{}", slots.len());
             if with_it.excluded.iter().any(|excluded| excluded.name == name) {
-                let expected = essence(&without, &place(&without, &request));
+                let expected = essence(&without, &policy::map(&without, &request));
                 let found = essence(&with, &with_it);
                 // it may itself be a rail that broke, for which the others hold their places
                 if found.1.iter().any(|broken| broken.starts_with(&name)) {

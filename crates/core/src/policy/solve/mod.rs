@@ -5,13 +5,11 @@
 //! the narrowest place on the way leaves it, a place that `u` GPUs cross being divided by `u`, times what the kind of path
 //! lets through.
 //!
-//! Three ways, each quicker than the next, and each says whether its answer is proven the best: every GPU rails of its own
-//! that no sharing touches ([`matching`]); all ways to deal up to [`subsets::MOST_GPUS`] GPUs to rails, where nothing but
-//! the rails is shared ([`subsets`]); and a search that starts with a good answer and is cut off after a bounded number of
-//! steps ([`search`]).
+//! There are two ways, and each says whether its answer is proven the best: all ways to deal up to
+//! [`subsets::MOST_GPUS`] GPUs to rails, where nothing but the rails is shared ([`subsets`]); and a search that starts with
+//! a good answer and is cut off after a bounded number of steps ([`search`]).
 #![forbid(unsafe_code)]
 
-mod matching;
 mod search;
 mod subsets;
 #[cfg(test)]
@@ -190,9 +188,6 @@ pub fn solve(problem: &Problem) -> Solution {
     }
     if problem.wanted() == problem.rails {
         return Solution { rails_of: vec![(0..problem.rails).collect(); problem.gpus()], exact: true };
-    }
-    if let Some(solution) = matching::solve(problem) {
-        return solution;
     }
     if let Some(solution) = subsets::solve(problem) {
         return solution;

@@ -30,7 +30,7 @@ fn slingshot(nics: usize) -> Situation {
     let (_, mut placement) = node(PortState::Active);
     placement.rails = Vec::new();
     placement.excluded = Vec::new();
-    Situation { topology, node: placement, setting: Setting::default(), present: Present::new(), files: &[] }
+    Situation { topology, node: placement, wanted: Wanted::default(), present: Present::new(), files: &[] }
 }
 
 // ---- NCCL ----
@@ -101,13 +101,13 @@ fn the_file_at_home_is_not_read_where_the_user_names_another() {
 #[test]
 fn no_file_is_read_where_no_list_would_be_set() {
     let (topology, node) = node(PortState::Down);
-    let setting = Setting::default();
+    let wanted = Wanted::default();
     let asked = std::cell::RefCell::new(Vec::new());
     let read = |path: &str| {
         asked.borrow_mut().push(path.to_string());
         None
     };
-    let prepared = Prepared::new(&topology, &node, setting, &read);
+    let prepared = Prepared::new(&topology, &node, wanted, &read);
     let present = present(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "/home/me/x")]);
     environment(&prepared, &topology, &node, &task(&[1], &[1]), Evidence { present: &present, read: &read });
     assert_eq!(asked.into_inner(), ["/etc/ucx/ucx.conf"], "UCX's value is set, NCCL's is not");
@@ -174,14 +174,14 @@ fn a_program_that_asks_for_tcp_keeps_its_interfaces() {
 fn where_rails_are_isolated_no_task_is_held_to_one() {
     for storage in [PortState::Active, PortState::Down] {
         let mut situation = Situation::new(storage);
-        situation.setting.fabric = Fabric::IsolatedRails;
+        situation.wanted.fabric = Fabric::IsolatedRails;
         for gpu in 0..3 {
             let value = situation.value(&task(&[gpu], &[gpu]), "UCX_NET_DEVICES");
             assert_eq!(value.as_deref(), Some("mlx5_0:1,mlx5_1:1,mlx5_2:1"), "GPU {gpu}, storage {storage}");
         }
     }
     let mut situation = Situation::new(PortState::Active);
-    situation.setting.fabric = Fabric::IsolatedRails;
+    situation.wanted.fabric = Fabric::IsolatedRails;
     situation.node.excluded.clear();
     assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None, "nothing would be left out");
 }
@@ -269,8 +269,7 @@ fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
     situation.topology.nics.iter_mut().for_each(|nic| nic.kind = NicKind::Efa);
     situation.node.rails.clear();
     for words in [&["default"][..], &["default", "libfabric", "mooncake", "nvshmem-pe"]] {
-        let situation =
-            Situation { setting: Setting::default(), ..situation_of(&situation) }.libraries(words);
+        let situation = Situation { wanted: Wanted::default(), ..situation_of(&situation) }.libraries(words);
         assert_eq!(situation.changes(&task(&[1], &[])), Vec::<String>::new(), "with {words:?}");
         assert!(situation.why(&task(&[1], &[]), "FI_EFA_IFACE").contains("groups the devices"));
         assert!(situation.why(&task(&[1], &[]), "NCCL_IB_HCA").contains("through libfabric"));
@@ -284,7 +283,7 @@ fn situation_of(other: &Situation) -> Situation {
     Situation {
         topology: other.topology.clone(),
         node: other.node.clone(),
-        setting: other.setting.clone(),
+        wanted: other.wanted.clone(),
         present: other.present.clone(),
         files: other.files,
     }
@@ -312,7 +311,7 @@ fn only_the_libraries_that_are_wanted_are_served() {
         assert_eq!(Situation::new(PortState::Active).libraries(words).changes(&task), expected, "{words:?}");
     }
     let mut situation = Situation::new(PortState::Active);
-    situation.setting.unwanted = vec!["NCCL_IB_HCA".to_string(), "UCX_NET_DEVICE".to_string()];
+    situation.wanted.unwanted = vec!["NCCL_IB_HCA".to_string(), "UCX_NET_DEVICE".to_string()];
     assert_eq!(situation.changes(&task), [UCX, NVSHMEM]);
     let diagnostics: Vec<String> =
         situation.prepared().diagnostics().iter().map(ToString::to_string).collect();

@@ -134,7 +134,7 @@ fn an_admins_template_stands_in_the_librarys_place_and_can_be_switched_off() {
     assert_eq!(situation().value(&task, "UCX_NET_DEVICES").as_deref(), Some("mlx5_1:1,eth0"));
     assert_eq!(situation().libraries(&["nccl"]).changes(&task), [NCCL]);
     let mut unwanted = situation();
-    unwanted.setting.unwanted = vec!["UCX_NET_DEVICES".to_string()];
+    unwanted.wanted.unwanted = vec!["UCX_NET_DEVICES".to_string()];
     assert_eq!(unwanted.changes(&task), [NCCL, NVSHMEM]);
 }
 

@@ -144,7 +144,7 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
     }
     // only now are all bridges known: the file need not be in address order
     for function in tree.iter() {
-        let place = addresses.place(&function.address).replace(".address", ".parent");
+        let place = addresses.first_place(&function.address).replace(".address", ".parent");
         check_parents(&tree, function, &place)?;
     }
     Ok(tree)

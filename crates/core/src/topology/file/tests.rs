@@ -37,7 +37,7 @@ fn a_file_is_read_and_written_back_byte_for_byte() {
     assert_eq!(to_json(&topology), SAMPLE);
     assert_eq!(read(&to_json(&topology)).unwrap(), topology);
     let gpu: PciAddress = "1b:00.0".parse().unwrap();
-    assert_eq!(topology.path(gpu, "18:00.0".parse().unwrap()).kind, PathType::Pix);
+    assert_eq!(topology.path_type(gpu, "18:00.0".parse().unwrap()), PathType::Pix);
     assert_eq!(topology.pus.iter().map(|pu| pu.core).collect::<Vec<_>>(), [0, 1, 0, 0, 0, 1]);
     assert_eq!(topology.numa_nodes[2].cpus, Bitmap::new());
     let unknown = Port::new(2, PortState::Unknown, LinkLayer::Unknown, None);

@@ -20,7 +20,7 @@ impl<T: Ord + Display> Once<T> {
     }
 
     /// Where `value` was seen; empty where it was not.
-    pub(super) fn place(&self, value: &T) -> &str {
+    pub(super) fn first_place(&self, value: &T) -> &str {
         self.seen.get(value).map_or("", String::as_str)
     }
 

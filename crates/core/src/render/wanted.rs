@@ -1,7 +1,7 @@
-//! What a renderer can be told: which libraries, which variables not, what the fabric connects, and the admin's templates.
+//! What a renderer is asked for: which libraries, which variables not, what the fabric connects, and the admin's templates.
 #![forbid(unsafe_code)]
 
-pub use super::names::is_name as is_variable_setting;
+pub use super::names::is_name as is_variable_name;
 pub use super::template::Template;
 
 /// The libraries whose variables may be set, a bit for each.
@@ -84,7 +84,7 @@ pub enum Fabric {
 
 /// All of it, for one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Setting {
+pub struct Wanted {
     /// whose variables may be set
     pub libraries: Libraries,
     /// variables that nobody wants set (`no-env=`)
