@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::broken::device;
-use super::candidates::{Candidate, most_bandwidth};
+use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
 use crate::topology::{LinkLayer, Nic, NicRole, PathType, Port, Topology};
 use std::collections::BTreeMap;

@@ -4,7 +4,9 @@
 use super::*;
 use crate::placement::{NodePlacement, Policy};
 use crate::policy::{self, Pattern, Request};
-use crate::topology::{Gpu, GpuVendor, HostBridge, NumaNode, PciAddress, PciFunction, PciParent, Provenance};
+use crate::topology::{
+    Gpu, GpuVendor, HostBridge, LinkLayer, NumaNode, PciAddress, PciFunction, PciParent, Provenance,
+};
 use proptest::prelude::*;
 
 const FABRIC: &str = "fe80:0000:0000:0001";
