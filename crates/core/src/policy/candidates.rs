@@ -5,7 +5,7 @@ use super::broken::Likeness;
 use super::{Selection, evidence, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, Rail};
-use crate::topology::{LinkLayer, Nic, NicKind, NicRole, Port, PortState, Topology};
+use crate::topology::{LinkLayer, Nic, NicIndex, NicKind, NicRole, Port, PortRef, PortState, Topology};
 use std::collections::BTreeMap;
 
 /// Rails of a node, at most: UCX marks the entries of its device list in a mask of 64 bits (src/ucp/core/ucp_context.c).
@@ -25,20 +25,34 @@ pub struct Candidates {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A port that nothing speaks against so far: its NIC's position, itself, and whether the admin wants it whatever speaks
-/// against it.
-pub(super) type Candidate<'a> = (usize, &'a Port, bool);
+/// A port that nothing speaks against so far.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    /// its NIC
+    pub(super) nic: NicIndex,
+    /// itself
+    pub(super) port: &'a Port,
+    /// does the admin want it whatever speaks against it?
+    pub(super) wanted: bool,
+}
+
+impl Candidate<'_> {
+    /// Where it is.
+    pub(super) fn at(&self) -> PortRef {
+        PortRef { nic: self.nic, port: self.port.number }
+    }
+}
 
 /// Judges every port of the node.
 pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
     let mut good: Vec<Candidate> = Vec::new();
     let mut excluded = Vec::new();
     let mut diagnostics = Vec::new();
-    for (index, nic) in topology.nics.iter().enumerate() {
+    for (index, nic) in topology.numbered_nics() {
         let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
         match refusal(nic, wanted, selection) {
             Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
-            None => good.extend(nic.ports.iter().map(|port| (index, port, wanted))),
+            None => good.extend(nic.ports.iter().map(|port| Candidate { nic: index, port, wanted })),
         }
     }
     for pattern in selection.include.iter().chain(&selection.exclude) {
@@ -46,72 +60,63 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
             diagnostics.push(Diagnostic::new(pattern.to_string(), "means no NIC of this node"));
         }
     }
-    let leave_out = |excluded: &mut Vec<Excluded>, nic: usize, port: &Port, why: String| {
-        excluded.push(Excluded { name: topology.nics[nic].name.clone(), port: Some(port.number), why });
+    let leave_out = |excluded: &mut Vec<Excluded>, candidate: &Candidate, why: String| {
+        let PortRef { nic, port } = candidate.at();
+        excluded.push(Excluded { name: topology.nic(nic).name.clone(), port: Some(port), why });
     };
-    let mut failed: Vec<(usize, &Port)> = Vec::new();
-    good.retain(|&(nic, port, _)| {
-        let active = port.state == PortState::Active;
-        if !active {
-            leave_out(&mut excluded, nic, port, format!("its port is {}", port.state));
-            failed.push((nic, port));
+    let mut failed: Vec<Candidate> = Vec::new();
+    good.retain(|candidate| {
+        let state = candidate.port.state;
+        if state != PortState::Active {
+            leave_out(&mut excluded, candidate, format!("its port is {state}"));
+            failed.push(*candidate);
         }
-        active
+        state == PortState::Active
     });
-    good.retain(|&(nic, port, _)| {
-        let why = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == nic);
+    good.retain(|candidate| {
+        let why = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == candidate.nic);
         if let Some((_, why)) = why {
-            leave_out(&mut excluded, nic, port, why.clone());
-            failed.push((nic, port));
+            leave_out(&mut excluded, candidate, why.clone());
+            failed.push(*candidate);
         }
         why.is_none()
     });
     // The many carry the fabric between GPUs; what differs from them serves something else.  Ports that something speaks
     // against by itself do not count among them.
     let free = free_of_suspicion(topology, &good);
-    let many = most_bandwidth(&free, |_, port| port.link_layer);
-    good.retain(|&(nic, port, wanted)| {
-        let stays = wanted || many.is_none_or(|many| port.link_layer == many);
+    let many = most_bandwidth(&free, |candidate| candidate.port.link_layer);
+    good.retain(|candidate| {
+        let layer = candidate.port.link_layer;
+        let stays = candidate.wanted || many.is_none_or(|many| layer == many);
         if let (false, Some(many)) = (stays, many) {
-            leave_out(
-                &mut excluded,
-                nic,
-                port,
-                format!("it speaks {}, the node's fabric {many}", port.link_layer),
-            );
+            leave_out(&mut excluded, candidate, format!("it speaks {layer}, the node's fabric {many}"));
         }
         stays
     });
     let free = free_of_suspicion(topology, &good);
-    let many = most_bandwidth(&free, |_, port| port.rate_mbps);
-    good.retain(|&(nic, port, wanted)| {
-        let slower = matches!((port.rate_mbps, many.flatten()), (Some(mine), Some(many)) if mine < many);
-        if let (true, false, Some(mine), Some(many)) = (slower, wanted, port.rate_mbps, many.flatten()) {
-            leave_out(
-                &mut excluded,
-                nic,
-                port,
-                format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)),
-            );
+    let many = most_bandwidth(&free, |candidate| candidate.port.rate_mbps).flatten();
+    good.retain(|candidate| match (candidate.port.rate_mbps, many) {
+        (Some(mine), Some(many)) if mine < many && !candidate.wanted => {
+            let why = format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many));
+            leave_out(&mut excluded, candidate, why);
+            false
         }
-        wanted || !slower
+        _ => true,
     });
     let verdict = evidence::judge(topology, &good);
     for (&position, why) in &verdict.left_out {
-        leave_out(&mut excluded, good[position].0, good[position].1, why.clone());
+        leave_out(&mut excluded, &good[position], why.clone());
     }
     diagnostics.extend(verdict.notes);
-    let rail = |nic: usize, port: &Port, rate_mbps: Option<u64>| Rail {
-        nic,
-        name: topology.nics[nic].name.clone(),
-        port: port.number,
-        rate_mbps,
+    let rail = |candidate: &Candidate, rate_mbps: Option<u64>| {
+        let PortRef { nic, port } = candidate.at();
+        Rail { nic, name: topology.nic(nic).name.clone(), port, rate_mbps }
     };
     let mut rails: Vec<Rail> = good
         .iter()
         .enumerate()
         .filter(|(position, _)| !verdict.left_out.contains_key(position))
-        .map(|(_, &(nic, port, _))| rail(nic, port, port.rate_mbps))
+        .map(|(_, candidate)| rail(candidate, candidate.port.rate_mbps))
         .collect();
     if rails.len() > MAX_RAILS {
         let finding = format!("{} usable ports: only the first {MAX_RAILS} are used", rails.len());
@@ -122,11 +127,10 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
         }
     }
     let likeness = Likeness::new(topology, &rails);
-    let broken = failed.into_iter().filter(|&(nic, port)| likeness.would_be_a_rail(nic, port));
+    let broken = failed.iter().filter(|candidate| likeness.would_be_a_rail(candidate));
     // a port without a link may tell a lower rate than it had
-    let broken = broken.map(|(nic, port)| rail(nic, port, many.flatten().max(port.rate_mbps))).collect();
-    let position = |name: &str| topology.nics.iter().position(|nic| nic.name == name);
-    excluded.sort_by_key(|excluded| (position(&excluded.name), excluded.port));
+    let broken = broken.map(|candidate| rail(candidate, many.max(candidate.port.rate_mbps))).collect();
+    excluded.sort_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
     Candidates { rails, broken, excluded, diagnostics }
 }
 
@@ -158,20 +162,17 @@ fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
 /// The candidates that nothing speaks against by itself; all of them where something does against each.
 fn free_of_suspicion<'a>(topology: &Topology, good: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
     let is_free =
-        |(nic, port, wanted): &Candidate| *wanted || evidence::facts(topology, good, *nic, port).is_empty();
+        |candidate: &Candidate| candidate.wanted || evidence::facts(topology, good, candidate).is_empty();
     let free: Vec<Candidate> = good.iter().copied().filter(is_free).collect();
     if free.is_empty() { good.to_vec() } else { free }
 }
 
 /// The kind of port that carries most: by bandwidth in all, then by number of ports, then the greater kind.
-pub(super) fn most_bandwidth<K: Ord + Copy>(
-    good: &[Candidate],
-    kind: impl Fn(usize, &Port) -> K,
-) -> Option<K> {
+pub(super) fn most_bandwidth<K: Ord + Copy>(good: &[Candidate], kind: impl Fn(&Candidate) -> K) -> Option<K> {
     let mut classes: BTreeMap<K, (u64, usize)> = BTreeMap::new();
-    for &(nic, port, _) in good {
-        let class = classes.entry(kind(nic, port)).or_default();
-        class.0 += port.rate_mbps.unwrap_or(0);
+    for candidate in good {
+        let class = classes.entry(kind(candidate)).or_default();
+        class.0 += candidate.port.rate_mbps.unwrap_or(0);
         class.1 += 1;
     }
     // InfiniBand before Ethernet where they carry the same: `LinkLayer` is ordered so, and the first maximum wins
