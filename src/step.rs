@@ -153,7 +153,7 @@ fn report(active: &Active) {
     let (gpus, rails, nics, policy) = (node.gpus.len(), map.rails.len(), node.nics.len(), map.policy);
     log::info!("{gpus} GPUs, {rails} of {nics} NICs, policy `{policy}`, from {source}");
     exclusions(map);
-    for (index, gpu) in map.gpus.iter().enumerate() {
+    for (index, gpu) in map.numbered_gpus() {
         log::debug!("GPU {index}: {}", gpu.reason);
     }
 }

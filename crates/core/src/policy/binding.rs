@@ -5,7 +5,7 @@ use super::cores::{self, Share};
 use super::gpuless;
 use crate::placement::{Bind, Binding, CpuDecision, Mem, MemDecision, TaskPlacement};
 use crate::step::{Memory, Step, Task};
-use crate::topology::{CpuSet, NodeSet, Topology};
+use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 
 /// What is known when a task is bound.
 pub struct Situation<'a> {
@@ -15,8 +15,8 @@ pub struct Situation<'a> {
     pub step: &'a Step,
     /// the task
     pub task: &'a Task,
-    /// its GPUs: positions in the topology
-    pub gpus: &'a [usize],
+    /// its GPUs
+    pub gpus: &'a [GpuIndex],
     /// what the user and the admin want bound
     pub binding: Binding,
 }
@@ -68,7 +68,7 @@ fn near(situation: &Situation) -> Result<Near, String> {
         let asked = binding.asked && binding.bind != Bind::None && step.cpu_bind.is_none();
         return Ok(Near { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
     }
-    let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address));
+    let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
     let nodes = nodes.collect::<Option<NodeSet>>();
     let nodes = nodes.ok_or_else(|| "the kernel names no NUMA node for its GPU".to_string())?;
     Ok(Near { nodes, of_gpus: true })

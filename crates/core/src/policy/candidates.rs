@@ -6,7 +6,7 @@ use super::fabric::{Candidate, most_bandwidth};
 use super::{Selection, evidence, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, Rail};
-use crate::topology::{Nic, NicKind, NicRole, Port, PortState, Topology};
+use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// Rails of a node, at most: UCX marks the entries of its device list in a mask of 64 bits (src/ucp/core/ucp_context.c).
 /// NCCL's own limit is in `render::nccl`.
@@ -37,13 +37,12 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
     judging.leave_out_by_evidence();
     let rails = judging.first_rails();
     let likeness = Likeness::new(topology, &rails);
-    let broken = failed.into_iter().filter(|&(nic, port)| likeness.would_be_a_rail(nic, port));
+    let broken = failed.iter().filter(|candidate| likeness.would_be_a_rail(candidate));
     // a port without a link may tell a lower rate than it had
-    let broken =
-        broken.map(|(nic, port)| rail(topology, nic, port, fabrics_rate.max(port.rate_mbps))).collect();
+    let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
+    let broken = broken.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
     let Judging { mut excluded, diagnostics, .. } = judging;
-    let position = |name: &str| topology.nics.iter().position(|nic| nic.name == name);
-    excluded.sort_by_key(|excluded| (position(&excluded.name), excluded.port));
+    excluded.sort_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
     Candidates { rails, broken, excluded, diagnostics }
 }
 
@@ -60,11 +59,11 @@ impl<'a> Judging<'a> {
     /// The ports of the NICs that may be chosen as a whole.
     fn new(topology: &'a Topology, selection: &Selection) -> Judging<'a> {
         let (mut good, mut excluded) = (Vec::<Candidate>::new(), Vec::new());
-        for (index, nic) in topology.nics.iter().enumerate() {
+        for (index, nic) in topology.numbered_nics() {
             let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
             match refusal(nic, wanted, selection) {
                 Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
-                None => good.extend(nic.ports.iter().map(|port| (index, port, wanted))),
+                None => good.extend(nic.ports.iter().map(|port| Candidate { nic: index, port, wanted })),
             }
         }
         Judging { topology, good, excluded, diagnostics: Vec::new() }
@@ -79,17 +78,17 @@ impl<'a> Judging<'a> {
     }
 
     /// Leaves out the ports that `why`, asked with each one's position, has a reason against.
-    fn leave_out(&mut self, why: impl Fn(usize, Candidate<'a>) -> Option<String>) -> Vec<(usize, &'a Port)> {
+    fn leave_out(&mut self, why: impl Fn(usize, &Candidate<'a>) -> Option<String>) -> Vec<Candidate<'a>> {
         let mut left_out = Vec::new();
         let mut positions = 0..;
-        self.good.retain(|&candidate| {
-            let (nic, port, _) = candidate;
+        self.good.retain(|candidate| {
             let why = positions.next().and_then(|position| why(position, candidate));
             let stays = why.is_none();
             if let Some(why) = why {
-                let name = self.topology.nics[nic].name.clone();
-                self.excluded.push(Excluded { name, port: Some(port.number), why });
-                left_out.push((nic, port));
+                let PortRef { nic, port } = candidate.at();
+                let name = self.topology.nic(nic).name.clone();
+                self.excluded.push(Excluded { name, port: Some(port), why });
+                left_out.push(*candidate);
             }
             stays
         });
@@ -97,31 +96,33 @@ impl<'a> Judging<'a> {
     }
 
     /// The ports that do not work: without a link first, then those that no task of the job may open.
-    fn leave_out_what_fails(&mut self, selection: &Selection) -> Vec<(usize, &'a Port)> {
-        let mut failed = self.leave_out(|_, (_, port, _)| {
-            (port.state != PortState::Active).then(|| format!("its port is {}", port.state))
+    fn leave_out_what_fails(&mut self, selection: &Selection) -> Vec<Candidate<'a>> {
+        let mut failed = self.leave_out(|_, candidate| {
+            let state = candidate.port.state;
+            (state != PortState::Active).then(|| format!("its port is {state}"))
         });
-        failed.extend(self.leave_out(|_, (nic, ..)| {
-            let unopenable = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == nic);
+        failed.extend(self.leave_out(|_, candidate| {
+            let unopenable = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == candidate.nic);
             unopenable.map(|(_, why)| why.clone())
         }));
         failed
     }
 
     fn leave_out_other_layers(&mut self) {
-        let Some(many) = most_bandwidth(&self.free_of_suspicion(), |_, port| port.link_layer) else { return };
-        self.leave_out(|_, (_, port, wanted)| {
-            let differs = port.link_layer != many && !wanted;
-            differs.then(|| format!("it speaks {}, the node's fabric {many}", port.link_layer))
+        let layer = |candidate: &Candidate| candidate.port.link_layer;
+        let Some(many) = most_bandwidth(&self.free_of_suspicion(), layer) else { return };
+        self.leave_out(|_, candidate| {
+            let differs = layer(candidate) != many && !candidate.wanted;
+            differs.then(|| format!("it speaks {}, the node's fabric {many}", layer(candidate)))
         });
     }
 
     /// The rate of the fabric, where it is known.
     fn leave_out_slower(&mut self) -> Option<u64> {
-        let many = most_bandwidth(&self.free_of_suspicion(), |_, port| port.rate_mbps).flatten();
-        self.leave_out(|_, (_, port, wanted)| {
-            let (mine, many) = (port.rate_mbps?, many?);
-            let slower = mine < many && !wanted;
+        let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
+        self.leave_out(|_, candidate| {
+            let (mine, many) = (candidate.port.rate_mbps?, many?);
+            let slower = mine < many && !candidate.wanted;
             slower.then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
         });
         many
@@ -135,7 +136,7 @@ impl<'a> Judging<'a> {
 
     /// The ports that are left, as many as may be used.
     fn first_rails(&mut self) -> Vec<Rail> {
-        let all = self.good.iter().map(|&(nic, port, _)| rail(self.topology, nic, port, port.rate_mbps));
+        let all = self.good.iter().map(|candidate| rail(self.topology, candidate, candidate.port.rate_mbps));
         let mut rails: Vec<Rail> = all.collect();
         if rails.len() > MAX_RAILS {
             let finding = format!("{} usable ports: only the first {MAX_RAILS} are used", rails.len());
@@ -150,16 +151,17 @@ impl<'a> Judging<'a> {
 
     /// The candidates that nothing speaks against by itself; all of them where something does against each.
     fn free_of_suspicion(&self) -> Vec<Candidate<'a>> {
-        let is_free = |(nic, port, wanted): &Candidate| {
-            *wanted || evidence::facts(self.topology, &self.good, *nic, port).is_empty()
+        let is_free = |candidate: &Candidate| {
+            candidate.wanted || evidence::facts(self.topology, &self.good, candidate).is_empty()
         };
         let free: Vec<Candidate> = self.good.iter().copied().filter(is_free).collect();
         if free.is_empty() { self.good.clone() } else { free }
     }
 }
 
-fn rail(topology: &Topology, nic: usize, port: &Port, rate_mbps: Option<u64>) -> Rail {
-    Rail { nic, name: topology.nics[nic].name.clone(), port: port.number, rate_mbps }
+fn rail(topology: &Topology, candidate: &Candidate, rate_mbps: Option<u64>) -> Rail {
+    let PortRef { nic, port } = candidate.at();
+    Rail { nic, name: topology.nic(nic).name.clone(), port, rate_mbps }
 }
 
 /// Why a NIC as a whole may not be chosen.

@@ -171,7 +171,7 @@ fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let nodes_of = |gpus: &[&str]| {
         let step = Step { gpus: Some(gpus.join(",")), ..Step::default() };
         let gpus = identity::identify(topology, &step, &GpuGrant::default()).gpus;
-        let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address));
+        let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
         let nodes = nodes.collect::<Option<NodeSet>>()?;
         (gpus.len() == each && !nodes.is_empty()).then_some(nodes)
     };

@@ -1,22 +1,33 @@
 //! The fabric among the ports of a node: the kind of port that carries most bandwidth.
 #![forbid(unsafe_code)]
 
-use crate::topology::{LinkLayer, Port};
+use crate::topology::{LinkLayer, NicIndex, Port, PortRef};
 use std::collections::BTreeMap;
 
-/// A port that nothing speaks against so far: its NIC's position, itself, and whether the admin wants it whatever speaks
-/// against it.
-pub(super) type Candidate<'a> = (usize, &'a Port, bool);
+/// A port that nothing speaks against so far.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    /// its NIC
+    pub(super) nic: NicIndex,
+    /// itself
+    pub(super) port: &'a Port,
+    /// does the admin want it whatever speaks against it?
+    pub(super) wanted: bool,
+}
+
+impl Candidate<'_> {
+    /// Where it is.
+    pub(super) fn at(&self) -> PortRef {
+        PortRef { nic: self.nic, port: self.port.number }
+    }
+}
 
 /// The kind of port that carries most: by bandwidth in all, then by number of ports, then the greater kind.
-pub(super) fn most_bandwidth<K: Ord + Copy>(
-    good: &[Candidate],
-    kind: impl Fn(usize, &Port) -> K,
-) -> Option<K> {
+pub(super) fn most_bandwidth<K: Ord + Copy>(good: &[Candidate], kind: impl Fn(&Candidate) -> K) -> Option<K> {
     let mut classes: BTreeMap<K, (u64, usize)> = BTreeMap::new();
-    for &(nic, port, _) in good {
-        let class = classes.entry(kind(nic, port)).or_default();
-        class.0 += port.rate_mbps.unwrap_or(0);
+    for candidate in good {
+        let class = classes.entry(kind(candidate)).or_default();
+        class.0 += candidate.port.rate_mbps.unwrap_or(0);
         class.1 += 1;
     }
     // InfiniBand before Ethernet where they carry the same: `LinkLayer` is ordered so, and the first maximum wins
