@@ -48,7 +48,7 @@ impl Table {
             return shared(full, room);
         }
         let enough = |column: usize, width: usize, most: usize| {
-            cells(column).all(|cell| cell.lines(width, width).len() <= most)
+            cells(column).all(|cell| cell.lines(width.max(1), width.max(1)).len() <= most)
         };
         let at_most = |most: usize| -> Vec<usize> {
             let narrowest = |column: usize| {
@@ -61,16 +61,25 @@ impl Table {
         // with a line for each character every column is as narrow as it can be
         let longest = full.iter().copied().max().unwrap_or(1);
         let mut widths = (2..=longest).map(at_most).find(|widths| fits(widths)).unwrap_or(least);
-        // what is left unfolds those that lack least
+        // what is left goes to whom it spares a line, first to those that lack least
         let mut lacking: Vec<usize> = (0..columns).collect();
         lacking.sort_by_key(|&column| full[column] - widths[column]);
         for column in lacking {
-            let narrow = std::mem::replace(&mut widths[column], full[column]);
-            if !fits(&widths) {
-                widths[column] = narrow;
+            let left = room - widths.iter().sum::<usize>();
+            let mut wider = widths.clone();
+            wider[column] = full[column].min(widths[column] + left);
+            if wider[column] == full[column] || self.height(&wider) < self.height(&widths) {
+                widths = wider;
             }
         }
         widths
+    }
+
+    /// Lines that all rows take.
+    fn height(&self, widths: &[usize]) -> usize {
+        let lines = |(cell, &width): (&Text, &usize)| cell.lines(width.max(1), width.max(1)).len();
+        let of_row = |row: &Vec<Text>| row.iter().zip(widths).map(lines).max().unwrap_or(0);
+        self.rows.iter().map(of_row).sum()
     }
 
     fn row_lines(&self, row: &[Text], widths: &[usize]) -> Vec<Text> {
