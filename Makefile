@@ -72,7 +72,8 @@ put = install -D -m $(1) $(2) $(DESTDIR)$(3).new && mv -f $(DESTDIR)$(3).new $(D
 
 # completions SHELL,PLACE: the tool's own, so that they know the options that it has
 completions = install -d $(dir $(DESTDIR)$(2)) && \
-	$(target)/release/nic-placement completions $(1) > $(DESTDIR)$(2).new && mv -f $(DESTDIR)$(2).new $(DESTDIR)$(2)
+	$(target)/release/nic-placement completions $(1) > $(DESTDIR)$(2).new && \
+	chmod 644 $(DESTDIR)$(2).new && mv -f $(DESTDIR)$(2).new $(DESTDIR)$(2)
 
 clean:          ## remove what was built
 	$(CARGO) clean

@@ -59,7 +59,7 @@ impl Drop for Place {
 // ---- width ----
 
 /// Commands for people, of a node that `source` names.
-fn reports<'a>(source: [&'a str; 2]) -> Vec<Vec<&'a str>> {
+fn reports(source: [&str; 2]) -> Vec<Vec<&str>> {
     let commands: [&[&str]; 9] = [
         &["show"],
         &["plan"],

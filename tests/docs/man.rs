@@ -115,7 +115,9 @@ fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) ->
             roff.control("PP", []);
             roff.text([italic("Examples")]);
             roff.control("nf", []);
-            examples.lines().skip(1).for_each(|line| drop(roff.text([roman(line)])));
+            for line in examples.lines().skip(1) {
+                roff.text([roman(line)]);
+            }
             roff.control("fi", []);
         }));
     }
