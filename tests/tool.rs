@@ -272,6 +272,8 @@ fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
             false => format!("{form} --topology '{node}'"),
         };
         let Some(text) = on_a_terminal(&arguments, &[]) else { return };
+        // a record has the tabs of the files that it holds
+        let text = text.replace('\t', " ");
         assert!(text.len() > 100, "{form}: {text}");
         assert_eq!(text.chars().find(|letter| !is_harmless(*letter)), None, "{form}: {text:?}");
     }

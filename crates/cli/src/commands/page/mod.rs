@@ -92,7 +92,8 @@ impl Page {
     /// A word and what it says, which stays beside it.
     pub(super) fn item(&mut self, word: impl Into<Text>, text: impl Into<Text>) {
         let word = word.into();
-        let hanging = word.width();
+        // a long word is text like any other
+        let hanging = if word.width() <= WIDTH / 2 { word.width() } else { INDENT };
         self.paragraph(0, hanging, word.unbroken().then(text));
     }
 

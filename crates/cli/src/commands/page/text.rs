@@ -157,11 +157,16 @@ pub(in crate::commands) fn shown(text: &str) -> String {
     line
 }
 
-/// `text` with its lines, and with escapes for all other control characters: what a program reads, shown on a terminal.
+/// `text` with its lines and tabs, and with escapes for all other control characters: what a program reads, shown on a
+/// terminal.
 pub(in crate::commands) fn defused(text: &str) -> String {
-    let mut lines: String = text.split('\n').map(|line| shown(line) + "\n").collect();
-    lines.pop();
-    lines
+    let is_white = |letter| matches!(letter, '\n' | '\t');
+    text.split_inclusive(is_white)
+        .map(|part| match part.strip_suffix(is_white) {
+            Some(before) => shown(before) + &part[before.len()..],
+            None => shown(part),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -204,7 +209,7 @@ mod tests {
         let text = plain(&Text::from(hostile));
         assert_eq!(text, r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b");
         assert_eq!(plain(&Text::from("it's \"C:\\\" … `x`")), "it's \"C:\\\" … `x`");
-        assert_eq!(defused("{\n\u{7f}}\n"), "{\n\\u{7f}}\n");
+        assert_eq!(defused("{\n\t\u{7f}}\n"), "{\n\t\\u{7f}}\n");
     }
 
     #[test]
