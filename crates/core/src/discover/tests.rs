@@ -6,7 +6,7 @@ use super::synthesise::synthesise;
 use super::*;
 use crate::topology::{
     CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, PciAddress, PciFunction,
-    PciParent, PcieLink, Port, PortState, Pu,
+    PciParent, PcieLink, Port, PortState, Pu, SubnetPrefix,
 };
 use proptest::prelude::*;
 
@@ -291,7 +291,7 @@ fn machines() -> impl Strategy<Value = Topology> {
                 let port = |number| Port {
                     phys_state: is_verbs.then(|| "LinkUp".to_string()),
                     netdev: is_verbs.then(|| "eth".to_string()),
-                    subnet: is_verbs.then(|| "fe80:0000:0000:0000".to_string()),
+                    subnet: is_verbs.then_some(SubnetPrefix(0xfe80_0000_0000_0000)),
                     gid_type: is_verbs.then(|| "RoCE v2".to_string()),
                     default_route: (is_verbs && width == 4 && nic == 0).then(|| "bond0".to_string()),
                     ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
