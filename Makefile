@@ -12,7 +12,7 @@ docdir  ?= $(prefix)/share/doc/nic-placement
 plugindir ?= $(libdir)/slurm
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-slurms test-libraries bench install clean
+.PHONY: help build demo lint test test-slurms test-libraries bench install clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 21
@@ -25,6 +25,10 @@ demo:           ## a real Slurm on this machine: srun without and with the optio
 	tests/slurm/install.sh
 	$(CARGO) build --release --locked
 	tests/slurm/demo.sh
+
+lint:           ## rustfmt and clippy, as .ci/run wants them
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
 
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries

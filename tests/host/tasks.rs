@@ -318,6 +318,33 @@ fn a_broken_topology_file_is_named_with_its_place_and_the_job_runs() {
 }
 
 #[test]
+fn root_reads_no_other_programs_description_and_names_the_command_that_converts_it() {
+    let folder = private_folder("foreign");
+    let snapshot = fs::read(harness::manifest_path("tests/machines/dgx-h100-nic-down/node.machine")).unwrap();
+    let mut tar = vec![0; 1024];
+    tar[257..262].copy_from_slice(b"ustar");
+    let described: [(&str, &[u8]); 5] = [
+        ("hwloc.xml", b"<?xml version=\"1.0\"?>\n<topology version=\"2.0\"></topology>"),
+        ("nccl.xml", b"<system version=\"1\"></system>"),
+        ("matrix.txt", b"\tGPU0\tNIC0\nGPU0\tX\tPIX\nNIC0\tPIX\tX\n"),
+        ("node.machine", &snapshot),
+        ("node.tar", &tar),
+    ];
+    for (name, content) in described {
+        let file = folder.join(name);
+        fs::write(&file, content).unwrap();
+        let arg = format!("topology={}", file.display());
+        let played = play!(Step::in_context("remote").arg("default=closest").arg(&arg).task_per_gpu());
+        played.assert_nothing_failed();
+        let hint = format!("nic-placement import {}", file.display());
+        assert!(played.log().into_iter().any(|line| line.text.contains(&hint)), "{name}: {played}");
+        for task in 0..8 {
+            assert_eq!(played.env(task, "UCX_NET_DEVICES"), None, "{name}, task {task}: {played}");
+        }
+    }
+}
+
+#[test]
 fn a_node_without_gpus_and_nics_is_left_alone() {
     let empty = private_folder("empty-node");
     for folder in ["sys/class/infiniband", "sys/bus/pci/devices", "sys/devices/system/node", "proc"] {

@@ -69,7 +69,8 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
             file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
         }
         _ => Err(format!(
-            "it is not the project's own JSON: `nic-placement import {path} -o FILE` makes that of every format it reads"
+            "line 1 does not begin the project's own JSON, which is expected: `nic-placement import {path} -o FILE` makes it \
+             of a snapshot, a tar, XML of hwloc or NCCL, and the text of `nvidia-smi topo -m`"
         )),
     }
 }

@@ -1,18 +1,18 @@
 //! get_mempolicy(2) and set_mempolicy(2), which libc has no functions for.
 #![allow(unsafe_code)]
 
+use libc::{MPOL_BIND, MPOL_DEFAULT, MPOL_PREFERRED};
 use nic_placement_core::topology::NodeSet;
 use std::fmt;
 use std::io;
 
-// include/uapi/linux/mempolicy.h
-const MPOL_DEFAULT: i32 = 0;
-const MPOL_PREFERRED: i32 = 1;
-const MPOL_BIND: i32 = 2;
+// what libc does not have of include/uapi/linux/mempolicy.h
+
 /// since Linux 5.15
-const MPOL_PREFERRED_MANY: i32 = 5;
-/// The flags that a mode can carry: MPOL_F_STATIC_NODES, MPOL_F_RELATIVE_NODES, MPOL_F_NUMA_BALANCING.
-const MODE_FLAGS: i32 = 0xe000;
+const MPOL_PREFERRED_MANY: libc::c_int = 5;
+/// The flags that a mode can carry.
+const MODE_FLAGS: libc::c_int =
+    libc::MPOL_F_STATIC_NODES | libc::MPOL_F_RELATIVE_NODES | libc::MPOL_F_NUMA_BALANCING;
 /// get_mempolicy: not the policy, but the nodes that the thread's cpuset allows
 const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 1 << 2;
 
@@ -99,7 +99,7 @@ pub fn fence_memory(nodes: &NodeSet) -> io::Result<()> {
     set(MPOL_BIND, nodes)
 }
 
-fn set(mode: i32, nodes: &NodeSet) -> io::Result<()> {
+fn set(mode: libc::c_int, nodes: &NodeSet) -> io::Result<()> {
     let mut words = nodes.words().to_vec();
     words.resize(WORDS + 1, 0);
     // SAFETY: set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which has them.  libc has no function for it.

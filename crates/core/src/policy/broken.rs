@@ -3,7 +3,7 @@
 //! A rail's number is its place among all rails of the node, and must not change for the others when one fails.
 #![forbid(unsafe_code)]
 
-use super::candidates::Candidate;
+use super::fabric::Candidate;
 use crate::placement::Rail;
 use crate::topology::{LinkLayer, Nic, PathType, Topology};
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::broken::device;
-use super::candidates::{Candidate, most_bandwidth};
+use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
 use crate::topology::{LinkLayer, Network, Nic, NicIndex, NicRole, PathType, Port, SubnetPrefix, Topology};
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ mod closest;
 pub mod cores;
 mod evidence;
 pub mod explain;
+mod fabric;
 mod gpuless;
 pub mod identity;
 mod numa;

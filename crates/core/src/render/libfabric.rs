@@ -8,13 +8,12 @@
 //! devices of all ranks, nor with Cray MPICH's own policy: hence not by default.
 #![forbid(unsafe_code)]
 
-use super::cray_mpich::{NIC_POLICY, STEP_DEVICES};
+use super::slingshot::{self, NIC_POLICY};
 use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Asked};
 use crate::topology::{Gpu, NicIndex, NicKind, PathType, PortState, Topology};
 
-pub(super) const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
 pub(super) const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
 
 /// The Slingshot NIC of each GPU: the nearest, and of several equally near ones each in turn.
@@ -70,8 +69,7 @@ pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if names.is_empty() {
         return no("the task has no GPU with a Slingshot NIC");
     }
-    let step = asked.evidence.present.get(STEP_DEVICES).filter(|list| !list.is_empty());
-    let is_the_steps = |name: &str| step.is_none_or(|list| list.split(',').any(|listed| listed == name));
+    let is_the_steps = slingshot::is_the_steps(asked.evidence.present);
     if !names.iter().all(|name| is_the_steps(name)) {
         return no("`SLINGSHOT_DEVICES`, the step's devices, does not have the nearest one");
     }

@@ -5,7 +5,8 @@ use super::*;
 use crate::placement::{NodePlacement, Policy};
 use crate::policy::{self, Pattern, Request};
 use crate::topology::{
-    Gpu, GpuVendor, HostBridge, NumaNode, PciAddress, PciFunction, PciParent, Provenance, SubnetPrefix,
+    Gpu, GpuVendor, HostBridge, LinkLayer, NicIndex, NumaNode, PciAddress, PciFunction, PciParent, Port,
+    Provenance, SubnetPrefix,
 };
 use proptest::prelude::*;
 
