@@ -13,6 +13,7 @@ mod active;
 mod bind;
 mod command;
 mod environment;
+mod files;
 mod log;
 mod nics;
 mod option;

@@ -6,10 +6,11 @@
 use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal};
 use crate::environment::variable;
 use crate::nics::{self, Devices};
-use crate::{option, task};
+use crate::{files, option, task};
 use nic_placement_core::config::{Admin, ENVIRONMENT, NodeSource, Settings, Words, settle};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Root, Scope, discover, root};
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::discover::{Root, Scope, discover};
 use nic_placement_core::node;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
@@ -17,7 +18,6 @@ use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, Provenance, Topology};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// The file name of pyxis, the plugin that brings tasks into containers.  It gives every task of the node the environment of
@@ -97,20 +97,21 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
 }
 
 fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, node::NoTopology> {
-    let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope())?;
+    // a slurmd that a user runs as itself goes by what that user says
+    let author = if sys::is_root() { Author::Root } else { Author::Anyone };
+    let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope(), author)?;
     if matches!(wish.admin.source, NodeSource::Machine(_) | NodeSource::Topology(_)) {
         let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
         diagnostics.extend(node::confirm(&mut node, &live));
     }
     let step = granted(spank, &wish, &node);
     // the paths are the libraries' own or the admin's
-    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
-    let mut plan = Plan::new(node, wish, step, &read);
+    let mut plan = Plan::new(node, wish, step, &files::read);
     if devices.lack_uverbs() && !plan.map.rails.is_empty() {
         log::warn!("`/dev/{}` is missing: no RDMA device of this node can be opened", nics::DIRECTORY);
         // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
         if plan.node.provenance.is_this_system() {
-            plan = plan.without(nics::all_missing(&plan.node), &read);
+            plan = plan.without(nics::all_missing(&plan.node), &files::read);
         }
     }
     warn(&diagnostics);

@@ -106,7 +106,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let tasks = tasks(of_step, &evidence, &topology)?;
     let step = step(of_step, &evidence, &topology, tasks.len() as u32)?;
     // files of this node say nothing about another one: every configuration is empty, every file of a `set=` is there
-    let read = |_: &str| Some(String::new());
+    let read = |_: &str| Some(render::FileText::default());
     let plan = Plan::new(topology, wish, step, &read);
     let had = render::Evidence { present: &present, read: &read };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));

@@ -65,7 +65,9 @@ fn count(text: &str) -> Result<(), BadImport> {
         } else if seen.values > MAX_ATTRIBUTES {
             format!("an element with {} attributes: expected at most {MAX_ATTRIBUTES}", seen.values)
         } else if namespaces > MAX_NAMESPACES {
-            format!("declarations of namespaces: expected at most {MAX_NAMESPACES}, and no topology needs one")
+            format!(
+                "declarations of namespaces: expected at most {MAX_NAMESPACES}, and no topology needs one"
+            )
         } else {
             depth += usize::from(!seen.is_closed);
             continue;
@@ -133,7 +135,8 @@ mod tests {
 
     #[test]
     fn what_a_parser_takes_seconds_for_is_refused_by_a_count() {
-        let levels = |count: usize| -> String { (0..count).map(|n| format!("<o xmlns:n{n}=\"u\">")).collect() };
+        let levels =
+            |count: usize| -> String { (0..count).map(|n| format!("<o xmlns:n{n}=\"u\">")).collect() };
         assert_eq!(
             refusal(&format!("<t>\n{}{}</t>", levels(2_000), "</o>".repeat(2_000))),
             "line 2: declarations of namespaces: expected at most 16, and no topology needs one"

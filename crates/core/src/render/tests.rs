@@ -60,11 +60,14 @@ fn present(values: &[(&str, &str)]) -> Present {
     values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-/// The files of a node or of its user: `(path, text)`.
+/// The files of a node or of its user: `(path, text)`; of a text that ends with `…` there is more than was read.
 type Files = &'static [(&'static str, &'static str)];
 
-fn reader(files: Files) -> impl Fn(&str) -> Option<String> {
-    |path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.to_string())
+fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
+    |path| {
+        let (_, text) = files.iter().find(|(name, _)| *name == path)?;
+        Some(FileText { text: text.to_string(), is_cut: text.ends_with('…') })
+    }
 }
 
 /// What one task of a step gets, with this wanted, environment, and files.

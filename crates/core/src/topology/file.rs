@@ -39,6 +39,8 @@ pub const MAX_NICS: usize = 256;
 pub const MAX_PORTS: usize = 16;
 /// Network interfaces of a NIC: one for each port and some VLANs.
 pub const MAX_NETDEVS: usize = 64;
+/// IPv4 networks of a port: one or a few, and on nodes that are routers too as many as the routing table names.
+pub const MAX_NETWORKS: usize = 16 * 1024;
 /// Characters of a name: `IB_DEVICE_NAME_MAX` of `rdma/ib_user_verbs.h` is 64 with the final NUL.
 pub const MAX_NAME: usize = 63;
 /// Characters of free text (GPU models, sources): a few lines on a terminal.

@@ -87,6 +87,36 @@ fn what_a_configuration_file_sets_is_not_set_over_it() {
 }
 
 #[test]
+fn a_configuration_file_that_is_longer_than_what_is_read_of_it_may_set_anything() {
+    let task = task(&[1], &[1]);
+    let reason = |files: Files, variables: &[(&str, &str)], name: &str| {
+        Situation { files, ..Situation::new(PortState::Active) }.with(variables).why(&task, name)
+    };
+    let longer = |file: &str| format!("`{file}` is longer than what is read of it here, and may set it");
+    let nccl = |files: Files, variables: &[(&str, &str)]| reason(files, variables, "NCCL_IB_HCA");
+    assert_eq!(nccl(&[("/etc/nccl.conf", "# long…")], &[]), longer("/etc/nccl.conf"));
+    let at_home = [("HOME", "/home/me")];
+    assert_eq!(nccl(&[("/home/me/.nccl.conf", "NCCL_DEBUG=1\n…")], &at_home), longer("/home/me/.nccl.conf"));
+    assert_eq!(nccl(&[("/my.conf", "…")], &[("NCCL_CONF_FILE", "/my.conf")]), longer("/my.conf"));
+    let ucx = reason(&[("/etc/ucx/ucx.conf", "…")], &[], "UCX_NET_DEVICES");
+    assert_eq!(ucx, longer("/etc/ucx/ucx.conf"));
+    // what it is seen to set it sets
+    assert_eq!(nccl(&[("/etc/nccl.conf", "NCCL_IB_HCA=x\n…")], &[]), "`/etc/nccl.conf` sets it");
+}
+
+#[test]
+fn a_routing_table_that_is_cut_tells_no_interfaces() {
+    let table = "Iface\tDestination\tGateway\tFlags\neth0\t00000000\t0100A8C0\t0003\n";
+    let tcp = |table: &str| {
+        let files: Files = Box::leak(Box::new([("/proc/net/route", &*table.to_string().leak())]));
+        let situation = Situation { files, ..Situation::new(PortState::Active) };
+        situation.with(&[("UCX_TLS", "rc,tcp")]).value(&task(&[1], &[1]), "UCX_NET_DEVICES")
+    };
+    assert_eq!(tcp(table).as_deref(), Some("mlx5_1:1,eth0"));
+    assert_eq!(tcp(&format!("{table}eth1…")), None);
+}
+
+#[test]
 fn the_file_at_home_is_not_read_where_the_user_names_another() {
     let files: Files = &[("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n")];
     let task = task(&[1], &[1]);

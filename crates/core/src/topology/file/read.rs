@@ -7,8 +7,8 @@ use super::values::{
     pci_address, subnet, word, wrong,
 };
 use super::{
-    BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NICS, MAX_NUMA_NODES, MAX_PCI,
-    MAX_PORTS, MAX_RATE_MBPS,
+    BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
+    MAX_PCI, MAX_PORTS, MAX_RATE_MBPS,
 };
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
@@ -295,7 +295,7 @@ fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
 }
 
 fn networks(place: &str, networks: &[String]) -> Result<Vec<Network>> {
-    at_most(place, networks.len(), MAX_NETDEVS)?;
+    at_most(place, networks.len(), MAX_NETWORKS)?;
     networks.iter().enumerate().map(|(n, text)| network(&format!("{place}[{n}]"), text)).collect()
 }
 
