@@ -106,7 +106,7 @@ impl Root {
     fn open(&self, path: &str) -> Option<File> {
         let opened = match &self.source {
             Backing::Live => open::kernels(Path::new(&format!("/{path}"))),
-            Backing::Directory(tree) => open::anybodys(&tree.resolve(path)?),
+            Backing::Directory(tree) => open::resolved(&tree.resolve(path)?),
             Backing::Manifest(_) => return None,
         };
         opened.map_err(|problem| self.pass_over(path, &problem)).ok()

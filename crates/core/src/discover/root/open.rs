@@ -82,17 +82,27 @@ const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
 
 /// Opens a file in a place where only the kernel puts files, below `/sys` and `/proc`.
 pub(super) fn kernels(path: &Path) -> Result<File, Problem> {
-    let file = fs::OpenOptions::new().read(true).custom_flags(FLAGS).open(path)?;
-    is_regular(&file.metadata()?)?;
-    Ok(file)
+    open(path, FLAGS)
+}
+
+/// Opens a file whose path was followed to its end: a link that took its place by now is not followed.
+pub(super) fn resolved(path: &Path) -> Result<File, Problem> {
+    is_regular(&fs::symlink_metadata(path)?)?;
+    open(path, FLAGS | libc::O_NOFOLLOW)
 }
 
 /// Opens a file in any other place.
-pub(super) fn anybodys(path: &Path) -> Result<File, Problem> {
-    // to open a device can already do something, so it is asked before what it is; what was opened is asked again,
-    // since another may have taken its place
+fn anybodys(path: &Path) -> Result<File, Problem> {
+    // to open a device can already do something, so what it is is asked before
     is_regular(&fs::metadata(path)?)?;
-    kernels(path)
+    open(path, FLAGS)
+}
+
+fn open(path: &Path, flags: i32) -> Result<File, Problem> {
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    // another may have taken its place
+    is_regular(&file.metadata()?)?;
+    Ok(file)
 }
 
 fn is_regular(facts: &Metadata) -> Result<(), Problem> {

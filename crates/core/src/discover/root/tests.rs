@@ -114,10 +114,12 @@ fn flags(file: &File) -> i32 {
 fn what_is_opened_waits_for_nobody_and_stays_in_this_process() {
     let place = Place::new("flags");
     let path = place.file("file", "text");
-    for file in [open::kernels(&path).unwrap(), open::anybodys(&path).unwrap()] {
+    for file in [open::kernels(&path).unwrap(), open::resolved(&path).unwrap()] {
         let wanted = libc::O_NONBLOCK | libc::O_CLOEXEC;
         assert_eq!(flags(&file) & wanted, wanted);
     }
+    symlink(&path, place.0.join("to-file")).unwrap();
+    assert!(open::resolved(&place.0.join("to-file")).is_err(), "a link took the place of what was found");
     let descriptor = directory_descriptor(&place.0).unwrap();
     let wanted = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     assert_eq!(flags(&descriptor) & wanted, wanted);
@@ -216,7 +218,7 @@ fn a_file_of_procfs_is_read_to_its_end() {
         println!("skipped: `/{path}` has {} bytes here", expected.len());
         return;
     }
-    let names = |text: &str| text.lines().filter(|line| line.contains('-')).last().map(str::to_string);
+    let names = |text: &str| text.lines().rfind(|line| line.contains('-')).map(str::to_string);
     assert_eq!(names(&Root::live().read(path).unwrap()), names(&expected));
     let mut lines = String::new();
     Root::live().lines(path, |line| lines = format!("{lines}{line}\n"));
