@@ -248,8 +248,8 @@ fn within(limit: Duration, mut command: Command) -> Output {
     // in a group of its own, since what hangs may be a task that it forked
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().expect("the fake Slurm starts");
-    let stdout = collect(Box::new(child.stdout.take().expect("it is piped")));
-    let stderr = collect(Box::new(child.stderr.take().expect("it is piped")));
+    let stdout = collect(Box::new(child.stdout.take().expect("a pipe")));
+    let stderr = collect(Box::new(child.stderr.take().expect("a pipe")));
     let begun = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
@@ -258,14 +258,13 @@ fn within(limit: Duration, mut command: Command) -> Output {
         if begun.elapsed() > limit {
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-9", "--", &group]).status();
-            let _ = child.wait();
-            let said = stdout.join().unwrap_or_default();
+            let (_, said) = (child.wait(), stdout.join().unwrap_or_default());
             panic!("the step hangs after {limit:?}\n{}", String::from_utf8_lossy(&said));
         }
         thread::sleep(Duration::from_millis(1));
     };
-    let join = |bytes: thread::JoinHandle<Vec<u8>>| bytes.join().expect("what it says is read");
-    Output { status, stdout: join(stdout), stderr: join(stderr) }
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| bytes.join().expect("what it says is read"));
+    Output { status, stdout, stderr }
 }
 
 /// What was seen of a step.
