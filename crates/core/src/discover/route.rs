@@ -4,7 +4,7 @@
 
 use super::nic::Found;
 use super::{Root, number};
-use crate::topology::{Network, Nic, Port, Topology};
+use crate::topology::{DeviceName, Network, Nic, Port, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
@@ -96,9 +96,7 @@ fn ipv6_default(line: &str) -> Option<Route> {
 
 /// A name that can stand in a path and in a topology file; `*` is a route without an interface.
 fn plain(interface: &str) -> Option<String> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    let plain = interface.bytes().all(allowed) && !interface.starts_with(['.', '-']);
-    plain.then(|| interface.to_string())
+    DeviceName::is_one(interface).then(|| interface.to_string())
 }
 
 /// The interfaces of the routes with the least metric; `None` where there is no route.

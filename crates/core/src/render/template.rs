@@ -209,7 +209,7 @@ fn look_up(
         _ => None,
     };
     match fact {
-        Fact::Nic => Some(one_rail()?.name.clone()),
+        Fact::Nic => Some(one_rail()?.name.to_string()),
         Fact::Port => Some(one_rail()?.port.to_string()),
         Fact::NicAddress => stated(topology.nic(one_rail()?.nic).address?),
         Fact::Nics => Some(joined(rails.iter().map(|(rail, _)| node.rail(*rail).to_string()))),

@@ -39,8 +39,6 @@ pub const MAX_NICS: usize = 256;
 pub const MAX_PORTS: usize = 16;
 /// Network interfaces of a NIC: one for each port and some VLANs.
 pub const MAX_NETDEVS: usize = 64;
-/// Characters of a name: `IB_DEVICE_NAME_MAX` of `rdma/ib_user_verbs.h` is 64 with the final NUL.
-pub const MAX_NAME: usize = 63;
 /// Characters of free text (GPU models, sources): a few lines on a terminal.
 pub const MAX_TEXT: usize = 1024;
 /// Lanes of a PCIe link: the register that tells has six bits (Link Status, "Negotiated Link Width").
