@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         let known = ["nvlink", "xgmi", "c2c", "pcilink", "gin", "rma"];
         let name = element.tag_name().name();
         if !known.contains(&name) && self.unknown.len() < MAX_UNKNOWN {
-            self.unknown.insert(shown(name));
+            self.unknown.insert(shown(name).into());
         }
     }
 

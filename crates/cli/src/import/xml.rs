@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{BadImport, MAX_BYTES};
+use nic_placement_core::diagnostic::Shown;
 use roxmltree::{Document, ParsingOptions};
 
 /// Elements, attributes and texts of one file, at most; the largest hwloc XML known has 30,000.
@@ -26,7 +27,6 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadImport> {
 }
 
 /// The parser's message, which quotes names of the file at any length.
-fn one_line(message: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    message.chars().take(200).map(escaped).collect()
+fn one_line(message: &str) -> Shown<'_> {
+    Shown::message(message, 200)
 }

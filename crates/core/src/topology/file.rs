@@ -14,6 +14,7 @@ mod values;
 mod write;
 
 use super::{Provenance, Topology};
+use crate::diagnostic::Shown;
 use std::fmt;
 
 /// What the field `format` of every topology file says.
@@ -171,21 +172,10 @@ impl From<serde_json::Error> for BadTopology {
     }
 }
 
-/// `text` as one line of at most `most` characters.
+/// `text` as one line of at most `most` characters, and whether that is all.
 fn printable(text: &str, most: usize) -> String {
-    let mut characters = text.chars();
-    let mut line = String::new();
-    for character in characters.by_ref().take(most) {
-        if character.is_control() {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    if characters.next().is_some() {
-        line.push('…');
-    }
-    line
+    let more = if text.chars().nth(most).is_some() { "…" } else { "" };
+    format!("{}{more}", Shown::message(text, most))
 }
 
 /// Reads a topology; `provenance` says where the text is from.
