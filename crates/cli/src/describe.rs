@@ -5,7 +5,7 @@
 
 use crate::{archive, import};
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::{self, NoTopology, read_root};
@@ -65,11 +65,10 @@ pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
             Format::Smi
         }
         text => {
-            let line: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
             return Err(format!(
                 "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
                  `nvidia-smi topo -m`",
-                line.escape_debug()
+                Shown::word(text.lines().next().unwrap_or_default(), 40)
             ));
         }
     })

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Diagnostic;
-use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
+use crate::topology::{CpuSet, DeviceName, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -98,7 +98,7 @@ pub struct Rail {
     /// its NIC
     pub nic: NicIndex,
     /// the NIC's name
-    pub name: String,
+    pub name: DeviceName,
     /// the port's number
     pub port: u8,
     /// the port's rate in Mbit/s
@@ -123,7 +123,7 @@ impl fmt::Display for Rail {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excluded {
     /// the NIC's name
-    pub name: String,
+    pub name: DeviceName,
     /// the port's number; `None` where the NIC as a whole is meant
     pub port: Option<u8>,
     /// why

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::{BadImport, MAX_BYTES};
+use nic_placement_core::diagnostic::Shown;
 use roxmltree::{Document, ParsingOptions};
 
 /// Elements and texts of one file, at most; the largest hwloc XML known has 30,000.
@@ -120,9 +121,8 @@ fn bad(text: &str, at: usize, problem: String) -> BadImport {
 }
 
 /// The parser's message, which quotes names of the file at any length.
-fn one_line(message: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    message.chars().take(200).map(escaped).collect()
+fn one_line(message: &str) -> Shown<'_> {
+    Shown::message(message, 200)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::options::{self, Place};
+use crate::diagnostic::Shown;
 use crate::placement::{Bind, Mem, Policy, Strictness};
 use crate::render::wanted::{Libraries, is_variable_name};
 use std::fmt;
@@ -254,5 +255,5 @@ fn switch(word: &str) -> Switch {
 
 /// A user's text as a message may show it: short, and without what would move a terminal's cursor.
 fn shown(text: &str) -> String {
-    text.chars().take(40).flat_map(char::escape_debug).collect()
+    Shown::word(text, 40).to_string()
 }

@@ -6,7 +6,7 @@ use super::nic::Found;
 use super::{Root, number};
 use crate::diagnostic::Diagnostic;
 use crate::topology::file::MAX_NETWORKS;
-use crate::topology::{Network, Nic, Port, Topology};
+use crate::topology::{DeviceName, Network, Nic, Port, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
@@ -148,9 +148,7 @@ fn ipv6_default(line: &str) -> Option<Route> {
 
 /// A name that can stand in a path and in a topology file; `*` is a route without an interface.
 fn plain(interface: &str) -> Option<String> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    let plain = interface.bytes().all(allowed) && !interface.starts_with(['.', '-']);
-    plain.then(|| interface.to_string())
+    DeviceName::is_one(interface).then(|| interface.to_string())
 }
 
 /// Changes each port whose interface this is, or stands below it.

@@ -3,7 +3,7 @@
 //! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number, so lists
 //! that differ between ranks send all traffic through one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue
 //! 1478: "You should not set NCCL_IB_HCA differently on each rank").  With `=` an entry is a whole name; without it
-//! `mlx5_1` means `mlx5_10` too.  At most 32 entries of 63 characters (src/misc/utils.cc `parseStringList`).  Ports that
+//! `mlx5_1` means `mlx5_10` too.  At most 32 entries (src/misc/utils.cc `parseStringList`).  Ports that
 //! are not active are skipped anyway, and a network plug-in (aws-ofi-nccl, on EFA and Slingshot) does not read it.
 //!
 //! RCCL recognises machines by their NICs (src/graph/rome_models.cc), so a list can cost it the model of the machine: one

@@ -3,8 +3,8 @@
 
 use super::schema::{self, File};
 use super::values::{
-    Once, Result, at_most, dangling, free_text, hex, link_rate, list, name, network, optional, parent,
-    pci_address, subnet, word, wrong,
+    Once, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name, network, optional,
+    parent, pci_address, subnet, word, wrong,
 };
 use super::{
     BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
@@ -231,7 +231,7 @@ fn nics(
     let mut all = Vec::new();
     for (i, nic) in nics.iter().enumerate() {
         let at = |field: &str| format!("nics[{i}].{field}");
-        let nic_name = name(&at("name"), &nic.name)?;
+        let nic_name = device_name(&at("name"), &nic.name)?;
         names.add(&at("name"), nic_name.clone())?;
         // several NICs may share a function: the subfunctions of a ConnectX do
         let address = optional(&nic.address, |text| endpoint(&at("address"), text))?;
