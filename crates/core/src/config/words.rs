@@ -148,6 +148,7 @@ impl Words {
                 ("bind", value) => {
                     words.bind = Some(match value {
                         Some("none") => Bind::None,
+                        Some("auto") => Bind::Auto,
                         Some("numa") => Bind::Numa,
                         Some("core") => Bind::Core,
                         _ => return Err(misfit()),
