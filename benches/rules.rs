@@ -15,10 +15,10 @@ mod optimum;
 #[allow(dead_code, reason = "the test's own part")]
 mod plans;
 
-use nic_placement_core::placement::NodePlacement;
+use nic_placement_core::placement::{NodePlacement, Rail};
 use nic_placement_core::platform;
 use nic_placement_core::policy::{self, Request};
-use nic_placement_core::topology::{PathType, Topology};
+use nic_placement_core::topology::{Gpu, PathType, Topology};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -121,17 +121,17 @@ fn machine(name: &str, topology: &Topology) -> Option<Machine> {
     if topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }
-    let path = |gpu: usize, rail: usize| {
-        let nic = topology.nics[node.rails[rail].nic].address?;
-        Some(topology.path_type(topology.gpus[gpu].address, nic))
+    let path = |gpu: &Gpu, rail: &Rail| {
+        let nic = topology.nic(rail.nic).address?;
+        Some(topology.path_type(gpu.address, nic))
     };
-    let row = |gpu| (0..node.rails.len()).map(|rail| path(gpu, rail).unwrap_or(PathType::Sys)).collect();
-    let paths: Vec<Vec<PathType>> = (0..topology.gpus.len()).map(row).collect();
+    let row = |gpu| node.rails.iter().map(|rail| path(gpu, rail).unwrap_or(PathType::Sys)).collect();
+    let paths: Vec<Vec<PathType>> = topology.gpus.iter().map(row).collect();
     Some(Machine {
         name: name.to_string(),
         values: plans::values(topology, &node),
         paths,
-        ours: node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect(),
+        ours: node.gpus.iter().map(|gpu| gpu.choices[0].rail.0).collect(),
     })
 }
 

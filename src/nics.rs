@@ -3,7 +3,7 @@
 
 use nic_placement_core::discover::root;
 use nic_placement_core::plan::Plan;
-use nic_placement_core::topology::{Nic, NicKind, Topology};
+use nic_placement_core::topology::{Nic, NicIndex, NicKind, Topology};
 use nic_placement_sys::{self as sys, Refusal};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,10 +15,10 @@ pub(crate) const DIRECTORY: &str = "infiniband";
 /// NICs that are closed.
 #[derive(Default)]
 pub(crate) struct Closed {
-    /// to every task of the job, with the reason: by position in the topology
-    pub(crate) to_the_job: Vec<(usize, String)>,
+    /// to every task of the job, with the reason
+    pub(crate) to_the_job: Vec<(NicIndex, String)>,
     /// to this task: its device cgroup may differ from those of others
-    pub(crate) to_this_task: Vec<usize>,
+    pub(crate) to_this_task: Vec<NicIndex>,
 }
 
 /// `/dev`, open, and what is known of it.
@@ -56,8 +56,8 @@ impl Devices {
 }
 
 /// Every verbs device, where that place is missing.
-pub(crate) fn all_missing(topology: &Topology) -> Vec<(usize, String)> {
-    let verbs = topology.nics.iter().enumerate().filter(|(_, nic)| nic.kind == NicKind::Verbs);
+pub(crate) fn all_missing(topology: &Topology) -> Vec<(NicIndex, String)> {
+    let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
     verbs.map(|(index, _)| (index, format!("`/dev/{DIRECTORY}` is missing on this node"))).collect()
 }
 
@@ -65,18 +65,17 @@ pub(crate) fn all_missing(topology: &Topology) -> Vec<(usize, String)> {
 pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
     let mut closed = Closed::default();
     let (Some(directory), true) = (&devices.directory, devices.uverbs) else { return closed };
-    let nics = &plan.node.nics;
-    let rails: BTreeSet<usize> = plan.map.rails.iter().map(|rail| rail.nic).collect();
-    rails.iter().for_each(|&nic| closed.ask(directory, nic, &nics[nic]));
+    let rails: BTreeSet<NicIndex> = plan.map.rails.iter().map(|rail| rail.nic).collect();
+    rails.iter().for_each(|&nic| closed.ask(directory, nic, plan.node.nic(nic)));
     if !closed.to_the_job.is_empty() {
-        let others = nics.iter().enumerate().filter(|(index, _)| !rails.contains(index));
+        let others = plan.node.numbered_nics().filter(|(index, _)| !rails.contains(index));
         others.for_each(|(index, nic)| closed.ask(directory, index, nic));
     }
     closed
 }
 
 impl Closed {
-    fn ask(&mut self, devices: &File, index: usize, nic: &Nic) {
+    fn ask(&mut self, devices: &File, index: NicIndex, nic: &Nic) {
         let Some(uverbs) = nic.uverbs.as_ref().filter(|_| nic.kind == NicKind::Verbs) else { return };
         let path = format!("{DIRECTORY}/{uverbs}");
         let Err(error) = sys::may_open(devices, &path) else { return };

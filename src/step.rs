@@ -88,6 +88,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
+        cpus_per_task: variable(spank, "SLURM_CPUS_PER_TASK").and_then(|count| count.parse().ok()),
         cpu_bind: variable(spank, "SLURM_CPU_BIND_TYPE").filter(|how| !how.is_empty()),
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
         gpus: variable(spank, "SLURM_STEP_GPUS"),
@@ -153,7 +154,7 @@ fn report(active: &Active) {
     let (gpus, rails, nics, policy) = (node.gpus.len(), map.rails.len(), node.nics.len(), map.policy);
     log::info!("{gpus} GPUs, {rails} of {nics} NICs, policy `{policy}`, from {source}");
     exclusions(map);
-    for (index, gpu) in map.gpus.iter().enumerate() {
+    for (index, gpu) in map.numbered_gpus() {
         log::debug!("GPU {index}: {}", gpu.reason);
     }
 }

@@ -12,7 +12,7 @@ use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{Subject, lint};
 use nic_placement_core::render::{self, Evidence, ReadFile};
 use nic_placement_core::step::{Access, GpuGrant, Memory, Task};
-use nic_placement_core::topology::{CpuSet, Topology};
+use nic_placement_core::topology::{CpuSet, NicIndex, Topology};
 use nic_placement_sys::{self as sys, MemoryPolicy};
 use slurm_spank::{SpankHandle, slurm_spank_log};
 use std::fs::File;
@@ -102,7 +102,7 @@ fn task(
     active: &Active,
     plan: &Plan,
     values: &Values,
-    denied_nics: Vec<usize>,
+    denied_nics: Vec<NicIndex>,
     local_id: u32,
 ) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
@@ -134,7 +134,7 @@ fn memory() -> Memory {
 fn without(plan: &Plan, closed: &Closed, local_id: u32, read: ReadFile) -> Plan {
     if local_id == 0 {
         for (nic, why) in &closed.to_the_job {
-            log::warn!("`{}` is not used: {why}", plan.node.nics[*nic].name);
+            log::warn!("`{}` is not used: {why}", plan.node.nic(*nic).name);
         }
     }
     plan.without(closed.to_the_job.clone(), read)

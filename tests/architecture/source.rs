@@ -147,17 +147,35 @@ pub fn without_tests<'a>(tokens: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'a str>)
     (kept, modules)
 }
 
+/// The number of tokens of the block that opens at the head.
+pub fn body(tokens: &[Token]) -> usize {
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.text {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    tokens.len()
+}
+
 /// A path as it is written, `use` groups spelled out.
 pub struct WrittenPath<'a> {
     pub segments: Vec<&'a str>,
     pub line: usize,
+    /// the position of its first token; in a group that of the last segments
+    pub at: usize,
 }
 
 pub fn paths<'a>(tokens: &[Token<'a>]) -> Vec<WrittenPath<'a>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < tokens.len() {
         if is_ident(tokens[at].text) {
-            at += read_path(&tokens[at..], &[], &mut found);
+            at += read_path(tokens, at, &[], &mut found);
         } else {
             at += 1;
         }
@@ -169,11 +187,16 @@ fn is_ident(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Reads the path at the head of `tokens`; the number of tokens that it takes.
-fn read_path<'a>(tokens: &[Token<'a>], before: &[&'a str], found: &mut Vec<WrittenPath<'a>>) -> usize {
+/// Reads the path that begins at `start`; the number of tokens that it takes.
+fn read_path<'a>(
+    tokens: &[Token<'a>],
+    start: usize,
+    before: &[&'a str],
+    found: &mut Vec<WrittenPath<'a>>,
+) -> usize {
     let mut segments = before.to_vec();
-    segments.push(tokens[0].text);
-    let (line, mut at) = (tokens[0].line, 1);
+    segments.push(tokens[start].text);
+    let mut at = start + 1;
     while starts(&tokens[at..], &[":", ":"]) {
         match tokens.get(at + 2) {
             Some(next) if is_ident(next.text) => {
@@ -183,17 +206,85 @@ fn read_path<'a>(tokens: &[Token<'a>], before: &[&'a str], found: &mut Vec<Writt
             Some(group) if group.text == "{" => {
                 at += 3;
                 while at < tokens.len() && tokens[at].text != "}" {
-                    at += if is_ident(tokens[at].text) {
-                        read_path(&tokens[at..], &segments, found)
-                    } else {
-                        1
+                    at += match tokens[at].text {
+                        // the new name of what stands before it
+                        "as" => 2,
+                        text if is_ident(text) => read_path(tokens, at, &segments, found),
+                        _ => 1,
                     };
                 }
-                return at + 1;
+                return at + 1 - start;
             }
             _ => break,
         }
     }
-    found.push(WrittenPath { segments, line });
+    found.push(WrittenPath { segments, line: tokens[start].line, at: start });
+    at - start
+}
+
+/// What one `use` brings in, or one entry of its group.
+pub struct Import<'a> {
+    /// how it is called here; `*` for all of a module
+    pub name: &'a str,
+    pub segments: Vec<&'a str>,
+    pub public: bool,
+    pub line: usize,
+}
+
+/// What is brought in, and the tokens that are left without the `use`s.
+pub fn imports<'a>(tokens: &[Token<'a>]) -> (Vec<Import<'a>>, Vec<Token<'a>>) {
+    let (mut found, mut rest, mut at) = (Vec::new(), Vec::<Token>::new(), 0);
+    while at < tokens.len() {
+        // `impl Trait + use<'a>` brings in nothing
+        if tokens[at].text == "use" && tokens.get(at + 1).is_some_and(|next| next.text != "<") {
+            let restricted =
+                rest.len().checked_sub(4).is_some_and(|from| starts(&rest[from..], &["pub", "("]));
+            let public = restricted || rest.last().is_some_and(|token| token.text == "pub");
+            at += 1 + read_use(&tokens[at + 1..], &[], public, &mut found);
+        } else {
+            rest.push(tokens[at]);
+            at += 1;
+        }
+    }
+    (found, rest)
+}
+
+/// Reads the tree of a `use` at the head of `tokens`; the number of tokens that it takes.
+fn read_use<'a>(
+    tokens: &[Token<'a>],
+    before: &[&'a str],
+    public: bool,
+    found: &mut Vec<Import<'a>>,
+) -> usize {
+    let (mut segments, mut at) = (before.to_vec(), 0);
+    while let Some(token) = tokens.get(at) {
+        match token.text {
+            "{" => {
+                at += 1;
+                while at < tokens.len() && tokens[at].text != "}" {
+                    at += match tokens[at].text {
+                        "," => 1,
+                        _ => read_use(&tokens[at..], &segments, public, found).max(1),
+                    };
+                }
+                return at + 1;
+            }
+            ":" => at += 1,
+            "as" => at += 2,
+            text if is_ident(text) || text == "*" => {
+                segments.push(text);
+                at += 1;
+            }
+            _ => break,
+        }
+    }
+    let renamed = at.checked_sub(2).filter(|at| tokens[*at].text == "as");
+    if segments.len() > 1 && segments.last() == Some(&"self") {
+        segments.pop();
+    }
+    if let (Some(&last), Some(first)) = (segments.last(), tokens.first()) {
+        let name = renamed.map_or(last, |at| tokens[at + 1].text);
+        found.push(Import { name, segments, public, line: first.line });
+    }
     at
 }

@@ -2,7 +2,7 @@
 
 use crate::optimum::{better, figures};
 use nic_placement_cli::import::smi;
-use nic_placement_core::placement::NodePlacement;
+use nic_placement_core::placement::{NodePlacement, Rail};
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
 use std::path::Path;
@@ -19,11 +19,11 @@ pub fn lets_through(path: PathType) -> u64 {
 
 /// `[gpu][rail]`
 pub fn values(topology: &Topology, node: &NodePlacement) -> Vec<Vec<u64>> {
-    let value = |gpu, rail: usize| {
-        let nic = topology.nics[node.rails[rail].nic].address.expect("a rail has a PCI function");
+    let value = |gpu, rail: &Rail| {
+        let nic = topology.nic(rail.nic).address.expect("a rail has a PCI function");
         lets_through(topology.path_type(gpu, nic))
     };
-    let row = |gpu| (0..node.rails.len()).map(|rail| value(gpu, rail)).collect();
+    let row = |gpu| node.rails.iter().map(|rail| value(gpu, rail)).collect();
     topology.gpus.iter().map(|gpu| row(gpu.address)).collect()
 }
 
@@ -59,7 +59,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         gpus += topology.gpus.len();
         unproven += usize::from(node.diagnostics.iter().any(|note| note.finding.contains("not proven")));
         let values = values(&topology, &node);
-        let rail_of: Vec<usize> = node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect();
+        let rail_of: Vec<usize> = node.gpus.iter().map(|gpu| gpu.choices[0].rail.0).collect();
         let ours = figures(&values, &rail_of);
         match better(&values, ours) {
             Ok(None) => {}

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_cli::import::{BadImport, smi};
+use nic_placement_core::placement::RailIndex;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
 use std::collections::BTreeMap;
@@ -136,7 +137,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     for (file, nics, source) in CHOICES {
         let Some(topology) = topologies.get(file) else { continue };
         let node = policy::map(topology, &Request::default());
-        let name = |rail: usize| node.rails[rail].name.as_str();
+        let name = |rail| node.rail(rail).name.as_str();
         let chosen: Vec<&str> = node.gpus.iter().map(|gpu| name(gpu.choices[0].rail)).collect();
         if chosen != nics {
             note(&mut wrong, file, format!("chosen {chosen:?}, stated {nics:?} by {source}"));
@@ -191,7 +192,7 @@ fn hidden_switches(topologies: &BTreeMap<&str, Topology>, wrong: &mut String) {
         }
     }
     let node = policy::map(topology, &Request::default());
-    let mut rails: Vec<usize> = node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect();
+    let mut rails: Vec<RailIndex> = node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect();
     rails.sort_unstable();
     rails.dedup();
     if rails.len() != 8 || node.gpus.iter().any(|gpu| gpu.choices[0].path != PathType::Node) {

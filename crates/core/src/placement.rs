@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Diagnostic;
-use crate::topology::{CpuSet, NodeSet, PathType};
+use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -89,17 +89,29 @@ pub struct Binding {
     pub trust: bool,
 }
 
+index! {
+    /// Position in [`NodePlacement::rails`], from 0.
+    RailIndex
+}
+
 /// A port of a NIC that may be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rail {
-    /// position in [`Topology::nics`](crate::topology::Topology::nics)
-    pub nic: usize,
+    /// its NIC
+    pub nic: NicIndex,
     /// the NIC's name
     pub name: String,
     /// the port's number
     pub port: u8,
     /// the port's rate in Mbit/s
     pub rate_mbps: Option<u64>,
+}
+
+impl Rail {
+    /// Where it is.
+    pub fn at(&self) -> PortRef {
+        PortRef { nic: self.nic, port: self.port }
+    }
 }
 
 impl fmt::Display for Rail {
@@ -123,8 +135,8 @@ pub struct Excluded {
 /// One GPU's use of one rail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailUse {
-    /// position in [`NodePlacement::rails`]
-    pub rail: usize,
+    /// which
+    pub rail: RailIndex,
     /// the path between them
     pub path: PathType,
     /// what the path lets through, shared with the rail's other users, in Mbit/s; `None` where no rate is known
@@ -149,8 +161,8 @@ pub struct GpuPlacement {
 /// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// position in [`Topology::gpus`](crate::topology::Topology::gpus)
-    pub gpu: usize,
+    /// the GPU
+    pub gpu: GpuIndex,
     /// the NIC's name
     pub nic: String,
     /// the port; `None` where the NIC as a whole may not be chosen
@@ -188,6 +200,38 @@ pub struct NodePlacement {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl NodePlacement {
+    /// The rail at a position of this map.
+    pub fn rail(&self, rail: RailIndex) -> &Rail {
+        &self.rails[rail.0]
+    }
+
+    /// What a GPU gets.
+    pub fn gpu(&self, gpu: GpuIndex) -> &GpuPlacement {
+        &self.gpus[gpu.0]
+    }
+
+    /// The positions of all rails.
+    pub fn rail_indices(&self) -> impl DoubleEndedIterator<Item = RailIndex> + use<> {
+        (0..self.rails.len()).map(RailIndex)
+    }
+
+    /// All rails with their positions.
+    pub fn numbered_rails(&self) -> impl Iterator<Item = (RailIndex, &Rail)> {
+        self.rail_indices().zip(&self.rails)
+    }
+
+    /// All GPUs' answers with the GPUs' positions.
+    pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &GpuPlacement)> {
+        (0..).map(GpuIndex).zip(&self.gpus)
+    }
+
+    /// The position of the rail at this port.
+    pub fn rail_at(&self, at: PortRef) -> Option<RailIndex> {
+        self.rails.iter().position(|rail| rail.at() == at).map(RailIndex)
+    }
+}
+
 /// What one task gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskPlacement {
@@ -195,10 +239,10 @@ pub struct TaskPlacement {
     pub local_id: u32,
     /// number in the step
     pub global_id: u32,
-    /// its GPUs: positions in the topology
-    pub gpus: Vec<usize>,
-    /// its rails: positions in [`NodePlacement::rails`], each with the nearest path from one of its GPUs (or CPUs)
-    pub rails: Vec<(usize, PathType)>,
+    /// its GPUs
+    pub gpus: Vec<GpuIndex>,
+    /// its rails, each with the nearest path from one of its GPUs (or CPUs)
+    pub rails: Vec<(RailIndex, PathType)>,
     /// where it may run
     pub cpus: CpuDecision,
     /// where its memory comes from

@@ -13,7 +13,7 @@ use crate::placement::{Bind, Binding, NodePlacement, Pair, Policy, Strictness, T
 use crate::policy::{self, Request, Selection, binding, explain, identity, strictness};
 use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
 use crate::step::{Step, Task};
-use crate::topology::Topology;
+use crate::topology::{GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
 
 /// What the admin and the user want.
@@ -36,7 +36,7 @@ impl Wish {
         }
     }
 
-    fn request<'a>(&'a self, alone: Option<&'a [usize]>) -> Request<'a> {
+    fn request<'a>(&'a self, alone: Option<&'a [GpuIndex]>) -> Request<'a> {
         Request {
             policy: self.settings.policy,
             nics_each: self.settings.nics_per_task.into(),
@@ -80,8 +80,8 @@ impl Plan {
         Plan { node, wish, step, map, prepared }
     }
 
-    /// The plan of a job that may not open these NICs, positions in the topology, each for its reason.
-    pub fn without(&self, nics: Vec<(usize, String)>, read: ReadFile) -> Plan {
+    /// The plan of a job that may not open these NICs, each for its reason.
+    pub fn without(&self, nics: Vec<(NicIndex, String)>, read: ReadFile) -> Plan {
         let mut wish = self.wish.clone();
         wish.admin.selection.unopenable.extend(nics);
         Plan::of(Arc::clone(&self.node), wish, self.step.clone(), read)
@@ -101,7 +101,7 @@ impl Plan {
     }
 
     /// Every NIC for one GPU, chosen or not, with the reason.
-    pub fn explain(&self, gpu: usize) -> Vec<Pair> {
+    pub fn explain(&self, gpu: GpuIndex) -> Vec<Pair> {
         explain::pairs(&self.node, &self.map, &self.wish.request(None), gpu)
     }
 

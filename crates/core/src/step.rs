@@ -1,7 +1,7 @@
 //! What Slurm granted on this node, as data: one step, and each of its tasks.
 #![forbid(unsafe_code)]
 
-use crate::topology::{CpuSet, NodeSet};
+use crate::topology::{CpuSet, NicIndex, NodeSet};
 use std::collections::BTreeMap;
 
 /// A step on this node, as known before its tasks start.
@@ -34,9 +34,9 @@ pub struct Task {
     pub global_id: u32,
     /// what says which GPUs it has
     pub gpus: GpuGrant,
-    /// NICs that it may not open though others of its job may: positions in the topology.  Those that none of the job
-    /// may open are not in the node's map.
-    pub denied_nics: Vec<usize>,
+    /// NICs that it may not open though others of its job may.  Those that none of the job may open are not in the
+    /// node's map.
+    pub denied_nics: Vec<NicIndex>,
     /// CPUs that it may run on now
     pub cpus: CpuSet,
     /// CPUs of all tasks of the step on this node together: the outer bound of what may be given to it

@@ -57,7 +57,7 @@ impl Evidence {
                     list => plan::allocation("--may-open", Some(list), topology)?,
                 };
                 let access = |gpu| if open.contains(&gpu) { Access::Allowed } else { Access::Denied };
-                (0..topology.gpus.len()).map(access).collect()
+                topology.gpu_indices().map(access).collect()
             }
         };
         Ok(Some(GpuGrant { variables: self.variables.clone(), access }))

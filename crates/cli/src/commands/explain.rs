@@ -8,7 +8,7 @@ use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::{Plan, json};
 use nic_placement_core::policy::gbps;
 use nic_placement_core::step::Step;
-use nic_placement_core::topology::{PciAddress, Topology};
+use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
 use std::io::Write;
 
 pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
@@ -33,13 +33,13 @@ pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result
         }
     }
     let (topology, diagnostics) = node.read()?;
-    let gpus = match gpu {
+    let gpus: Vec<GpuIndex> = match gpu {
         Some(word) => vec![one(&word, &topology)?],
-        None => (0..topology.gpus.len()).collect(),
+        None => topology.gpu_indices().collect(),
     };
     let plan = Plan::new(topology, asked.wish, Step::default(), &|_| Some(String::new()));
     let Plan { node: topology, map: placement, .. } = &plan;
-    let explained: Vec<(usize, Vec<Pair>)> = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
+    let explained: Vec<(GpuIndex, Vec<Pair>)> = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
     if as_json {
         return Ok(output.write_all(json::explanation(&plan, &explained).as_bytes())?);
     }
@@ -56,9 +56,9 @@ pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result
 }
 
 /// A GPU by index or PCI address.
-fn one(word: &str, topology: &Topology) -> Result<usize, Failure> {
+fn one(word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
     let found = match (word.parse::<usize>(), word.parse::<PciAddress>()) {
-        (Ok(index), _) => (index < topology.gpus.len()).then_some(index),
+        (Ok(index), _) => (index < topology.gpus.len()).then_some(GpuIndex(index)),
         (_, Ok(address)) => topology.gpu_index(address),
         _ => {
             return Err(
@@ -75,16 +75,17 @@ fn one(word: &str, topology: &Topology) -> Result<usize, Failure> {
 fn text(
     topology: &Topology,
     node: &NodePlacement,
-    gpu: usize,
+    gpu: GpuIndex,
     pairs: &[Pair],
     output: &mut Vec<u8>,
 ) -> Result<(), Failure> {
-    let address = topology.gpus[gpu].address;
+    let address = topology.gpu(gpu).address;
     let address = if address.is_invented() { String::new() } else { format!(" {address}") };
     let own: Vec<String> =
-        node.gpus[gpu].choices.iter().map(|choice| node.rails[choice.rail].to_string()).collect();
+        node.gpu(gpu).choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
     let own = if own.is_empty() { "no NIC".to_string() } else { own.join(" ") };
-    let numa_node = node.gpus[gpu]
+    let numa_node = node
+        .gpu(gpu)
         .numa_node
         .map_or("an unknown NUMA node".to_string(), |node| format!("NUMA node {node}"));
     writeln!(output, "GPU {gpu}{address} on {numa_node}: {own}")?;

@@ -10,7 +10,7 @@ use nic_placement_core::plan::{Plan, TaskPlan, Wish, json};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render::{self, Present};
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
-use nic_placement_core::topology::{Bitmap, GpuVendor, PciAddress, Topology};
+use nic_placement_core::topology::{Bitmap, GpuIndex, GpuVendor, PciAddress, Topology};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -194,7 +194,7 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
     let cpus = topology.cpus();
     Ok((0..count)
         .map(|id| {
-            let mine: Vec<usize> = match request.gpus_per_task {
+            let mine: Vec<GpuIndex> = match request.gpus_per_task {
                 Some(each) => gpus.iter().copied().skip((id * each) as usize).take(each as usize).collect(),
                 None => gpus.clone(),
             };
@@ -215,14 +215,14 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
 }
 
 /// Evidence that says: exactly these GPUs.
-fn grant(topology: &Topology, gpus: &[usize]) -> GpuGrant {
-    let number_of = |vendor: GpuVendor, gpu: usize| {
-        let in_pci_order = topology.gpus[..gpu].iter().filter(|other| other.vendor == vendor).count();
-        topology.gpus[gpu].runtime_index.map_or(in_pci_order, |index| index as usize)
+fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
+    let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
+        let in_pci_order = topology.gpus[..gpu.0].iter().filter(|other| other.vendor == vendor).count();
+        topology.gpu(gpu).runtime_index.map_or(in_pci_order, |index| index as usize)
     };
     let mut variables: BTreeMap<&'static str, String> = BTreeMap::new();
     for &gpu in gpus {
-        let vendor = topology.gpus[gpu].vendor;
+        let vendor = topology.gpu(gpu).vendor;
         let list = variables.entry(vendor.list_variable()).or_default();
         if !list.is_empty() {
             list.push(',');
@@ -237,11 +237,11 @@ pub(super) fn allocation(
     option: &str,
     list: Option<&str>,
     topology: &Topology,
-) -> Result<Vec<usize>, Failure> {
-    let Some(list) = list else { return Ok((0..topology.gpus.len()).collect()) };
-    let mut gpus: Vec<usize> = Vec::new();
+) -> Result<Vec<GpuIndex>, Failure> {
+    let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
+    let mut gpus: Vec<GpuIndex> = Vec::new();
     for word in list.split(',').map(str::trim) {
-        let found: Vec<usize> = if let Ok(address) = word.parse::<PciAddress>() {
+        let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
             let gpu = topology.gpu_index(address);
             vec![gpu.ok_or_else(|| {
                 format!("`{option}`: no GPU of `{}` has the address `{word}`", topology.name)
@@ -249,10 +249,10 @@ pub(super) fn allocation(
         } else {
             let set =
                 Bitmap::from_list(word).map_err(|bad| format!("`{option}`: {bad}, or PCI addresses"))?;
-            set.iter().map(|index| index as usize).collect()
+            set.iter().map(|index| GpuIndex(index as usize)).collect()
         };
         for gpu in found {
-            if gpu >= topology.gpus.len() {
+            if gpu.0 >= topology.gpus.len() {
                 return Err(format!(
                     "`{option}`: no GPU {gpu}, `{}` has {}",
                     topology.name,

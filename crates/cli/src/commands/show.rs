@@ -44,10 +44,10 @@ fn show(
         writeln!(output, "NUMA node {}  {cpus}", node.os_index)?;
     }
     writeln!(output)?;
-    for (index, gpu) in topology.gpus.iter().enumerate() {
-        let nic = placement.gpus[index].choices.first();
+    for (index, gpu) in topology.numbered_gpus() {
+        let nic = placement.gpu(index).choices.first();
         let nic = nic.map_or("no nic".to_string(), |choice| {
-            format!("{} {}", placement.rails[choice.rail], choice.path)
+            format!("{} {}", placement.rail(choice.rail), choice.path)
         });
         writeln!(
             output,

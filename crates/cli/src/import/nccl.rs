@@ -31,7 +31,7 @@ use super::{BadImport, shown, xml};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_PCI;
 use nic_placement_core::topology::{
-    PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
+    NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
 };
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +108,7 @@ struct Reader<'a> {
     functions: usize,
     invented: u32,
     /// the NIC of each name, and where it was seen
-    names: BTreeMap<String, (usize, usize)>,
+    names: BTreeMap<String, (NicIndex, usize)>,
     /// NICs of which the file has the address only
     nameless: Vec<PciAddress>,
     fused: Vec<device::Fused>,

@@ -12,6 +12,7 @@ mod paths;
 #[cfg(test)]
 mod tests;
 mod text;
+mod word;
 
 use super::BadImport;
 use affinity::Affinity;

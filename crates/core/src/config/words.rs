@@ -96,108 +96,18 @@ impl Words {
     /// Reads words separated by commas.  Slurm spells the option without an argument in three ways: nothing, empty text,
     /// and the literal `(null)` in steps of a batch job (spank.c, `_option_setenv`).
     pub fn parse(text: &str) -> Result<Words, BadWord> {
-        let mut words = Words::default();
+        let words = Words::default();
         if text.len() > MAX_BYTES {
             return Err(BadWord::TooLong(text.len()));
         }
         if text == "(null)" {
             return Ok(words);
         }
-        let mut policy_word: Option<&'static str> = None;
-        let mut strictness_word: Option<&'static str> = None;
-        // `env=ucx,nccl`: a bare word that can belong to the list before it does
-        let mut list: Option<&'static str> = None;
+        let mut reader = Reader { words, policy: None, strictness: None, list: None };
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            if !word.contains('=') && list.is_some_and(|list| words.continue_list(list, word)) {
-                continue;
-            }
-            list = None;
-            let (name, value) = match word.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (word, None),
-            };
-            let Some(spec) = options::at(Place::Option).find(|spec| spec.name == name) else {
-                return Err(BadWord::Unknown(shown(name)));
-            };
-            let misfit = || BadWord::Value(shown(word), spec.spelling());
-            if value.is_some() == spec.value.is_empty() {
-                return Err(misfit());
-            }
-            match (spec.name, value) {
-                ("help", _) => words.help = true,
-                ("verbose", _) => words.verbose = true,
-                ("dry-run", _) => words.dry_run = true,
-                ("best-effort" | "strict" | "restricted" | "single-numa-node", _) => {
-                    let strictness = match name {
-                        "best-effort" => Strictness::BestEffort,
-                        "strict" => Strictness::Strict,
-                        "restricted" => Strictness::Restricted,
-                        _ => Strictness::SingleNumaNode,
-                    };
-                    if let Some(earlier) = strictness_word.filter(|earlier| *earlier != name) {
-                        return Err(BadWord::Both(earlier, spec.name));
-                    }
-                    strictness_word = Some(spec.name);
-                    words.strictness = Some(strictness);
-                }
-                ("nics-per-task", value) => {
-                    let number = value.and_then(|value| value.parse().ok());
-                    let number = number.filter(|number| (1..=MAX_NICS_PER_TASK).contains(number));
-                    words.nics_per_task = Some(number.ok_or_else(misfit)?);
-                }
-                ("bind", value) => {
-                    words.bind = Some(match value {
-                        Some("none") => Bind::None,
-                        Some("auto") => Bind::Auto,
-                        Some("numa") => Bind::Numa,
-                        Some("core") => Bind::Core,
-                        _ => return Err(misfit()),
-                    });
-                }
-                ("mem", value) => {
-                    words.mem = Some(match value {
-                        Some("none") => Mem::None,
-                        Some("prefer") => Mem::Prefer,
-                        Some("strict") => Mem::Strict,
-                        _ => return Err(misfit()),
-                    });
-                }
-                ("omp", value) => {
-                    words.omp = Some(match value {
-                        Some("on") => true,
-                        Some("off") => false,
-                        _ => return Err(misfit()),
-                    });
-                }
-                (name @ ("env" | "no-env"), value) => {
-                    // an `env=` replaces the one before it
-                    words.env = if name == "env" { Some(Libraries::NONE) } else { words.env };
-                    list = Some(spec.name);
-                    let value = value.filter(|value| !value.is_empty()).ok_or_else(misfit)?;
-                    if let Some(entry) = value.split('+').find(|entry| !words.continue_list(name, entry)) {
-                        return Err(match name {
-                            "env" => BadWord::Library(shown(entry)),
-                            _ => BadWord::Variable(shown(entry)),
-                        });
-                    }
-                }
-                (name, _) => {
-                    if let Some(earlier) = policy_word.filter(|earlier| *earlier != name) {
-                        return Err(BadWord::Both(earlier, spec.name));
-                    }
-                    policy_word = Some(spec.name);
-                    words.policy = Some(match name {
-                        "rail" => Switch::On(Policy::Rail),
-                        "spread" => Switch::On(Policy::Spread),
-                        "numa" => Switch::On(Policy::Numa),
-                        "all" => Switch::On(Policy::All),
-                        "off" => Switch::Off,
-                        _ => Switch::On(Policy::Closest),
-                    });
-                }
-            }
+            reader.take(word)?;
         }
-        Ok(words)
+        Ok(reader.words)
     }
 
     /// Takes one more entry, or several with `+` between them, into a list; `false` where it cannot belong to it.
@@ -215,6 +125,131 @@ impl Words {
             self.no_env.extend(names.into_iter().map(str::to_string));
         }
         fit
+    }
+}
+
+/// The words read so far.
+struct Reader {
+    words: Words,
+    /// the word that named the policy
+    policy: Option<&'static str>,
+    /// the word that named the strictness
+    strictness: Option<&'static str>,
+    /// `env=ucx,nccl`: a bare word that can belong to the list before it does
+    list: Option<&'static str>,
+}
+
+impl Reader {
+    fn take(&mut self, word: &str) -> Result<(), BadWord> {
+        let words = &mut self.words;
+        if !word.contains('=') && self.list.is_some_and(|list| words.continue_list(list, word)) {
+            return Ok(());
+        }
+        self.list = None;
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        let Some(spec) = options::at(Place::Option).find(|spec| spec.name == name) else {
+            return Err(BadWord::Unknown(shown(name)));
+        };
+        let misfit = || BadWord::Value(shown(word), spec.spelling());
+        if value.is_some() == spec.value.is_empty() {
+            return Err(misfit());
+        }
+        let value = value.unwrap_or_default();
+        match spec.name {
+            "help" => words.help = true,
+            "verbose" => words.verbose = true,
+            "dry-run" => words.dry_run = true,
+            "nics-per-task" => words.nics_per_task = Some(nics_per_task(value).ok_or_else(misfit)?),
+            "bind" => words.bind = Some(bind(value).ok_or_else(misfit)?),
+            "mem" => words.mem = Some(mem(value).ok_or_else(misfit)?),
+            "omp" => words.omp = Some(on_or_off(value).ok_or_else(misfit)?),
+            "env" | "no-env" if value.is_empty() => return Err(misfit()),
+            "env" | "no-env" => return self.begin_list(spec.name, value),
+            "best-effort" | "strict" | "restricted" | "single-numa-node" => {
+                say_once(&mut self.strictness, spec.name)?;
+                words.strictness = Some(strictness(spec.name));
+            }
+            name => {
+                say_once(&mut self.policy, name)?;
+                words.policy = Some(switch(name));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_list(&mut self, list: &'static str, value: &str) -> Result<(), BadWord> {
+        self.list = Some(list);
+        // an `env=` replaces the one before it
+        if list == "env" {
+            self.words.env = Some(Libraries::NONE);
+        }
+        match value.split('+').find(|entry| !self.words.continue_list(list, entry)) {
+            None => Ok(()),
+            Some(entry) if list == "env" => Err(BadWord::Library(shown(entry))),
+            Some(entry) => Err(BadWord::Variable(shown(entry))),
+        }
+    }
+}
+
+/// Notes which of several words was said; saying it again is no other one.
+fn say_once(said: &mut Option<&'static str>, word: &'static str) -> Result<(), BadWord> {
+    match said.replace(word) {
+        Some(earlier) if earlier != word => Err(BadWord::Both(earlier, word)),
+        _ => Ok(()),
+    }
+}
+
+fn nics_per_task(value: &str) -> Option<u8> {
+    value.parse().ok().filter(|number| (1..=MAX_NICS_PER_TASK).contains(number))
+}
+
+fn bind(value: &str) -> Option<Bind> {
+    match value {
+        "auto" => Some(Bind::Auto),
+        "none" => Some(Bind::None),
+        "numa" => Some(Bind::Numa),
+        "core" => Some(Bind::Core),
+        _ => None,
+    }
+}
+
+fn mem(value: &str) -> Option<Mem> {
+    match value {
+        "none" => Some(Mem::None),
+        "prefer" => Some(Mem::Prefer),
+        "strict" => Some(Mem::Strict),
+        _ => None,
+    }
+}
+
+fn on_or_off(value: &str) -> Option<bool> {
+    match value {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn strictness(word: &str) -> Strictness {
+    match word {
+        "best-effort" => Strictness::BestEffort,
+        "strict" => Strictness::Strict,
+        "restricted" => Strictness::Restricted,
+        _ => Strictness::SingleNumaNode,
+    }
+}
+
+fn switch(word: &str) -> Switch {
+    match word {
+        "rail" => Switch::On(Policy::Rail),
+        "spread" => Switch::On(Policy::Spread),
+        "numa" => Switch::On(Policy::Numa),
+        "all" => Switch::On(Policy::All),
+        "off" => Switch::Off,
+        _ => Switch::On(Policy::Closest),
     }
 }
 

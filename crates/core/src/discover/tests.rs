@@ -1,13 +1,13 @@
 //! Discovery against generated machines and against trees that no machine should show.
 #![forbid(unsafe_code)]
 
+mod machines;
+
 use super::manifest::Entry;
 use super::synthesise::synthesise;
 use super::*;
-use crate::topology::{
-    CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, PciAddress, PciFunction,
-    PciParent, PcieLink, Port, PortState, Pu,
-};
+use crate::topology::{PathType, PortState};
+use machines::machines;
 use proptest::prelude::*;
 
 fn read(manifest: Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
@@ -197,149 +197,6 @@ fn four_thousand_devices_are_cut_and_said() {
         diagnostics[0].to_string(),
         "`/sys/class/infiniband`: 4000 RDMA devices: only the first 256 are used"
     );
-}
-
-/// A bus: host bridges, each with a switch of a GPU and up to three NICs.
-fn machines() -> impl Strategy<Value = Topology> {
-    let slot = (
-        0usize..4,
-        any::<bool>(),
-        0u32..3,
-        0usize..4,
-        prop::option::of(0u32..3),
-        prop::sample::select(vec![1u32, 4, 8, 16]),
-    );
-    (prop::collection::vec(slot, 0..9), any::<bool>()).prop_map(|(slots, backwards)| {
-        let mut topology = Topology::empty("generated", Provenance::ThisSystem);
-        for os_index in 0..3u32 {
-            let cpus: CpuSet = (os_index * 8..os_index * 8 + 8).collect();
-            topology.pus.extend(cpus.iter().map(|cpu| Pu {
-                os_index: cpu,
-                package: os_index,
-                core: cpu % 8,
-            }));
-            let distances = (0..3).map(|other| if other == os_index { 10 } else { 21 }).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
-        }
-        for (index, (nics, gpu, vendor, state, numa_node, width)) in slots.into_iter().enumerate() {
-            let bus = index as u32 * 0x10;
-            let link = LinkRate { tenths_gt: 160, width };
-            let mut add = |address: String, parent: PciParent, class: u32, vendor: u16| -> PciAddress {
-                let address: PciAddress = address.parse().unwrap();
-                topology.pci.insert(PciFunction {
-                    class: Some(class),
-                    vendor: Some(vendor),
-                    device: Some(1),
-                    numa_node,
-                    subsystem: (width > 4).then_some((0x1000, 0xa096)),
-                    iommu: (width == 8).then(|| "DMA-FQ".to_string()),
-                    local_cpus: numa_node.map(|node| (node * 8..node * 8 + 8).collect()),
-                    link: PcieLink { current: Some(link), max: Some(link) },
-                    ..PciFunction::new(address, parent)
-                });
-                address
-            };
-            let vendor = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel][vendor as usize];
-            let host = PciParent::Host(format!("pci0000:{bus:02x}").parse().unwrap());
-            let root = add(format!("{bus:02x}:01.0"), host, 0x060400, 0x8086);
-            let up = add(format!("{:02x}:00.0", bus + 1), PciParent::Bridge(root), 0x060400, 0x1000);
-            if gpu {
-                let id = match vendor {
-                    GpuVendor::Nvidia => 0x10de,
-                    GpuVendor::Amd => 0x1002,
-                    GpuVendor::Intel => 0x8086,
-                };
-                let down = add(format!("{:02x}:00.0", bus + 2), PciParent::Bridge(up), 0x060400, 0x1000);
-                let address = add(format!("{:02x}:00.0", bus + 3), PciParent::Bridge(down), 0x038000, id);
-                // an AMD GPU may be two partitions of one function
-                let partitions = if vendor == GpuVendor::Amd { 1 + nics as u32 % 2 } else { 1 };
-                for partition in 0..partitions {
-                    let uuid = match vendor {
-                        GpuVendor::Amd => Some(format!("GPU-{:016x}", 2 * index as u32 + partition + 1)),
-                        GpuVendor::Nvidia => Some(format!("GPU-{index}")),
-                        GpuVendor::Intel => None,
-                    };
-                    let is_nvidia = vendor == GpuVendor::Nvidia;
-                    topology.gpus.push(Gpu {
-                        partition: (partitions > 1).then_some(partition),
-                        minor: Some(128 + 2 * index as u32 + partition),
-                        uuid,
-                        model: is_nvidia.then(|| "Model".to_string()),
-                        mig_instances: (is_nvidia && nics == 3).then_some(2),
-                        ..Gpu::new(address, vendor)
-                    });
-                }
-            }
-            for nic in 0..nics as u32 {
-                let down = add(
-                    format!("{:02x}:{:02x}.0", bus + 2, nic + 1),
-                    PciParent::Bridge(up),
-                    0x060400,
-                    0x1000,
-                );
-                let address =
-                    add(format!("{:02x}:00.0", bus + 4 + nic), PciParent::Bridge(down), 0x020700, 0x15b3);
-                let kind = [NicKind::Verbs, NicKind::Efa, NicKind::Slingshot, NicKind::Ethernet]
-                    [(index + nic as usize) % 4];
-                let name = format!("nic{index}{nic}");
-                let is_verbs = matches!(kind, NicKind::Verbs | NicKind::Efa);
-                let state =
-                    match [PortState::Active, PortState::Down, PortState::Init, PortState::Unknown][state] {
-                        PortState::Init if !is_verbs => PortState::Down,
-                        state => state,
-                    };
-                let port = |number| Port {
-                    phys_state: is_verbs.then(|| "LinkUp".to_string()),
-                    netdev: is_verbs.then(|| "eth".to_string()),
-                    subnet: is_verbs.then(|| "fe80:0000:0000:0000".to_string()),
-                    gid_type: is_verbs.then(|| "RoCE v2".to_string()),
-                    default_route: (is_verbs && width == 4 && nic == 0).then(|| "bond0".to_string()),
-                    ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
-                };
-                let netdev =
-                    if kind == NicKind::Ethernet { name.clone() } else { format!("eth{index}{nic}") };
-                topology.nics.push(Nic {
-                    address: Some(address),
-                    ports: (1..=if is_verbs { nic as u8 % 2 + 1 } else { 1 }).map(port).collect(),
-                    uverbs: is_verbs.then(|| format!("uverbs{index}{nic}")),
-                    guid: is_verbs.then(|| format!("guid{index}{nic}")),
-                    card: is_verbs.then(|| format!("card{index}")),
-                    netdevs: vec![netdev],
-                    ..Nic::new(
-                        if kind == NicKind::Slingshot { format!("cxi{index}{nic}") } else { name },
-                        kind,
-                    )
-                });
-            }
-        }
-        // SR-IOV is looked at where it says something: on verbs devices
-        for nic in topology.nics.iter().filter(|nic| nic.ports.len() == 2) {
-            let function = topology.pci.get(nic.address.unwrap()).unwrap().clone();
-            topology.pci.insert(PciFunction { vfs: Some(8), ..function });
-        }
-        topology.sort();
-        // the compute driver may count its GPUs in another order
-        let amd = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).count() as u32;
-        let its = topology.gpus.iter_mut().filter(|gpu| gpu.vendor == GpuVendor::Amd);
-        for (gpu, index) in its.zip((0..amd).rev()).filter(|_| backwards && amd > 1) {
-            gpu.runtime_index = Some(index);
-        }
-        // bridges above nothing are not read
-        let used: Vec<PciAddress> = topology
-            .gpus
-            .iter()
-            .map(|gpu| gpu.address)
-            .chain(topology.nics.iter().filter_map(|nic| nic.address))
-            .collect();
-        let mut kept = crate::topology::PciTree::default();
-        for address in used {
-            for address in topology.pci.ancestors(address).0.into_iter().chain([address]) {
-                kept.insert(topology.pci.get(address).unwrap().clone());
-            }
-        }
-        topology.pci = kept;
-        topology
-    })
 }
 
 proptest! {

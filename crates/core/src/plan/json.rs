@@ -3,8 +3,8 @@
 
 use super::{Plan, TaskPlan};
 use crate::diagnostic::Diagnostic;
-use crate::placement::{Change, Pair};
-use crate::topology::PciAddress;
+use crate::placement::{Change, Pair, RailIndex};
+use crate::topology::{GpuIndex, PciAddress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ fn pair_of(pair: &Pair) -> PairOf<'_> {
 }
 
 /// Why these GPUs got their NICs and no others.
-pub fn explanation(plan: &Plan, gpus: &[(usize, Vec<Pair>)]) -> String {
+pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
     let Plan { node: topology, map: node, .. } = plan;
     let explanation = Explanation {
         format: "nic-placement explanation",
@@ -91,9 +91,9 @@ pub fn explanation(plan: &Plan, gpus: &[(usize, Vec<Pair>)]) -> String {
         policy: node.policy.to_string(),
         gpus: gpus
             .iter()
-            .map(|(index, pairs)| ExplainedGpu {
-                index: *index,
-                address: stated(topology.gpus[*index].address),
+            .map(|(gpu, pairs)| ExplainedGpu {
+                index: gpu.0,
+                address: stated(topology.gpu(*gpu).address),
                 pairs: pairs.iter().map(pair_of).collect(),
             })
             .collect(),
@@ -143,18 +143,18 @@ struct Nic<'a> {
 /// changed; `env` holds what is set.
 pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> String {
     let Plan { node: topology, map: node, .. } = plan;
-    let pairs: Vec<Vec<Pair>> = (0..node.gpus.len()).map(|gpu| plan.explain(gpu)).collect();
-    let nic = |rail: usize, path: String| Nic {
-        name: &node.rails[rail].name,
-        port: node.rails[rail].port,
-        address: topology.nics[node.rails[rail].nic].address.and_then(stated),
+    let pairs: Vec<Vec<Pair>> = topology.gpu_indices().map(|gpu| plan.explain(gpu)).collect();
+    let nic = |rail: RailIndex, path: String| Nic {
+        name: &node.rail(rail).name,
+        port: node.rail(rail).port,
+        address: topology.nic(node.rail(rail).nic).address.and_then(stated),
         path,
         share_mbps: None,
         users: None,
     };
-    let gpus = node.gpus.iter().enumerate().map(|(index, placement)| NodeGpu {
-        index,
-        address: stated(topology.gpus[index].address),
+    let gpus = node.numbered_gpus().zip(&pairs).map(|((gpu, placement), pairs)| NodeGpu {
+        index: gpu.0,
+        address: stated(topology.gpu(gpu).address),
         numa_node: placement.numa_node,
         nics: placement
             .choices
@@ -166,14 +166,14 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
             })
             .collect(),
         reason: &placement.reason,
-        pairs: pairs.get(index).into_iter().flatten().map(pair_of).collect(),
+        pairs: pairs.iter().map(pair_of).collect(),
     });
     let tasks = tasks.iter().map(|TaskPlan { placement: task, variables, .. }| Task {
         task: task.global_id,
         gpus: task
             .gpus
             .iter()
-            .map(|&index| Gpu { index, address: stated(topology.gpus[index].address) })
+            .map(|&gpu| Gpu { index: gpu.0, address: stated(topology.gpu(gpu).address) })
             .collect(),
         nics: task.rails.iter().map(|(rail, path)| nic(*rail, path.to_string())).collect(),
         cpus: task.cpus.cpus().to_string(),

@@ -199,7 +199,7 @@ fn nearest(topology: &Topology, gpu: usize) -> (PathType, Vec<&str>) {
 
 fn chosen(placement: &NodePlacement, gpu: usize) -> &str {
     let [choice] = placement.gpus[gpu].choices.as_slice() else { panic!("gpu {gpu}: not one choice") };
-    &placement.rails[choice.rail].name
+    &placement.rail(choice.rail).name
 }
 
 #[test]

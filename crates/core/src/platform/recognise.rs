@@ -14,7 +14,7 @@ mod tests;
 use super::marks::{MARKS, Marks};
 use super::{MODELS, Model};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{Gpu, Nic, NicKind, NicRole, PathType, PciAddress, Topology};
+use crate::topology::{Gpu, Nic, NicIndex, NicKind, NicRole, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -197,9 +197,10 @@ pub fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
     let marks = marks(&model.name);
     let how = marks.and_then(|marks| facts(&Dmi::default(), live, marks, model)).unwrap_or_default();
     let paths = hidden_paths(live, marks, model);
-    let roles: Vec<(usize, NicRole)> = (0..live.nics.len())
-        .filter(|&nic| live.nics[nic].role.is_none())
-        .filter_map(|nic| Some((nic, counterpart(live, &live.nics[nic], marks, model)?.role?)))
+    let roles: Vec<(NicIndex, NicRole)> = live
+        .numbered_nics()
+        .filter(|(_, nic)| nic.role.is_none())
+        .filter_map(|(index, nic)| Some((index, counterpart(live, nic, marks, model)?.role?)))
         .collect();
     if paths.is_empty() && roles.is_empty() {
         return Vec::new();
@@ -214,7 +215,7 @@ pub fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
         }
     );
     live.stated_paths.extend(paths);
-    roles.into_iter().for_each(|(nic, role)| live.nics[nic].role = Some(role));
+    roles.into_iter().for_each(|(nic, role)| live.nics[nic.0].role = Some(role));
     vec![Diagnostic::new(&model.name, finding)]
 }
 

@@ -3,7 +3,7 @@
 
 use super::Ways;
 use crate::placement::{GpuPlacement, NodePlacement};
-use crate::topology::Topology;
+use crate::topology::{GpuIndex, Topology};
 
 pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, ways: &Ways) -> Vec<GpuPlacement> {
     let rails_of = vec![(0..node.rails.len()).collect::<Vec<usize>>(); topology.gpus.len()];
@@ -15,13 +15,15 @@ pub(super) fn serve(
     topology: &Topology,
     ways: &Ways,
     rails_of: &[Vec<usize>],
-    reason: impl Fn(usize, &[usize]) -> String,
+    reason: impl Fn(GpuIndex, &[usize]) -> String,
 ) -> Vec<GpuPlacement> {
-    let choices = ways.choices(rails_of).into_iter().zip(rails_of).enumerate();
-    choices
-        .map(|(gpu, (choices, rails))| GpuPlacement {
+    let choices = ways.choices(rails_of).into_iter().zip(rails_of);
+    topology
+        .numbered_gpus()
+        .zip(choices)
+        .map(|((gpu, device), (choices, rails))| GpuPlacement {
             choices,
-            numa_node: topology.numa_node_of(topology.gpus[gpu].address),
+            numa_node: topology.numa_node_of(device.address),
             reason: match rails.is_empty() {
                 true => "no NIC of this node may be chosen".to_string(),
                 false => reason(gpu, rails),

@@ -3,8 +3,9 @@
 //! A rail's number is its place among all rails of the node, and must not change for the others when one fails.
 #![forbid(unsafe_code)]
 
+use super::fabric::Candidate;
 use crate::placement::Rail;
-use crate::topology::{LinkLayer, Nic, PathType, Port, Topology};
+use crate::topology::{LinkLayer, Nic, PathType, Topology};
 use std::collections::BTreeSet;
 
 /// What the working rails have in common.
@@ -21,20 +22,20 @@ pub(super) struct Likeness<'a> {
 
 impl<'a> Likeness<'a> {
     pub(super) fn new(topology: &'a Topology, rails: &[Rail]) -> Likeness<'a> {
-        let nics = || rails.iter().map(|rail| (&topology.nics[rail.nic], rail.port));
-        let port = |nic: &'a Nic, number: u8| nic.ports.iter().find(|port| port.number == number);
+        let nics = || rails.iter().map(|rail| topology.nic(rail.nic));
+        let places = nics().zip(rails);
         Likeness {
             topology,
-            places: nics().filter_map(|(nic, port)| Some((nic.address?.function, port))).collect(),
-            layers: nics().filter_map(|(nic, number)| Some(port(nic, number)?.link_layer)).collect(),
-            devices: nics().filter_map(|(nic, _)| device(topology, nic)).collect(),
-            farthest: nics().filter_map(|(nic, _)| nearest_gpu(topology, nic)).max(),
+            places: places.filter_map(|(nic, rail)| Some((nic.address?.function, rail.port))).collect(),
+            layers: rails.iter().filter_map(|rail| Some(topology.port(rail.at())?.link_layer)).collect(),
+            devices: nics().filter_map(|nic| device(topology, nic)).collect(),
+            farthest: nics().filter_map(|nic| nearest_gpu(topology, nic)).max(),
         }
     }
 
     /// Would this port, which does not work, be a rail if it did?  What is not known does not speak against it.
-    pub(super) fn would_be_a_rail(&self, nic: usize, port: &Port) -> bool {
-        let nic = &self.topology.nics[nic];
+    pub(super) fn would_be_a_rail(&self, &Candidate { nic, port, .. }: &Candidate) -> bool {
+        let nic = self.topology.nic(nic);
         let Some(address) = nic.address else { return false };
         let same_layer = port.link_layer == LinkLayer::Unknown || self.layers.contains(&port.link_layer);
         let same_device = match device(self.topology, nic) {

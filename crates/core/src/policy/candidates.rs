@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::broken::Likeness;
+use super::fabric::{Candidate, most_bandwidth};
 use super::{Selection, evidence, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, Rail};
-use crate::topology::{LinkLayer, Nic, NicKind, NicRole, Port, PortState, Topology};
-use std::collections::BTreeMap;
+use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// Rails of a node, at most: UCX marks the entries of its device list in a mask of 64 bits (src/ucp/core/ucp_context.c).
 /// NCCL's own limit is in `render::nccl`.
@@ -25,109 +25,143 @@ pub struct Candidates {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A port that nothing speaks against so far: its NIC's position, itself, and whether the admin wants it whatever speaks
-/// against it.
-pub(super) type Candidate<'a> = (usize, &'a Port, bool);
-
 /// Judges every port of the node.
 pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
-    let mut good: Vec<Candidate> = Vec::new();
-    let mut excluded = Vec::new();
-    let mut diagnostics = Vec::new();
-    for (index, nic) in topology.nics.iter().enumerate() {
-        let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
-        match refusal(nic, wanted, selection) {
-            Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
-            None => good.extend(nic.ports.iter().map(|port| (index, port, wanted))),
-        }
-    }
-    for pattern in selection.include.iter().chain(&selection.exclude) {
-        if !topology.nics.iter().any(|nic| pattern.matches(nic)) {
-            diagnostics.push(Diagnostic::new(pattern.to_string(), "means no NIC of this node"));
-        }
-    }
-    let leave_out = |excluded: &mut Vec<Excluded>, nic: usize, port: &Port, why: String| {
-        excluded.push(Excluded { name: topology.nics[nic].name.clone(), port: Some(port.number), why });
-    };
-    let mut failed: Vec<(usize, &Port)> = Vec::new();
-    good.retain(|&(nic, port, _)| {
-        let active = port.state == PortState::Active;
-        if !active {
-            leave_out(&mut excluded, nic, port, format!("its port is {}", port.state));
-            failed.push((nic, port));
-        }
-        active
-    });
-    good.retain(|&(nic, port, _)| {
-        let why = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == nic);
-        if let Some((_, why)) = why {
-            leave_out(&mut excluded, nic, port, why.clone());
-            failed.push((nic, port));
-        }
-        why.is_none()
-    });
+    let mut judging = Judging::new(topology, selection);
+    judging.say_what_means_no_nic(selection);
+    let failed = judging.leave_out_what_fails(selection);
     // The many carry the fabric between GPUs; what differs from them serves something else.  Ports that something speaks
     // against by itself do not count among them.
-    let free = free_of_suspicion(topology, &good);
-    let many = most_bandwidth(&free, |_, port| port.link_layer);
-    good.retain(|&(nic, port, wanted)| {
-        let stays = wanted || many.is_none_or(|many| port.link_layer == many);
-        if let (false, Some(many)) = (stays, many) {
-            leave_out(
-                &mut excluded,
-                nic,
-                port,
-                format!("it speaks {}, the node's fabric {many}", port.link_layer),
-            );
-        }
-        stays
-    });
-    let free = free_of_suspicion(topology, &good);
-    let many = most_bandwidth(&free, |_, port| port.rate_mbps);
-    good.retain(|&(nic, port, wanted)| {
-        let slower = matches!((port.rate_mbps, many.flatten()), (Some(mine), Some(many)) if mine < many);
-        if let (true, false, Some(mine), Some(many)) = (slower, wanted, port.rate_mbps, many.flatten()) {
-            leave_out(
-                &mut excluded,
-                nic,
-                port,
-                format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)),
-            );
-        }
-        wanted || !slower
-    });
-    let verdict = evidence::judge(topology, &good);
-    for (&position, why) in &verdict.left_out {
-        leave_out(&mut excluded, good[position].0, good[position].1, why.clone());
-    }
-    diagnostics.extend(verdict.notes);
-    let rail = |nic: usize, port: &Port, rate_mbps: Option<u64>| Rail {
-        nic,
-        name: topology.nics[nic].name.clone(),
-        port: port.number,
-        rate_mbps,
-    };
-    let mut rails: Vec<Rail> = good
-        .iter()
-        .enumerate()
-        .filter(|(position, _)| !verdict.left_out.contains_key(position))
-        .map(|(_, &(nic, port, _))| rail(nic, port, port.rate_mbps))
-        .collect();
-    if rails.len() > MAX_RAILS {
-        let finding = format!("{} usable ports: only the first {MAX_RAILS} are used", rails.len());
-        diagnostics.push(Diagnostic::new("/sys/class/infiniband", finding));
-        for rail in rails.drain(MAX_RAILS..) {
-            let why = format!("it is beyond the {MAX_RAILS} ports that UCX can use");
-            excluded.push(Excluded { name: rail.name, port: Some(rail.port), why });
-        }
-    }
+    judging.leave_out_other_layers();
+    let fabrics_rate = judging.leave_out_slower();
+    judging.leave_out_by_evidence();
+    let rails = judging.first_rails();
     let likeness = Likeness::new(topology, &rails);
-    let broken = failed.into_iter().filter(|&(nic, port)| likeness.would_be_a_rail(nic, port));
+    let broken = failed.iter().filter(|candidate| likeness.would_be_a_rail(candidate));
     // a port without a link may tell a lower rate than it had
-    let broken = broken.map(|(nic, port)| rail(nic, port, many.flatten().max(port.rate_mbps))).collect();
-    let position = |name: &str| topology.nics.iter().position(|nic| nic.name == name);
-    excluded.sort_by_key(|excluded| (position(&excluded.name), excluded.port));
+    let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
+    let broken = broken.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
+    let Judging { mut excluded, diagnostics, .. } = judging;
+    excluded.sort_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
     Candidates { rails, broken, excluded, diagnostics }
+}
+
+/// The ports of a node while they are judged.
+struct Judging<'a> {
+    topology: &'a Topology,
+    /// nothing speaks against these so far
+    good: Vec<Candidate<'a>>,
+    excluded: Vec<Excluded>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> Judging<'a> {
+    /// The ports of the NICs that may be chosen as a whole.
+    fn new(topology: &'a Topology, selection: &Selection) -> Judging<'a> {
+        let (mut good, mut excluded) = (Vec::<Candidate>::new(), Vec::new());
+        for (index, nic) in topology.numbered_nics() {
+            let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
+            match refusal(nic, wanted, selection) {
+                Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
+                None => good.extend(nic.ports.iter().map(|port| Candidate { nic: index, port, wanted })),
+            }
+        }
+        Judging { topology, good, excluded, diagnostics: Vec::new() }
+    }
+
+    fn say_what_means_no_nic(&mut self, selection: &Selection) {
+        for pattern in selection.include.iter().chain(&selection.exclude) {
+            if !self.topology.nics.iter().any(|nic| pattern.matches(nic)) {
+                self.diagnostics.push(Diagnostic::new(pattern.to_string(), "means no NIC of this node"));
+            }
+        }
+    }
+
+    /// Leaves out the ports that `why`, asked with each one's position, has a reason against.
+    fn leave_out(&mut self, why: impl Fn(usize, &Candidate<'a>) -> Option<String>) -> Vec<Candidate<'a>> {
+        let mut left_out = Vec::new();
+        let mut positions = 0..;
+        self.good.retain(|candidate| {
+            let why = positions.next().and_then(|position| why(position, candidate));
+            let stays = why.is_none();
+            if let Some(why) = why {
+                let PortRef { nic, port } = candidate.at();
+                let name = self.topology.nic(nic).name.clone();
+                self.excluded.push(Excluded { name, port: Some(port), why });
+                left_out.push(*candidate);
+            }
+            stays
+        });
+        left_out
+    }
+
+    /// The ports that do not work: without a link first, then those that no task of the job may open.
+    fn leave_out_what_fails(&mut self, selection: &Selection) -> Vec<Candidate<'a>> {
+        let mut failed = self.leave_out(|_, candidate| {
+            let state = candidate.port.state;
+            (state != PortState::Active).then(|| format!("its port is {state}"))
+        });
+        failed.extend(self.leave_out(|_, candidate| {
+            let unopenable = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == candidate.nic);
+            unopenable.map(|(_, why)| why.clone())
+        }));
+        failed
+    }
+
+    fn leave_out_other_layers(&mut self) {
+        let layer = |candidate: &Candidate| candidate.port.link_layer;
+        let Some(many) = most_bandwidth(&self.free_of_suspicion(), layer) else { return };
+        self.leave_out(|_, candidate| {
+            let differs = layer(candidate) != many && !candidate.wanted;
+            differs.then(|| format!("it speaks {}, the node's fabric {many}", layer(candidate)))
+        });
+    }
+
+    /// The rate of the fabric, where it is known.
+    fn leave_out_slower(&mut self) -> Option<u64> {
+        let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
+        self.leave_out(|_, candidate| {
+            let (mine, many) = (candidate.port.rate_mbps?, many?);
+            let slower = mine < many && !candidate.wanted;
+            slower.then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
+        });
+        many
+    }
+
+    fn leave_out_by_evidence(&mut self) {
+        let mut verdict = evidence::judge(self.topology, &self.good);
+        self.leave_out(|position, _| verdict.left_out.get(&position).cloned());
+        self.diagnostics.append(&mut verdict.notes);
+    }
+
+    /// The ports that are left, as many as may be used.
+    fn first_rails(&mut self) -> Vec<Rail> {
+        let all = self.good.iter().map(|candidate| rail(self.topology, candidate, candidate.port.rate_mbps));
+        let mut rails: Vec<Rail> = all.collect();
+        if rails.len() > MAX_RAILS {
+            let finding = format!("{} usable ports: only the first {MAX_RAILS} are used", rails.len());
+            self.diagnostics.push(Diagnostic::new("/sys/class/infiniband", finding));
+            self.excluded.extend(rails.drain(MAX_RAILS..).map(|rail| {
+                let why = format!("it is beyond the {MAX_RAILS} ports that UCX can use");
+                Excluded { name: rail.name, port: Some(rail.port), why }
+            }));
+        }
+        rails
+    }
+
+    /// The candidates that nothing speaks against by itself; all of them where something does against each.
+    fn free_of_suspicion(&self) -> Vec<Candidate<'a>> {
+        let is_free = |candidate: &Candidate| {
+            candidate.wanted || evidence::facts(self.topology, &self.good, candidate).is_empty()
+        };
+        let free: Vec<Candidate> = self.good.iter().copied().filter(is_free).collect();
+        if free.is_empty() { self.good.clone() } else { free }
+    }
+}
+
+fn rail(topology: &Topology, candidate: &Candidate, rate_mbps: Option<u64>) -> Rail {
+    let PortRef { nic, port } = candidate.at();
+    Rail { nic, name: topology.nic(nic).name.clone(), port, rate_mbps }
 }
 
 /// Why a NIC as a whole may not be chosen.
@@ -154,38 +188,6 @@ fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
         _ => None,
     }
 }
-
-/// The candidates that nothing speaks against by itself; all of them where something does against each.
-fn free_of_suspicion<'a>(topology: &Topology, good: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
-    let is_free =
-        |(nic, port, wanted): &Candidate| *wanted || evidence::facts(topology, good, *nic, port).is_empty();
-    let free: Vec<Candidate> = good.iter().copied().filter(is_free).collect();
-    if free.is_empty() { good.to_vec() } else { free }
-}
-
-/// The kind of port that carries most: by bandwidth in all, then by number of ports, then the greater kind.
-pub(super) fn most_bandwidth<K: Ord + Copy>(
-    good: &[Candidate],
-    kind: impl Fn(usize, &Port) -> K,
-) -> Option<K> {
-    let mut classes: BTreeMap<K, (u64, usize)> = BTreeMap::new();
-    for &(nic, port, _) in good {
-        let class = classes.entry(kind(nic, port)).or_default();
-        class.0 += port.rate_mbps.unwrap_or(0);
-        class.1 += 1;
-    }
-    // InfiniBand before Ethernet where they carry the same: `LinkLayer` is ordered so, and the first maximum wins
-    let mut best: Option<(K, (u64, usize))> = None;
-    for (kind, carried) in classes {
-        if best.is_none_or(|(_, most)| carried > most) {
-            best = Some((kind, carried));
-        }
-    }
-    best.map(|(kind, _)| kind)
-}
-
-// the tie in `most_bandwidth` rests on this order
-const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));
 
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, ways: &Ways, req
     let kept: Vec<Option<Vec<usize>>> = solve(&whole.problem)
         .rails_of
         .into_iter()
-        .map(|rails| rails.into_iter().map(|rail| position(node, &healthy[rail])).collect())
+        .map(|rails| rails.into_iter().map(|rail| Some(node.rail_at(healthy[rail].at())?.0)).collect())
         .map(|kept: Option<Vec<usize>>| {
             kept.filter(|rails| rails.len() == ways.problem.each.min(node.rails.len()))
         })
@@ -49,13 +49,8 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, ways: &Ways, req
 /// Usable and broken rails together, in rail order.
 pub(super) fn in_order(node: &NodePlacement) -> Vec<Rail> {
     let mut rails: Vec<Rail> = node.rails.iter().chain(&node.broken).cloned().collect();
-    rails.sort_by_key(|rail| (rail.nic, rail.port));
+    rails.sort_by_key(Rail::at);
     rails
-}
-
-/// Where a rail stands among the usable ones.
-pub(super) fn position(node: &NodePlacement, rail: &Rail) -> Option<usize> {
-    node.rails.iter().position(|usable| (usable.nic, usable.port) == (rail.nic, rail.port))
 }
 
 /// The answer with its reasons.
@@ -67,9 +62,7 @@ pub(super) fn placements(
 ) -> Vec<GpuPlacement> {
     let mut choices = ways.choices(rails_of).into_iter();
     topology
-        .gpus
-        .iter()
-        .enumerate()
+        .numbered_gpus()
         .map(|(gpu, device)| {
             let choices = choices.next().unwrap_or_default();
             let reason = match choices.is_empty() {

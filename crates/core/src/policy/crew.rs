@@ -54,7 +54,9 @@ impl Crew {
 
 /// How Slurm says that it dealt the GPUs (`SLURMD_TRES_BIND`): since 23.02 it writes `gres/gpu:` before the rule.
 fn rule(bind: &str) -> Option<(bool, &str)> {
-    bind.strip_prefix("gres/gpu:").map(|rule| (true, rule)).or_else(|| Some((false, bind.strip_prefix("gpu:")?)))
+    bind.strip_prefix("gres/gpu:")
+        .map(|rule| (true, rule))
+        .or_else(|| Some((false, bind.strip_prefix("gpu:")?)))
 }
 
 /// Has each task GPUs that no other one has (`--gpus-per-task`)?
@@ -75,7 +77,7 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
     let nodes_of = |gpus: &[&str]| {
         let step = Step { gpus: Some(gpus.join(",")), ..Step::default() };
         let found = identity::identify(topology, &step, &GpuGrant::default()).gpus;
-        let nodes = found.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address));
+        let nodes = found.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
         let nodes = nodes.collect::<Option<NodeSet>>()?;
         (found.len() == gpus.len() && !nodes.is_empty()).then_some(nodes)
     };

@@ -6,9 +6,9 @@
 #![forbid(unsafe_code)]
 
 use super::broken::device;
-use super::candidates::{Candidate, most_bandwidth};
+use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Nic, NicRole, PathType, Port, Topology};
+use crate::topology::{LinkLayer, Nic, NicIndex, NicRole, PathType, Port, Topology};
 use std::collections::BTreeMap;
 
 /// What the evidence says.
@@ -26,14 +26,14 @@ pub(super) struct Verdict {
 /// changes what becomes of the others.
 pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
     let mut against: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (position, &(nic, port, wanted)) in good.iter().enumerate() {
-        let pieces = facts(topology, good, nic, port);
-        if !wanted && !pieces.is_empty() {
+    for (position, candidate) in good.iter().enumerate() {
+        let pieces = facts(topology, good, candidate);
+        if !candidate.wanted && !pieces.is_empty() {
             against.insert(position, pieces);
         }
     }
     let subnets = Subnets::new(without(good, &against));
-    for (position, &(_, port, wanted)) in good.iter().enumerate() {
+    for (position, &Candidate { port, wanted, .. }) in good.iter().enumerate() {
         if let (false, Some(piece)) = (wanted, subnets.differs(port)) {
             against.entry(position).or_default().push(piece);
         }
@@ -41,12 +41,12 @@ pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
     let others: Vec<Candidate> = without(good, &against).collect();
     let mut verdict = Verdict::default();
     for (&position, pieces) in &against {
-        let candidate = good[position];
+        let candidate = &good[position];
         let mut pieces = pieces.clone();
-        pieces.extend(another_device(topology, &others, candidate.0));
+        pieces.extend(another_device(topology, &others, candidate.nic));
         let is_strong = pieces.len() > 1;
         let pieces = pieces.join(", and ");
-        match needed(topology, &others, candidate.0) {
+        match needed(topology, &others, candidate.nic) {
             Some(need) if !is_strong => verdict.notes.push(note(topology, candidate, &pieces, &need)),
             _ => drop(verdict.left_out.insert(position, pieces)),
         }
@@ -56,7 +56,8 @@ pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
 }
 
 /// What speaks against a port by itself, whatever the others are.
-pub(super) fn facts(topology: &Topology, good: &[Candidate], nic: usize, port: &Port) -> Vec<String> {
+pub(super) fn facts(topology: &Topology, good: &[Candidate], candidate: &Candidate) -> Vec<String> {
+    let &Candidate { nic, port, .. } = candidate;
     [default_route(port), virtual_functions(topology, good, nic)].into_iter().flatten().collect()
 }
 
@@ -69,10 +70,10 @@ fn without<'a, 'b>(
     free.map(|(_, candidate)| *candidate)
 }
 
-fn note(topology: &Topology, (nic, port, _): Candidate, pieces: &str, need: &str) -> Diagnostic {
-    let name = &topology.nics[nic].name;
+fn note(topology: &Topology, candidate: &Candidate, pieces: &str, need: &str) -> Diagnostic {
+    let name = &topology.nic(candidate.nic).name;
     let finding = format!("{pieces}; but {need}: it is used, and `exclude={name}` would leave it out");
-    Diagnostic::new(format!("{name}:{}", port.number), finding)
+    Diagnostic::new(topology.port_name(candidate.at()), finding)
 }
 
 /// Logins, installation and the scheduler come by the default route.
@@ -84,16 +85,15 @@ fn default_route(port: &Port) -> Option<String> {
 /// A physical function and its virtual ones share one port.  Where a virtual one may be chosen it is what the site hands
 /// out, and the physical one stays the host's.  Where none is seen here they were given away, to virtual machines or
 /// containers, and the port carries their traffic too.
-fn virtual_functions(topology: &Topology, good: &[Candidate], nic: usize) -> Option<String> {
-    let address = topology.nics[nic].address?;
+fn virtual_functions(topology: &Topology, good: &[Candidate], nic: NicIndex) -> Option<String> {
+    let address = topology.nic(nic).address?;
     let is_virtual = |nic: &Nic| {
         let function = nic.address.and_then(|address| topology.pci.get(address));
         function.is_some_and(|function| function.physfn == Some(address))
     };
-    let free = good.iter().filter(|(_, port, _)| port.default_route.is_none());
-    let mut chosen = free.filter(|(other, _, _)| is_virtual(&topology.nics[*other]));
-    if let Some((other, _, _)) = chosen.next() {
-        let other = &topology.nics[*other].name;
+    let free = good.iter().filter(|other| other.port.default_route.is_none());
+    let mut chosen = free.map(|other| topology.nic(other.nic)).filter(|nic| is_virtual(nic));
+    if let Some(Nic { name: other, .. }) = chosen.next() {
         return Some(format!("its virtual function `{other}` is handed out here, and both share its port"));
     }
     match topology.pci.get(address)?.vfs? {
@@ -112,7 +112,7 @@ struct Subnets<'a> {
 impl<'a> Subnets<'a> {
     fn new(good: impl Iterator<Item = Candidate<'a>>) -> Subnets<'a> {
         let mut ports: BTreeMap<&str, usize> = BTreeMap::new();
-        good.filter_map(|(_, port, _)| subnet(port))
+        good.filter_map(|candidate| subnet(candidate.port))
             .for_each(|subnet| *ports.entry(subnet).or_default() += 1);
         let known: usize = ports.values().sum();
         Subnets {
@@ -131,17 +131,18 @@ impl<'a> Subnets<'a> {
 
 /// Two InfiniBand ports on two subnets: one could be for storage, and nothing says which.
 fn undecided(topology: &Topology, others: &[Candidate]) -> Option<Diagnostic> {
-    let &[(nic, port, false), (other_nic, other, false)] = others else { return None };
-    let infiniband = [port, other].iter().all(|port| port.link_layer == LinkLayer::InfiniBand);
-    if !infiniband || subnet(port)? == subnet(other)? {
+    let [one @ Candidate { wanted: false, .. }, other @ Candidate { wanted: false, .. }] = others else {
+        return None;
+    };
+    let infiniband = [one, other].iter().all(|one| one.port.link_layer == LinkLayer::InfiniBand);
+    if !infiniband || subnet(one.port)? == subnet(other.port)? {
         return None;
     }
-    let name = |nic: usize, port: &Port| format!("{}:{}", topology.nics[nic].name, port.number);
     let finding = format!(
         "on another subnet than {}, and nothing says which of the two is the fabric: both are used",
-        name(nic, port)
+        topology.port_name(one.at())
     );
-    Some(Diagnostic::new(name(other_nic, other), finding))
+    Some(Diagnostic::new(topology.port_name(other.at()), finding))
 }
 
 fn subnet(port: &Port) -> Option<&str> {
@@ -152,28 +153,28 @@ fn subnet(port: &Port) -> Option<&str> {
 }
 
 /// Another kind of card than those that carry most: no evidence alone, and a second piece beside another.
-fn another_device(topology: &Topology, others: &[Candidate], nic: usize) -> Option<String> {
-    let device = |nic: usize| device(topology, &topology.nics[nic]);
+fn another_device(topology: &Topology, others: &[Candidate], nic: NicIndex) -> Option<String> {
+    let device = |nic: NicIndex| device(topology, topology.nic(nic));
     let mine = device(nic)?;
-    let many = most_bandwidth(others, |nic, _| device(nic)).flatten().filter(|&many| many != mine)?;
+    let many = most_bandwidth(others, |other| device(other.nic)).flatten().filter(|&many| many != mine)?;
     Some(format!("it is another device ({mine:04x}) than the fabric's ({many:04x})"))
 }
 
 /// What would be lost without it; `None` for nothing.
-fn needed(topology: &Topology, others: &[Candidate], nic: usize) -> Option<String> {
-    if topology.nics[nic].role == Some(NicRole::Compute) {
+fn needed(topology: &Topology, others: &[Candidate], nic: NicIndex) -> Option<String> {
+    if topology.nic(nic).role == Some(NicRole::Compute) {
         return Some("this machine's description says that it is a compute NIC".to_string());
     }
     if others.is_empty() {
         return Some("there is no better NIC".to_string());
     }
-    topology.gpus.iter().enumerate().find_map(|(index, gpu)| {
-        let path = |nic: usize| match topology.nics[nic].address {
+    topology.numbered_gpus().find_map(|(index, gpu)| {
+        let path = |nic: NicIndex| match topology.nic(nic).address {
             Some(address) => topology.path_type(gpu.address, address),
             None => PathType::Sys,
         };
         let mine = path(nic);
-        let alone = others.iter().all(|&(other, _, _)| path(other) > mine);
+        let alone = others.iter().all(|other| path(other.nic) > mine);
         alone.then(|| format!("no other NIC is as near to GPU {index}"))
     })
 }

@@ -6,26 +6,27 @@
 
 use super::solve::Loss;
 use super::{Request, Ways};
-use crate::placement::{NodePlacement, Pair, Policy, RailUse};
-use crate::topology::{PathType, Topology};
+use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
+use crate::topology::{GpuIndex, PathType, Topology};
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
-pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: usize) -> Vec<Pair> {
+pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: GpuIndex) -> Vec<Pair> {
     let ways = Ways::new(topology, &node.rails, &request.through, request.nics_each.max(1));
     let rails_of = rails_of(node);
     let mut users = vec![0; node.rails.len()];
     rails_of.iter().flatten().for_each(|&rail| users[rail] += 1);
-    let own = &node.gpus[gpu].choices;
+    let own = &node.gpu(gpu).choices;
     let mut pairs: Vec<Pair> = own
         .iter()
         .map(|choice| Pair {
             share_mbps: choice.share_mbps,
             chosen: true,
-            why: node.gpus[gpu].reason.clone(),
+            why: node.gpu(gpu).reason.clone(),
             ..pair(node, &ways, gpu, choice.rail, &users)
         })
         .collect();
-    pairs.extend((0..node.rails.len()).filter(|rail| !rails_of[gpu].contains(rail)).map(|rail| Pair {
+    let others = node.rail_indices().filter(|rail| !rails_of[gpu.0].contains(&rail.0));
+    pairs.extend(others.map(|rail| Pair {
         why: why_not(node, &ways, &rails_of, gpu, rail),
         ..pair(node, &ways, gpu, rail, &users)
     }));
@@ -36,7 +37,7 @@ pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: 
             gpu,
             nic: excluded.name.clone(),
             port: excluded.port,
-            path: address.map(|address| topology.path_type(topology.gpus[gpu].address, address)),
+            path: address.map(|address| topology.path_type(topology.gpu(gpu).address, address)),
             alone_mbps: None,
             share_mbps: None,
             users: 0,
@@ -47,23 +48,24 @@ pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: 
     pairs
 }
 
-fn pair(node: &NodePlacement, ways: &Ways, gpu: usize, rail: usize, users: &[usize]) -> Pair {
+fn pair(node: &NodePlacement, ways: &Ways, gpu: GpuIndex, rail: RailIndex, users: &[usize]) -> Pair {
     Pair {
         gpu,
-        nic: node.rails[rail].name.clone(),
-        port: Some(node.rails[rail].port),
-        path: Some(ways.kinds[gpu][rail]),
-        alone_mbps: ways.rates_known.then(|| ways.problem.value(gpu, rail)),
+        nic: node.rail(rail).name.clone(),
+        port: Some(node.rail(rail).port),
+        path: Some(ways.kind(gpu, rail)),
+        alone_mbps: ways.rates_known.then(|| ways.value(gpu, rail)),
         share_mbps: None,
-        users: users[rail],
+        users: users[rail.0],
         chosen: false,
         why: String::new(),
     }
 }
 
+/// The map as the solver's answer.
 fn rails_of(node: &NodePlacement) -> Vec<Vec<usize>> {
     let rails = |choices: &[RailUse]| {
-        let mut rails: Vec<usize> = choices.iter().map(|choice| choice.rail).collect();
+        let mut rails: Vec<usize> = choices.iter().map(|choice| choice.rail.0).collect();
         rails.sort_unstable();
         rails
     };
@@ -75,19 +77,20 @@ pub(super) fn why_this(
     node: &NodePlacement,
     ways: &Ways,
     rails_of: &[Vec<usize>],
-    gpu: usize,
+    gpu: GpuIndex,
     choices: &[RailUse],
 ) -> String {
-    let names: Vec<String> = choices.iter().map(|choice| node.rails[choice.rail].to_string()).collect();
+    let names: Vec<String> = choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
     let farthest = choices.iter().map(|choice| choice.path).max().unwrap_or(PathType::Sys);
-    let kinds = &ways.kinds[gpu];
-    let as_near = kinds.iter().filter(|&&kind| kind <= farthest).count();
-    let nearer = (0..kinds.len()).filter(|rail| kinds[*rail] < farthest && !rails_of[gpu].contains(rail));
-    let distance = match nearer.min_by_key(|&rail| (kinds[rail], rail)) {
+    let kind = |rail: RailIndex| ways.kind(gpu, rail);
+    let as_near = node.rail_indices().filter(|&rail| kind(rail) <= farthest).count();
+    let others = node.rail_indices().filter(|rail| !rails_of[gpu.0].contains(&rail.0));
+    let nearer = others.filter(|&rail| kind(rail) < farthest);
+    let distance = match nearer.min_by_key(|&rail| (kind(rail), rail)) {
         Some(nearer) => format!(
             "at {farthest}, for {} is {} but {}",
-            node.rails[nearer],
-            kinds[nearer],
+            node.rail(nearer),
+            kind(nearer),
             loss(ways, rails_of, gpu, nearer)
         ),
         None if as_near == choices.len() && choices.len() == 1 => format!("the only NIC at {farthest}"),
@@ -108,7 +111,7 @@ pub(super) fn why_this(
         (several, share) => {
             let shared = several.iter().filter(|choice| choice.users > 1);
             let shared =
-                shared.map(|choice| format!("{} serves {} GPUs", node.rails[choice.rail], choice.users));
+                shared.map(|choice| format!("{} serves {} GPUs", node.rail(choice.rail), choice.users));
             let together = share.map(|share| format!("{share} together"));
             let facts: Vec<String> = together.into_iter().chain(shared).collect();
             if facts.is_empty() { "no other GPU uses them".to_string() } else { facts.join(", ") }
@@ -119,9 +122,15 @@ pub(super) fn why_this(
 }
 
 /// Why not this rail.
-fn why_not(node: &NodePlacement, ways: &Ways, rails_of: &[Vec<usize>], gpu: usize, rail: usize) -> String {
+fn why_not(
+    node: &NodePlacement,
+    ways: &Ways,
+    rails_of: &[Vec<usize>],
+    gpu: GpuIndex,
+    rail: RailIndex,
+) -> String {
     match node.policy {
-        Policy::Closest | Policy::Spread if !rails_of[gpu].is_empty() => loss(ways, rails_of, gpu, rail),
+        Policy::Closest | Policy::Spread if !rails_of[gpu.0].is_empty() => loss(ways, rails_of, gpu, rail),
         Policy::Closest | Policy::Spread => "the job does not have this GPU".to_string(),
         Policy::Rail => "it is another GPU's rail".to_string(),
         Policy::Numa => "it is on another NUMA node".to_string(),
@@ -130,18 +139,19 @@ fn why_not(node: &NodePlacement, ways: &Ways, rails_of: &[Vec<usize>], gpu: usiz
 }
 
 /// What the node would lose if this GPU took that rail instead of its last one.
-fn loss(ways: &Ways, rails_of: &[Vec<usize>], gpu: usize, rail: usize) -> String {
+fn loss(ways: &Ways, rails_of: &[Vec<usize>], gpu: GpuIndex, rail: RailIndex) -> String {
+    let own = &rails_of[gpu.0];
     let here = ways.problem.score(rails_of);
     let moved = |place: usize| {
         let mut other = rails_of.to_vec();
-        other[gpu][place] = rail;
-        other[gpu].sort_unstable();
+        other[gpu.0][place] = rail.0;
+        other[gpu.0].sort_unstable();
         ways.problem.score(&other)
     };
-    let kind = ways.kinds[gpu][rail];
-    let own = rails_of[gpu].iter().map(|&rail| ways.kinds[gpu][rail]).max().unwrap_or(kind);
+    let kind = ways.kind(gpu, rail);
+    let farthest = own.iter().map(|&rail| ways.kinds[gpu.0][rail]).max().unwrap_or(kind);
     // of its own rails it would give up the one that it misses least
-    let Some(there) = (0..rails_of[gpu].len()).map(moved).min() else {
+    let Some(there) = (0..own.len()).map(moved).min() else {
         return "it has no NIC to give up".to_string();
     };
     let rates = |(less, more)| Some((ways.rate(less)?, ways.rate(more)?));
@@ -154,10 +164,10 @@ fn loss(ways: &Ways, rails_of: &[Vec<usize>], gpu: usize, rail: usize) -> String
             Some((less, more)) => format!("there all GPUs together would get {less} instead of {more}"),
             None => "there all GPUs together would get less".to_string(),
         },
-        Loss::Path if kind == own => {
+        Loss::Path if kind == farthest => {
             format!("it is as near ({kind}) by name, but between NUMA nodes farther apart")
         }
-        Loss::Path => format!("it is farther: {kind} instead of {own}"),
+        Loss::Path => format!("it is farther: {kind} instead of {farthest}"),
         Loss::Users => "more GPUs would share a NIC there".to_string(),
         Loss::Order => "it is as good, and comes later in rail order".to_string(),
         Loss::Gain => "this GPU stays where it is when all NICs work, so that nodes pair alike".to_string(),

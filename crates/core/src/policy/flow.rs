@@ -72,7 +72,12 @@ impl Flow {
         0
     }
 
-    fn apply(&mut self, end: usize, reached: &BTreeMap<usize, (usize, Option<usize>)>, wanted: usize) -> usize {
+    fn apply(
+        &mut self,
+        end: usize,
+        reached: &BTreeMap<usize, (usize, Option<usize>)>,
+        wanted: usize,
+    ) -> usize {
         let mut amount = wanted.min(self.free[end]);
         let mut at = end;
         while let (task, Some(left)) = reached[&at] {

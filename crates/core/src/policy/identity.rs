@@ -24,15 +24,15 @@ mod tests;
 
 use crate::diagnostic::Diagnostic;
 use crate::step::{Access, GpuGrant, Step};
-use crate::topology::{GpuVendor, Topology};
+use crate::topology::{GpuIndex, GpuVendor, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 use std::collections::BTreeSet;
 
-/// A task's GPUs, positions in the topology in the order in which the program numbers them, and how that is known.
+/// A task's GPUs, in the order in which the program numbers them, and how that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// positions in [`Topology::gpus`]
-    pub gpus: Vec<usize>,
+    /// which
+    pub gpus: Vec<GpuIndex>,
     /// how that is known, in words
     pub reason: String,
 }
@@ -68,7 +68,7 @@ pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Identity 
         return listed;
     }
     let denied: Vec<GpuVendor> = GpuVendor::ALL.into_iter().filter(|&vendor| sight.denies(vendor)).collect();
-    let open: Vec<usize> = denied.iter().flat_map(|&vendor| sight.visible(vendor)).collect();
+    let open: Vec<GpuIndex> = denied.iter().flat_map(|&vendor| sight.visible(vendor)).collect();
     if !open.is_empty() {
         return Identity { gpus: open, reason: "the GPUs that the task may open".to_string() };
     }
@@ -78,7 +78,7 @@ pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Identity 
 /// What is to be said of numbers on this node before any task runs: where a number does not surely mean the GPU that
 /// Slurm, or the user, has in mind.
 pub fn lint(topology: &Topology) -> Vec<Diagnostic> {
-    let nvidia: Vec<usize> = positions(topology, GpuVendor::Nvidia);
+    let nvidia: Vec<GpuIndex> = positions(topology, GpuVendor::Nvidia);
     let mut diagnostics = Vec::new();
     if let Some(kinds) = unequal(topology, &nvidia) {
         diagnostics.push(Diagnostic::new(
@@ -92,8 +92,8 @@ pub fn lint(topology: &Topology) -> Vec<Diagnostic> {
     diagnostics
 }
 
-fn positions(topology: &Topology, vendor: GpuVendor) -> Vec<usize> {
-    (0..topology.gpus.len()).filter(|&gpu| topology.gpus[gpu].vendor == vendor).collect()
+fn positions(topology: &Topology, vendor: GpuVendor) -> Vec<GpuIndex> {
+    topology.gpu_indices().filter(|&gpu| topology.gpu(gpu).vendor == vendor).collect()
 }
 
 /// What a task can see of the node.
@@ -114,13 +114,13 @@ impl Sight<'_> {
     }
 
     /// The vendor's GPUs that exist for the task, in the order in which its runtime counts them.
-    fn visible(&self, vendor: GpuVendor) -> Vec<usize> {
+    fn visible(&self, vendor: GpuVendor) -> Vec<GpuIndex> {
         let denied = self.denies(vendor);
         let mut gpus = positions(self.topology, vendor);
         // without a denial every GPU of the node can be opened, whether its node was found or not
-        gpus.retain(|&gpu| !denied || self.grant.access.get(gpu) == Some(&Access::Allowed));
+        gpus.retain(|&gpu| !denied || self.grant.access.get(gpu.0) == Some(&Access::Allowed));
         gpus.sort_by_key(|&gpu| {
-            let index = self.topology.gpus[gpu].runtime_index;
+            let index = self.topology.gpu(gpu).runtime_index;
             (index.is_none(), index, gpu)
         });
         gpus
@@ -163,9 +163,9 @@ impl Sight<'_> {
     }
 
     /// Entries that name a GPU which the node does not tell: a MIG instance's UUID is known to the driver's library alone.
-    fn traced(&self, listed: Listed, visible: &[usize]) -> Identity {
-        let gpus = &self.topology.gpus;
-        let is_cut = |gpu: &usize| gpus[*gpu].mig_instances.is_some();
+    fn traced(&self, listed: Listed, visible: &[GpuIndex]) -> Identity {
+        let is_cut = |gpu: &GpuIndex| self.topology.gpu(*gpu).mig_instances.is_some();
+        let is_nameless = |gpu: &GpuIndex| self.topology.gpu(*gpu).uuid.is_none();
         let mut found = listed.gpus;
         let mut reasons: Vec<String> = found
             .first()
@@ -174,12 +174,10 @@ impl Sight<'_> {
             .collect();
         let told = reasons.len() + 1;
         for entry in &listed.unknown {
-            let mut candidates: Vec<usize> = match entry.starts_with("MIG-") {
-                true if visible.iter().any(is_cut) => {
-                    visible.iter().copied().filter(|gpu| is_cut(gpu)).collect()
-                }
+            let mut candidates: Vec<GpuIndex> = match entry.starts_with("MIG-") {
+                true if visible.iter().any(is_cut) => visible.iter().copied().filter(is_cut).collect(),
                 true => visible.to_vec(),
-                false => visible.iter().copied().filter(|&gpu| gpus[gpu].uuid.is_none()).collect(),
+                false => visible.iter().copied().filter(is_nameless).collect(),
             };
             let entry = shown(entry);
             reasons.push(match (candidates.len(), self.denies(GpuVendor::Nvidia)) {
@@ -252,7 +250,7 @@ impl Sight<'_> {
         Identity { gpus, reason }
     }
 
-    fn reason(&self, name: &str, text: &str, vendor: GpuVendor, gpus: &[usize], by_uuid: bool) -> String {
+    fn reason(&self, name: &str, text: &str, vendor: GpuVendor, gpus: &[GpuIndex], by_uuid: bool) -> String {
         if gpus.is_empty() {
             return format!("`{name}={}` names no GPU of this node that the task may open", shown(text));
         }
@@ -271,14 +269,14 @@ impl Sight<'_> {
 }
 
 /// The GPUs of all tasks of the step on this node, as Slurm counts them.
-pub fn of_the_step(topology: &Topology, step: &Step) -> Vec<usize> {
+pub fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     step.gpus.as_deref().map_or_else(Vec::new, |list| step_list(topology, list))
 }
 
 /// What `SLURM_STEP_GPUS` would be for these GPUs.
-pub fn slurms_numbers(topology: &Topology, gpus: &[usize]) -> String {
+pub fn slurms_numbers(topology: &Topology, gpus: &[GpuIndex]) -> String {
     let by_file = by_file(topology);
-    let place = |gpu: &usize| by_file.iter().position(|other| other == gpu).unwrap_or(*gpu).to_string();
+    let place = |gpu: &GpuIndex| by_file.iter().position(|other| other == gpu).unwrap_or(gpu.0).to_string();
     gpus.iter().map(place).collect::<Vec<_>>().join(",")
 }
 
@@ -296,7 +294,7 @@ fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Identity {
         return none("`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs");
     }
     let mut gpus = step_list(topology, list);
-    gpus.retain(|&gpu| !denied.contains(&topology.gpus[gpu].vendor));
+    gpus.retain(|&gpu| !denied.contains(&topology.gpu(gpu).vendor));
     if gpus.is_empty() {
         return none("`SLURM_STEP_GPUS` names no GPU of this node that the task may open");
     }
@@ -309,8 +307,8 @@ fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Identity {
 /// src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with `AutoDetect=nvml` PCI order.  These differ where the driver did not
 /// number in PCI order, and there the first two are taken.  A place is not a number: AMD's files begin at `renderD128`,
 /// and a GPU that has failed leaves a hole.
-fn step_list(topology: &Topology, text: &str) -> Vec<usize> {
-    let all: Vec<usize> = (0..topology.gpus.len()).collect();
+fn step_list(topology: &Topology, text: &str) -> Vec<GpuIndex> {
+    let all: Vec<GpuIndex> = topology.gpu_indices().collect();
     let by_file = by_file(topology);
     let mut gpus = Vec::new();
     for entry in text.split(',').take(MAX_ENTRIES).map(str::trim) {
@@ -324,22 +322,22 @@ fn step_list(topology: &Topology, text: &str) -> Vec<usize> {
 }
 
 /// GPUs in the order of their device files' numbers, where these are known.
-fn by_file(topology: &Topology) -> Vec<usize> {
-    let mut by_file: Vec<usize> = (0..topology.gpus.len()).collect();
+fn by_file(topology: &Topology) -> Vec<GpuIndex> {
+    let mut by_file: Vec<GpuIndex> = topology.gpu_indices().collect();
     if topology.gpus.iter().all(|gpu| gpu.minor.is_some()) {
-        by_file.sort_by_key(|&gpu| (topology.gpus[gpu].vendor, topology.gpus[gpu].minor));
+        by_file.sort_by_key(|&gpu| (topology.gpu(gpu).vendor, topology.gpu(gpu).minor));
     }
     by_file
 }
 
 /// The kinds of GPUs, where they are of several: CUDA counts these fastest first by default.
-fn unequal(topology: &Topology, gpus: &[usize]) -> Option<String> {
-    let models: BTreeSet<&str> = gpus.iter().filter_map(|&gpu| topology.gpus[gpu].model.as_deref()).collect();
+fn unequal(topology: &Topology, gpus: &[GpuIndex]) -> Option<String> {
+    let gpus = || gpus.iter().map(|&gpu| topology.gpu(gpu));
+    let models: BTreeSet<&str> = gpus().filter_map(|gpu| gpu.model.as_deref()).collect();
     if models.len() > 1 {
         return Some(models.into_iter().map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", "));
     }
-    let device = |&gpu: &usize| topology.pci.get(topology.gpus[gpu].address)?.device;
-    let devices: BTreeSet<u16> = gpus.iter().filter_map(device).collect();
+    let devices: BTreeSet<u16> = gpus().filter_map(|gpu| topology.pci.get(gpu.address)?.device).collect();
     (devices.len() > 1).then(|| {
         devices.into_iter().map(|id| format!("PCI device `{id:#06x}`")).collect::<Vec<_>>().join(", ")
     })

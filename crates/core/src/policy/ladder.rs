@@ -26,7 +26,8 @@ impl Ladder {
     pub(super) fn around(topology: &Topology, nodes: &NodeSet) -> Ladder {
         let rung = |nodes: NodeSet, distance| Rung { cpus: topology.cpus_of(&nodes), nodes, distance };
         let mut rungs = vec![rung(nodes.clone(), None)];
-        let others = || topology.numa_nodes.iter().map(|node| node.os_index).filter(|node| !nodes.contains(*node));
+        let others =
+            || topology.numa_nodes.iter().map(|node| node.os_index).filter(|node| !nodes.contains(*node));
         let nearest = |node: u32| nodes.iter().filter_map(|own| topology.distance(own, node)).min();
         let mut distances: Vec<u32> = others().filter_map(nearest).collect();
         distances.sort_unstable();
@@ -66,7 +67,11 @@ mod tests {
     fn machine(known: bool) -> Topology {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for os_index in 0..5u32 {
-            let cpus = if os_index < 4 { [2 * os_index, 2 * os_index + 1].into_iter().collect() } else { CpuSet::new() };
+            let cpus = if os_index < 4 {
+                [2 * os_index, 2 * os_index + 1].into_iter().collect()
+            } else {
+                CpuSet::new()
+            };
             let distance = |other: u32| match (other == os_index, other / 2 == os_index / 2) {
                 (true, _) => 10,
                 (_, true) => 12,

@@ -12,6 +12,7 @@ pub mod cores;
 mod crew;
 mod evidence;
 pub mod explain;
+mod fabric;
 mod flow;
 mod gpuless;
 pub mod identity;
@@ -29,7 +30,7 @@ mod ways;
 pub use pattern::Pattern;
 
 use crate::placement::{NodePlacement, Policy};
-use crate::topology::{PathType, Topology};
+use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
 use ways::Ways;
 
@@ -40,8 +41,8 @@ pub struct Selection {
     pub include: Vec<Pattern>,
     /// never these
     pub exclude: Vec<Pattern>,
-    /// not these either, by position in [`Topology::nics`], with the reason: no task of the job may open them
-    pub unopenable: Vec<(usize, String)>,
+    /// not these either, with the reason: no task of the job may open them
+    pub unopenable: Vec<(NicIndex, String)>,
 }
 
 /// Share of the narrowest rate that each kind of path lets through, in thousandths.
@@ -84,7 +85,7 @@ pub struct Request<'a> {
     /// what kinds of paths let through
     pub through: Through,
     /// for `spread`, the GPUs of a job that has the node to itself
-    pub alone: Option<&'a [usize]>,
+    pub alone: Option<&'a [GpuIndex]>,
 }
 
 /// The map from every GPU of the node to its rails.

@@ -19,7 +19,7 @@ pub(super) fn map_gpus(topology: &Topology, ways: &Ways) -> Vec<GpuPlacement> {
         })
         .collect();
     super::all::serve(topology, ways, &rails_of, |gpu, rails| {
-        match rails.iter().any(|&rail| ways.kinds[gpu][rail] < PathType::Sys) {
+        match rails.iter().any(|&rail| ways.kinds[gpu.0][rail] < PathType::Sys) {
             true => format!("all {} good NICs of its NUMA node", rails.len()),
             false => "its NUMA node has no good NIC: all that are nearest".to_string(),
         }

@@ -4,17 +4,17 @@
 //! than GPUs neighbours share one.  A GPU whose rail is broken gets what `closest` leaves it.
 #![forbid(unsafe_code)]
 
-use super::closest::{in_order, placements, position};
+use super::closest::{in_order, placements};
 use super::solve::solve_around;
 use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
-use crate::placement::{GpuPlacement, NodePlacement};
-use crate::topology::{PciAddress, Topology};
+use crate::placement::{Excluded, GpuPlacement, NodePlacement, Rail, RailIndex};
+use crate::topology::{Gpu, PciAddress, Topology};
 
 /// A rail in its order: its name, and where it stands among the usable ones.
 struct Numbered {
     name: String,
-    usable: Option<usize>,
+    usable: Option<RailIndex>,
 }
 
 pub(super) fn map_gpus(
@@ -31,19 +31,18 @@ pub(super) fn map_gpus(
     let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
     addresses.dedup();
     let wanted = ways.problem.each.min(rails.len());
-    let numbers = |gpu: usize| -> Vec<usize> {
-        let address = topology.gpus[gpu].address;
-        let index = addresses.iter().position(|known| *known == address).unwrap_or(0);
+    let numbers = |gpu: &Gpu| -> Vec<usize> {
+        let index = addresses.iter().position(|known| *known == gpu.address).unwrap_or(0);
         let first = match rails.len() >= addresses.len() * wanted {
             true => index * wanted,
             false => index * rails.len() / addresses.len(),
         };
         (first..first + wanted).map(|number| number % rails.len().max(1)).collect()
     };
-    let asked: Vec<Vec<usize>> = (0..topology.gpus.len()).map(numbers).collect();
+    let asked: Vec<Vec<usize>> = topology.gpus.iter().map(numbers).collect();
     let kept: Vec<Option<Vec<usize>>> = asked
         .iter()
-        .map(|numbers| numbers.iter().map(|&number| rails[number].usable).collect())
+        .map(|numbers| numbers.iter().map(|&number| Some(rails[number].usable?.0)).collect())
         .map(|kept: Option<Vec<usize>>| {
             kept.map(|mut rails| {
                 rails.sort_unstable();
@@ -78,13 +77,12 @@ pub(super) fn map_gpus(
 /// The rails in the site's order.
 fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<Numbered> {
     if request.rails.is_empty() {
-        let numbered = |rail| Numbered { name: format!("{rail}"), usable: position(node, &rail) };
+        let numbered = |rail: Rail| Numbered { name: format!("{rail}"), usable: node.rail_at(rail.at()) };
         return in_order(node).into_iter().map(numbered).collect();
     }
     let mut rails = Vec::new();
     for pattern in request.rails {
-        let found =
-            node.rails.iter().enumerate().filter(|(_, rail)| pattern.matches(&topology.nics[rail.nic]));
+        let found = node.numbered_rails().filter(|(_, rail)| pattern.matches(topology.nic(rail.nic)));
         let found: Vec<Numbered> =
             found.map(|(usable, rail)| Numbered { name: rail.to_string(), usable: Some(usable) }).collect();
         match found.is_empty() {
@@ -96,7 +94,7 @@ fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec
 }
 
 fn why_broken(node: &NodePlacement, name: &str) -> String {
-    let is_it = |excluded: &&crate::placement::Excluded| {
+    let is_it = |excluded: &&Excluded| {
         excluded.name == name || excluded.port.is_some_and(|port| format!("{}:{port}", excluded.name) == name)
     };
     match node.excluded.iter().find(is_it) {

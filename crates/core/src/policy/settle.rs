@@ -56,7 +56,10 @@ pub(super) fn settle(topology: &Topology, crew: &Crew) -> Settled {
         // without a region that is too small, those who go nearest give way first
         let moving = || movers.iter().filter(|mover| mover.target < mover.here);
         let Some(nearest) = moving().map(|mover| mover.target).min() else {
-            return Settled { masks: crew.masks.clone(), rungs: movers.iter().map(|mover| mover.here).collect() };
+            return Settled {
+                masks: crew.masks.clone(),
+                rungs: movers.iter().map(|mover| mover.here).collect(),
+            };
         };
         let gives_way: Vec<usize> = match masks {
             Some(full) => full,
@@ -87,7 +90,8 @@ fn try_targets(crew: &Crew, movers: &[Mover]) -> Result<Vec<CpuSet>, Vec<usize>>
     let settled: Vec<usize> = (0..crew.len()).filter(|&id| !is_homeless(id)).collect();
     while let Some(first) = homeless.first() {
         let near = region(first);
-        let (group, rest): (Vec<&Mover>, Vec<&Mover>) = homeless.iter().partition(|mover| region(mover) == near);
+        let (group, rest): (Vec<&Mover>, Vec<&Mover>) =
+            homeless.iter().partition(|mover| region(mover) == near);
         homeless = rest;
         let ids: Vec<usize> = group.iter().map(|mover| mover.id).collect();
         let wanted: Vec<usize> = ids.iter().map(|&id| crew.parts[id]).collect();

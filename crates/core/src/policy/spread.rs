@@ -4,7 +4,7 @@
 use super::closest::{placements, steady};
 use super::{Request, Ways};
 use crate::placement::{GpuPlacement, NodePlacement};
-use crate::topology::Topology;
+use crate::topology::{GpuIndex, Topology};
 
 pub(super) fn map_gpus(
     topology: &Topology,
@@ -23,14 +23,14 @@ pub(super) fn map_gpus(
     let own = rails_of.clone();
     // nobody but the job's GPUs can use a rail
     for (gpu, rails) in rails_of.iter_mut().enumerate() {
-        if !alone.contains(&gpu) {
+        if !alone.contains(&GpuIndex(gpu)) {
             rails.clear();
         }
     }
     let idle: Vec<usize> =
         (0..node.rails.len()).filter(|rail| !rails_of.iter().flatten().any(|used| used == rail)).collect();
     for rail in idle {
-        let best = alone.iter().copied().min_by_key(|&gpu| {
+        let best = alone.iter().map(|gpu| gpu.0).min_by_key(|&gpu| {
             let value = ways.problem.value(gpu, rail);
             (u64::MAX - value, ways.problem.edges[gpu][rail].kind, rails_of[gpu].len(), gpu)
         });
@@ -43,7 +43,7 @@ pub(super) fn map_gpus(
     for (gpu, choices) in ways.choices(&rails_of).into_iter().enumerate() {
         let more = choices.len().saturating_sub(own[gpu].len());
         gpus[gpu].choices = choices;
-        match (alone.contains(&gpu), more) {
+        match (alone.contains(&GpuIndex(gpu)), more) {
             (false, _) => gpus[gpu].reason = "the job does not have this GPU".to_string(),
             (true, 0) => {}
             (true, 1) => gpus[gpu].reason.push_str("; with it a NIC that would be idle"),

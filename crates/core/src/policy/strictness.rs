@@ -5,7 +5,7 @@
 //! NICs and CPUs are all on one.
 #![forbid(unsafe_code)]
 
-use crate::placement::{CpuDecision, NodePlacement, Strictness, TaskPlacement};
+use crate::placement::{CpuDecision, NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NodeSet, Topology};
 
 /// What the task lacks, each in one sentence; what a `best-effort` task lacks is told, and the task runs.
@@ -19,39 +19,40 @@ pub fn shortfalls(
     if !task.gpus.is_empty() && task.rails.is_empty() && !topology.is_left_to_libfabric() {
         lacks.push("no NIC of this node may be chosen".to_string());
     }
-    lacks.extend(task.gpus.iter().filter_map(|&gpu| node.gpus[gpu].shortfall.clone()));
+    lacks.extend(task.gpus.iter().filter_map(|&gpu| node.gpu(gpu).shortfall.clone()));
     lacks.extend(task.missed.iter().cloned());
     if strictness < Strictness::Restricted || task.gpus.is_empty() {
         return lacks;
     }
     let gpu_nodes: Vec<Option<u32>> =
-        task.gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address)).collect();
+        task.gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address)).collect();
     let Some(near) = gpu_nodes.iter().copied().collect::<Option<NodeSet>>() else {
         lacks.push("the kernel names no NUMA node for its GPU".to_string());
         return lacks;
     };
-    let rail_node = |rail: usize| {
-        topology.nics[node.rails[rail].nic].address.and_then(|address| topology.numa_node_of(address))
-    };
+    let rail_node =
+        |rail: &Rail| topology.nic(rail.nic).address.and_then(|address| topology.numa_node_of(address));
     let single = strictness == Strictness::SingleNumaNode;
     if single && near.len() > 1 {
         lacks.push(format!("its GPUs are on NUMA nodes {near}"));
     }
-    for &(rail, _) in &task.rails {
+    for rail in task.rails.iter().map(|&(rail, _)| node.rail(rail)) {
         let is_near = rail_node(rail).is_some_and(|rail_node| near.contains(rail_node));
         // where the GPUs' NUMA nodes have no good NIC at all, nothing better can be had here
         let better =
-            (0..node.rails.len()).any(|other| rail_node(other).is_some_and(|other| near.contains(other)));
+            node.rails.iter().any(|other| rail_node(other).is_some_and(|other| near.contains(other)));
         if !is_near && (single || better) {
-            lacks.push(format!("{} is not on NUMA node {near} of its GPU", node.rails[rail]));
+            lacks.push(format!("{rail} is not on NUMA node {near} of its GPU"));
         }
     }
     let cpus = task.cpus.cpus();
     let near_cpus = topology.cpus_of(&near);
     if !cpus.is_empty() && !cpus.is_subset(&near_cpus) && (single || !near_cpus.is_empty()) {
-        // a task that says why it is out of reach has said it
-        if !matches!(task.cpus, CpuDecision::OutOfReach { .. }) {
-            lacks.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU"));
+        match &task.cpus {
+            // what is missed has been said above
+            CpuDecision::OutOfReach { .. } if task.missed.is_some() => {}
+            CpuDecision::OutOfReach { why, .. } => lacks.push(why.clone()),
+            _ => lacks.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU")),
         }
     }
     lacks
@@ -60,10 +61,10 @@ pub fn shortfalls(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Policy;
+    use crate::placement::{Policy, RailIndex};
     use crate::platform;
     use crate::policy::{self, Request};
-    use crate::topology::CpuSet;
+    use crate::topology::{CpuSet, GpuIndex, PathType};
 
     fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
         let topology = platform::model("dgx-h100").unwrap();
@@ -71,8 +72,8 @@ mod tests {
         let task = TaskPlacement {
             local_id: 0,
             global_id: 0,
-            gpus: gpus.to_vec(),
-            rails: rails.iter().map(|&rail| (rail, crate::topology::PathType::Sys)).collect(),
+            gpus: gpus.iter().copied().map(GpuIndex).collect(),
+            rails: rails.iter().map(|&rail| (RailIndex(rail), PathType::Sys)).collect(),
             cpus: CpuDecision::Keep { cpus: CpuSet::from_list(cpus).unwrap(), why: String::new() },
             mems: crate::placement::MemDecision::Keep { why: String::new() },
             threads: None,

@@ -3,9 +3,9 @@
 
 use super::binding::{self, Bound, Situation};
 use super::{Through, Ways, cores, identity};
-use crate::placement::{Binding, CpuDecision, NodePlacement, RailUse, TaskPlacement};
+use crate::placement::{Binding, CpuDecision, NodePlacement, RailIndex, RailUse, TaskPlacement};
 use crate::step::{Step, Task};
-use crate::topology::{PathType, Topology};
+use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -43,14 +43,14 @@ pub fn decide(
 fn rails_of_gpus(
     topology: &Topology,
     node: &NodePlacement,
-    gpus: &[usize],
-    denied: &[usize],
+    gpus: &[GpuIndex],
+    denied: &[NicIndex],
     through: &Through,
     reasons: &mut Vec<String>,
-) -> Vec<(usize, PathType)> {
-    let mut rails: Vec<(usize, PathType)> = Vec::new();
+) -> Vec<(RailIndex, PathType)> {
+    let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
     for &gpu in gpus {
-        let placement = &node.gpus[gpu];
+        let placement = node.gpu(gpu);
         if gpus.len() == 1 {
             reasons.push(placement.reason.clone());
         }
@@ -74,34 +74,31 @@ fn rails_of_gpus(
 fn openable(
     topology: &Topology,
     node: &NodePlacement,
-    gpu: usize,
-    denied: &[usize],
+    gpu: GpuIndex,
+    denied: &[NicIndex],
     through: &Through,
     reasons: &mut Vec<String>,
-) -> Vec<(usize, PathType)> {
-    let is_denied = |rail: usize| denied.contains(&node.rails[rail].nic);
-    let choices = &node.gpus[gpu].choices;
+) -> Vec<(RailIndex, PathType)> {
+    let is_denied = |rail: RailIndex| denied.contains(&node.rail(rail).nic);
+    let choices = &node.gpu(gpu).choices;
     let (refused, allowed): (Vec<&RailUse>, Vec<&RailUse>) =
         choices.iter().partition(|choice| is_denied(choice.rail));
-    let mut rails: Vec<(usize, PathType)> = allowed.iter().map(|choice| (choice.rail, choice.path)).collect();
+    let mut rails: Vec<(RailIndex, PathType)> =
+        allowed.iter().map(|choice| (choice.rail, choice.path)).collect();
     if refused.is_empty() {
         return rails;
     }
-    let names: Vec<String> = refused.iter().map(|choice| node.rails[choice.rail].to_string()).collect();
+    let names: Vec<String> = refused.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
     let mut reason = format!("its device cgroup denies it {}", names.join(" "));
     if rails.is_empty() {
         let ways = Ways::new(topology, &node.rails, through, 1);
-        let kinds = &ways.kinds[gpu];
-        let allowed = (0..node.rails.len()).filter(|&rail| !is_denied(rail));
-        let best = allowed.min_by_key(|&rail| (Reverse(ways.problem.value(gpu, rail)), kinds[rail], rail));
+        let allowed = node.rail_indices().filter(|&rail| !is_denied(rail));
+        let best = allowed.min_by_key(|&rail| (Reverse(ways.value(gpu, rail)), ways.kind(gpu, rail), rail));
         match best {
-            Some(rail) => {
-                let kind = kinds[rail];
-                reason.push_str(&format!(
-                    ", and {} at {kind} is the next best for GPU {gpu}",
-                    node.rails[rail]
-                ));
-                rails.push((rail, kind));
+            Some(best) => {
+                let (rail, kind) = (node.rail(best), ways.kind(gpu, best));
+                reason.push_str(&format!(", and {rail} at {kind} is the next best for GPU {gpu}"));
+                rails.push((best, kind));
             }
             None => reason.push_str(" and every other NIC that may be chosen"),
         }
@@ -115,13 +112,13 @@ fn rails_near_cpus(
     topology: &Topology,
     node: &NodePlacement,
     cpus: &CpuDecision,
-    denied: &[usize],
+    denied: &[NicIndex],
     reasons: &mut Vec<String>,
-) -> Vec<(usize, PathType)> {
+) -> Vec<(RailIndex, PathType)> {
     let nodes = topology.nodes_of(cpus.cpus());
-    let mut by_path: BTreeMap<PathType, Vec<usize>> = BTreeMap::new();
-    for (rail, port) in node.rails.iter().enumerate().filter(|(_, port)| !denied.contains(&port.nic)) {
-        let rail_node = topology.nics[port.nic].address.and_then(|address| topology.numa_node_of(address));
+    let mut by_path: BTreeMap<PathType, Vec<RailIndex>> = BTreeMap::new();
+    for (rail, port) in node.numbered_rails().filter(|(_, port)| !denied.contains(&port.nic)) {
+        let rail_node = topology.nic(port.nic).address.and_then(|address| topology.numa_node_of(address));
         let path = match rail_node.is_some_and(|rail_node| nodes.contains(rail_node)) {
             true => PathType::Node,
             false => PathType::Sys,
@@ -138,9 +135,9 @@ fn rails_near_cpus(
 
 /// NCCL numbers NICs by their place in one list for all tasks of a node, so that list must not follow one task's rights.
 pub fn warn_of_denied(node: &NodePlacement, topology: &Topology, task: &Task) -> Option<String> {
-    let is_rail = |nic: &&usize| node.rails.iter().any(|rail| rail.nic == **nic);
+    let is_rail = |nic: &&NicIndex| node.rails.iter().any(|rail| rail.nic == **nic);
     let denied = task.denied_nics.iter().filter(is_rail);
-    let denied: Vec<&str> = denied.map(|&nic| topology.nics[nic].name.as_str()).collect();
+    let denied: Vec<&str> = denied.map(|&nic| topology.nic(nic).name.as_str()).collect();
     (!denied.is_empty()).then(|| {
         format!(
             "it may not open {}: NCCL passes over what it cannot open, and then numbers the NICs otherwise than in tasks \
@@ -150,8 +147,8 @@ pub fn warn_of_denied(node: &NodePlacement, topology: &Topology, task: &Task) ->
     })
 }
 
-fn list(numbers: &[usize]) -> String {
-    numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+fn list(gpus: &[GpuIndex]) -> String {
+    gpus.iter().map(GpuIndex::to_string).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -174,11 +171,11 @@ mod tests {
     ) -> (Vec<String>, Vec<String>) {
         let topology = crate::platform::model("dgx-h100").unwrap();
         let node = policy::map(&topology, &Request { policy, through, ..Request::default() });
-        let position = |name: &&str| topology.nics.iter().position(|nic| nic.name == **name);
-        let mut task = Task { denied_nics: denied.iter().filter_map(position).collect(), ..Task::default() };
+        let denied_nics = denied.iter().filter_map(|name| topology.nic_index(name)).collect();
+        let mut task = Task { denied_nics, ..Task::default() };
         task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
         let task = decide(&topology, &node, &Step::default(), &task, Binding::default(), &through);
-        let rails = task.rails.iter().map(|&(rail, path)| format!("{} {path}", node.rails[rail]));
+        let rails = task.rails.iter().map(|&(rail, path)| format!("{} {path}", node.rail(rail)));
         let refusals = task.reasons.into_iter().filter(|reason| reason.contains("denies"));
         (rails.collect(), refusals.collect())
     }

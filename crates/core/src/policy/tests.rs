@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::placement::{GpuPlacement, RailIndex};
 use crate::platform;
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
@@ -76,8 +77,9 @@ fn parts() -> impl Strategy<Value = Parts> {
 
 /// The rails of each GPU, by name.
 fn names(node: &NodePlacement) -> Vec<Vec<String>> {
-    let name = |rail: usize| node.rails[rail].to_string();
-    node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| name(choice.rail)).collect()).collect()
+    let names =
+        |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
+    node.gpus.iter().map(names).collect()
 }
 
 fn closest(topology: &Topology) -> NodePlacement {
@@ -105,7 +107,7 @@ proptest! {
         for (number, nic) in renamed.nics.iter_mut().enumerate() {
             nic.name = format!("rocep{}", 90 - number);
         }
-        let rails = |node: &NodePlacement| -> Vec<Vec<usize>> {
+        let rails = |node: &NodePlacement| -> Vec<Vec<RailIndex>> {
             node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail).collect()).collect()
         };
         prop_assert_eq!(rails(&closest(&topology)), rails(&closest(&renamed)));
@@ -159,13 +161,13 @@ proptest! {
     #[test]
     fn every_policy_gives_every_gpu_a_nic_where_there_is_one(parts in parts(), each in 1usize..4) {
         let topology = parts.topology();
-        let everybody: Vec<usize> = (0..topology.gpus.len()).collect();
+        let everybody: Vec<GpuIndex> = topology.gpu_indices().collect();
         for policy in [Policy::Closest, Policy::Rail, Policy::Spread, Policy::Numa, Policy::All] {
             let request = Request { policy, nics_each: each, alone: Some(&everybody), ..Request::default() };
             let node = map(&topology, &request);
             for gpu in &node.gpus {
                 prop_assert!(!gpu.choices.is_empty() && !gpu.reason.is_empty());
-                let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| choice.rail).collect();
+                let mut rails: Vec<RailIndex> = gpu.choices.iter().map(|choice| choice.rail).collect();
                 rails.sort_unstable();
                 rails.dedup();
                 prop_assert_eq!(rails.len(), gpu.choices.len());
@@ -232,7 +234,7 @@ fn several_rails_for_each_gpu_follow_each_other() {
 fn a_job_alone_on_the_node_also_gets_the_nics_of_gpus_that_it_does_not_have() {
     let topology = dgx(&[]);
     let spread = |alone| map(&topology, &Request { policy: Policy::Spread, alone, ..Request::default() });
-    let two = spread(Some(&[0, 4]));
+    let two = spread(Some(&[GpuIndex(0), GpuIndex(4)]));
     assert_eq!(names(&two)[0], ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]);
     assert_eq!(names(&two)[4], ["mlx5_6:1", "mlx5_9:1", "mlx5_10:1", "mlx5_11:1"]);
     assert!(names(&two)[1].is_empty() && two.gpus[1].reason == "the job does not have this GPU");
@@ -265,7 +267,7 @@ fn of_two_far_nics_the_one_on_the_nearer_numa_node_wins() {
     topology.numa_nodes[1].distances = vec![32, 10, 32];
     let node = closest(&topology);
     assert_eq!(first_names(&node), ["mlx5_1:1"]);
-    let pairs = explain::pairs(&topology, &node, &Request::default(), 0);
+    let pairs = explain::pairs(&topology, &node, &Request::default(), GpuIndex(0));
     assert_eq!(pairs[1].why, "it is as near (SYS) by name, but between NUMA nodes farther apart");
 }
 
@@ -274,11 +276,11 @@ fn every_pair_of_every_built_in_machine_is_explained_once() {
     for model in platform::MODELS {
         let topology = platform::model(model.name).unwrap();
         let node = closest(&topology);
-        for gpu in 0..topology.gpus.len() {
+        for gpu in topology.gpu_indices() {
             let pairs = explain::pairs(&topology, &node, &Request::default(), gpu);
             assert_eq!(pairs.len(), node.rails.len() + node.excluded.len(), "{}", model.name);
             assert!(pairs.iter().all(|pair| !pair.why.is_empty()));
-            assert_eq!(pairs.iter().filter(|pair| pair.chosen).count(), node.gpus[gpu].choices.len());
+            assert_eq!(pairs.iter().filter(|pair| pair.chosen).count(), node.gpu(gpu).choices.len());
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use super::solve::{Edge, KINDS, Problem};
 use super::{Through, gbps};
-use crate::placement::{Rail, RailUse};
-use crate::topology::{PathType, Topology};
+use crate::placement::{Rail, RailIndex, RailUse};
+use crate::topology::{GpuIndex, PathType, Topology};
 use std::collections::BTreeMap;
 
 /// Rate that stands for an unknown one, so that machines without any rate are still compared by their paths, in Mbit/s.
@@ -42,7 +42,7 @@ impl Ways {
             rates_known: false,
         };
         for rail in rails {
-            let link = topology.nics[rail.nic].address.and_then(|at| topology.pci.get(at)?.link.current);
+            let link = topology.nic(rail.nic).address.and_then(|at| topology.pci.get(at)?.link.current);
             let rate = rail.rate_mbps.or(link.map(|link| link.mbps()));
             ways.rates_known |= rate.is_some();
             ways.problem.capacities.push(rate.unwrap_or(UNKNOWN_RATE));
@@ -53,7 +53,7 @@ impl Ways {
             let mut edges = Vec::with_capacity(rails.len());
             for (number, rail) in rails.iter().enumerate() {
                 let mut crosses = vec![number];
-                let way = topology.nics[rail.nic].address.map(|address| topology.way(gpu.address, address));
+                let way = topology.nic(rail.nic).address.map(|address| topology.way(gpu.address, address));
                 let kind = way.as_ref().map_or(PathType::Sys, |way| way.kind);
                 let mut farther = 0;
                 if let Some(way) = &way {
@@ -90,13 +90,23 @@ impl Ways {
         ways
     }
 
+    /// The path between a GPU and a rail.
+    pub(super) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
+        self.kinds[gpu.0][rail.0]
+    }
+
+    /// What the way between a GPU and a rail gives when nobody shares it, in Mbit/s.
+    pub(super) fn value(&self, gpu: GpuIndex, rail: RailIndex) -> u64 {
+        self.problem.value(gpu.0, rail.0)
+    }
+
     /// The answer as data: for each GPU its rails with what each gives it.
     pub(super) fn choices(&self, rails_of: &[Vec<usize>]) -> Vec<Vec<RailUse>> {
         let mut users = vec![0; self.problem.rails];
         rails_of.iter().flatten().for_each(|&rail| users[rail] += 1);
         let shares = self.problem.shares(rails_of);
         let choice = |gpu: usize, (&rail, &share): (&usize, &u64)| RailUse {
-            rail,
+            rail: RailIndex(rail),
             path: self.kinds[gpu][rail],
             share_mbps: self.rates_known.then_some(share),
             users: users[rail],

@@ -8,23 +8,20 @@
 //! no `GPU` and is left alone.
 #![forbid(unsafe_code)]
 
+use super::slingshot::{self, CXI_DEVICE};
 use super::wanted::Libraries;
-use super::{Answer, Asked, libfabric};
+use super::{Answer, Asked};
 use crate::topology::NicKind;
 
-pub(super) const NIC_POLICY: &str = "MPICH_OFI_NIC_POLICY";
 pub(super) const NIC_MAPPING: &str = "MPICH_OFI_NIC_MAPPING";
 pub(super) const NUM_NICS: &str = "MPICH_OFI_NUM_NICS";
 pub(super) const GPU_SUPPORT: &str = "MPICH_GPU_SUPPORT_ENABLED";
-/// The devices that Slurm set up for the step (src/plugins/switch/hpe_slingshot), separated by commas.
-pub(super) const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
 
 /// The policy; no answer where the node has no Slingshot NIC, or no GPU.
 pub(super) fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let topology = asked.topology;
     let slingshot = topology.nics.iter().filter(|nic| nic.kind == NicKind::Slingshot);
-    let step = asked.evidence.present.get(STEP_DEVICES).filter(|list| !list.is_empty());
-    let is_the_steps = |name: &str| step.is_none_or(|list| list.split(',').any(|listed| listed == name));
+    let is_the_steps = slingshot::is_the_steps(asked.evidence.present);
     let names: Vec<&str> = slingshot.map(|nic| nic.name.as_str()).collect();
     if names.is_empty() || topology.gpus.is_empty() {
         return None;
@@ -36,9 +33,7 @@ pub(super) fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if names.iter().filter(|name| is_the_steps(name)).count() < 2 {
         return no("the step has one Slingshot NIC at most");
     }
-    if asked.users(libfabric::CXI_DEVICE).is_some()
-        || asked.prepared.wanted.libraries.has(Libraries::LIBFABRIC)
-    {
+    if asked.users(CXI_DEVICE).is_some() || asked.prepared.wanted.libraries.has(Libraries::LIBFABRIC) {
         return no("`FI_CXI_DEVICE_NAME` chooses the device, and the policy would count devices anew");
     }
     if asked.users(NIC_MAPPING).is_some() || asked.users(NUM_NICS).is_some() {

@@ -8,29 +8,28 @@
 //! devices of all ranks, nor with Cray MPICH's own policy: hence not by default.
 #![forbid(unsafe_code)]
 
-use super::cray_mpich::{NIC_POLICY, STEP_DEVICES};
+use super::slingshot::{self, NIC_POLICY};
 use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Asked};
-use crate::topology::{NicKind, PathType, PortState, Topology};
+use crate::topology::{Gpu, NicIndex, NicKind, PathType, PortState, Topology};
 
-pub(super) const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
 pub(super) const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
 
 /// The Slingshot NIC of each GPU: the nearest, and of several equally near ones each in turn.
-pub(super) fn nearest_slingshot(topology: &Topology) -> Vec<Option<usize>> {
+pub(super) fn nearest_slingshot(topology: &Topology) -> Vec<Option<NicIndex>> {
     let active = |port: PortState| matches!(port, PortState::Active | PortState::Unknown);
     let nics = || {
-        let nics = topology.nics.iter().enumerate().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
+        let nics = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
         nics.filter(|(_, nic)| nic.ports.iter().any(|port| active(port.state)))
             .filter_map(|(index, nic)| Some((index, nic.address?)))
     };
-    let mut seen: Vec<(Vec<usize>, usize)> = Vec::new();
-    let of = |gpu: &crate::topology::Gpu| {
-        let reached: Vec<(usize, PathType)> =
+    let mut seen: Vec<(Vec<NicIndex>, usize)> = Vec::new();
+    let of = |gpu: &Gpu| {
+        let reached: Vec<(NicIndex, PathType)> =
             nics().map(|(index, address)| (index, topology.path_type(gpu.address, address))).collect();
         let best = reached.iter().map(|(_, path)| *path).min()?;
-        let tied: Vec<usize> =
+        let tied: Vec<NicIndex> =
             reached.iter().filter(|(_, path)| *path == best).map(|(index, _)| *index).collect();
         let turn = match seen.iter_mut().find(|(others, _)| *others == tied) {
             Some((_, turn)) => {
@@ -61,8 +60,8 @@ pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return no("the fabric's rails are isolated, so no task may be held to its own");
     }
     let mut names: Vec<&str> = Vec::new();
-    for nic in asked.task.gpus.iter().filter_map(|&gpu| *nearest.get(gpu)?) {
-        let name = asked.topology.nics[nic].name.as_str();
+    for nic in asked.task.gpus.iter().filter_map(|&gpu| *nearest.get(gpu.0)?) {
+        let name = asked.topology.nic(nic).name.as_str();
         if !names.contains(&name) {
             names.push(name);
         }
@@ -70,8 +69,7 @@ pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if names.is_empty() {
         return no("the task has no GPU with a Slingshot NIC");
     }
-    let step = asked.evidence.present.get(STEP_DEVICES).filter(|list| !list.is_empty());
-    let is_the_steps = |name: &str| step.is_none_or(|list| list.split(',').any(|listed| listed == name));
+    let is_the_steps = slingshot::is_the_steps(asked.evidence.present);
     if !names.iter().all(|name| is_the_steps(name)) {
         return no("`SLINGSHOT_DEVICES`, the step's devices, does not have the nearest one");
     }
@@ -89,7 +87,7 @@ pub(super) fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if asked.task.gpus.is_empty() || asked.task.rails.is_empty() {
         return no("the task has no GPU with a NIC");
     }
-    let names = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rails[*rail].name.as_str()));
+    let names = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rail(*rail).name.as_str()));
     let begins_another = |name: &str| verbs().any(|nic| nic.name != name && nic.name.starts_with(name));
     if names.split(',').any(begins_another) {
         return no("it takes names by their beginning, and this one begins another NIC's too");

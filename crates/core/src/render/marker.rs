@@ -26,11 +26,11 @@ impl Publication {
         let mut line = String::with_capacity(640);
         let _ = write!(line, "v1 policy={} gpus=", node.policy);
         for (nth, &gpu) in task.gpus.iter().enumerate() {
-            let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, topology.gpus[gpu].address);
+            let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, topology.gpu(gpu).address);
         }
         line.push_str(" nics=");
         for (nth, &(rail, _)) in task.rails.iter().enumerate() {
-            let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, node.rails[rail]);
+            let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, node.rail(rail));
         }
         Publication(line)
     }

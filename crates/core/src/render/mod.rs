@@ -17,6 +17,7 @@ mod nccl;
 mod nvshmem;
 mod openmp;
 mod prepare;
+mod slingshot;
 pub mod template;
 pub mod text;
 mod ucx;
@@ -41,8 +42,8 @@ const ROWS: [(&str, Libraries, Library); 10] = [
     (ucx::NET_DEVICES, Libraries::UCX, ucx::net_devices),
     (nccl::IB_HCA, Libraries::NCCL, nccl::ib_hca),
     (nvshmem::HCA_LIST, Libraries::NVSHMEM, nvshmem::hca_list),
-    (cray_mpich::NIC_POLICY, Libraries::CRAY_MPICH, cray_mpich::nic_policy),
-    (libfabric::CXI_DEVICE, Libraries::LIBFABRIC, libfabric::cxi_device),
+    (slingshot::NIC_POLICY, Libraries::CRAY_MPICH, cray_mpich::nic_policy),
+    (slingshot::CXI_DEVICE, Libraries::LIBFABRIC, libfabric::cxi_device),
     (libfabric::VERBS_DEVICE, Libraries::LIBFABRIC, libfabric::verbs_device),
     (mooncake::FILTERS, Libraries::MOONCAKE, mooncake::filters),
     // asked for by a word of its own
@@ -60,7 +61,7 @@ const EVIDENCE: [&str; 12] = [
     cray_mpich::NIC_MAPPING,
     cray_mpich::NUM_NICS,
     cray_mpich::GPU_SUPPORT,
-    cray_mpich::STEP_DEVICES,
+    slingshot::STEP_DEVICES,
     efa::IFACE,
     openmp::GOMP_CPU_AFFINITY,
     openmp::KMP_AFFINITY,

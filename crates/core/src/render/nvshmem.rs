@@ -41,7 +41,7 @@ pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     }
     if asked.prepared.wanted.libraries.has(Libraries::NVSHMEM_PE) && !asked.task.gpus.is_empty() {
         if let [(rail, _)] = asked.task.rails.as_slice() {
-            let value = asked.node.rails[*rail].to_string();
+            let value = asked.node.rail(*rail).to_string();
             return Some(Answer::yes(value, "its GPU's NIC, as `env=nvshmem-pe` asks"));
         }
     }

@@ -6,7 +6,7 @@ use super::wanted::{Libraries, Wanted};
 use super::{Answer, Asked, EVIDENCE, Library, Present, ROWS, efa, libfabric, mooncake, nccl, nvshmem, ucx};
 use crate::diagnostic::Diagnostic;
 use crate::placement::NodePlacement;
-use crate::topology::Topology;
+use crate::topology::{NicIndex, Topology};
 
 /// A variable and what answers for it.
 pub(super) struct Row {
@@ -36,8 +36,8 @@ pub struct Prepared {
     pub(super) mooncake: Answer<'static>,
     /// the site's file that sets UCX's variable
     pub(super) ucx_file: Option<&'static str>,
-    /// each GPU's Slingshot NIC, a position in the topology
-    pub(super) slingshot: Vec<Option<usize>>,
+    /// each GPU's Slingshot NIC
+    pub(super) slingshot: Vec<Option<NicIndex>>,
     /// the values of those templates that hold no fact of a task, or why there is none
     filled: Vec<Option<Result<String, String>>>,
 }

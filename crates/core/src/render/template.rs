@@ -6,7 +6,7 @@
 
 use super::names;
 use crate::placement::{NodePlacement, TaskPlacement};
-use crate::topology::{PciAddress, Topology};
+use crate::topology::{GpuIndex, PciAddress, Topology};
 use std::fmt::Write;
 
 /// Bytes of a value, at most.
@@ -201,24 +201,24 @@ fn look_up(
     let gpus = task.map(|task| task.gpus.as_slice()).unwrap_or_default();
     let rails = task.map(|task| task.rails.as_slice()).unwrap_or_default();
     let one_rail = || match rails {
-        [(rail, _)] => node.rails.get(*rail),
+        [(rail, _)] => Some(node.rail(*rail)),
         _ => None,
     };
     let one_gpu = || match gpus {
-        [gpu] => topology.gpus.get(*gpu).map(|_| *gpu),
+        [gpu] => Some(*gpu),
         _ => None,
     };
     match fact {
         Fact::Nic => Some(one_rail()?.name.clone()),
         Fact::Port => Some(one_rail()?.port.to_string()),
-        Fact::NicAddress => stated(topology.nics.get(one_rail()?.nic)?.address?),
-        Fact::Nics => Some(joined(rails.iter().map(|(rail, _)| node.rails[*rail].to_string()))),
-        Fact::NicNames => Some(names_of(rails.iter().map(|(rail, _)| node.rails[*rail].name.as_str()))),
+        Fact::NicAddress => stated(topology.nic(one_rail()?.nic).address?),
+        Fact::Nics => Some(joined(rails.iter().map(|(rail, _)| node.rail(*rail).to_string()))),
+        Fact::NicNames => Some(names_of(rails.iter().map(|(rail, _)| node.rail(*rail).name.as_str()))),
         Fact::Gpu => Some(one_gpu()?.to_string()),
-        Fact::GpuAddress => stated(topology.gpus[one_gpu()?].address),
-        Fact::Gpus => Some(joined(gpus.iter().map(usize::to_string))),
+        Fact::GpuAddress => stated(topology.gpu(one_gpu()?).address),
+        Fact::Gpus => Some(joined(gpus.iter().map(GpuIndex::to_string))),
         Fact::Numa => {
-            let mut nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpus[gpu].address));
+            let mut nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
             let first = nodes.next()??;
             nodes.all(|node| node == Some(first)).then(|| first.to_string())
         }

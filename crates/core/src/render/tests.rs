@@ -7,9 +7,10 @@ mod templates;
 
 use super::wanted::{Fabric, Template, Wanted};
 use super::*;
-use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail};
+use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail, RailIndex};
 use crate::topology::{
-    CpuSet, Gpu, GpuVendor, LinkLayer, Nic, NicKind, PathType, Port, PortState, Provenance, Topology,
+    CpuSet, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port, PortState,
+    Provenance, Topology,
 };
 
 fn node(storage: PortState) -> (Topology, NodePlacement) {
@@ -35,7 +36,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
         });
         match index {
             3 => placement.excluded.push(Excluded { name, port: None, why: "test".into() }),
-            nic => placement.rails.push(Rail { nic, name, port: 1, rate_mbps: None }),
+            nic => placement.rails.push(Rail { nic: NicIndex(nic), name, port: 1, rate_mbps: None }),
         }
     }
     (topology, placement)
@@ -45,8 +46,8 @@ fn task(gpus: &[usize], rails: &[usize]) -> TaskPlacement {
     TaskPlacement {
         local_id: 0,
         global_id: 0,
-        gpus: gpus.to_vec(),
-        rails: rails.iter().map(|&rail| (rail, PathType::Pix)).collect(),
+        gpus: gpus.iter().copied().map(GpuIndex).collect(),
+        rails: rails.iter().map(|&rail| (RailIndex(rail), PathType::Pix)).collect(),
         cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
         mems: MemDecision::Keep { why: String::new() },
         threads: None,
@@ -210,8 +211,12 @@ fn every_variable_that_an_answer_rests_on_is_read_from_the_environment() {
 fn nccl_gets_no_list_that_it_would_cut() {
     let (topology, mut placement) = node(PortState::Active);
     let more = |placement: &mut NodePlacement, count: usize| {
-        let rails =
-            (0..count).map(|nic| Rail { nic: 0, name: format!("roce{nic}"), port: 1, rate_mbps: None });
+        let rails = (0..count).map(|nic| Rail {
+            nic: NicIndex(0),
+            name: format!("roce{nic}"),
+            port: 1,
+            rate_mbps: None,
+        });
         placement.rails = rails.collect();
     };
     for (count, expected) in [(32, true), (33, false)] {

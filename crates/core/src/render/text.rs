@@ -1,8 +1,8 @@
 //! Reports for people: one aligned line for each task.
 #![forbid(unsafe_code)]
 
-use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
-use crate::topology::Topology;
+use crate::placement::{Change, NodePlacement, RailIndex, TaskPlacement, Variable};
+use crate::topology::{GpuIndex, Topology};
 
 /// A task's line under `verbose`, and in the tool's plans.
 ///
@@ -21,13 +21,13 @@ pub fn task_line(
         [gpu] => gpu_cell(topology, *gpu),
         many => format!("gpus {}", ranges(many)),
     };
-    let rail = |&(rail, path): &(usize, _)| format!("{} {path}", node.rails[rail]);
+    let rail = |&(rail, path): &(RailIndex, _)| format!("{} {path}", node.rail(rail));
     let rails = match task.rails.as_slice() {
         [] => "no nic".to_string(),
         [one] => format!("nic {}", rail(one)),
         many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
     };
-    let gpu_width = (0..topology.gpus.len()).map(|gpu| gpu_cell(topology, gpu).len());
+    let gpu_width = topology.gpu_indices().map(|gpu| gpu_cell(topology, gpu).len());
     let rail_width = node.gpus.iter().flat_map(|gpu| gpu.choices.first());
     let rail_width = rail_width.map(|choice| 4 + rail(&(choice.rail, choice.path)).len());
     let cpu_width = topology.numa_nodes.iter().map(|node| node.cpus.to_string().len());
@@ -58,18 +58,14 @@ pub fn task_line(
 }
 
 /// `gpu 3 0000:61:00.0`
-fn gpu_cell(topology: &Topology, gpu: usize) -> String {
-    match topology.gpus[gpu].address {
+fn gpu_cell(topology: &Topology, gpu: GpuIndex) -> String {
+    match topology.gpu(gpu).address {
         invented if invented.is_invented() => format!("gpu {gpu}"),
         address => format!("gpu {gpu} {address}"),
     }
 }
 
 /// `0-3,7`
-fn ranges(numbers: &[usize]) -> String {
-    numbers
-        .iter()
-        .filter_map(|&number| u32::try_from(number).ok())
-        .collect::<crate::topology::Bitmap>()
-        .to_string()
+fn ranges(gpus: &[GpuIndex]) -> String {
+    gpus.iter().filter_map(|gpu| u32::try_from(gpu.0).ok()).collect::<crate::topology::Bitmap>().to_string()
 }

@@ -11,7 +11,7 @@
 
 use super::wanted::Fabric;
 use super::{Answer, Asked, nccl};
-use crate::placement::TaskPlacement;
+use crate::placement::{RailIndex, TaskPlacement};
 use std::borrow::Cow;
 
 pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
@@ -46,8 +46,8 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return Some(Answer::no(format!("`{file}` sets it")));
     }
     let isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
-    let rails: Vec<usize> = match isolated {
-        true => (0..node.rails.len()).collect(),
+    let rails: Vec<RailIndex> = match isolated {
+        true => node.rail_indices().collect(),
         false => task.rails.iter().map(|&(rail, _)| rail).collect(),
     };
     let anything_left_out = rails.len() < node.rails.len() || !node.excluded.is_empty();
@@ -57,7 +57,7 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
             false => "it may use every NIC of the node",
         });
     }
-    let mut list: Vec<String> = rails.iter().map(|&rail| node.rails[rail].to_string()).collect();
+    let mut list: Vec<String> = rails.iter().map(|&rail| node.rail(rail).to_string()).collect();
     let mut why = if isolated {
         Cow::from("the fabric's rails are isolated, so all good NICs of the node")
     } else {

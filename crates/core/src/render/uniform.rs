@@ -3,7 +3,7 @@
 
 use super::template::names_of;
 use crate::placement::NodePlacement;
-use crate::topology::{NicKind, PortState, Topology};
+use crate::topology::{NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
 /// Bytes of a device's name that NCCL keeps (`struct netIf` in src/include/socket.h: `prefix[64]`), and the kernel allows.
 const MAX_NAME: usize = 63;
@@ -21,12 +21,12 @@ pub(super) enum List {
 /// Ports that are not active are skipped by the libraries themselves, and EFA, Slingshot and plain Ethernet are no
 /// devices that a verbs library could take for one of its own.
 fn left_out(topology: &Topology, node: &NodePlacement) -> String {
-    let is_rail = |name: &str, port: u8| node.rails.iter().any(|rail| rail.name == name && rail.port == port);
-    let verbs = topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
-    let unwanted = verbs.filter(|nic| {
-        nic.ports.iter().any(|port| port.state == PortState::Active && !is_rail(&nic.name, port.number))
+    let is_rail = |nic: NicIndex, port: &Port| node.rail_at(PortRef { nic, port: port.number }).is_some();
+    let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
+    let unwanted = verbs.filter(|(index, nic)| {
+        nic.ports.iter().any(|port| port.state == PortState::Active && !is_rail(*index, port))
     });
-    names_of(unwanted.map(|nic| nic.name.as_str())).replace(',', " ")
+    names_of(unwanted.map(|(_, nic)| nic.name.as_str())).replace(',', " ")
 }
 
 /// `mlx5_0:1,mlx5_1:1` of the node's rails, where something must be left out.

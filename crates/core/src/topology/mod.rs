@@ -4,11 +4,13 @@
 pub mod bitmap;
 mod device;
 pub mod file;
+pub mod index;
 pub mod path;
 pub mod pci;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
+pub use index::{GpuIndex, NicIndex, PortRef};
 pub use path::{Link, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 
@@ -167,8 +169,8 @@ impl Topology {
     }
 
     /// The position of the GPU at `address`.
-    pub fn gpu_index(&self, address: PciAddress) -> Option<usize> {
-        self.gpus.iter().position(|gpu| gpu.address == address)
+    pub fn gpu_index(&self, address: PciAddress) -> Option<GpuIndex> {
+        self.gpus.iter().position(|gpu| gpu.address == address).map(GpuIndex)
     }
 
     /// Puts GPUs, NICs and NUMA nodes in the order that every index relies on.

@@ -4,7 +4,9 @@
 use super::{Element, Reader, elements, has, values};
 use crate::import::{BadImport, shown};
 use nic_placement_core::topology::file::{MAX_GPUS, MAX_NICS, MAX_PORTS};
-use nic_placement_core::topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, Port, PortState};
+use nic_placement_core::topology::{
+    Gpu, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PciAddress, Port, PortState,
+};
 
 /// PCI vendor ids of Amazon and of Cray, whose RDMA devices are not for libibverbs.
 const AMAZON: u16 = 0x1d0f;
@@ -123,7 +125,7 @@ impl<'a> Reader<'a> {
         let kind = if port == Some(0) { NicKind::Ethernet } else { kind(vendor, &name) };
         let card = net.attribute("guid").and_then(values::card);
         let nic = match self.names.get(&name).copied() {
-            Some((nic, first)) if self.topology.nics[nic].address != address => {
+            Some((nic, first)) if self.topology.nic(nic).address != address => {
                 let problem =
                     format!("the name `{name}` a second time, the first is in line {}", self.line(first));
                 return Err(self.bad(net, problem));
@@ -131,8 +133,8 @@ impl<'a> Reader<'a> {
             Some((nic, _)) => nic,
             None => self.add_nic(net, Nic { address, card, ..Nic::new(name.clone(), kind) })?,
         };
-        let is_interface = self.topology.nics[nic].kind == NicKind::Ethernet;
-        let ports = &mut self.topology.nics[nic].ports;
+        let is_interface = self.topology.nic(nic).kind == NicKind::Ethernet;
+        let ports = &mut self.topology.nics[nic.0].ports;
         let is_free = |number: &u32| {
             (1..=255).contains(number) && !ports.iter().any(|port| u32::from(port.number) == *number)
         };
@@ -159,9 +161,9 @@ impl<'a> Reader<'a> {
         name
     }
 
-    fn add_nic(&mut self, element: Element<'a>, nic: Nic) -> Result<usize, BadImport> {
-        let index = self.topology.nics.len();
-        if index == MAX_NICS {
+    fn add_nic(&mut self, element: Element<'a>, nic: Nic) -> Result<NicIndex, BadImport> {
+        let index = NicIndex(self.topology.nics.len());
+        if index.0 == MAX_NICS {
             return Err(self.bad(element, format!("more than {MAX_NICS} NICs")));
         }
         self.names.insert(nic.name.clone(), (index, element.range().start));
@@ -205,7 +207,7 @@ impl<'a> Reader<'a> {
                     self.note(name, finding);
                     continue;
                 }
-                self.names.insert(name.clone(), (self.topology.nics.len(), 0));
+                self.names.insert(name.clone(), (NicIndex(self.topology.nics.len()), 0));
                 let port = Port::new(1, PortState::Active, LinkLayer::Unknown, share);
                 self.topology.nics.push(Nic {
                     address,

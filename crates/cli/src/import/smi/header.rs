@@ -1,9 +1,12 @@
 //! The header of the matrix: labels of devices, then titles, on one line or broken over several.
 #![forbid(unsafe_code)]
 
-use super::matrix::{MAX_COLUMNS, is_device_name};
+use super::word::{is_device_name, numbered};
 use super::{BadImport, gpu_number};
 use crate::import::shown;
+
+/// Columns for devices, at most.
+pub(super) const MAX_COLUMNS: usize = 2 * super::MAX_DEVICES;
 
 /// A column after the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,13 +139,4 @@ fn header_word(word: &str) -> Option<HeaderWord> {
         }
     }
     Some((labels, titles))
-}
-
-/// `GPU3` or `NIC12` at the start of `text`, and what follows.
-pub(super) fn numbered(text: &str) -> Option<(&str, &str)> {
-    let digits = text.strip_prefix("GPU").or_else(|| text.strip_prefix("NIC"))?;
-    let count = digits.bytes().take_while(u8::is_ascii_digit).count();
-    // nobody writes `GPU007`, and two spellings of one number would be two devices
-    let plain = (1..=4).contains(&count) && (count == 1 || !digits.starts_with('0'));
-    plain.then(|| text.split_at(3 + count))
 }

@@ -1,8 +1,9 @@
 //! The names of NICs: the columns' own labels, or what the `NIC Legend:` says that `NIC0` stands for.
 #![forbid(unsafe_code)]
 
-use super::matrix::{self, MAX_LABEL, Matrix};
+use super::matrix::{self, Matrix};
 use super::text::Line;
+use super::word::MAX_LABEL;
 use super::{BadImport, is_nic_number, listed};
 use crate::import::shown;
 use nic_placement_core::diagnostic::Diagnostic;

@@ -1,19 +1,15 @@
 //! Finds the matrix in the text: its header, which may be broken over lines, and its rows.
 #![forbid(unsafe_code)]
 
-use super::header::{Header, Title, numbered};
+use super::header::{Header, MAX_COLUMNS, Title};
 use super::text::Line;
+use super::word::{Cell, cells_of, is_affinity, is_label};
 use super::{BadImport, gpu_number, listed};
 use crate::import::shown;
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::topology::PathType;
 
 /// Words before a row's label, at most: what a log or `srun --label` puts before each line.
 const MAX_PREFIX: usize = 8;
-/// Characters of a label, at most.
-pub(super) const MAX_LABEL: usize = 63;
-/// Columns for devices, at most.
-pub(super) const MAX_COLUMNS: usize = 2 * super::MAX_DEVICES;
 /// What nvidia-smi prints instead of a matrix.
 const FAILURES: [(&str, &str); 3] = [
     (
@@ -23,17 +19,6 @@ const FAILURES: [(&str, &str); 3] = [
     ("NVIDIA-SMI has failed", "it needs the driver of the node whose matrix is wanted"),
     ("No devices were found", "it needs a GPU that it may see"),
 ];
-
-/// What a cell says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cell {
-    /// `X`: the device itself
-    Own,
-    /// `NV4`, `NVB`, `LOC`: between GPUs, by NVLink or on one board
-    Link,
-    /// the way over PCIe
-    Path(PathType),
-}
 
 /// A device's row.
 pub(super) struct Row {
@@ -127,66 +112,10 @@ pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadImport> {
     })
 }
 
-/// Can this be an RDMA device's own name, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`?
-pub(super) fn is_device_name(word: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    word.len() <= MAX_LABEL
-        && word.starts_with(|first: char| first.is_ascii_alphabetic())
-        && word.bytes().all(allowed)
-        && word.contains(|c: char| c.is_ascii_digit() || c == '_')
-        && !word.starts_with("GPU")
-        && !word.starts_with("NIC")
-        && cells_of(word).is_none()
-}
-
 /// Where the label of a row stands among the words of a line: before the first cell.
 fn row_label(words: &[&str]) -> Option<usize> {
     (0..words.len().min(MAX_PREFIX))
         .find(|&at| is_label(words[at]) && words.get(at + 1).is_some_and(|next| cells_of(next).is_some()))
-}
-
-fn is_label(word: &str) -> bool {
-    numbered(word).is_some_and(|(_, after)| after.is_empty()) || is_device_name(word)
-}
-
-/// The cells that a word consists of, and what of the columns after the devices touches them; `None` where it is
-/// neither.
-fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
-    const WORDS: [(&str, Cell); 9] = [
-        ("X", Cell::Own),
-        ("NVB", Cell::Link),
-        ("LOC", Cell::Link),
-        ("PIX", Cell::Path(PathType::Pix)),
-        ("PXB", Cell::Path(PathType::Pxb)),
-        ("PHB", Cell::Path(PathType::Phb)),
-        ("NODE", Cell::Path(PathType::Node)),
-        ("SYS", Cell::Path(PathType::Sys)),
-        // between sockets, before there was `NODE`
-        ("SOC", Cell::Path(PathType::Sys)),
-    ];
-    let mut cells = Vec::new();
-    let mut rest = word;
-    while !rest.is_empty() {
-        if let Some((text, cell)) = WORDS.iter().find(|(text, _)| rest.starts_with(text)) {
-            cells.push(*cell);
-            rest = &rest[text.len()..];
-            continue;
-        }
-        let digits =
-            rest.strip_prefix("NV").map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
-        if digits == 0 {
-            break;
-        }
-        cells.push(Cell::Link);
-        rest = &rest[2 + digits..];
-    }
-    (!cells.is_empty() && (rest.is_empty() || is_affinity(rest))).then_some((cells, rest))
-}
-
-/// Can this stand below `CPU Affinity` and its neighbours?
-fn is_affinity(word: &str) -> bool {
-    let starts_well = word.starts_with("N/A") || word.starts_with(|first: char| first.is_ascii_digit());
-    starts_well && word.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | 'N' | '/' | 'A'))
 }
 
 impl Row {

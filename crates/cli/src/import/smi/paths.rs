@@ -1,7 +1,8 @@
 //! The kinds of paths between GPUs and NICs: from the GPUs' rows, and from the NICs' where a GPU's is cut.
 #![forbid(unsafe_code)]
 
-use super::matrix::{Cell, Matrix, Row, is_nic};
+use super::matrix::{Matrix, Row, is_nic};
+use super::word::Cell;
 use super::{BadImport, MAX_DEVICES, gpu_number, listed};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::PathType;

@@ -110,7 +110,7 @@ fn an_nd_h100_v5_that_shows_node_and_sys_only_gets_its_pairs() {
     assert_eq!(live.stated_paths, known.stated_paths);
     let pairs = |topology: &Topology| {
         let placement = policy::map(topology, &Request::default());
-        placement.gpus.iter().map(|gpu| gpu.choices[0].rail).collect::<Vec<_>>()
+        placement.gpus.iter().map(|gpu| gpu.choices[0].rail.0).collect::<Vec<_>>()
     };
     assert_eq!(pairs(&live), [0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(supply(&mut live, &known), [], "once is enough");

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::topology::{CpuSet, Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
+use crate::topology::{CpuSet, Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 
 /// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory that shows as a node without CPUs.
 fn node() -> Topology {
@@ -23,7 +23,7 @@ fn node() -> Topology {
 }
 
 struct Case {
-    gpus: &'static [usize],
+    gpus: Vec<GpuIndex>,
     cpus: &'static str,
     step_cpus: &'static str,
     step: Step,
@@ -34,10 +34,10 @@ struct Case {
     trust: bool,
 }
 
-fn case(gpus: &'static [usize], cpus: &'static str, step_cpus: &'static str) -> Case {
+fn case(gpus: &[usize], cpus: &'static str, step_cpus: &'static str) -> Case {
     let (step, provenance) = (Step::default(), Provenance::ThisSystem);
     Case {
-        gpus,
+        gpus: gpus.iter().copied().map(GpuIndex).collect(),
         cpus,
         step_cpus,
         step,
@@ -66,7 +66,7 @@ fn outcome(case: Case) -> String {
         count_threads: false,
     };
     let situation =
-        Situation { topology: &topology, step: &case.step, task: &task, gpus: case.gpus, binding };
+        Situation { topology: &topology, step: &case.step, task: &task, gpus: &case.gpus, binding };
     let Bound { cpus, mems, missed } = bind(&situation);
     assert_eq!(missed.is_some(), matches!(cpus, CpuDecision::OutOfReach { .. }), "{missed:?}");
     let cpus = match cpus {
@@ -108,8 +108,13 @@ fn a_step_without_a_cpu_near_the_gpu_is_left_alone_and_told_what_would_help() {
         ..Task::default()
     };
     let step = Step::default();
-    let situation =
-        Situation { topology: &topology, step: &step, task: &task, gpus: &[1], binding: Binding::default() };
+    let situation = Situation {
+        topology: &topology,
+        step: &step,
+        task: &task,
+        gpus: &[GpuIndex(1)],
+        binding: Binding::default(),
+    };
     let bound = bind(&situation);
     assert!(bound.cpus.why().contains("-m block:block"));
     assert_eq!(bound.missed.as_deref(), Some(bound.cpus.why()), "`strict` fails such a task");
@@ -131,7 +136,13 @@ fn what_the_user_bound_stays_bound() {
         ..Step::default()
     };
     let with = |step: Step| Case { step, ..case(&[1], "4-11", "4-11") };
-    assert_eq!(outcome(with(explicit(Some("cores"), None))), "/1");
+    assert_eq!(
+        outcome(with(explicit(Some("cores"), None))),
+        "/",
+        "threads on both sockets keep theirs local"
+    );
+    let near = Case { step: explicit(Some("cores"), None), ..case(&[1], "8-11", "4-11") };
+    assert_eq!(outcome(near), "/1");
     assert_eq!(outcome(with(explicit(Some("none"), Some("local")))), "/");
     assert_eq!(outcome(with(explicit(None, Some("local")))), "8-11/");
     for how in

@@ -4,7 +4,10 @@
 use super::*;
 use crate::placement::{NodePlacement, Policy};
 use crate::policy::{self, Pattern, Request};
-use crate::topology::{Gpu, GpuVendor, HostBridge, NumaNode, PciAddress, PciFunction, PciParent, Provenance};
+use crate::topology::{
+    Gpu, GpuVendor, HostBridge, LinkLayer, NicIndex, NumaNode, PciAddress, PciFunction, PciParent, Port,
+    Provenance,
+};
 use proptest::prelude::*;
 
 const FABRIC: &str = "fe80:0000:0000:0001";
@@ -137,7 +140,7 @@ const EVIDENCE: [(&str, Evidence); 14] = [
     }),
     ("the job's user may not open `/dev/infiniband/uverbs4`", |_, selection, nic| {
         let why = format!("the job's user may not open `/dev/infiniband/uverbs{nic}`");
-        selection.unopenable = vec![(nic, why)];
+        selection.unopenable = vec![(NicIndex(nic), why)];
     }),
     ("it has no PCI function: a software device", |topology, _, nic| topology.nics[nic].address = None),
 ];
@@ -284,7 +287,8 @@ fn a_nic_that_fails_is_a_broken_rail_and_keeps_its_reason() {
     let mut topology = with_a_fifth_nic();
     port(&mut topology, 1).state = PortState::Down;
     port(&mut topology, 1).rate_mbps = Some(10_000);
-    let selection = Selection { unopenable: vec![(3, "closed".to_string())], ..Selection::default() };
+    let selection =
+        Selection { unopenable: vec![(NicIndex(3), "closed".to_string())], ..Selection::default() };
     let found = rails(&topology, &selection);
     assert_eq!(names(&found.rails), ["mlx5_0", "mlx5_2", "mlx5_4"]);
     assert_eq!(names(&found.broken), ["mlx5_1", "mlx5_3"]);
@@ -338,7 +342,6 @@ fn more_ports_than_ucx_can_use_are_cut_and_said() {
 
 /// What matters of a map, without the positions that another NIC shifts.
 fn essence(topology: &Topology, node: &NodePlacement) -> (Vec<String>, Vec<String>, Vec<Vec<String>>) {
-    let rail = |index: usize| node.rails[index].to_string();
     assert_eq!(topology.gpus.len(), node.gpus.len());
     (
         node.rails.iter().map(ToString::to_string).collect(),
@@ -346,7 +349,10 @@ fn essence(topology: &Topology, node: &NodePlacement) -> (Vec<String>, Vec<Strin
         node.gpus
             .iter()
             .map(|gpu| {
-                gpu.choices.iter().map(|choice| format!("{} {}", rail(choice.rail), choice.path)).collect()
+                gpu.choices
+                    .iter()
+                    .map(|choice| format!("{} {}", node.rail(choice.rail), choice.path))
+                    .collect()
             })
             .collect(),
     )

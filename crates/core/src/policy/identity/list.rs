@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::MAX_ENTRIES;
-use crate::topology::Topology;
+use crate::topology::{GpuIndex, Topology};
+use std::collections::BTreeSet;
 
 /// NVIDIA's list; HIP reads it too, in the place of its own.
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
@@ -20,8 +21,8 @@ pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 /// What a list names.
 #[derive(Default)]
 pub(super) struct Listed {
-    /// positions in the topology, each once, in the list's order
-    pub gpus: Vec<usize>,
+    /// each once, in the list's order
+    pub gpus: Vec<GpuIndex>,
     /// did a UUID name one of them?
     pub by_uuid: bool,
     /// entries in the form of a UUID that is none of those that the node tells, though it may be one that it does not
@@ -32,7 +33,7 @@ pub(super) struct Listed {
 
 impl Listed {
     /// Takes a GPU once: two MIG instances, or two stacks, may be of one.
-    fn take(&mut self, gpu: usize) {
+    fn take(&mut self, gpu: GpuIndex) {
         if !self.gpus.contains(&gpu) {
             self.gpus.push(gpu);
         }
@@ -44,7 +45,7 @@ fn entries(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// CUDA's: up to the first entry that means nothing (CUDA Programming Guide, "CUDA Environment Variables").
-pub(super) fn cuda(topology: &Topology, text: &str, visible: &[usize]) -> Listed {
+pub(super) fn cuda(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(str::trim) {
         if let Ok(index) = entry.parse::<usize>() {
@@ -64,10 +65,10 @@ pub(super) fn cuda(topology: &Topology, text: &str, visible: &[usize]) -> Listed
 
 /// The GPU in `GPU-<uuid>` and in `MIG-GPU-<uuid>/<gi>/<ci>`, the form before driver 470.42; its first digits are enough
 /// for CUDA where they are one GPU's alone.
-pub(super) fn by_uuid(topology: &Topology, entry: &str, visible: &[usize]) -> Option<usize> {
+pub(super) fn by_uuid(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> Option<GpuIndex> {
     let uuid = gpu_uuid(entry)?;
     let mut found = visible.iter().copied().filter(|&gpu| {
-        let known = topology.gpus[gpu].uuid.as_deref();
+        let known = topology.gpu(gpu).uuid.as_deref();
         known.is_some_and(|known| starts_with(known, uuid))
     });
     found.next().filter(|_| found.next().is_none())
@@ -80,12 +81,12 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
 
 /// May this be the UUID of a GPU, or of a part of one, that the node does not tell?  The driver prints no GPU's UUID
 /// before it has started the GPU, and no MIG instance's at all.
-fn is_unknown(topology: &Topology, entry: &str, visible: &[usize]) -> bool {
+fn is_unknown(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let matches =
-            |gpu: usize| topology.gpus[gpu].uuid.as_deref().is_none_or(|known| starts_with(known, uuid));
-        let is_one = visible.iter().any(|&gpu| topology.gpus[gpu].uuid.is_some() && matches(gpu));
-        return !is_one && visible.iter().any(|&gpu| topology.gpus[gpu].uuid.is_none());
+            |gpu: GpuIndex| topology.gpu(gpu).uuid.as_deref().is_none_or(|known| starts_with(known, uuid));
+        let is_one = visible.iter().any(|&gpu| topology.gpu(gpu).uuid.is_some() && matches(gpu));
+        return !is_one && visible.iter().any(|&gpu| topology.gpu(gpu).uuid.is_none());
     }
     let uuid = entry.strip_prefix("MIG-").unwrap_or_default();
     uuid.bytes().any(|byte| byte.is_ascii_hexdigit())
@@ -98,7 +99,7 @@ fn starts_with(text: &str, prefix: &str) -> bool {
 
 /// ROCm's, for all programs (ROCR-Runtime, src/core/runtime/amd_filter_device.cpp): up to the first entry that means
 /// nothing or that repeats one; a UUID in either case, at least one digit of it; numbers as strtol(3) takes them.
-pub(super) fn rocr(topology: &Topology, text: &str, visible: &[usize]) -> Listed {
+pub(super) fn rocr(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(|entry| entry.trim().to_ascii_uppercase()) {
         let is_uuid = entry.starts_with('G');
@@ -126,7 +127,7 @@ fn strtol(text: &str) -> Option<usize> {
 
 /// ROCm's, for HIP programs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp): numbers exactly as they are printed, up to the
 /// first other entry; newer releases take UUIDs too.
-pub(super) fn hip(topology: &Topology, text: &str, visible: &[usize]) -> Listed {
+pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text) {
         let index = entry.parse::<usize>().ok().filter(|index| index.to_string() == entry);
@@ -146,7 +147,12 @@ pub(super) fn hip(topology: &Topology, text: &str, visible: &[usize]) -> Listed 
 
 /// Does a number count stacks (Level Zero's `FLAT` and `COMBINED`), or cards?  Stacks are the default where GPUs have
 /// several; an entry with a dot has a meaning among cards alone, so a mask that has one was written for those.
-pub(super) fn is_flat(topology: &Topology, mask: &str, hierarchy: Option<&str>, visible: &[usize]) -> bool {
+pub(super) fn is_flat(
+    topology: &Topology,
+    mask: &str,
+    hierarchy: Option<&str>,
+    visible: &[GpuIndex],
+) -> bool {
     match hierarchy {
         Some("COMPOSITE") => false,
         Some("FLAT" | "COMBINED") => true,
@@ -156,20 +162,20 @@ pub(super) fn is_flat(topology: &Topology, mask: &str, hierarchy: Option<&str>, 
 
 /// Level Zero's (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp): a set, whose
 /// devices keep their own order, and from which what means nothing is left out.
-pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &[usize]) -> Vec<usize> {
-    let devices: Vec<usize> = match flat {
+pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &[GpuIndex]) -> Vec<GpuIndex> {
+    let devices: Vec<GpuIndex> = match flat {
         true => visible
             .iter()
             .flat_map(|&gpu| (0..stacks(topology, gpu).unwrap_or(1)).map(move |_| gpu))
             .collect(),
         false => visible.to_vec(),
     };
-    let mut chosen = vec![false; topology.gpus.len()];
+    let mut chosen: BTreeSet<GpuIndex> = BTreeSet::new();
     for entry in entries(mask).map(str::trim) {
         let (device, stack) =
             entry.split_once('.').map_or((entry, None), |(device, stack)| (device, Some(stack)));
         let Some(&gpu) = device.parse::<usize>().ok().and_then(|index| devices.get(index)) else { continue };
-        chosen[gpu] |= match stack {
+        let is_one = match stack {
             None => true,
             Some(_) if flat => false,
             // a part of a stack, `0.1.2`, is of the card all the same
@@ -179,14 +185,17 @@ pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &
                 .and_then(|stack| stack.parse::<u32>().ok())
                 .is_some_and(|stack| stacks(topology, gpu).is_none_or(|stacks| stack < stacks)),
         };
+        if is_one {
+            chosen.insert(gpu);
+        }
     }
-    visible.iter().copied().filter(|&gpu| chosen[gpu]).collect()
+    visible.iter().copied().filter(|gpu| chosen.contains(gpu)).collect()
 }
 
 /// Stacks of an Intel GPU that is known to have several: the Data Center GPU Max 1550 and 1350 have two
 /// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
-fn stacks(topology: &Topology, gpu: usize) -> Option<u32> {
-    let device = topology.pci.get(topology.gpus[gpu].address).and_then(|function| function.device);
+fn stacks(topology: &Topology, gpu: GpuIndex) -> Option<u32> {
+    let device = topology.pci.get(topology.gpu(gpu).address).and_then(|function| function.device);
     match device {
         Some(0x0bd4..=0x0bd8) => Some(2),
         _ => None,

@@ -117,12 +117,16 @@ fn grant(topology: &Topology, set: &[&str], open: Option<&[usize]>) -> (Step, Gp
     (step, grant)
 }
 
+fn positions(gpus: &[usize]) -> Vec<GpuIndex> {
+    gpus.iter().copied().map(GpuIndex).collect()
+}
+
 fn check(rows: &[Row]) {
     for Row { asked, node, set, open, gpus, reason } in rows {
         let topology = node();
         let (step, grant) = grant(&topology, set, *open);
         let found = identify(&topology, &step, &grant);
-        assert_eq!(found.gpus, *gpus, "{asked}: {set:?}, may open {open:?}: {}", found.reason);
+        assert_eq!(found.gpus, positions(gpus), "{asked}: {set:?}, may open {open:?}: {}", found.reason);
         assert!(found.reason.contains(reason), "{asked}: `{}` has no `{reason}`", found.reason);
     }
 }
@@ -251,7 +255,11 @@ fn without_a_variable_the_steps_list_counts_places_among_the_device_files() {
     let mut holed = nvidia();
     holed.gpus.remove(1);
     let (step, grant) = grant(&holed, &["SLURM_STEP_GPUS=1"], None);
-    assert_eq!(identify(&holed, &step, &grant).gpus, [2], "/dev/nvidia2, since there is no /dev/nvidia1");
+    assert_eq!(
+        identify(&holed, &step, &grant).gpus,
+        [GpuIndex(2)],
+        "/dev/nvidia2, since there is no /dev/nvidia1"
+    );
 }
 
 #[test]
@@ -372,14 +380,14 @@ proptest! {
             .collect();
         let variables = set.into_iter().map(|(name, list)| (VARIABLES[name], list)).collect();
         let found = identify(&topology, &step, &GpuGrant { variables, access: access.clone() });
-        let once: BTreeSet<&usize> = found.gpus.iter().collect();
+        let once: BTreeSet<&GpuIndex> = found.gpus.iter().collect();
         prop_assert_eq!(once.len(), found.gpus.len());
-        prop_assert!(found.gpus.iter().all(|&gpu| gpu < topology.gpus.len()));
+        prop_assert!(found.gpus.iter().all(|&gpu| gpu.0 < topology.gpus.len()));
         for &gpu in &found.gpus {
-            let vendor = topology.gpus[gpu].vendor;
+            let vendor = topology.gpu(gpu).vendor;
             let constrained =
                 topology.gpus.iter().zip(&access).any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied);
-            prop_assert!(!constrained || access[gpu] == Access::Allowed, "GPU {} of {:?}", gpu, found);
+            prop_assert!(!constrained || access[gpu.0] == Access::Allowed, "GPU {} of {:?}", gpu, found);
         }
         prop_assert!(!found.reason.is_empty() && !found.reason.chars().any(char::is_control), "{}", found.reason);
     }

@@ -1,0 +1,84 @@
+//! The words of the matrix: labels of devices, and cells.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::topology::PathType;
+
+/// Characters of a label, at most.
+pub(super) const MAX_LABEL: usize = 63;
+
+/// What a cell says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cell {
+    /// `X`: the device itself
+    Own,
+    /// `NV4`, `NVB`, `LOC`: between GPUs, by NVLink or on one board
+    Link,
+    /// the way over PCIe
+    Path(PathType),
+}
+
+/// Is this a row's label?
+pub(super) fn is_label(word: &str) -> bool {
+    numbered(word).is_some_and(|(_, after)| after.is_empty()) || is_device_name(word)
+}
+
+/// `GPU3` or `NIC12` at the start of `text`, and what follows.
+pub(super) fn numbered(text: &str) -> Option<(&str, &str)> {
+    let digits = text.strip_prefix("GPU").or_else(|| text.strip_prefix("NIC"))?;
+    let count = digits.bytes().take_while(u8::is_ascii_digit).count();
+    // nobody writes `GPU007`, and two spellings of one number would be two devices
+    let plain = (1..=4).contains(&count) && (count == 1 || !digits.starts_with('0'));
+    plain.then(|| text.split_at(3 + count))
+}
+
+/// Can this be an RDMA device's own name, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`?
+pub(super) fn is_device_name(word: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    word.len() <= MAX_LABEL
+        && word.starts_with(|first: char| first.is_ascii_alphabetic())
+        && word.bytes().all(allowed)
+        && word.contains(|c: char| c.is_ascii_digit() || c == '_')
+        && !word.starts_with("GPU")
+        && !word.starts_with("NIC")
+        && cells_of(word).is_none()
+}
+
+/// The cells that a word consists of, and what of the columns after the devices touches them; `None` where it is
+/// neither.
+pub(super) fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
+    const WORDS: [(&str, Cell); 9] = [
+        ("X", Cell::Own),
+        ("NVB", Cell::Link),
+        ("LOC", Cell::Link),
+        ("PIX", Cell::Path(PathType::Pix)),
+        ("PXB", Cell::Path(PathType::Pxb)),
+        ("PHB", Cell::Path(PathType::Phb)),
+        ("NODE", Cell::Path(PathType::Node)),
+        ("SYS", Cell::Path(PathType::Sys)),
+        // between sockets, before there was `NODE`
+        ("SOC", Cell::Path(PathType::Sys)),
+    ];
+    let mut cells = Vec::new();
+    let mut rest = word;
+    while !rest.is_empty() {
+        if let Some((text, cell)) = WORDS.iter().find(|(text, _)| rest.starts_with(text)) {
+            cells.push(*cell);
+            rest = &rest[text.len()..];
+            continue;
+        }
+        let digits =
+            rest.strip_prefix("NV").map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        if digits == 0 {
+            break;
+        }
+        cells.push(Cell::Link);
+        rest = &rest[2 + digits..];
+    }
+    (!cells.is_empty() && (rest.is_empty() || is_affinity(rest))).then_some((cells, rest))
+}
+
+/// Can this stand below `CPU Affinity` and its neighbours?
+pub(super) fn is_affinity(word: &str) -> bool {
+    let starts_well = word.starts_with("N/A") || word.starts_with(|first: char| first.is_ascii_digit());
+    starts_well && word.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | 'N' | '/' | 'A'))
+}

@@ -1,0 +1,81 @@
+//! Where a GPU, a NIC or a port stands in a topology: numbers that cannot be taken for each other.
+#![forbid(unsafe_code)]
+
+use super::{Gpu, Nic, Port, Topology};
+
+/// A type for positions in one list: printed as the plain number.
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(pub usize);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+pub(crate) use index;
+
+index! {
+    /// Position in [`Topology::gpus`], from 0: the number that `CUDA_DEVICE_ORDER=PCI_BUS_ID` counts by.
+    GpuIndex
+}
+
+index! {
+    /// Position in [`Topology::nics`], from 0.
+    NicIndex
+}
+
+/// A port of a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortRef {
+    /// whose
+    pub nic: NicIndex,
+    /// its number, from 1
+    pub port: u8,
+}
+
+impl Topology {
+    /// The GPU at a position of this topology.
+    pub fn gpu(&self, gpu: GpuIndex) -> &Gpu {
+        &self.gpus[gpu.0]
+    }
+
+    /// The NIC at a position of this topology.
+    pub fn nic(&self, nic: NicIndex) -> &Nic {
+        &self.nics[nic.0]
+    }
+
+    /// A port of a NIC of this topology; `None` where the NIC has none of that number.
+    pub fn port(&self, at: PortRef) -> Option<&Port> {
+        self.nic(at.nic).ports.iter().find(|port| port.number == at.port)
+    }
+
+    /// `mlx5_0:1`, as UCX and NCCL spell a port.
+    pub fn port_name(&self, at: PortRef) -> String {
+        format!("{}:{}", self.nic(at.nic).name, at.port)
+    }
+
+    /// The positions of all GPUs.
+    pub fn gpu_indices(&self) -> impl DoubleEndedIterator<Item = GpuIndex> + use<> {
+        (0..self.gpus.len()).map(GpuIndex)
+    }
+
+    /// All GPUs with their positions.
+    pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &Gpu)> {
+        self.gpu_indices().zip(&self.gpus)
+    }
+
+    /// All NICs with their positions.
+    pub fn numbered_nics(&self) -> impl Iterator<Item = (NicIndex, &Nic)> {
+        (0..).map(NicIndex).zip(&self.nics)
+    }
+
+    /// The position of the NIC with this name.
+    pub fn nic_index(&self, name: &str) -> Option<NicIndex> {
+        self.nics.iter().position(|nic| nic.name == name).map(NicIndex)
+    }
+}

@@ -1,0 +1,40 @@
+//! Figures of the source, for a person to compare: `cargo test --test architecture -- --ignored --nocapture figures`.
+
+use crate::circles::{Step, between_files, between_siblings, circles, uses};
+use crate::functions::{Function, functions};
+use crate::tree::{CRATES, Source, read};
+use std::path::Path;
+
+/// A function that should be cut where that is easy.
+const LONG: usize = 60;
+
+/// `FIGURES_OF` may name other source folders, one for each crate, with blanks between them.
+#[test]
+#[ignore = "prints, and checks nothing"]
+fn figures_of_the_source() {
+    let folders =
+        std::env::var("FIGURES_OF").unwrap_or_else(|_| CRATES.map(|(_, folder, _)| folder).join(" "));
+    let mut sources: Vec<Source> = Vec::new();
+    for folder in folders.split_whitespace() {
+        let of_crate = read(Path::new(env!("NIC_PLACEMENT_ROOT")), folder);
+        let lines: usize = of_crate.iter().map(|source| source.text.lines().count()).sum();
+        println!("{folder}: {} files, {lines} lines", of_crate.len());
+        sources.extend(of_crate);
+    }
+    let mut long: Vec<Function> = sources.iter().flat_map(functions).filter(|f| f.lines > LONG).collect();
+    long.sort_by_key(|function| std::cmp::Reverse(function.lines));
+    println!("{} functions have more than {LONG} lines", long.len());
+    long.iter().take(5).for_each(|function| println!("  {function}"));
+    let uses = uses(&sources);
+    print_circles("circles between siblings", &between_siblings(&sources, uses.clone()));
+    print_circles("circles between files, with those of a parent and its child", &between_files(uses));
+}
+
+fn print_circles(of_what: &str, steps: &[Step]) {
+    let found = circles(steps);
+    println!("{of_what}: {}", found.len());
+    for circle in found {
+        circle.iter().for_each(|one| println!("  {one}"));
+        println!();
+    }
+}
