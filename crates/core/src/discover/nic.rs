@@ -4,7 +4,7 @@
 use super::pci::{self, function};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Nic, NicKind, Port, PortState, Topology};
+use crate::topology::{LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix, Topology};
 use std::collections::BTreeMap;
 
 const VERBS: &str = "sys/class/infiniband_verbs";
@@ -117,9 +117,7 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
     let mut port = Port::new(number, state, link_layer, rate(file("rate")));
     // on Ethernet every port says fe80::, so only people want to see it
     if full || (link_layer == LinkLayer::InfiniBand && state == PortState::Active) {
-        // the first half of `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`
-        let gid = file("gids/0").filter(|gid| gid.len() == 39 && gid.is_ascii());
-        port.subnet = gid.map(|gid| gid[..19].to_string());
+        port.subnet = file("gids/0").and_then(|gid| SubnetPrefix::of_gid(&gid));
     }
     if full {
         // `5: LinkUp`

@@ -4,7 +4,7 @@
 
 use super::nic::Found;
 use super::{Root, number};
-use crate::topology::{Nic, Port, Topology};
+use crate::topology::{Network, Nic, Port, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
@@ -31,7 +31,7 @@ pub(super) fn routes(root: &Root, topology: &mut Topology, found: &[Found]) {
         let routes: Vec<Route> = table.lines().filter_map(ipv6_default).collect();
         least(routes.iter())
     });
-    let mut networks: BTreeMap<&str, BTreeSet<(Ipv4Addr, u32)>> = BTreeMap::new();
+    let mut networks: BTreeMap<&str, BTreeSet<Network>> = BTreeMap::new();
     for route in &routes {
         if let Some(network) = route.network() {
             networks.entry(&route.interface).or_default().insert(network);
@@ -41,11 +41,7 @@ pub(super) fn routes(root: &Root, topology: &mut Topology, found: &[Found]) {
         for_each_port(root, topology, found, &interface, |port| port.default_route = Some(interface.clone()));
     }
     for (interface, networks) in networks {
-        let networks = networks.into_iter().map(|(address, bits)| format!("{address}/{bits}"));
-        let networks: Vec<String> = networks.collect();
-        for_each_port(root, topology, found, interface, |port| {
-            port.networks.extend(networks.iter().cloned())
-        });
+        for_each_port(root, topology, found, interface, |port| port.networks.extend(&networks));
     }
 }
 
@@ -63,12 +59,12 @@ impl Route {
     }
 
     /// The network that the interface itself is in.
-    fn network(&self) -> Option<(Ipv4Addr, u32)> {
+    fn network(&self) -> Option<Network> {
         // printed as a number of this processor's, though it stands in memory in the network's order
         let [address, mask] = [self.destination, self.mask].map(|text| Ipv4Addr::from(text.to_ne_bytes()));
-        let bits = u32::from(mask).leading_ones();
+        let bits = u32::from(mask).leading_ones() as u8;
         let attached = self.flags & (UP | GATEWAY | REJECT) == UP && (1..=31).contains(&bits);
-        (attached && !address.is_link_local()).then_some((address, bits))
+        Network::new(address, bits).filter(|_| attached && !address.is_link_local())
     }
 }
 

@@ -8,8 +8,9 @@
 use super::broken::device;
 use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Nic, NicIndex, NicRole, PathType, Port, Topology};
+use crate::topology::{LinkLayer, Network, Nic, NicIndex, NicRole, PathType, Port, SubnetPrefix, Topology};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// What the evidence says.
 #[derive(Default)]
@@ -105,13 +106,13 @@ fn virtual_functions(topology: &Topology, good: &[Candidate], nic: NicIndex) -> 
 
 /// The subnet that more than half of the ports are on: the prefix of an InfiniBand subnet, or the first IPv4 network of a
 /// RoCE port.  Sites number each rail as a subnet of its own, or all as one; only a few ports beside many mean something.
-struct Subnets<'a> {
-    many: Option<&'a str>,
+struct Subnets {
+    many: Option<Subnet>,
 }
 
-impl<'a> Subnets<'a> {
-    fn new(good: impl Iterator<Item = Candidate<'a>>) -> Subnets<'a> {
-        let mut ports: BTreeMap<&str, usize> = BTreeMap::new();
+impl Subnets {
+    fn new<'a>(good: impl Iterator<Item = Candidate<'a>>) -> Subnets {
+        let mut ports: BTreeMap<Subnet, usize> = BTreeMap::new();
         good.filter_map(|candidate| subnet(candidate.port))
             .for_each(|subnet| *ports.entry(subnet).or_default() += 1);
         let known: usize = ports.values().sum();
@@ -145,10 +146,26 @@ fn undecided(topology: &Topology, others: &[Candidate]) -> Option<Diagnostic> {
     Some(Diagnostic::new(topology.port_name(other.at()), finding))
 }
 
-fn subnet(port: &Port) -> Option<&str> {
+/// What a port is on, by its kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Subnet {
+    InfiniBand(SubnetPrefix),
+    Ipv4(Network),
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subnet::InfiniBand(prefix) => prefix.fmt(f),
+            Subnet::Ipv4(network) => network.fmt(f),
+        }
+    }
+}
+
+fn subnet(port: &Port) -> Option<Subnet> {
     match port.link_layer {
-        LinkLayer::InfiniBand => port.subnet.as_deref(),
-        _ => port.networks.first().map(String::as_str),
+        LinkLayer::InfiniBand => port.subnet.map(Subnet::InfiniBand),
+        _ => port.networks.first().copied().map(Subnet::Ipv4),
     }
 }
 

@@ -1,7 +1,7 @@
 //! GPUs, NICs and their ports, as data.
 #![forbid(unsafe_code)]
 
-use super::PciAddress;
+use super::{Network, PciAddress, SubnetPrefix};
 use std::fmt;
 
 /// Who made a GPU, and so which variable lists it and which device node opens it.
@@ -197,13 +197,13 @@ pub struct Port {
     /// its network interface
     pub netdev: Option<String>,
     /// the first half of its first GID: the subnet prefix on InfiniBand
-    pub subnet: Option<String>,
+    pub subnet: Option<SubnetPrefix>,
     /// the newest RoCE type of its GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
     /// the interface by which the node's default route leaves through this port: its own, or a bond, bridge or VLAN above
     pub default_route: Option<String>,
     /// IPv4 networks that its interface is in, such as `10.1.0.0/16`, by address
-    pub networks: Vec<String>,
+    pub networks: Vec<Network>,
 }
 
 impl Port {

@@ -5,12 +5,14 @@ pub mod bitmap;
 mod device;
 pub mod file;
 pub mod index;
+mod network;
 pub mod path;
 pub mod pci;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
 pub use index::{GpuIndex, NicIndex, PortRef};
+pub use network::{BadNetwork, BadSubnetPrefix, Network, SubnetPrefix};
 pub use path::{Link, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 

@@ -7,7 +7,9 @@ use super::pci::Bus;
 use crate::import::{BadImport, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
-use nic_placement_core::topology::{LinkLayer, Nic, NicKind, PciFunction, Port, PortState, Topology};
+use nic_placement_core::topology::{
+    LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix, Topology,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// PCI vendor of Cray, whose network adapters are Slingshot's.
@@ -223,8 +225,7 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
         let gid = said.get("GID0").copied().filter(|gid| is_gid(gid));
         Port {
             netdev,
-            // a GID is a subnet's prefix and a port's number, four groups each
-            subnet: gid.map(|gid| gid[..19].to_string()),
+            subnet: gid.and_then(SubnetPrefix::of_gid),
             ..Port::new(number, state, link_layer(said.get("LID").copied(), gid, &mine), None)
         }
     };

@@ -9,6 +9,7 @@ use super::*;
 use machines::{VERSION_1, VERSION_2, VERSION_3};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PathType, PciAddress, PciParent, PortState, Pu,
+    SubnetPrefix,
 };
 
 fn provenance() -> Provenance {
@@ -131,7 +132,7 @@ fn ports_have_their_state_and_the_link_layer_that_the_file_betrays() {
         [(1, PortState::Init, infiniband, netdev("ib0")), (2, active, ethernet, netdev("eth2"))]
     );
     assert_eq!(ports(VERSION_3, "mlx4_0"), [(1, active, infiniband, netdev("ib0"))]);
-    assert_eq!(nic(&good(VERSION_2).0, "mlx5_0").ports[0].subnet.as_deref(), Some("fec0:0000:0000:0007"));
+    assert_eq!(nic(&good(VERSION_2).0, "mlx5_0").ports[0].subnet, Some(SubnetPrefix(0xfec0_0000_0000_0007)));
     // without an interface the LID tells, unless it is the 1 that iWARP drivers make up
     let alone = VERSION_2.replace("name=\"ibp20s0\" osdev_type=\"2\"", "name=\"sda\" osdev_type=\"0\"");
     assert_eq!(ports(&alone, "mlx5_0"), [(1, active, infiniband, None)]);

@@ -6,7 +6,7 @@ use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
 use crate::platform::recognise::{Dmi, recognise, supply};
 use crate::policy::{Selection, candidates};
-use crate::topology::{NicRole, Port, Provenance, Topology};
+use crate::topology::{NicRole, Port, Provenance, SubnetPrefix, Topology};
 
 const HEADER: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
 
@@ -124,8 +124,11 @@ fn the_networks_of_an_interface_are_those_it_is_in() {
         "ibp24s0\t0000FEA9\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0",
     ]);
     let found = dgx(&[("proc/net/route", &table)]);
-    assert_eq!(port(&found, "mlx5_0").networks, ["10.1.1.0/24", "10.1.2.0/24"]);
-    assert_eq!(port(&found, "mlx5_3").networks, Vec::<String>::new());
+    assert_eq!(
+        port(&found, "mlx5_0").networks,
+        ["10.1.1.0/24", "10.1.2.0/24"].map(|text| text.parse().unwrap())
+    );
+    assert_eq!(port(&found, "mlx5_3").networks, []);
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn the_ports_of_one_function_are_told_by_their_interfaces_numbers() {
     nic.ports.push(Port { number: 2, ..nic.ports[0].clone() });
     nic.netdevs = vec!["ib0".to_string(), "ib1".to_string()];
     nic.ports[1].default_route = Some("bond0".to_string());
-    nic.ports[1].networks = vec!["10.1.0.0/16".to_string()];
+    nic.ports[1].networks = vec!["10.1.0.0/16".parse().unwrap()];
     let scope = Scope::Placement;
     let (found, _) = discover(&Root::manifest(synthesise(&machine)), scope, Provenance::ThisSystem);
     let ports = &found.nics[0].ports;
@@ -162,7 +165,7 @@ fn a_step_reads_the_device_nodes_subnets_and_virtual_functions_of_nics() {
     );
     assert_eq!(function("mlx5_2").physfn, Some("29:00.0".parse().unwrap()));
     assert_eq!(function("mlx5_0").device, Some(0x1021));
-    assert_eq!(port(&found, "mlx5_0").subnet.as_deref(), Some("fe80:0000:0000:0007"));
+    assert_eq!(port(&found, "mlx5_0").subnet, Some(SubnetPrefix(0xfe80_0000_0000_0007)));
     let uverbs: Vec<Option<&str>> = found.nics.iter().take(3).map(|nic| nic.uverbs.as_deref()).collect();
     assert_eq!(uverbs, [Some("uverbs0"), Some("uverbs1"), Some("uverbs2")]);
 }

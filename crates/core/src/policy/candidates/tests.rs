@@ -6,11 +6,11 @@ use crate::placement::{NodePlacement, Policy};
 use crate::policy::{self, Pattern, Request};
 use crate::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, NicIndex, NumaNode, PciAddress, PciFunction, PciParent, Port,
-    Provenance,
+    Provenance, SubnetPrefix,
 };
 use proptest::prelude::*;
 
-const FABRIC: &str = "fe80:0000:0000:0001";
+const FABRIC: SubnetPrefix = SubnetPrefix(0xfe80_0000_0000_0001);
 
 /// A node of one NUMA node: slot k is a root port with GPU k below it, or not, and a NIC `mlx5_k` of the fabric's kind.
 fn machine(gpus: &[bool]) -> Topology {
@@ -43,7 +43,7 @@ fn machine(gpus: &[bool]) -> Topology {
 
 fn fabric_port(number: u8) -> Port {
     Port {
-        subnet: Some(FABRIC.to_string()),
+        subnet: Some(FABRIC),
         ..Port::new(number, PortState::Active, LinkLayer::InfiniBand, Some(400_000))
     }
 }
@@ -105,11 +105,11 @@ const EVIDENCE: [(&str, Evidence); 14] = [
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
     ("the admin's `exclude=10.9.0.0/16`", |topology, selection, nic| {
-        port(topology, nic).networks = vec!["10.9.1.0/24".to_string()];
+        port(topology, nic).networks = vec!["10.9.1.0/24".parse().unwrap()];
         selection.exclude = patterns("10.9.0.0/16");
     }),
     ("the admin's `exclude=0xfe80000000000009`", |topology, selection, nic| {
-        port(topology, nic).subnet = Some("fe80:0000:0000:0009".to_string());
+        port(topology, nic).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0009));
         selection.exclude = patterns("0xfe80000000000009");
     }),
     ("it is a storage NIC, as this machine's description says", |topology, _, nic| {
@@ -129,7 +129,7 @@ const EVIDENCE: [(&str, Evidence); 14] = [
     (
         "it is on the subnet fe80:0000:0000:0002, the node's fabric on fe80:0000:0000:0001",
         |topology, _, nic| {
-            port(topology, nic).subnet = Some("fe80:0000:0000:0002".to_string());
+            port(topology, nic).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0002));
         },
     ),
     ("8 virtual functions of it are given to others, who share its port", |topology, _, nic| {
@@ -183,7 +183,7 @@ fn roce_ports_differ_by_their_ipv4_networks() {
     for nic in 0..5 {
         port(&mut topology, nic).link_layer = LinkLayer::Ethernet;
         let network = if nic == 4 { "192.168.0.0/24" } else { "10.1.0.0/16" };
-        port(&mut topology, nic).networks = vec![network.to_string()];
+        port(&mut topology, nic).networks = vec![network.parse().unwrap()];
     }
     let judged = judged(&topology);
     assert_eq!(names(&judged.rails), FOUR);
@@ -198,7 +198,7 @@ fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_s
     let weak: [(&str, Change); 3] = [
         ("the node's default route leaves by it (`ib2`)", |topology| default_route(topology, 2)),
         ("it is on the subnet fe80:0000:0000:0002, the node's fabric on fe80:0000:0000:0001", |topology| {
-            port(topology, 2).subnet = Some("fe80:0000:0000:0002".to_string())
+            port(topology, 2).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0002))
         }),
         ("4 virtual functions of it are given to others, who share its port", |topology| {
             function(topology, 2, |function| function.vfs = Some(4));
@@ -228,7 +228,7 @@ fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_s
     }
     let mut two_pieces = with_a_fifth_nic();
     default_route(&mut two_pieces, 2);
-    port(&mut two_pieces, 2).subnet = Some("fe80:0000:0000:0002".to_string());
+    port(&mut two_pieces, 2).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0002));
     let judged = judged(&two_pieces);
     assert_eq!(
         judged.excluded[0].why,
@@ -254,7 +254,7 @@ fn subnets_mean_something_only_where_one_has_most_ports() {
     let subnets = |numbers: &[u8]| {
         let mut topology = machine(&vec![false; numbers.len()]);
         for (nic, number) in numbers.iter().enumerate() {
-            port(&mut topology, nic).subnet = Some(format!("fe80:0000:0000:000{number}"));
+            port(&mut topology, nic).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0000 + u64::from(*number)));
         }
         let judged = judged(&topology);
         (judged.rails.len(), judged.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>())

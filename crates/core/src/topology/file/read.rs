@@ -4,14 +4,14 @@
 use super::schema::{self, File};
 use super::values::{
     Once, Result, at_most, dangling, free_text, hex, link_rate, list, name, network, optional, parent,
-    pci_address, word, wrong,
+    pci_address, subnet, word, wrong,
 };
 use super::{
     BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NICS, MAX_NUMA_NODES, MAX_PCI,
     MAX_PORTS, MAX_RATE_MBPS,
 };
 use crate::topology::{
-    Gpu, GpuVendor, LinkLayer, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
+    Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
     PcieLink, Port, PortState, Provenance, Pu, Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -285,7 +285,7 @@ fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
             link_layer: layer.unwrap_or(LinkLayer::Unknown),
             phys_state: optional(&port.phys_state, |text| name(&at("phys_state"), text))?,
             netdev: optional(&port.netdev, |text| name(&at("netdev"), text))?,
-            subnet: optional(&port.subnet, |text| free_text(&at("subnet"), text))?,
+            subnet: optional(&port.subnet, |text| subnet(&at("subnet"), text))?,
             gid_type: optional(&port.gid_type, |text| free_text(&at("gid_type"), text))?,
             default_route: optional(&port.default_route, |text| name(&at("default_route"), text))?,
             networks: networks(&at("networks"), &port.networks)?,
@@ -294,7 +294,7 @@ fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
     Ok(all)
 }
 
-fn networks(place: &str, networks: &[String]) -> Result<Vec<String>> {
+fn networks(place: &str, networks: &[String]) -> Result<Vec<Network>> {
     at_most(place, networks.len(), MAX_NETDEVS)?;
     networks.iter().enumerate().map(|(n, text)| network(&format!("{place}[{n}]"), text)).collect()
 }

@@ -2,10 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::{BadTopology, MAX_NAME, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable};
-use crate::topology::{Bitmap, LinkRate, PciAddress, PciParent};
+use crate::topology::{Bitmap, LinkRate, Network, PciAddress, PciParent, SubnetPrefix};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::net::Ipv4Addr;
 
 pub(super) type Result<T> = std::result::Result<T, BadTopology>;
 
@@ -78,15 +77,13 @@ pub(super) fn free_text(place: &str, text: &str) -> Result<String> {
     Ok(text.to_string())
 }
 
-/// An IPv4 network.
-pub(super) fn network(place: &str, text: &str) -> Result<String> {
-    let known = text.split_once('/').is_some_and(|(address, bits)| {
-        address.parse::<Ipv4Addr>().is_ok() && bits.parse::<u8>().is_ok_and(|bits| bits <= 32)
-    });
-    if !known {
-        return Err(wrong(place, text, "an IPv4 network such as `10.1.0.0/16`"));
-    }
-    Ok(text.to_string())
+pub(super) fn network(place: &str, text: &str) -> Result<Network> {
+    text.parse().map_err(|_| wrong(place, text, "an IPv4 network such as `10.1.0.0/16`"))
+}
+
+pub(super) fn subnet(place: &str, text: &str) -> Result<SubnetPrefix> {
+    text.parse()
+        .map_err(|_| wrong(place, text, "an InfiniBand subnet's prefix such as `fe80:0000:0000:0001`"))
 }
 
 pub(super) fn word<T: Copy>(place: &str, text: &str, words: &[(&str, T)]) -> Result<T> {

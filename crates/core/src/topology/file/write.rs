@@ -93,10 +93,10 @@ fn port(port: &Port) -> schema::Port {
         link_layer: word(&schema::LINK_LAYERS, port.link_layer),
         phys_state: port.phys_state.clone(),
         netdev: port.netdev.clone(),
-        subnet: port.subnet.clone(),
+        subnet: port.subnet.map(|prefix| prefix.to_string()),
         gid_type: port.gid_type.clone(),
         default_route: port.default_route.clone(),
-        networks: port.networks.clone(),
+        networks: port.networks.iter().map(ToString::to_string).collect(),
     }
 }
 
