@@ -35,7 +35,10 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     let numa = play!(busy("bind=numa"));
     assert_eq!(numa.cpus(0).as_deref(), Some("0"), "who asks for the NUMA node gets it: {numa}");
     let verbose = play!(busy("closest,verbose"));
-    assert!(said(&verbose.shown_to_the_user(), &["the step has 1 CPUs, too few", "`bind=numa`"]), "{verbose}");
+    assert!(
+        said(&verbose.shown_to_the_user(), &["the step has 1 CPUs, too few", "`bind=numa`"]),
+        "{verbose}"
+    );
     let strict = play!(busy("closest,strict"));
     assert_eq!(strict.cpus(0).as_deref(), Some("0,56-62"), "strict has what was decided: {strict}");
     let restricted = play!(busy("closest,restricted"));
@@ -147,7 +150,8 @@ fn openmp_is_told_only_where_the_user_asks() {
     asked.assert_nearest_nics();
     let values = names.map(|name| asked.env(0, name).unwrap_or_default());
     assert_eq!(values, ["56", "cores", "false"], "{asked}");
-    let own = play!(of_gpu_0(on("0-223", "bind=numa,omp=on").env("OMP_NUM_THREADS=3").env("OMP_PLACES=threads")));
+    let own =
+        play!(of_gpu_0(on("0-223", "bind=numa,omp=on").env("OMP_NUM_THREADS=3").env("OMP_PLACES=threads")));
     let values = names.map(|name| own.env(0, name).unwrap_or_default());
     assert_eq!(values, ["3", "threads", ""], "the user's places count, and false would undo them\n{own}");
 }
