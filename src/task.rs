@@ -22,7 +22,8 @@ use std::sync::atomic::Ordering;
 
 pub(crate) fn init(spank: &SpankHandle) {
     // srun's word to slurmstepd is none to the program, nor to the sruns that it starts
-    if let Err(error) = spank.unsetenv(cpu_bind::VARIABLE) {
+    let told = variable(spank, cpu_bind::VARIABLE).map(|_| spank.unsetenv(cpu_bind::VARIABLE));
+    if let Some(Err(error)) = told {
         log::debug!("{}: {error}", cpu_bind::VARIABLE);
     }
     let failures = match ACTIVE.get() {
