@@ -87,7 +87,8 @@ fn on_a_busy_node_every_task_keeps_its_cpus(bed: &Bed) {
         assert!(task.cpus().len() >= 4, "{task:?} had {bare:?}");
     }
     let crowded = numa.iter().filter(|task| task.cpus().len() < 4).count();
-    assert!(crowded > 0, "the node is busy: who asks for the NUMA node gets what is left: {numa:?}");
+    // later releases keep a job's cores on the sockets of its GPUs, or let it wait
+    assert!(crowded > 0 || bed.site.release >= (23, 2), "the node is busy: who asks for the NUMA node gets what is left: {numa:?}");
 }
 
 fn moved_tasks_do_not_share_with_those_that_stay(bed: &Bed) {
