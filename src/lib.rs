@@ -119,7 +119,11 @@ pub extern "C" fn slurm_spank_init_post_opt(
     wall("init_post_opt", || {
         with_handle(spank, argc, argv, |handle, context| match context {
             Context::Slurmd | Context::JobScript => {}
-            Context::Local | Context::Allocator => command::init_post_opt(),
+            Context::Allocator => command::init_post_opt(),
+            Context::Local => {
+                command::tell_the_node();
+                command::init_post_opt();
+            }
             Context::Remote => {
                 option::provoke(handle, "init_post_opt");
                 step::init_post_opt(handle);

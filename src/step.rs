@@ -7,7 +7,7 @@ use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal}
 use crate::environment::variable;
 use crate::nics::{self, Devices};
 use crate::{files, option, task};
-use nic_placement_core::config::{Admin, ENVIRONMENT, NodeSource, Settings, Words, settle};
+use nic_placement_core::config::{Admin, ENVIRONMENT, NodeSource, Settings, Words, cpu_bind, settle};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::discover::{Root, Scope, discover};
@@ -88,7 +88,8 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
-        cpu_bind: variable(spank, "SLURM_CPU_BIND_TYPE").filter(|how| !how.is_empty()),
+        cpus_per_task: variable(spank, "SLURM_CPUS_PER_TASK").and_then(|count| count.parse().ok()),
+        cpu_bind: cpu_bind::chosen(|name| variable(spank, name)),
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
         gpus: variable(spank, "SLURM_STEP_GPUS"),
         // who has every core of the node shares it with nobody

@@ -5,7 +5,7 @@ use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal}
 use crate::environment::{self, Values, variable};
 use crate::nics::{self, Closed};
 use crate::{bind, files, option};
-use nic_placement_core::config::Admin;
+use nic_placement_core::config::{Admin, cpu_bind};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{Subject, lint};
@@ -19,6 +19,11 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 pub(crate) fn init(spank: &SpankHandle) {
+    // srun's word to slurmstepd is none to the program, nor to the sruns that it starts
+    let told = variable(spank, cpu_bind::VARIABLE).map(|_| spank.unsetenv(cpu_bind::VARIABLE));
+    if let Some(Err(error)) = told {
+        log::debug!("{}: {error}", cpu_bind::VARIABLE);
+    }
     let failures = match ACTIVE.get() {
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
         None => return withdraw(spank),

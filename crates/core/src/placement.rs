@@ -53,8 +53,10 @@ pub enum Strictness {
 pub enum Bind {
     /// those that Slurm gave it
     None,
-    /// those of its GPUs' NUMA node
+    /// those near its GPUs, where they hold the parts of all tasks that will share them
     #[default]
+    Auto,
+    /// those of its GPUs' NUMA node, whatever it holds
     Numa,
     /// whole cores of that node, which no other task of the step gets
     Core,
@@ -271,7 +273,7 @@ pub enum CpuDecision {
         /// why
         why: String,
     },
-    /// it stays as it is, though it should not: nothing near the GPU is the step's
+    /// it stays as it is, though nearer would be better: what is near the GPU is not the step's, or too little
     OutOfReach {
         /// what it is
         cpus: CpuSet,

@@ -209,6 +209,7 @@ fn nics_per_task(value: &str) -> Option<u8> {
 
 fn bind(value: &str) -> Option<Bind> {
     match value {
+        "auto" => Some(Bind::Auto),
         "none" => Some(Bind::None),
         "numa" => Some(Bind::Numa),
         "core" => Some(Bind::Core),
