@@ -43,7 +43,7 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     assert_eq!(strict.cpus(0).as_deref(), Some("0,56-62"), "strict has what was decided: {strict}");
     let restricted = play!(busy("closest,restricted"));
     assert_ne!(restricted.exit(0), Some(0), "{restricted}");
-    assert!(said(&restricted.shown_to_the_user(), &["fails", "too few for the tasks"]), "{restricted}");
+    assert!(said(&restricted.shown_to_the_user(), &["fails", "too few for this task"]), "{restricted}");
     let asked = play!(of_gpu_0(on("0-223", "closest").env("SLURM_CPUS_PER_TASK=16")));
     assert_eq!(asked.cpus(0).as_deref(), Some("0-55,112-167"), "16 CPUs are near: {asked}");
     assert_eq!(asked.memory(0).as_deref(), Some("preferred-many nodes 0x1"), "{asked}");

@@ -158,12 +158,18 @@ fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
                 return (CpuDecision::OutOfReach { cpus: own, why: why.clone() }, Some(why));
             }
             let part = crew.parts.get(task.local_id as usize).copied().unwrap_or(0);
-            let why = format!(
-                "near NUMA node {gpus_nodes} of its GPU the step has {} CPUs, too few for the tasks that belong there with \
-                 {part} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, `bind=numa` takes \
-                 what is there",
-                nearer.len()
-            );
+            let room = nearer.len();
+            let why = match crew.len() {
+                1 => format!(
+                    "near NUMA node {gpus_nodes} of its GPU the step has {room} CPUs, too few for this task's {part}: it \
+                     keeps them all; a smaller `-c` or `bind=numa` would bring it near"
+                ),
+                _ => format!(
+                    "near NUMA node {gpus_nodes} of its GPU the step has {room} CPUs, too few for the tasks that belong \
+                     there with {part} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, \
+                     `bind=numa` takes what is there"
+                ),
+            };
             (CpuDecision::OutOfReach { cpus: own, why }, None)
         }
     }
