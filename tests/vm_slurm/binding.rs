@@ -71,7 +71,8 @@ fn topology() -> Topology {
 
 /// Decides for a task with this GPU alone, binds this process as the plugin does, and becomes the task.
 pub fn place(gpu: usize) {
-    let settings = settle(&Words::default(), None, Some(&Words::default()));
+    let words = Words::parse("bind=numa").unwrap();
+    let settings = settle(&Words::default(), None, Some(&words));
     let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
     let plan = Plan::new(topology(), Wish { settings, ..Wish::default() }, step, &|_| None);
     let vendor = plan.node.gpus[gpu].vendor;
