@@ -3,6 +3,7 @@
 
 use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal};
 use crate::environment::{self, Values, variable};
+use crate::log::say;
 use crate::nics::{self, Closed};
 use crate::{bind, option};
 use nic_placement_core::config::Admin;
@@ -14,7 +15,7 @@ use nic_placement_core::render::{self, Evidence, ReadFile};
 use nic_placement_core::step::{Access, GpuGrant, Memory, Task};
 use nic_placement_core::topology::{CpuSet, NicIndex, Topology};
 use nic_placement_sys::{self as sys, MemoryPolicy};
-use slurm_spank::{SpankHandle, slurm_spank_log};
+use slurm_spank::SpankHandle;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -46,11 +47,6 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
         say(&format!("task {task} fails, as `strict` asks: {failure}"));
         sys::exit_now(1);
     }
-}
-
-/// A line on the user's terminal.
-fn say(line: &str) {
-    slurm_spank_log(&format!("nic-placement: {line}"));
 }
 
 /// Places one task; returns what could not be had.

@@ -1,6 +1,8 @@
 //! What went wrong but did not stop us.
 #![forbid(unsafe_code)]
 
+pub mod line;
+
 use std::fmt;
 
 /// One finding: what, where, and what to do about it, in one line.
