@@ -1,12 +1,12 @@
 //! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal};
+use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, Values, variable};
 use crate::log::say;
 use crate::nics::{self, Closed};
 use crate::{bind, option};
-use nic_placement_core::config::Admin;
+use nic_placement_core::config::{Admin, ENVIRONMENT, Words, settle};
 use nic_placement_core::discover::root::{self, Root};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::identity;
@@ -152,19 +152,26 @@ fn interfaces() -> Vec<String> {
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
-/// that step.
+/// that step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
+/// on another node, and every program in them would take them for the user's own.
 fn withdraw(spank: &SpankHandle) {
-    let marked = || variable(spank, render::marker::NAME).is_some();
-    if !DRY_RUN.load(Ordering::Relaxed) && marked() && is_normal(spank) {
-        let (admin, _) = Admin::parse(option::arguments(spank));
-        let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
-        names.extend(admin.templates.iter().map(|template| template.name()));
-        names.sort_unstable();
-        names.dedup();
-        let present = environment::values(spank, &names);
-        for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
-            log::warn!("{failure}");
-        }
+    let marked = variable(spank, render::marker::NAME).is_some();
+    if !marked || !(is_normal(spank) || is_program_of_job(spank)) {
+        return;
+    }
+    let (admin, _) = Admin::parse(option::arguments(spank));
+    let words = variable(spank, ENVIRONMENT).and_then(|text| Words::parse(&text).ok());
+    // who wants nothing changed wants this left too
+    if settle(&admin.default, words.as_ref(), option::value().as_ref()).dry_run {
+        return;
+    }
+    let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
+    names.extend(admin.templates.iter().map(|template| template.name()));
+    names.sort_unstable();
+    names.dedup();
+    let present = environment::values(spank, &names);
+    for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
+        log::warn!("{failure}");
     }
 }
 
