@@ -100,7 +100,7 @@ fn a_configuration_file_that_is_longer_than_what_is_read_of_it_may_set_anything(
     assert_eq!(nccl(&[("/my.conf", "…")], &[("NCCL_CONF_FILE", "/my.conf")]), longer("/my.conf"));
     let ucx = reason(&[("/etc/ucx/ucx.conf", "…")], &[], "UCX_NET_DEVICES");
     assert_eq!(ucx, longer("/etc/ucx/ucx.conf"));
-    // what it is seen to set it sets
+    // what stands in the part read counts
     assert_eq!(nccl(&[("/etc/nccl.conf", "NCCL_IB_HCA=x\n…")], &[]), "`/etc/nccl.conf` sets it");
 }
 
