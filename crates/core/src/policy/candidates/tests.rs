@@ -12,8 +12,7 @@ use proptest::prelude::*;
 
 const FABRIC: SubnetPrefix = SubnetPrefix(0xfe80_0000_0000_0001);
 
-/// A node of one NUMA node: slot k is a root port with a NIC `mlx5_k` of the fabric's kind, and GPU k if so
-/// given.
+/// One NUMA node: slot k is a root port with a NIC `mlx5_k` of the fabric's kind, and a GPU if `gpus[k]`.
 fn machine(gpus: &[bool]) -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     let cpus = (0..8).collect();
