@@ -147,7 +147,7 @@ impl<'a> Table<'a> {
         }
         Share::Own(
             mine,
-            "cores of its own, one seat for each task of the step, since it is not known whose GPUs are where",
+            "cores of its own, one seat for each task of the step, since the tasks' GPUs are unknown",
         )
     }
 }

@@ -141,8 +141,8 @@ pub fn warn_of_denied(node: &NodePlacement, topology: &Topology, task: &Task) ->
     let denied: Vec<&str> = denied.map(|&nic| topology.nic(nic).name.as_str()).collect();
     (!denied.is_empty()).then(|| {
         format!(
-            "it may not open {}: NCCL passes over what it cannot open, and then numbers the NICs otherwise than in tasks \
-             of this node that may",
+            "it may not open {}: NCCL skips these, and then numbers the NICs differently than in tasks of this node \
+             that may open them",
             denied.join(" ")
         )
     })

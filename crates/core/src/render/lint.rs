@@ -195,7 +195,7 @@ fn sockets(subject: &Subject, found: &mut Vec<Diagnostic>) {
     };
     let mut names = rest.split(',').filter_map(|entry| entry.split(':').next());
     if !names.any(|name| subject.interfaces.iter().any(|interface| matches(name, interface))) {
-        let text = "no interface of this node is named so, and NCCL then cannot start: name one of its own, or unset it";
+        let text = "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it";
         found.push(finding("NCCL_SOCKET_IFNAME", list, text));
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement, read: ReadFile) ->
     if let Some(why) = files.iter().find_map(|file| claimed(read, file, IB_HCA)) {
         return Answer::no(why);
     }
-    let model = if has_amd(topology) { "; RCCL may not know the machine's model by fewer NICs" } else { "" };
+    let model = if has_amd(topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
     Answer::yes(format!("={list}"), format!("one list for the whole node, without {left_out}{model}"))
 }
 

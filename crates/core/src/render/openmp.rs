@@ -27,7 +27,7 @@ pub(super) fn num_threads<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
 /// Places for programs that bind their own threads.
 pub(super) fn places<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     asked.task.threads?;
-    Some(unless(pinned(asked), "cores", "what a program that binds threads itself binds them to"))
+    Some(unless(pinned(asked), "cores", "places for programs that bind their own threads"))
 }
 
 /// Switches the runtime's binding off, unless the user names places: `false` would make it ignore them.

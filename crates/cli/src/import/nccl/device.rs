@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         let free = |name: &String| !self.names.contains_key(name.as_str());
         let name =
             (dev..=u16::MAX).chain(0..dev).map(|dev| format!("net{dev}")).find(free).unwrap_or_default();
-        self.note(name.clone(), "a `<net>` without a name, called so here: no library knows it by this name");
+        self.note(name.clone(), "a `<net>` without a name: this one is invented, and no library knows it");
         name
     }
 

@@ -162,7 +162,7 @@ fn what_had_to_be_repaired_is_said() {
     for (text, expected) in [
         (
             net("dev=\"3\""),
-            vec!["`net3`: a `<net>` without a name, called so here: no library knows it by this name"],
+            vec!["`net3`: a `<net>` without a name: this one is invented, and no library knows it"],
         ),
         (
             net("name=\"a,b\""),

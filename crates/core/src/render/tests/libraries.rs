@@ -153,7 +153,9 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
     let task = task(&[1], &[1]);
     assert_eq!(amd(PortState::Active).changes(&task), [UCX, NCCL], "NVSHMEM is NVIDIA's");
     assert!(
-        amd(PortState::Active).why(&task, "NCCL_IB_HCA").contains("RCCL may not know the machine's model")
+        amd(PortState::Active)
+            .why(&task, "NCCL_IB_HCA")
+            .contains("with fewer NICs RCCL may not recognise the machine")
     );
     assert_eq!(amd(PortState::Down).changes(&task), [UCX]);
     for file in ["/home/me/.rccl.conf", "/etc/rccl.conf"] {
