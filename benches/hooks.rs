@@ -115,7 +115,7 @@ fn measure() -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
-    // `cargo test --benches` runs this too, without that word, and a debug build's figures mean nothing
+    // `cargo test --benches` runs this too, but without `--bench`; figures of a debug build mean nothing
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Needs root and Debian's Slurm packages (`tests/slurm/install.sh`); without them it says so and passes.  The cluster is
-//! `tests/slurm/cluster.sh`, the task `tests/slurm/report.c`, which prints what it sees of itself.  A case is a function
-//! whose name is the sentence that it proves; one that proves an effect runs the same command without the flag too.
+//! `tests/slurm/cluster.sh`.  The task is `tests/slurm/report.c`, which prints its own binding and environment.  A case is a
+//! function, and its name is the sentence that it proves.  A case that proves an effect also runs the command without the
+//! flag.
 
 #[path = "end_to_end/cases_bind.rs"]
 mod cases_bind;

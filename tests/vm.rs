@@ -1,7 +1,7 @@
-//! nic-placement on a real kernel with several NUMA nodes: what it reads in a guest under qemu is what hwloc reads there.
+//! nic-placement on a real kernel with several NUMA nodes: in a guest under qemu it reads the same facts as hwloc.
 //!
 //! Needs Debian on amd64, gcc and make, and root or a filled cache to fetch qemu and a kernel: see tests/vm/boot.sh.
-//! Without them, and with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  Both guests together take 20 s on two idle cores.
+//! Without them, or with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  Both guests together take 20 s on two idle cores.
 //! `BLESS=1 cargo test --test vm` records the guests anew below tests/machines.
 
 #[path = "vm/boot.rs"]

@@ -1,4 +1,4 @@
-//! The machines that the nodes play, and the facts about them that the cases compare with.
+//! The machines that the nodes play, and the facts with which the cases compare.
 
 use crate::harness::Cluster;
 use crate::plugins::unknown_slurm;
@@ -74,7 +74,7 @@ pub fn with_cgroups() -> Cluster {
     }
 }
 
-/// One node whose slurmd has loaded a plugin of the kind that ours must not be.
+/// One node whose slurmd has loaded a plugin that exports a hook which ours must not export.
 pub fn with_a_prolog_plugin() -> Cluster {
     Cluster {
         name: "prolog",
@@ -114,7 +114,7 @@ fn our_plugin(site: &Site) -> String {
     site.plugstack_line("")
 }
 
-/// A plugin that exports a hook by whose mere presence slurmd starts a helper process for each job.
+/// A plugin that exports a hook; its mere presence makes slurmd start a helper process for each job.
 fn prolog_plugin(site: &Site) -> String {
     let (major, minor) = site.release;
     let source = site.dir.join("prolog.c");

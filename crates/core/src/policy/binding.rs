@@ -154,7 +154,7 @@ fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
         }
         _ => {
             let nearer = crew.cpus.intersection(&ladder.rungs()[here - 1].cpus);
-            if nearer.is_empty() {
+            if nearer.is_empty() || !crew.cpus.intersects(&ladder.rungs()[0].cpus) {
                 let why = out_of_reach(near);
                 return (CpuDecision::OutOfReach { cpus: own, why: why.clone() }, Some(why));
             }

@@ -10,6 +10,7 @@ use super::crew::Crew;
 use super::flow::served;
 use super::ladder::Ladder;
 use crate::topology::{CpuSet, NodeSet, Topology};
+use std::cmp::Reverse;
 
 /// The tasks' CPUs, if all of them decide by this rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,41 +47,66 @@ pub(super) fn settle(topology: &Topology, crew: &Crew) -> Settled {
     let before = served(&crew.masks, &crew.parts);
     // each turn sends a task one rung farther, so the loop ends
     loop {
-        let masks = match try_targets(crew, &movers) {
+        let give_way = match try_targets(crew, &movers) {
+            Err(too_many) => too_many,
             Ok(masks) if served(&masks, &crew.parts) >= before => {
                 let rungs = movers.iter().map(|mover| mover.target.min(mover.here)).collect();
                 return Settled { masks, rungs };
             }
-            Ok(_) => None,
-            Err(full) => Some(full),
+            Ok(masks) => in_the_way(crew, &movers, &masks, before),
         };
-        // if no region is too small, the tasks with the nearest targets give way first
-        let moving = || movers.iter().filter(|mover| mover.target < mover.here);
-        let Some(nearest) = moving().map(|mover| mover.target).min() else {
-            return Settled {
-                masks: crew.masks.clone(),
-                rungs: movers.iter().map(|mover| mover.here).collect(),
-            };
-        };
-        let gives_way: Vec<usize> = match masks {
-            Some(full) => full,
-            None => moving().filter(|mover| mover.target == nearest).map(|mover| mover.id).collect(),
-        };
-        for mover in movers.iter_mut().filter(|mover| gives_way.contains(&mover.id)) {
+        for mover in movers.iter_mut().filter(|mover| give_way.contains(&mover.id)) {
             mover.target += 1;
         }
+    }
+}
+
+/// The movers by region, the farthest region first: those who gain least give way first.
+fn groups<'a>(crew: &Crew, movers: &'a [Mover]) -> Vec<Vec<&'a Mover>> {
+    let mut groups: Vec<Vec<&Mover>> = Vec::new();
+    for mover in movers.iter().filter(|mover| mover.moves()) {
+        let same = |group: &&mut Vec<&Mover>| {
+            group[0].target == mover.target && group[0].region(crew) == mover.region(crew)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(mover),
+            None => groups.push(vec![mover]),
+        }
+    }
+    groups.sort_by_key(|group| Reverse(group[0].target));
+    groups
+}
+
+/// The movers whose staying leaves all others their parts; the farthest group if no single group is enough.
+fn in_the_way(crew: &Crew, movers: &[Mover], masks: &[CpuSet], before: usize) -> Vec<usize> {
+    let groups = groups(crew, movers);
+    let ids = |group: &Vec<&Mover>| group.iter().map(|mover| mover.id).collect::<Vec<usize>>();
+    let is_enough = |group: &&Vec<&Mover>| {
+        let mut without = masks.to_vec();
+        ids(group).into_iter().for_each(|id| without[id] = crew.masks[id].clone());
+        served(&without, &crew.parts) >= before
+    };
+    groups.iter().find(is_enough).or(groups.first()).map(ids).unwrap_or_default()
+}
+
+impl Mover {
+    fn moves(&self) -> bool {
+        self.target < self.here
+    }
+
+    /// The step's CPUs on the rung that it should reach.
+    fn region(&self, crew: &Crew) -> CpuSet {
+        crew.cpus.intersection(&self.ladder.rungs()[self.target].cpus)
     }
 }
 
 /// All tasks' masks if all movers reach their targets; or the movers whose region does not hold their parts.
 fn try_targets(crew: &Crew, movers: &[Mover]) -> Result<Vec<CpuSet>, Vec<usize>> {
     let mut masks = crew.masks.clone();
-    let moves = |mover: &&Mover| mover.target < mover.here;
-    let region = |mover: &Mover| crew.cpus.intersection(&mover.ladder.rungs()[mover.target].cpus);
     // a mover whose mask has its part of near CPUs gives the rest away and takes nothing
     let mut homeless: Vec<&Mover> = Vec::new();
-    for mover in movers.iter().filter(moves) {
-        let part = crew.masks[mover.id].intersection(&region(mover));
+    for mover in movers.iter().filter(|mover| mover.moves()) {
+        let part = crew.masks[mover.id].intersection(&mover.region(crew));
         if part.len() >= crew.parts[mover.id].max(1) {
             masks[mover.id] = part;
         } else {
@@ -90,9 +116,9 @@ fn try_targets(crew: &Crew, movers: &[Mover]) -> Result<Vec<CpuSet>, Vec<usize>>
     let is_homeless = |id: usize| homeless.iter().any(|mover| mover.id == id);
     let settled: Vec<usize> = (0..crew.len()).filter(|&id| !is_homeless(id)).collect();
     while let Some(first) = homeless.first() {
-        let near = region(first);
+        let near = first.region(crew);
         let (group, rest): (Vec<&Mover>, Vec<&Mover>) =
-            homeless.iter().partition(|mover| region(mover) == near);
+            homeless.iter().partition(|mover| mover.region(crew) == near);
         homeless = rest;
         let ids: Vec<usize> = group.iter().map(|mover| mover.id).collect();
         let wanted: Vec<usize> = ids.iter().map(|&id| crew.parts[id]).collect();

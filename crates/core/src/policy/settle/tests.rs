@@ -174,6 +174,21 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
     assert!(why.contains("NUMA nodes 0-3") && why.contains("distance 12"), "{why}");
 }
 
+#[test]
+fn who_finds_no_room_does_not_keep_the_others_away() {
+    // four NUMA nodes on two sockets, three cores for five tasks: the second node has none of the step's CPUs
+    let topology = machine(2, 2, 1, 4);
+    let played = Played {
+        masks: vec![set("0,2-4,6-7"); 5],
+        gpus: vec![0, 0, 1, 2, 3],
+        cpus_per_task: None,
+        rule: Some("gpu:map_gpu:0,0,1,2,3".to_string()),
+        bind: Bind::Auto,
+        topology,
+    };
+    assert_eq!(played.lists(), ["0,4", "0,4", "0,2-4,6-7", "2,6", "3,7"]);
+}
+
 fn any_step() -> impl Strategy<Value = Played> {
     let shape = (1u32..3, prop_oneof![Just(1u32), Just(2), Just(4)], 1u32..5, 1usize..9);
     let how = (
