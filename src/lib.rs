@@ -102,6 +102,9 @@ pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *const *co
             Context::Local | Context::Allocator | Context::Remote => {
                 log::install(context);
                 option::provoke(handle, "init");
+                if context != Context::Remote {
+                    command::init();
+                }
                 register_option(spank);
             }
         })
@@ -119,9 +122,12 @@ pub extern "C" fn slurm_spank_init_post_opt(
     wall("init_post_opt", || {
         with_handle(spank, argc, argv, |handle, context| match context {
             Context::Slurmd | Context::JobScript => {}
-            Context::Allocator => command::init_post_opt(),
             Context::Local => {
                 command::tell_the_node();
+                command::init_post_opt();
+            }
+            Context::Allocator => {
+                command::note_what_was_before();
                 command::init_post_opt();
             }
             Context::Remote => {

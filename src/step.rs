@@ -3,7 +3,7 @@
 //! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal};
+use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal};
 use crate::environment::variable;
 use crate::nics::{self, Devices};
 use crate::{files, option, task};
@@ -45,7 +45,6 @@ fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
     }
     let wish = wish(spank);
     let Settings { enabled, strictness, dry_run, verbose, .. } = wish.settings;
-    DRY_RUN.store(dry_run, Ordering::Relaxed);
     STRICT.store(enabled && strictness > Strictness::BestEffort && !dry_run, Ordering::Relaxed);
     if !enabled {
         return Err(Inactive::NotAsked);

@@ -1,11 +1,12 @@
 //! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal};
+use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, Values, variable};
+use crate::log::say;
 use crate::nics::{self, Closed};
 use crate::{bind, files, option};
-use nic_placement_core::config::{Admin, cpu_bind};
+use nic_placement_core::config::{Admin, ENVIRONMENT, Words, cpu_bind, settle};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{Subject, lint};
@@ -13,7 +14,7 @@ use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::{Access, GpuGrant, Memory, Task};
 use nic_placement_core::topology::{CpuSet, NicIndex, Topology};
 use nic_placement_sys::{self as sys, MemoryPolicy};
-use slurm_spank::{SpankHandle, slurm_spank_log};
+use slurm_spank::SpankHandle;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -49,11 +50,6 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
         say(&format!("task {task} fails, as `strict` asks: {failure}"));
         sys::exit_now(1);
     }
-}
-
-/// A line on the user's terminal.
-fn say(line: &str) {
-    slurm_spank_log(&format!("nic-placement: {line}"));
 }
 
 /// Places one task; returns what could not be had.
@@ -158,19 +154,26 @@ fn interfaces() -> Vec<String> {
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
-/// that step.
+/// that step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
+/// on another node, and every program in them would take them for the user's own.
 fn withdraw(spank: &SpankHandle) {
-    let marked = || variable(spank, render::marker::NAME).is_some();
-    if !DRY_RUN.load(Ordering::Relaxed) && marked() && is_normal(spank) {
-        let (admin, _) = Admin::parse(option::arguments(spank));
-        let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
-        names.extend(admin.templates.iter().map(|template| template.name()));
-        names.sort_unstable();
-        names.dedup();
-        let present = environment::values(spank, &names);
-        for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
-            log::warn!("{failure}");
-        }
+    let marked = variable(spank, render::marker::NAME).is_some();
+    if !marked || !(is_normal(spank) || is_program_of_job(spank)) {
+        return;
+    }
+    let (admin, _) = Admin::parse(option::arguments(spank));
+    let words = variable(spank, ENVIRONMENT).and_then(|text| Words::parse(&text).ok());
+    // who wants nothing changed wants this left too
+    if settle(&admin.default, words.as_ref(), option::value().as_ref()).dry_run {
+        return;
+    }
+    let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
+    names.extend(admin.templates.iter().map(|template| template.name()));
+    names.sort_unstable();
+    names.dedup();
+    let present = environment::values(spank, &names);
+    for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
+        log::warn!("{failure}");
     }
 }
 

@@ -41,6 +41,10 @@ macro_rules! play {
 mod binding;
 #[path = "host/files.rs"]
 mod files;
+#[path = "host/hostile.rs"]
+mod hostile;
+#[path = "host/inherited.rs"]
+mod inherited;
 #[path = "host/tasks.rs"]
 mod tasks;
 
@@ -204,6 +208,16 @@ fn help_is_printed_by_srun_which_then_ends() {
         [""; 0],
         "the user asked for the help and not for the job\n{played}"
     );
+}
+
+#[test]
+fn help_that_cannot_be_printed_ends_srun_all_the_same_and_not_well() {
+    let Some(host) = harness::host() else { return };
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    for (option, status) in [("help", Some(1)), ("closest", Some(0))] {
+        let mut command = Step::in_context("local").option(option).command(host);
+        assert_eq!(command.stdout(full()).status().expect("it starts").code(), status, "`{option}`");
+    }
 }
 
 #[test]

@@ -59,7 +59,12 @@ pub fn cpus_near(gpu: usize) -> BTreeSet<usize> {
 /// Two nodes alike, n0 and n1, and three odd ones; no cgroups.
 pub fn plain() -> Cluster {
     let nodes: &[fn(&Site) -> PathBuf] = &[dgx, dgx, link_down, no_rdma, no_gpus];
-    Cluster { name: "plain", nodes, plugstack: our_plugin, cgroups: false, preload: None, extra: none }
+    // salloc without a command then starts `$SHELL` on the first node, here without a terminal
+    let interactive: fn(&Site) -> String = |_| {
+        r#"LaunchParameters=use_interactive_step\nInteractiveStepOptions="--interactive --preserve-env $SHELL"\n"#
+            .to_string()
+    };
+    Cluster { name: "plain", nodes, plugstack: our_plugin, cgroups: false, preload: None, extra: interactive }
 }
 
 /// One node whose device cgroups let each task open its own GPUs alone.

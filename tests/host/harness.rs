@@ -34,6 +34,17 @@ pub fn plugin() -> PathBuf {
     newest.expect("`libnic_placement.so` is built with the tests; `NIC_PLACEMENT_SO` names another one")
 }
 
+/// The plugin built so that its hooks panic on request (`make test-libraries`); `None` and a line where it is not built.
+pub fn panicking_plugin() -> Option<PathBuf> {
+    let built = env::var_os("NIC_PLACEMENT_PANIC_SO")
+        .map_or_else(|| manifest_path("target/panic/release/libnic_placement.so"), PathBuf::from);
+    if !built.exists() {
+        println!("skipped: no test build: `make test-libraries` makes it");
+        return None;
+    }
+    Some(built)
+}
+
 /// The fake Slurm, built once for each test executable; `None` where there is no C compiler.
 pub fn host() -> Option<&'static Path> {
     static HOST: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -148,18 +159,26 @@ pub fn stderr(output: &Output) -> String {
 #[derive(Clone)]
 pub struct Step {
     words: Vec<OsString>,
+    /// in place of [`plugin`]
+    library: Option<PathBuf>,
     daemon_env: Vec<(&'static str, &'static str)>,
 }
 
 impl Step {
     /// In `context`: `local`, `allocator`, `remote` or `slurmd`.
     pub fn in_context(context: &str) -> Step {
-        Step { words: vec!["--context".into(), context.into()], daemon_env: Vec::new() }
+        Step { words: vec!["--context".into(), context.into()], library: None, daemon_env: Vec::new() }
     }
 
     /// On a compute node that is a DGX H100.
     pub fn on_dgx_h100() -> Step {
         Step::in_context("remote").sysfs(dgx_h100())
+    }
+
+    /// With another build of the plugin.
+    pub fn library(mut self, file: &Path) -> Step {
+        self.library = Some(file.to_path_buf());
+        self
     }
 
     /// With a plugstack argument.
@@ -186,6 +205,12 @@ impl Step {
         self
     }
 
+    /// In an allocation whose sbatch or salloc was given this option.
+    pub fn in_allocation_with(self, text: &str) -> Step {
+        let of_nodes = "_SLURM_SPANK_OPTION_nic_placement_nic_placement";
+        self.env(&format!("{of_nodes}={text}")).env(&format!("SLURM_SPANK_{of_nodes}={text}"))
+    }
+
     /// With a variable that the user set.
     pub fn env(self, assignment: &str) -> Step {
         self.word("--env", assignment)
@@ -208,8 +233,8 @@ impl Step {
     }
 
     /// With any other option of `spank_host`.
-    pub fn word(mut self, name: &str, value: &str) -> Step {
-        self.words.extend([name.into(), value.into()]);
+    pub fn word(mut self, name: &str, value: impl AsRef<OsStr>) -> Step {
+        self.words.extend([name.into(), value.as_ref().into()]);
         self
     }
 
@@ -217,7 +242,7 @@ impl Step {
     pub fn command(&self, host: &Path) -> Command {
         let mut command = Command::new(host);
         command.env_clear().envs(self.daemon_env.iter().copied());
-        command.arg("--so").arg(plugin()).args(&self.words);
+        command.arg("--so").arg(self.library.clone().unwrap_or_else(plugin)).args(&self.words);
         command
     }
 
@@ -338,6 +363,14 @@ impl Played {
             .iter()
             .find_map(|event| event.strip_prefix(&prefix))
             .map(str::to_string)
+    }
+
+    /// A variable that srun, sbatch or salloc would hand down.
+    pub fn left(&self, name: &str) -> Option<&str> {
+        let left = self.events("left").into_iter();
+        left.filter_map(|event| event.strip_prefix("env ")?.split_once('='))
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| v)
     }
 
     /// The whole environment that a task's program would start with.

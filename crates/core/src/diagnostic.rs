@@ -1,6 +1,8 @@
 //! What went wrong but did not stop us, and how such messages show text from outside.
 #![forbid(unsafe_code)]
 
+pub mod line;
+
 use std::fmt::{self, Write};
 
 /// One finding: what, where, and what to do about it, in one line.

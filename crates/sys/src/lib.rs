@@ -10,7 +10,7 @@ mod memory;
 
 pub use access::{Refusal, may_open, refusal};
 pub use affinity::{affinity, set_affinity};
-pub use environment::set_variable_before_threads;
+pub use environment::{set_variable_before_threads, unset_variable_before_threads};
 pub use loaded::is_loaded_after_us;
 pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
 

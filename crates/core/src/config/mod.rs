@@ -90,5 +90,12 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
     settings
 }
 
+/// Does the variable count for an srun, and not what sbatch or salloc of its job were given?  It does where it says
+/// something and has been set since: `before` is what it was when they were given the option, which is nearer than that.
+pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
+    let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
+    variable != before && variable.is_some_and(says_something)
+}
+
 #[cfg(test)]
 mod tests;

@@ -237,3 +237,19 @@ fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
     let many: Vec<String> = (0..40).map(|number| format!("set=N{number}=1")).collect();
     assert_eq!(Admin::parse(many.iter().map(String::as_str)).1.len(), 8, "32 are enough");
 }
+
+#[test]
+fn a_variable_replaces_what_the_allocation_was_given_where_it_was_set_since() {
+    for (variable, before, replaces) in [
+        (None, None, false),
+        (Some("off"), None, true),
+        (Some("off"), Some("off"), false),
+        (Some("off"), Some("rail"), true),
+        (None, Some("off"), false),
+        (Some(""), None, false),
+        (Some("closet"), None, false),
+        (Some("closet"), Some("off"), false),
+    ] {
+        assert_eq!(replaces_the_allocations(variable, before), replaces, "{variable:?} after {before:?}");
+    }
+}

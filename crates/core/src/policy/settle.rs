@@ -77,9 +77,20 @@ fn groups<'a>(crew: &Crew, movers: &'a [Mover]) -> Vec<Vec<&'a Mover>> {
     groups
 }
 
-/// The movers whose staying leaves all others their parts; the farthest group if no single group is enough.
+/// The movers that give way if not all tasks have their parts: in the smallest crowded region, those that
+/// came farthest; if no region is crowded by itself, the group without which all others have their parts.
 fn in_the_way(crew: &Crew, movers: &[Mover], masks: &[CpuSet], before: usize) -> Vec<usize> {
     let groups = groups(crew, movers);
+    let mut regions: Vec<CpuSet> = groups.iter().map(|group| group[0].region(crew)).collect();
+    regions.sort_by_key(CpuSet::len);
+    for region in &regions {
+        let confined: Vec<usize> = (0..crew.len()).filter(|&id| masks[id].is_subset(region)).collect();
+        let crowd = movers.iter().filter(|mover| mover.moves() && confined.contains(&mover.id));
+        let need: usize = confined.iter().map(|&id| crew.parts[id]).sum();
+        if let (true, Some(farthest)) = (need > region.len(), crowd.clone().map(|mover| mover.target).max()) {
+            return crowd.filter(|mover| mover.target == farthest).map(|mover| mover.id).collect();
+        }
+    }
     let ids = |group: &Vec<&Mover>| group.iter().map(|mover| mover.id).collect::<Vec<usize>>();
     let is_enough = |group: &&Vec<&Mover>| {
         let mut without = masks.to_vec();

@@ -1,8 +1,9 @@
 //! `NIC_PLACEMENT`: the decision and the variables we set, in one line for programs and nested steps.
 //!
-//! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each of our variables.
-//! A variable with another value than the one recorded here was changed since and is not ours.  A space in a
-//! value is written `%20`, and `%` itself `%25`.
+//! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours.
+//! A variable that no longer has the value recorded here was changed by somebody else and is theirs.  So is this variable
+//! itself, where it does not have this form.  A space in a value
+//! is written `%20`, and `%` itself `%25`.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 set:UCX_NET_DEVICES=mlx5_0:1
@@ -50,6 +51,15 @@ impl Publication {
     }
 }
 
+/// Did a step of ours write this line, by its form?  Anything else in the variable is somebody's own.
+pub fn is_published(text: &str) -> bool {
+    let mut words = text.split(' ');
+    let facts = ["policy=", "gpus=", "nics="];
+    words.next() == Some("v1")
+        && facts.iter().all(|fact| words.next().is_some_and(|word| word.starts_with(fact)))
+        && words.all(|word| word.contains('='))
+}
+
 /// The claims of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marker {
@@ -60,11 +70,10 @@ impl Marker {
     /// Reads what an earlier step published.  Unreadable words claim nothing, nor do names that `may_be_ours`
     /// denies, whoever wrote the line.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
-        let mut words = text.split(' ');
-        if words.next() != Some("v1") {
+        if !is_published(text) {
             return Marker::default();
         }
-        let set = words.filter_map(|word| word.strip_prefix("set:")?.split_once('='));
+        let set = text.split(' ').filter_map(|word| word.strip_prefix("set:")?.split_once('='));
         let set = set.filter(|(name, _)| may_be_ours(name));
         let unescaped = |value: &str| value.replace("%20", " ").replace("%25", "%");
         Marker { set: set.map(|(name, value)| (name.to_string(), unescaped(value))).collect() }

@@ -179,18 +179,28 @@ pub fn environment<'p>(
         };
         variables.push(Variable { name, change, why });
     }
-    variables.push(Variable {
-        name: marker::NAME.into(),
-        change: Change::Set(published.into_line()),
-        why: "tells programs and nested steps what was decided".into(),
-    });
+    variables.push(publication(published, evidence.present));
     variables
+}
+
+/// The marker, unless the user has a variable of their own that is called so.
+fn publication<'p>(published: Publication, present: &Present) -> Variable<'p> {
+    let (change, why) = match present.get(marker::NAME).filter(|text| !marker::is_published(text)) {
+        Some(users) => (
+            Change::KeepUsers(users.clone()),
+            "the user's own variable of that name stays, so nothing is published, and a step inside this one will take our \
+             values for the user's: unset it",
+        ),
+        None => (Change::Set(published.into_line()), "tells programs and nested steps what was decided"),
+    };
+    Variable { name: marker::NAME.into(), change, why: why.into() }
 }
 
 /// The changes that undo our earlier values if placement is off: an outer step's NIC is wrong for an inner
 /// step's tasks.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
-    let Some(text) = present.get(marker::NAME) else { return Vec::new() };
+    let text = present.get(marker::NAME).filter(|text| marker::is_published(text));
+    let Some(text) = text else { return Vec::new() };
     let earlier = Marker::parse(text, |name| name != marker::NAME && names.contains(&name));
     let ours =
         names.iter().filter(|name| present.get(**name).is_some_and(|value| earlier.is_ours(name, value)));

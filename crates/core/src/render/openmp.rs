@@ -77,7 +77,8 @@ mod tests {
             missed: None,
             reasons: Vec::new(),
         };
-        let outer = [("NIC_PLACEMENT", "v1 set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores")];
+        let outer =
+            [("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores")];
         let present: Present =
             present.iter().chain(&outer).map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let prepared = Prepared::new(&topology, &node, Default::default(), &|_| None);

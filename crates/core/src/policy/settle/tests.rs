@@ -175,6 +175,25 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
 }
 
 #[test]
+fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
+    // a DGX A100: two GPUs on every other NUMA node, and eight tasks that share the whole machine
+    let topology = machine(2, 4, 16, 8);
+    let on = |node: u32| {
+        let there = |gpu: &usize| topology.numa_node_of(topology.gpus[*gpu].address) == Some(node);
+        (0..8).find(there).unwrap()
+    };
+    let gpus: Vec<usize> = [3, 3, 1, 1, 7, 7, 5, 5].into_iter().map(on).collect();
+    let listed: Vec<String> = gpus.iter().map(usize::to_string).collect();
+    let rule = Some(format!("gpu:map_gpu:{}", listed.join(",")));
+    let masks = vec![set("0-255"); 8];
+    let played = Played { topology, masks, gpus, cpus_per_task: None, rule, bind: Bind::Auto };
+    let sockets: Vec<&str> = ["0-63,128-191"; 4].into_iter().chain(["64-127,192-255"; 4]).collect();
+    assert_eq!(played.lists(), sockets, "32 CPUs each are too many for 32 on a node, and fit the socket");
+    let asked = Played { cpus_per_task: Some(16), ..played };
+    assert_eq!(asked.lists()[..2], ["48-63,176-191"; 2], "16 each fit");
+}
+
+#[test]
 fn who_finds_no_room_does_not_keep_the_others_away() {
     // four NUMA nodes on two sockets, three cores for five tasks: the second node has none of the step's CPUs
     let topology = machine(2, 2, 1, 4);

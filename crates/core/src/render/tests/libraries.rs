@@ -295,8 +295,10 @@ fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
         assert!(situation.why(&task(&[1], &[]), "FI_EFA_IFACE").contains("groups the devices"));
         assert!(situation.why(&task(&[1], &[]), "NCCL_IB_HCA").contains("through libfabric"));
     }
-    let chosen =
-        situation.with(&[("FI_EFA_IFACE", "rdmap0s1"), (marker::NAME, "v1 set:FI_EFA_IFACE=rdmap0s1")]);
+    let chosen = situation.with(&[
+        ("FI_EFA_IFACE", "rdmap0s1"),
+        (marker::NAME, "v1 policy=closest gpus= nics= set:FI_EFA_IFACE=rdmap0s1"),
+    ]);
     assert_eq!(chosen.changes(&task(&[1], &[])), Vec::<String>::new(), "no marker claims what is never ours");
 }
 
