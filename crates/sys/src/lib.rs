@@ -1,4 +1,5 @@
-//! The system calls that bind a process, and ask what it may open and what it has loaded: thin, safe to call, each block with its reason.
+//! The system calls that bind a process and tell what it may open and has loaded: thin, safe to call, each
+//! block with its reason.
 #![allow(unsafe_code)]
 
 mod access;
@@ -21,8 +22,8 @@ pub fn is_root() -> bool {
 
 /// Ends the process at once, without the exit handlers of the program around us.
 ///
-/// For a child of slurmstepd that is about to become a task: its parent's handlers must not run in it
-/// (exit(3) against _exit(2)).
+/// For a child of slurmstepd that is about to become a task: its parent's handlers must not run in it, so
+/// _exit(2), not exit(3).
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit has no precondition and does not return; libc has no safe form of it.
     unsafe { libc::_exit(status) }

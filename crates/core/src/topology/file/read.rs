@@ -23,7 +23,7 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
     topology.pus = pus(&file.pus)?;
     topology.pci = pci(&file.pci, &topology)?;
-    // what has something below it is a bridge
+    // every function with another below it is a bridge
     let bridges: BTreeSet<PciAddress> = topology
         .pci
         .iter()
@@ -142,7 +142,7 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
             iommu: optional(&function.iommu, |text| name(&at("iommu"), text))?,
         });
     }
-    // only now are all bridges known: the file need not be in address order
+    // last, when all bridges are known: the file need not be in address order
     for function in tree.iter() {
         let place = addresses.first_place(&function.address).replace(".address", ".parent");
         check_parents(&tree, function, &place)?;
@@ -150,7 +150,7 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
     Ok(tree)
 }
 
-/// The host bridge must be reached from everywhere; [`PciTree::ancestors`] stops where it is not.
+/// Every function must lead to a host bridge; [`PciTree::ancestors`] stops where one does not.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
@@ -164,7 +164,7 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<
         return Err(BadTopology::Circle { place: place.to_string(), value: address.to_string() });
     }
     if bridges.len() < PciTree::MAX_DEPTH {
-        // a parent further up is missing, which is an error where that parent is named
+        // a parent further up is missing: the function that names it gets the error
         return Ok(());
     }
     let expected = format!("at most `{}` above `{address}`", PciTree::MAX_DEPTH);

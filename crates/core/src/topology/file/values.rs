@@ -20,7 +20,7 @@ impl<T: Ord + Display> Once<T> {
         Once { seen: BTreeMap::new() }
     }
 
-    /// Where `value` was seen; empty where it was not.
+    /// Where `value` was seen first; empty if never.
     pub(super) fn first_place(&self, value: &T) -> &str {
         self.seen.get(value).map_or("", String::as_str)
     }
@@ -59,7 +59,7 @@ pub(super) fn device_name(place: &str, text: &str) -> Result<DeviceName> {
     text.parse().map_err(|expected: BadDeviceName| wrong(place, text, expected))
 }
 
-/// A word that a program may meet in the places where it meets a device's name.
+/// A word that stands where programs also find device names.
 pub(super) fn name(place: &str, text: &str) -> Result<String> {
     Ok(device_name(place, text)?.into())
 }
@@ -135,8 +135,8 @@ pub(super) fn link_rate(place: &str, text: &str) -> Result<LinkRate> {
     rate().ok_or_else(|| wrong(place, text, "speed and lanes such as `32.0 GT/s x16`"))
 }
 
-/// The kernel's list format.  No number may be there twice, which the kernel never does and which would let a
-/// small text ask for much work.
+/// The kernel's list format.  No number may occur twice: the kernel never repeats one, and repeats would let
+/// a small text cost much work.
 pub(super) fn list(place: &str, text: &str) -> Result<Bitmap> {
     let mut set = Bitmap::new();
     if text.trim().is_empty() {

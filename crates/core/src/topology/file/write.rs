@@ -9,7 +9,7 @@ use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
 use std::io;
 
-/// The word for `value`; `None` for values that are written as nothing.
+/// The word for `value`; `None` for values that are not written.
 fn word<T: PartialEq>(words: &[(&str, T)], value: T) -> Option<String> {
     words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| word.to_string())
 }
@@ -103,14 +103,14 @@ fn port(port: &Port) -> schema::Port {
 pub(super) fn json(file: &File) -> String {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Lines::default());
-    // the file has string keys only and a Vec takes every byte, which leaves no way to fail
+    // this cannot fail: the file has string keys only, and a Vec takes every byte
     file.serialize(&mut serializer).expect("a topology file is always valid JSON");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("serde_json writes UTF-8")
 }
 
-/// Breaks lines between the fields of the file and between the elements of its lists, and nowhere below: a
-/// machine is a screenful, and a diff names the function or the port that changed.
+/// Breaks lines only between the file's fields and between the elements of its lists: a machine fits a
+/// screen, and a diff names the function or the port that changed.
 #[derive(Default)]
 struct Lines {
     depth: usize,
