@@ -2,6 +2,8 @@
 
 #[path = "host/harness.rs"]
 mod harness;
+#[path = "host/node.rs"]
+mod node;
 
 use harness::{LogLine, Played, Step, dgx_h100, private_folder, recorded};
 use std::fs;
@@ -41,6 +43,8 @@ macro_rules! play {
 mod binding;
 #[path = "host/files.rs"]
 mod files;
+#[path = "host/node_file.rs"]
+mod node_file;
 #[path = "host/tasks.rs"]
 mod tasks;
 

@@ -1,14 +1,18 @@
-//! The system calls that bind a process, and ask what it may open and what it has loaded: thin, safe to call, each block with its reason.
+//! The system calls that bind a process, and ask what it may open and what it has loaded, how late it is: thin, safe to call, each block with its reason.
 #![allow(unsafe_code)]
 
 mod access;
 mod affinity;
+mod clock;
 mod loaded;
+mod lock;
 mod memory;
 
 pub use access::{Refusal, may_open, refusal};
 pub use affinity::{affinity, set_affinity};
+pub use clock::seconds_since_boot;
 pub use loaded::is_loaded_after_us;
+pub use lock::try_lock;
 pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
 
 /// Is the process root's, or may it become so again?
