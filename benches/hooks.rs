@@ -9,6 +9,8 @@
 
 #[path = "../tests/host/harness.rs"]
 mod harness;
+#[path = "../tests/host/node.rs"]
+mod node;
 
 use harness::Step;
 use std::collections::BTreeMap;
@@ -111,6 +113,12 @@ fn measure() -> Result<(), String> {
         "default=closest, --nic-placement=verbose",
         &step().arg("default=closest").option("verbose"),
         &off,
+    )?;
+    let node = node::Node::new("bench");
+    compare(
+        "default=closest, this node's own /sys (played), from the node file beside reading it (`off`)",
+        &node.step(),
+        &node.step().arg("cache=0"),
     )
 }
 

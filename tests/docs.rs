@@ -7,6 +7,8 @@
 
 #[path = "docs/man.rs"]
 mod man;
+#[path = "docs/units.rs"]
+mod units;
 
 use nic_placement_core::config::options::{OPTIONS, Place, Spec, at};
 use nic_placement_core::config::releases::{RELEASES, of_version};

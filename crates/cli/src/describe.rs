@@ -28,7 +28,7 @@ pub const MAX_FILE: usize = 256 * 1024 * 1024;
 /// The formats of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// the project's own topology JSON
+    /// the project's own topology JSON, or the node file around one
     Json,
     /// a snapshot, or a tar of a machine's `/sys`
     Sysfs,
@@ -94,6 +94,11 @@ pub fn describe_as(
         Format::Sysfs => {
             let manifest = Manifest::parse(text).map_err(|bad| bad.to_string())?;
             Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())))
+        }
+        Format::Json if node::file::is_node_file(text) => {
+            let node = node::file::from_json(text, provenance).map_err(|bad| bad.to_string())?;
+            let finding = format!("a node file, written {}", node.stamp.time);
+            Ok((node.topology, vec![Diagnostic::new(name, finding)]))
         }
         Format::Json => Ok((file::from_json(text, provenance).map_err(|bad| bad.to_string())?, Vec::new())),
         Format::Hwloc => import::hwloc::read(text, provenance).map_err(|bad| bad.to_string()),

@@ -205,6 +205,25 @@ pub fn to_json_with_sources(topology: &Topology, sources: &[String]) -> String {
     write::json(&write::file(topology, sources))
 }
 
+/// A topology file that stands inside another JSON.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+pub struct Document(schema::File);
+
+impl Document {
+    /// The topology in it.
+    pub fn topology(self, provenance: Provenance) -> Result<Topology, BadTopology> {
+        let Document(file) = self;
+        if file.format != FORMAT {
+            return Err(BadTopology::Format { found: Some(file.format) });
+        }
+        if file.version != VERSION {
+            return Err(BadTopology::Version { found: Some(file.version) });
+        }
+        read::topology(file, provenance)
+    }
+}
+
 fn parse(text: &str) -> Result<schema::File, BadTopology> {
     if text.len() > MAX_BYTES {
         return Err(BadTopology::TooLarge { bytes: text.len() });

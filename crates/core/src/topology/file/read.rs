@@ -3,8 +3,8 @@
 
 use super::schema::{self, File};
 use super::values::{
-    Once, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name, network, optional,
-    parent, pci_address, subnet, word, wrong,
+    Once, OnceCpus, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name, network,
+    optional, parent, pci_address, subnet, word, wrong,
 };
 use super::{
     BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
@@ -59,7 +59,7 @@ pub(super) fn check_sources(sources: &[String]) -> Result<()> {
 
 fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
     at_most("numa_nodes", nodes.len(), MAX_NUMA_NODES)?;
-    let (mut indices, mut cpus_seen) = (Once::new(), Once::new());
+    let (mut indices, mut cpus_seen) = (Once::new(), OnceCpus::default());
     let mut all = Vec::new();
     for (i, node) in nodes.iter().enumerate() {
         let place = format!("numa_nodes[{i}].os_index");
@@ -69,7 +69,7 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
         indices.add(&place, node.os_index)?;
         let place = format!("numa_nodes[{i}].cpus");
         let cpus = list(&place, &node.cpus)?;
-        cpus.iter().try_for_each(|cpu| cpus_seen.add(&place, cpu))?;
+        cpus_seen.add(place, &cpus)?;
         let distances = node.distances.clone();
         if !distances.is_empty() && distances.len() != nodes.len() {
             let place = format!("numa_nodes[{i}].distances");
@@ -83,7 +83,7 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
 
 fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
     at_most("pus", cores.len(), MAX_CORES)?;
-    let (mut ids, mut pus_seen) = (Once::new(), Once::new());
+    let (mut ids, mut pus_seen) = (Once::new(), OnceCpus::default());
     let mut all = Vec::new();
     for (i, core) in cores.iter().enumerate() {
         ids.add(&format!("pus[{i}]"), CoreId(core.package, core.core))?;
@@ -92,10 +92,8 @@ fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
         if pus.is_empty() {
             return Err(wrong(&place, &core.pus, "at least one CPU"));
         }
-        for os_index in pus.iter() {
-            pus_seen.add(&place, os_index)?;
-            all.push(Pu { os_index, package: core.package, core: core.core });
-        }
+        pus_seen.add(place, &pus)?;
+        all.extend(pus.iter().map(|os_index| Pu { os_index, package: core.package, core: core.core }));
     }
     Ok(all)
 }

@@ -35,6 +35,27 @@ impl<T: Ord + Display> Once<T> {
     }
 }
 
+/// CPUs that may occur once: a step reads hundreds, so they are compared by sets.
+#[derive(Default)]
+pub(super) struct OnceCpus {
+    all: Bitmap,
+    sets: Vec<(String, Bitmap)>,
+}
+
+impl OnceCpus {
+    pub(super) fn add(&mut self, place: String, cpus: &Bitmap) -> Result<()> {
+        if self.all.intersects(cpus) {
+            let cpu = self.all.intersection(cpus).first().unwrap_or_default();
+            let first = self.sets.iter().find(|(_, set)| set.contains(cpu));
+            let first = first.map_or_else(String::new, |(place, _)| place.clone());
+            return Err(BadTopology::Twice { place, value: cpu.to_string(), first });
+        }
+        self.all = self.all.union(cpus);
+        self.sets.push((place, cpus.clone()));
+        Ok(())
+    }
+}
+
 pub(super) fn wrong(place: &str, value: impl Display, expected: impl Display) -> BadTopology {
     let value = printable(&value.to_string(), 80);
     BadTopology::Value { place: place.to_string(), value, expected: expected.to_string() }

@@ -3,7 +3,7 @@
 
 use super::schema::{self, File};
 use super::{FORMAT, VERSION};
-use crate::topology::{Bitmap, LinkRate, PciParent, Port, Topology};
+use crate::topology::{Bitmap, DeviceName, LinkRate, PciParent, Port, Topology};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
     File {
         format: FORMAT.to_string(),
         version: VERSION,
-        name: topology.name.clone(),
+        name: plain(&topology.name),
         sources: sources.to_vec(),
         numa_nodes: numa_nodes.collect(),
         pus: pus.collect(),
@@ -83,6 +83,17 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         nics: nics.collect(),
         paths: paths.collect(),
     }
+}
+
+/// A name that a file can hold: vendors write `PowerEdge XE9680` into their products.
+fn plain(name: &str) -> String {
+    let plain = |letter: char| match letter {
+        letter if letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.') => letter,
+        _ => '-',
+    };
+    let plain: String = name.chars().map(plain).collect();
+    let plain: String = plain.trim_start_matches(['-', '.']).chars().take(DeviceName::MAX).collect();
+    if plain.is_empty() { "node".to_string() } else { plain }
 }
 
 fn port(port: &Port) -> schema::Port {
