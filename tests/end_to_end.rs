@@ -27,6 +27,8 @@ mod cases_gpu;
 mod cases_hint;
 #[path = "end_to_end/cases_identity.rs"]
 mod cases_identity;
+#[path = "end_to_end/cases_ladder.rs"]
+mod cases_ladder;
 #[path = "end_to_end/cases_libraries.rs"]
 mod cases_libraries;
 #[path = "end_to_end/cases_machine.rs"]
@@ -99,6 +101,7 @@ fn main() -> std::process::ExitCode {
             cases_nics::CASES_WITH_CGROUPS,
         ],
     );
+    suite.on(machines::with_four_numa_nodes_to_a_socket(), &[cases_ladder::CASES]);
     suite.on(machines::with_contained_jobs(), &[cases_contained::CASES]);
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
     suite.on(machines::of_an_unknown_release(), &[cases_release::CASES_UNKNOWN_ON_THE_NODE]);

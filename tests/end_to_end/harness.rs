@@ -49,6 +49,8 @@ pub struct Cluster {
     pub preload: Option<fn(&Site) -> PathBuf>,
     /// more lines of slurm.conf, `\\n` behind each
     pub extra: fn(&Site) -> String,
+    /// sockets:cores:threads of all nodes, where not a DGX H100's
+    pub shape: Option<&'static str>,
 }
 
 /// A cluster that runs.
@@ -91,6 +93,7 @@ impl<'w> Bed<'w> {
             ("NICP_ROOT", site.root.display().to_string()),
             ("NICP_BIND", site.shared()),
             ("NICP_EXTRA", (cluster.extra)(site)),
+            ("NICP_SHAPES", cluster.shape.unwrap_or_default().to_string()),
             (
                 "NICP_PRELOAD",
                 cluster.preload.map_or(String::new(), |library| library(site).display().to_string()),

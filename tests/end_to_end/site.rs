@@ -100,10 +100,15 @@ impl Site {
 
     /// The tree of a DGX H100, from the project's own model, changed by `change`; made once.
     pub fn machine(&self, name: &str, change: impl Fn(&Path)) -> PathBuf {
+        self.machine_of("dgx-h100", name, change)
+    }
+
+    /// The tree of a built-in machine, changed by `change`; made once.
+    pub fn machine_of(&self, model: &str, name: &str, change: impl Fn(&Path)) -> PathBuf {
         let tree = self.dir.join("machines").join(name);
         if !tree.exists() {
-            let manifest = self.dir.join("machines/dgx-h100.manifest");
-            let text = Command::new(&self.command).args(["snapshot", "--machine", "dgx-h100"]).output();
+            let manifest = self.dir.join(format!("machines/{model}.manifest"));
+            let text = Command::new(&self.command).args(["snapshot", "--machine", model]).output();
             let text = text.expect("`nic-placement snapshot`");
             assert!(text.status.success(), "snapshot: {}", String::from_utf8_lossy(&text.stderr));
             fs::write(&manifest, text.stdout).expect("the manifest");
