@@ -64,7 +64,7 @@ fn machine(gpus: usize, nics: usize) -> Topology {
         topology.nics.push(Nic {
             address: Some(address),
             ports: vec![port],
-            ..Nic::new(name, NicKind::Verbs)
+            ..Nic::new(name.parse().unwrap(), NicKind::Verbs)
         });
     }
     topology.sort();

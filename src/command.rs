@@ -1,12 +1,12 @@
-//! In srun, sbatch and salloc: which of several words is the nearest, and a typo in the environment, told before anything
-//! is queued.
+//! In srun, sbatch and salloc: which of several words is the nearest, what the node cannot see, and a typo in the
+//! environment, told before anything is queued.
 //!
 //! Slurm hands the option of sbatch and salloc to the sruns inside as if these had been given it (src/common/spank.c,
 //! `spank_process_env_options`), so it would beat a variable that was set closer to them.
 #![forbid(unsafe_code)]
 
 use crate::option;
-use nic_placement_core::config::{ENVIRONMENT, Words, replaces_the_allocations};
+use nic_placement_core::config::{ENVIRONMENT, Words, cpu_bind, replaces_the_allocations};
 use nic_placement_sys::{set_variable_before_threads, unset_variable_before_threads};
 
 /// What sbatch and salloc leave, in the environment of the job: for srun, sbatch and salloc, and for the node
@@ -26,6 +26,15 @@ pub(crate) fn init() {
         for name in LEFT.into_iter().filter(|name| variable(name).is_some()) {
             report(name, unset_variable_before_threads(name));
         }
+    }
+}
+
+/// srun's command line says whether the user named a way of binding; what the node sees of it is not always clear.
+pub(crate) fn tell_the_node() {
+    let arguments: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(word) = cpu_bind::told_by_srun(&arguments, variable("SLURM_CPU_BIND").as_deref()) {
+        report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, word));
     }
 }
 

@@ -13,6 +13,7 @@ mod active;
 mod bind;
 mod command;
 mod environment;
+mod files;
 mod log;
 mod nics;
 mod option;
@@ -121,7 +122,10 @@ pub extern "C" fn slurm_spank_init_post_opt(
     wall("init_post_opt", || {
         with_handle(spank, argc, argv, |handle, context| match context {
             Context::Slurmd | Context::JobScript => {}
-            Context::Local => command::init_post_opt(),
+            Context::Local => {
+                command::tell_the_node();
+                command::init_post_opt();
+            }
             Context::Allocator => {
                 command::note_what_was_before();
                 command::init_post_opt();

@@ -6,10 +6,11 @@
 use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal};
 use crate::environment::variable;
 use crate::nics::{self, Devices};
-use crate::{option, task};
-use nic_placement_core::config::{Admin, ENVIRONMENT, NodeSource, Settings, Words, settle};
+use crate::{files, option, task};
+use nic_placement_core::config::{Admin, ENVIRONMENT, NodeSource, Settings, Words, cpu_bind, settle};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Root, Scope, discover, root};
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::discover::{Root, Scope, discover};
 use nic_placement_core::node;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
@@ -17,7 +18,6 @@ use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, Provenance, Topology};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// The file name of pyxis, the plugin that brings tasks into containers.  It gives every task of the node the environment of
@@ -87,7 +87,8 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
-        cpu_bind: variable(spank, "SLURM_CPU_BIND_TYPE").filter(|how| !how.is_empty()),
+        cpus_per_task: variable(spank, "SLURM_CPUS_PER_TASK").and_then(|count| count.parse().ok()),
+        cpu_bind: cpu_bind::chosen(|name| variable(spank, name)),
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
         gpus: variable(spank, "SLURM_STEP_GPUS"),
         // who has every core of the node shares it with nobody
@@ -96,20 +97,21 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
 }
 
 fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, node::NoTopology> {
-    let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope())?;
+    // a slurmd that a user runs as itself goes by what that user says
+    let author = if sys::is_root() { Author::Root } else { Author::Anyone };
+    let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope(), author)?;
     if matches!(wish.admin.source, NodeSource::Machine(_) | NodeSource::Topology(_)) {
         let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
         diagnostics.extend(node::confirm(&mut node, &live));
     }
     let step = granted(spank, &wish, &node);
     // the paths are the libraries' own or the admin's
-    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
-    let mut plan = Plan::new(node, wish, step, &read);
+    let mut plan = Plan::new(node, wish, step, &files::read);
     if devices.lack_uverbs() && !plan.map.rails.is_empty() {
         log::warn!("`/dev/{}` is missing: no RDMA device of this node can be opened", nics::DIRECTORY);
         // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
         if plan.node.provenance.is_this_system() {
-            plan = plan.without(nics::all_missing(&plan.node), &read);
+            plan = plan.without(nics::all_missing(&plan.node), &files::read);
         }
     }
     warn(&diagnostics);

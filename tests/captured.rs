@@ -121,3 +121,37 @@ fn a_topology_file_that_show_writes_gives_the_same_plan_as_the_machine() {
     assert!(done, "{errors}");
     assert_eq!(fs::read(&file).unwrap(), fs::read(&again).unwrap());
 }
+
+#[test]
+fn what_is_no_file_is_named_and_not_waited_for() {
+    let place = Place::new("no-file");
+    let pipe = place.0.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let below = unpacked(&place);
+    let link = below.join("sys/devices/system/node/node0/distance");
+    fs::remove_file(&link).unwrap();
+    assert!(Command::new("mkfifo").arg(&link).status().unwrap().success());
+    let tool = |arguments: &[&str]| {
+        let mut within = Command::new("timeout");
+        within.args(["30", env!("CARGO_BIN_EXE_nic-placement")]).args(arguments);
+        let output = within.output().unwrap();
+        (String::from_utf8(output.stderr).unwrap(), output.status.code())
+    };
+    let (pipe, below) = (pipe.to_str().unwrap(), below.to_str().unwrap());
+    for arguments in [
+        vec!["show", "--topology", pipe],
+        vec!["import", pipe],
+        vec!["import", "--from", "hwloc", pipe],
+        vec!["snapshot", "--unpack", pipe, "/nowhere"],
+        vec!["snapshot", "--topology", pipe],
+    ] {
+        let (said, code) = tool(&arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        let expected = format!("`{pipe}` is a named pipe: expected a regular file");
+        assert!(said.contains(&expected), "{arguments:?}: {said}");
+    }
+    let (said, _) = tool(&["show", "--topology", "/dev/zero"]);
+    assert!(said.contains("`/dev/zero` is a character device: expected a regular file"), "{said}");
+    let (said, code) = tool(&["plan", "--gpus-per-task", "1", "--topology", below]);
+    assert_eq!(code, Some(0), "{said}");
+}

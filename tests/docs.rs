@@ -211,7 +211,7 @@ fn a_block_is_replaced_and_nothing_else() {
     let (new, blocks) = with_blocks("x.md", text);
     assert!(new.starts_with("before\n<!-- generated: words -->\n| words |"));
     assert!(new.ends_with("|\n<!-- generated: end -->\nafter\n"));
-    assert!(new.contains("bind=numa\\|core\\|none") && !new.contains("old"));
+    assert!(new.contains("bind=auto\\|numa\\|core") && !new.contains("\nold\n"));
     assert_eq!((with_blocks("x.md", &new).0, blocks), (new, 1));
 }
 

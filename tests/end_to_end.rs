@@ -22,6 +22,8 @@ mod cases_environment;
 mod cases_failure;
 #[path = "end_to_end/cases_gpu.rs"]
 mod cases_gpu;
+#[path = "end_to_end/cases_hint.rs"]
+mod cases_hint;
 #[path = "end_to_end/cases_identity.rs"]
 mod cases_identity;
 #[path = "end_to_end/cases_libraries.rs"]
@@ -74,6 +76,7 @@ fn main() -> std::process::ExitCode {
             cases_gpu::CASES,
             cases_identity::CASES,
             cases_bind::CASES,
+            cases_hint::CASES,
             cases_core::CASES,
             cases_environment::CASES,
             cases_libraries::CASES,

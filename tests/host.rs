@@ -43,6 +43,8 @@ mod binding;
 mod hostile;
 #[path = "host/inherited.rs"]
 mod inherited;
+#[path = "host/files.rs"]
+mod files;
 #[path = "host/tasks.rs"]
 mod tasks;
 

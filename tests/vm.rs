@@ -87,7 +87,7 @@ fn gpus_and_rdma_nics_are_those_that_lstopo_finds() {
         assert_eq!(gpus, theirs.map(|(address, _)| address.clone()).collect(), "{}", guest.name);
 
         let with_function =
-            topology.nics.iter().filter_map(|nic| Some((nic.name.clone(), nic.address?.to_string())));
+            topology.nics.iter().filter_map(|nic| Some((nic.name.to_string(), nic.address?.to_string())));
         let theirs = lstopo
             .functions
             .iter()

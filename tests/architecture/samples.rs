@@ -134,6 +134,7 @@ fn a_name_that_is_reserved_for_others_is_found() {
         ("crates/sys/src/affinity.rs", "use libc::c_int;"),
         ("src/lib.rs", "pub extern \"C\" fn slurm_spank_init() -> libc::c_int { 0 }"),
         ("crates/core/src/discover/root.rs", "fn f() { std::fs::File::open(x); }"),
+        ("crates/core/src/discover/root/open.rs", "fn f() { std::fs::File::open(x); }"),
         ("crates/sys/src/access.rs", "use std::fs::File; fn f(directory: &File) {}"),
         (
             "crates/cli/src/commands/snapshot.rs",

@@ -80,9 +80,11 @@ fn ours(topology: &Topology) -> Reading {
     reading.gpus.extend(topology.gpus.iter().map(|gpu| gpu.address));
     for nic in &topology.nics {
         let Some(address) = nic.address else { continue };
-        reading.nics.insert(nic.name.clone(), address);
+        reading.nics.insert(nic.name.to_string(), address);
         for gpu in &topology.gpus {
-            reading.paths.insert((gpu.address, nic.name.clone()), topology.path_type(gpu.address, address));
+            reading
+                .paths
+                .insert((gpu.address, nic.name.to_string()), topology.path_type(gpu.address, address));
         }
     }
     reading

@@ -129,8 +129,8 @@ fn reading(topology: &Topology) -> Reading {
         .map(|(nic, address)| {
             let beside =
                 on_pci.iter().filter(|(_, other)| topology.path_type(*address, *other) <= PathType::Pxb);
-            let beside = beside.map(|(other, _)| other.name.clone()).collect();
-            (nic.name.clone(), (address.to_string(), topology.numa_node_of(*address), beside))
+            let beside = beside.map(|(other, _)| other.name.to_string()).collect();
+            (nic.name.to_string(), (address.to_string(), topology.numa_node_of(*address), beside))
         })
         .collect()
 }

@@ -66,9 +66,11 @@ fn tasks_that_are_near_their_gpu_stay_where_they_are(bed: &Bed) {
 
 fn a_mask_that_is_partly_near_is_narrowed(bed: &Bed) {
     let command = "srun -w n0 -n1 -c224 --gpus-per-task=1 @ $report";
-    let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
+    let (without, placed) = bed.without_and_with("--nic-placement=bind=numa", 1, command);
     assert_eq!(without[0].cpus().len(), 224);
     assert_eq!(placed[0].cpus(), cpus_of_node(0));
+    let kept = bed.tasks(1, &command.replace('@', "--nic-placement"));
+    assert_eq!(kept[0].cpus().len(), 224, "it asked for all of them");
 }
 
 fn a_task_whose_gpus_span_sockets_keeps_its_cpus(bed: &Bed) {

@@ -54,10 +54,14 @@ fn bind_core_repairs_slurms_misdeal_with_cores_that_no_two_tasks_share(bed: &Bed
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
     }
     // bind=numa shares the node's CPUs among those that had to move
-    let shared = bed.tasks(8, &format!("{DEALT} --nic-placement $report"));
+    let shared = bed.tasks(8, &format!("{DEALT} --nic-placement=bind=numa $report"));
     assert_eq!(far(&shared), 0);
     let some_had_to_move = shared.iter().any(|task| task.cpus().len() > 28);
     assert_eq!(some_had_to_move, deals_in_two_orders, "of {shared:#?}");
+    // by default they change places
+    let changed = bed.tasks(8, &format!("{DEALT} --nic-placement $report"));
+    assert_eq!(far(&changed), 0);
+    assert!(changed.iter().all(|task| task.cpus().len() == 28), "of {changed:#?}");
 }
 
 fn bind_core_keeps_the_cores_that_slurm_gave_each_task_near_its_gpu(bed: &Bed) {

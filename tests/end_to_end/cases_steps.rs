@@ -70,8 +70,6 @@ fn no_explicit_cpu_binding_is_touched(bed: &Bed) {
         "--cpu-bind=mask_ldom:0x1,0x2",
         "--cpu-bind=rank_ldom",
         "--cpu-bind=verbose,cores",
-        "-c56 --hint=nomultithread",
-        "-c56 --ntasks-per-core=1",
     ];
     for bind in binds {
         let (without, placed) =

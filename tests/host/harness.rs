@@ -9,9 +9,13 @@ use nic_placement_core::platform;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, Output};
+use std::process::{self, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The step's GPU `i` of a DGX H100 has its PCIe switch in common with `mlx5_N`, N being `NIC_OF_GPU[i]`.
 pub const NIC_OF_GPU: [u32; 8] = [0, 3, 4, 5, 6, 9, 10, 11];
@@ -96,6 +100,12 @@ pub fn dgx_h100() -> &'static Path {
 pub fn unpacked(machine: &str) -> PathBuf {
     let model = platform::model(machine).expect("it is built in");
     laid_out(&synthesise(&model).to_string(), machine)
+}
+
+/// A DGX H100 as such a directory that the caller may spoil, in a folder of this name.
+pub fn own_dgx_h100(name: &str) -> PathBuf {
+    let model = platform::model("dgx-h100").expect("it is built in");
+    laid_out(&synthesise(&model).to_string(), name)
 }
 
 /// A recorded machine of `tests/machines` as such a directory.
@@ -238,7 +248,7 @@ impl Step {
 
     /// Plays it; `None` where there is no C compiler.  Whatever the step, the plugin must keep to Slurm's rules.
     pub fn play(&self) -> Option<Played> {
-        let output = self.command(host()?).output().expect("the fake Slurm starts");
+        let output = within(LIMIT, self.command(host()?));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let played = Played { status: output.status.code(), text };
         assert_eq!(stderr(&output), "", "the plugin or the fake Slurm wrote to stderr itself\n{played}");
@@ -246,6 +256,40 @@ impl Step {
         assert!(!played.text.contains(": host: "), "the plugin broke a rule of Slurm's\n{played}");
         Some(played)
     }
+}
+
+/// How long a step may take: a thousand times what it takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a command to its end; one that hangs fails the test instead of hanging it.
+fn within(limit: Duration, mut command: Command) -> Output {
+    let collect = |mut from: Box<dyn Read + Send>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            from.read_to_end(&mut bytes).expect("a pipe can be read");
+            bytes
+        })
+    };
+    // in a group of its own, since what hangs may be a task that it forked
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().expect("the fake Slurm starts");
+    let stdout = collect(Box::new(child.stdout.take().expect("a pipe")));
+    let stderr = collect(Box::new(child.stderr.take().expect("a pipe")));
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break status;
+        }
+        if begun.elapsed() > limit {
+            let group = format!("-{}", child.id());
+            let _ = Command::new("kill").args(["-9", "--", &group]).status();
+            let (_, said) = (child.wait(), stdout.join().unwrap_or_default());
+            panic!("the step hangs after {limit:?}\n{}", String::from_utf8_lossy(&said));
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| bytes.join().expect("what it says is read"));
+    Output { status, stdout, stderr }
 }
 
 /// What was seen of a step.

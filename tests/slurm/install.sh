@@ -3,7 +3,7 @@
 # Nothing is started: the packages' own services are kept from starting by policy-rc.d for as long as this runs.
 set -eu
 
-needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev make bzip2'
+needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev make bzip2 iproute2'
 # hwloc is the second opinion of several tests; the package with graphics has the same tool and must not be replaced
 command -v lstopo-no-graphics > /dev/null || needed="$needed hwloc-nox"
 missing=

@@ -5,6 +5,7 @@
 use crate::report::Task as Said;
 use nic_placement_core::config::{NodeSource, Words, settle};
 use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root::Author;
 use nic_placement_core::node;
 use nic_placement_core::placement::MemDecision;
 use nic_placement_core::plan::{Plan, Wish};
@@ -65,12 +66,13 @@ fn nodes(list: &str) -> NodeSet {
 }
 
 fn topology() -> Topology {
-    node::read(&NodeSource::Live, Scope::Placement).unwrap().0
+    node::read(&NodeSource::Live, Scope::Placement, Author::Anyone).unwrap().0
 }
 
 /// Decides for a task with this GPU alone, binds this process as the plugin does, and becomes the task.
 pub fn place(gpu: usize) {
-    let settings = settle(&Words::default(), None, Some(&Words::default()));
+    let words = Words::parse("bind=numa").unwrap();
+    let settings = settle(&Words::default(), None, Some(&words));
     let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
     let plan = Plan::new(topology(), Wish { settings, ..Wish::default() }, step, &|_| None);
     let vendor = plan.node.gpus[gpu].vendor;

@@ -5,20 +5,20 @@
 
 use crate::{archive, import};
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Manifest, Root, Scope, root};
+use nic_placement_core::diagnostic::{Diagnostic, Shown};
+use nic_placement_core::discover::root::{self, Author};
+use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::{self, NoTopology, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
 use std::path::Path;
 
 /// The node that `--machine` or `--topology` means, or this one.
 pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
-    let NodeSource::Topology(path) = source else { return node::read(source, scope) };
+    let NodeSource::Topology(path) = source else { return node::read(source, scope, Author::Anyone) };
     if Path::new(path).is_dir() {
-        return node::read(&NodeSource::Sysfs(path.clone()), scope);
+        return node::read(&NodeSource::Sysfs(path.clone()), scope, Author::Anyone);
     }
-    let unreadable = |error| NoTopology::Unreadable(path.clone(), error);
-    let bytes = root::read_file(Path::new(path), MAX_FILE).map_err(unreadable)?;
+    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).map_err(NoTopology::Unreadable)?;
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
 }
 
@@ -65,11 +65,10 @@ pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
             Format::Smi
         }
         text => {
-            let line: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
             return Err(format!(
                 "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
                  `nvidia-smi topo -m`",
-                line.escape_debug()
+                Shown::word(text.lines().next().unwrap_or_default(), 40)
             ));
         }
     })

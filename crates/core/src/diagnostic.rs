@@ -1,9 +1,9 @@
-//! What went wrong but did not stop us.
+//! What went wrong but did not stop us, and how text from outside is shown where that is told.
 #![forbid(unsafe_code)]
 
 pub mod line;
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// One finding: what, where, and what to do about it, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,5 +24,57 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: {}", self.place, self.finding)
+    }
+}
+
+/// Text from outside, a file's or a variable's or a user's, as a terminal and a log may show it: cut to a length, and
+/// without what would move a cursor or end a line.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    text: &'a str,
+    most: usize,
+    is_message: bool,
+}
+
+impl<'a> Shown<'a> {
+    /// A word, of which at most `most` characters are shown, each as in a literal of Rust (`char::escape_debug`).
+    pub fn word(text: &'a str, most: usize) -> Shown<'a> {
+        Shown { text, most, is_message: false }
+    }
+
+    /// A message of somebody's that quotes such words, of which at most `most` characters are shown: control characters
+    /// alone are escaped.
+    pub fn message(text: &'a str, most: usize) -> Shown<'a> {
+        Shown { text, most, is_message: true }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.chars().take(self.most).try_for_each(|c| match self.is_message {
+            false => write!(f, "{}", c.escape_debug()),
+            true if c.is_control() => write!(f, "{}", c.escape_default()),
+            true => f.write_char(c),
+        })
+    }
+}
+
+impl From<Shown<'_>> for String {
+    fn from(shown: Shown<'_>) -> String {
+        shown.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_is_cut_and_moves_no_cursor() {
+        assert_eq!(Shown::word("a\u{1b}[2J\n\"é\"", 40).to_string(), "a\\u{1b}[2J\\n\\\"é\\\"");
+        assert_eq!(Shown::message("a\u{1b}[2J\n\"é\"", 40).to_string(), "a\\u{1b}[2J\\n\"é\"");
+        for cut in [Shown::word("é\nb", 2), Shown::message("é\nb", 2)] {
+            assert_eq!(cut.to_string(), "é\\n", "characters are counted before they are escaped");
+        }
     }
 }

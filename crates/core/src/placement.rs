@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Diagnostic;
-use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
+use crate::topology::{CpuSet, DeviceName, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -53,8 +53,10 @@ pub enum Strictness {
 pub enum Bind {
     /// those that Slurm gave it
     None,
-    /// those of its GPUs' NUMA node
+    /// those near its GPUs, where they hold the parts of all tasks that will share them
     #[default]
+    Auto,
+    /// those of its GPUs' NUMA node, whatever it holds
     Numa,
     /// whole cores of that node, which no other task of the step gets
     Core,
@@ -98,7 +100,7 @@ pub struct Rail {
     /// its NIC
     pub nic: NicIndex,
     /// the NIC's name
-    pub name: String,
+    pub name: DeviceName,
     /// the port's number
     pub port: u8,
     /// the port's rate in Mbit/s
@@ -123,7 +125,7 @@ impl fmt::Display for Rail {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excluded {
     /// the NIC's name
-    pub name: String,
+    pub name: DeviceName,
     /// the port's number; `None` where the NIC as a whole is meant
     pub port: Option<u8>,
     /// why
@@ -271,7 +273,7 @@ pub enum CpuDecision {
         /// why
         why: String,
     },
-    /// it stays as it is, though it should not: nothing near the GPU is the step's
+    /// it stays as it is, though nearer would be better: what is near the GPU is not the step's, or too little
     OutOfReach {
         /// what it is
         cpus: CpuSet,

@@ -13,7 +13,9 @@ pub struct Step {
     pub tasks: u32,
     /// tasks of the step on all its nodes
     pub total_tasks: u32,
-    /// `--cpu-bind` as the user gave it (`SLURM_CPU_BIND_TYPE` before slurmd resolves it); `None` where nothing was asked
+    /// CPUs that each task was asked to get (`-c`, `SLURM_CPUS_PER_TASK`); `None` where nobody said
+    pub cpus_per_task: Option<u32>,
+    /// the way of binding that the user chose (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`); `None` where none
     pub cpu_bind: Option<String>,
     /// `--mem-bind` as the user gave it (`SLURM_MEM_BIND_TYPE`); `None` where nothing was asked
     pub mem_bind: Option<String>,

@@ -13,6 +13,12 @@ pub use environment::{set_variable_before_threads, unset_variable_before_threads
 pub use loaded::is_loaded_after_us;
 pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
 
+/// Is the process root's, or may it become so again?
+pub fn is_root() -> bool {
+    // SAFETY: neither has a precondition, and neither can fail.
+    unsafe { libc::getuid() == 0 || libc::geteuid() == 0 }
+}
+
 /// Ends the process at once, without the exit handlers of the program around us.
 ///
 /// For a child of slurmstepd that is about to become a task: its parent's handlers must not run in it

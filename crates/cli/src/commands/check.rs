@@ -12,8 +12,8 @@ use nic_placement_core::config::{Admin, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::identity;
-use nic_placement_core::render::Present;
 use nic_placement_core::render::lint::{self, Subject, lint};
+use nic_placement_core::render::{FileText, Present};
 use nic_placement_core::step::{GpuGrant, Step, Task};
 use nic_placement_core::topology::Topology;
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     };
     let (topology, diagnostics) = options.node.read()?;
     let wish = Wish { admin, ..Wish::default() };
-    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(String::new()));
+    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     the_node(&plan, &diagnostics, &mut report);
     let present = if is_live && present.is_empty() { this_environment() } else { present };
     the_variables(&plan.node, &present, is_live, &mut report);

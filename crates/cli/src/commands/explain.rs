@@ -9,6 +9,7 @@ use super::{Failure, gpu_list};
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::{Plan, json};
 use nic_placement_core::policy::gbps;
+use nic_placement_core::render::FileText;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::GpuIndex;
 
@@ -41,7 +42,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         Some(word) => vec![gpu_list::one("--gpu", word, &topology)?],
         None => topology.gpu_indices().collect(),
     };
-    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(String::new()));
+    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     let explained: Vec<(GpuIndex, Vec<Pair>)> = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
     if options.json {
         page.exact(&json::explanation(&plan, &explained));

@@ -7,7 +7,8 @@ use crate::describe::{self, Format};
 use crate::import::nccl;
 use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::discover::{Scope, root};
+use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::topology::file;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,8 +74,8 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let file = &options.file;
     let (topology, diagnostics) = match options.from {
         Some(from) if !Path::new(file).is_dir() => {
-            let bytes = root::read_file(Path::new(file), describe::MAX_FILE)
-                .map_err(|error| format!("cannot read `{file}`: {error}"))?;
+            let bytes = root::read_file(Path::new(file), describe::MAX_FILE, Author::Anyone)
+                .map_err(|unreadable| unreadable.to_string())?;
             describe::describe_as(file, &bytes, Scope::Full, from.format())
                 .map_err(|problem| format!("`{file}` is no topology: {problem}"))?
         }

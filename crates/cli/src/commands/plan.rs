@@ -53,6 +53,10 @@ struct StepOptions {
     /// GPUs of each task, in PCI order; without it every task sees all of the allocation
     #[arg(long, value_name = "M")]
     gpus_per_task: Option<u32>,
+    /// CPUs that each task asks for, as srun's -c: it is bound near its GPUs only where so many are there for every task
+    /// (default: an even share of the node's)
+    #[arg(short = 'c', long, value_name = "N")]
+    cpus_per_task: Option<u32>,
     /// the allocation: positions in PCI order (0-3,5) or PCI addresses (default: all GPUs)
     #[arg(long, value_name = "LIST")]
     gpus: Option<String>,
@@ -106,7 +110,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let tasks = tasks(of_step, &evidence, &topology)?;
     let step = step(of_step, &evidence, &topology, tasks.len() as u32)?;
     // files of this node say nothing about another one: every configuration is empty, every file of a `set=` is there
-    let read = |_: &str| Some(String::new());
+    let read = |_: &str| Some(render::FileText::default());
     let plan = Plan::new(topology, wish, step, &read);
     let had = render::Evidence { present: &present, read: &read };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
@@ -145,6 +149,7 @@ fn step(
         tasks,
         total_tasks: tasks,
         gpus,
+        cpus_per_task: of_step.cpus_per_task,
         // a plan is for a node that nobody else uses
         alone_on_node: true,
         ..Step::default()

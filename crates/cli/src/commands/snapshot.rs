@@ -7,8 +7,9 @@ use super::page::Page;
 use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::manifest::Entry;
+use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::discover::synthesise::synthesise;
-use nic_placement_core::discover::{Manifest, Root, Scope, discover, root};
+use nic_placement_core::discover::{Manifest, Root, Scope, discover};
 use nic_placement_core::node::dmi;
 use nic_placement_core::topology::Provenance;
 use std::fs;
@@ -53,7 +54,7 @@ fn manifest(node: &Node) -> Result<Manifest, Failure> {
     let mut root = match &node.source() {
         NodeSource::Live => Root::live(),
         NodeSource::Topology(path) if Path::new(path).is_dir() => {
-            Root::directory(Path::new(path)).map_err(|error| format!("cannot read `{path}`: {error}"))?
+            Root::directory(Path::new(path), Author::Anyone).map_err(|unreadable| unreadable.to_string())?
         }
         NodeSource::Machine(_) | NodeSource::Topology(_) | NodeSource::Sysfs(_) => {
             return Ok(synthesise(&node.read()?.0));
@@ -67,8 +68,8 @@ fn manifest(node: &Node) -> Result<Manifest, Failure> {
 
 fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {
     let shown = file.display();
-    let bytes = root::read_file(file, Manifest::MAX_BYTES);
-    let bytes = bytes.map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let bytes = root::read_file(file, Manifest::MAX_BYTES, Author::Anyone);
+    let bytes = bytes.map_err(|unreadable| unreadable.to_string())?;
     let text = String::from_utf8(bytes).map_err(|_| format!("`{shown}` is not UTF-8"))?;
     let manifest = Manifest::parse(&text).map_err(|bad| format!("`{shown}`: {bad}"))?;
     Ok(lay_out(&manifest, directory)?)

@@ -16,8 +16,8 @@ mod tests;
 
 use super::{BadImport, xml};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::topology::file::{MAX_NAME, MAX_PCI, MAX_TEXT};
-use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_core::topology::file::{MAX_PCI, MAX_TEXT};
+use nic_placement_core::topology::{DeviceName, Provenance, Topology};
 use object::Objects;
 
 /// Findings about one file, at most: a broken file can hold one for each of its objects.
@@ -52,16 +52,9 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
 /// The host's name, else the product's, spelled as a topology's name may be.
 fn machine_name(file: &Objects) -> String {
     let said = ["HostName", "DMIProductName"].into_iter().find_map(|key| file.machine_info(key));
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
-    let name: String = said.unwrap_or_default().trim().chars().take(MAX_NAME).map(plain).collect();
-    if is_name(&name) { name } else { "hwloc-machine".to_string() }
-}
-
-/// May this be the name of a device?  Names go into variables where `,` `:` `=` `^` mean something, and into paths.
-fn is_name(text: &str) -> bool {
-    text.len() <= MAX_NAME
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+    let plain = |c: char| if DeviceName::may_hold(c) { c } else { '-' };
+    let name: String = said.unwrap_or_default().trim().chars().take(DeviceName::MAX).map(plain).collect();
+    if DeviceName::is_one(&name) { name } else { "hwloc-machine".to_string() }
 }
 
 /// Free text as a topology may hold it; `None` where nothing is left.

@@ -9,6 +9,7 @@ pub mod nccl;
 pub mod smi;
 mod xml;
 
+use nic_placement_core::diagnostic::Shown;
 use std::fmt;
 
 /// Bytes of one file, at most: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
@@ -42,6 +43,6 @@ impl fmt::Display for BadImport {
 impl std::error::Error for BadImport {}
 
 /// A foreign text as a message may show it: short, and without what would move a terminal's cursor.
-fn shown(text: &str) -> String {
-    text.chars().take(60).flat_map(char::escape_debug).collect()
+fn shown(text: &str) -> Shown<'_> {
+    Shown::word(text, 60)
 }

@@ -31,7 +31,7 @@ use super::{BadImport, shown, xml};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_PCI;
 use nic_placement_core::topology::{
-    NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
+    DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
 };
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ type Element<'a> = Node<'a, 'a>;
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
     let document = xml::parse(text)?;
     let root = document.root_element();
-    let name = root.attribute("name").filter(|name| values::is_plain(name)).unwrap_or(NAME);
+    let name = root.attribute("name").filter(|name| DeviceName::is_one(name)).unwrap_or(NAME);
     let mut reader = Reader {
         document: &document,
         topology: Topology::empty(name, provenance),
@@ -108,7 +108,7 @@ struct Reader<'a> {
     functions: usize,
     invented: u32,
     /// the NIC of each name, and where it was seen
-    names: BTreeMap<String, (NicIndex, usize)>,
+    names: BTreeMap<DeviceName, (NicIndex, usize)>,
     /// NICs of which the file has the address only
     nameless: Vec<PciAddress>,
     fused: Vec<device::Fused>,
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         let known = ["nvlink", "xgmi", "c2c", "pcilink", "gin", "rma"];
         let name = element.tag_name().name();
         if !known.contains(&name) && self.unknown.len() < MAX_UNKNOWN {
-            self.unknown.insert(shown(name));
+            self.unknown.insert(shown(name).into());
         }
     }
 

@@ -18,8 +18,8 @@ use super::BadImport;
 use affinity::Affinity;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent, Port, PortState,
-    Provenance, Topology,
+    DeviceName, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent,
+    Port, PortState, Provenance, Topology,
 };
 use paths::Links;
 
@@ -47,7 +47,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
 
 fn topology(
     links: &Links,
-    names: Vec<String>,
+    names: Vec<DeviceName>,
     affinities: &[Affinity],
     provenance: Provenance,
     diagnostics: &mut Vec<Diagnostic>,

@@ -63,8 +63,9 @@ pub const OPTIONS: &[Spec] = &[
     ),
     word(
         "bind",
-        "numa|core|none",
-        "a task's CPUs, where srun was given no --cpu-bind: its GPU's NUMA node (default), whole cores of its own there",
+        "auto|numa|core|none",
+        "a task's CPUs, where srun was given no --cpu-bind: near its GPUs where that leaves every task its part \
+         (default), its GPUs' NUMA node whatever it holds, whole cores of its own there, or those that Slurm gave it",
     ),
     word(
         "mem",

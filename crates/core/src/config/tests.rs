@@ -55,12 +55,12 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
     assert_eq!(
         message("verbose,closet"),
         "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, help, verbose, \
-         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, bind=numa|core|none, \
+         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, bind=auto|numa|core|none, \
          mem=prefer|strict|none, omp=on|off, env=LIBRARY,…, no-env=NAME,…"
     );
     assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));
-    assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=numa|core|none`");
-    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=numa|core|none`");
+    assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=auto|numa|core|none`");
+    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=auto|numa|core|none`");
     assert_eq!(message("verbose=2"), "`verbose=2` is not understood: expected `verbose`");
     assert_eq!(message("nics-per-task=9"), "`nics-per-task=9` is not understood: expected `nics-per-task=N`");
     assert_eq!(message("strict,restricted"), "`strict` and `restricted` cannot both hold: say one");
@@ -108,12 +108,13 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
 #[test]
 fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
     for (option, bind, mem) in [
-        ("", Bind::Numa, Mem::Prefer),
+        ("", Bind::Auto, Mem::Prefer),
+        ("bind=numa", Bind::Numa, Mem::Prefer),
         ("bind=core", Bind::Core, Mem::Prefer),
         ("bind=none", Bind::None, Mem::None),
         ("bind=none,mem=prefer", Bind::None, Mem::Prefer),
-        ("mem=strict", Bind::Numa, Mem::Strict),
-        ("mem=none", Bind::Numa, Mem::None),
+        ("mem=strict", Bind::Auto, Mem::Strict),
+        ("mem=none", Bind::Auto, Mem::None),
     ] {
         let settings = super::settle(&words(""), None, Some(&words(option)));
         assert_eq!((settings.bind, settings.mem), (bind, mem), "`{option}`");

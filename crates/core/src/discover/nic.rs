@@ -4,13 +4,11 @@
 use super::pci::{self, function};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix, Topology};
+use crate::topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix, Topology};
 use std::collections::BTreeMap;
 
 const VERBS: &str = "sys/class/infiniband_verbs";
 const CLASS: &str = "sys/class/infiniband";
-/// `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h, less its NUL; NCCL cuts at the same length.
-const MAX_NAME: usize = 63;
 /// Ports of one device, at most; the widest known has 4.
 const MAX_PORTS: u8 = 16;
 
@@ -36,13 +34,7 @@ pub(super) fn nics(
     }
     let mut verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
     for name in names {
-        // a name goes into variables where `,` `:` `=` `^` mean something
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-        if name.len() > MAX_NAME || !name.bytes().all(plain) {
-            let finding = "a name that no library's variable could hold: this NIC is left out";
-            diagnostics.push(Diagnostic::new(format!("/{CLASS}/{name}"), finding));
-            continue;
-        }
+        let Some(name) = device_name(CLASS, &name, diagnostics) else { continue };
         let Some(path) = root.follow(&format!("{CLASS}/{name}")) else {
             diagnostics.push(Diagnostic::new(format!("/{CLASS}/{name}"), "not a link: this NIC is left out"));
             continue;
@@ -84,6 +76,16 @@ pub(super) fn nics(
     }
     pci::virtual_nics(root, topology, &functions);
     found
+}
+
+/// The name as a device's; what cannot be one is told.
+pub(super) fn device_name(class: &str, name: &str, diagnostics: &mut Vec<Diagnostic>) -> Option<DeviceName> {
+    let known = name.parse().ok();
+    if known.is_none() {
+        let finding = "a name that no library's variable could hold: this NIC is left out";
+        diagnostics.push(Diagnostic::new(format!("/{class}/{name}"), finding));
+    }
+    known
 }
 
 /// The character devices by what they stand below, which is what the RDMA device stands below too.  From the class, since

@@ -1,8 +1,17 @@
 //! Where a task may run and where its memory comes from, never beyond what Slurm gave the step.
+//!
+//! By default ([`Bind::Auto`]) a task goes as near to its GPUs as leaves every task of the step its part
+//! ([`super::settle`]).  Memory follows: it comes from the NUMA nodes on which the task runs and from its GPU's, as long as
+//! these are near each other, since MPOL_PREFERRED_MANY takes of several nodes the one nearest to the CPU that asks first
+//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  Who runs on other sockets too keeps the kernel's default, by
+//! which each thread has its memory where it runs: a preference would make it remote for some.
 #![forbid(unsafe_code)]
 
 use super::cores::{self, Share};
-use super::gpuless;
+use super::crew::{Crew, has_own_gpus};
+use super::ladder::Ladder;
+use super::settle::{settle, settle_alone};
+use super::{gpuless, identity};
 use crate::placement::{Bind, Binding, CpuDecision, Mem, MemDecision, TaskPlacement};
 use crate::step::{Memory, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
@@ -90,6 +99,9 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
     if task.cpus.is_empty() {
         return keep("its affinity could not be read".to_string());
     }
+    if binding.bind == Bind::Auto {
+        return by_parts(situation, near);
+    }
     // of a launcher's ranks nobody knows which will use which GPU
     if near.of_gpus && near.nodes.len() > 1 && (binding.bind == Bind::Numa || step.tasks_here() == 1) {
         return keep(format!("its GPUs span NUMA nodes {}", near.nodes));
@@ -109,6 +121,87 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
         };
     }
     on_nodes(situation, near)
+}
+
+/// `bind=auto`: as near as leaves every task of the step its part.
+fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>) {
+    let Situation { topology, step, task, .. } = situation;
+    let ladder = Ladder::around(topology, &near.nodes);
+    let own = task.cpus.clone();
+    let here = ladder.rung_of(&own);
+    if here == 0 {
+        let why = match near.of_gpus && near.nodes.len() > 1 {
+            true => format!("its GPUs span NUMA nodes {}", near.nodes),
+            false => format!("already on {}", near.described()),
+        };
+        return (CpuDecision::Keep { cpus: own, why }, None);
+    }
+    let crew = Crew::new(topology, step, task);
+    let (cpus, reached) = in_crew(situation, near, &crew).unwrap_or((own.clone(), here));
+    let verb = if cpus.is_subset(&own) { "narrowed to" } else { "moved to the step's CPUs on" };
+    let gpus_nodes = &near.nodes;
+    match reached {
+        0 => (CpuDecision::Set { cpus, why: format!("{verb} {}", near.described()) }, None),
+        reached if reached < here => {
+            let rung = &ladder.rungs()[reached];
+            let distance = rung.distance.map(|distance| format!(", distance {distance}")).unwrap_or_default();
+            let why = format!(
+                "{verb} NUMA nodes {}, the nearest to NUMA node {gpus_nodes} of its GPU on which the step has room{distance}",
+                rung.nodes
+            );
+            (CpuDecision::Set { cpus, why }, None)
+        }
+        _ => {
+            let nearer = crew.cpus.intersection(&ladder.rungs()[here - 1].cpus);
+            if nearer.is_empty() || !crew.cpus.intersects(&ladder.rungs()[0].cpus) {
+                let why = out_of_reach(near);
+                return (CpuDecision::OutOfReach { cpus: own, why: why.clone() }, Some(why));
+            }
+            let part = crew.parts.get(task.local_id as usize).copied().unwrap_or(0);
+            let room = nearer.len();
+            let why = match crew.len() {
+                1 => format!(
+                    "near NUMA node {gpus_nodes} of its GPU the step has {room} CPUs, too few for this task's {part}: it \
+                     keeps them all; a smaller `-c` or `bind=numa` would bring it near"
+                ),
+                _ => format!(
+                    "near NUMA node {gpus_nodes} of its GPU the step has {room} CPUs, too few for the tasks that belong \
+                     there with {part} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, \
+                     `bind=numa` takes what is there"
+                ),
+            };
+            (CpuDecision::OutOfReach { cpus: own, why }, None)
+        }
+    }
+}
+
+/// Where the task goes if all of its step decide by the same facts; `None` where it must stay.
+fn in_crew(situation: &Situation, near: &Near, crew: &Crew) -> Option<(CpuSet, usize)> {
+    let Situation { topology, step, task, gpus, .. } = situation;
+    let id = task.local_id as usize;
+    // a mask that slurmd did not list is not what the others reckon with
+    if crew.masks.get(id) != Some(&task.cpus) {
+        return None;
+    }
+    let Some(homes) = &crew.homes else {
+        // a GPU of its own for each task bounds how many can be near
+        let step_gpus = identity::of_the_step(topology, step);
+        let may_be_near = |nodes: &NodeSet| {
+            let is_there = |gpu: &&GpuIndex| {
+                topology.numa_node_of(topology.gpu(**gpu).address).is_some_and(|node| nodes.contains(node))
+            };
+            match has_own_gpus(task) && !gpus.is_empty() && !step_gpus.is_empty() {
+                true => step_gpus.iter().filter(is_there).count() / gpus.len(),
+                false => crew.len(),
+            }
+        };
+        return Some(settle_alone(topology, crew, id, &near.nodes, may_be_near));
+    };
+    // the others believe Slurm's rule; a task that has other GPUs than it says stays where they expect it
+    (homes.get(id) == Some(&near.nodes)).then(|| {
+        let settled = settle(topology, crew);
+        (settled.masks[id].clone(), settled.rungs[id])
+    })
 }
 
 /// `bind=core`, where the step's cores can be divided.
@@ -201,17 +294,34 @@ fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) 
         Ok(near) => near,
         Err(why) => return keep(why.clone()),
     };
-    // Memory serves the CPUs too: a task that must run far from its GPU keeps its memory beside it.  This also leaves out
-    // nodes without CPUs, which hold GPU memory on Grace.
-    let nodes: NodeSet = near
-        .nodes
-        .iter()
-        .filter(|&node| topology.numa_node(node).is_some_and(|node| node.cpus.intersects(cpus.cpus())))
-        .collect();
+    let ladder = Ladder::around(topology, &near.nodes);
+    let rungs = ladder.rungs();
+    let reached = ladder.rung_of(cpus.cpus());
+    let runs_on =
+        |node: &u32| topology.numa_node(*node).is_some_and(|node| node.cpus.intersects(cpus.cpus()));
+    let has_cpus = |node: &u32| topology.numa_node(*node).is_some_and(|node| !node.cpus.is_empty());
+    // nodes without CPUs hold GPU memory on Grace, and are left out
+    let gpus_own: NodeSet = near.nodes.iter().filter(runs_on).collect();
+    let nodes: NodeSet = match reached {
+        0 => gpus_own,
+        // on the GPU's socket, but not on its NUMA node
+        near_by if near_by + 1 < rungs.len() => {
+            let where_it_runs = rungs[near_by].nodes.iter().filter(runs_on);
+            where_it_runs.chain(near.nodes.iter().filter(has_cpus)).collect()
+        }
+        // who asks for it by a word knows that threads on other sockets pay for it
+        _ if binding.mem == Mem::Strict || binding.bind == Bind::None => gpus_own,
+        _ if gpus_own.is_empty() => NodeSet::new(),
+        _ => return keep("it runs on other sockets than its GPU's too".to_string()),
+    };
     if nodes.is_empty() {
         return keep("it does not run near its GPU".to_string());
     }
-    let whose = if near.of_gpus { "of its GPU" } else { "on which it runs" };
+    let whose = match near.of_gpus {
+        true if reached == 0 => "of its GPU",
+        true => "of its GPU and of its CPUs",
+        false => "on which it runs",
+    };
     match binding.mem {
         Mem::Strict => MemDecision::Fence {
             why: format!("NUMA node {nodes} {whose} alone, as `mem=strict` asks"),

@@ -6,8 +6,8 @@
 //! another's, whatever their GPUs are.
 #![forbid(unsafe_code)]
 
-use super::{gpuless, identity};
-use crate::step::{GpuGrant, Step, Task};
+use super::crew::Crew;
+use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
 /// What one task gets.
@@ -25,7 +25,7 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
         return Share::Undivided("the node's cores are not known");
     };
     let id = task.local_id as usize;
-    let deal = deal(topology, step, task).or_else(|| gpuless::deal(topology, step, task));
+    let deal = Crew::new(topology, step, task).homes;
     if id >= table.tasks {
         return Share::Undivided("Slurm counts fewer tasks here than there are");
     }
@@ -157,25 +157,6 @@ const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c
 fn part(cores: &[&CpuSet], seat: usize, seats: usize) -> CpuSet {
     let (from, to) = (seat * cores.len() / seats, (seat + 1) * cores.len() / seats);
     cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))
-}
-
-/// The NUMA nodes of each task's GPUs, where Slurm's rule tells those of all.  Slurm 22.05 gives task 0 the first N of the
-/// step's GPUs, task 1 the next N (src/common/gres.c, `per_task`).  Later releases look at the tasks' masks first, and write
-/// `gres/gpu:` before the rule.
-fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
-    let each: usize = task.gpu_bind.as_deref()?.strip_prefix("gpu:per_task:")?.parse().ok()?;
-    let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();
-    if each == 0 || list.len() < step.tasks_here().checked_mul(each)? {
-        return None;
-    }
-    let nodes_of = |gpus: &[&str]| {
-        let step = Step { gpus: Some(gpus.join(",")), ..Step::default() };
-        let gpus = identity::identify(topology, &step, &GpuGrant::default()).gpus;
-        let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
-        let nodes = nodes.collect::<Option<NodeSet>>()?;
-        (gpus.len() == each && !nodes.is_empty()).then_some(nodes)
-    };
-    list.chunks_exact(each).take(step.tasks_here()).map(nodes_of).collect()
 }
 
 #[cfg(test)]

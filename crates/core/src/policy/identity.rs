@@ -22,7 +22,7 @@ mod list;
 #[cfg(test)]
 mod tests;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Shown};
 use crate::step::{Access, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
@@ -344,6 +344,6 @@ fn unequal(topology: &Topology, gpus: &[GpuIndex]) -> Option<String> {
 }
 
 /// A user's text, on its way to a terminal and a log.
-fn shown(text: &str) -> String {
-    text.chars().take(64).flat_map(char::escape_debug).collect()
+fn shown(text: &str) -> Shown<'_> {
+    Shown::word(text, 64)
 }

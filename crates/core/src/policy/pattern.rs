@@ -59,8 +59,9 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let address = nic.address.map(|address| address.to_string());
-                let names = [Some(&nic.name), address.as_ref()].into_iter().flatten().chain(&nic.netdevs);
-                names.into_iter().any(|name| glob(self.word.as_bytes(), name.as_bytes()))
+                let netdevs = nic.netdevs.iter().map(String::as_str);
+                let mut names = [Some(&*nic.name), address.as_deref()].into_iter().flatten().chain(netdevs);
+                names.any(|name| glob(self.word.as_bytes(), name.as_bytes()))
             }
             Meaning::Prefix(wanted) => nic.ports.iter().any(|port| port.subnet == Some(wanted)),
             Meaning::Network(wanted) => {
@@ -114,7 +115,7 @@ mod tests {
         let nic = Nic {
             address: Some("ce:00.0".parse().unwrap()),
             netdevs: vec!["ibp206s0".into()],
-            ..Nic::new("mlx5_10", NicKind::Verbs)
+            ..Nic::new("mlx5_10".parse().unwrap(), NicKind::Verbs)
         };
         for (word, expected) in [
             ("mlx5_10", true),
@@ -148,7 +149,7 @@ mod tests {
         };
         let nic = Nic {
             ports: vec![port(Some("fe80:0000:0000:00a1"), &["10.1.2.0/24", "192.168.7.0/24"])],
-            ..Nic::new("mlx5_0", NicKind::Verbs)
+            ..Nic::new("mlx5_0".parse().unwrap(), NicKind::Verbs)
         };
         let unknown = Nic { ports: vec![port(None, &[])], ..nic.clone() };
         for (word, expected) in [

@@ -48,9 +48,11 @@ pub fn shortfalls(
     let cpus = task.cpus.cpus();
     let near_cpus = topology.cpus_of(&near);
     if !cpus.is_empty() && !cpus.is_subset(&near_cpus) && (single || !near_cpus.is_empty()) {
-        // a task that says why it is out of reach has said it
-        if !matches!(task.cpus, CpuDecision::OutOfReach { .. }) {
-            lacks.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU"));
+        match &task.cpus {
+            // what is missed has been said above
+            CpuDecision::OutOfReach { .. } if task.missed.is_some() => {}
+            CpuDecision::OutOfReach { why, .. } => lacks.push(why.clone()),
+            _ => lacks.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU")),
         }
     }
     lacks

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::Present;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Shown};
 use crate::step::{Access, Task};
 use crate::topology::{GpuVendor, Nic, NicKind, PortState, Topology};
 
@@ -57,8 +57,7 @@ fn value<'a>(subject: &Subject<'a>, name: &str) -> Option<&'a str> {
 
 /// A finding about `NAME=VALUE`, with the value as a terminal may show it.
 fn finding(name: &str, value: &str, text: impl Into<String>) -> Diagnostic {
-    let shown: String = value.chars().take(80).flat_map(char::escape_debug).collect();
-    Diagnostic::new(format!("{name}={shown}"), text)
+    Diagnostic::new(format!("{name}={}", Shown::word(value, 80)), text)
 }
 
 /// Switches that turn a transport off (NCCL's environment variables, "Debugging": not for production), and chatter.
@@ -96,7 +95,7 @@ fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let matches = |name: &str, nic: &Nic| if exact { nic.name == name } else { nic.name.starts_with(name) };
     for name in names.iter().filter(|name| !name.is_empty()) {
         let hit: Vec<&str> = usable().filter(|nic| matches(name, nic)).map(|nic| nic.name.as_str()).collect();
-        let name: String = name.chars().take(64).flat_map(char::escape_debug).collect();
+        let name = Shown::word(name, 64).to_string();
         if hit.is_empty() {
             let text = format!("`{name}` names no active NIC of this node: `nic-placement show` lists them");
             found.push(finding("NCCL_IB_HCA", list, text));
@@ -139,7 +138,7 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
             let is_interface = port.is_none() && subject.interfaces.iter().any(|known| known == device);
             // without a list of interfaces a name without a port may be one
             let may_be_interface = port.is_none() && subject.interfaces.is_empty();
-            let shown: String = entry.chars().take(64).flat_map(char::escape_debug).collect();
+            let shown = Shown::word(entry, 64);
             match nic {
                 None if name == "UCX_NET_DEVICES" && (is_interface || may_be_interface) => {}
                 None => {

@@ -86,7 +86,16 @@ pub struct Evidence<'e> {
 }
 
 /// Reads a text file by its path; `None` where there is none, or it is none.
-pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<String>;
+pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<FileText>;
+
+/// What was read of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileText {
+    /// its text, or the beginning of it
+    pub text: String,
+    /// is there more than was read?
+    pub is_cut: bool,
+}
 
 /// What a library is asked about.
 struct Asked<'p, 'e> {

@@ -3,7 +3,7 @@
 //! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number, so lists
 //! that differ between ranks send all traffic through one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue
 //! 1478: "You should not set NCCL_IB_HCA differently on each rank").  With `=` an entry is a whole name; without it
-//! `mlx5_1` means `mlx5_10` too.  At most 32 entries of 63 characters (src/misc/utils.cc `parseStringList`).  Ports that
+//! `mlx5_1` means `mlx5_10` too.  At most 32 entries (src/misc/utils.cc `parseStringList`).  Ports that
 //! are not active are skipped anyway, and a network plug-in (aws-ofi-nccl, on EFA and Slingshot) does not read it.
 //!
 //! RCCL recognises machines by their NICs (src/graph/rome_models.cc), so a list can cost it the model of the machine: one
@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 use super::uniform::{self, List};
-use super::{Answer, Asked, Evidence};
+use super::{Answer, Asked, Evidence, ReadFile};
 use crate::placement::NodePlacement;
 use crate::topology::{GpuVendor, Topology};
 
@@ -26,20 +26,23 @@ const MAX_ENTRIES: usize = 32;
 /// The sites' configuration files.  NCCL and RCCL read them after the environment and never over it (src/misc/param.cc).
 const SITE: [&str; 2] = ["/etc/nccl.conf", "/etc/rccl.conf"];
 
-/// Does a configuration file set the variable?  `NAME=VALUE` in lines, and `#` begins a comment.
+/// Why a configuration file keeps us from setting the variable; `None` where it does not.  `NAME=VALUE` in lines, and `#`
+/// begins a comment.
 ///
 /// NCCL wants the name at the line's very beginning; a name with white space before it was meant as one all the same.
-pub(super) fn sets(text: &str, variable: &str) -> bool {
-    let mut names = text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
-    names.any(|(name, _)| name.trim() == variable)
+pub(super) fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<String> {
+    let found = read(file)?;
+    let mut names = found.text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
+    let file = file.escape_debug();
+    if names.any(|(name, _)| name.trim() == variable) {
+        return Some(format!("`{file}` sets it"));
+    }
+    // the library reads all of it
+    found.is_cut.then(|| format!("`{file}` is longer than what is read of it here, and may set it"))
 }
 
 /// The value, and why it is this or none: from the node alone, never from the task.
-pub(super) fn list(
-    topology: &Topology,
-    node: &NodePlacement,
-    read: &dyn Fn(&str) -> Option<String>,
-) -> Answer<'static> {
+pub(super) fn list(topology: &Topology, node: &NodePlacement, read: ReadFile) -> Answer<'static> {
     if topology.gpus.is_empty() {
         return Answer::no("the node has no GPU");
     }
@@ -54,8 +57,8 @@ pub(super) fn list(
         ));
     }
     let files = if has_amd(topology) { &SITE[..] } else { &SITE[..1] };
-    if let Some(file) = files.iter().find(|file| read(file).is_some_and(|text| sets(&text, IB_HCA))) {
-        return Answer::no(format!("`{file}` sets it"));
+    if let Some(why) = files.iter().find_map(|file| claimed(read, file, IB_HCA)) {
+        return Answer::no(why);
     }
     let model = if has_amd(topology) { "; RCCL may not know the machine's model by fewer NICs" } else { "" };
     Answer::yes(format!("={list}"), format!("one list for the whole node, without {left_out}{model}"))
@@ -65,14 +68,14 @@ pub(super) fn list(
 pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let answer = &asked.prepared.nccl;
     if answer.value.is_some() {
-        if let Some(file) = users_file(asked.topology, &asked.evidence) {
-            return Some(Answer::no(format!("`{}` sets it", file.escape_debug())));
+        if let Some(why) = users_file(asked.topology, &asked.evidence) {
+            return Some(Answer::no(why));
         }
     }
     Some(answer.borrowed())
 }
 
-/// The user's configuration file that sets the variable, read with the user's rights.
+/// Why a configuration file of the user's keeps us from setting the variable; it is read with the user's rights.
 ///
 /// NCCL asks the system for the home directory; its answer is what Slurm puts into `HOME`.
 fn users_file(topology: &Topology, evidence: &Evidence) -> Option<String> {
@@ -81,7 +84,7 @@ fn users_file(topology: &Topology, evidence: &Evidence) -> Option<String> {
     let nccls = variable(CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
     let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology) && variable(CONF_FILE).is_none());
     let mut files = nccls.into_iter().chain(rccls);
-    files.find(|file| (evidence.read)(file).is_some_and(|text| sets(&text, IB_HCA)))
+    files.find_map(|file| claimed(evidence.read, &file, IB_HCA))
 }
 
 fn has_amd(topology: &Topology) -> bool {

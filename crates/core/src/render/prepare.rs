@@ -3,7 +3,9 @@
 
 use super::marker::{self, Marker};
 use super::wanted::{Libraries, Wanted};
-use super::{Answer, Asked, EVIDENCE, Library, Present, ROWS, efa, libfabric, mooncake, nccl, nvshmem, ucx};
+use super::{
+    Answer, Asked, EVIDENCE, Library, Present, ROWS, ReadFile, efa, libfabric, mooncake, nccl, nvshmem, ucx,
+};
 use crate::diagnostic::Diagnostic;
 use crate::placement::NodePlacement;
 use crate::topology::{NicIndex, Topology};
@@ -34,8 +36,8 @@ pub struct Prepared {
     pub(super) nccl: Answer<'static>,
     pub(super) nvshmem: Option<Answer<'static>>,
     pub(super) mooncake: Answer<'static>,
-    /// the site's file that sets UCX's variable
-    pub(super) ucx_file: Option<&'static str>,
+    /// why the site's file keeps us from setting UCX's variable
+    pub(super) ucx_site: Option<String>,
     /// each GPU's Slingshot NIC
     pub(super) slingshot: Vec<Option<NicIndex>>,
     /// the values of those templates that hold no fact of a task, or why there is none
@@ -44,12 +46,7 @@ pub struct Prepared {
 
 impl Prepared {
     /// Works it out.  `read` reads a site's file as this node has it; asked only where the answer can change a value.
-    pub fn new(
-        topology: &Topology,
-        node: &NodePlacement,
-        wanted: Wanted,
-        read: &dyn Fn(&str) -> Option<String>,
-    ) -> Prepared {
+    pub fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
         let wants = |name: &str, libraries: Libraries| {
             wanted.libraries.has(libraries) && !wanted.unwanted.iter().any(|unwanted| unwanted == name)
         };
@@ -88,14 +85,14 @@ impl Prepared {
             Some(value)
         });
         let nothing = |_: &str| None;
-        let read_for = |name: &str| if is_wanted(name) { read } else { &nothing };
+        let read_for = |name: &str| -> ReadFile { if is_wanted(name) { read } else { &nothing } };
         Prepared {
             nccl: nccl::list(topology, node, read_for(nccl::IB_HCA)),
             nvshmem: nvshmem::list(topology, node),
             mooncake: mooncake::list(topology, node),
-            ucx_file: match topology.gpus.is_empty() || node.rails.is_empty() {
+            ucx_site: match topology.gpus.is_empty() || node.rails.is_empty() {
                 true => None,
-                false => ucx::site_file(read_for(ucx::NET_DEVICES)),
+                false => ucx::site(read_for(ucx::NET_DEVICES)),
             },
             slingshot: match wanted.libraries.has(Libraries::LIBFABRIC) {
                 true => libfabric::nearest_slingshot(topology),

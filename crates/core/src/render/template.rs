@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::names;
+use crate::diagnostic::Shown;
 use crate::placement::{NodePlacement, TaskPlacement};
 use crate::topology::{GpuIndex, PciAddress, Topology};
 use std::fmt::Write;
@@ -76,7 +77,7 @@ impl Template {
             return Err("expected `set=NAME=TEMPLATE`".to_string());
         };
         if !names::is_name(name) {
-            let name: String = name.chars().take(40).flat_map(char::escape_debug).collect();
+            let name = Shown::word(name, 40);
             return Err(format!("`{name}` is no name of a variable: expected capitals, digits and `_`"));
         }
         if names::is_refused(name) {
@@ -176,7 +177,7 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
             _ => return Err(format!("a single `{brace}`: write it twice where you mean the brace itself")),
         };
         let Some(fact) = FACTS.iter().find(|fact| fact.0 == word) else {
-            let word: String = word.chars().take(40).flat_map(char::escape_debug).collect();
+            let word = Shown::word(word, 40);
             return Err(format!("`{{{word}}}` is not known; known: {}", listed(true)));
         };
         if !plain.is_empty() {
@@ -209,7 +210,7 @@ fn look_up(
         _ => None,
     };
     match fact {
-        Fact::Nic => Some(one_rail()?.name.clone()),
+        Fact::Nic => Some(one_rail()?.name.to_string()),
         Fact::Port => Some(one_rail()?.port.to_string()),
         Fact::NicAddress => stated(topology.nic(one_rail()?.nic).address?),
         Fact::Nics => Some(joined(rails.iter().map(|(rail, _)| node.rail(*rail).to_string()))),

@@ -9,8 +9,8 @@ use super::wanted::{Fabric, Template, Wanted};
 use super::*;
 use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail, RailIndex};
 use crate::topology::{
-    CpuSet, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port, PortState,
-    Provenance, Topology,
+    CpuSet, DeviceName, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port,
+    PortState, Provenance, Topology,
 };
 
 fn node(storage: PortState) -> (Topology, NodePlacement) {
@@ -24,7 +24,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
         diagnostics: Vec::new(),
     };
     for index in 0..4usize {
-        let name = format!("mlx5_{index}");
+        let name: DeviceName = format!("mlx5_{index}").parse().unwrap();
         let state = if index == 3 { storage } else { PortState::Active };
         let port = Port::new(1, state, LinkLayer::InfiniBand, None);
         let address = format!("{index}0:00.0").parse().unwrap();
@@ -60,11 +60,14 @@ fn present(values: &[(&str, &str)]) -> Present {
     values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-/// The files of a node or of its user: `(path, text)`.
+/// The files of a node or of its user: `(path, text)`; of a text that ends with `…` there is more than was read.
 type Files = &'static [(&'static str, &'static str)];
 
-fn reader(files: Files) -> impl Fn(&str) -> Option<String> {
-    |path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.to_string())
+fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
+    |path| {
+        let (_, text) = files.iter().find(|(name, _)| *name == path)?;
+        Some(FileText { text: text.to_string(), is_cut: text.ends_with('…') })
+    }
 }
 
 /// What one task of a step gets, with this wanted, environment, and files.
@@ -213,7 +216,7 @@ fn nccl_gets_no_list_that_it_would_cut() {
     let more = |placement: &mut NodePlacement, count: usize| {
         let rails = (0..count).map(|nic| Rail {
             nic: NicIndex(0),
-            name: format!("roce{nic}"),
+            name: format!("roce{nic}").parse().unwrap(),
             port: 1,
             rate_mbps: None,
         });

@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::wanted::Fabric;
-use super::{Answer, Asked, nccl};
+use super::{Answer, Asked, ReadFile, nccl};
 use crate::placement::{RailIndex, TaskPlacement};
 use std::borrow::Cow;
 
@@ -27,9 +27,9 @@ const ROUTES: &str = "/proc/net/route";
 /// Items of a list, at most (`UCS_CONFIG_ARRAY_MAX` of src/ucs/config/parser.h: 64, in newer releases 128).
 const MAX_ITEMS: usize = 64;
 
-/// The site's file, if it sets the variable.
-pub(super) fn site_file(read: &dyn Fn(&str) -> Option<String>) -> Option<&'static str> {
-    read(SITE).is_some_and(|text| nccl::sets(&text, NET_DEVICES)).then_some(SITE)
+/// Why the site's file keeps us from setting the variable; `None` where it does not.
+pub(super) fn site(read: ReadFile) -> Option<String> {
+    nccl::claimed(read, SITE, NET_DEVICES)
 }
 
 /// The value, and why it is this or none.
@@ -42,8 +42,8 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if task.rails.is_empty() {
         return no("no NIC of this node may be chosen");
     }
-    if let Some(file) = asked.prepared.ucx_file {
-        return Some(Answer::no(format!("`{file}` sets it")));
+    if let Some(why) = &asked.prepared.ucx_site {
+        return Some(Answer::no(why.as_str()));
     }
     let isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
     let rails: Vec<RailIndex> = match isolated {
@@ -64,7 +64,9 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         reason(task)
     };
     if asked.evidence.present.get(TLS).is_some_and(|transports| names_tcp(transports)) {
-        let interfaces = (asked.evidence.read)(ROUTES).map(|routes| interfaces(&routes)).unwrap_or_default();
+        // a part of the table tells a part of the interfaces
+        let routes = (asked.evidence.read)(ROUTES).filter(|routes| !routes.is_cut);
+        let interfaces = routes.map(|routes| interfaces(&routes.text)).unwrap_or_default();
         if interfaces.is_empty() || list.len() + interfaces.len() > MAX_ITEMS {
             return no("`UCX_TLS` asks for tcp, and the list would hide its interfaces, which are not known");
         }

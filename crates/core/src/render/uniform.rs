@@ -5,9 +5,6 @@ use super::template::names_of;
 use crate::placement::NodePlacement;
 use crate::topology::{NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
-/// Bytes of a device's name that NCCL keeps (`struct netIf` in src/include/socket.h: `prefix[64]`), and the kernel allows.
-const MAX_NAME: usize = 63;
-
 /// A list for all tasks of a node.
 pub(super) enum List {
     /// the entries, and the NICs that are not among them
@@ -41,11 +38,6 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement) -> List {
     let left_out = left_out(topology, node);
     if left_out.is_empty() {
         return List::Not("every NIC that it would find may be used");
-    }
-    let special =
-        |name: &str| name.is_empty() || name.contains([',', ':', '^', '=', ' ']) || !name.is_ascii();
-    if node.rails.iter().any(|rail| rail.name.len() > MAX_NAME || special(&rail.name)) {
-        return List::Not("a NIC's name cannot stand in a list");
     }
     let entries: Vec<String> = node.rails.iter().map(ToString::to_string).collect();
     List::Needed(entries.join(","), left_out)

@@ -1,7 +1,7 @@
 //! GPUs, NICs and their ports, as data.
 #![forbid(unsafe_code)]
 
-use super::{Network, PciAddress, SubnetPrefix};
+use super::{DeviceName, Network, PciAddress, SubnetPrefix};
 use std::fmt;
 
 /// Who made a GPU, and so which variable lists it and which device node opens it.
@@ -99,7 +99,7 @@ impl Gpu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
     /// its name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet `/sys/class/net`
-    pub name: String,
+    pub name: DeviceName,
     /// what programs reach it by
     pub kind: NicKind,
     /// its PCI function; `None` for software devices such as rxe and siw
@@ -120,9 +120,9 @@ pub struct Nic {
 
 impl Nic {
     /// A NIC of which only this is known.
-    pub fn new(name: impl Into<String>, kind: NicKind) -> Nic {
+    pub fn new(name: DeviceName, kind: NicKind) -> Nic {
         Nic {
-            name: name.into(),
+            name,
             kind,
             address: None,
             role: None,

@@ -14,6 +14,7 @@ mod values;
 mod write;
 
 use super::{Provenance, Topology};
+use crate::diagnostic::Shown;
 use std::fmt;
 
 /// What the field `format` of every topology file says.
@@ -39,8 +40,8 @@ pub const MAX_NICS: usize = 256;
 pub const MAX_PORTS: usize = 16;
 /// Network interfaces of a NIC: one for each port and some VLANs.
 pub const MAX_NETDEVS: usize = 64;
-/// Characters of a name: `IB_DEVICE_NAME_MAX` of `rdma/ib_user_verbs.h` is 64 with the final NUL.
-pub const MAX_NAME: usize = 63;
+/// IPv4 networks of a port: one or a few, and on nodes that are routers too as many as the routing table names.
+pub const MAX_NETWORKS: usize = 16 * 1024;
 /// Characters of free text (GPU models, sources): a few lines on a terminal.
 pub const MAX_TEXT: usize = 1024;
 /// Lanes of a PCIe link: the register that tells has six bits (Link Status, "Negotiated Link Width").
@@ -173,21 +174,10 @@ impl From<serde_json::Error> for BadTopology {
     }
 }
 
-/// `text` as one line of at most `most` characters.
+/// `text` as one line of at most `most` characters, and whether that is all.
 fn printable(text: &str, most: usize) -> String {
-    let mut characters = text.chars();
-    let mut line = String::new();
-    for character in characters.by_ref().take(most) {
-        if character.is_control() {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    if characters.next().is_some() {
-        line.push('…');
-    }
-    line
+    let more = if text.chars().nth(most).is_some() { "…" } else { "" };
+    format!("{}{more}", Shown::message(text, most))
 }
 
 /// Reads a topology; `provenance` says where the text is from.

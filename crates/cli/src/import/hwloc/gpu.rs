@@ -1,13 +1,13 @@
 //! GPUs: PCI functions that look like one, and those in which hwloc's GPU libraries found one.
 #![forbid(unsafe_code)]
 
+use super::free_text;
 use super::object::{Kind, Object};
 use super::pci::Bus;
-use super::{free_text, is_name};
 use crate::import::{BadImport, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_GPUS;
-use nic_placement_core::topology::{Gpu, GpuVendor, PciFunction, Topology};
+use nic_placement_core::topology::{DeviceName, Gpu, GpuVendor, PciFunction, Topology};
 use std::collections::BTreeMap;
 
 /// Names that hwloc's libraries give to GPUs, the maker's own first: what they call a model counts in this order.
@@ -96,9 +96,9 @@ fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
     let model = libraries.iter().find_map(|(_, object)| free_text(object.info("GPUModel")?));
     let info = |name: &str| libraries.iter().find_map(|(_, object)| object.info(name));
     let uuid = match gpu.vendor {
-        GpuVendor::Nvidia => {
-            info("NVIDIAUUID").filter(|uuid| uuid.starts_with("GPU-") && is_name(uuid)).map(str::to_string)
-        }
+        GpuVendor::Nvidia => info("NVIDIAUUID")
+            .filter(|uuid| uuid.starts_with("GPU-") && DeviceName::is_one(uuid))
+            .map(str::to_string),
         GpuVendor::Amd => info("AMDUUID").and_then(amd_uuid),
         GpuVendor::Intel => None,
     };

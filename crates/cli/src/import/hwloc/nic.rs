@@ -1,14 +1,13 @@
 //! NICs: OpenFabrics devices with their ports, Slingshot, EFA, and the plain network interfaces.
 #![forbid(unsafe_code)]
 
-use super::is_name;
 use super::object::{Kind, Object};
 use super::pci::Bus;
 use crate::import::{BadImport, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
-    LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix, Topology,
+    DeviceName, LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix, Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +24,21 @@ struct Card<'o> {
     /// Portals adapters (Bull/Atos BXI)
     portals: Vec<&'o Object<'o>>,
     interfaces: Vec<&'o Object<'o>>,
+}
+
+/// A NIC as the file has it.
+struct Listed {
+    name: String,
+    kind: NicKind,
+    /// without its address; `None` where its name cannot be one
+    nic: Option<Nic>,
+}
+
+impl Listed {
+    fn new(name: &str, kind: NicKind, facts: impl FnOnce(Nic) -> Nic) -> Listed {
+        let nic = name.parse().ok().map(|name| facts(Nic::new(name, kind)));
+        Listed { name: name.to_string(), kind, nic }
+    }
 }
 
 fn name_of<'o>(object: &Object<'o>) -> &'o str {
@@ -59,8 +73,8 @@ impl<'o> Card<'o> {
             || self.interfaces.iter().any(said)
     }
 
-    /// The NICs of this card, without their address.
-    fn nics(&self, function: Option<&PciFunction>) -> Vec<Nic> {
+    /// The NICs of this card.
+    fn nics(&self, function: Option<&PciFunction>) -> Vec<Listed> {
         let netdevs: Vec<String> = self.netdevs();
         if !self.verbs.is_empty() {
             let efa = |function: &PciFunction| {
@@ -71,32 +85,31 @@ impl<'o> Card<'o> {
             // which interface belongs to which of several devices the file does not say
             let alone = self.verbs.len() == 1;
             let interfaces: &[&Object] = if alone { &self.interfaces } else { &[] };
-            let nic = |object: &&Object| Nic {
+            let facts = |object: &Object, nic: Nic| Nic {
                 card: guid(object.info("SysImageGUID")),
                 ports: ports(object, interfaces),
                 netdevs: if alone { netdevs.clone() } else { Vec::new() },
-                ..Nic::new(name_of(object), kind)
+                ..nic
             };
+            let nic = |object: &&Object| Listed::new(name_of(object), kind, |nic| facts(object, nic));
             return self.verbs.iter().map(nic).collect();
         }
         if let [only] = self.slingshot.as_slice() {
-            return vec![Nic { netdevs, ..Nic::new(name_of(only), NicKind::Slingshot) }];
+            return vec![Listed::new(name_of(only), NicKind::Slingshot, |nic| Nic { netdevs, ..nic })];
         }
         if !self.slingshot.is_empty() {
-            return self
-                .slingshot
-                .iter()
-                .map(|object| Nic::new(name_of(object), NicKind::Slingshot))
-                .collect();
+            let nic = |object: &&Object| Listed::new(name_of(object), NicKind::Slingshot, |nic| nic);
+            return self.slingshot.iter().map(nic).collect();
         }
         // without the name of the `cxi` device the interface's must do
         let kind = if self.is_slingshot(function) { NicKind::Slingshot } else { NicKind::Ethernet };
-        let nic = |name: String| Nic { netdevs: vec![name.clone()], ..Nic::new(name, kind) };
-        netdevs.into_iter().map(nic).collect()
+        let nic = |name: &String| Listed::new(name, kind, |nic| Nic { netdevs: vec![name.clone()], ..nic });
+        netdevs.iter().map(nic).collect()
     }
 
     fn netdevs(&self) -> Vec<String> {
-        let names = self.interfaces.iter().map(|object| name_of(object)).filter(|name| is_name(name));
+        let names =
+            self.interfaces.iter().map(|object| name_of(object)).filter(|name| DeviceName::is_one(name));
         let distinct: BTreeSet<&str> = names.collect();
         distinct.into_iter().take(MAX_NETDEVS).map(str::to_string).collect()
     }
@@ -115,7 +128,7 @@ pub(super) fn nics(
         let key = (device, if device.is_some() { 0 } else { index });
         cards.entry(key).or_default().add(&file.objects[index], file.version);
     }
-    let mut found: Vec<(Option<usize>, Nic)> = Vec::new();
+    let mut found: Vec<(Option<usize>, Listed)> = Vec::new();
     for ((device, _), card) in &cards {
         let function = device.and_then(|device| bus.function(device));
         for object in &card.portals {
@@ -128,14 +141,14 @@ pub(super) fn nics(
         found.extend(card.nics(function).into_iter().map(|nic| (*device, nic)));
     }
     // where not all fit, the plain ones go first
-    found.sort_by_key(|(_, nic)| nic.kind);
+    found.sort_by_key(|(_, listed)| listed.kind);
     let mut names = BTreeSet::new();
     let mut unknown = Vec::new();
-    for (device, nic) in found {
+    for (device, Listed { name, nic, .. }) in found {
         let function = device.and_then(|device| bus.function(device));
-        let problem = if !is_name(&nic.name) {
+        let problem = if nic.is_none() {
             Some("a name that no library's variable could hold: this NIC is left out".to_string())
-        } else if names.contains(&nic.name) {
+        } else if names.contains(&name) {
             Some("a second NIC of this name: left out".to_string())
         } else if topology.nics.len() >= MAX_NICS {
             Some(format!("more than {MAX_NICS} NICs: this one is left out"))
@@ -145,9 +158,10 @@ pub(super) fn nics(
             None
         };
         if let Some(problem) = problem {
-            diagnostics.push(Diagnostic::new(shown(&nic.name), problem));
+            diagnostics.push(Diagnostic::new(shown(&name), problem));
             continue;
         }
+        let Some(nic) = nic else { continue };
         let address = match (device, function) {
             (Some(device), Some(function)) if bus.add(device, topology, diagnostics)? => {
                 Some(function.address)
@@ -156,9 +170,9 @@ pub(super) fn nics(
             (None, _) => None,
         };
         if nic.ports.iter().any(|port| port.state == PortState::Unknown) {
-            unknown.push(nic.name.clone());
+            unknown.push(name.clone());
         }
-        names.insert(nic.name.clone());
+        names.insert(name);
         topology.nics.push(Nic { address, ..nic });
     }
     if let Some(first) = unknown.first() {
@@ -219,7 +233,7 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
         };
         let mine: Vec<&Object> = interfaces.iter().filter(of_port).copied().collect();
         let netdev = match mine.as_slice() {
-            [only] => Some(name_of(only)).filter(|name| is_name(name)).map(str::to_string),
+            [only] => Some(name_of(only)).filter(|name| DeviceName::is_one(name)).map(str::to_string),
             _ => None,
         };
         let gid = said.get("GID0").copied().filter(|gid| is_gid(gid));

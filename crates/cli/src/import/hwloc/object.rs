@@ -1,7 +1,6 @@
 //! The objects of the file, flat and in its order, with what every reader asks of them.
 #![forbid(unsafe_code)]
 
-use crate::import::xml::MAX_DEPTH;
 use crate::import::{BadImport, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
@@ -188,14 +187,9 @@ impl<'d> Objects<'d> {
             )
         })?;
         let mut file = Objects { version, root, objects: Vec::new() };
-        // not recursive: a text may nest deeper than a stack
-        let mut ahead: Vec<(Node, Option<usize>, usize)> = vec![(root, None, 0)];
-        while let Some((element, parent, depth)) = ahead.pop() {
-            if depth > MAX_DEPTH {
-                let problem = format!("objects inside each other: expected at most {MAX_DEPTH}");
-                return Err(BadImport::new(line(element), problem));
-            }
-            let here = if depth == 0 {
+        let mut ahead: Vec<(Node, Option<usize>)> = vec![(root, None)];
+        while let Some((element, parent)) = ahead.pop() {
+            let here = if element == root {
                 None
             } else {
                 let kind = Kind::of(element.attribute("type").unwrap_or_default());
@@ -204,7 +198,7 @@ impl<'d> Objects<'d> {
             };
             let inner = element.children().filter(|child| child.has_tag_name("object"));
             let first = ahead.len();
-            ahead.extend(inner.map(|child| (child, here, depth + 1)));
+            ahead.extend(inner.map(|child| (child, here)));
             ahead[first..].reverse();
         }
         let mut machines = file.of(Kind::Machine);

@@ -184,7 +184,7 @@ fn function(object: &Object) -> Result<PciFunction, BadImport> {
     let busid = object.attribute("pci_busid").unwrap_or_default();
     let address: PciAddress =
         busid.parse().map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {
-            object.bad(bad.to_string().replace(busid, &shown(busid)))
+            object.bad(bad.to_string().replace(busid, &shown(busid).to_string()))
         })?;
     let ids = object.attribute("pci_type").map(|text| {
         ids(text).ok_or_else(|| {

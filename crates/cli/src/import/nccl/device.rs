@@ -5,7 +5,7 @@ use super::{Element, Reader, elements, has, values};
 use crate::import::{BadImport, shown};
 use nic_placement_core::topology::file::{MAX_GPUS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PciAddress, Port, PortState,
+    DeviceName, Gpu, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PciAddress, Port, PortState,
 };
 
 /// PCI vendor ids of Amazon and of Cray, whose RDMA devices are not for libibverbs.
@@ -14,7 +14,7 @@ const CRAY: u16 = 0x17db;
 
 /// A NIC that NCCL made of several, named `mlx5_0+mlx5_1`.
 pub(super) struct Fused {
-    members: Vec<String>,
+    members: Vec<DeviceName>,
     address: Option<PciAddress>,
     vendor: Option<u16>,
     rate_mbps: Option<u64>,
@@ -111,15 +111,18 @@ impl<'a> Reader<'a> {
             Some(name) => name.to_string(),
             None => self.invented_name(net),
         };
-        if name.contains('+') && name.split('+').all(values::is_plain) {
-            let members = name.split('+').map(String::from).collect();
-            self.fused.push(Fused { members, address, vendor, rate_mbps });
-            return Ok(());
-        }
-        if !values::is_plain(&name) {
-            self.note(shown(&name), "a name that no library's variable could hold: this NIC is left out");
-            return Ok(());
-        }
+        let members: Result<Vec<DeviceName>, _> = name.split('+').map(str::parse).collect();
+        let name = match (members, name.parse::<DeviceName>()) {
+            (_, Ok(name)) => name,
+            (Ok(members), Err(_)) => {
+                self.fused.push(Fused { members, address, vendor, rate_mbps });
+                return Ok(());
+            }
+            (Err(_), Err(_)) => {
+                self.note(shown(&name), "a name that no library's variable could hold: this NIC is left out");
+                return Ok(());
+            }
+        };
         let port = net.attribute("port").and_then(|port| port.trim().parse::<u32>().ok());
         // NCCL's sockets, which are network interfaces and no RDMA devices, have port 0
         let kind = if port == Some(0) { NicKind::Ethernet } else { kind(vendor, &name) };
@@ -154,7 +157,7 @@ impl<'a> Reader<'a> {
     /// A name for a `<net>` that has none.
     fn invented_name(&mut self, net: Element<'a>) -> String {
         let dev = net.attribute("dev").and_then(|dev| dev.trim().parse().ok()).unwrap_or(0u16);
-        let free = |name: &String| !self.names.contains_key(name);
+        let free = |name: &String| !self.names.contains_key(name.as_str());
         let name =
             (dev..=u16::MAX).chain(0..dev).map(|dev| format!("net{dev}")).find(free).unwrap_or_default();
         self.note(name.clone(), "a `<net>` without a name, called so here: no library knows it by this name");
@@ -184,9 +187,10 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let name = nameless(address);
-        if self.names.contains_key(&name) {
+        if self.names.contains_key(name.as_str()) {
             return Err(self.bad(pci, format!("the name `{name}` is that of a `<net>` already")));
         }
+        let Ok(name) = name.parse::<DeviceName>() else { return Ok(()) };
         self.nameless.push(address);
         self.add_nic(pci, Nic { address: Some(address), ..Nic::new(name.clone(), kind(vendor, &name)) })?;
         Ok(())
@@ -196,7 +200,10 @@ impl<'a> Reader<'a> {
     /// share of the rate unless the file lists it too.
     pub(super) fn part_fused(&mut self) {
         for Fused { members, address, vendor, rate_mbps } in std::mem::take(&mut self.fused) {
-            self.note(members.join("+"), "a NIC that NCCL made of several: its members are used");
+            self.note(
+                members.iter().map(DeviceName::as_str).collect::<Vec<_>>().join("+"),
+                "a NIC that NCCL made of several: its members are used",
+            );
             let share = rate_mbps.map(|mbps| mbps / members.len() as u64).filter(|&mbps| mbps > 0);
             for name in members {
                 if self.names.contains_key(&name) {

@@ -185,7 +185,7 @@ fn machines() -> impl Strategy<Value = Topology> {
                     address: Some(address),
                     ports: (1..=nic + 1).map(port).collect(),
                     card: Some(format!("946d:ae03:00{index:02x}:00a{nic}")),
-                    ..Nic::new(format!("mlx5_{index}{nic}"), NicKind::Verbs)
+                    ..Nic::new(format!("mlx5_{index}{nic}").parse().unwrap(), NicKind::Verbs)
                 });
             }
         }

@@ -301,6 +301,9 @@ fn elements_a_hundred_thousand_deep_are_refused() {
     let text = cpu(&format!("{}{}", "<pci busid=\"0:1:0.0\">".repeat(100_000), "</pci>".repeat(100_000)));
     assert!(parse(&text).is_err());
     let text = cpu(&format!("{}{}", "<x>".repeat(100_000), "</x>".repeat(100_000)));
+    assert!(parse(&text).is_err());
+    // as deep as may be, and nothing that means anything here
+    let text = cpu(&format!("{}{}", "<x>".repeat(126), "</x>".repeat(126)));
     assert_eq!(findings(&text).1[0], "`<x>`: not an element of NCCL's: left out");
 }
 

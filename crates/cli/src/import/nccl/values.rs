@@ -3,15 +3,8 @@
 //! NCCL reads numbers with `strtol` and falls back to a default where it knows a word not; here such a value is unknown.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::topology::file::{MAX_NAME, MAX_RATE_MBPS, MAX_TENTHS_GT, MAX_WIDTH};
+use nic_placement_core::topology::file::{MAX_RATE_MBPS, MAX_TENTHS_GT, MAX_WIDTH};
 use nic_placement_core::topology::{CpuSet, LinkRate};
-
-/// May this be a device's name?  It goes into variables, where `,` `:` `=` `^` mean something.
-pub(super) fn is_plain(name: &str) -> bool {
-    let starts_well = name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    starts_well && name.len() <= MAX_NAME && name.bytes().all(plain)
-}
 
 /// The kernel's `cpumap`: `0000ffff,ffffffff`.  Each group is 32 bits even where its leading zeros are missing.
 pub(super) fn affinity(text: &str) -> Option<CpuSet> {

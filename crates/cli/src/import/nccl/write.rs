@@ -19,7 +19,7 @@
 
 use super::{BRIDGE, device, values};
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, LinkRate, Nic, NicKind, PciAddress, PciFunction, Port, PortState, Topology,
+    DeviceName, Gpu, GpuVendor, LinkRate, Nic, NicKind, PciAddress, PciFunction, Port, PortState, Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -46,7 +46,7 @@ pub fn write(topology: &Topology) -> String {
     if numa_nodes.is_empty() && !loose.is_empty() {
         numa_nodes.insert(None);
     }
-    let name = Some(topology.name.as_str()).filter(|name| values::is_plain(name));
+    let name = Some(topology.name.as_str()).filter(|name| DeviceName::is_one(name));
     writer.open(0, "system", &[("version", Some("1".to_string())), ("name", name.map(String::from))], false);
     // those of a known NUMA node first
     let (unknown, known): (Vec<_>, Vec<_>) = numa_nodes.into_iter().partition(Option::is_none);
@@ -169,7 +169,7 @@ impl Writer<'_> {
         // one of which the file that it came from had the address only has no name that NCCL would know
         let nics: Vec<&Nic> = nics
             .into_iter()
-            .filter(|nic| !nic.ports.is_empty() || nic.name != device::nameless(address))
+            .filter(|nic| !nic.ports.is_empty() || *nic.name != *device::nameless(address))
             .collect();
         let is_empty = below.is_empty() && gpus.is_empty() && nics.is_empty();
         self.open(indent, "pci", &attributes, is_empty);
@@ -202,7 +202,7 @@ impl Writer<'_> {
                     _ => u32::from(port.number) + before,
                 });
                 let attributes = [
-                    ("name", Some(nic.name.clone())),
+                    ("name", Some(nic.name.to_string())),
                     ("dev", Some(self.net.to_string())),
                     ("speed", port.and_then(|port| port.rate_mbps).map(|mbps| mbps.to_string())),
                     ("port", number.map(|number| number.to_string())),

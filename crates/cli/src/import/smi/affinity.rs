@@ -77,7 +77,8 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
         return Affinity::default();
     }
     let (count, columns) = (words.len(), titles.len());
-    let text = shown(&words.join(" "));
+    let said = words.join(" ");
+    let text = shown(&said);
     if words.is_empty() {
         note("nothing is said of CPUs and NUMA nodes".to_string());
         return Affinity::default();

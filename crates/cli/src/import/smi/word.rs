@@ -1,10 +1,7 @@
 //! The words of the matrix: labels of devices, and cells.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::topology::PathType;
-
-/// Characters of a label, at most.
-pub(super) const MAX_LABEL: usize = 63;
+use nic_placement_core::topology::{DeviceName, PathType};
 
 /// What a cell says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +30,8 @@ pub(super) fn numbered(text: &str) -> Option<(&str, &str)> {
 
 /// Can this be an RDMA device's own name, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`?
 pub(super) fn is_device_name(word: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    word.len() <= MAX_LABEL
+    DeviceName::is_one(word)
         && word.starts_with(|first: char| first.is_ascii_alphabetic())
-        && word.bytes().all(allowed)
         && word.contains(|c: char| c.is_ascii_digit() || c == '_')
         && !word.starts_with("GPU")
         && !word.starts_with("NIC")

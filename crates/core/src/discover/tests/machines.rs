@@ -182,7 +182,7 @@ impl Slot {
             guid: is_verbs.then(|| format!("guid{number}")),
             card: is_verbs.then(|| format!("card{}", self.index)),
             netdevs: vec![netdev],
-            ..Nic::new(name, kind)
+            ..Nic::new(name.parse().unwrap(), kind)
         });
     }
 }

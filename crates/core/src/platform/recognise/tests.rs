@@ -255,7 +255,7 @@ fn assumed_addresses_supply_nothing() {
     let mut live = as_seen("dgx-b200");
     // what stands where the model assumes a BlueField-3 is something else
     let storage = live.nics.iter().position(|nic| nic.name == "mlx5_5").unwrap();
-    live.nics[storage].name = "mlx5_40".to_string();
+    live.nics[storage].name = "mlx5_40".parse().unwrap();
     supply(&mut live, &model("dgx-b200").unwrap());
     assert_eq!(live.nics[storage].role, None);
     assert!(live.stated_paths.is_empty());

@@ -136,7 +136,13 @@ fn what_the_user_bound_stays_bound() {
         ..Step::default()
     };
     let with = |step: Step| Case { step, ..case(&[1], "4-11", "4-11") };
-    assert_eq!(outcome(with(explicit(Some("cores"), None))), "/1");
+    assert_eq!(
+        outcome(with(explicit(Some("cores"), None))),
+        "/",
+        "threads on both sockets keep theirs local"
+    );
+    let near = Case { step: explicit(Some("cores"), None), ..case(&[1], "8-11", "4-11") };
+    assert_eq!(outcome(near), "/1");
     assert_eq!(outcome(with(explicit(Some("none"), Some("local")))), "/");
     assert_eq!(outcome(with(explicit(None, Some("local")))), "8-11/");
     for how in

@@ -35,7 +35,7 @@ fn machine(gpus: &[bool]) -> Topology {
             address: Some(at(2)),
             ports: vec![fabric_port(1)],
             netdevs: vec![format!("ib{slot}")],
-            ..Nic::new(format!("mlx5_{slot}"), NicKind::Verbs)
+            ..Nic::new(format!("mlx5_{slot}").parse().unwrap(), NicKind::Verbs)
         });
     }
     topology
@@ -76,7 +76,7 @@ fn add_virtual_function(topology: &mut Topology) {
     let mut function = topology.pci.get(address).unwrap().clone();
     (function.address, function.physfn, function.vfs) = (own, Some(address), None);
     topology.pci.insert(function);
-    (nic.name, nic.address) = ("mlx5_5".to_string(), Some(own));
+    (nic.name, nic.address) = ("mlx5_5".parse().unwrap(), Some(own));
     topology.nics.push(nic);
 }
 
@@ -385,7 +385,7 @@ proptest! {
             let request = Request { policy, ..Request::default() };
             let with_it = policy::map(&with, &Request { selection: Some(&selection), ..request.clone() });
             let name = format!("mlx5_{}", slots.len());
-            if with_it.excluded.iter().any(|excluded| excluded.name == name) {
+            if with_it.excluded.iter().any(|excluded| excluded.name == *name) {
                 let expected = essence(&without, &policy::map(&without, &request));
                 let found = essence(&with, &with_it);
                 // it may itself be a rail that broke, for which the others hold their places

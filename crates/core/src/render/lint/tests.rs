@@ -10,7 +10,7 @@ fn topology() -> Topology {
     for (index, name) in ["mlx5_1", "mlx5_10", "mlx5_2"].into_iter().enumerate() {
         let state = if index == 2 { PortState::Down } else { PortState::Active };
         let port = Port::new(1, state, LinkLayer::InfiniBand, None);
-        topology.nics.push(Nic { ports: vec![port], ..Nic::new(name, NicKind::Verbs) });
+        topology.nics.push(Nic { ports: vec![port], ..Nic::new(name.parse().unwrap(), NicKind::Verbs) });
     }
     for address in ["10:00.0", "20:00.0"] {
         topology.gpus.push(Gpu::new(address.parse().unwrap(), GpuVendor::Nvidia));

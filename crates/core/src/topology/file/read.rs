@@ -3,12 +3,12 @@
 
 use super::schema::{self, File};
 use super::values::{
-    Once, Result, at_most, dangling, free_text, hex, link_rate, list, name, network, optional, parent,
-    pci_address, subnet, word, wrong,
+    Once, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name, network, optional,
+    parent, pci_address, subnet, word, wrong,
 };
 use super::{
-    BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NICS, MAX_NUMA_NODES, MAX_PCI,
-    MAX_PORTS, MAX_RATE_MBPS,
+    BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
+    MAX_PCI, MAX_PORTS, MAX_RATE_MBPS,
 };
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
@@ -231,7 +231,7 @@ fn nics(
     let mut all = Vec::new();
     for (i, nic) in nics.iter().enumerate() {
         let at = |field: &str| format!("nics[{i}].{field}");
-        let nic_name = name(&at("name"), &nic.name)?;
+        let nic_name = device_name(&at("name"), &nic.name)?;
         names.add(&at("name"), nic_name.clone())?;
         // several NICs may share a function: the subfunctions of a ConnectX do
         let address = optional(&nic.address, |text| endpoint(&at("address"), text))?;
@@ -295,7 +295,7 @@ fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
 }
 
 fn networks(place: &str, networks: &[String]) -> Result<Vec<Network>> {
-    at_most(place, networks.len(), MAX_NETDEVS)?;
+    at_most(place, networks.len(), MAX_NETWORKS)?;
     networks.iter().enumerate().map(|(n, text)| network(&format!("{place}[{n}]"), text)).collect()
 }
 

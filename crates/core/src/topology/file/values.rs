@@ -1,8 +1,10 @@
 //! What the strings of the file mean, one function for each kind of value.
 #![forbid(unsafe_code)]
 
-use super::{BadTopology, MAX_NAME, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable};
-use crate::topology::{Bitmap, LinkRate, Network, PciAddress, PciParent, SubnetPrefix};
+use super::{BadTopology, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable};
+use crate::topology::{
+    BadDeviceName, Bitmap, DeviceName, LinkRate, Network, PciAddress, PciParent, SubnetPrefix,
+};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -53,17 +55,13 @@ pub(super) fn optional<T>(text: &Option<String>, read: impl FnOnce(&str) -> Resu
     text.as_deref().map(read).transpose()
 }
 
-/// Names reach environment variables, where `,`, `:`, `=` and `^` mean something to the libraries, and paths
-/// below `/sys` and `/dev`, where `/` and `..` do.
+pub(super) fn device_name(place: &str, text: &str) -> Result<DeviceName> {
+    text.parse().map_err(|expected: BadDeviceName| wrong(place, text, expected))
+}
+
+/// A word that a program may meet in the places where it meets a device's name.
 pub(super) fn name(place: &str, text: &str) -> Result<String> {
-    let starts_well = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if !starts_well || text.len() > MAX_NAME || !text.chars().all(allowed) {
-        let expected =
-            format!("1 to {MAX_NAME} of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`");
-        return Err(wrong(place, text, expected));
-    }
-    Ok(text.to_string())
+    Ok(device_name(place, text)?.into())
 }
 
 pub(super) fn free_text(place: &str, text: &str) -> Result<String> {

@@ -56,7 +56,7 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         mig_instances: gpu.mig_instances,
     });
     let nics = topology.nics.iter().map(|nic| schema::Nic {
-        name: nic.name.clone(),
+        name: nic.name.to_string(),
         kind: word(&schema::KINDS, nic.kind),
         address: nic.address.map(|address| address.to_string()),
         role: nic.role.and_then(|role| word(&schema::ROLES, role)),

@@ -94,7 +94,7 @@ fn a_link_is_written_as_what_both_its_ends_could_do_and_a_function_below_the_nod
 fn what_nccl_could_not_hold_is_left_for_it_to_find() {
     let mut topology = Topology::empty("a machine with \"quotes\"", Provenance::ThisSystem);
     topology.numa_nodes.push(NumaNode { os_index: 0, cpus: (0..900).collect(), distances: Vec::new() });
-    topology.nics.push(Nic::new("rxe0", NicKind::Verbs));
+    topology.nics.push(Nic::new("rxe0".parse().unwrap(), NicKind::Verbs));
     let text = write(&topology);
     assert!(text.starts_with("<system version=\"1\">\n  <cpu numaid=\"0\">\n"), "{text}");
     assert!(text.contains("<net name=\"rxe0\" dev=\"0\"/>"), "{text}");
