@@ -42,8 +42,8 @@ impl<'a> Shown<'a> {
         Shown { text, most, is_message: false }
     }
 
-    /// A message of somebody's that quotes such words, of which at most `most` characters are shown: control characters
-    /// alone are escaped.
+    /// A message of somebody's that quotes such words, of which at most `most` characters are shown: what would end a
+    /// line, move a cursor or turn the writing direction alone is escaped.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown { text, most, is_message: true }
     }
@@ -53,7 +53,7 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.chars().take(self.most).try_for_each(|c| match self.is_message {
             false => write!(f, "{}", c.escape_debug()),
-            true if c.is_control() => write!(f, "{}", c.escape_default()),
+            true if line::disturbs(c) => write!(f, "{}", c.escape_default()),
             true => f.write_char(c),
         })
     }
