@@ -39,12 +39,12 @@ macro_rules! play {
 // below the macro, which is known only from there on
 #[path = "host/binding.rs"]
 mod binding;
+#[path = "host/files.rs"]
+mod files;
 #[path = "host/hostile.rs"]
 mod hostile;
 #[path = "host/inherited.rs"]
 mod inherited;
-#[path = "host/files.rs"]
-mod files;
 #[path = "host/tasks.rs"]
 mod tasks;
 
