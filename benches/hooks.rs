@@ -54,7 +54,7 @@ impl Times {
 /// Adds one turn of a step: lines `time HOOK median M min A max B n COUNT`.
 fn play(step: &Step, times: &mut BTreeMap<String, Times>) -> Result<(), String> {
     let host = harness::host().ok_or("there is no C compiler")?;
-    let timed = step.clone().word("--repeat", &STEPS_PER_TURN.to_string());
+    let timed = step.clone().word("--repeat", STEPS_PER_TURN.to_string());
     let output = timed.command(host).arg("--time").output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(harness::stderr(&output));

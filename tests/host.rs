@@ -72,7 +72,7 @@ fn every_release_of_slurm_is_told_that_the_plugin_was_built_for_it() {
         (46, "0x1a0b00"), // 26.11
     ];
     for (api, version) in releases {
-        let played = play!(Step::in_context("remote").word("--api-version", &api.to_string()));
+        let played = play!(Step::in_context("remote").word("--api-version", api.to_string()));
         assert_eq!(played.events("load")[1], format!("plugin_version {version}"), "API {api}\n{played}");
     }
 }
