@@ -52,7 +52,11 @@ pub(crate) fn value() -> Option<Words> {
 /// The arguments behind the plugin's path in plugstack.conf, but for the one that test builds add.
 pub(crate) fn arguments<'a>(spank: &'a SpankHandle) -> impl Iterator<Item = &'a str> {
     let of_tests = |argument: &&str| cfg!(feature = "panic-in-hooks") && argument.starts_with("panic=");
-    spank.plugin_argv().unwrap_or_default().into_iter().filter(move |argument| !of_tests(argument))
+    let arguments = spank.plugin_argv().unwrap_or_else(|error| {
+        log::error!("plugstack.conf: {error}: none of the arguments counts");
+        Vec::new()
+    });
+    arguments.into_iter().filter(move |argument| !of_tests(argument))
 }
 
 #[cfg(not(feature = "panic-in-hooks"))]

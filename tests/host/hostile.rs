@@ -213,6 +213,15 @@ fn thousands_of_variables_and_a_megabyte_of_gpus_cost_nobody_the_job() {
 }
 
 #[test]
+fn arguments_of_plugstack_conf_that_are_not_text_are_told_of() {
+    let step = default_on().word("--arg", OsString::from_vec(b"exclude=\xff".to_vec()));
+    let played = play!(step.task("CUDA_VISIBLE_DEVICES=0"));
+    played.assert_untouched();
+    let errors = texts(&played.log(), "error");
+    assert!(errors.len() == 1 && errors[0].contains("plugstack.conf"), "{errors:?}\n{played}");
+}
+
+#[test]
 fn a_task_is_counted_as_slurm_counts_it_whatever_its_variables_say() {
     let step = default_on().option("closest,bind=core");
     let lies = ["SLURM_LOCALID=7", "SLURM_LOCALID=-1", "SLURM_PROCID=99999999999", "-SLURM_LOCALID"];

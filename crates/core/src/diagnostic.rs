@@ -42,7 +42,8 @@ impl<'a> Shown<'a> {
         Shown { text, most, is_message: false }
     }
 
-    /// A message that quotes such words: at most `most` characters, with only control characters escaped.
+    /// A message that quotes such words: at most `most` characters.  What ends a line, moves a cursor or turns the writing
+    /// direction is escaped.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown { text, most, is_message: true }
     }
@@ -52,7 +53,7 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.chars().take(self.most).try_for_each(|c| match self.is_message {
             false => write!(f, "{}", c.escape_debug()),
-            true if c.is_control() => write!(f, "{}", c.escape_default()),
+            true if line::disturbs(c) => write!(f, "{}", c.escape_default()),
             true => f.write_char(c),
         })
     }

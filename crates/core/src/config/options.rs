@@ -185,7 +185,8 @@ pub fn help() -> String {
     text.push_str("\nThe admin's arguments, in plugstack.conf:\n");
     text.push_str(&lines(Place::Plugstack));
     text.push_str(
-        "\nThe option beats the variable, and the variable the admin's default.  What you bound or set yourself stays.\n",
+        "\nThe nearest word counts: srun's own option, SLURM_NIC_PLACEMENT as it is set for that srun, what sbatch or\n\
+         salloc were given, the admin's default.  What you bound or set yourself stays.\n",
     );
     text
 }

@@ -13,9 +13,13 @@ use super::crew::{Crew, has_own_gpus};
 use super::ladder::Ladder;
 use super::settle::{settle, settle_alone};
 use super::{gpuless, identity};
+use crate::diagnostic::Shown;
 use crate::placement::{Bind, Binding, CpuDecision, Mem, MemDecision, TaskPlacement};
 use crate::step::{Memory, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
+
+/// Characters of the user's own way of binding that a reason shows, at most.
+const MAX_SHOWN: usize = 64;
 
 /// The facts for binding a task.
 pub struct Situation<'a> {
@@ -88,7 +92,7 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
     let Situation { topology, step, task, binding, .. } = situation;
     let keep = |why: String| (CpuDecision::Keep { cpus: task.cpus.clone(), why }, None);
     if let Some(how) = &step.cpu_bind {
-        return keep(format!("`--cpu-bind={how}` was asked for"));
+        return keep(format!("`--cpu-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
     }
     if binding.bind == Bind::None {
         return keep("`bind=none`".to_string());
@@ -288,7 +292,7 @@ fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) 
     let Situation { topology, step, binding, .. } = situation;
     let keep = |why: String| MemDecision::Keep { why };
     if let Some(how) = &step.mem_bind {
-        return keep(format!("`--mem-bind={how}` was asked for"));
+        return keep(format!("`--mem-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
     }
     if binding.mem == Mem::None {
         return keep(if binding.bind == Bind::None { "`bind=none`" } else { "`mem=none`" }.to_string());

@@ -41,6 +41,9 @@ pub struct Subject<'a> {
     pub interfaces: &'a [String],
 }
 
+/// Entries of one list that are told, at most: each is a line on a terminal and in slurmd's log.
+const MAX_TOLD: usize = 4;
+
 /// Everything that looks wrong, in the order of [`READ`]'s libraries.
 pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
     let mut found = Vec::new();
@@ -50,6 +53,18 @@ pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
     sockets(subject, &mut found);
     gpus(subject, &mut found);
     found
+}
+
+/// Adds the findings about the entries of one list, the first few of them one by one.
+fn add_entries(found: &mut Vec<Diagnostic>, mut of_list: Vec<Diagnostic>) {
+    // an entry may stand there twice
+    of_list.dedup();
+    let more = of_list.len().saturating_sub(MAX_TOLD);
+    let place = of_list.first().map(|first| first.place.clone());
+    found.extend(of_list.into_iter().take(MAX_TOLD));
+    if let (Some(place), 1..) = (place, more) {
+        found.push(Diagnostic::new(place, format!("{more} more such entries")));
+    }
 }
 
 fn value<'a>(subject: &Subject<'a>, name: &str) -> Option<&'a str> {
@@ -96,21 +111,23 @@ fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
     let names: Vec<&str> = rest.split(',').filter_map(|entry| entry.split(':').next()).collect();
     let matches = |name: &str, nic: &Nic| if exact { nic.name == name } else { nic.name.starts_with(name) };
+    let mut wrong = Vec::new();
     for name in names.iter().filter(|name| !name.is_empty()) {
         let hit: Vec<&str> = usable().filter(|nic| matches(name, nic)).map(|nic| nic.name.as_str()).collect();
         let name = Shown::word(name, 64).to_string();
         if hit.is_empty() {
             let text = format!("`{name}` names no active NIC of this node: `nic-placement show` lists them");
-            found.push(finding("NCCL_IB_HCA", list, text));
+            wrong.push(finding("NCCL_IB_HCA", list, text));
         } else if !exact && hit.contains(&name.as_str()) && hit.len() > 1 {
             let others: Vec<&str> = hit.into_iter().filter(|other| *other != name).collect();
             let text = format!(
                 "`{name}` also means {}, which begin with it: write `=` before the list",
                 others.join(" ")
             );
-            found.push(finding("NCCL_IB_HCA", list, text));
+            wrong.push(finding("NCCL_IB_HCA", list, text));
         }
     }
+    add_entries(found, wrong);
     let admitted =
         usable().filter(|nic| without != names.iter().any(|name| !name.is_empty() && matches(name, nic)));
     if admitted.count() == 0 && !rest.is_empty() {
@@ -134,6 +151,7 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let entries = list.strip_prefix('^').unwrap_or(list).split(',').map(str::trim);
+        let mut wrong = Vec::new();
         for entry in entries.filter(|entry| !entry.is_empty() && !entry.contains(['[', '*'])) {
             let (device, port) =
                 entry.split_once(':').map_or((entry, None), |(device, port)| (device, Some(port)));
@@ -147,7 +165,7 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
                 None => {
                     let text =
                         format!("`{shown}` is no device of this node: `nic-placement show` lists them");
-                    found.push(finding(name, list, text));
+                    wrong.push(finding(name, list, text));
                 }
                 Some(nic) => {
                     let port = port.and_then(|port| port.parse::<u8>().ok());
@@ -155,7 +173,7 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
                         nic.ports.is_empty() || nic.ports.iter().any(|p| p.number == port)
                     });
                     if !known {
-                        found.push(finding(
+                        wrong.push(finding(
                             name,
                             list,
                             format!("`{shown}` names a port that the device lacks"),
@@ -164,11 +182,12 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
                         let text = format!(
                             "before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`"
                         );
-                        found.push(finding(name, list, text));
+                        wrong.push(finding(name, list, text));
                     }
                 }
             }
         }
+        add_entries(found, wrong);
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
 use crate::diagnostic::Diagnostic;
 use crate::placement::NodePlacement;
 use crate::topology::{NicIndex, Topology};
+use std::collections::BTreeSet;
 
 /// A variable and what answers for it.
 pub(super) struct Row {
@@ -116,11 +117,18 @@ impl Prepared {
 
     /// Names in the user's or the admin's `no-env=` that nobody would set.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        let unknown =
-            self.wanted.unwanted.iter().filter(|name| !self.rows.iter().any(|row| row.name == **name));
-        unknown
-            .map(|name| Diagnostic::new(format!("no-env={name}"), "nothing sets this variable: no effect"))
-            .collect()
+        let unknown = self.wanted.unwanted.iter().map(String::as_str);
+        let unknown: BTreeSet<&str> =
+            unknown.filter(|name| !self.rows.iter().any(|row| row.name == *name)).collect();
+        // one line, since a user can name hundreds
+        let named: Vec<&str> = unknown.iter().copied().take(3).collect();
+        let finding = match (named.len(), unknown.len() - named.len()) {
+            (0, _) => return Vec::new(),
+            (1, 0) => "nothing sets this variable: no effect".to_string(),
+            (_, 0) => "nothing sets these variables: no effect".to_string(),
+            (_, more) => format!("nothing sets these variables, nor {more} more: no effect"),
+        };
+        vec![Diagnostic::new(format!("no-env={}", named.join("+")), finding)]
     }
 
     /// What an earlier step of ours published in this environment.

@@ -153,6 +153,25 @@ fn what_the_user_bound_stays_bound() {
 }
 
 #[test]
+fn a_users_way_of_binding_is_quoted_in_one_short_line() {
+    let topology = node();
+    let forged = format!("none\n[2026-01-01] error: FORGED\u{1b}[31m\u{202e}{}", "x".repeat(100_000));
+    let step = Step { cpu_bind: Some(forged.clone()), mem_bind: Some(forged), ..Step::default() };
+    let situation = Situation {
+        topology: &topology,
+        step: &step,
+        task: &Task::default(),
+        gpus: &[GpuIndex(1)],
+        binding: Binding { trust: true, ..Binding::default() },
+    };
+    let bound = bind(&situation);
+    for why in [bound.cpus.why(), bound.mems.why()] {
+        assert!(why.contains("none\\n[2026-01-01]") && why.len() < 200, "{why}");
+        assert!(!why.contains(['\n', '\u{1b}', '\u{202e}']), "{why:?}");
+    }
+}
+
+#[test]
 fn each_word_binds_what_it_says() {
     let with = |bind, mem| outcome(Case { bind, mem, ..case(&[1], "4-11", "4-11") });
     assert_eq!(with(Bind::None, Mem::None), "/");

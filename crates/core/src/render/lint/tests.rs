@@ -36,6 +36,17 @@ fn says(values: &[(&str, &str)], words: &str) {
 }
 
 #[test]
+fn a_list_of_thousands_of_mistakes_is_told_in_a_few_lines_and_hides_no_other() {
+    let wrong: String = (0..5_000).map(|entry| format!("no{entry},")).collect();
+    for name in ["NCCL_IB_HCA", "UCX_NET_DEVICES", "NVSHMEM_HCA_LIST"] {
+        let told = told(&[(name, &format!("{wrong}x:1")), ("NCCL_SOCKET_IFNAME", "nowhere")]);
+        assert!((5..10).contains(&told.len()), "{} lines", told.len());
+        assert!(told.iter().any(|line| line.contains("more such entries")), "{told:?}");
+        assert!(told.iter().any(|line| line.contains("NCCL_SOCKET_IFNAME")), "{told:?}");
+    }
+}
+
+#[test]
 fn what_is_right_is_not_spoken_of() {
     for values in [
         &[][..],

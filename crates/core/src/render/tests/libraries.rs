@@ -339,4 +339,13 @@ fn only_the_libraries_that_are_wanted_are_served() {
     let diagnostics: Vec<String> =
         situation.prepared().diagnostics().iter().map(ToString::to_string).collect();
     assert_eq!(diagnostics, ["`no-env=UCX_NET_DEVICE`: nothing sets this variable: no effect"]);
+    let mut many = Situation::new(PortState::Active);
+    many.wanted.unwanted =
+        ["A", "B", "A", "C", "D", "A"].iter().cycle().take(600).map(ToString::to_string).collect();
+    let diagnostics: Vec<String> = many.prepared().diagnostics().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        diagnostics,
+        ["`no-env=A+B+C`: nothing sets these variables, nor 1 more: no effect"],
+        "one line, however long the list"
+    );
 }
