@@ -28,6 +28,7 @@ pub use pattern::Pattern;
 use crate::placement::{NodePlacement, Policy};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
+use solve::Budget;
 use ways::Ways;
 
 /// Which NICs the admin wants and does not want.
@@ -67,6 +68,26 @@ impl Through {
     }
 }
 
+/// How long a map may be looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effort {
+    /// once for a step and node, in slurmstepd's parent: milliseconds
+    #[default]
+    Step,
+    /// in each task of a job that may not open some NICs: a fifth of that
+    Task,
+}
+
+impl Effort {
+    /// For all solving of one map.
+    pub fn budget(self) -> Budget {
+        Budget::new(match self {
+            Effort::Step => 500_000,
+            Effort::Task => 80_000,
+        })
+    }
+}
+
 /// What a map is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request<'a> {
@@ -82,6 +103,8 @@ pub struct Request<'a> {
     pub through: Through,
     /// for `spread`, the GPUs of a job that has the node to itself
     pub alone: Option<&'a [GpuIndex]>,
+    /// how long it may be looked for
+    pub effort: Effort,
 }
 
 /// The map from every GPU of the node to its rails.
