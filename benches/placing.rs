@@ -10,7 +10,8 @@
 use nic_placement_core::config::Settings;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
-use nic_placement_core::policy::solve::{Edge, Problem, solve};
+use nic_placement_core::policy::Effort;
+use nic_placement_core::policy::solve::{Draft, Problem, solve};
 use nic_placement_core::render::{Evidence, Present};
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
 use nic_placement_core::topology::{
@@ -129,21 +130,15 @@ fn odd_problem(gpus: usize, rails: usize, each: usize, seed: u64) -> Problem {
         state ^= state << 17;
         (state >> 11) as usize % limit
     };
-    let mut capacities: Vec<u64> =
-        (0..rails).map(|_| [400_000, 400_000, 200_000, 100_000][below(4)]).collect();
-    let uplinks: Vec<usize> = (0..3).map(|uplink| rails + uplink).collect();
-    capacities.extend([504_000, 252_000, 126_000]);
-    let edges = (0..gpus).map(|_| {
-        let edge = |rail: usize| {
-            let kind = below(5);
-            let mut crosses = vec![rail];
-            crosses.extend(uplinks.iter().copied().filter(|_| kind > 1 && below(3) == 0));
-            Edge { through: [1000, 1000, 850, 700, 450][kind], kind: kind as u8, crosses }
-        };
-        (0..rails).map(edge).collect()
-    });
-    let edges = edges.collect();
-    Problem { edges, capacities, rails, each }
+    let rates: Vec<u64> = (0..rails).map(|_| [400_000, 400_000, 200_000, 100_000][below(4)]).collect();
+    let mut draft = Draft::new(&rates, &vec![each; gpus]);
+    let uplinks = [504_000, 252_000, 126_000].map(|mbps| draft.place(mbps));
+    for rate in std::iter::repeat_n(&rates, gpus).flatten() {
+        let kind = below(5);
+        let crossed: Vec<usize> = uplinks.iter().copied().filter(|_| kind > 1 && below(3) == 0).collect();
+        draft.way(rate * [1000, 1000, 850, 700, 450][kind] / 1000, kind as u8, crossed);
+    }
+    draft.finish()
 }
 
 fn odd_problems() {
@@ -155,7 +150,7 @@ fn odd_problems() {
             .map(|seed| {
                 let problem = odd_problem(gpus, rails, each, seed + 1);
                 let begin = Instant::now();
-                proven += usize::from(black_box(solve(&problem)).exact);
+                proven += usize::from(black_box(solve(&problem, &mut Effort::Step.budget())).exact);
                 begin.elapsed()
             })
             .collect();

@@ -1,8 +1,8 @@
 //! Plans every matrix of the collection, and searches for a better plan of each.
 
-use crate::optimum::{better, figures};
+use crate::optimum::Ways;
 use nic_placement_cli::import::smi;
-use nic_placement_core::placement::{NodePlacement, Rail};
+use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
 use std::path::Path;
@@ -17,14 +17,34 @@ pub fn lets_through(path: PathType) -> u64 {
     }
 }
 
-/// `[gpu][rail]`
-pub fn values(topology: &Topology, node: &NodePlacement) -> Vec<Vec<u64>> {
-    let value = |gpu, rail: &Rail| {
-        let nic = topology.nic(rail.nic).address.expect("a rail has a PCI function");
-        lets_through(topology.path_type(gpu, nic))
-    };
-    let row = |gpu| node.rails.iter().map(|rail| value(gpu, rail)).collect();
-    topology.gpus.iter().map(|gpu| row(gpu.address)).collect()
+/// The ways of a node's GPUs to its rails.
+pub fn ways(topology: &Topology, node: &NodePlacement) -> Ways {
+    let mut pairs = Vec::new();
+    let mut ways = Ways { values: Vec::new(), connections: Vec::new() };
+    for gpu in &topology.gpus {
+        let nics =
+            node.rails.iter().map(|rail| topology.nic(rail.nic).address.expect("a rail has a PCI function"));
+        let (mut values, mut connections) = (Vec::new(), Vec::new());
+        for nic in nics {
+            let path = topology.path_type(gpu.address, nic);
+            let socket = |at| topology.numa_node_of(at).map(|node| topology.socket_of(node));
+            connections.push(match (path, (socket(gpu.address), socket(nic))) {
+                (PathType::Sys, (Some(from), Some(to))) if from != to => {
+                    let pair = (from.min(to), from.max(to));
+                    let known = pairs.iter().position(|known| *known == pair);
+                    Some(known.unwrap_or_else(|| {
+                        pairs.push(pair);
+                        pairs.len() - 1
+                    }))
+                }
+                _ => None,
+            });
+            values.push(lets_through(path));
+        }
+        ways.values.push(values);
+        ways.connections.push(connections);
+    }
+    ways
 }
 
 /// The readable matrices with at least one GPU and one NIC, by name.
@@ -50,7 +70,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     let mut wrong = Vec::new();
     let (mut plans, mut gpus, mut unproven) = (0, 0, 0);
     for (name, topology) in matrices(corpus)? {
-        let node = policy::map(&topology, &Request::default());
+        let node = policy::map(&topology, &Request { nics_each: 1, ..Request::default() });
         if node.rails.is_empty() {
             wrong.push(format!("{name}: no NIC may be chosen: {:?}", node.excluded));
             continue;
@@ -58,10 +78,9 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         plans += 1;
         gpus += topology.gpus.len();
         unproven += usize::from(node.diagnostics.iter().any(|note| note.finding.contains("not proven")));
-        let values = values(&topology, &node);
+        let ways = ways(&topology, &node);
         let rail_of: Vec<usize> = node.gpus.iter().map(|gpu| gpu.choices[0].rail.0).collect();
-        let ours = figures(&values, &rail_of);
-        match better(&values, ours) {
+        match ways.better(&ways.shares(&rail_of)) {
             Ok(None) => {}
             Ok(Some(other)) => wrong.push(format!("{name}: {rail_of:?} is worse than {other:?}")),
             Err(problem) => wrong.push(format!("{name}: {problem}")),
@@ -72,7 +91,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     }
     match wrong.is_empty() {
         true => Ok(format!(
-            "plans: {plans} matrices with {gpus} GPUs, none has a better worst share or sum; {unproven} that the solver \
+            "plans: {plans} matrices with {gpus} GPUs, none can be bettered for the worst-off GPU, nor for the next; {unproven} that the solver \
              could not prove itself"
         )),
         false => Err(wrong.join("\n")),

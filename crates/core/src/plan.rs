@@ -10,7 +10,7 @@ use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::placement::{Bind, Binding, NodePlacement, Pair, Policy, Strictness, TaskPlacement, Variable};
-use crate::policy::{self, Request, Selection, binding, explain, identity, strictness};
+use crate::policy::{self, Effort, Request, Selection, binding, explain, identity, strictness};
 use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
 use crate::step::{Step, Task};
 use crate::topology::{GpuIndex, NicIndex, Topology};
@@ -36,7 +36,7 @@ impl Wish {
         }
     }
 
-    fn request<'a>(&'a self, alone: Option<&'a [GpuIndex]>) -> Request<'a> {
+    fn request<'a>(&'a self, alone: Option<&'a [GpuIndex]>, effort: Effort) -> Request<'a> {
         Request {
             policy: self.settings.policy,
             nics_each: self.settings.nics_per_task.into(),
@@ -44,6 +44,7 @@ impl Wish {
             rails: &self.admin.rails,
             through: self.admin.through,
             alone,
+            effort,
         }
     }
 
@@ -70,12 +71,12 @@ impl Plan {
     /// Decides for the node.  `read` reads a site's configuration file on it; it is called only if the answer
     /// can change a variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
-        Plan::of(Arc::new(node), wish, step, read)
+        Plan::of(Arc::new(node), wish, step, read, Effort::Step)
     }
 
-    fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile) -> Plan {
+    fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile, effort: Effort) -> Plan {
         let alone = step.alone_on_node.then(|| identity::of_the_step(&node, &step));
-        let map = policy::map(&node, &wish.request(alone.as_deref()));
+        let map = policy::map(&node, &wish.request(alone.as_deref(), effort));
         let prepared = Prepared::new(&node, &map, wish.settings.wanted(&wish.admin), read);
         Plan { node, wish, step, map, prepared }
     }
@@ -84,7 +85,7 @@ impl Plan {
     pub fn without(&self, nics: Vec<(NicIndex, String)>, read: ReadFile) -> Plan {
         let mut wish = self.wish.clone();
         wish.admin.selection.unopenable.extend(nics);
-        Plan::of(Arc::clone(&self.node), wish, self.step.clone(), read)
+        Plan::of(Arc::clone(&self.node), wish, self.step.clone(), read, Effort::Task)
     }
 
     /// One task's placement, and the changes to its variables.
@@ -102,7 +103,7 @@ impl Plan {
 
     /// Every NIC for one GPU, chosen or not, with the reason.
     pub fn explain(&self, gpu: GpuIndex) -> Vec<Pair> {
-        explain::pairs(&self.node, &self.map, &self.wish.request(None), gpu)
+        explain::pairs(&self.node, &self.map, &self.wish.request(None, Effort::Step), gpu)
     }
 
     /// Warnings about the wish and the map.

@@ -17,7 +17,7 @@ pub(super) fn serve(
     rails_of: &[Vec<usize>],
     reason: impl Fn(GpuIndex, &[usize]) -> String,
 ) -> Vec<GpuPlacement> {
-    let choices = ways.choices(rails_of).into_iter().zip(rails_of);
+    let choices = ways.choices(&ways.answer(rails_of)).into_iter().zip(rails_of);
     topology
         .numbered_gpus()
         .zip(choices)

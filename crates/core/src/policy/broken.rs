@@ -5,7 +5,7 @@
 
 use super::fabric::Candidate;
 use crate::placement::Rail;
-use crate::topology::{LinkLayer, Nic, PathType, Topology};
+use crate::topology::{Ascent, LinkLayer, Nic, PathType, Topology};
 use std::collections::BTreeSet;
 
 /// What the working rails have in common.
@@ -16,7 +16,8 @@ pub(super) struct Likeness<'a> {
     places: BTreeSet<(u8, u8)>,
     layers: BTreeSet<LinkLayer>,
     devices: BTreeSet<u16>,
-    /// the longest path from a rail to its nearest GPU
+    gpus: Vec<Ascent>,
+    /// how far from its nearest GPU the farthest of them is
     farthest: Option<PathType>,
 }
 
@@ -24,12 +25,14 @@ impl<'a> Likeness<'a> {
     pub(super) fn new(topology: &'a Topology, rails: &[Rail]) -> Likeness<'a> {
         let nics = || rails.iter().map(|rail| topology.nic(rail.nic));
         let places = nics().zip(rails);
+        let gpus = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect::<Vec<_>>();
         Likeness {
             topology,
             places: places.filter_map(|(nic, rail)| Some((nic.address?.function, rail.port))).collect(),
             layers: rails.iter().filter_map(|rail| Some(topology.port(rail.at())?.link_layer)).collect(),
             devices: nics().filter_map(|nic| device(topology, nic)).collect(),
-            farthest: nics().filter_map(|nic| nearest_gpu(topology, nic)).max(),
+            farthest: nics().filter_map(|nic| nearest_gpu(topology, &gpus, nic)).max(),
+            gpus,
         }
     }
 
@@ -42,7 +45,7 @@ impl<'a> Likeness<'a> {
             Some(device) if !self.devices.is_empty() => self.devices.contains(&device),
             _ => true,
         };
-        let as_near = nearest_gpu(self.topology, nic) <= self.farthest;
+        let as_near = nearest_gpu(self.topology, &self.gpus, nic) <= self.farthest;
         same_layer && same_device && as_near && self.places.contains(&(address.function, port.number))
     }
 }
@@ -53,7 +56,7 @@ pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
     topology.pci.get(nic.address?)?.device
 }
 
-fn nearest_gpu(topology: &Topology, nic: &Nic) -> Option<PathType> {
-    let address = nic.address?;
-    topology.gpus.iter().map(|gpu| topology.path_type(gpu.address, address)).min()
+fn nearest_gpu(topology: &Topology, gpus: &[Ascent], nic: &Nic) -> Option<PathType> {
+    let nic = topology.ascent(nic.address?);
+    gpus.iter().map(|gpu| topology.meeting(gpu, &nic).kind).min()
 }

@@ -36,9 +36,12 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
     let fabrics_rate = judging.leave_out_slower();
     judging.leave_out_by_evidence();
     let rails = judging.first_rails();
-    let likeness = Likeness::new(topology, &rails);
-    let broken = failed.iter().filter(|candidate| likeness.would_be_a_rail(candidate));
-    // a port without a link may report a lower rate than it had
+    let likeness = (!failed.is_empty()).then(|| Likeness::new(topology, &rails));
+    let would_be_a_rail = |candidate: &&Candidate| {
+        likeness.as_ref().is_some_and(|likeness| likeness.would_be_a_rail(candidate))
+    };
+    let broken = failed.iter().filter(would_be_a_rail);
+    // a port without a link may tell a lower rate than it had
     let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
     let broken = broken.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
     let Judging { mut excluded, diagnostics, .. } = judging;

@@ -4,7 +4,7 @@
 //! did, in the first respect that the solver compares.
 #![forbid(unsafe_code)]
 
-use super::solve::Loss;
+use super::solve::{Answer, Loss};
 use super::{Request, Ways};
 use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
@@ -12,9 +12,7 @@ use crate::topology::{GpuIndex, PathType, Topology};
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: GpuIndex) -> Vec<Pair> {
     let ways = Ways::new(topology, &node.rails, &request.through, request.nics_each.max(1));
-    let rails_of = rails_of(node);
-    let mut users = vec![0; node.rails.len()];
-    rails_of.iter().flatten().for_each(|&rail| users[rail] += 1);
+    let mut answer = ways.answer(&rails_of(node));
     let own = &node.gpu(gpu).choices;
     let mut pairs: Vec<Pair> = own
         .iter()
@@ -22,13 +20,13 @@ pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: 
             share_mbps: choice.share_mbps,
             chosen: true,
             why: node.gpu(gpu).reason.clone(),
-            ..pair(node, &ways, gpu, choice.rail, &users)
+            ..pair(node, &ways, &answer, gpu, choice.rail)
         })
         .collect();
-    let others = node.rail_indices().filter(|rail| !rails_of[gpu.0].contains(&rail.0));
-    pairs.extend(others.map(|rail| Pair {
-        why: why_not(node, &ways, &rails_of, gpu, rail),
-        ..pair(node, &ways, gpu, rail, &users)
+    let is_own = |rail: RailIndex| own.iter().any(|choice| choice.rail == rail);
+    pairs.extend(node.rail_indices().filter(|&rail| !is_own(rail)).map(|rail| Pair {
+        why: why_not(node, &ways, &mut answer, gpu, rail),
+        ..pair(node, &ways, &answer, gpu, rail)
     }));
     pairs.extend(node.excluded.iter().map(|excluded| {
         let nic = topology.nics.iter().find(|nic| nic.name == excluded.name);
@@ -48,15 +46,15 @@ pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: 
     pairs
 }
 
-fn pair(node: &NodePlacement, ways: &Ways, gpu: GpuIndex, rail: RailIndex, users: &[usize]) -> Pair {
+fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail: RailIndex) -> Pair {
     Pair {
         gpu,
         nic: node.rail(rail).name.to_string(),
         port: Some(node.rail(rail).port),
         path: Some(ways.kind(gpu, rail)),
-        alone_mbps: ways.rates_known.then(|| ways.value(gpu, rail)),
+        alone_mbps: ways.rates_known().then(|| ways.value(gpu, rail)),
         share_mbps: None,
-        users: users[rail.0],
+        users: answer.users(rail.0),
         chosen: false,
         why: String::new(),
     }
@@ -76,7 +74,7 @@ fn rails_of(node: &NodePlacement) -> Vec<Vec<usize>> {
 pub(super) fn why_this(
     node: &NodePlacement,
     ways: &Ways,
-    rails_of: &[Vec<usize>],
+    answer: &mut Answer,
     gpu: GpuIndex,
     choices: &[RailUse],
 ) -> String {
@@ -84,14 +82,14 @@ pub(super) fn why_this(
     let farthest = choices.iter().map(|choice| choice.path).max().unwrap_or(PathType::Sys);
     let kind = |rail: RailIndex| ways.kind(gpu, rail);
     let as_near = node.rail_indices().filter(|&rail| kind(rail) <= farthest).count();
-    let others = node.rail_indices().filter(|rail| !rails_of[gpu.0].contains(&rail.0));
+    let others = node.rail_indices().filter(|rail| !choices.iter().any(|choice| choice.rail == *rail));
     let nearer = others.filter(|&rail| kind(rail) < farthest);
     let distance = match nearer.min_by_key(|&rail| (kind(rail), rail)) {
         Some(nearer) => format!(
             "at {farthest}, for {} is {} but {}",
             node.rail(nearer),
             kind(nearer),
-            loss(ways, rails_of, gpu, nearer)
+            loss(node, ways, answer, gpu, nearer)
         ),
         None if as_near == choices.len() && choices.len() == 1 => format!("the only NIC at {farthest}"),
         None if as_near == choices.len() => format!("the only {as_near} NICs up to {farthest}"),
@@ -122,15 +120,11 @@ pub(super) fn why_this(
 }
 
 /// Why not this rail.
-fn why_not(
-    node: &NodePlacement,
-    ways: &Ways,
-    rails_of: &[Vec<usize>],
-    gpu: GpuIndex,
-    rail: RailIndex,
-) -> String {
+fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     match node.policy {
-        Policy::Closest | Policy::Spread if !rails_of[gpu.0].is_empty() => loss(ways, rails_of, gpu, rail),
+        Policy::Closest | Policy::Spread if !answer.rails_of()[gpu.0].is_empty() => {
+            loss(node, ways, answer, gpu, rail)
+        }
         Policy::Closest | Policy::Spread => "the job does not have this GPU".to_string(),
         Policy::Rail => "it is another GPU's rail".to_string(),
         Policy::Numa => "it is on another NUMA node".to_string(),
@@ -138,38 +132,31 @@ fn why_not(
     }
 }
 
-/// What the node would lose if this GPU took that rail instead of its last one.
-fn loss(ways: &Ways, rails_of: &[Vec<usize>], gpu: GpuIndex, rail: RailIndex) -> String {
-    let own = &rails_of[gpu.0];
-    let here = ways.problem.score(rails_of);
-    let moved = |place: usize| {
-        let mut other = rails_of.to_vec();
-        other[gpu.0][place] = rail.0;
-        other[gpu.0].sort_unstable();
-        ways.problem.score(&other)
-    };
+/// What the node would lose if this GPU took that rail instead of the one of its own that it would miss least.
+fn loss(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     let kind = ways.kind(gpu, rail);
-    let farthest = own.iter().map(|&rail| ways.kinds[gpu.0][rail]).max().unwrap_or(kind);
-    // of its own rails it would give up the one that it misses least
-    let Some(there) = (0..own.len()).map(moved).min() else {
-        return "it has no NIC to give up".to_string();
-    };
-    let rates = |(less, more)| Some((ways.rate(less)?, ways.rate(more)?));
-    match there.loss(&here) {
-        Loss::Worst(less, more) => match rates((less, more)) {
-            Some((less, more)) => format!("there the worst-off GPU would get {less} instead of {more}"),
-            None => "there the worst-off GPU would get less".to_string(),
-        },
-        Loss::Sum(less, more) => match rates((less, more)) {
-            Some((less, more)) => format!("there all GPUs together would get {less} instead of {more}"),
-            None => "there all GPUs together would get less".to_string(),
-        },
-        Loss::Path if kind == farthest => {
+    let own = answer.rails_of()[gpu.0].iter();
+    let farthest = own.map(|&rail| ways.kind(gpu, RailIndex(rail))).max().unwrap_or(kind);
+    match answer.loss(gpu.0, rail.0) {
+        None => "it has no NIC to give up".to_string(),
+        Some(Loss::Less { gpu: other, there, here }) => {
+            let who = if other == gpu.0 { "it".to_string() } else { format!("GPU {other}") };
+            match (ways.rate(there), ways.rate(here)) {
+                (Some(there), Some(here)) => format!("there {who} would get {there} instead of {here}"),
+                _ => format!("there {who} would get less"),
+            }
+        }
+        Some(Loss::Path) if kind == farthest => {
             format!("it is as near ({kind}) by name, but between NUMA nodes farther apart")
         }
-        Loss::Path => format!("it is farther: {kind} instead of {farthest}"),
-        Loss::Users => "more GPUs would share a NIC there".to_string(),
-        Loss::Order => "it is as good, and comes later in rail order".to_string(),
-        Loss::Gain => "this GPU stays where it is when all NICs work, so that nodes pair alike".to_string(),
+        Some(Loss::Path) => format!("it is farther: {kind} instead of {farthest}"),
+        Some(Loss::Users) => "more GPUs would share a NIC there".to_string(),
+        Some(Loss::Order) => "it is as good, and comes later in rail order".to_string(),
+        Some(Loss::Gain) if node.broken.is_empty() => {
+            "the search for the best ended before it was looked at".to_string()
+        }
+        Some(Loss::Gain) => {
+            "this GPU stays where it is when all NICs work, so that nodes pair alike".to_string()
+        }
     }
 }

@@ -33,6 +33,7 @@ pub use pattern::Pattern;
 use crate::placement::{NodePlacement, Policy};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
+use solve::Budget;
 use ways::Ways;
 
 /// The NICs that the admin wants and does not want.
@@ -72,7 +73,27 @@ impl Through {
     }
 }
 
-/// The request for a map.
+/// How long a map may be looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effort {
+    /// once for a step and node, in slurmstepd's parent: milliseconds
+    #[default]
+    Step,
+    /// in each task of a job that may not open some NICs: a fifth of that
+    Task,
+}
+
+impl Effort {
+    /// For all solving of one map.
+    pub fn budget(self) -> Budget {
+        Budget::new(match self {
+            Effort::Step => 500_000,
+            Effort::Task => 80_000,
+        })
+    }
+}
+
+/// What a map is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request<'a> {
     /// the rule
@@ -87,6 +108,8 @@ pub struct Request<'a> {
     pub through: Through,
     /// for `spread`, the GPUs of a job that is alone on the node
     pub alone: Option<&'a [GpuIndex]>,
+    /// how long it may be looked for
+    pub effort: Effort,
 }
 
 /// The map from every GPU of the node to its rails.

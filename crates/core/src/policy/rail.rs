@@ -30,7 +30,7 @@ pub(super) fn map_gpus(
     }
     let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
     addresses.dedup();
-    let wanted = ways.problem.each.min(rails.len());
+    let wanted = request.nics_each.max(1).min(rails.len());
     let numbers = |gpu: &Gpu| -> Vec<usize> {
         let index = addresses.iter().position(|known| *known == gpu.address).unwrap_or(0);
         let first = match rails.len() >= addresses.len() * wanted {
@@ -53,7 +53,7 @@ pub(super) fn map_gpus(
         .collect();
     let rails_of = match node.rails.is_empty() {
         true => Vec::new(),
-        false => solve_around(&ways.problem, &kept).rails_of,
+        false => solve_around(&ways.problem, &kept, &mut request.effort.budget()).rails_of,
     };
     let mut gpus = placements(topology, node, ways, &rails_of);
     for (index, gpu) in gpus.iter_mut().enumerate() {

@@ -31,8 +31,8 @@ pub(super) fn map_gpus(
         (0..node.rails.len()).filter(|rail| !rails_of.iter().flatten().any(|used| used == rail)).collect();
     for rail in idle {
         let best = alone.iter().map(|gpu| gpu.0).min_by_key(|&gpu| {
-            let value = ways.problem.value(gpu, rail);
-            (u64::MAX - value, ways.problem.edges[gpu][rail].kind, rails_of[gpu].len(), gpu)
+            let value = ways.problem.alone_mbps(gpu, rail);
+            (u64::MAX - value, ways.problem.kind(gpu, rail), rails_of[gpu].len(), gpu)
         });
         if let Some(gpu) = best {
             rails_of[gpu].push(rail);
@@ -40,7 +40,7 @@ pub(super) fn map_gpus(
         }
     }
     let mut gpus = placements(topology, node, ways, &own);
-    for (gpu, choices) in ways.choices(&rails_of).into_iter().enumerate() {
+    for (gpu, choices) in ways.choices(&ways.answer(&rails_of)).into_iter().enumerate() {
         let more = choices.len().saturating_sub(own[gpu].len());
         gpus[gpu].choices = choices;
         match (alone.contains(&GpuIndex(gpu)), more) {

@@ -6,7 +6,7 @@ use crate::placement::{GpuPlacement, RailIndex};
 use crate::platform;
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
-    PcieLink, Port, PortState, Provenance,
+    PcieLink, Port, PortState, Provenance, Pu,
 };
 use proptest::prelude::*;
 
@@ -145,10 +145,10 @@ proptest! {
                     code /= rails;
                 }
                 let answer: Vec<Vec<usize>> = answer.into_iter().map(|rail| vec![rail.unwrap()]).collect();
-                ways.problem.score(&answer).worst_mbps()
+                solve::Score::of(&ways.problem, &answer).worst_mbps()
             });
             let chosen: Vec<Vec<usize>> = is.iter().map(|names| vec![rail(&names[0]).unwrap()]).collect();
-            prop_assert!(ways.problem.score(&chosen).worst_mbps() > staying.max().unwrap());
+            prop_assert!(solve::Score::of(&ways.problem, &chosen).worst_mbps() > staying.max().unwrap());
         }
     }
 
@@ -273,6 +273,49 @@ fn of_two_far_nics_the_one_on_the_nearer_numa_node_wins() {
     assert_eq!(first_names(&node), ["mlx5_1:1"]);
     let pairs = explain::pairs(&topology, &node, &Request::default(), GpuIndex(0));
     assert_eq!(pairs[1].why, "it is as near (SYS) by name, but between NUMA nodes farther apart");
+}
+
+/// A GPU on each of these NUMA nodes, and two NICs on the last: what each GPU gets in Gbit/s.
+fn far_from_the_nics(packages: &[u32], distances: &[&[u32]]) -> Vec<u64> {
+    let nodes = packages.len() as u8;
+    let mut topology = Parts { gpus: vec![0; 2], nics: vec![(3, 400), (3, 400)] }.topology();
+    let numa_nodes = packages.iter().zip(0..).map(|(_, os_index)| {
+        let cpus = [os_index].into_iter().collect();
+        NumaNode {
+            os_index,
+            cpus,
+            distances: distances.get(os_index as usize).map_or(Vec::new(), |row| row.to_vec()),
+        }
+    });
+    topology.numa_nodes = numa_nodes.collect();
+    topology.pus = packages
+        .iter()
+        .zip(0..)
+        .map(|(&package, os_index)| Pu { os_index, package, core: os_index })
+        .collect();
+    let buses = |switch: u8| switch * 0x40..=switch * 0x40 + 0x3f;
+    for (switch, node) in [(0, 0), (3, u32::from(nodes) - 1)] {
+        let below: Vec<PciFunction> = topology
+            .pci
+            .iter()
+            .filter(|function| buses(switch).contains(&function.address.bus))
+            .cloned()
+            .collect();
+        below
+            .into_iter()
+            .for_each(|function| topology.pci.insert(PciFunction { numa_node: Some(node), ..function }));
+    }
+    closest(&topology).gpus.iter().map(|gpu| gpu.choices[0].share_mbps.unwrap() / 1000).collect()
+}
+
+#[test]
+fn two_gpus_share_the_connection_of_two_sockets_and_none_within_one() {
+    assert_eq!(far_from_the_nics(&[0, 1], &[]), [90, 90], "two packages");
+    assert_eq!(far_from_the_nics(&[0, 0], &[]), [180, 180], "two NUMA nodes of one package");
+    assert_eq!(far_from_the_nics(&[0, 1], &[&[10, 12], &[12, 10]]), [180, 180], "distances count before");
+    assert_eq!(far_from_the_nics(&[0, 0], &[&[10, 32], &[32, 10]]), [90, 90]);
+    let four: [&[u32]; 4] = [&[10, 12, 32, 32], &[12, 10, 32, 32], &[32, 32, 10, 12], &[32, 32, 12, 10]];
+    assert_eq!(far_from_the_nics(&[0; 4], &four), [90, 90], "two nodes of each socket");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! How every GPU reaches every rail, and what the ways have in common: the solver's question, made from the node.
 #![forbid(unsafe_code)]
 
-use super::solve::{Edge, KINDS, Problem};
+use super::solve::{Answer, Draft, KINDS, Problem};
 use super::{Through, gbps};
 use crate::placement::{Rail, RailIndex, RailUse};
-use crate::topology::{GpuIndex, PathType, Topology};
+use crate::topology::{Ascent, GpuIndex, Meeting, PathType, PciAddress, Topology};
 use std::collections::BTreeMap;
 
 /// Rate that stands for an unknown one, so that machines without any rate are still compared by their paths, in Mbit/s.
@@ -17,77 +17,56 @@ pub(super) struct Ways {
     /// the same for the solver
     pub(super) problem: Problem,
     /// is any rate or link known?
-    pub(super) rates_known: bool,
-}
-
-/// Something that several ways can cross.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Crossed {
-    /// a PCIe link, by the device below it
-    Link(crate::topology::PciAddress),
-    /// the connection of two NUMA nodes
-    Crossing(u32, u32),
+    rates_known: bool,
 }
 
 impl Ways {
     /// The ways to these rails; each GPU is to get `each` of them.
     pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, each: usize) -> Ways {
-        let distances = far_distances(topology);
-        // One flow gets from a connection between sockets what the table says that SYS lets through; how much more two
-        // flows get is not known, and the measured case of four says: nothing (Azure ND MI300X v5, 4 GPUs x 4 NICs).
-        let widest = rails.iter().filter_map(|rail| rail.rate_mbps).max().unwrap_or(UNKNOWN_RATE);
-        let mut ways = Ways {
-            kinds: Vec::with_capacity(topology.gpus.len()),
-            problem: Problem { edges: Vec::new(), capacities: Vec::new(), rails: rails.len(), each },
-            rates_known: false,
-        };
-        for rail in rails {
-            let link = topology.nic(rail.nic).address.and_then(|at| topology.pci.get(at)?.link.current);
-            let rate = rail.rate_mbps.or(link.map(|link| link.mbps()));
-            ways.rates_known |= rate.is_some();
-            ways.problem.capacities.push(rate.unwrap_or(UNKNOWN_RATE));
-        }
-        let mut places: BTreeMap<Crossed, usize> = BTreeMap::new();
+        let nics: Vec<Option<Ascent>> =
+            rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
+        let own_link = |nic: &Option<Ascent>| Some(nic.as_ref()?.links().first()?.as_ref()?.1);
+        let rates: Vec<Option<u64>> =
+            rails.iter().zip(&nics).map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic))).collect();
+        let mut rates_known = rates.iter().any(Option::is_some);
+        let rates: Vec<u64> = rates.into_iter().map(|rate| rate.unwrap_or(UNKNOWN_RATE)).collect();
+        let mut draft = Draft::new(&rates, &vec![each; topology.gpus.len()]);
+        let mut places = Places::new(topology, through, &rates);
+        let nic_links: Vec<Vec<Option<usize>>> = nics
+            .iter()
+            .map(|nic| nic.as_ref().map_or(Vec::new(), |nic| places.links(nic, &mut draft)))
+            .collect();
+        let mut kinds = Vec::with_capacity(topology.gpus.len());
         for gpu in &topology.gpus {
-            let mut kinds = Vec::with_capacity(rails.len());
-            let mut edges = Vec::with_capacity(rails.len());
-            for (number, rail) in rails.iter().enumerate() {
-                let mut crosses = vec![number];
-                let way = topology.nic(rail.nic).address.map(|address| topology.way(gpu.address, address));
-                let kind = way.as_ref().map_or(PathType::Sys, |way| way.kind);
-                let mut farther = 0;
-                if let Some(way) = &way {
-                    // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
-                    let links = way.links.iter().filter(|link| !(link.of_a && gpu.has_c2c()));
-                    let links = links.map(|link| (Crossed::Link(link.below), link.mbps));
-                    let crossing = way.crossing.map(|(a, b)| (Crossed::Crossing(a, b), widest));
-                    farther = way.crossing.and_then(|(a, b)| topology.distance(a, b)).map_or(0, |distance| {
-                        distances.iter().position(|&known| known == distance).unwrap_or(0)
-                    });
-                    for (place, capacity) in links.chain(crossing) {
-                        let known = places.len();
-                        let position = *places.entry(place).or_insert(rails.len() + known);
-                        if position == ways.problem.capacities.len() {
-                            ways.problem.capacities.push(capacity);
-                        }
-                        if !crosses.contains(&position) {
-                            crosses.push(position);
-                        }
-                    }
-                    ways.rates_known |= !way.links.is_empty();
-                }
-                let through = match kind {
-                    PathType::Phb | PathType::Node if gpu.has_c2c() => 1000,
+            let ascent = topology.ascent(gpu.address);
+            let has_c2c = gpu.has_c2c();
+            // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
+            let links = if has_c2c { Vec::new() } else { places.links(&ascent, &mut draft) };
+            let has_links = links.iter().any(Option::is_some);
+            let mut row = Vec::with_capacity(rails.len());
+            for ((nic, nic_links), rate) in nics.iter().zip(&nic_links).zip(&rates) {
+                let Some(nic) = nic else {
+                    draft.way(rate * through.of(PathType::Sys) / 1000, PathType::Sys as u8, []);
+                    row.push(PathType::Sys);
+                    continue;
+                };
+                let meeting = topology.meeting(&ascent, nic);
+                let Meeting { kind, crossing, .. } = meeting;
+                let (of_gpu, of_nic) = meeting.links();
+                let below = links.iter().take(of_gpu).chain(nic_links.iter().take(of_nic)).flatten().copied();
+                let connection = crossing.map(|nodes| places.connection(nodes, &mut draft));
+                let (connection, farther) = connection.unwrap_or_default();
+                rates_known |= has_links || nic_links.iter().any(Option::is_some);
+                let lets_through = match kind {
+                    PathType::Phb | PathType::Node if has_c2c => 1000,
                     kind => through.of(kind),
                 };
-                let kind_number = (kind as usize + farther).min(usize::from(KINDS) - 1) as u8;
-                edges.push(Edge { through, kind: kind_number, crosses });
-                kinds.push(kind);
+                draft.way(rate * lets_through / 1000, kind as u8 + farther, below.chain(connection));
+                row.push(kind);
             }
-            ways.kinds.push(kinds);
-            ways.problem.edges.push(edges);
+            kinds.push(row);
         }
-        ways
+        Ways { kinds, problem: draft.finish(), rates_known }
     }
 
     /// The path between a GPU and a rail.
@@ -97,33 +76,98 @@ impl Ways {
 
     /// What the way between a GPU and a rail gives when nobody shares it, in Mbit/s.
     pub(super) fn value(&self, gpu: GpuIndex, rail: RailIndex) -> u64 {
-        self.problem.value(gpu.0, rail.0)
+        self.problem.alone_mbps(gpu.0, rail.0)
+    }
+
+    /// An answer: for each GPU its rails.
+    pub(super) fn answer(&self, rails_of: &[Vec<usize>]) -> Answer<'_> {
+        Answer::new(&self.problem, rails_of.to_vec())
     }
 
     /// The answer as data: for each GPU its rails with what each gives it.
-    pub(super) fn choices(&self, rails_of: &[Vec<usize>]) -> Vec<Vec<RailUse>> {
-        let mut users = vec![0; self.problem.rails];
-        rails_of.iter().flatten().for_each(|&rail| users[rail] += 1);
-        let shares = self.problem.shares(rails_of);
-        let choice = |gpu: usize, (&rail, &share): (&usize, &u64)| RailUse {
+    pub(super) fn choices(&self, answer: &Answer) -> Vec<Vec<RailUse>> {
+        let choice = |gpu: usize, rail: usize| RailUse {
             rail: RailIndex(rail),
             path: self.kinds[gpu][rail],
-            share_mbps: self.rates_known.then_some(share),
-            users: users[rail],
+            share_mbps: self.rates_known.then(|| answer.share_mbps(gpu, rail)),
+            users: answer.users(rail),
         };
-        let gpus = rails_of.iter().zip(&shares).enumerate();
-        gpus.map(|(gpu, (rails, shares))| {
-            let mut choices: Vec<RailUse> = rails.iter().zip(shares).map(|pair| choice(gpu, pair)).collect();
+        let of_gpu = |(gpu, rails): (usize, &Vec<usize>)| {
+            let mut choices: Vec<RailUse> = rails.iter().map(|&rail| choice(gpu, rail)).collect();
             choices
                 .sort_by_key(|choice| (u64::MAX - choice.share_mbps.unwrap_or(0), choice.path, choice.rail));
             choices
-        })
-        .collect()
+        };
+        answer.rails_of().iter().enumerate().map(of_gpu).collect()
     }
 
     /// `400 Gb/s`, or nothing where no rate is known.
     pub(super) fn rate(&self, mbps: u64) -> Option<String> {
         self.rates_known.then(|| gbps(mbps))
+    }
+
+    /// Is any rate or link known?
+    pub(super) fn rates_known(&self) -> bool {
+        self.rates_known
+    }
+}
+
+/// Places that several ways can cross, each made when the first way comes to it.
+struct Places<'a> {
+    topology: &'a Topology,
+    /// by the device below the link
+    links: BTreeMap<PciAddress, usize>,
+    /// by pairs of NUMA nodes: the place, where their sockets differ, and how many steps farther apart they are than the
+    /// nearest two
+    connections: BTreeMap<(u32, u32), (Option<usize>, u8)>,
+    /// by pairs of sockets
+    sockets: BTreeMap<(u32, u32), usize>,
+    /// the distances between different NUMA nodes, nearest first
+    distances: Vec<u32>,
+    /// what the connection of two sockets carries, in Mbit/s
+    between_sockets: u64,
+}
+
+impl<'a> Places<'a> {
+    fn new(topology: &'a Topology, through: &Through, rates: &[u64]) -> Places<'a> {
+        let widest = rates.iter().copied().max().unwrap_or(UNKNOWN_RATE);
+        Places {
+            topology,
+            links: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            sockets: BTreeMap::new(),
+            distances: far_distances(topology),
+            // Where nothing is known of it, all flows together get what one gets.  So it was measured on Azure's ND MI300X
+            // v5, where four flows between sockets had a seventh of what they have on theirs.  It is told by the rails'
+            // rate, so that a description without rates is answered as one with them.
+            between_sockets: widest * through.of(PathType::Sys) / 1000,
+        }
+    }
+
+    /// The places of the links above a function, nearest first.
+    fn links(&mut self, ascent: &Ascent, draft: &mut Draft) -> Vec<Option<usize>> {
+        let known = ascent.links().iter();
+        known
+            .map(|link| {
+                link.map(|(below, mbps)| *self.links.entry(below).or_insert_with(|| draft.place(mbps)))
+            })
+            .collect()
+    }
+
+    /// The connection of the sockets of two NUMA nodes, and how much farther apart these are than the nearest two.
+    fn connection(&mut self, nodes: (u32, u32), draft: &mut Draft) -> (Option<usize>, u8) {
+        if let Some(known) = self.connections.get(&nodes) {
+            return *known;
+        }
+        let (one, other) = (self.topology.socket_of(nodes.0), self.topology.socket_of(nodes.1));
+        let sockets = (one.min(other), one.max(other));
+        let place = (one != other)
+            .then(|| *self.sockets.entry(sockets).or_insert_with(|| draft.place(self.between_sockets)));
+        let distance = self.topology.distance(nodes.0, nodes.1);
+        let farther = distance.and_then(|distance| self.distances.binary_search(&distance).ok()).unwrap_or(0);
+        let farther = u8::try_from(farther).unwrap_or(u8::MAX).min(KINDS);
+        self.connections.insert(nodes, (place, farther));
+        (place, farther)
     }
 }
 

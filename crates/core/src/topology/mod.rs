@@ -15,7 +15,7 @@ pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortSta
 pub use index::{GpuIndex, NicIndex, PortRef};
 pub use name::{BadDeviceName, DeviceName};
 pub use network::{BadNetwork, BadSubnetPrefix, Network, SubnetPrefix};
-pub use path::{Link, PathType, Way};
+pub use path::{Ascent, Link, Meeting, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 
 use std::collections::BTreeMap;
@@ -99,6 +99,9 @@ pub struct Pu {
     pub core: u32,
 }
 
+/// The largest distance (ACPI SLIT) between two NUMA nodes of one package.
+const MOST_WITHIN_A_SOCKET: u32 = 15;
+
 impl Topology {
     /// A node with nothing known.
     pub fn empty(name: &str, provenance: Provenance) -> Topology {
@@ -164,6 +167,24 @@ impl Topology {
             [only] => Some(only.os_index),
             _ => None,
         }
+    }
+
+    /// The NUMA node that stands for the socket of this one: the first of those that share a package with it.
+    ///
+    /// The distances tell, which every reading of a node has: nodes of one package are 10 to 13 apart (AMD's NPS, Intel's
+    /// sub-NUMA clusters), and packages 16 and more.  Where they are unknown the CPUs' packages do, and where those are too,
+    /// each NUMA node counts as a socket.
+    pub fn socket_of(&self, node: u32) -> u32 {
+        let package = |node: &NumaNode| {
+            let first = node.cpus.first()?;
+            self.pus.iter().find(|pu| pu.os_index == first).map(|pu| pu.package)
+        };
+        let Some(this) = self.numa_node(node) else { return node };
+        let together = |other: &&NumaNode| match self.distance(other.os_index, node) {
+            Some(distance) => distance <= MOST_WITHIN_A_SOCKET,
+            None => package(this).is_some() && package(this) == package(other),
+        };
+        self.numa_nodes.iter().find(together).map_or(node, |first| first.os_index.min(node))
     }
 
     /// Do programs use all NICs of the node through libfabric's own providers, which choose NICs themselves?

@@ -1,7 +1,7 @@
 //! How two PCI functions reach each other: nvidia-smi's and NCCL's path types, and the narrowest link on the way.
 #![forbid(unsafe_code)]
 
-use super::{PciAddress, PciFunction, Topology};
+use super::{HostBridge, PciAddress, PciFunction, Topology};
 use std::fmt;
 
 /// Kind of path, nearest first, in the words of `nvidia-smi topo -m`.
@@ -45,8 +45,8 @@ pub struct Way {
     pub kind: PathType,
     /// its PCIe links with a known rate
     pub links: Vec<Link>,
-    /// the two NUMA nodes whose connection it crosses, the smaller first; `None` where it crosses none, or where the
-    /// kind of path is only stated
+    /// the two NUMA nodes between which it goes from one to the other, the smaller first; `None` where it stays on one, or
+    /// where one of them is not known
     pub crossing: Option<(u32, u32)>,
 }
 
@@ -61,6 +61,54 @@ pub struct Link {
     pub mbps: u64,
 }
 
+/// What stands above a PCI function, up to its host bridge: looked up once, it serves for every way that ends there.
+#[derive(Debug, Clone)]
+pub struct Ascent {
+    /// the function
+    pub address: PciAddress,
+    /// its NUMA node
+    pub numa_node: Option<u32>,
+    /// nearest first
+    bridges: Vec<PciAddress>,
+    host: Option<HostBridge>,
+    /// the link above the function and above each bridge: the device below it, and its rate in Mbit/s
+    links: Vec<Option<(PciAddress, u64)>>,
+    /// positions among the bridges of switches that are parts of the switch above them
+    parts: Vec<usize>,
+}
+
+/// Where two ascents meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meeting {
+    /// what the way between the two functions crosses
+    pub kind: PathType,
+    /// as [`Way::crossing`]
+    pub crossing: Option<(u32, u32)>,
+    /// how many links of the first function's side are on the way
+    links_a: usize,
+    /// and of the second one's
+    links_b: usize,
+}
+
+impl Ascent {
+    /// The links above the function, nearest first: the device below each, and its rate in Mbit/s where that is known.
+    pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
+        &self.links
+    }
+
+    /// How many of the `below` nearest bridges stand for themselves.
+    fn switches(&self, below: usize) -> usize {
+        below - 2 * self.parts.iter().filter(|&&place| place < below).count()
+    }
+}
+
+impl Meeting {
+    /// How many of the nearest links of each side are on the way.
+    pub fn links(&self) -> (usize, usize) {
+        (self.links_a, self.links_b)
+    }
+}
+
 impl Topology {
     /// What the way between two PCI functions crosses.
     ///
@@ -70,49 +118,66 @@ impl Topology {
     /// path is [`PathType::Sys`]: nothing shows that it is shorter.  A stated path
     /// ([`Topology::stated_paths`]) has its stated kind.
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
-        self.way(a, b).kind
+        self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }
 
     /// The way between two PCI functions, with every link on it.
     pub fn way(&self, a: PciAddress, b: PciAddress) -> Way {
-        let (above_a, host_a) = self.pci.ancestors(a);
-        let (above_b, host_b) = self.pci.ancestors(b);
-        let common = above_a.iter().enumerate().find_map(|(below_a, bridge)| {
-            above_b.iter().position(|other| other == bridge).map(|below_b| (below_a, below_b))
-        });
-        let bridges = |above: &[PciAddress], below: usize| below - 2 * self.flattened(above, below);
-        let nodes = (self.numa_node_of(a), self.numa_node_of(b));
-        let kind = match common {
-            Some((below_a, below_b))
-                if bridges(&above_a, below_a) <= 1 && bridges(&above_b, below_b) <= 1 =>
-            {
-                PathType::Pix
-            }
-            Some(_) => PathType::Pxb,
-            None if host_a.is_some() && host_a == host_b => PathType::Phb,
-            None => match nodes {
-                (Some(node_a), Some(node_b)) if node_a == node_b => PathType::Node,
-                _ => PathType::Sys,
-            },
+        let (a, b) = (self.ascent(a), self.ascent(b));
+        let Meeting { kind, crossing, links_a, links_b } = self.meeting(&a, &b);
+        let link =
+            |known: &Option<(PciAddress, u64)>, of_a| known.map(|(below, mbps)| Link { below, of_a, mbps });
+        let of_a = a.links.iter().take(links_a).filter_map(|known| link(known, true));
+        let of_b = b.links.iter().take(links_b).filter_map(|known| link(known, false));
+        Way { kind, links: of_a.chain(of_b).collect(), crossing }
+    }
+
+    /// What stands above a PCI function.
+    pub fn ascent(&self, address: PciAddress) -> Ascent {
+        let (functions, host) = self.pci.climb(address);
+        let link = |function: &&PciFunction| {
+            // functions of one device stand behind one link
+            Some((PciAddress { function: 0, ..function.address }, function.link.current?.mbps()))
         };
-        let stated = self.stated_paths.get(&(a, b)).or_else(|| self.stated_paths.get(&(b, a)));
-        let crossing = match (kind, nodes) {
-            (PathType::Sys, (Some(from), Some(to))) if stated.is_none() => Some((from.min(to), from.max(to))),
+        let links = functions.iter().map(link).collect();
+        let above = functions.get(1..).unwrap_or_default();
+        let told = functions.iter().find_map(|function| function.numa_node);
+        let numa_node = told.or_else(|| self.numa_node_of(address));
+        // the last bridge may be missing from the tree, and still be what two functions have in common
+        let bridges = functions.iter().filter_map(|function| function.parent.bridge()).collect();
+        Ascent { address, numa_node, bridges, host, links, parts: parts(above) }
+    }
+
+    /// Where the ascents of two functions meet.
+    pub fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
+        let same_host = a.host.is_some() && a.host == b.host;
+        let common = match same_host || a.host.is_none() || b.host.is_none() {
+            true => a.bridges.iter().enumerate().find_map(|(below_a, bridge)| {
+                b.bridges.iter().position(|other| other == bridge).map(|below_b| (below_a, below_b))
+            }),
+            // below two host bridges there is no bridge above both
+            false => None,
+        };
+        let kind = match common {
+            Some((below_a, below_b)) if a.switches(below_a) <= 1 && b.switches(below_b) <= 1 => PathType::Pix,
+            Some(_) => PathType::Pxb,
+            None if same_host => PathType::Phb,
+            None if a.numa_node.is_some() && a.numa_node == b.numa_node => PathType::Node,
+            None => PathType::Sys,
+        };
+        let stated = match self.stated_paths.is_empty() {
+            true => None,
+            false => [(a.address, b.address), (b.address, a.address)]
+                .iter()
+                .find_map(|pair| self.stated_paths.get(pair)),
+        };
+        let kind = stated.copied().unwrap_or(kind);
+        let crossing = match (kind, a.numa_node, b.numa_node) {
+            (PathType::Sys, Some(from), Some(to)) if from != to => Some((from.min(to), from.max(to))),
             _ => None,
         };
-        let (below_a, below_b) = common.unwrap_or((above_a.len(), above_b.len()));
-        let link = |(at, of_a): (PciAddress, bool)| {
-            let mbps = self.pci.get(at)?.link.current?.mbps();
-            // functions of one device stand behind one link
-            Some(Link { below: PciAddress { function: 0, ..at }, of_a, mbps })
-        };
-        let links = [(a, true), (b, false)]
-            .into_iter()
-            .chain(above_a.into_iter().take(below_a).map(|at| (at, true)))
-            .chain(above_b.into_iter().take(below_b).map(|at| (at, false)))
-            .filter_map(link)
-            .collect();
-        Way { kind: stated.copied().unwrap_or(kind), links, crossing }
+        let (below_a, below_b) = common.unwrap_or((a.bridges.len(), b.bridges.len()));
+        Meeting { kind, crossing, links_a: below_a + 1, links_b: below_b + 1 }
     }
 
     /// Distance of two NUMA nodes (ACPI SLIT, 10 = local); `None` where the kernel does not tell.
@@ -120,33 +185,29 @@ impl Topology {
         let column = self.numa_nodes.iter().position(|node| node.os_index == to)?;
         self.numa_node(from)?.distances.get(column).copied()
     }
+}
 
-    /// How many switches among the `below` nearest bridges are parts of the switch above them.
-    ///
-    /// Broadcom's large switches look like a switch behind a switch, though every port has full bandwidth to
-    /// every other.  NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we;
-    /// otherwise the wrong NIC looks nearer (NVIDIA/nccl issue 820).  Bridges above a function alternate
-    /// between downstream ports and the upstream ports that stand for a switch.
-    fn flattened(&self, above: &[PciAddress], below: usize) -> usize {
-        let switches: Vec<(usize, &PciFunction)> = above
-            .iter()
-            .enumerate()
-            .skip(1)
-            .step_by(2)
-            .filter_map(|(i, &at)| Some((i, self.pci.get(at)?)))
-            .collect();
-        let mut merged = 0;
-        let mut parent_is_merged = false;
-        // from the host bridge down: a switch that has absorbed its parts is not itself a part
-        for pair in switches.windows(2).rev() {
-            let [(place, switch), (_, parent)] = pair else { continue };
-            let is_part = !parent_is_merged
-                && matches!((part_of(parent, 0), part_of(switch, 1)), (Some(a), Some(b)) if a == b);
-            parent_is_merged = is_part;
-            merged += usize::from(is_part && *place < below);
+/// The switches among these bridges that are parts of the switch above them, by their positions.
+///
+/// Broadcom's large switches show themselves as a switch behind a switch, though every port has full bandwidth to
+/// every other; NCCL takes the two for one (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we, or the
+/// wrong NIC looks nearer (NVIDIA/nccl issue 820).  Bridges above a function alternate between ports that lead down
+/// and the upstream ports that stand for a switch.
+fn parts(above: &[&PciFunction]) -> Vec<usize> {
+    let mut parts = Vec::new();
+    let mut parent_is_merged = false;
+    // from the host bridge down: a switch that took its parts is not itself a part
+    let switches = above.len() / 2;
+    for place in (0..switches.saturating_sub(1)).rev().map(|switch| 2 * switch + 1) {
+        let (switch, parent) = (above[place], above[place + 2]);
+        let is_part = !parent_is_merged
+            && matches!((part_of(parent, 0), part_of(switch, 1)), (Some(a), Some(b)) if a == b);
+        parent_is_merged = is_part;
+        if is_part {
+            parts.push(place);
         }
-        merged
     }
+    parts
 }
 
 /// The generation of a Broadcom switch that is the whole (level 0) or a part (level 1), by its ids.
@@ -255,6 +316,38 @@ mod tests {
         ids("03:00.0", 0xc030, 0x1096);
         assert_eq!(ids("04:00.0", 0xc030, 0x1096), (PathType::Pix, PathType::Pix), "Gen5 numbers its parts");
         assert_eq!(ids("04:00.0", 0xc030, 0x0096), (PathType::Pxb, PathType::Pix), "a whole is no part");
+    }
+
+    #[test]
+    fn a_way_that_is_only_stated_crosses_between_the_numa_nodes_that_are_known() {
+        let mut topology = machine();
+        let crossing = |topology: &Topology, a: &str, b: &str| {
+            topology.way(a.parse().unwrap(), b.parse().unwrap()).crossing
+        };
+        assert_eq!(crossing(&topology, "81:00.0", "03:00.0"), Some((0, 1)));
+        let mut state = |a: &str, b: &str, kind| {
+            topology.stated_paths.insert((a.parse().unwrap(), b.parse().unwrap()), kind);
+            crossing(&topology, a, b)
+        };
+        assert_eq!(state("81:00.0", "03:00.0", PathType::Sys), Some((0, 1)));
+        assert_eq!(state("81:00.0", "04:00.0", PathType::Pix), None, "as near as a virtual bus hides");
+        assert_eq!(state("03:00.0", "41:00.0", PathType::Sys), None, "both on one NUMA node");
+        assert_eq!(state("03:00.0", "c1:00.0", PathType::Sys), None, "one of which nothing is known");
+    }
+
+    #[test]
+    fn a_bridge_that_the_tree_does_not_hold_is_still_one_that_two_functions_have_in_common() {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        function(&mut topology, "02:00.0", "01:00.0", None, 16);
+        function(&mut topology, "02:01.0", "01:00.0", None, 16);
+        function(&mut topology, "03:00.0", "0f:00.0", None, 16);
+        let way = |a: &str, b: &str| topology.way(a.parse().unwrap(), b.parse().unwrap());
+        assert_eq!(way("02:00.0", "02:01.0").kind, PathType::Pix);
+        assert_eq!(
+            (way("02:00.0", "03:00.0").kind, way("02:00.0", "03:00.0").links.len()),
+            (PathType::Sys, 2)
+        );
+        assert_eq!(way("02:00.0", "0e:00.0").links.len(), 1, "a function that the tree does not hold");
     }
 
     #[test]

@@ -118,6 +118,16 @@ pub enum PciParent {
     Host(HostBridge),
 }
 
+impl PciParent {
+    /// The bridge, where it is one.
+    pub fn bridge(self) -> Option<PciAddress> {
+        match self {
+            PciParent::Bridge(bridge) => Some(bridge),
+            PciParent::Host(_) => None,
+        }
+    }
+}
+
 /// Speed and width of a PCIe link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRate {
@@ -226,24 +236,32 @@ impl PciTree {
         self.functions.values()
     }
 
+    /// The function at `address` and the bridges above it, nearest first, as far as the tree holds them, and the host
+    /// bridge at the top, as in [`PciTree::ancestors`].
+    pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
+        let mut functions = Vec::with_capacity(8);
+        let mut here = address;
+        while let Some(function) = self.functions.get(&here) {
+            functions.push(function);
+            match function.parent {
+                PciParent::Host(host) => return (functions, Some(host)),
+                PciParent::Bridge(bridge) if functions.len() <= PciTree::MAX_DEPTH => here = bridge,
+                PciParent::Bridge(_) => break,
+            }
+        }
+        (functions, None)
+    }
+
     /// The bridges above `address`, nearest first, and the host bridge at the top.
     ///
     /// The host bridge is `None` where the tree does not reach one: a bridge is missing, the parents form a circle, or
     /// there are more than [`PciTree::MAX_DEPTH`] of them.
     pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
-        let mut bridges = Vec::new();
-        let mut here = address;
-        while let Some(function) = self.functions.get(&here) {
-            match function.parent {
-                PciParent::Host(host) => return (bridges, Some(host)),
-                PciParent::Bridge(bridge) if bridges.len() < PciTree::MAX_DEPTH => {
-                    bridges.push(bridge);
-                    here = bridge;
-                }
-                PciParent::Bridge(_) => break,
-            }
-        }
-        (bridges, None)
+        let (functions, host) = self.climb(address);
+        let mut bridges: Vec<PciAddress> =
+            functions.iter().filter_map(|function| function.parent.bridge()).collect();
+        bridges.truncate(PciTree::MAX_DEPTH);
+        (bridges, host)
     }
 
     /// The NUMA node of `address`: its own, else that of the nearest bridge above it that knows one.

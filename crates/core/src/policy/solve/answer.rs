@@ -1,0 +1,251 @@
+//! An answer with its shares, and what becomes of it when GPUs move.
+#![forbid(unsafe_code)]
+
+use super::bound::{Begun, most, nearest};
+use super::budget::Budget;
+use super::load::Load;
+use super::problem::{PARTS, Problem};
+use super::score::{Score, path_digit, total};
+use std::cmp::{Ordering, Reverse};
+
+/// One GPU gives up a rail and takes another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) gpu: usize,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+/// What an answer loses against the one before a GPU moved, in the first respect in which they differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// this GPU gets this much instead of that, in Mbit/s, and nothing that others gain weighs it up
+    Less {
+        /// the GPU
+        gpu: usize,
+        /// what it gets after the move
+        there: u64,
+        /// what it gets before
+        here: u64,
+    },
+    /// its paths are farther
+    Path,
+    /// it uses the rails less evenly
+    Users,
+    /// nothing but its place in the order
+    Order,
+    /// it is the better one
+    Gain,
+}
+
+/// What a change does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Effect {
+    /// GPUs in order, what each gets before, and after, in whole Mbit/s
+    shares: Vec<(usize, u64, u64)>,
+    /// what it adds to [`super::Score::path`], round the end
+    path: u128,
+    users: i64,
+}
+
+/// An answer, open to changes.
+pub struct Answer<'p> {
+    problem: &'p Problem,
+    rails_of: Vec<Vec<usize>>,
+    load: Load<'p>,
+    /// what each GPU gets, in whole Mbit/s
+    shares: Vec<u64>,
+}
+
+impl<'p> Answer<'p> {
+    /// An answer to a problem: for each GPU its rails.
+    pub fn new(problem: &'p Problem, rails_of: Vec<Vec<usize>>) -> Answer<'p> {
+        let load = Load::of(problem, &rails_of);
+        let shares = rails_of.iter().enumerate().map(|(gpu, rails)| total(&load, gpu, rails)).collect();
+        Answer { problem, rails_of, load, shares }
+    }
+
+    /// What it answers.
+    pub(super) fn problem(&self) -> &'p Problem {
+        self.problem
+    }
+
+    /// For each GPU its rails.
+    pub fn rails_of(&self) -> &[Vec<usize>] {
+        &self.rails_of
+    }
+
+    /// What each GPU gets, in Mbit/s.
+    pub(super) fn shares(&self) -> &[u64] {
+        &self.shares
+    }
+
+    /// What a GPU gets of one of its rails, in Mbit/s.
+    pub fn share_mbps(&self, gpu: usize, rail: usize) -> u64 {
+        self.load.share(gpu, rail) / PARTS
+    }
+
+    /// GPUs on a rail.
+    pub fn users(&self, rail: usize) -> usize {
+        self.load.users(rail).len()
+    }
+
+    /// The answer alone.
+    pub(super) fn into_rails(self) -> Vec<Vec<usize>> {
+        self.rails_of
+    }
+
+    /// Its score.
+    pub(super) fn score(&self) -> Score {
+        Score::of(self.problem, &self.rails_of)
+    }
+
+    /// Is it proven that there is no better one?
+    pub(super) fn is_best(&self, budget: &mut Budget) -> bool {
+        let problem = self.problem;
+        let (nobody, none) = (Load::new(problem), vec![Vec::new(); problem.gpus()]);
+        let (most, nearest) = (most(problem), nearest(problem));
+        let begun = Begun { problem, load: &nobody, rails_of: &none, most: &most, nearest: &nearest };
+        let is_best = begun.compare(&self.score()) != Ordering::Less;
+        nobody.count(2 * most.len());
+        budget.spend(self.take_looks() + nobody.take_looks());
+        is_best
+    }
+
+    /// The work since this was asked last.
+    pub(super) fn take_looks(&self) -> u64 {
+        self.load.take_looks()
+    }
+
+    /// What would be lost if a GPU took a rail in place of that of its own which it would miss least, and nobody else moved;
+    /// `None` where it has none to give up.
+    pub fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
+        let mut least: Option<Effect> = None;
+        for at in 0..self.rails_of[gpu].len() {
+            let effect = self.effect(&[Move { gpu, from: self.rails_of[gpu][at], to }]);
+            if least.as_ref().is_none_or(|least| effect.compare(least) == Ordering::Less) {
+                least = Some(effect);
+            }
+        }
+        least.map(|effect| effect.loss(gpu))
+    }
+
+    /// What moves would do, all together.
+    pub(super) fn effect(&mut self, moves: &[Move]) -> Effect {
+        let mut places: Vec<(usize, u64)> = Vec::new();
+        let mut effect = Effect::default();
+        for &Move { gpu, from, to } in moves {
+            let ways = self.problem.crossed(gpu, from).chain(self.problem.crossed(gpu, to));
+            places.extend(ways.map(|place| (place, self.load.level(place))));
+            let digit = |rail| path_digit(self.problem.kind(gpu, rail));
+            effect.path = effect.path.wrapping_add(digit(to)).wrapping_sub(digit(from));
+        }
+        let squares = |answer: &Answer| -> i64 {
+            let mut rails: Vec<usize> = moves.iter().flat_map(|one| [one.from, one.to]).collect();
+            rails.sort_unstable();
+            rails.dedup();
+            rails.into_iter().map(|rail| answer.users(rail).pow(2) as i64).sum()
+        };
+        let before = squares(self);
+        self.carry_out(moves);
+        effect.users = squares(self) - before;
+        let mut gpus: Vec<usize> = moves.iter().map(|one| one.gpu).collect();
+        for (place, before) in places {
+            if self.load.level(place) != before {
+                gpus.extend(self.load.users(place).iter().map(|&(_, gpu)| gpu as usize));
+            }
+        }
+        gpus.sort_unstable();
+        gpus.dedup();
+        // sorted here, and their shares when they are compared
+        self.load.count(8 * gpus.len());
+        let after = |gpu: usize| (gpu, self.shares[gpu], total(&self.load, gpu, &self.rails_of[gpu]));
+        effect.shares = gpus.into_iter().map(after).filter(|(_, before, after)| before != after).collect();
+        let back: Vec<Move> =
+            moves.iter().rev().map(|&Move { gpu, from, to }| Move { gpu, from: to, to: from }).collect();
+        self.carry_out(&back);
+        effect
+    }
+
+    /// Makes the moves, of which the effect is known.
+    pub(super) fn make(&mut self, moves: &[Move], effect: &Effect) {
+        self.carry_out(moves);
+        effect.shares.iter().for_each(|&(gpu, _, after)| self.shares[gpu] = after);
+    }
+
+    fn carry_out(&mut self, moves: &[Move]) {
+        for &Move { gpu, from, to } in moves {
+            self.load.lift(gpu, from);
+            self.load.put(gpu, to);
+            if let Some(rail) = self.rails_of[gpu].iter_mut().find(|rail| **rail == from) {
+                *rail = to;
+            }
+            self.rails_of[gpu].sort_unstable();
+        }
+    }
+}
+
+impl Effect {
+    /// Which of two changes of one answer leads to the better one; `Less` is better.
+    fn compare(&self, other: &Effect) -> Ordering {
+        let (mine, theirs) = self.beside(other);
+        theirs.cmp(&mine).then_with(|| {
+            // at most half of the range either way, so that the sign is the difference's
+            let path = self.path.wrapping_sub(other.path) as i128;
+            (path, self.users).cmp(&(0, other.users))
+        })
+    }
+
+    /// Does it make the answer better?
+    pub(super) fn is_gain(&self) -> bool {
+        self.compare(&Effect::default()) == Ordering::Less
+    }
+
+    /// The shares of all GPUs that one of two changes touches, after each of the two, ascending.
+    fn beside(&self, other: &Effect) -> (Vec<u64>, Vec<u64>) {
+        let (mut mine, mut theirs) = (Vec::new(), Vec::new());
+        let (mut a, mut b) = (self.shares.iter().peekable(), other.shares.iter().peekable());
+        loop {
+            let (gpu_a, gpu_b) = (a.peek().map(|one| one.0), b.peek().map(|one| one.0));
+            let Some(gpu) = gpu_a.into_iter().chain(gpu_b).min() else { break };
+            let (one, two) = (a.next_if(|one| one.0 == gpu), b.next_if(|one| one.0 == gpu));
+            let before = one.or(two).map_or(0, |one| one.1);
+            mine.push(one.map_or(before, |one| one.2));
+            theirs.push(two.map_or(before, |two| two.2));
+        }
+        mine.sort_unstable();
+        theirs.sort_unstable();
+        (mine, theirs)
+    }
+
+    /// What is lost where `mover` moved: it is named before others that lose as much.
+    fn loss(&self, mover: usize) -> Loss {
+        let (after, before) = self.beside(&Effect::default());
+        let differing = after.iter().zip(&before).find(|(after, before)| after != before);
+        match (differing, self.path as i128, self.users) {
+            (Some((after, before)), _, _) if after > before => Loss::Gain,
+            (Some((&level, _)), _, _) => {
+                // more GPUs than before have no more than this
+                let fallen =
+                    self.shares.iter().filter(|(_, before, after)| *after <= level && level < *before);
+                let gpu = fallen.max_by_key(|&&(gpu, _, after)| (after, gpu == mover, Reverse(gpu)));
+                gpu.map_or(Loss::Order, |&(gpu, here, there)| Loss::Less { gpu, there, here })
+            }
+            (None, path, _) if path != 0 => {
+                if path > 0 {
+                    Loss::Path
+                } else {
+                    Loss::Gain
+                }
+            }
+            (None, _, users) if users != 0 => {
+                if users > 0 {
+                    Loss::Users
+                } else {
+                    Loss::Gain
+                }
+            }
+            _ => Loss::Order,
+        }
+    }
+}

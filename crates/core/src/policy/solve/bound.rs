@@ -1,0 +1,236 @@
+//! What no answer that begins in a certain way can be better than.
+#![forbid(unsafe_code)]
+
+use super::MOST_RAILS;
+use super::level::level;
+use super::load::Load;
+use super::problem::{PARTS, Problem};
+use super::score::{Score, path_digit, total};
+use std::cmp::Ordering;
+
+/// The beginning of an answer: some GPUs have their rails.
+pub(super) struct Begun<'a> {
+    pub(super) problem: &'a Problem,
+    /// those who have theirs
+    pub(super) load: &'a Load<'a>,
+    /// the rails of each GPU, none where they are open
+    pub(super) rails_of: &'a [Vec<usize>],
+    /// `[gpu * rails + rail]`: what an open way can still give, in parts of a Mbit/s
+    pub(super) most: &'a [u64],
+    /// for each GPU the least that its paths add to [`Score::path`]
+    pub(super) nearest: &'a [u128],
+}
+
+impl Begun<'_> {
+    /// How the best conceivable answer that begins like this compares with a known one: `Greater` where it is worse.
+    pub(super) fn compare(&self, best: &Score) -> Ordering {
+        let Some(shares) = self.most_for_each(best.worst_mbps()) else { return Ordering::Greater };
+        if shares < best.shares {
+            return Ordering::Greater;
+        }
+        let shares = match self.most_if_all_alike() {
+            Some(alike) => shares.min(alike),
+            None => shares,
+        };
+        match best.shares.cmp(&shares) {
+            Ordering::Equal => self.path().cmp(&best.path).then_with(|| self.users().cmp(&best.users)),
+            unequal => unequal,
+        }
+    }
+
+    fn open(&self) -> impl Iterator<Item = usize> + Clone {
+        (0..self.rails_of.len()).filter(|&gpu| self.rails_of[gpu].is_empty())
+    }
+
+    /// What each GPU can still get as far as those go who have their rails, and all together no more than the rails carry:
+    /// in whole Mbit/s, ascending.  `None` where one gets less than that.
+    fn most_for_each(&self, worst: u64) -> Option<Vec<u64>> {
+        let problem = self.problem;
+        let (gpus, rails) = (problem.gpus(), problem.rails());
+        self.load.count(gpus * (8 + rails / 2));
+        let mut most: Vec<u64> = Vec::with_capacity(gpus);
+        let mut several: Vec<u64> = Vec::new();
+        for gpu in 0..gpus {
+            let row = &self.most[gpu * rails..][..rails];
+            let share = match problem.wants(gpu) {
+                _ if !self.rails_of[gpu].is_empty() => total(self.load, gpu, &self.rails_of[gpu]),
+                1 => row.iter().copied().max().unwrap_or(0) / PARTS,
+                wants => {
+                    several.clear();
+                    several.extend(row);
+                    several.sort_unstable_by(|a, b| b.cmp(a));
+                    several.iter().take(wants).sum::<u64>().min(problem.narrowest(gpu)) / PARTS
+                }
+            };
+            if share < worst {
+                return None;
+            }
+            most.push(share);
+        }
+        most.sort_unstable();
+        let mut left: u64 = (0..rails).map(|rail| problem.capacity(rail)).sum();
+        let mut users = gpus as u64;
+        for share in &mut most {
+            *share = (*share).min(left.div_ceil(users) / PARTS);
+            (left, users) = (left.saturating_sub(*share * PARTS), users - 1);
+        }
+        Some(most)
+    }
+
+    /// The best way to deal GPUs that all reach each rail as well as the best of them does.  One after the other takes the
+    /// rail where it does least harm; since each further one on a rail does more harm than the one before, that is the best
+    /// of all.  `None` where some want several rails.
+    fn most_if_all_alike(&self) -> Option<Vec<u64>> {
+        let problem = self.problem;
+        if (0..problem.gpus()).any(|gpu| problem.wants(gpu) != 1) {
+            return None;
+        }
+        let mut owns: [Option<u64>; MOST_RAILS] = [None; MOST_RAILS];
+        for gpu in self.open() {
+            for rail in problem.open_to(gpu) {
+                owns[rail] = owns[rail].max(Some(problem.most(gpu, rail)));
+            }
+        }
+        let mut ports: Vec<Port> = (0..problem.rails())
+            .map(|rail| Port::new(problem.capacity(rail), self.load.users(rail), owns[rail].unwrap_or(0)))
+            .collect();
+        let mut open = 0;
+        for _ in self.open() {
+            open += 1;
+            let reached = (0..ports.len()).filter(|&at| owns[at].is_some());
+            if let Some(best) = reached.min_by(|&a, &b| ports[a].harm(&ports[b])) {
+                ports[best].take_one();
+            }
+        }
+        self.load.count(open * (4 + ports.len()) + 8 * problem.gpus());
+        let mut shares: Vec<u64> = Vec::with_capacity(problem.gpus());
+        for (rail, port) in ports.iter().enumerate() {
+            let level = port.level(port.more);
+            let users = self.load.users(rail).iter();
+            shares.extend(users.map(|&(_, gpu)| self.load.share(gpu as usize, rail).min(level)));
+            shares.extend(std::iter::repeat_n(port.own.min(level), port.more));
+        }
+        shares.iter_mut().for_each(|share| *share /= PARTS);
+        shares.sort_unstable();
+        Some(shares)
+    }
+
+    /// The least of [`Score::path`].
+    fn path(&self) -> u128 {
+        let of_gpu = |(gpu, rails): (usize, &Vec<usize>)| match rails.as_slice() {
+            [] => self.nearest[gpu],
+            rails => rails.iter().map(|&rail| path_digit(self.problem.kind(gpu, rail))).sum(),
+        };
+        self.rails_of.iter().enumerate().map(of_gpu).sum()
+    }
+
+    /// The least of [`Score::users`].
+    fn users(&self) -> u64 {
+        let users = (0..self.problem.rails()).map(|rail| self.load.users(rail).len()).collect();
+        even_squares(users, self.open().map(|gpu| self.problem.wants(gpu)).sum())
+    }
+}
+
+/// For each GPU the least that its paths can add to [`Score::path`].
+pub(super) fn nearest(problem: &Problem) -> Vec<u128> {
+    let nearest = |gpu: usize| {
+        let digits = problem.open_to(gpu).map(|rail| path_digit(problem.kind(gpu, rail)));
+        if problem.wants(gpu) == 1 {
+            return digits.min().unwrap_or(0);
+        }
+        let mut digits: Vec<u128> = digits.collect();
+        digits.sort_unstable();
+        digits.iter().take(problem.wants(gpu)).sum()
+    };
+    (0..problem.gpus()).map(nearest).collect()
+}
+
+/// `[gpu * rails + rail]`: what each way can give at most, none where it is not open.
+pub(super) fn most(problem: &Problem) -> Vec<u64> {
+    let mut most = vec![0; problem.gpus() * problem.rails()];
+    for gpu in 0..problem.gpus() {
+        for rail in problem.open_to(gpu) {
+            most[gpu * problem.rails() + rail] = problem.most(gpu, rail);
+        }
+    }
+    most
+}
+
+/// A rail, those who are on it, and how many more come who can each use as much.
+struct Port<'a> {
+    capacity: u64,
+    users: &'a [(u64, u32)],
+    own: u64,
+    more: usize,
+    /// what the next one gets
+    next: u64,
+}
+
+impl<'a> Port<'a> {
+    fn new(capacity: u64, users: &'a [(u64, u32)], own: u64) -> Port<'a> {
+        let port = Port { capacity, users, own, more: 0, next: 0 };
+        Port { next: port.own.min(port.level(1)), ..port }
+    }
+
+    fn take_one(&mut self) {
+        self.more += 1;
+        self.next = self.own.min(self.level(self.more + 1));
+    }
+
+    fn level(&self, more: usize) -> u64 {
+        let lesser = self.users.partition_point(|&(other, _)| other < self.own);
+        let (before, after) = self.users.split_at(lesser);
+        let own = |&(own, _): &(u64, u32)| own;
+        let newcomers = std::iter::repeat_n(self.own, more);
+        let owns = before.iter().map(own).chain(newcomers).chain(after.iter().map(own));
+        level(self.capacity, self.users.len() + more, owns)
+    }
+
+    /// What everybody on it gets, ascending.
+    fn shares(&self, more: usize) -> Vec<u64> {
+        let level = self.level(more);
+        let owns = self.users.iter().map(|&(own, _)| own).chain(std::iter::repeat_n(self.own, more));
+        let mut shares: Vec<u64> = owns.map(|own| own.min(level)).collect();
+        shares.sort_unstable();
+        shares
+    }
+
+    /// Which of two rails one more GPU should rather take; `Less` is this one.
+    fn harm(&self, other: &Port) -> Ordering {
+        other.next.cmp(&self.next).then_with(|| {
+            let is_alike = (self.capacity, self.own, self.more, self.users.len())
+                == (other.capacity, other.own, other.more, other.users.len())
+                && self.users.iter().zip(other.users).all(|(one, two)| one.0 == two.0);
+            if is_alike {
+                return Ordering::Equal;
+            }
+            let together = |here: usize, there: usize| {
+                let mut all = self.shares(self.more + here);
+                all.extend(other.shares(other.more + there));
+                all.sort_unstable();
+                all
+            };
+            together(0, 1).cmp(&together(1, 0))
+        })
+    }
+}
+
+/// The least sum of squares when `more` users join these.
+fn even_squares(mut users: Vec<usize>, more: usize) -> u64 {
+    users.sort_unstable();
+    let mut more = more;
+    // fill up to the next, as water does
+    for at in 1..=users.len() {
+        let (height, next) = (users[at - 1], users.get(at).copied().unwrap_or(usize::MAX));
+        let room = (next - height).saturating_mul(at);
+        if room >= more {
+            let (each, rest) = (more / at, more % at);
+            users[..at].fill(height + each);
+            users[..rest].iter_mut().for_each(|user| *user += 1);
+            break;
+        }
+        users[..at].fill(next);
+        more -= room;
+    }
+    users.iter().map(|users| users.pow(2) as u64).sum()
+}

@@ -1,0 +1,91 @@
+//! Who may cross a place, whatever is chosen.
+#![forbid(unsafe_code)]
+
+use super::level::level;
+use super::problem::Problem;
+
+/// Those who may cross a place.
+#[derive(Default)]
+pub(super) struct Crowd {
+    /// number of their ways
+    pub(super) ways: usize,
+    /// a number that is the same for places on the same ways
+    pub(super) mark: u64,
+    /// a bit for each rail to which the ways lead
+    pub(super) rails: u64,
+    /// what all can use of the place at most, in parts of a Mbit/s
+    pub(super) demand: u64,
+    /// the GPUs that cannot get their rails without it, once for each way that they need over it: the least that one of
+    /// these lets through, and the GPU; ascending
+    pub(super) forced: Vec<(u64, usize)>,
+    /// the GPUs of which every way crosses it, and how many ways that is
+    captives: Vec<(usize, usize)>,
+}
+
+impl Crowd {
+    /// The crowds of all places.
+    pub(super) fn of_all(problem: &Problem) -> Vec<Crowd> {
+        let mut crowds: Vec<Crowd> = (0..problem.places()).map(|_| Crowd::default()).collect();
+        // of one GPU: how many of its ways cross a place, and the least and the most that one of them lets through
+        let mut crossing = vec![(0usize, u64::MAX, 0u64); problem.places()];
+        let mut met: Vec<usize> = Vec::new();
+        for gpu in 0..problem.gpus() {
+            let mut open = 0;
+            for rail in problem.open_to(gpu) {
+                open += 1;
+                let own = problem.own(gpu, rail);
+                let mark = mixed((gpu * problem.rails() + rail) as u64);
+                for place in problem.crossed(gpu, rail) {
+                    let (count, least, most) = &mut crossing[place];
+                    if *count == 0 {
+                        met.push(place);
+                    }
+                    (*count, *least, *most) = (*count + 1, own.min(*least), own.max(*most));
+                    crowds[place].rails |= 1 << rail;
+                    crowds[place].mark ^= mark;
+                }
+            }
+            let want = problem.wants(gpu);
+            for place in met.drain(..) {
+                let (count, least, most) = std::mem::replace(&mut crossing[place], (0, u64::MAX, 0));
+                let crowd = &mut crowds[place];
+                crowd.ways += count;
+                crowd.demand += most * want.min(count) as u64;
+                if count == open && place >= problem.rails() {
+                    crowd.captives.push((gpu, count));
+                }
+                let must = if place < problem.rails() { 0 } else { want.saturating_sub(open - count) };
+                crowd.forced.extend(std::iter::repeat_n((least, gpu), must));
+            }
+        }
+        crowds.iter_mut().for_each(|crowd| crowd.forced.sort_unstable());
+        crowds
+    }
+
+    /// The GPUs that get nothing but through it, as far as they may choose from all rails.
+    pub(super) fn captives(&self, rails: usize) -> impl Iterator<Item = usize> {
+        self.captives.iter().filter(move |(_, ways)| *ways == rails).map(|(gpu, _)| *gpu)
+    }
+
+    /// The rail that the place is a part of: it stands on every way there, and on no other.
+    pub(super) fn is_part_of(&self, crowds: &[Crowd]) -> Option<usize> {
+        let rail = self.rails.trailing_zeros() as usize;
+        (self.rails.count_ones() == 1 && self.ways == crowds[rail].ways).then_some(rail)
+    }
+
+    /// What a GPU has of the place at most, beside the others who must cross it.
+    pub(super) fn at_most(&self, capacity: u64, gpu: usize) -> u64 {
+        let mine = self.forced.iter().position(|&(_, user)| user == gpu);
+        let users = self.forced.len() + usize::from(mine.is_none());
+        let others = self.forced.iter().enumerate().filter(|(at, _)| Some(*at) != mine);
+        level(capacity, users, others.map(|(_, &(least, _))| least).chain([u64::MAX]))
+    }
+}
+
+/// Spreads numbers over the 64 bits, so that the sums of different sets differ (the last steps of MurmurHash3).
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ mixed >> 33
+}

@@ -1,0 +1,123 @@
+//! Answers to begin with, and their improvement by moves and exchanges.
+#![forbid(unsafe_code)]
+
+use super::answer::{Answer, Move};
+use super::budget::Budget;
+use super::load::Load;
+use super::problem::Problem;
+use std::cmp::Reverse;
+
+/// GPU after GPU the nearest rail, of these that with the fewest users so far: what other programs do.
+pub(super) fn nearest(problem: &Problem) -> Vec<Vec<usize>> {
+    let mut users = vec![0; problem.rails()];
+    let decided = (0..problem.gpus()).filter(|&gpu| problem.is_decided(gpu));
+    decided.flat_map(|gpu| problem.open_to(gpu)).for_each(|rail| users[rail] += 1);
+    deal(problem, |gpu, open| {
+        let rail = open.min_by_key(|&rail| (problem.kind(gpu, rail), users[rail], rail))?;
+        users[rail] += 1;
+        Some(rail)
+    })
+}
+
+/// GPU after GPU the rail that gives it most at that moment.
+pub(super) fn richest(problem: &Problem) -> Vec<Vec<usize>> {
+    let mut load = Load::new(problem);
+    for gpu in (0..problem.gpus()).filter(|&gpu| problem.is_decided(gpu)) {
+        problem.open_to(gpu).for_each(|rail| load.put(gpu, rail));
+    }
+    deal(problem, |gpu, open| {
+        let key = |rail: &usize| (Reverse(load.joining(gpu, *rail)), problem.kind(gpu, *rail), *rail);
+        let rail = open.min_by_key(key)?;
+        load.put(gpu, rail);
+        Some(rail)
+    })
+}
+
+/// Gives every GPU a first rail, then those who want it a second one, and so on; `next` chooses from those that are open to
+/// it.
+fn deal(
+    problem: &Problem,
+    mut next: impl FnMut(usize, &mut dyn Iterator<Item = usize>) -> Option<usize>,
+) -> Vec<Vec<usize>> {
+    let given =
+        |gpu: usize| if problem.is_decided(gpu) { problem.open_to(gpu).collect() } else { Vec::new() };
+    let mut rails_of: Vec<Vec<usize>> = (0..problem.gpus()).map(given).collect();
+    let rounds = (0..problem.gpus()).map(|gpu| problem.wants(gpu)).max().unwrap_or(0);
+    for round in 0..rounds {
+        for gpu in (0..problem.gpus()).filter(|&gpu| !problem.is_decided(gpu) && round < problem.wants(gpu)) {
+            let taken = &rails_of[gpu];
+            let rail = next(gpu, &mut problem.open_to(gpu).filter(|rail| !taken.contains(rail)));
+            rails_of[gpu].extend(rail);
+        }
+    }
+    rails_of.iter_mut().for_each(|rails| rails.sort_unstable());
+    rails_of
+}
+
+/// Moves GPUs, and exchanges a rail of one for a rail of another, while that is a gain.
+pub(super) fn improve(answer: &mut Answer, budget: &mut Budget) {
+    let problem = answer.problem();
+    loop {
+        // the worst-off first: a gain of theirs is the greatest
+        let mut gpus: Vec<usize> = (0..problem.gpus()).filter(|&gpu| !problem.is_decided(gpu)).collect();
+        gpus.sort_by_key(|&gpu| (answer.shares()[gpu], gpu));
+        let mut gained = false;
+        for &gpu in &gpus {
+            for slot in 0..answer.rails_of()[gpu].len() {
+                gained |= try_moves(answer, gpu, slot, budget);
+                for &other in gpus.iter().filter(|other| **other < gpu) {
+                    gained |= try_exchanges(answer, (gpu, slot), other, budget);
+                }
+                if budget.is_spent() {
+                    return;
+                }
+            }
+        }
+        if !gained {
+            return;
+        }
+    }
+}
+
+fn try_moves(answer: &mut Answer, gpu: usize, slot: usize, budget: &mut Budget) -> bool {
+    let mut gained = false;
+    for to in answer.problem().open_to(gpu) {
+        let rails = &answer.rails_of()[gpu];
+        if !rails.contains(&to) && !budget.is_spent() {
+            gained |= attempt(answer, &[Move { gpu, from: rails[slot], to }], budget);
+        }
+    }
+    gained
+}
+
+fn try_exchanges(
+    answer: &mut Answer,
+    (gpu, slot): (usize, usize),
+    other: usize,
+    budget: &mut Budget,
+) -> bool {
+    let mut gained = false;
+    for other_slot in 0..answer.rails_of()[other].len() {
+        let (mine, theirs) = (&answer.rails_of()[gpu], &answer.rails_of()[other]);
+        let (from, to) = (mine[slot], theirs[other_slot]);
+        let may = |gpu: usize, rails: &[usize], rail: usize| {
+            !rails.contains(&rail) && answer.problem().is_open(gpu, rail)
+        };
+        if may(gpu, mine, to) && may(other, theirs, from) && !budget.is_spent() {
+            let moves = [Move { gpu, from, to }, Move { gpu: other, from: to, to: from }];
+            gained |= attempt(answer, &moves, budget);
+        }
+    }
+    gained
+}
+
+/// Makes moves if they are a gain.
+fn attempt(answer: &mut Answer, moves: &[Move], budget: &mut Budget) -> bool {
+    let effect = answer.effect(moves);
+    let is_gain = effect.is_gain();
+    if is_gain {
+        answer.make(moves, &effect);
+    }
+    budget.spend(answer.take_looks());
+    is_gain
+}
