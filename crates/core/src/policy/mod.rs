@@ -14,6 +14,7 @@ pub mod explain;
 mod fabric;
 mod gpuless;
 pub mod identity;
+mod links;
 mod numa;
 pub mod pattern;
 mod rail;
@@ -105,6 +106,8 @@ pub struct Request<'a> {
     pub alone: Option<&'a [GpuIndex]>,
     /// how long it may be looked for
     pub effort: Effort,
+    /// a map by the same wish of the node when all its NICs work, where there is one already
+    pub known: Option<&'a NodePlacement>,
 }
 
 /// The map from every GPU of the node to its rails.
