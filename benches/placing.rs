@@ -135,8 +135,8 @@ fn odd_problem(gpus: usize, rails: usize, each: usize, seed: u64) -> Problem {
     let uplinks = [504_000, 252_000, 126_000].map(|mbps| draft.place(mbps));
     for rate in std::iter::repeat_n(&rates, gpus).flatten() {
         let kind = below(5);
-        let crossed: Vec<usize> = uplinks.iter().copied().filter(|_| kind > 1 && below(3) == 0).collect();
-        draft.way(rate * [1000, 1000, 850, 700, 450][kind] / 1000, kind as u8, crossed);
+        let crossed: Vec<u16> = uplinks.iter().copied().filter(|_| kind > 1 && below(3) == 0).collect();
+        draft.way(rate * [1000, 1000, 850, 700, 450][kind] / 1000, kind as u8, [&crossed, &[]], None);
     }
     draft.finish()
 }

@@ -45,6 +45,7 @@ impl Wish {
             through: self.admin.through,
             alone,
             effort,
+            known: None,
         }
     }
 
@@ -71,12 +72,16 @@ impl Plan {
     /// Decides for the node.  `read` reads a site's configuration file on it; it is called only if the answer
     /// can change a variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
-        Plan::of(Arc::new(node), wish, step, read, Effort::Step)
+        Plan::of(Arc::new(node), wish, step, read, None)
     }
 
-    fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile, effort: Effort) -> Plan {
+    /// Decides in the step's process, or after it in a task, which has that plan.
+    fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile, before: Option<&Plan>) -> Plan {
         let alone = step.alone_on_node.then(|| identity::of_the_step(&node, &step));
-        let map = policy::map(&node, &wish.request(alone.as_deref(), effort));
+        let effort = if before.is_some() { Effort::Task } else { Effort::Step };
+        let known = before.map(|plan| &plan.map);
+        let request = Request { known, ..wish.request(alone.as_deref(), effort) };
+        let map = policy::map(&node, &request);
         let prepared = Prepared::new(&node, &map, wish.settings.wanted(&wish.admin), read);
         Plan { node, wish, step, map, prepared }
     }
@@ -85,7 +90,7 @@ impl Plan {
     pub fn without(&self, nics: Vec<(NicIndex, String)>, read: ReadFile) -> Plan {
         let mut wish = self.wish.clone();
         wish.admin.selection.unopenable.extend(nics);
-        Plan::of(Arc::clone(&self.node), wish, self.step.clone(), read, Effort::Task)
+        Plan::of(Arc::clone(&self.node), wish, self.step.clone(), read, Some(self))
     }
 
     /// One task's placement, and the changes to its variables.

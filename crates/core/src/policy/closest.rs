@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::explain::why_this;
-use super::solve::{MOST_RAILS, Score, Solution, solve, solve_around};
+use super::solve::{MOST_RAILS, Score, Solution, most_for_the_worst, solve, solve_around};
 use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
-use crate::placement::{GpuPlacement, NodePlacement, Rail};
+use crate::placement::{GpuPlacement, NodePlacement, Policy, Rail};
 use crate::topology::Topology;
 
 pub(super) fn map_gpus(
@@ -32,20 +32,34 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, ways: &Ways, req
     if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
         return solve(&ways.problem, &mut budget);
     }
-    let whole = Ways::new(topology, &healthy, &request.through, request.nics_each.max(1));
-    let kept: Vec<Option<Vec<usize>>> = solve(&whole.problem, &mut budget)
-        .rails_of
-        .into_iter()
-        .map(|rails| rails.into_iter().map(|rail| Some(node.rail_at(healthy[rail].at())?.0)).collect())
-        .zip(0..)
-        .map(|(kept, gpu): (Option<Vec<usize>>, usize)| {
-            kept.filter(|rails| rails.len() == ways.problem.wants(gpu))
-        })
-        .collect();
+    let whole = known(&healthy, request).unwrap_or_else(|| {
+        let whole = Ways::new(topology, &healthy, &request.through, request.nics_each.max(1));
+        solve(&whole.problem, &mut budget).rails_of
+    });
+    let usable: Vec<Option<usize>> = healthy.iter().map(|rail| Some(node.rail_at(rail.at())?.0)).collect();
+    let kept = |(gpu, rails): (usize, Vec<usize>)| {
+        let rails: Option<Vec<usize>> = rails.into_iter().map(|rail| usable[rail]).collect();
+        rails.filter(|rails| rails.len() == ways.problem.wants(gpu))
+    };
+    let kept: Vec<Option<Vec<usize>>> = whole.into_iter().enumerate().map(kept).collect();
     let stay = solve_around(&ways.problem, &kept, &mut budget);
-    let anew = solve(&ways.problem, &mut budget);
     let worst = |solution: &Solution| Score::of(&ways.problem, &solution.rails_of).worst_mbps();
+    if worst(&stay) >= most_for_the_worst(&ways.problem, &mut budget) {
+        return stay;
+    }
+    let anew = solve(&ways.problem, &mut budget);
     if worst(&anew) > worst(&stay) { anew } else { stay }
+}
+
+/// The rails that each GPU has when all work, where a map of that node is at hand.
+fn known(healthy: &[Rail], request: &Request) -> Option<Vec<Vec<usize>>> {
+    let map = request.known.filter(|map| map.broken.is_empty() && map.rails == healthy)?;
+    let rails_of = |gpu: &GpuPlacement| {
+        let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| choice.rail.0).collect();
+        rails.sort_unstable();
+        rails
+    };
+    (map.policy == Policy::Closest).then(|| map.gpus.iter().map(rails_of).collect())
 }
 
 /// Usable and broken rails together, in rail order.

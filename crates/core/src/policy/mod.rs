@@ -18,6 +18,7 @@ mod flow;
 mod gpuless;
 pub mod identity;
 mod ladder;
+mod links;
 mod numa;
 pub mod pattern;
 mod rail;
@@ -110,6 +111,8 @@ pub struct Request<'a> {
     pub alone: Option<&'a [GpuIndex]>,
     /// how long it may be looked for
     pub effort: Effort,
+    /// a map by the same wish of the node when all its NICs work, where there is one already
+    pub known: Option<&'a NodePlacement>,
 }
 
 /// The map from every GPU of the node to its rails.

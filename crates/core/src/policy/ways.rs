@@ -1,10 +1,11 @@
 //! How every GPU reaches every rail, and what the ways have in common: the solver's question, made from the node.
 #![forbid(unsafe_code)]
 
+use super::links::{Climb, Links};
 use super::solve::{Answer, Draft, KINDS, Problem};
 use super::{Through, gbps};
 use crate::placement::{Rail, RailIndex, RailUse};
-use crate::topology::{Ascent, GpuIndex, Meeting, PathType, PciAddress, Topology};
+use crate::topology::{Ascent, GpuIndex, PathType, Topology};
 use std::collections::BTreeMap;
 
 /// Rate that stands for an unknown one, so that machines without any rate are still compared by their paths, in Mbit/s.
@@ -25,50 +26,50 @@ impl Ways {
     pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, each: usize) -> Ways {
         let nics: Vec<Option<Ascent>> =
             rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
+        let gpus: Vec<Ascent> = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect();
         let own_link = |nic: &Option<Ascent>| Some(nic.as_ref()?.links().first()?.as_ref()?.1);
-        let rates: Vec<Option<u64>> =
-            rails.iter().zip(&nics).map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic))).collect();
-        let mut rates_known = rates.iter().any(Option::is_some);
+        let rates = rails.iter().zip(&nics).map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic)));
+        let rates: Vec<Option<u64>> = rates.collect();
+        let is_known = |ascent: &Ascent| ascent.links().iter().any(Option::is_some);
+        let rates_known = rates.iter().any(Option::is_some)
+            || !rails.is_empty() && gpus.iter().chain(nics.iter().flatten()).any(is_known);
         let rates: Vec<u64> = rates.into_iter().map(|rate| rate.unwrap_or(UNKNOWN_RATE)).collect();
-        let mut draft = Draft::new(&rates, &vec![each; topology.gpus.len()]);
-        let mut places = Places::new(topology, through, &rates);
-        let nic_links: Vec<Vec<Option<usize>>> = nics
-            .iter()
-            .map(|nic| nic.as_ref().map_or(Vec::new(), |nic| places.links(nic, &mut draft)))
-            .collect();
-        let mut kinds = Vec::with_capacity(topology.gpus.len());
-        for gpu in &topology.gpus {
-            let ascent = topology.ascent(gpu.address);
-            let has_c2c = gpu.has_c2c();
-            // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
-            let links = if has_c2c { Vec::new() } else { places.links(&ascent, &mut draft) };
-            let has_links = links.iter().any(Option::is_some);
+        let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
+        let mut draft = Draft::new(&rates, &vec![each; gpus.len()]);
+        // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
+        let climbing = gpus.iter().zip(&has_c2c).map(|(gpu, has_c2c)| (!has_c2c).then_some(gpu));
+        let mut links = Links::new(climbing.clone(), &nics, &rates, each);
+        let of_gpus: Vec<Climb> = climbing.map(|gpu| links.climb(gpu, &mut draft)).collect();
+        let of_nics: Vec<Climb> = nics.iter().map(|nic| links.climb(nic.as_ref(), &mut draft)).collect();
+        let mut connections = Connections::new(topology, through, &rates);
+        let mut kinds = Vec::with_capacity(gpus.len());
+        for ((gpu, above_gpu), has_c2c) in gpus.iter().zip(&of_gpus).zip(has_c2c) {
             let mut row = Vec::with_capacity(rails.len());
-            for ((nic, nic_links), rate) in nics.iter().zip(&nic_links).zip(&rates) {
+            for ((nic, above_nic), rate) in nics.iter().zip(&of_nics).zip(&rates) {
                 let Some(nic) = nic else {
-                    draft.way(rate * through.of(PathType::Sys) / 1000, PathType::Sys as u8, []);
+                    draft.way(rate * through.of(PathType::Sys) / 1000, PathType::Sys as u8, [&[], &[]], None);
                     row.push(PathType::Sys);
                     continue;
                 };
-                let meeting = topology.meeting(&ascent, nic);
-                let Meeting { kind, crossing, .. } = meeting;
-                let (of_gpu, of_nic) = meeting.links();
-                let below = links.iter().take(of_gpu).chain(nic_links.iter().take(of_nic)).flatten().copied();
-                let connection = crossing.map(|nodes| places.connection(nodes, &mut draft));
+                let meeting = topology.meeting(gpu, nic);
+                let connection = meeting.crossing.map(|nodes| connections.between(nodes, &mut draft));
                 let (connection, farther) = connection.unwrap_or_default();
-                rates_known |= has_links || nic_links.iter().any(Option::is_some);
-                let lets_through = match kind {
+                let lets_through = match meeting.kind {
                     PathType::Phb | PathType::Node if has_c2c => 1000,
                     kind => through.of(kind),
                 };
-                draft.way(rate * lets_through / 1000, kind as u8 + farther, below.chain(connection));
-                row.push(kind);
+                let (gpu_links, nic_links) = meeting.links();
+                let (of_gpu, of_nic) = (above_gpu.up_to(gpu_links), above_nic.up_to(nic_links));
+                let narrowest = of_gpu.narrowest.min(of_nic.narrowest);
+                let kind = meeting.kind as u8 + farther;
+                let limit = (rate * lets_through / 1000).min(narrowest);
+                draft.way(limit, kind, [of_gpu.places, of_nic.places], connection);
+                row.push(meeting.kind);
             }
             kinds.push(row);
         }
         Ways { kinds, problem: draft.finish(), rates_known }
     }
-
     /// The path between a GPU and a rail.
     pub(super) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
         self.kinds[gpu.0][rail.0]
@@ -112,65 +113,51 @@ impl Ways {
     }
 }
 
-/// Places that several ways can cross, each made when the first way comes to it.
-struct Places<'a> {
+/// The connections of sockets, each a place that is made when the first way comes to it.
+struct Connections<'a> {
     topology: &'a Topology,
-    /// by the device below the link
-    links: BTreeMap<PciAddress, usize>,
     /// by pairs of NUMA nodes: the place, where their sockets differ, and how many steps farther apart they are than the
     /// nearest two
-    connections: BTreeMap<(u32, u32), (Option<usize>, u8)>,
+    known: BTreeMap<(u32, u32), (Option<u16>, u8)>,
     /// by pairs of sockets
-    sockets: BTreeMap<(u32, u32), usize>,
+    places: BTreeMap<(u32, u32), u16>,
     /// the distances between different NUMA nodes, nearest first
     distances: Vec<u32>,
-    /// what the connection of two sockets carries, in Mbit/s
-    between_sockets: u64,
+    /// what one carries, in Mbit/s
+    carries: u64,
 }
 
-impl<'a> Places<'a> {
-    fn new(topology: &'a Topology, through: &Through, rates: &[u64]) -> Places<'a> {
+impl<'a> Connections<'a> {
+    fn new(topology: &'a Topology, through: &Through, rates: &[u64]) -> Connections<'a> {
         let widest = rates.iter().copied().max().unwrap_or(UNKNOWN_RATE);
-        Places {
+        Connections {
             topology,
-            links: BTreeMap::new(),
-            connections: BTreeMap::new(),
-            sockets: BTreeMap::new(),
+            known: BTreeMap::new(),
+            places: BTreeMap::new(),
             distances: far_distances(topology),
             // Where nothing is known of it, all flows together get what one gets.  So it was measured on Azure's ND MI300X
             // v5, where four flows between sockets had a seventh of what they have on theirs.  It is told by the rails'
             // rate, so that a description without rates is answered as one with them.
-            between_sockets: widest * through.of(PathType::Sys) / 1000,
+            carries: widest * through.of(PathType::Sys) / 1000,
         }
     }
 
-    /// The places of the links above a function, nearest first.
-    fn links(&mut self, ascent: &Ascent, draft: &mut Draft) -> Vec<Option<usize>> {
-        let known = ascent.links().iter();
-        known
-            .map(|link| {
-                link.map(|(below, mbps)| *self.links.entry(below).or_insert_with(|| draft.place(mbps)))
-            })
-            .collect()
-    }
-
     /// The connection of the sockets of two NUMA nodes, and how much farther apart these are than the nearest two.
-    fn connection(&mut self, nodes: (u32, u32), draft: &mut Draft) -> (Option<usize>, u8) {
-        if let Some(known) = self.connections.get(&nodes) {
+    fn between(&mut self, nodes: (u32, u32), draft: &mut Draft) -> (Option<u16>, u8) {
+        if let Some(known) = self.known.get(&nodes) {
             return *known;
         }
         let (one, other) = (self.topology.socket_of(nodes.0), self.topology.socket_of(nodes.1));
         let sockets = (one.min(other), one.max(other));
-        let place = (one != other)
-            .then(|| *self.sockets.entry(sockets).or_insert_with(|| draft.place(self.between_sockets)));
+        let place =
+            (one != other).then(|| *self.places.entry(sockets).or_insert_with(|| draft.place(self.carries)));
         let distance = self.topology.distance(nodes.0, nodes.1);
         let farther = distance.and_then(|distance| self.distances.binary_search(&distance).ok()).unwrap_or(0);
         let farther = u8::try_from(farther).unwrap_or(u8::MAX).min(KINDS);
-        self.connections.insert(nodes, (place, farther));
+        self.known.insert(nodes, (place, farther));
         (place, farther)
     }
 }
-
 /// The distances between different NUMA nodes, nearest first.
 fn far_distances(topology: &Topology) -> Vec<u32> {
     let numa_nodes = &topology.numa_nodes;

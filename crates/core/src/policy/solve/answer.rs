@@ -1,7 +1,7 @@
 //! An answer with its shares, and what becomes of it when GPUs move.
 #![forbid(unsafe_code)]
 
-use super::bound::{Begun, most, nearest};
+use super::bound::Bounds;
 use super::budget::Budget;
 use super::load::Load;
 use super::problem::{PARTS, Problem};
@@ -97,18 +97,14 @@ impl<'p> Answer<'p> {
 
     /// Its score.
     pub(super) fn score(&self) -> Score {
-        Score::of(self.problem, &self.rails_of)
+        Score::with(self.problem, &self.rails_of, &self.load, self.shares.clone())
     }
 
     /// Is it proven that there is no better one?
     pub(super) fn is_best(&self, budget: &mut Budget) -> bool {
-        let problem = self.problem;
-        let (nobody, none) = (Load::new(problem), vec![Vec::new(); problem.gpus()]);
-        let (most, nearest) = (most(problem), nearest(problem));
-        let begun = Begun { problem, load: &nobody, rails_of: &none, most: &most, nearest: &nearest };
-        let is_best = begun.compare(&self.score()) != Ordering::Less;
-        nobody.count(2 * most.len());
-        budget.spend(self.take_looks() + nobody.take_looks());
+        let bounds = Bounds::new(self.problem);
+        let is_best = bounds.begun().compare(&self.score()) != Ordering::Less;
+        budget.spend(self.take_looks() + bounds.begun().load.take_looks());
         is_best
     }
 

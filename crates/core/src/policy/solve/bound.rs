@@ -21,7 +21,35 @@ pub(super) struct Begun<'a> {
     pub(super) nearest: &'a [u128],
 }
 
+/// What a problem's bound rests on before anybody has a rail.
+pub(super) struct Bounds<'p> {
+    load: Load<'p>,
+    rails_of: Vec<Vec<usize>>,
+    most: Vec<u64>,
+    nearest: Vec<u128>,
+}
+
+impl<'p> Bounds<'p> {
+    pub(super) fn new(problem: &'p Problem) -> Bounds<'p> {
+        let (load, rails_of) = (Load::new(problem), vec![Vec::new(); problem.gpus()]);
+        load.count(4 * problem.gpus() * problem.rails());
+        Bounds { load, rails_of, most: most(problem), nearest: nearest(problem) }
+    }
+
+    /// An answer that has not begun.
+    pub(super) fn begun(&self) -> Begun<'_> {
+        let Bounds { load, rails_of, most, nearest } = self;
+        Begun { problem: load.problem(), load, rails_of, most, nearest }
+    }
+}
+
 impl Begun<'_> {
+    /// What no answer that begins like this gives the worst-off GPU more than, in whole Mbit/s.
+    pub(super) fn most_for_the_worst(&self) -> u64 {
+        let shares = [self.most_for_each(0), self.most_if_all_alike()];
+        shares.iter().flatten().filter_map(|shares| shares.first()).copied().min().unwrap_or(0)
+    }
+
     /// How the best conceivable answer that begins like this compares with a known one: `Greater` where it is worse.
     pub(super) fn compare(&self, best: &Score) -> Ordering {
         let Some(shares) = self.most_for_each(best.worst_mbps()) else { return Ordering::Greater };

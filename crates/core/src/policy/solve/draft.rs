@@ -19,33 +19,35 @@ impl Draft {
             open: vec![u64::MAX.checked_shr(64 - rails.min(64) as u32).unwrap_or(0); wants.len()],
             capacities: rates.iter().map(|rate| rate * PARTS).collect(),
             edges: Vec::with_capacity(rails * wants.len()),
-            crossed: Vec::with_capacity(6 * rails * wants.len()),
+            crossed: Vec::with_capacity(4 * rails * wants.len()),
         })
     }
 
     /// A place that several ways may cross, by what it carries in Mbit/s; gives its number.
-    pub fn place(&mut self, mbps: u64) -> usize {
+    pub fn place(&mut self, mbps: u64) -> u16 {
         self.0.capacities.push(mbps * PARTS);
-        self.0.capacities.len() - 1
+        // a node has too few bridges and connections to come near the limit
+        u16::try_from(self.0.capacities.len() - 1).unwrap_or(u16::MAX)
     }
 
-    /// The next way: what its kind of path lets through, in Mbit/s, that kind, and the places on it besides the rail.
-    pub fn way(&mut self, lets_through: u64, kind: u8, places: impl IntoIterator<Item = usize>) {
+    /// The next way: what it lets one GPU have, in Mbit/s; the kind of path; and the places on it besides the rail, on the
+    /// GPU's side and on the rail's, and between them.
+    pub fn way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
         let problem = &mut self.0;
         let rail = problem.edges.len() % problem.rails;
         let first = problem.crossed.len();
         problem.crossed.push(rail as u16);
-        let mut own = problem.capacities[rail].min(lets_through * PARTS);
-        for place in places {
-            own = own.min(problem.capacities[place]);
-            // a node has too few bridges and connections to come near either limit
-            let number = u16::try_from(place).unwrap_or(rail as u16);
-            if !problem.crossed[first..].contains(&number) && problem.crossed.len() - first < 255 {
-                problem.crossed.push(number);
-            }
-        }
-        let places = (problem.crossed.len() - first) as u8;
-        problem.edges.push(Edge { own, most: own, first: first as u32, places, kind: kind.min(KINDS - 1) });
+        let [of_gpu, of_rail] = sides;
+        problem.crossed.extend_from_slice(of_gpu);
+        // where the sides meet one link can be on both: that above two functions of one device
+        let twice = of_rail.last().is_some_and(|last| of_gpu.last() == Some(last));
+        problem.crossed.extend_from_slice(&of_rail[..of_rail.len() - usize::from(twice)]);
+        problem.crossed.extend(between);
+        let places = &problem.crossed[first..];
+        let narrowest = places.iter().map(|&place| problem.capacities[usize::from(place)]).min();
+        let own = narrowest.unwrap_or(0).min(lets_through * PARTS);
+        let (first, places) = (first as u32, places.len() as u8);
+        problem.edges.push(Edge { own, most: own, first, places, kind: kind.min(KINDS - 1) });
     }
 
     /// The problem, once it has all ways.

@@ -24,6 +24,11 @@ impl<'p> Load<'p> {
         Load { problem, users, levels, joining, looks: Cell::new(0) }
     }
 
+    /// Whose places these are.
+    pub(super) fn problem(&self) -> &'p Problem {
+        self.problem
+    }
+
     /// The load of an answer.
     pub(super) fn of(problem: &'p Problem, rails_of: &[Vec<usize>]) -> Load<'p> {
         let mut load = Load::new(problem);

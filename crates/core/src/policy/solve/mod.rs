@@ -35,6 +35,7 @@ pub use draft::Draft;
 pub use problem::{KINDS, Problem};
 pub use score::Score;
 
+use bound::Bounds;
 use part::Part;
 use search::{Goal, search};
 
@@ -66,15 +67,17 @@ pub fn solve_around(problem: &Problem, kept: &Kept, budget: &mut Budget) -> Solu
         return Solution { rails_of: Vec::new(), exact: true };
     }
     let whole = problem.around(kept);
-    let mut rails_of = start::nearest(&whole);
-    budget.spend(2 * (problem.gpus() * problem.rails()) as u64);
-    let near = Answer::new(&whole, rails_of);
+    let near = Answer::new(&whole, start::nearest(&whole));
+    let ways = (problem.gpus() * problem.rails()) as u64;
+    if !budget.spend(4 * ways) {
+        return Solution { rails_of: near.into_rails(), exact: false };
+    }
     if problem.gpus() > MOST_ORDERED && near.is_best(budget) {
         return Solution { rails_of: near.into_rails(), exact: true };
     }
+    budget.spend(16 * ways);
     let rich = Answer::new(&whole, start::richest(&whole));
-    budget.spend(8 * (problem.gpus() * problem.rails()) as u64);
-    rails_of = if rich.score() < near.score() { rich.into_rails() } else { near.into_rails() };
+    let rails_of = if rich.score() < near.score() { rich.into_rails() } else { near.into_rails() };
     let mut solution = Solution { rails_of: vec![Vec::new(); problem.gpus()], exact: true };
     let mut open = vec![Part::whole(whole, rails_of)];
     // small parts first, so that a large one leaves them their part of the budget
@@ -97,6 +100,10 @@ fn settled<'p>(
     budget: &mut Budget,
     exact: &mut bool,
 ) -> Option<Part<'p>> {
+    if budget.is_spent() {
+        *exact = false;
+        return Some(part);
+    }
     let mut answer = Answer::new(&part.problem, part.rails_of.clone());
     budget.spend(8 * (part.problem.gpus() * part.problem.rails()) as u64);
     if let Some(mut parts) = part.split(answer.shares()) {
@@ -104,10 +111,11 @@ fn settled<'p>(
         return None;
     }
     let mut is_best = answer.is_best(budget);
-    if !is_best && !budget.is_spent() {
+    if !is_best {
         start::improve(&mut answer, budget);
         part.rails_of = answer.rails_of().to_vec();
-        if let Some(mut parts) = part.split(answer.shares()) {
+        let parts = if budget.is_spent() { None } else { part.split(answer.shares()) };
+        if let Some(mut parts) = parts {
             open.append(&mut parts);
             return None;
         }
@@ -118,4 +126,12 @@ fn settled<'p>(
     }
     *exact &= is_best;
     Some(part)
+}
+
+/// What no answer gives the worst-off GPU more than, in Mbit/s.
+pub fn most_for_the_worst(problem: &Problem, budget: &mut Budget) -> u64 {
+    let bounds = Bounds::new(problem);
+    let most = bounds.begun().most_for_the_worst();
+    budget.spend(bounds.begun().load.take_looks());
+    most
 }

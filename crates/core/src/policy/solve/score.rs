@@ -36,18 +36,24 @@ impl Score {
     /// The score of an answer: for each GPU its rails.
     pub fn of(problem: &Problem, rails_of: &[Vec<usize>]) -> Score {
         let load = Load::of(problem, rails_of);
-        let mut shares: Vec<u64> =
-            rails_of.iter().enumerate().map(|(gpu, rails)| total(&load, gpu, rails)).collect();
+        let shares = rails_of.iter().enumerate().map(|(gpu, rails)| total(&load, gpu, rails)).collect();
+        Score::with(problem, rails_of, &load, shares)
+    }
+
+    /// The score of an answer of which the load is known, and what each GPU gets.
+    pub(super) fn with(
+        problem: &Problem,
+        rails_of: &[Vec<usize>],
+        load: &Load,
+        mut shares: Vec<u64>,
+    ) -> Score {
         shares.sort_unstable();
-        let ways = || {
-            rails_of.iter().enumerate().flat_map(|(gpu, rails)| rails.iter().map(move |&rail| (gpu, rail)))
-        };
-        let path = ways().map(|(gpu, rail)| path_digit(problem.kind(gpu, rail))).sum();
-        Score {
-            shares,
-            path,
-            users: (0..problem.rails()).map(|rail| load.users(rail).len().pow(2) as u64).sum(),
-        }
+        let path = rails_of
+            .iter()
+            .enumerate()
+            .map(|(gpu, rails)| rails.iter().map(|&rail| path_digit(problem.kind(gpu, rail))).sum::<u128>());
+        let users = (0..problem.rails()).map(|rail| load.users(rail).len().pow(2) as u64);
+        Score { shares, path: path.sum(), users: users.sum() }
     }
 
     /// What the worst-off GPU gets, in Mbit/s.

@@ -44,11 +44,12 @@ impl Machine {
 
     fn problem(&self) -> Problem {
         let mut draft = Draft::new(&self.rates, &self.wants);
-        let places: Vec<usize> = self.places.iter().map(|&mbps| draft.place(mbps)).collect();
+        let places: Vec<u16> = self.places.iter().map(|&mbps| draft.place(mbps)).collect();
         for row in &self.ways {
             for ((kind, crossed), rate) in row.iter().zip(&self.rates) {
                 let through = rate * THROUGH[usize::from(*kind)] / 1000;
-                draft.way(through, *kind, crossed.iter().map(|&place| places[place]));
+                let crossed: Vec<u16> = crossed.iter().map(|&place| places[place]).collect();
+                draft.way(through, *kind, [&crossed, &[]], None);
             }
         }
         draft.finish()

@@ -1,0 +1,95 @@
+//! The PCIe links above GPUs and NICs: which of them several ways can have to share, and how narrow the others are.
+#![forbid(unsafe_code)]
+
+use super::solve::Draft;
+use crate::topology::{Ascent, PciAddress};
+use std::collections::BTreeMap;
+
+/// The links above a function.
+pub(super) struct Climb {
+    /// the places of those that are shared, nearest first
+    places: Vec<u16>,
+    /// for each number of links from the function up: how many of the places are among them, and the narrowest of the links
+    /// that are nobody else's, in Mbit/s
+    up_to: Vec<(usize, u64)>,
+}
+
+/// The beginning of a climb.
+pub(super) struct Beginning<'a> {
+    /// the places of the links on it that are shared
+    pub(super) places: &'a [u16],
+    /// the narrowest of the others, in Mbit/s
+    pub(super) narrowest: u64,
+}
+
+impl Climb {
+    /// The first links of it, so many.
+    pub(super) fn up_to(&self, links: usize) -> Beginning<'_> {
+        let (places, narrowest) = self.up_to[links.min(self.up_to.len() - 1)];
+        Beginning { places: &self.places[..places], narrowest }
+    }
+}
+
+/// Who is below a link.
+#[derive(Default)]
+struct Below {
+    gpus: usize,
+    rails: usize,
+    /// what the ports of these rails move together, in Mbit/s
+    rate: u64,
+    place: Option<u16>,
+}
+
+/// All links above GPUs and rails, by the device below each.
+pub(super) struct Links {
+    below: BTreeMap<PciAddress, Below>,
+    /// what the ways of one GPU can move together, in Mbit/s
+    one_gpu: u64,
+    /// does each GPU have one way only?
+    one_way: bool,
+}
+
+impl Links {
+    /// The links above these GPUs and rails; each GPU is to get `each` rails.
+    pub(super) fn new<'a>(
+        gpus: impl Iterator<Item = Option<&'a Ascent>>,
+        rails: &[Option<Ascent>],
+        rates: &[u64],
+        each: usize,
+    ) -> Links {
+        let mut below: BTreeMap<PciAddress, Below> = BTreeMap::new();
+        let known = |ascent: &'a Ascent| ascent.links().iter().flatten().map(|(device, _)| *device);
+        for device in gpus.flatten().flat_map(known) {
+            below.entry(device).or_default().gpus += 1;
+        }
+        for (rail, rate) in rails.iter().zip(rates) {
+            for (device, _) in rail.iter().flat_map(|rail| rail.links().iter().flatten()) {
+                let below = below.entry(*device).or_default();
+                (below.rails, below.rate) = (below.rails + 1, below.rate + rate);
+            }
+        }
+        let one_gpu = each.max(1) as u64 * rates.iter().copied().max().unwrap_or(0);
+        Links { below, one_gpu, one_way: each <= 1 }
+    }
+
+    /// The links above a function; those that matter to several ways become places.
+    pub(super) fn climb(&mut self, ascent: Option<&Ascent>, draft: &mut Draft) -> Climb {
+        let (mut places, mut narrowest) = (Vec::new(), u64::MAX);
+        let mut up_to = vec![(0, narrowest)];
+        for link in ascent.iter().flat_map(|ascent| ascent.links()) {
+            if let Some((below, mbps)) =
+                link.and_then(|(device, mbps)| Some((self.below.get_mut(&device)?, mbps)))
+            {
+                let is_of_one_rail = below.gpus == 0 && below.rails == 1 && mbps >= below.rate;
+                let is_of_one_gpu =
+                    below.gpus == 1 && below.rails == 0 && (self.one_way || mbps >= self.one_gpu);
+                match is_of_one_rail || is_of_one_gpu {
+                    true => narrowest = narrowest.min(mbps),
+                    false => places.push(*below.place.get_or_insert_with(|| draft.place(mbps))),
+                }
+            }
+            up_to.push((places.len(), narrowest));
+        }
+        Climb { places, up_to }
+    }
+}
