@@ -9,6 +9,8 @@
 
 #[path = "../tests/host/harness.rs"]
 mod harness;
+#[path = "../tests/host/node.rs"]
+mod node;
 
 use harness::Step;
 use std::collections::BTreeMap;
@@ -111,11 +113,17 @@ fn measure() -> Result<(), String> {
         "default=closest, --nic-placement=verbose",
         &step().arg("default=closest").option("verbose"),
         &off,
+    )?;
+    let node = node::Node::new("bench");
+    compare(
+        "default=closest, this node's own /sys (played), from the node file beside reading it (`off`)",
+        &node.step(),
+        &node.step().arg("cache=0"),
     )
 }
 
 fn main() -> ExitCode {
-    // `cargo test --benches` runs this too, without that word, and a debug build's figures mean nothing
+    // `cargo test --benches` runs this too, but without `--bench`; figures of a debug build mean nothing
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }

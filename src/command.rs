@@ -1,5 +1,5 @@
-//! In srun, sbatch and salloc: which of several words is the nearest, what the node cannot see, and a typo in the
-//! environment, told before anything is queued.
+//! In srun, sbatch and salloc: which of several words is the nearest, a typo in the environment, told before anything is
+//! queued, and a word to the node about what it cannot see.
 //!
 //! Slurm hands the option of sbatch and salloc to the sruns inside as if these had been given it (src/common/spank.c,
 //! `spank_process_env_options`), so it would beat a variable that was set closer to them.
@@ -29,21 +29,21 @@ pub(crate) fn init() {
     }
 }
 
-/// srun's command line says whether the user named a way of binding; what the node sees of it is not always clear.
-pub(crate) fn tell_the_node() {
-    let arguments: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(word) = cpu_bind::told_by_srun(&arguments, variable("SLURM_CPU_BIND").as_deref()) {
-        report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, word));
-    }
-}
-
 /// The option's own typo has ended the command already.  Slurm ignores the answer of an optional plugin here, so a typo in
 /// the variable cannot: the job runs without placement, and the user knows why.
 pub(crate) fn init_post_opt() {
     let Some(text) = variable(ENVIRONMENT).filter(|text| !text.is_empty()) else { return };
     if let Err(bad) = Words::parse(&text) {
         log::error!("{ENVIRONMENT}: {bad}; ignored");
+    }
+}
+
+/// In srun: whether the user named a way of binding.  The command line says it; what the node sees is not always clear.
+pub(crate) fn tell_the_node() {
+    let arguments: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(word) = cpu_bind::told_by_srun(&arguments, variable("SLURM_CPU_BIND").as_deref()) {
+        report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, word));
     }
 }
 

@@ -7,17 +7,21 @@ use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal};
 use crate::environment::variable;
 use crate::nics::{self, Devices};
 use crate::{files, option, task};
-use nic_placement_core::config::{Admin, ENVIRONMENT, NodeSource, Settings, Words, cpu_bind, settle};
+use nic_placement_core::config::{
+    Admin, ENVIRONMENT, NodeFileUse, NodeSource, Settings, Words, cpu_bind, settle,
+};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
-use nic_placement_core::discover::{Root, Scope, discover};
+use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::node;
+use nic_placement_core::node::kept::{self, Kept};
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, Provenance, Topology};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// The file name of pyxis, the plugin that brings tasks into containers.  It gives every task of the node the environment of
@@ -96,14 +100,35 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     }
 }
 
+/// This node, from the node file where that is as the node is, which waits for no hardware; else as it is read.
+fn this_node(admin: &Admin, scope: Scope, author: Author) -> (Topology, Vec<Diagnostic>) {
+    let NodeFileUse { path, max_age } = &admin.node_file;
+    if *max_age > 0 {
+        match kept::read(Path::new(path), *max_age, author, sys::seconds_since_boot()) {
+            Ok(Kept { topology, age, diagnostics }) => {
+                log::debug!("the node from `{path}`, which is {age} s old");
+                return (topology, diagnostics);
+            }
+            Err(why) if why.is_absent() => log::debug!("{why}: the node is read"),
+            Err(why) => log::warn!("{why}; the node is read instead"),
+        }
+    }
+    node::read_root(&Root::live(), scope, Provenance::ThisSystem)
+}
+
 fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, node::NoTopology> {
     // a slurmd that a user runs as itself goes by what that user says
     let author = if sys::is_root() { Author::Root } else { Author::Anyone };
-    let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope(), author)?;
-    if matches!(wish.admin.source, NodeSource::Machine(_) | NodeSource::Topology(_)) {
-        let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
-        diagnostics.extend(node::confirm(&mut node, &live));
-    }
+    let (node, diagnostics) = match &wish.admin.source {
+        NodeSource::Live => this_node(&wish.admin, wish.scope(), author),
+        NodeSource::Sysfs(_) => node::read(&wish.admin.source, wish.scope(), author)?,
+        NodeSource::Machine(_) | NodeSource::Topology(_) => {
+            let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope(), author)?;
+            let (here, _) = this_node(&wish.admin, Scope::Placement, author);
+            diagnostics.extend(node::confirm(&mut node, &here));
+            (node, diagnostics)
+        }
+    };
     let step = granted(spank, &wish, &node);
     // the paths are the libraries' own or the admin's
     let mut plan = Plan::new(node, wish, step, &files::read);

@@ -1,11 +1,11 @@
-//! Machines that were captured as a directory or a tar, among them some that no machine would show.
+//! Machines that were captured as a directory or a tar; some of the captures are spoiled on purpose.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -83,11 +83,11 @@ fn links_that_leave_the_captured_tree_or_run_in_circles_are_not_followed() {
     for (name, text) in [("state", "4: ACTIVE"), ("rate", "800 Gb/sec"), ("link_layer", "InfiniBand")] {
         fs::write(secret.join(name), text).unwrap();
     }
-    // the NIC's directory is replaced by a link to one outside that looks better
+    // a link to a better-looking directory outside replaces the NIC's directory
     let ports = machine.join("sys/class/infiniband/mlx5_0").canonicalize().unwrap().join("ports");
     fs::remove_dir_all(&ports).unwrap();
     symlink(place.0.join("outside/0000:18:00.0/infiniband/mlx5_0/ports"), &ports).unwrap();
-    // and another one's by a link to itself
+    // and a link to itself replaces another NIC's directory
     let ports = machine.join("sys/class/infiniband/mlx5_3").canonicalize().unwrap().join("ports");
     fs::remove_dir_all(&ports).unwrap();
     symlink("ports", &ports).unwrap();

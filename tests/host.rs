@@ -2,6 +2,8 @@
 
 #[path = "host/harness.rs"]
 mod harness;
+#[path = "host/node.rs"]
+mod node;
 
 use harness::{LogLine, Played, Step, dgx_h100, private_folder, recorded};
 use std::fs;
@@ -45,6 +47,8 @@ mod files;
 mod hostile;
 #[path = "host/inherited.rs"]
 mod inherited;
+#[path = "host/node_file.rs"]
+mod node_file;
 #[path = "host/tasks.rs"]
 mod tasks;
 

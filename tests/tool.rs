@@ -1,5 +1,5 @@
-//! What holds for every command of the tool on every machine: how wide it writes, what it lets reach a terminal, when it
-//! colours, and how it ends.
+//! Rules for every command of the tool on every machine: the width of its lines, which characters reach a terminal, when it
+//! uses colours, and its exit status.
 
 use std::fs;
 use std::io::Read;
@@ -32,7 +32,7 @@ fn machines() -> Vec<String> {
         .collect()
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -58,7 +58,7 @@ impl Drop for Place {
 
 // ---- width ----
 
-/// Commands for people, of a node that `source` names.
+/// Commands whose output is for people, on a node that `source` names.
 fn reports(source: [&str; 2]) -> Vec<Vec<&str>> {
     let commands: [&[&str]; 9] = [
         &["show"],
@@ -142,7 +142,7 @@ fn a_plan_loses_nothing_of_what_its_json_says() {
 
 // ---- what a terminal must not see ----
 
-/// A node of which every text that is free would clear a terminal, recolour it, or begin a line of its own.
+/// A node whose every free text would clear a terminal, change its colour, or begin a new line.
 fn hostile(place: &Place) -> [String; 2] {
     let bad = "\x1b[2J\u{9b}31m\u{7f}\u{202e}\x07\0";
     let manifest = printed(&["snapshot", "--machine", "dgx-h100"])
@@ -152,7 +152,7 @@ fn hostile(place: &Place) -> [String; 2] {
         .replace("GPU-00000000", &format!("GPU-{bad}"));
     let file = place
         .file("hostile.machine", &format!("{manifest}sys/devices/virtual/dmi/id/product_name = {bad}\n"));
-    // a directory can say what a text of lines cannot: a new line in a name, but no NUL
+    // unlike a text of lines, a directory can have a name with a new line in it, but none with a NUL
     let clean = place.file("clean.machine", &printed(&["snapshot", "--machine", "dgx-h100"]));
     let directory = place.0.join("tree");
     assert!(run(&["snapshot", "--unpack", &clean, directory.to_str().unwrap()]).status.success());
@@ -272,7 +272,7 @@ fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
             false => format!("{form} --topology '{node}'"),
         };
         let Some(text) = on_a_terminal(&arguments, &[]) else { return };
-        // a record has the tabs of the files that it holds
+        // a snapshot keeps the tabs of its files
         let text = text.replace('\t', " ");
         assert!(text.len() > 100, "{form}: {text}");
         assert_eq!(text.chars().find(|letter| !is_harmless(*letter)), None, "{form}: {text:?}");
@@ -293,7 +293,7 @@ fn colours_are_for_terminals_unless_no_color_or_the_option_says_otherwise() {
     assert!(always.contains("\x1b[1mtask\x1b[0m") && always.contains("\x1b[32mPIX\x1b[0m"), "{always:?}");
     let Some(terminal) = on_a_terminal(plan, &[]) else { return };
     assert!(coloured(&terminal), "{terminal:?}");
-    // no-color.org: set and not empty; and a word on the command line is stronger
+    // no-color.org: the variable counts if it is set and not empty; a word on the command line is stronger
     assert!(!coloured(&on_a_terminal(plan, &[("NO_COLOR", "1")]).unwrap()));
     assert!(coloured(&on_a_terminal(plan, &[("NO_COLOR", "")]).unwrap()));
     assert!(coloured(&on_a_terminal(&format!("{plan} --color always"), &[("NO_COLOR", "1")]).unwrap()));
@@ -374,7 +374,7 @@ fn every_shell_s_completions_know_every_command_option_and_machine() {
                 assert!(script.contains(option), "{shell}: {command} --{option}");
             }
         }
-        // elvish's and powershell's complete no values
+        // the completions for elvish and powershell complete no values
         if ["bash", "zsh", "fish"].contains(&shell) {
             assert!(machines().iter().all(|machine| script.contains(machine)), "{shell}");
         }

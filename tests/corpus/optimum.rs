@@ -1,11 +1,11 @@
-//! Is there any better way to deal GPUs to NICs?  A search of its own, which knows nothing of the project's solver.
+//! Searches for a better way to deal GPUs to NICs, independently of the project's solver.
 //!
-//! A GPU's share of a NIC is what the kind of path lets through, divided by the GPUs on that NIC; one answer is better
-//! than another if its worst share is larger, or with equal worst shares the sum.
+//! A GPU's share of a NIC is what the kind of path lets through, divided by the GPUs on that NIC.  The better answer has the
+//! larger worst share; with equal worst shares, the larger sum.
 
-/// Shares are counted in this part of a rate, a multiple of 1 to 16.
+/// The unit of shares: this part of a rate, a multiple of 1 to 16.
 const PARTS: u64 = 720_720;
-/// Partial answers, at most; a search that needs more has not shown anything and says so.
+/// The most partial answers that are looked at.  A search that needs more has proven nothing, and says so.
 const MOST_STEPS: u64 = 30_000_000;
 
 /// The worst share and the sum of an answer.
@@ -42,7 +42,7 @@ pub fn better(values: &[Vec<u64>], than: (u64, u64)) -> Result<Option<Vec<usize>
 struct Search<'a> {
     values: &'a [Vec<u64>],
     than: (u64, u64),
-    /// for each rail the earlier ones that look the same to every GPU
+    /// for each rail, the earlier rails interchangeable with it: they look the same to every GPU
     same: Vec<Vec<usize>>,
     /// what all rails can give together
     carried: u64,
@@ -62,7 +62,7 @@ impl Search<'_> {
             return figures(self.values, &self.rail_of) > self.than;
         }
         for rail in 0..self.users.len() {
-            // of unused NICs that nobody can tell apart one is enough
+            // of unused NICs that are interchangeable, one is enough
             if self.users[rail] == 0 && self.same[rail].iter().any(|&other| self.users[other] == 0) {
                 continue;
             }
@@ -77,7 +77,7 @@ impl Search<'_> {
         false
     }
 
-    /// Can nothing that begins like this be better?  Further GPUs only lessen the shares of those that have a NIC.
+    /// Can no answer that begins like this be better?  Further GPUs only lessen the shares of GPUs that have a NIC.
     fn hopeless(&self) -> bool {
         let (mut worst, mut sum) = (u64::MAX, 0);
         for (gpu, row) in self.values.iter().enumerate() {

@@ -42,7 +42,7 @@ pub fn page() -> String {
         roff.text([roman(about(&table).1)]);
         roff.control("SH", ["COMMANDS"]);
     }));
-    // an option is explained where it comes first
+    // an option is explained at its first command
     let mut explained = BTreeMap::new();
     for command in commands(&table) {
         page.push_str(&section(command, &mut explained));
@@ -80,7 +80,7 @@ fn synopsis(command: &clap::Command, is_next: bool, roff: &mut Roff) {
     roff.text(line);
 }
 
-/// All but what every command has.
+/// The command's arguments, without those that every command has.
 fn own(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
     command.get_arguments().filter(|argument| !argument.is_global_set())
 }
@@ -124,7 +124,7 @@ fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) ->
     text
 }
 
-/// Options below the headings that they have in the help.
+/// The options, below the same headings as in the help.
 fn options(arguments: Vec<clap::Arg>) -> String {
     let shown = arguments.into_iter().map(|argument| argument.global(false));
     let command = clap::Command::new("part")

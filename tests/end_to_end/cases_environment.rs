@@ -1,4 +1,4 @@
-//! Whose variables: the user's survive, ours do not outlive their step, and batch scripts see none.
+//! Who owns a variable: the user's survive, ours do not outlive their step, and batch scripts get none.
 
 use crate::harness::{Bed, Case, cases};
 use crate::machines::{nccl_list, ucx_of, ucx_of_all};
@@ -79,15 +79,15 @@ fn an_environment_that_is_not_exported_changes_nothing(bed: &Bed) {
     let command = "srun --export=NONE -w n0 -n2 --gpus-per-task=1 @ $report";
     let (_, placed) = bed.without_and_with("--nic-placement", 2, command);
     assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "of srun");
-    // the script then has no `$report` but what is written into it
+    // the script has no variable `$report`, so its value is written into the script
     let script = format!("srun {}\n", bed.run("echo $report").stdout.trim());
     let tasks = bed.tasks(2, &bed.batch("--export=NONE --nic-placement", &script));
     assert!(tasks.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "of the srun in a batch job");
 }
 
-/// An outer srun with all GPUs, in whose only task `inner` runs.
+/// An outer srun with all GPUs and one task, which runs `inner`.
 fn nested(outer: &str, inner: &str) -> String {
-    // the outer step holds the job's resources, which the inner one may use with --overlap
+    // the outer step holds the job's resources; with --overlap the inner step may use them
     format!("srun -w n0 -n1 -c8 --gres=gpu:8 {outer} bash -c '{inner}'")
 }
 

@@ -1,4 +1,4 @@
-//! What must not happen: a job that fails, hangs or slows because of the plugin.
+//! A job must not fail, hang or slow down because of the plugin.
 
 use crate::harness::{Bed, Case, cases};
 use crate::machines::ucx_of;
@@ -22,7 +22,7 @@ pub const CASES: &[Case] = cases![
 
 pub const CASES_WITH_A_PROLOG_PLUGIN: &[Case] = cases![the_log_would_show_such_a_process_if_there_were_one];
 
-/// With these plugstack arguments the job runs and is not placed; the log has a line of ours with all of `words`.
+/// With these plugstack arguments the job runs without placement, and one log line of ours has all of `words`.
 fn assert_it_runs_and_logs(bed: &Bed, arguments: &str, words: &[&str]) {
     let command = "srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report";
     assert!(
@@ -66,7 +66,7 @@ fn a_bad_plugstack_argument_is_named_in_the_log_and_the_job_runs(bed: &Bed) {
     assert!(said.contains("topologie=/etc/dgx.json"), "the argument is named");
 }
 
-/// A panic in `hook` neither fails nor holds up a job, and leaves the node as it was.
+/// After a panic in `hook`, the job neither fails nor hangs, and the node is as it was.
 fn assert_a_panic_is_harmless(bed: &Bed, hook: &str) {
     let plugin = bed.site.panicking_plugin();
     let command = "srun -w n0 -n2 --gpus-per-task=1 @ $report";

@@ -13,7 +13,7 @@ pub const CASES: &[Case] = cases![
     moved_tasks_do_not_share_with_those_that_stay,
 ];
 
-/// Tasks on the wrong socket by whatever rule: GPUs in order, tasks dealt over the sockets in turn.
+/// Puts tasks on the wrong socket on every release: GPUs in order, tasks dealt over the sockets in turn.
 const ACROSS: &str = "--gres=gpu:8 --gpu-bind=map_gpu:0,1,2,3,4,5,6,7 -m block:cyclic";
 
 fn far(tasks: &[Task]) -> usize {
@@ -87,7 +87,7 @@ fn on_a_busy_node_every_task_keeps_its_cpus(bed: &Bed) {
         assert!(task.cpus().len() >= 4, "{task:?} had {bare:?}");
     }
     let crowded = numa.iter().filter(|task| task.cpus().len() < 4).count();
-    // later releases keep a job's cores on the sockets of its GPUs, or let it wait
+    // later releases keep a job's cores on the sockets of its GPUs, or make the job wait
     assert!(
         crowded > 0 || bed.site.release >= (23, 2),
         "the node is busy: who asks for the NUMA node gets what is left: {numa:?}"

@@ -255,7 +255,7 @@ fn numa_and_all_give_more_nics_than_closest(bed: &Bed) {
     for (policy, nics) in [("closest", 1), ("numa", 4), ("all", 8)] {
         let tasks = bed.tasks(2, &COMMAND.replace('@', &format!("--nic-placement={policy}")));
         for task in &tasks {
-            // with every good NIC in it the list still leaves the storage NICs out
+            // the list holds every good NIC, and still leaves the storage NICs out
             assert_eq!(task.ucx().len(), nics, "with `{policy}`: {task:?}");
             assert_eq!(task.ucx()[0], ucx_of(task.gpus()[0]), "the nearest comes first");
         }

@@ -1,4 +1,4 @@
-//! What becomes of a task's CPUs and memory, on a machine whose kernel is played: set, read back, and told where it differs.
+//! A task's CPUs and memory on a machine whose kernel is simulated: set, read back, and reported if different.
 
 use super::*;
 

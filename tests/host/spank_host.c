@@ -22,6 +22,8 @@
  *   --played-cpus LIST   affinity and memory policy are played (played_kernel.h): the tasks start with these CPUs
  *   --played-mems MASK   NUMA nodes from which they may take memory
  *   --old-kernel 1       the played kernel is older than 5.15
+ *   --root TREE          this machine's /sys, /dev, /proc/driver and /proc/net are those below TREE (played_files.h)
+ *   --tell-files 1       "opened PATH" for each file that is opened there
  *   --deaf NAME          setting this does nothing and answers that it did: affinity, memory, or a variable's name
  *   --uid N              task_init runs as this user (needs root), as in Slurm
  *   --time --repeat N    print no events; play the step N times, each in a fresh process, and print for each hook
@@ -36,6 +38,7 @@
  * and src/slurmd/slurmstepd/task.c (the order inside a task); numbers are the same from 22.05 to 26.05.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <err.h>
 #include <errno.h>
@@ -53,6 +56,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "played_files.h"
 #include "played_kernel.h"
 
 /* Slurm's headers are not needed: its numbers and shapes are repeated here, where a test can be built anywhere. */
@@ -511,6 +515,10 @@ static bool take(const char *name, char *value)
 		return kernel.allowed = strtoul(value, NULL, 0), true;
 	if (!strcmp(name, "--old-kernel"))
 		return kernel.old = true;
+	if (!strcmp(name, "--root"))
+		return files.tree = value, true;
+	if (!strcmp(name, "--tell-files"))
+		return files.tells = true;
 	if (!strcmp(name, "--deaf") && kernel.deaf_count < 8)
 		return kernel.deaf[kernel.deaf_count++] = value, true;
 	return false;

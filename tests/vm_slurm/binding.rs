@@ -1,4 +1,4 @@
-//! In the guest, without Slurm: discovery, decision and the system calls that bind, and what the kernel makes of them.
+//! In the guest, without Slurm: discovery, decision, the system calls that bind, and what the kernel does with them.
 //!
 //! Each check runs in a process of its own, since it changes what that process is bound to.
 
@@ -87,7 +87,7 @@ pub fn place(gpu: usize) {
         sys::prefer_memory(nodes).unwrap();
         assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes.clone()));
     }
-    // what was set must hold over execve(2), as it must in slurmstepd
+    // the binding must survive execve(2), as it must in slurmstepd
     panic!("{}", Command::new(std::env::current_exe().unwrap()).arg("task").exec());
 }
 
@@ -98,7 +98,7 @@ fn said(arguments: &[&str]) -> Said {
     Said::all_in(&String::from_utf8_lossy(&ran.stdout)).remove(0)
 }
 
-/// Where a program that this thread starts now has its memory from.
+/// The NUMA node from which a program gets its memory, if this thread starts it now.
 fn touched(megabytes: usize) -> Said {
     said(&["task", &format!("megabytes={megabytes}")])
 }
@@ -106,7 +106,7 @@ fn touched(megabytes: usize) -> Said {
 fn each_gpus_program_runs_and_has_its_pages_on_the_gpus_numa_node() {
     let topology = topology();
     for (index, gpu) in topology.gpus.iter().enumerate() {
-        // the kernel's own word, not by way of our discovery
+        // from the kernel itself, without our discovery
         let file = format!("/sys/bus/pci/devices/{}/", gpu.address);
         let read = |name: &str| fs::read_to_string(format!("{file}{name}")).unwrap().trim().to_string();
         let said = said(&["place", &index.to_string()]);

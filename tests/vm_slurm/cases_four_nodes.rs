@@ -1,4 +1,4 @@
-//! Five GPUs on four NUMA nodes of two sockets; Slurm knows of sockets alone, and there are no device cgroups.
+//! Five GPUs on four NUMA nodes of two sockets.  Slurm knows only the sockets, and there are no device cgroups.
 
 use crate::machine::Machine;
 use crate::{Case, cases};

@@ -1,6 +1,6 @@
 //! A node from a file of any format: the project's own JSON, a snapshot, a tar, XML of hwloc or NCCL, a matrix.
 //!
-//! Content decides the format, not the name.
+//! The content decides the format, not the name.
 #![forbid(unsafe_code)]
 
 use crate::{archive, import};
@@ -22,13 +22,13 @@ pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Dia
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
 }
 
-/// Bytes of a file that describes a node, at most: a tar of all of `/sys` has some 100 MB.
+/// The most bytes of a file that describes a node: a tar of all of `/sys` has some 100 MB.
 pub const MAX_FILE: usize = 256 * 1024 * 1024;
 
-/// What a file can be.
+/// The formats of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// the project's own topology JSON
+    /// the project's own topology JSON, or the node file around one
     Json,
     /// a snapshot, or a tar of a machine's `/sys`
     Sysfs,
@@ -40,12 +40,12 @@ pub enum Format {
     Smi,
 }
 
-/// Reads a node from a file of whatever format.
+/// Reads a node from a file of any format.
 fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
     describe_as(name, bytes, scope, format_of(bytes)?)
 }
 
-/// What the content looks like.
+/// The format that the content looks like.
 pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
     if archive::is_tar(bytes) {
         return Ok(Format::Sysfs);
@@ -94,6 +94,11 @@ pub fn describe_as(
         Format::Sysfs => {
             let manifest = Manifest::parse(text).map_err(|bad| bad.to_string())?;
             Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())))
+        }
+        Format::Json if node::file::is_node_file(text) => {
+            let node = node::file::from_json(text, provenance).map_err(|bad| bad.to_string())?;
+            let finding = format!("a node file, written {}", node.stamp.time);
+            Ok((node.topology, vec![Diagnostic::new(name, finding)]))
         }
         Format::Json => Ok((file::from_json(text, provenance).map_err(|bad| bad.to_string())?, Vec::new())),
         Format::Hwloc => import::hwloc::read(text, provenance).map_err(|bad| bad.to_string()),

@@ -1,4 +1,4 @@
-//! What went wrong but did not stop us, and how text from outside is shown where that is told.
+//! What went wrong but did not stop us, and how such messages show text from outside.
 #![forbid(unsafe_code)]
 
 pub mod line;
@@ -27,8 +27,8 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Text from outside, a file's or a variable's or a user's, as a terminal and a log may show it: cut to a length, and
-/// without what would move a cursor or end a line.
+/// Text from a file, a variable or a user, safe for a terminal and a log: cut to a length, and without
+/// characters that move a cursor or end a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,
@@ -37,13 +37,13 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// A word, of which at most `most` characters are shown, each as in a literal of Rust (`char::escape_debug`).
+    /// A word: at most `most` characters, each as in a Rust literal (`char::escape_debug`).
     pub fn word(text: &'a str, most: usize) -> Shown<'a> {
         Shown { text, most, is_message: false }
     }
 
-    /// A message of somebody's that quotes such words, of which at most `most` characters are shown: what would end a
-    /// line, move a cursor or turn the writing direction alone is escaped.
+    /// A message that quotes such words: at most `most` characters, with only those escaped that would end a line, move a
+    /// cursor or turn the writing direction.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown { text, most, is_message: true }
     }

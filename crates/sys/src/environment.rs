@@ -1,4 +1,5 @@
-//! setenv(3) and unsetenv(3) of the calling process, by libc's functions: they must not meet another thread's getenv(3).
+//! setenv(3) and unsetenv(3) of the calling process, through libc: they must not race with another thread's
+//! getenv(3).
 #![allow(unsafe_code)]
 
 use std::ffi::CString;

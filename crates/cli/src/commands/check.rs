@@ -8,14 +8,17 @@ use super::plugstack::{self, Line};
 use super::{Failure, gpu_list, request};
 use clap::ValueHint;
 use nic_placement_core::config::releases::{self, RELEASES};
-use nic_placement_core::config::{Admin, NodeSource};
+use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::node::kept::{self, Kept, NotUsed};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{self, Subject, lint};
 use nic_placement_core::render::{FileText, Present};
 use nic_placement_core::step::{GpuGrant, Step, Task};
 use nic_placement_core::topology::Topology;
+use nic_placement_sys as sys;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,8 +28,8 @@ const LOOKED_AT: &str = "What is looked at";
 /// what is wrong with Slurm's release, plugstack.conf, the node and this environment
 ///
 /// Tells before a step shows it whether the plugin was tested with the installed release of Slurm, what is wrong with the
-/// lines of plugstack.conf (typos, the plugin twice, a path without a file, pyxis behind it), whether the node's NICs may be
-/// chosen and which of them fail, and what looks wrong in the variables of this environment. Ends with 1 where something is
+/// lines of plugstack.conf (typos, the plugin twice, a path without a file, pyxis behind it), whether a step has the node from
+/// the node file and how old that is, whether the node's NICs may be chosen and which of them fail, and what looks wrong in the variables of this environment. Ends with 1 where something is
 /// wrong.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -81,6 +84,9 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         Some(file) => lines(&file, &mut report),
         None => Admin::default(),
     };
+    if is_live {
+        the_node_file(&admin.node_file, &mut report);
+    }
     let (topology, diagnostics) = options.node.read()?;
     let wish = Wish { admin, ..Wish::default() };
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
@@ -91,6 +97,27 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         0 => Ok(()),
         1 => Err("check: one thing is wrong".into()),
         more => Err(format!("check: {more} things are wrong").into()),
+    }
+}
+
+/// Where a step would have the node from.
+fn the_node_file(NodeFileUse { path, max_age }: &NodeFileUse, report: &mut Report) {
+    if *max_age == 0 {
+        return report.note("`cache=0`: each step reads the node itself, and waits for its hardware");
+    }
+    // as the plugin reads it, whoever asks here
+    match kept::read(Path::new(path), *max_age, Author::Root, sys::seconds_since_boot()) {
+        Ok(Kept { age, .. }) => {
+            report.ok(format_args!("a step has the node from `{path}`, which is {age} s old"));
+        }
+        Err(NotUsed::Absent(_)) => report.note(format_args!(
+            "each step reads the node itself, and waits for its hardware: `{path}` is not there, which \
+             `nic-placement refresh` writes"
+        )),
+        Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot)) => {
+            report.note(format_args!("each step reads the node itself: {why}"));
+        }
+        Err(why) => report.wrong(format_args!("each step reads the node itself: {why}")),
     }
 }
 

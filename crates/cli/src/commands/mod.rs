@@ -17,6 +17,7 @@ mod node;
 mod page;
 mod plan;
 mod plugstack;
+mod refresh;
 mod request;
 mod show;
 pub mod snapshot;
@@ -33,8 +34,8 @@ const EVERYWHERE: &str = "Options of every command";
 
 /// which NIC, CPUs and memory each GPU task gets, and why
 ///
-/// Shows, plans and records without Slurm what the plugin nic-placement does with it: the same code decides. It changes
-/// nothing on the node and needs no privileges.
+/// Shows, plans and records without Slurm what the plugin nic-placement does with it: the same code decides. It needs
+/// no privileges and changes nothing on the node, but that `refresh` writes the node file.
 #[derive(Parser)]
 #[command(
     name = "nic-placement",
@@ -75,6 +76,7 @@ enum Command {
     Explain(explain::Options),
     Check(check::Options),
     Snapshot(snapshot::Options),
+    Refresh(refresh::Options),
     Import(import::Options),
     Machines(machines::Options),
     Completions(completions::Options),
@@ -151,6 +153,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Explain(options)) => explain::run(&options, page),
         Some(Command::Check(options)) => check::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
+        Some(Command::Refresh(options)) => refresh::run(&options, page),
         Some(Command::Import(options)) => import::run(&options, page),
         Some(Command::Machines(options)) => machines::run(&options, page),
         Some(Command::Completions(options)) => completions::run(&options, page),

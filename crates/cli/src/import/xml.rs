@@ -1,23 +1,23 @@
-//! XML for the importers: roxmltree within bounds, and no entities of the file's own.
+//! XML for the importers: roxmltree within bounds, without the file's own entities.
 //!
-//! A parser that knows namespaces compares what stands in one element with each other, and what an element inherits with
-//! what it declares: time grows with the square of both.  So they are counted first, in one pass over the text.
+//! A parser with namespaces compares an element's attributes with each other, and its inherited declarations
+//! with its own: time grows with the square of both.  So we count them first, in one pass over the text.
 #![forbid(unsafe_code)]
 
 use super::{BadImport, MAX_BYTES};
 use nic_placement_core::diagnostic::Shown;
 use roxmltree::{Document, ParsingOptions};
 
-/// Elements and texts of one file, at most; the largest hwloc XML known has 30,000.
+/// The most elements and texts of one file; the largest hwloc XML known has 30,000.
 const MAX_NODES: u32 = 500_000;
-/// Elements inside each other, at most; the deepest of known files has 13, hwloc's deepest machines about 20.
+/// The most nested elements; the deepest known file has 13, hwloc's deepest machines about 20.
 const MAX_DEPTH: usize = 128;
-/// Attributes of one element, at most; known files have up to 13.
+/// The most attributes of one element; known files have up to 13.
 const MAX_ATTRIBUTES: usize = 64;
-/// Declarations of namespaces in one file, at most; no known file has one.
+/// The most namespace declarations in one file; no known file has one.
 const MAX_NAMESPACES: usize = 16;
 
-/// Reads a document.  hwloc writes a document type without content, so that much of one is accepted.
+/// Reads a document.  hwloc writes a document type without content, so we accept that much.
 pub(super) fn parse(text: &str) -> Result<Document<'_>, BadImport> {
     if text.len() > MAX_BYTES {
         return Err(BadImport::new(0, format!("longer than {MAX_BYTES} bytes")));
@@ -33,9 +33,9 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadImport> {
     Ok(document)
 }
 
-/// Refuses what would be slow to parse.
+/// Refuses texts that would be slow to parse.
 ///
-/// Up to the first error of the text it sees the tags that the parser sees, and what comes behind that nobody parses.
+/// Up to the text's first error it sees the same tags as the parser, which does not parse the rest.
 fn count(text: &str) -> Result<(), BadImport> {
     let (mut depth, mut namespaces, mut at) = (0usize, 0, 0);
     while let Some(found) = text[at..].find('<') {
@@ -78,14 +78,14 @@ fn count(text: &str) -> Result<(), BadImport> {
     Ok(())
 }
 
-/// What a tag holds.
+/// The contents of a tag.
 #[derive(Default)]
 struct Tag {
     /// bytes, from `<` to `>`
     length: usize,
-    /// quoted values, of which each attribute has one
+    /// quoted values, one for each attribute
     values: usize,
-    /// how often `xmlns` stands outside the values
+    /// the number of `xmlns` outside the values
     namespaces: usize,
     /// is there a `[` outside the values?
     brackets: bool,
@@ -94,7 +94,7 @@ struct Tag {
 }
 
 impl Tag {
-    /// The tag at the beginning of `text`; `None` where it has no end.
+    /// The tag at the beginning of `text`; `None` if it has no end.
     fn of(text: &str) -> Option<Tag> {
         let mut tag = Tag::default();
         loop {
@@ -159,7 +159,7 @@ mod tests {
         let nested = |count: usize| format!("{}{}", "<a>".repeat(count), "</a>".repeat(count));
         assert_eq!(parse(&nested(128)).unwrap().descendants().count(), 129);
         assert!(parse(&nested(129)).is_err());
-        // as many beside each other as there are bytes
+        // siblings have no bound but the bytes
         let brothers = format!("<t>{}</t>", "<a></a><b/>".repeat(10_000));
         assert_eq!(parse(&brothers).unwrap().root_element().children().count(), 20_000);
         let declared = |count: usize| -> String { (0..count).map(|n| format!(" xmlns:n{n}='u'")).collect() };

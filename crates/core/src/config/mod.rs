@@ -7,7 +7,7 @@ pub mod plugstack;
 pub mod releases;
 pub mod words;
 
-pub use plugstack::{Admin, NodeSource};
+pub use plugstack::{Admin, NodeFileUse, NodeSource};
 pub use words::{BadWord, Words};
 
 use crate::placement::{Bind, Mem, Policy, Strictness};

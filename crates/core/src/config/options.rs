@@ -112,6 +112,12 @@ pub const OPTIONS: &[Spec] = &[
         "a variable of your own, repeatable: {nic} {nics} {gpu} {numa} {local_id} and others of the task, {rails} {machine} \
          and others of the node",
     ),
+    argument(
+        "cache",
+        "SECONDS",
+        "how old the node file may be for a step to use it instead of reading /sys (default 900; 0: never)",
+    ),
+    argument("node-file", "PATH", "where the node file is (default /run/nic-placement/node.json)"),
     argument("topology", "FILE", "the node as this file describes it, instead of reading /sys"),
     argument("machine", "NAME", "the node as this built-in model describes it, instead of reading /sys"),
     argument("sysfs", "DIR", "read sys/ and proc/ below this directory instead of /"),

@@ -41,7 +41,9 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
                     let text = text
                         .replace("WORDS", "numa")
                         .replace("NIC,…", "mlx5_0")
-                        .replace("PATH:PERCENT,…", "SYS:50");
+                        .replace("PATH:PERCENT,…", "SYS:50")
+                        .replace("SECONDS", "60")
+                        .replace("node-file=PATH", "node-file=/run/node.json");
                     assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");
                 }
             }

@@ -10,6 +10,7 @@ mod kfd;
 pub mod manifest;
 mod nic;
 mod pci;
+pub mod registered;
 pub mod root;
 mod route;
 pub mod synthesise;

@@ -6,7 +6,10 @@ mod open;
 #[cfg(test)]
 mod tests;
 
-pub use open::{Author, Beginning, Problem, Unreadable, directory_descriptor, read_configuration, read_file};
+pub use open::{
+    Author, Beginning, Problem, Unreadable, directory_descriptor, read_configuration, read_file,
+    read_unlinked,
+};
 
 use super::manifest::{Entry, Manifest, normalise};
 use crate::diagnostic::Diagnostic;
@@ -14,6 +17,7 @@ use contained::Contained;
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::fs::DirEntryExt;
 use std::path::Path;
 
 /// Where a node's `/sys` and `/proc` are read.
@@ -201,6 +205,27 @@ impl Root {
             recording.borrow_mut().insert(path, Entry::Link(target));
         }
         Some(resolved)
+    }
+
+    /// The names in a directory that `keep` wants with the numbers of their inodes, sorted: a later entry of that name below
+    /// `/sys` has another.  A manifest has no inodes: 0.
+    pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
+        let directory = match &self.source {
+            Backing::Live => Path::new("/").join(path),
+            Backing::Directory(tree) => match tree.directory(path) {
+                Some(directory) => directory,
+                None => return Vec::new(),
+            },
+            Backing::Manifest(_) => return self.list(path, keep).into_iter().map(|name| (name, 0)).collect(),
+        };
+        let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+        let numbered = entries.take(Root::MAX_ENTRIES).filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().into_string().ok()?, entry.ino()))
+        });
+        let mut numbered: Vec<(String, u64)> = numbered.filter(|(name, _)| keep(name)).collect();
+        numbered.sort();
+        numbered
     }
 
     /// The names in a directory that `keep` wants, sorted; empty where there is no such directory.

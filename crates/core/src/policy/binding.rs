@@ -1,10 +1,11 @@
 //! Where a task may run and where its memory comes from, never beyond what Slurm gave the step.
 //!
-//! By default ([`Bind::Auto`]) a task goes as near to its GPUs as leaves every task of the step its part
-//! ([`super::settle`]).  Memory follows: it comes from the NUMA nodes on which the task runs and from its GPU's, as long as
-//! these are near each other, since MPOL_PREFERRED_MANY takes of several nodes the one nearest to the CPU that asks first
-//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  Who runs on other sockets too keeps the kernel's default, by
-//! which each thread has its memory where it runs: a preference would make it remote for some.
+//! By default ([`Bind::Auto`]) a task moves as near to its GPUs as it can while every task of the step keeps
+//! its part ([`super::settle`]).  Memory follows: it comes from the NUMA nodes of the task's CPUs and of its
+//! GPU, if these are near each other.  MPOL_PREFERRED_MANY tries the node nearest to the allocating CPU first
+//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets keeps the
+//! kernel's default: each thread gets memory where it runs.  A preference would make memory remote for some
+//! threads.
 #![forbid(unsafe_code)]
 
 use super::cores::{self, Share};
@@ -20,7 +21,7 @@ use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 /// Characters of the user's own way of binding that a reason shows, at most.
 const MAX_SHOWN: usize = 64;
 
-/// What is known when a task is bound.
+/// The facts for binding a task.
 pub struct Situation<'a> {
     /// the node
     pub topology: &'a Topology,
@@ -30,18 +31,18 @@ pub struct Situation<'a> {
     pub task: &'a Task,
     /// its GPUs
     pub gpus: &'a [GpuIndex],
-    /// what the user and the admin want bound
+    /// what the user and the admin want to bind
     pub binding: Binding,
 }
 
-/// What becomes of a task.
+/// A task's binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
     /// where it may run
     pub cpus: CpuDecision,
     /// where its memory comes from
     pub mems: MemDecision,
-    /// what was wanted and cannot be had
+    /// what the task wanted and cannot have
     pub missed: Option<String>,
 }
 
@@ -56,7 +57,7 @@ pub fn bind(situation: &Situation) -> Bound {
 /// The NUMA nodes to be near to.
 struct Near {
     nodes: NodeSet,
-    /// are they those of the task's GPUs, and not a part of the step's?
+    /// are they the nodes of the task's GPUs, rather than a part of the step's?
     of_gpus: bool,
 }
 
@@ -70,14 +71,14 @@ impl Near {
     }
 }
 
-/// Those of the task's GPUs; without GPUs its part of the step's; or why there are none.
+/// The NUMA nodes of the task's GPUs; without GPUs its part of the step's nodes; or why there are none.
 fn near(situation: &Situation) -> Result<Near, String> {
     let Situation { topology, step, task, gpus, binding } = situation;
     if !topology.provenance.is_this_system() && !binding.trust {
         return Err(format!("the topology is not this system's: {}", topology.provenance));
     }
     if gpus.is_empty() {
-        // who chose the CPUs chose the nodes too
+        // a user who chose the CPUs chose the nodes too
         let asked = binding.asked && binding.bind != Bind::None && step.cpu_bind.is_none();
         return Ok(Near { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
     }
@@ -106,7 +107,7 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
     if binding.bind == Bind::Auto {
         return by_parts(situation, near);
     }
-    // of a launcher's ranks nobody knows which will use which GPU
+    // we do not know which of a launcher's ranks will use which GPU
     if near.of_gpus && near.nodes.len() > 1 && (binding.bind == Bind::Numa || step.tasks_here() == 1) {
         return keep(format!("its GPUs span NUMA nodes {}", near.nodes));
     }
@@ -127,7 +128,7 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
     on_nodes(situation, near)
 }
 
-/// `bind=auto`: as near as leaves every task of the step its part.
+/// `bind=auto`: as near as possible while every task of the step keeps its part.
 fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>) {
     let Situation { topology, step, task, .. } = situation;
     let ladder = Ladder::around(topology, &near.nodes);
@@ -179,16 +180,16 @@ fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
     }
 }
 
-/// Where the task goes if all of its step decide by the same facts; `None` where it must stay.
+/// The task's new place, if all tasks of the step decide by the same facts; `None` if it must stay.
 fn in_crew(situation: &Situation, near: &Near, crew: &Crew) -> Option<(CpuSet, usize)> {
     let Situation { topology, step, task, gpus, .. } = situation;
     let id = task.local_id as usize;
-    // a mask that slurmd did not list is not what the others reckon with
+    // the other tasks expect the mask that slurmd listed for this one
     if crew.masks.get(id) != Some(&task.cpus) {
         return None;
     }
     let Some(homes) = &crew.homes else {
-        // a GPU of its own for each task bounds how many can be near
+        // if each task has its own GPU, that bounds how many can be near
         let step_gpus = identity::of_the_step(topology, step);
         let may_be_near = |nodes: &NodeSet| {
             let is_there = |gpu: &&GpuIndex| {
@@ -201,14 +202,15 @@ fn in_crew(situation: &Situation, near: &Near, crew: &Crew) -> Option<(CpuSet, u
         };
         return Some(settle_alone(topology, crew, id, &near.nodes, may_be_near));
     };
-    // the others believe Slurm's rule; a task that has other GPUs than it says stays where they expect it
+    // the other tasks follow Slurm's rule; a task with other GPUs than the rule says stays where they expect
+    // it
     (homes.get(id) == Some(&near.nodes)).then(|| {
         let settled = settle(topology, crew);
         (settled.masks[id].clone(), settled.rungs[id])
     })
 }
 
-/// `bind=core`, where the step's cores can be divided.
+/// `bind=core`, if the step's cores can be divided.
 fn own_cores(situation: &Situation, near: &Near, cpus: CpuSet, how: &str) -> (CpuDecision, Option<String>) {
     let Situation { topology, task, .. } = situation;
     let near_cpus = topology.cpus_of(&near.nodes);
@@ -228,7 +230,7 @@ fn own_cores(situation: &Situation, near: &Near, cpus: CpuSet, how: &str) -> (Cp
     (decision, missed)
 }
 
-/// `bind=numa`: all of the step's CPUs on the near nodes that the task has, or could have.
+/// `bind=numa`: the task's CPUs on the near nodes; if it has none there, the step's.
 fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>) {
     let Situation { topology, task, .. } = situation;
     let near_cpus = topology.cpus_of(&near.nodes);
@@ -249,14 +251,15 @@ fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
     (CpuDecision::OutOfReach { cpus: task.cpus.clone(), why: why.clone() }, Some(why))
 }
 
-/// Holds the wish against what the task may have: an earlier policy (of a site's wrapper around slurmd, or of a plugin
-/// before us) is somebody's choice, and nodes outside the cpuset can give it no memory.
+/// Checks the decision against what the task may have.  An earlier policy stays, since somebody chose it: a
+/// site's wrapper around slurmd, or a plugin before us.  Nodes outside the cpuset can give the task no
+/// memory.
 pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else { return };
     if let Some(why) = &memory.taken {
         return placement.keep_memory(why.clone());
     }
-    // where the cpuset cannot be asked for, the kernel tells by what it takes
+    // if the cpuset is unknown, the kernel accepts or refuses the nodes
     let Some(allowed) = &memory.allowed else { return };
     let left = nodes.intersection(allowed);
     if left.is_empty() {
@@ -304,7 +307,7 @@ fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) 
     let runs_on =
         |node: &u32| topology.numa_node(*node).is_some_and(|node| node.cpus.intersects(cpus.cpus()));
     let has_cpus = |node: &u32| topology.numa_node(*node).is_some_and(|node| !node.cpus.is_empty());
-    // nodes without CPUs hold GPU memory on Grace, and are left out
+    // leave out nodes without CPUs: they hold GPU memory on Grace
     let gpus_own: NodeSet = near.nodes.iter().filter(runs_on).collect();
     let nodes: NodeSet = match reached {
         0 => gpus_own,
@@ -313,7 +316,7 @@ fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) 
             let where_it_runs = rungs[near_by].nodes.iter().filter(runs_on);
             where_it_runs.chain(near.nodes.iter().filter(has_cpus)).collect()
         }
-        // who asks for it by a word knows that threads on other sockets pay for it
+        // users who ask for it accept that threads on other sockets pay for it
         _ if binding.mem == Mem::Strict || binding.bind == Bind::None => gpus_own,
         _ if gpus_own.is_empty() => NodeSet::new(),
         _ => return keep("it runs on other sockets than its GPU's too".to_string()),

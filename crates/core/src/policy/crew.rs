@@ -1,8 +1,8 @@
-//! What all tasks of a step on this node see alike: how many they are, their masks, their parts, and where Slurm's rule
-//! tells it the NUMA nodes of everybody's GPUs.
+//! The facts that all tasks of a step on this node share: their number, masks and parts, and, if Slurm's rule
+//! tells them, the NUMA nodes of all tasks' GPUs.
 //!
-//! Each task decides alone, and nobody may wait for anybody.  So what a task takes must follow from these facts, from which
-//! every other task computes the same.
+//! Each task decides alone, and none waits for another.  So what a task takes must follow from these facts,
+//! from which every other task computes the same.
 #![forbid(unsafe_code)]
 
 use super::{gpuless, identity};
@@ -12,21 +12,21 @@ use crate::topology::{CpuSet, NodeSet, Topology};
 /// The tasks of a step on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Crew {
-    /// `[task]`: as Slurm bound it; the step's CPUs where it bound nobody
+    /// `[task]`: Slurm's mask; the step's CPUs if Slurm bound no task
     pub(super) masks: Vec<CpuSet>,
     /// `[task]`: the CPUs that it asked for (`-c`), else its share of the step's; never more than Slurm's mask has
     pub(super) parts: Vec<usize>,
-    /// `[task]`: the NUMA nodes of its GPUs; `None` where no rule tells those of all
+    /// `[task]`: the NUMA nodes of its GPUs; `None` if no rule tells all tasks' nodes
     pub(super) homes: Option<Vec<NodeSet>>,
     /// CPUs of the step on this node
     pub(super) cpus: CpuSet,
 }
 
 impl Crew {
-    /// The crew of which `task` is one.
+    /// The crew of `task`.
     pub(super) fn new(topology: &Topology, step: &Step, task: &Task) -> Crew {
         let tasks = step.tasks_here();
-        // Slurm's rule for lists that are shorter than the tasks are many (src/plugins/task/affinity/affinity.c,
+        // Slurm's rule when there are fewer masks than tasks (src/plugins/task/affinity/affinity.c,
         // `get_cpuset`): it starts again at the first
         let mask = |id: usize| match task.masks.as_slice() {
             [] => task.cpus.clone(),
@@ -40,36 +40,36 @@ impl Crew {
         Crew { masks, parts, homes, cpus }
     }
 
-    /// Tasks.
+    /// The number of tasks.
     pub(super) fn len(&self) -> usize {
         self.masks.len()
     }
 
-    /// Has each task CPUs that no other one has?
+    /// Does each task have CPUs that no other task has?
     pub(super) fn is_private(&self) -> bool {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         sum == self.cpus.len() && self.masks.iter().all(|mask| !mask.is_empty())
     }
 }
 
-/// How Slurm says that it dealt the GPUs (`SLURMD_TRES_BIND`): since 23.02 it writes `gres/gpu:` before the rule.
+/// Slurm's rule for dealing the GPUs (`SLURMD_TRES_BIND`); since 23.02 `gres/gpu:` stands before it.
 fn rule(bind: &str) -> Option<(bool, &str)> {
     bind.strip_prefix("gres/gpu:")
         .map(|rule| (true, rule))
         .or_else(|| Some((false, bind.strip_prefix("gpu:")?)))
 }
 
-/// Has each task GPUs that no other one has (`--gpus-per-task`)?
+/// Does each task have GPUs that no other task has (`--gpus-per-task`)?
 pub(super) fn has_own_gpus(task: &Task) -> bool {
     task.gpu_bind.as_deref().and_then(rule).is_some_and(|(_, rule)| rule.starts_with("per_task:"))
 }
 
-/// The NUMA nodes of each task's GPUs, where Slurm's rule tells those of all.
+/// The NUMA nodes of each task's GPUs, if Slurm's rule tells all of them.
 ///
-/// `per_task:N` of 22.05 gives task 0 the first N of the step's GPUs, task 1 the next N (src/common/gres.c); later releases
-/// look at the tasks' masks first.  `map_gpu:` (later `map:`) names each task's GPU by its local id, and starts again at the
-/// first where the list is short; its numbers are the node's where the job has all of the node's GPUs, and only then is it
-/// clear what they count.
+/// `per_task:N` of 22.05 gives task 0 the first N of the step's GPUs, task 1 the next N (src/common/gres.c);
+/// later releases look at the tasks' masks first.  `map_gpu:` (later `map:`) lists GPUs by the tasks' local
+/// ids, and starts again at the first if the list is too short.  Its numbers are the node's if the job has
+/// all of the node's GPUs; otherwise it is unclear what they count.
 pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let (later, rule) = rule(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();

@@ -1,20 +1,21 @@
-//! How many CPUs a step's tasks can use at the same time: a maximal flow from tasks to the CPUs that they may run on.
+//! The number of CPUs that a step's tasks can use at once: a maximal flow from tasks to CPUs of their masks.
 #![forbid(unsafe_code)]
 
 use crate::topology::CpuSet;
 use std::collections::BTreeMap;
 
-/// CPUs that are served when task `i`, which may run on `masks[i]`, wants `wanted[i]` of them and no two use one CPU.
+/// The most CPUs that the tasks can get if task `i` wants `wanted[i]` CPUs of `masks[i]` and no two tasks
+/// share one.
 pub(super) fn served(masks: &[CpuSet], wanted: &[usize]) -> usize {
     let mut flow = Flow::new(masks);
     (0..masks.len()).map(|task| flow.serve(task, wanted[task])).sum()
 }
 
-/// CPUs that the same tasks may use are one class: a node has few of those, however many CPUs it has.
+/// CPUs that the same tasks may use form one class; a node has few classes, however many CPUs it has.
 struct Flow {
     /// `[task]`: the classes in its mask
     classes: Vec<Vec<usize>>,
-    /// `[class]`: CPUs that nobody uses
+    /// `[class]`: unused CPUs
     free: Vec<usize>,
     /// `[class][task]`: CPUs that the task uses
     used: Vec<BTreeMap<usize, usize>>,
@@ -40,7 +41,7 @@ impl Flow {
         flow
     }
 
-    /// Gives the task up to `wanted` CPUs; others move to other CPUs of theirs where that frees some.
+    /// Gives the task up to `wanted` CPUs; other tasks move to other CPUs of their masks if that frees some.
     fn serve(&mut self, task: usize, wanted: usize) -> usize {
         let mut got = 0;
         while got < wanted {
@@ -54,7 +55,7 @@ impl Flow {
 
     /// One shortest augmenting path (Edmonds and Karp).
     fn augment(&mut self, from: usize, wanted: usize) -> usize {
-        // how a class was reached: by which task, and that task by giving up which class
+        // how we reached a class: by which task, and which class that task gives up
         let mut reached: BTreeMap<usize, (usize, Option<usize>)> = BTreeMap::new();
         let mut queue = std::collections::VecDeque::from([(from, None)]);
         while let Some((task, left)) = queue.pop_front() {
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(served(&sets(&["", "0"]), &[1, 1]), 1);
     }
 
-    /// What the best of all assignments of CPUs to tasks serves (every CPU tried with every task).
+    /// The CPUs that the best assignment serves, found by trying every CPU with every task.
     fn best(masks: &[CpuSet], wanted: &mut [usize], cpu: u32) -> usize {
         if cpu == 6 {
             return 0;

@@ -1,7 +1,8 @@
-//! Near is a ladder: the NUMA nodes of a task's GPUs, then those at the next distance, and so on to the whole machine.
+//! Nearness as a ladder: the NUMA nodes of a task's GPUs, then those at the next distance, up to the whole
+//! machine.
 //!
-//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance).  On an EPYC with four NUMA nodes
-//! to a socket (NPS4) or a Xeon with sub-NUMA clusters the second rung is the socket.
+//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance).  On an EPYC with
+//! four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is the socket.
 #![forbid(unsafe_code)]
 
 use crate::topology::{CpuSet, NodeSet, Topology};
@@ -13,16 +14,17 @@ pub(super) struct Rung {
     pub(super) nodes: NodeSet,
     /// their CPUs
     pub(super) cpus: CpuSet,
-    /// the distance of the farthest of them; `None` on the first rung, and on the last one where no distance is known
+    /// the distance of the farthest of them; `None` on the first rung, and on the last one if no distance is
+    /// known
     pub(super) distance: Option<u32>,
 }
 
-/// The rungs around some NUMA nodes, each wider than the one before, the last one the whole machine.
+/// The rungs around some NUMA nodes, each wider than the one before; the last one is the whole machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ladder(Vec<Rung>);
 
 impl Ladder {
-    /// The ladder around `nodes`.  Rungs that add no CPU are left out, but for the first.
+    /// The ladder around `nodes`, without rungs that add no CPU, except the first.
     pub(super) fn around(topology: &Topology, nodes: &NodeSet) -> Ladder {
         let rung = |nodes: NodeSet, distance| Rung { cpus: topology.cpus_of(&nodes), nodes, distance };
         let mut rungs = vec![rung(nodes.clone(), None)];
@@ -52,7 +54,7 @@ impl Ladder {
         &self.0
     }
 
-    /// The lowest rung that holds all of `cpus`; the last one where none does.
+    /// The lowest rung that holds all of `cpus`; the last one if none does.
     pub(super) fn rung_of(&self, cpus: &CpuSet) -> usize {
         self.0.iter().position(|rung| cpus.is_subset(&rung.cpus)).unwrap_or(self.0.len() - 1)
     }

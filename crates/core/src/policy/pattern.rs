@@ -1,5 +1,5 @@
-//! How an admin names NICs: a name, a PCI address or a network interface, each with `*` and `?`; or the subnet of their
-//! ports.
+//! An admin's patterns for NICs: a name, a PCI address or a network interface, each with `*` and `?`; or the
+//! subnet of their ports.
 #![forbid(unsafe_code)]
 
 use crate::topology::{Network, Nic, SubnetPrefix};
@@ -18,7 +18,7 @@ enum Meaning {
     Names,
     /// of its ports: the InfiniBand subnet's prefix
     Prefix(SubnetPrefix),
-    /// of its ports: the IPv4 network that holds theirs
+    /// of its ports: an IPv4 network that contains theirs
     Network(Network),
 }
 
@@ -39,7 +39,8 @@ impl fmt::Display for BadPattern {
 }
 
 impl Pattern {
-    /// Reads one word.  No name of a NIC looks like a subnet: names have neither `:` nor `/`, addresses a `.`.
+    /// Reads one word.  No NIC's name or address looks like a subnet: names have neither `:` nor `/`,
+    /// addresses have a `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
         let bad = || BadPattern(word.chars().take(80).collect());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
@@ -77,7 +78,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// `*` for any text, `?` for any character; linear in the product of the lengths, whatever the pattern.
+/// `*` for any text, `?` for any character; the time is linear in the product of the lengths for every
+/// pattern.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry = None;
@@ -92,7 +94,7 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 t += 1;
             }
             _ => match retry {
-                // the last star takes one character more
+                // the last star takes one more character
                 Some((after_star, taken)) => {
                     p = after_star;
                     t = taken + 1;

@@ -1,8 +1,9 @@
-//! Where a step's tasks run, by default: near their GPUs where that leaves every task its part, else where Slurm put them.
+//! The CPUs of a step's tasks by default: near their GPUs if every task keeps its part, else where Slurm put
+//! them.
 //!
-//! A private slice costs a task's helper threads some per cent, and a NUMA-wide mask nothing; but four tasks of four CPUs
-//! each on the one core that a busy node has left near their GPUs lose nearly all.  So near CPUs are taken only where they
-//! hold the parts of all who will share them.
+//! A private slice costs a task's helper threads some per cent, and a NUMA-wide mask costs nothing.  But on a
+//! busy node with one free core near the GPUs, four tasks of four CPUs each on that core lose nearly all.  So
+//! tasks take near CPUs only if these hold the parts of all tasks that will share them.
 #![forbid(unsafe_code)]
 
 use super::crew::Crew;
@@ -11,7 +12,7 @@ use super::ladder::Ladder;
 use crate::topology::{CpuSet, NodeSet, Topology};
 use std::cmp::Reverse;
 
-/// Where the tasks run, if all of them decide by this rule.
+/// The tasks' CPUs, if all of them decide by this rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Settled {
     /// `[task]`
@@ -20,17 +21,17 @@ pub(super) struct Settled {
     pub(super) rungs: Vec<usize>,
 }
 
-/// A task as it is settled.
+/// A task while we settle it.
 struct Mover {
     id: usize,
     ladder: Ladder,
-    /// the rung it stands on by Slurm's mask
+    /// the rung of Slurm's mask
     here: usize,
-    /// the rung that it is to reach; it stays where that is `here`
+    /// the rung it should reach; it stays if that is `here`
     target: usize,
 }
 
-/// All tasks of a crew of which everybody's home is known.  Every task of the step computes the same.
+/// Settles all tasks of a crew if every task's home is known.  Every task of the step computes the same.
 pub(super) fn settle(topology: &Topology, crew: &Crew) -> Settled {
     let homes = crew.homes.as_deref().unwrap_or_default();
     let mut movers: Vec<Mover> = homes
@@ -44,7 +45,7 @@ pub(super) fn settle(topology: &Topology, crew: &Crew) -> Settled {
         })
         .collect();
     let before = served(&crew.masks, &crew.parts);
-    // each turn sends somebody one rung farther, so it ends
+    // each turn sends a task one rung farther, so the loop ends
     loop {
         let give_way = match try_targets(crew, &movers) {
             Err(too_many) => too_many,
@@ -60,7 +61,7 @@ pub(super) fn settle(topology: &Topology, crew: &Crew) -> Settled {
     }
 }
 
-/// The movers who go to one region, the farthest region first: who has least to win gives way first.
+/// The movers by region, the farthest region first: those who gain least give way first.
 fn groups<'a>(crew: &Crew, movers: &'a [Mover]) -> Vec<Vec<&'a Mover>> {
     let mut groups: Vec<Vec<&Mover>> = Vec::new();
     for mover in movers.iter().filter(|mover| mover.moves()) {
@@ -76,9 +77,20 @@ fn groups<'a>(crew: &Crew, movers: &'a [Mover]) -> Vec<Vec<&'a Mover>> {
     groups
 }
 
-/// Those without whom all others have their parts; the farthest where no one group is enough.
+/// The movers that give way if not all tasks have their parts: in the smallest crowded region, those that
+/// came farthest; if no region is crowded by itself, the group without which all others have their parts.
 fn in_the_way(crew: &Crew, movers: &[Mover], masks: &[CpuSet], before: usize) -> Vec<usize> {
     let groups = groups(crew, movers);
+    let mut regions: Vec<CpuSet> = groups.iter().map(|group| group[0].region(crew)).collect();
+    regions.sort_by_key(CpuSet::len);
+    for region in &regions {
+        let confined: Vec<usize> = (0..crew.len()).filter(|&id| masks[id].is_subset(region)).collect();
+        let crowd = movers.iter().filter(|mover| mover.moves() && confined.contains(&mover.id));
+        let need: usize = confined.iter().map(|&id| crew.parts[id]).sum();
+        if let (true, Some(farthest)) = (need > region.len(), crowd.clone().map(|mover| mover.target).max()) {
+            return crowd.filter(|mover| mover.target == farthest).map(|mover| mover.id).collect();
+        }
+    }
     let ids = |group: &Vec<&Mover>| group.iter().map(|mover| mover.id).collect::<Vec<usize>>();
     let is_enough = |group: &&Vec<&Mover>| {
         let mut without = masks.to_vec();
@@ -93,16 +105,16 @@ impl Mover {
         self.target < self.here
     }
 
-    /// The step's CPUs on the rung that it is to reach.
+    /// The step's CPUs on the rung that it should reach.
     fn region(&self, crew: &Crew) -> CpuSet {
         crew.cpus.intersection(&self.ladder.rungs()[self.target].cpus)
     }
 }
 
-/// Everybody's mask if all movers reach their targets; or the movers whose region does not hold their parts.
+/// All tasks' masks if all movers reach their targets; or the movers whose region does not hold their parts.
 fn try_targets(crew: &Crew, movers: &[Mover]) -> Result<Vec<CpuSet>, Vec<usize>> {
     let mut masks = crew.masks.clone();
-    // who has its part of near CPUs in its own mask gives the rest away and takes nothing
+    // a mover whose mask has its part of near CPUs gives the rest away and takes nothing
     let mut homeless: Vec<&Mover> = Vec::new();
     for mover in movers.iter().filter(|mover| mover.moves()) {
         let part = crew.masks[mover.id].intersection(&mover.region(crew));
@@ -129,7 +141,7 @@ fn try_targets(crew: &Crew, movers: &[Mover]) -> Result<Vec<CpuSet>, Vec<usize>>
             let seats = seats.unwrap_or_else(|| vec![left; ids.len()]);
             ids.iter().zip(seats).for_each(|(&id, seat)| masks[id] = seat);
         } else if near.len() >= need.max(1) {
-            // some of these CPUs are others' too; the flow tells whether all have their parts
+            // other tasks have some of these CPUs too; the flow tells whether every task has its part
             ids.iter().for_each(|&id| masks[id] = near.clone());
         } else {
             return Err(ids);
@@ -138,8 +150,8 @@ fn try_targets(crew: &Crew, movers: &[Mover]) -> Result<Vec<CpuSet>, Vec<usize>>
     Ok(masks)
 }
 
-/// A seat of its own for each mover, made of the masks of those who left, which Slurm has cut along cores; the rest goes
-/// round.  `None` where these are too few or too small.
+/// A seat of its own for each mover, made of the masks of the tasks that left, which Slurm has cut along
+/// cores.  The remaining masks go round.  `None` if the masks are too few or too small.
 fn seats(crew: &Crew, left: &CpuSet, wanted: &[usize]) -> Option<Vec<CpuSet>> {
     let units = crew.masks.iter().map(|mask| mask.intersection(left)).filter(|unit| !unit.is_empty());
     let mut seats = vec![CpuSet::new(); wanted.len()];
@@ -150,9 +162,10 @@ fn seats(crew: &Crew, left: &CpuSet, wanted: &[usize]) -> Option<Vec<CpuSet>> {
     seats.iter().zip(wanted).all(|(seat, &part)| seat.len() >= part.max(1)).then_some(seats)
 }
 
-/// One task of a crew of which nobody knows the others' GPUs: near CPUs that hold all parts however the others decide.
+/// Settles one task of a crew if the others' GPUs are unknown: near CPUs that hold all parts, however the
+/// others decide.
 ///
-/// `may_be_near` tells how many tasks at most can have their GPUs on some NUMA nodes, this one included.
+/// `may_be_near` gives the most tasks, this one included, that can have their GPUs on some NUMA nodes.
 pub(super) fn settle_alone(
     topology: &Topology,
     crew: &Crew,
@@ -174,7 +187,7 @@ pub(super) fn settle_alone(
         let need = if crew.masks.iter().all(|mask| mask == own) {
             comers * most
         } else {
-            // who reaches in may stay, and who does not may come
+            // a task that overlaps may stay, and one that does not may come
             let inside: Vec<usize> =
                 (0..crew.len()).filter(|&other| other != id && crew.masks[other].intersects(&near)).collect();
             let others = crew.len() - inside.len();

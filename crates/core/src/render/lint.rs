@@ -1,6 +1,7 @@
-//! Reads the user's own variables as the libraries would, on this node, and says what looks wrong and what to do.
+//! Reads the user's own variables as the libraries would on this node, and reports what looks wrong and what
+//! to do.
 //!
-//! Nothing is changed: the user's choice stays.  Each finding rests on the rule of the library that is stated beside it.
+//! It changes nothing: the user's choice stays.  Each finding rests on the library's rule stated beside it.
 #![forbid(unsafe_code)]
 
 use super::Present;
@@ -8,7 +9,7 @@ use crate::diagnostic::{Diagnostic, Shown};
 use crate::step::{Access, Task};
 use crate::topology::{GpuVendor, Nic, NicKind, PortState, Topology};
 
-/// The variables that are looked at.
+/// The variables that we look at.
 pub const READ: [&str; 14] = [
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
@@ -75,7 +76,8 @@ fn finding(name: &str, value: &str, text: impl Into<String>) -> Diagnostic {
     Diagnostic::new(format!("{name}={}", Shown::word(value, 80)), text)
 }
 
-/// Switches that turn a transport off (NCCL's environment variables, "Debugging": not for production), and chatter.
+/// Switches that turn a transport off (NCCL's environment variables, "Debugging": not for production), and
+/// verbose logs.
 fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let verbs = subject.topology.nics.iter().any(|nic| nic.kind == NicKind::Verbs);
     for (name, off) in [
@@ -85,7 +87,7 @@ fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
     ] {
         let is_off = value(subject, name).and_then(|value| Some((value, value.parse::<i64>().ok()?)));
         let Some((value, 1..)) = is_off else { continue };
-        // on Slingshot and EFA there is nothing that it could disable
+        // on Slingshot and EFA it has nothing to disable
         if name != "NCCL_IB_DISABLE" || verbs {
             found.push(finding(name, value, format!("{off}: unset it where it is not for a test")));
         }
@@ -97,7 +99,8 @@ fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `NCCL_IB_HCA`: `^` leaves out, `=` takes whole names, else an entry is the beginning of a name (src/misc/utils.cc).
+/// `NCCL_IB_HCA`: `^` excludes, `=` takes whole names, else an entry is the beginning of a name
+/// (src/misc/utils.cc).
 fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let Some(list) = value(subject, "NCCL_IB_HCA") else { return };
     let (without, rest) = list.strip_prefix('^').map_or((false, list), |rest| (true, rest));
@@ -154,7 +157,7 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
                 entry.split_once(':').map_or((entry, None), |(device, port)| (device, Some(port)));
             let nic = verbs().find(|nic| nic.name == device);
             let is_interface = port.is_none() && subject.interfaces.iter().any(|known| known == device);
-            // without a list of interfaces a name without a port may be one
+            // without a list of interfaces, a name without a port may be an interface
             let may_be_interface = port.is_none() && subject.interfaces.is_empty();
             let shown = Shown::word(entry, 64);
             match nic {
@@ -211,12 +214,12 @@ fn sockets(subject: &Subject, found: &mut Vec<Diagnostic>) {
     };
     let mut names = rest.split(',').filter_map(|entry| entry.split(':').next());
     if !names.any(|name| subject.interfaces.iter().any(|interface| matches(name, interface))) {
-        let text = "no interface of this node is named so, and NCCL then cannot start: name one of its own, or unset it";
+        let text = "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it";
         found.push(finding("NCCL_SOCKET_IFNAME", list, text));
     }
 }
 
-/// How the program numbers its GPUs, and which of them NCCL sees.
+/// The program's numbering of its GPUs, and which of them NCCL sees.
 fn gpus(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let Subject { topology, task, .. } = subject;
     let nvidia = || topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia);

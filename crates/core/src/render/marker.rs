@@ -1,4 +1,4 @@
-//! `NIC_PLACEMENT`: what was decided and what we set, in one line that programs and nested steps read.
+//! `NIC_PLACEMENT`: the decision and the variables we set, in one line for programs and nested steps.
 //!
 //! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours.
 //! A variable that no longer has the value recorded here was changed by somebody else and is theirs.  So is this variable
@@ -17,13 +17,13 @@ use std::fmt::Write;
 /// The variable's name.
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line as it grows.  Writing to a string cannot fail, so no answer is looked at.
+/// The line as it grows.  Writing to a string cannot fail, so we ignore the results.
 pub(super) struct Publication(String);
 
 impl Publication {
     /// The line with its facts.
     pub(super) fn new(topology: &Topology, node: &NodePlacement, task: &TaskPlacement) -> Publication {
-        // room for a node's list in two variables, so that it is not moved as it grows
+        // room for a node's list in two variables, which saves reallocation
         let mut line = String::with_capacity(640);
         let _ = write!(line, "v1 policy={} gpus=", node.policy);
         for (nth, &gpu) in task.gpus.iter().enumerate() {
@@ -36,7 +36,7 @@ impl Publication {
         Publication(line)
     }
 
-    /// One more variable that is ours.
+    /// Adds one of our variables.
     pub(super) fn add(&mut self, name: &str, value: &str) {
         let _ = write!(self.0, " set:{name}=");
         match value.contains([' ', '%']) {
@@ -60,15 +60,15 @@ pub fn is_published(text: &str) -> bool {
         && words.all(|word| word.contains('='))
 }
 
-/// What a line claims.
+/// The claims of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marker {
     set: Vec<(String, String)>,
 }
 
 impl Marker {
-    /// Reads what an earlier step published; what cannot be read claims nothing, nor does a name that `may_be_ours` denies,
-    /// whoever wrote the line.
+    /// Reads what an earlier step published.  Unreadable words claim nothing, nor do names that `may_be_ours`
+    /// denies, whoever wrote the line.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
         if !is_published(text) {
             return Marker::default();

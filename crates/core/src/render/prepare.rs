@@ -1,4 +1,5 @@
-//! What is the same for all tasks of a step, worked out once: which variables, their node-wide values, what files say.
+//! What all tasks of a step share, worked out once: the variables, their node-wide values, the contents of
+//! files.
 #![forbid(unsafe_code)]
 
 use super::marker::{self, Marker};
@@ -14,7 +15,7 @@ use std::collections::BTreeSet;
 /// A variable and what answers for it.
 pub(super) struct Row {
     pub(super) name: String,
-    /// do user and admin want it set?
+    /// do both user and admin want it set?
     pub(super) wanted: bool,
     pub(super) source: AnsweredBy,
 }
@@ -41,17 +42,18 @@ pub struct Prepared {
     pub(super) ucx_site: Option<String>,
     /// each GPU's Slingshot NIC
     pub(super) slingshot: Vec<Option<NicIndex>>,
-    /// the values of those templates that hold no fact of a task, or why there is none
+    /// the values of templates without a fact of a task, or why there is none
     filled: Vec<Option<Result<String, String>>>,
 }
 
 impl Prepared {
-    /// Works it out.  `read` reads a site's file as this node has it; asked only where the answer can change a value.
+    /// Works it out.  `read` reads a site's file on this node; it is called only if the answer can change a
+    /// value.
     pub fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
         let wants = |name: &str, libraries: Libraries| {
             wanted.libraries.has(libraries) && !wanted.unwanted.iter().any(|unwanted| unwanted == name)
         };
-        // the admin's own template for a variable stands in the library's place
+        // the admin's own template for a variable replaces the library's
         let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
         let libraries = ROWS.iter().filter(|(name, ..)| !has_template(name));
         let mut rows: Vec<Row> = libraries
@@ -105,7 +107,7 @@ impl Prepared {
         }
     }
 
-    /// All variables that are looked at or changed, sorted.
+    /// All variables that we read or change, sorted.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.rows.iter().map(|row| row.name.as_str()).chain(EVIDENCE).collect();
         names.sort_unstable();
@@ -113,7 +115,7 @@ impl Prepared {
         names
     }
 
-    /// What the user or the admin named in `no-env=` and nobody would set.
+    /// Names in the user's or the admin's `no-env=` that nobody would set.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let unknown = self.wanted.unwanted.iter().map(String::as_str);
         let unknown: BTreeSet<&str> =
@@ -137,7 +139,7 @@ impl Prepared {
         present.get(marker::NAME).map(|text| Marker::parse(text, may_be_ours)).unwrap_or_default()
     }
 
-    /// The admin's template's answer for a task.
+    /// The answer of the admin's template for a task.
     pub(super) fn fill(&self, index: usize, asked: &Asked<'_, '_>) -> Answer<'_> {
         let template = &self.wanted.templates[index];
         let why = "the admin's `set=`";

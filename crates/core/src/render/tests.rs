@@ -1,4 +1,4 @@
-//! What the libraries read, on a node of four GPUs and four NICs of which one carries storage.
+//! What the libraries read, on a node of four GPUs and four NICs; one NIC carries storage.
 #![forbid(unsafe_code)]
 
 mod libraries;
@@ -60,7 +60,7 @@ fn present(values: &[(&str, &str)]) -> Present {
     values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-/// The files of a node or of its user: `(path, text)`; of a text that ends with `…` there is more than was read.
+/// The files of a node or of its user: `(path, text)`; `…` at a text's end means that it was cut there.
 type Files = &'static [(&'static str, &'static str)];
 
 fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
@@ -70,7 +70,7 @@ fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
     }
 }
 
-/// What one task of a step gets, with this wanted, environment, and files.
+/// One task of a step with what is wanted, its environment, and files.
 struct Situation {
     topology: Topology,
     node: NodePlacement,
@@ -120,7 +120,7 @@ impl Situation {
         })
     }
 
-    /// Why a variable is set or not; empty where nothing is said about it.
+    /// Why a variable is set or not; empty if there is no answer for it.
     fn why(&self, task: &TaskPlacement, name: &str) -> String {
         self.told(task).into_iter().find(|(told, ..)| told == name).map(|told| told.2).unwrap_or_default()
     }

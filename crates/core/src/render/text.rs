@@ -6,8 +6,8 @@ use crate::topology::{GpuIndex, Topology};
 
 /// A task's line under `verbose`, and in the tool's plans.
 ///
-/// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines that tasks write
-/// separately stand under each other.
+/// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines from
+/// separate tasks align.
 pub fn task_line(
     topology: &Topology,
     node: &NodePlacement,
@@ -51,9 +51,9 @@ pub fn task_line(
     )
 }
 
-/// Why a task gets what it gets, one sentence for each answer.
+/// The reasons for a task's placement, one sentence for each answer.
 pub fn reasons(task: &TaskPlacement, variables: &[Variable]) -> Vec<String> {
-    // a variable that is set explains itself, one that is not wants a reason
+    // only an unset variable needs a reason
     let not_set = variables.iter().filter(|variable| !matches!(variable.change, Change::Set(_)));
     let not_set = not_set.map(|variable| match variable.change {
         Change::KeepUsers(_) => format!("{}: {}", variable.name, variable.why),

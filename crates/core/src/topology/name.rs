@@ -1,4 +1,4 @@
-//! The names of devices, which programs find in lists and paths.
+//! Device names, which programs find in lists and paths.
 #![forbid(unsafe_code)]
 
 use std::borrow::Borrow;
@@ -6,10 +6,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// A device's name, fit for every place where one is written.
+/// A device's name, safe wherever it is written.
 ///
-/// Names go into variables, where `,` `:` `=` `^` and a space mean something to the libraries (NCCL's src/misc/utils.cc,
-/// `parseStringList`; UCX's src/ucs/config/parser.c), and into paths below `/sys` and `/dev`, where `/` and `..` do.
+/// Names go into variables, where `,` `:` `=` `^` and a space have a meaning for the libraries (NCCL's
+/// src/misc/utils.cc, `parseStringList`; UCX's src/ucs/config/parser.c), and into paths below `/sys` and
+/// `/dev`, where `/` and `..` have one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceName(String);
 

@@ -1,4 +1,4 @@
-//! The networks that a port is in: InfiniBand's by the prefix of its subnet, IPv4's by address and mask.
+//! A port's networks: InfiniBand's by subnet prefix, IPv4's by address and mask.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -25,7 +25,7 @@ impl fmt::Display for BadNetwork {
 impl std::error::Error for BadNetwork {}
 
 impl Network {
-    /// The network of an address by the number of bits that its hosts have in common, 0 to 32.
+    /// The network of an address whose hosts have the first `bits` bits in common, 0 to 32.
     pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
         (bits <= 32).then_some(Network { address, bits })
     }
@@ -40,7 +40,7 @@ impl Network {
         Ipv4Addr::from(u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0))
     }
 
-    /// Does all of the other one lie in it?
+    /// Is `other` inside this network?
     pub fn contains(self, other: Network) -> bool {
         let first = |network: Network| network.address & self.mask();
         self.bits <= other.bits && first(self) == first(other)
@@ -81,7 +81,7 @@ impl fmt::Display for BadSubnetPrefix {
 impl std::error::Error for BadSubnetPrefix {}
 
 impl SubnetPrefix {
-    /// That of a GID as the kernel writes it, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
+    /// The prefix of a GID as the kernel writes it, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
     pub fn of_gid(gid: &str) -> Option<SubnetPrefix> {
         /// Eight groups of four digits (`%pI6`, the kernel's Documentation/core-api/printk-formats.rst).
         const GID: usize = 39;

@@ -38,12 +38,12 @@ impl fmt::Display for PathType {
     }
 }
 
-/// The way between two PCI functions, with all that others may have to share with it.
+/// The way between two PCI functions, with everything on it that other ways may share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
     /// what it crosses
     pub kind: PathType,
-    /// the PCIe links on it of which the rate is known
+    /// its PCIe links with a known rate
     pub links: Vec<Link>,
     /// the two NUMA nodes whose connection it crosses, the smaller first; `None` where it crosses none, or where the
     /// kind of path is only stated
@@ -53,21 +53,22 @@ pub struct Way {
 /// A PCIe link on a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// the device below it, as its function 0: all functions of a device stand behind the same link
+    /// the device below it, by its function 0: all functions of a device share one link
     pub below: PciAddress,
     /// is it on the first function's side of the way?
     pub of_a: bool,
-    /// what it runs at now, in Mbit/s
+    /// its current rate in Mbit/s
     pub mbps: u64,
 }
 
 impl Topology {
     /// What the way between two PCI functions crosses.
     ///
-    /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with downstream ports
-    /// below it, so two functions share one switch when at most one bridge stands between each of them and the lowest
-    /// bridge above both.  Where the kernel names no NUMA node for one of them the path counts as [`PathType::Sys`]:
-    /// nothing shows that it is shorter.  A stated path ([`Topology::stated_paths`]) is of the kind that is stated.
+    /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with
+    /// downstream ports below it, so two functions share one switch when at most one bridge stands between
+    /// each of them and the lowest bridge above both.  If the kernel names no NUMA node for one of them, the
+    /// path is [`PathType::Sys`]: nothing shows that it is shorter.  A stated path
+    /// ([`Topology::stated_paths`]) has its stated kind.
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.way(a, b).kind
     }
@@ -120,12 +121,12 @@ impl Topology {
         self.numa_node(from)?.distances.get(column).copied()
     }
 
-    /// How many of the switches among the `below` nearest of these bridges are parts of the switch above them.
+    /// How many switches among the `below` nearest bridges are parts of the switch above them.
     ///
-    /// Broadcom's large switches show themselves as a switch behind a switch, though every port has full bandwidth to
-    /// every other; NCCL takes the two for one (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we, or the
-    /// wrong NIC looks nearer (NVIDIA/nccl issue 820).  Bridges above a function alternate between ports that lead down
-    /// and the upstream ports that stand for a switch.
+    /// Broadcom's large switches look like a switch behind a switch, though every port has full bandwidth to
+    /// every other.  NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we;
+    /// otherwise the wrong NIC looks nearer (NVIDIA/nccl issue 820).  Bridges above a function alternate
+    /// between downstream ports and the upstream ports that stand for a switch.
     fn flattened(&self, above: &[PciAddress], below: usize) -> usize {
         let switches: Vec<(usize, &PciFunction)> = above
             .iter()
@@ -136,7 +137,7 @@ impl Topology {
             .collect();
         let mut merged = 0;
         let mut parent_is_merged = false;
-        // from the host bridge down: a switch that took its parts is not itself a part
+        // from the host bridge down: a switch that has absorbed its parts is not itself a part
         for pair in switches.windows(2).rev() {
             let [(place, switch), (_, parent)] = pair else { continue };
             let is_part = !parent_is_merged

@@ -16,7 +16,7 @@ const CRAY: u16 = 0x17db;
 /// PCI vendor of Amazon; its devices `efa0` to `efa3` are Elastic Fabric Adapters.
 const AMAZON: u16 = 0x1d0f;
 
-/// The OS devices of one PCI device that are about networks.
+/// The network OS devices of one PCI device.
 #[derive(Default)]
 struct Card<'o> {
     verbs: Vec<&'o Object<'o>>,
@@ -26,11 +26,11 @@ struct Card<'o> {
     interfaces: Vec<&'o Object<'o>>,
 }
 
-/// A NIC as the file has it.
+/// A NIC as the file lists it.
 struct Listed {
     name: String,
     kind: NicKind,
-    /// without its address; `None` where its name cannot be one
+    /// without its address; `None` if its name is invalid
     nic: Option<Nic>,
 }
 
@@ -82,7 +82,7 @@ impl<'o> Card<'o> {
                     && function.device.is_some_and(|id| (0xefa0..=0xefa3).contains(&id))
             };
             let kind = if function.is_some_and(efa) { NicKind::Efa } else { NicKind::Verbs };
-            // which interface belongs to which of several devices the file does not say
+            // the file does not tell which of several devices an interface belongs to
             let alone = self.verbs.len() == 1;
             let interfaces: &[&Object] = if alone { &self.interfaces } else { &[] };
             let facts = |object: &Object, nic: Nic| Nic {
@@ -101,7 +101,7 @@ impl<'o> Card<'o> {
             let nic = |object: &&Object| Listed::new(name_of(object), NicKind::Slingshot, |nic| nic);
             return self.slingshot.iter().map(nic).collect();
         }
-        // without the name of the `cxi` device the interface's must do
+        // the file lacks the `cxi` device's name, so we use the interface's
         let kind = if self.is_slingshot(function) { NicKind::Slingshot } else { NicKind::Ethernet };
         let nic = |name: &String| Listed::new(name, kind, |nic| Nic { netdevs: vec![name.clone()], ..nic });
         netdevs.iter().map(nic).collect()
@@ -121,7 +121,7 @@ pub(super) fn nics(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<(), BadImport> {
     let file = bus.file;
-    // by the PCI device, or by the OS device itself where there is none
+    // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();
     for index in file.of(Kind::OsDevice) {
         let device = bus.device_of(index);
@@ -140,7 +140,7 @@ pub(super) fn nics(
         }
         found.extend(card.nics(function).into_iter().map(|nic| (*device, nic)));
     }
-    // where not all fit, the plain ones go first
+    // if not all fit, plain Ethernet ones are dropped first
     found.sort_by_key(|(_, listed)| listed.kind);
     let mut names = BTreeSet::new();
     let mut unknown = Vec::new();
@@ -214,7 +214,8 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
         }
     }
     if said.is_empty() {
-        // there is one at least: ports count from 1 (the kernel's include/rdma/ib_verbs.h, `rdma_start_port`)
+        // there is at least one port: ports count from 1 (the kernel's include/rdma/ib_verbs.h,
+        // `rdma_start_port`)
         said.insert(1, BTreeMap::new());
     }
     let single = said.len() == 1;
@@ -226,7 +227,7 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
             "4" => PortState::Active,
             _ => PortState::Unknown,
         };
-        // an interface says which port it is on as `Port`; older files do not
+        // an interface names its port as `Port`; in older files it does not
         let of_port = |object: &&&Object| match object.info("Port") {
             Some(text) => text.parse() == Ok(number),
             None => single,
@@ -252,8 +253,8 @@ fn is_gid(text: &str) -> bool {
     groups.by_ref().take(8).filter(|group| whole(group)).count() == 8 && groups.next().is_none()
 }
 
-/// hwloc does not write `link_layer`, but two things betray it: the hardware addresses of the interfaces, 20 bytes on
-/// InfiniBand (RFC 4391) and 6 on Ethernet; and a LID, which only InfiniBand's subnet managers give.  (iWARP drivers
+/// hwloc does not write `link_layer`, but two things show it.  Hardware addresses of interfaces have 20 bytes
+/// on InfiniBand (RFC 4391) and 6 on Ethernet.  Only InfiniBand's subnet managers give LIDs.  (iWARP drivers
 /// show a LID of 1 and a GID without a port's number.)
 fn link_layer(lid: Option<&str>, gid: Option<&str>, interfaces: &[&Object]) -> LinkLayer {
     let lengths: BTreeSet<usize> =

@@ -1,4 +1,4 @@
-//! The names of NICs: the columns' own labels, or what the `NIC Legend:` says that `NIC0` stands for.
+//! The names of NICs: the columns' own labels, or the names for `NIC0` and so on in the `NIC Legend:`.
 #![forbid(unsafe_code)]
 
 use super::matrix::{self, Matrix};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 struct Entry<'a> {
     name: &'a str,
     line: u32,
-    /// does the line go on with what is neither a remark nor one more entry?
+    /// does the line continue with neither a remark nor another entry?
     overwritten: bool,
 }
 
@@ -25,8 +25,8 @@ pub(super) fn read(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<Vec<DeviceName>, BadImport> {
     let entries = entries(lines, matrix, diagnostics)?;
-    // nvidia-smi overruns its own buffers where there are dozens of NICs, and what it then prints for some names are
-    // parts of its header (seen with 42 and 62 NICs): a word without any digit is one of those parts
+    // with dozens of NICs nvidia-smi overruns its own buffers and prints parts of its header instead of some
+    // names (seen with 42 and 62 NICs): a word without any digit is such a part
     let overwritten = entries.values().any(|entry| entry.overwritten);
     let doubtful = |entry: &Entry| {
         entry.overwritten

@@ -3,7 +3,7 @@
 
 use nic_placement_core::topology::{DeviceName, PathType};
 
-/// What a cell says.
+/// The meaning of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cell {
     /// `X`: the device itself
@@ -23,7 +23,7 @@ pub(super) fn is_label(word: &str) -> bool {
 pub(super) fn numbered(text: &str) -> Option<(&str, &str)> {
     let digits = text.strip_prefix("GPU").or_else(|| text.strip_prefix("NIC"))?;
     let count = digits.bytes().take_while(u8::is_ascii_digit).count();
-    // nobody writes `GPU007`, and two spellings of one number would be two devices
+    // no tool writes `GPU007`, and two forms of one number would be two devices
     let plain = (1..=4).contains(&count) && (count == 1 || !digits.starts_with('0'));
     plain.then(|| text.split_at(3 + count))
 }
@@ -38,8 +38,7 @@ pub(super) fn is_device_name(word: &str) -> bool {
         && cells_of(word).is_none()
 }
 
-/// The cells that a word consists of, and what of the columns after the devices touches them; `None` where it is
-/// neither.
+/// The cells in a word, and any text of later columns that touches them; `None` if it has neither.
 pub(super) fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
     const WORDS: [(&str, Cell); 9] = [
         ("X", Cell::Own),
@@ -50,7 +49,7 @@ pub(super) fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
         ("PHB", Cell::Path(PathType::Phb)),
         ("NODE", Cell::Path(PathType::Node)),
         ("SYS", Cell::Path(PathType::Sys)),
-        // between sockets, before there was `NODE`
+        // between sockets, in versions before `NODE`
         ("SOC", Cell::Path(PathType::Sys)),
     ];
     let mut cells = Vec::new();

@@ -120,6 +120,7 @@ fn name(kind: FileType) -> &'static str {
         kind if kind.is_socket() => "a socket",
         kind if kind.is_char_device() => "a character device",
         kind if kind.is_block_device() => "a block device",
+        kind if kind.is_symlink() => "a symbolic link",
         _ => "something else",
     }
 }
@@ -139,14 +140,21 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Problem> {
 /// The author is asked of the open file, so no other can take its place.  The directories above it are not asked: who may
 /// write there can put a file of root's in its place, and no other.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
-    let read = || {
-        let file = anybodys(path)?;
-        is_by(author, &file.metadata()?)?;
-        let mut bytes = Vec::new();
-        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > limit { Err(Problem::TooLong(limit)) } else { Ok(bytes) }
-    };
-    read().map_err(|problem: Problem| problem.of(path))
+    anybodys(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
+}
+
+/// The same for a file that stands at `path` itself: one that a link leads to is refused.
+pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
+    resolved(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
+}
+
+fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Problem> {
+    let facts = file.metadata()?;
+    is_by(author, &facts)?;
+    let most = limit as u64 + 1;
+    let mut bytes = Vec::with_capacity(facts.len().min(most) as usize + 1);
+    file.take(most).read_to_end(&mut bytes)?;
+    if bytes.len() > limit { Err(Problem::TooLong(limit)) } else { Ok(bytes) }
 }
 
 /// The beginning of a file.

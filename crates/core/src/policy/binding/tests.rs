@@ -1,10 +1,10 @@
-//! The cases of binding, one machine with two sockets.
+//! The cases of binding, on one machine with two sockets.
 #![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::{CpuSet, Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 
-/// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory that shows as a node without CPUs.
+/// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory as a node without CPUs.
 fn node() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for (os_index, cpus) in [(0, "0-7"), (1, "8-15"), (2, "")] {
@@ -49,7 +49,7 @@ fn case(gpus: &[usize], cpus: &'static str, step_cpus: &'static str) -> Case {
     }
 }
 
-/// `cpus/nodes`, each empty where nothing changes.
+/// `cpus/nodes`, each empty if nothing changes.
 fn outcome(case: Case) -> String {
     let mut topology = node();
     topology.provenance = case.provenance;

@@ -1,4 +1,4 @@
-//! No task is poorer for being near: over generated machines, masks, busy nodes and rules of dealing GPUs.
+//! No task loses CPUs by being near, over generated machines, masks, busy nodes and rules for dealing GPUs.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -9,8 +9,8 @@ use crate::step::{Step, Task};
 use crate::topology::{Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 use proptest::prelude::*;
 
-/// Sockets of NUMA nodes of so many cores of two threads, the second threads numbered behind all first ones, and `gpus`
-/// GPUs dealt to the nodes in order.
+/// Sockets of NUMA nodes of cores of two threads, the second threads numbered after all first ones, and
+/// `gpus` GPUs dealt to the nodes in order.
 fn machine(sockets: u32, nodes: u32, cores: u32, gpus: u32) -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     let all = sockets * nodes;
@@ -44,7 +44,7 @@ fn set(list: &str) -> CpuSet {
     CpuSet::from_list(list).unwrap()
 }
 
-/// A step, and which GPU each of its tasks has.
+/// A step, and the GPU of each of its tasks.
 #[derive(Debug, Clone)]
 struct Played {
     topology: Topology,
@@ -69,14 +69,14 @@ impl Played {
             local_id: id as u32,
             cpus: self.masks[id].clone(),
             step_cpus: self.masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask)),
-            // where slurmd bound nobody it lists nothing
+            // slurmd lists no masks if it bound no task
             masks: if shared { Vec::new() } else { self.masks.clone() },
             gpu_bind: self.rule.clone(),
             ..Task::default()
         }
     }
 
-    /// Where each task runs, each by its own decision.
+    /// Each task's own decision.
     fn decisions(&self) -> Vec<CpuDecision> {
         let binding = Binding { bind: self.bind, mem: Mem::Prefer, ..Binding::default() };
         let step = self.step();
@@ -94,8 +94,8 @@ impl Played {
     }
 }
 
-/// A DGX H100's two sockets, 8 tasks of `-c4` on whole cores, as Slurm 22.05 deals them: from socket to socket, and the
-/// GPUs in order.
+/// A DGX H100's two sockets, 8 tasks of `-c4` on whole cores, as Slurm 22.05 deals them: cores from socket to
+/// socket, GPUs in order.
 fn misdealt() -> Played {
     let mask = |id: u32| {
         let core = id / 2 * 2 + if id % 2 == 0 { 0 } else { 56 };
@@ -149,7 +149,7 @@ fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
     let shared = Played { masks: vec![set("0-223"); 8], cpus_per_task: None, ..misdealt() };
     let expected: Vec<&str> = ["0-55,112-167"; 4].into_iter().chain(["56-111,168-223"; 4]).collect();
     assert_eq!(shared.lists(), expected);
-    // later releases do not say who has which GPU, but that each has its own
+    // later releases do not tell which task has which GPU, only that each has its own
     let later = Played { rule: Some("gres/gpu:per_task:1".to_string()), ..shared.clone() };
     assert_eq!(later.lists(), expected);
     let unknown = Played { rule: None, ..shared };
@@ -158,7 +158,8 @@ fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
 
 #[test]
 fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
-    // a DGX A100: four NUMA nodes to a socket, GPUs on every other one; the step has cores of nodes 0 and 4 alone
+    // a DGX A100: four NUMA nodes per socket, GPUs on every other one; the step has only cores of nodes 0 and
+    // 4
     let topology = machine(2, 4, 16, 8);
     let gpu_on = |node: u32| {
         let there = topology.gpus.iter().position(|gpu| topology.numa_node_of(gpu.address) == Some(node));
@@ -171,6 +172,25 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
     assert_eq!(played.lists(), ["0-1,128-129", "64-65,192-193"], "they change sockets");
     let why = played.decisions()[0].why().to_string();
     assert!(why.contains("NUMA nodes 0-3") && why.contains("distance 12"), "{why}");
+}
+
+#[test]
+fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
+    // a DGX A100: two GPUs on every other NUMA node, and eight tasks that share the whole machine
+    let topology = machine(2, 4, 16, 8);
+    let on = |node: u32| {
+        let there = |gpu: &usize| topology.numa_node_of(topology.gpus[*gpu].address) == Some(node);
+        (0..8).find(there).unwrap()
+    };
+    let gpus: Vec<usize> = [3, 3, 1, 1, 7, 7, 5, 5].into_iter().map(on).collect();
+    let listed: Vec<String> = gpus.iter().map(usize::to_string).collect();
+    let rule = Some(format!("gpu:map_gpu:{}", listed.join(",")));
+    let masks = vec![set("0-255"); 8];
+    let played = Played { topology, masks, gpus, cpus_per_task: None, rule, bind: Bind::Auto };
+    let sockets: Vec<&str> = ["0-63,128-191"; 4].into_iter().chain(["64-127,192-255"; 4]).collect();
+    assert_eq!(played.lists(), sockets, "32 CPUs each are too many for 32 on a node, and fit the socket");
+    let asked = Played { cpus_per_task: Some(16), ..played };
+    assert_eq!(asked.lists()[..2], ["48-63,176-191"; 2], "16 each fit");
 }
 
 #[test]
@@ -199,7 +219,7 @@ fn any_step() -> impl Strategy<Value = Played> {
     );
     (shape, how).prop_map(|((sockets, nodes, cores, tasks), (kind, held, rule, cpus_per_task, gpus))| {
         let topology = machine(sockets, nodes, cores, 8);
-        // what other jobs left
+        // the CPUs that other jobs left
         let free: Vec<u32> = topology.cpus().iter().filter(|cpu| held >> (cpu % 64) & 1 == 0).collect();
         let free = if free.is_empty() { vec![0] } else { free };
         let all: CpuSet = free.iter().copied().collect();
@@ -218,7 +238,7 @@ fn any_step() -> impl Strategy<Value = Played> {
         let (gpus, rule) = match rule {
             0 => (in_order, Some("gpu:per_task:1".to_string())),
             1 => (gpus.clone(), Some(format!("gpu:map_gpu:{}", listed(&gpus)))),
-            // each its own, in an order that nobody knows
+            // a GPU for each task, in an unknown order
             2 => ((0..tasks).map(|id| (id * 3 + 1) % 8).collect(), Some("gres/gpu:per_task:1".to_string())),
             _ => (gpus, None),
         };

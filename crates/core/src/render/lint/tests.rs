@@ -1,4 +1,4 @@
-//! What the user is told about variables of their own.
+//! What we tell users about their own variables.
 #![forbid(unsafe_code)]
 
 use super::*;

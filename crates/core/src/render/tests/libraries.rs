@@ -100,7 +100,7 @@ fn a_configuration_file_that_is_longer_than_what_is_read_of_it_may_set_anything(
     assert_eq!(nccl(&[("/my.conf", "…")], &[("NCCL_CONF_FILE", "/my.conf")]), longer("/my.conf"));
     let ucx = reason(&[("/etc/ucx/ucx.conf", "…")], &[], "UCX_NET_DEVICES");
     assert_eq!(ucx, longer("/etc/ucx/ucx.conf"));
-    // what it is seen to set it sets
+    // what stands in the part read counts
     assert_eq!(nccl(&[("/etc/nccl.conf", "NCCL_IB_HCA=x\n…")], &[]), "`/etc/nccl.conf` sets it");
 }
 
@@ -153,7 +153,9 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
     let task = task(&[1], &[1]);
     assert_eq!(amd(PortState::Active).changes(&task), [UCX, NCCL], "NVSHMEM is NVIDIA's");
     assert!(
-        amd(PortState::Active).why(&task, "NCCL_IB_HCA").contains("RCCL may not know the machine's model")
+        amd(PortState::Active)
+            .why(&task, "NCCL_IB_HCA")
+            .contains("with fewer NICs RCCL may not recognise the machine")
     );
     assert_eq!(amd(PortState::Down).changes(&task), [UCX]);
     for file in ["/home/me/.rccl.conf", "/etc/rccl.conf"] {

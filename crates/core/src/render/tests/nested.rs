@@ -1,9 +1,9 @@
-//! Whose value it is: the user's stays, and a step inside a step replaces or removes what the outer one set.
+//! Ownership of values: the user's stays, and a nested step replaces or removes what the outer one set.
 #![forbid(unsafe_code)]
 
 use super::*;
 
-/// The variables that a task of an outer step hands down.
+/// The variables that an outer step's task hands down.
 fn handed_down(situation: &Situation, task: &TaskPlacement) -> Present {
     let mut present = situation.present.clone();
     for (name, change, _) in situation.told(task) {

@@ -3,8 +3,8 @@
 
 use super::schema::{self, File};
 use super::values::{
-    Once, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name, network, optional,
-    parent, pci_address, subnet, word, wrong,
+    Once, OnceCpus, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name, network,
+    optional, parent, pci_address, subnet, word, wrong,
 };
 use super::{
     BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
@@ -23,7 +23,7 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
     topology.pus = pus(&file.pus)?;
     topology.pci = pci(&file.pci, &topology)?;
-    // what has something below it is a bridge
+    // every function with another below it is a bridge
     let bridges: BTreeSet<PciAddress> = topology
         .pci
         .iter()
@@ -59,7 +59,7 @@ pub(super) fn check_sources(sources: &[String]) -> Result<()> {
 
 fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
     at_most("numa_nodes", nodes.len(), MAX_NUMA_NODES)?;
-    let (mut indices, mut cpus_seen) = (Once::new(), Once::new());
+    let (mut indices, mut cpus_seen) = (Once::new(), OnceCpus::default());
     let mut all = Vec::new();
     for (i, node) in nodes.iter().enumerate() {
         let place = format!("numa_nodes[{i}].os_index");
@@ -69,7 +69,7 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
         indices.add(&place, node.os_index)?;
         let place = format!("numa_nodes[{i}].cpus");
         let cpus = list(&place, &node.cpus)?;
-        cpus.iter().try_for_each(|cpu| cpus_seen.add(&place, cpu))?;
+        cpus_seen.add(place, &cpus)?;
         let distances = node.distances.clone();
         if !distances.is_empty() && distances.len() != nodes.len() {
             let place = format!("numa_nodes[{i}].distances");
@@ -83,7 +83,7 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
 
 fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
     at_most("pus", cores.len(), MAX_CORES)?;
-    let (mut ids, mut pus_seen) = (Once::new(), Once::new());
+    let (mut ids, mut pus_seen) = (Once::new(), OnceCpus::default());
     let mut all = Vec::new();
     for (i, core) in cores.iter().enumerate() {
         ids.add(&format!("pus[{i}]"), CoreId(core.package, core.core))?;
@@ -92,10 +92,8 @@ fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
         if pus.is_empty() {
             return Err(wrong(&place, &core.pus, "at least one CPU"));
         }
-        for os_index in pus.iter() {
-            pus_seen.add(&place, os_index)?;
-            all.push(Pu { os_index, package: core.package, core: core.core });
-        }
+        pus_seen.add(place, &pus)?;
+        all.extend(pus.iter().map(|os_index| Pu { os_index, package: core.package, core: core.core }));
     }
     Ok(all)
 }
@@ -142,7 +140,7 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
             iommu: optional(&function.iommu, |text| name(&at("iommu"), text))?,
         });
     }
-    // only now are all bridges known: the file need not be in address order
+    // last, when all bridges are known: the file need not be in address order
     for function in tree.iter() {
         let place = addresses.first_place(&function.address).replace(".address", ".parent");
         check_parents(&tree, function, &place)?;
@@ -150,7 +148,7 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
     Ok(tree)
 }
 
-/// The host bridge must be reached from everywhere; [`PciTree::ancestors`] stops where it is not.
+/// Every function must lead to a host bridge; [`PciTree::ancestors`] stops where one does not.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
@@ -164,7 +162,7 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<
         return Err(BadTopology::Circle { place: place.to_string(), value: address.to_string() });
     }
     if bridges.len() < PciTree::MAX_DEPTH {
-        // a parent further up is missing, which is an error where that parent is named
+        // a parent further up is missing: the function that names it gets the error
         return Ok(());
     }
     let expected = format!("at most `{}` above `{address}`", PciTree::MAX_DEPTH);

@@ -20,7 +20,7 @@ impl<T: Ord + Display> Once<T> {
         Once { seen: BTreeMap::new() }
     }
 
-    /// Where `value` was seen; empty where it was not.
+    /// Where `value` was seen first; empty if never.
     pub(super) fn first_place(&self, value: &T) -> &str {
         self.seen.get(value).map_or("", String::as_str)
     }
@@ -31,6 +31,27 @@ impl<T: Ord + Display> Once<T> {
             return Err(BadTopology::Twice { place: place.to_string(), value, first: first.clone() });
         }
         self.seen.insert(value, place.to_string());
+        Ok(())
+    }
+}
+
+/// CPUs that may occur once: a step reads hundreds, so they are compared by sets.
+#[derive(Default)]
+pub(super) struct OnceCpus {
+    all: Bitmap,
+    sets: Vec<(String, Bitmap)>,
+}
+
+impl OnceCpus {
+    pub(super) fn add(&mut self, place: String, cpus: &Bitmap) -> Result<()> {
+        if self.all.intersects(cpus) {
+            let cpu = self.all.intersection(cpus).first().unwrap_or_default();
+            let first = self.sets.iter().find(|(_, set)| set.contains(cpu));
+            let first = first.map_or_else(String::new, |(place, _)| place.clone());
+            return Err(BadTopology::Twice { place, value: cpu.to_string(), first });
+        }
+        self.all = self.all.union(cpus);
+        self.sets.push((place, cpus.clone()));
         Ok(())
     }
 }
@@ -59,7 +80,7 @@ pub(super) fn device_name(place: &str, text: &str) -> Result<DeviceName> {
     text.parse().map_err(|expected: BadDeviceName| wrong(place, text, expected))
 }
 
-/// A word that a program may meet in the places where it meets a device's name.
+/// A word that stands where programs also find device names.
 pub(super) fn name(place: &str, text: &str) -> Result<String> {
     Ok(device_name(place, text)?.into())
 }
@@ -135,8 +156,8 @@ pub(super) fn link_rate(place: &str, text: &str) -> Result<LinkRate> {
     rate().ok_or_else(|| wrong(place, text, "speed and lanes such as `32.0 GT/s x16`"))
 }
 
-/// The kernel's list format.  No number may be there twice, which the kernel never does and which would let a
-/// small text ask for much work.
+/// The kernel's list format.  No number may occur twice: the kernel never repeats one, and repeats would let
+/// a small text cost much work.
 pub(super) fn list(place: &str, text: &str) -> Result<Bitmap> {
     let mut set = Bitmap::new();
     if text.trim().is_empty() {

@@ -1,4 +1,4 @@
-//! What contradicts itself, what has no bounds, and what is repaired with a word about it.
+//! Contradictions, unbounded values, and repairs with a diagnostic.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -240,7 +240,7 @@ fn elements_inside_each_other_by_the_hundred_thousand_do_not_overflow_the_stack(
     };
     let objects = on_a_small_stack(nested("<object type=\"Group\">", "</object>"));
     assert_eq!(objects, "line 2: elements inside each other: expected at most 128");
-    // elements that mean nothing here are not followed, only parsed
+    // we parse unknown elements but do not follow them
     let (inside, outside) = ("<a>".repeat(127), "</a>".repeat(127));
     assert_eq!(
         on_a_small_stack(format!("<topology>{inside}{outside}</topology>")),

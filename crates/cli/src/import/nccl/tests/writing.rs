@@ -1,4 +1,4 @@
-//! What is written, and what of it NCCL could not hold.
+//! What we write, and what NCCL's format cannot hold.
 #![forbid(unsafe_code)]
 
 use super::super::properties::{facts, is_fit_for_nccl};
@@ -100,7 +100,7 @@ fn what_nccl_could_not_hold_is_left_for_it_to_find() {
     assert!(text.contains("<net name=\"rxe0\" dev=\"0\"/>"), "{text}");
     topology.numa_nodes.clear();
     assert!(write(&topology).contains("<cpu numaid=\"-1\">"));
-    // parents that form a circle, as no reader lets them
+    // parents in a circle, which no reader accepts
     let circle = address("01:00.0");
     topology.pci.insert(PciFunction::new(circle, PciParent::Bridge(circle)));
     topology.gpus.push(Gpu::new(circle, GpuVendor::Amd));

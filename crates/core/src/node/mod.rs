@@ -1,13 +1,16 @@
 //! The node, from wherever the admin wants it read: this system, a directory, a built-in machine, a topology file.
 #![forbid(unsafe_code)]
 
+pub mod file;
+pub mod kept;
+
 use crate::config::NodeSource;
 use crate::diagnostic::Diagnostic;
 use crate::discover::root::{self, Author, Unreadable};
 use crate::discover::{Root, Scope, discover};
 use crate::platform;
 use crate::platform::recognise::{Dmi, recognise, supply};
-use crate::topology::{Gpu, Provenance, Topology, file};
+use crate::topology::{self, Gpu, Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
@@ -69,7 +72,7 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
     let text = std::str::from_utf8(bytes).map(|text| text.trim_start_matches('\u{feff}').trim_start());
     match text {
         Ok(text) if text.starts_with('{') => {
-            file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
+            topology::file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
         }
         _ => Err(format!(
             "line 1 does not begin the project's own JSON, which is expected: `nic-placement import {path} -o FILE` makes it \
