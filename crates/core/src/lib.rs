@@ -6,7 +6,8 @@
 //!   [`node`] picks one of them.
 //! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
 //! * [`policy`] decides: a [`placement`].
-//! * [`render`] turns it into what the communication libraries and people read.
+//! * [`judge`] says what libraries will really use where the user set a list.
+//! * [`render`] turns all of it into what the communication libraries and people read.
 //!
 //! ARCHITECTURE.md tells why it is cut this way.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@
 pub mod config;
 pub mod diagnostic;
 pub mod discover;
+pub mod judge;
 pub mod node;
 pub mod placement;
 pub mod plan;

@@ -9,7 +9,10 @@ pub mod json;
 use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
-use crate::placement::{Bind, Binding, NodePlacement, Pair, Policy, Strictness, TaskPlacement, Variable};
+use crate::judge::{self, Use};
+use crate::placement::{
+    Bind, Binding, Change, NodePlacement, Pair, Policy, Strictness, TaskPlacement, Variable,
+};
 use crate::policy::{self, Effort, Request, Selection, binding, explain, identity, strictness};
 use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
 use crate::step::{Step, Task};
@@ -101,9 +104,13 @@ impl Plan {
         binding::settle_memory(&mut placement, &task.memory);
         let warning = policy::task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());
-        let variables = render::environment(prepared, node, map, &placement, evidence);
-        let shortfalls = strictness::shortfalls(node, map, &placement, wish.settings.strictness);
-        TaskPlan { plan: self, placement, variables, shortfalls, warning }
+        let mut variables = render::environment(prepared, node, map, &placement, evidence);
+        let is_admins = |name: &str| wish.admin.templates.iter().any(|template| template.name() == name);
+        let uses = judge::uses(node, map, through, &placement, &variables, evidence.present, is_admins);
+        tell_what_stays(&mut variables, &uses);
+        let used = judge::judged(map, &placement, &variables, &uses);
+        let shortfalls = strictness::shortfalls(node, map, &placement, &used, wish.settings.strictness);
+        TaskPlan { plan: self, placement, variables, uses, shortfalls, warning }
     }
 
     /// Every NIC for one GPU, chosen or not, with the reason.
@@ -134,6 +141,16 @@ impl Plan {
     }
 }
 
+/// Says beside a list that is not ours which NICs it means.
+fn tell_what_stays(variables: &mut [Variable], uses: &[Use]) {
+    for of in uses {
+        let not_ours = variables.iter_mut().filter(|variable| {
+            variable.name == of.variable && matches!(variable.change, Change::KeepUsers(_) | Change::Set(_))
+        });
+        not_ours.for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
+    }
+}
+
 /// One task's part of the plan.
 pub struct TaskPlan<'p> {
     plan: &'p Plan,
@@ -141,6 +158,8 @@ pub struct TaskPlan<'p> {
     pub placement: TaskPlacement,
     /// the changes to its variables
     pub variables: Vec<Variable<'p>>,
+    /// what libraries will use by lists that are not ours
+    pub uses: Vec<Use>,
     /// what the policy promised, or a strict word asked for, and the task lacks
     pub shortfalls: Vec<String>,
     /// a warning for the admin
@@ -151,7 +170,17 @@ impl TaskPlan<'_> {
     /// The line of `verbose`.
     pub fn line(&self, node_name: &str) -> String {
         let Plan { node, map, step, .. } = self.plan;
-        text::task_line(node, map, node_name, step.total_tasks, &self.placement, &self.variables)
+        text::task_line(node, map, node_name, step.total_tasks, self.text_of())
+    }
+
+    /// What a line about the task is made of.
+    fn text_of(&self) -> text::Task<'_> {
+        text::Task { placement: &self.placement, variables: &self.variables, uses: &self.uses }
+    }
+
+    /// Does the user's word fail the task for what it lacks?
+    pub fn fails(&self) -> bool {
+        !self.shortfalls.is_empty() && self.plan.wish.settings.strictness > Strictness::BestEffort
     }
 
     /// Does the task lack only what its node lacks, without a strict word that fails it?

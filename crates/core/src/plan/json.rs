@@ -3,6 +3,7 @@
 
 use super::{Plan, TaskPlan};
 use crate::diagnostic::Diagnostic;
+use crate::judge::{Use, Whose};
 use crate::placement::{Change, Pair, RailIndex};
 use crate::topology::{GpuIndex, PciAddress};
 use serde::Serialize;
@@ -118,7 +119,47 @@ struct Task<'a> {
     cpus: String,
     mems: String,
     env: BTreeMap<&'a str, &'a str>,
+    /// what libraries will use by lists that are not ours
+    uses: Vec<UseOf<'a>>,
+    /// what the task lacks
+    shortfalls: &'a [String],
+    /// does a strict word fail it for that?
+    fails: bool,
     reasons: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct UseOf<'a> {
+    library: &'a str,
+    variable: &'a str,
+    list_of: &'a str,
+    nics: Vec<UsedNic<'a>>,
+}
+
+#[derive(Serialize)]
+struct UsedNic<'a> {
+    name: &'a str,
+    port: u8,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<&'a str>,
+}
+
+fn use_of(of: &Use) -> UseOf<'_> {
+    let nics = of.ports.iter().map(|port| UsedNic {
+        name: &port.rail.name,
+        port: port.rail.port,
+        path: port.path.to_string(),
+        percent: port.percent,
+        left_out: port.left_out.as_deref(),
+    });
+    let list_of = match of.whose {
+        Whose::User => "user",
+        Whose::Admin => "admin",
+    };
+    UseOf { library: of.library, variable: of.variable, list_of, nics: nics.collect() }
 }
 
 #[derive(Serialize)]
@@ -168,7 +209,7 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
         reason: &placement.reason,
         pairs: pairs.iter().map(pair_of).collect(),
     });
-    let tasks = tasks.iter().map(|TaskPlan { placement: task, variables, .. }| Task {
+    let tasks = tasks.iter().map(|of @ TaskPlan { placement: task, variables, .. }| Task {
         task: task.global_id,
         gpus: task
             .gpus
@@ -185,6 +226,9 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
                 Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
             })
             .collect(),
+        uses: of.uses.iter().map(use_of).collect(),
+        shortfalls: &of.shortfalls,
+        fails: of.fails(),
         reasons: task
             .reasons
             .iter()

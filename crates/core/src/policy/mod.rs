@@ -22,6 +22,7 @@ mod links;
 mod numa;
 pub mod pattern;
 mod rail;
+pub mod reach;
 mod settle;
 pub mod solve;
 mod spread;

@@ -5,14 +5,24 @@
 //! `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
 #![forbid(unsafe_code)]
 
-use crate::placement::{CpuDecision, NodePlacement, Rail, Strictness, TaskPlacement};
-use crate::topology::{NodeSet, Topology};
+use crate::placement::{CpuDecision, NodePlacement, Strictness, TaskPlacement};
+use crate::topology::{NicIndex, NodeSet, Topology};
+
+/// A NIC that a task will use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// what it is called in a sentence
+    pub name: String,
+    /// which
+    pub nic: NicIndex,
+}
 
 /// What the task lacks, in one sentence each; a `best-effort` task runs, and we report what it lacks.
 pub fn shortfalls(
     topology: &Topology,
     node: &NodePlacement,
     task: &TaskPlacement,
+    used: &[Judged],
     strictness: Strictness,
 ) -> Vec<String> {
     let mut lacks = Vec::new();
@@ -30,19 +40,19 @@ pub fn shortfalls(
         lacks.push("the kernel names no NUMA node for its GPU".to_string());
         return lacks;
     };
-    let rail_node =
-        |rail: &Rail| topology.nic(rail.nic).address.and_then(|address| topology.numa_node_of(address));
+    let numa_node_of =
+        |nic: NicIndex| topology.nic(nic).address.and_then(|address| topology.numa_node_of(address));
     let single = strictness == Strictness::SingleNumaNode;
     if single && near.len() > 1 {
         lacks.push(format!("its GPUs are on NUMA nodes {near}"));
     }
-    for rail in task.rails.iter().map(|&(rail, _)| node.rail(rail)) {
-        let is_near = rail_node(rail).is_some_and(|rail_node| near.contains(rail_node));
+    for Judged { name, nic } in used {
+        let is_near = numa_node_of(*nic).is_some_and(|rail_node| near.contains(rail_node));
         // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
         let better =
-            node.rails.iter().any(|other| rail_node(other).is_some_and(|other| near.contains(other)));
+            node.rails.iter().any(|other| numa_node_of(other.nic).is_some_and(|other| near.contains(other)));
         if !is_near && (single || better) {
-            lacks.push(format!("{rail} is not on NUMA node {near} of its GPU"));
+            lacks.push(format!("{name} is not on NUMA node {near} of its GPU"));
         }
     }
     let cpus = task.cpus.cpus();
@@ -80,7 +90,8 @@ mod tests {
             missed: None,
             reasons: Vec::new(),
         };
-        shortfalls(&topology, &node, &task, strictness)
+        let used: Vec<Judged> = task.rails.iter().map(|&(rail, _)| node.rail(rail)).map(|rail| Judged { name: rail.to_string(), nic: rail.nic }).collect();
+        shortfalls(&topology, &node, &task, &used, strictness)
     }
 
     #[test]

@@ -1,8 +1,19 @@
 //! Reports for people: one aligned line for each task.
 #![forbid(unsafe_code)]
 
+use crate::judge::Use;
 use crate::placement::{Change, NodePlacement, RailIndex, TaskPlacement, Variable};
 use crate::topology::{GpuIndex, Topology};
+
+/// What is told of a task.
+pub struct Task<'t> {
+    /// its GPUs, NICs, CPUs and memory
+    pub placement: &'t TaskPlacement,
+    /// the changes to its variables
+    pub variables: &'t [Variable<'t>],
+    /// what libraries will use by lists that are not ours
+    pub uses: &'t [Use],
+}
 
 /// A task's line under `verbose`, and in the tool's plans.
 ///
@@ -13,8 +24,7 @@ pub fn task_line(
     node: &NodePlacement,
     node_name: &str,
     tasks: u32,
-    task: &TaskPlacement,
-    variables: &[Variable],
+    Task { placement: task, variables, uses }: Task,
 ) -> String {
     let gpus = match task.gpus.as_slice() {
         [] => "no gpu".to_string(),
@@ -27,6 +37,8 @@ pub fn task_line(
         [one] => format!("nic {}", rail(one)),
         many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
     };
+    let others = uses.iter().filter(|of| !of.is_as_planned());
+    let rails = others.fold(rails, |rails, of| format!("{rails}, but {}: {of}", of.library));
     let gpu_width = topology.gpu_indices().map(|gpu| gpu_cell(topology, gpu).len());
     let rail_width = node.gpus.iter().flat_map(|gpu| gpu.choices.first());
     let rail_width = rail_width.map(|choice| 4 + rail(&(choice.rail, choice.path)).len());

@@ -1,0 +1,195 @@
+//! The lists of NICs that libraries read: by each library's grammar, which ports of a node a list admits.
+#![forbid(unsafe_code)]
+
+use crate::placement::Rail;
+use crate::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
+
+/// A variable that tells a library which NICs it may use.
+pub struct List {
+    /// its name
+    pub variable: &'static str,
+    /// who reads it
+    pub library: &'static str,
+    /// the NICs that it is about
+    pub kind: NicKind,
+    /// what the library makes of the NICs that it admits
+    pub use_of: UseOf,
+    admits: fn(&str, &Nic, &Port) -> bool,
+}
+
+/// What a library does with the NICs that its list admits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UseOf {
+    /// it uses all of them
+    All,
+    /// it uses those that are best for each GPU
+    Nearest,
+}
+
+/// All of them, each with the source of its rule.
+pub const LISTS: [List; 6] = [
+    // `[^]name:port,...`, whole names; since 1.21 a name alone means its port (src/ucp/core/ucp_context.c)
+    List {
+        variable: "UCX_NET_DEVICES",
+        library: "UCX",
+        kind: NicKind::Verbs,
+        use_of: UseOf::All,
+        admits: |list, nic, port| list.trim() == "all" || negatable(list, nic, port),
+    },
+    // src/misc/utils.cc, `parseStringList` and `matchIfList`; the best of them for each GPU:
+    // src/graph/topo.cc, `ncclTopoGetLocal`
+    List {
+        variable: "NCCL_IB_HCA",
+        library: "NCCL",
+        kind: NicKind::Verbs,
+        use_of: UseOf::Nearest,
+        admits: nccl,
+    },
+    // `[^]name[:port],...`, whole names (src/modules/transport/ibrc/ibrc.cpp); the nearest of them for each
+    // processing element (src/host/topo/topo.cpp)
+    List {
+        variable: "NVSHMEM_HCA_LIST",
+        library: "NVSHMEM",
+        kind: NicKind::Verbs,
+        use_of: UseOf::Nearest,
+        admits: negatable,
+    },
+    // names without ports (mooncake-transfer-engine/src/topology.cpp)
+    List {
+        variable: "MC_TE_FILTERS",
+        library: "Mooncake",
+        kind: NicKind::Verbs,
+        use_of: UseOf::Nearest,
+        admits: |list, nic, _| entries(list).any(|entry| nic.name == entry),
+    },
+    // by the beginning of the name (prov/verbs/src/verbs_init.c)
+    List {
+        variable: "FI_VERBS_DEVICE_NAME",
+        library: "libfabric",
+        kind: NicKind::Verbs,
+        use_of: UseOf::All,
+        admits: |list, nic, _| entries(list).any(|entry| nic.name.starts_with(entry)),
+    },
+    // whole names (prov/cxi/src/cxip_info.c)
+    List {
+        variable: "FI_CXI_DEVICE_NAME",
+        library: "libfabric",
+        kind: NicKind::Slingshot,
+        use_of: UseOf::All,
+        admits: |list, nic, _| entries(list).any(|entry| nic.name == entry),
+    },
+];
+
+/// A port that a list admits.
+#[derive(Clone, Copy)]
+pub struct Admitted<'t> {
+    /// its NIC
+    pub nic: NicIndex,
+    /// itself
+    pub port: &'t Port,
+}
+
+impl Admitted<'_> {
+    /// The port as the map's rails are written.
+    pub fn rail(&self, topology: &Topology) -> Rail {
+        let name = topology.nic(self.nic).name.clone();
+        Rail { nic: self.nic, name, port: self.port.number, rate_mbps: self.port.rate_mbps }
+    }
+}
+
+impl List {
+    /// The ports that a value admits and that can carry anything: the libraries skip those that are down.
+    pub fn admitted<'t>(&self, value: &str, topology: &'t Topology) -> Vec<Admitted<'t>> {
+        self.working(topology).filter(|Admitted { nic, port }| (self.admits)(value, topology.nic(*nic), port)).collect()
+    }
+
+    /// How many ports the library would find without a list.
+    pub fn found_without(&self, topology: &Topology) -> usize {
+        self.working(topology).count()
+    }
+
+    fn working<'t>(&self, topology: &'t Topology) -> impl Iterator<Item = Admitted<'t>> {
+        let nics = topology.numbered_nics().filter(|(_, nic)| nic.kind == self.kind);
+        let ports = nics.flat_map(|(nic, of)| of.ports.iter().map(move |port| Admitted { nic, port }));
+        ports.filter(|admitted| matches!(admitted.port.state, PortState::Active | PortState::Unknown))
+    }
+}
+
+fn entries(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|entry| !entry.is_empty())
+}
+
+/// `name` or `name:port`; what follows the port is no part of it.
+fn is_port(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
+    let mut fields = entry.split(':');
+    let is_nic = fields.next().is_some_and(is_name);
+    is_nic && fields.next().is_none_or(|number| number.parse() == Ok(port.number))
+}
+
+fn negatable(list: &str, nic: &Nic, port: &Port) -> bool {
+    let (without, rest) = list.trim().strip_prefix('^').map_or((false, list), |rest| (true, rest));
+    without != entries(rest).any(|entry| is_port(entry, port, |name| nic.name == name))
+}
+
+/// `[^][=]name[:port],...`; without `=` a name is the beginning of one; a list without an entry admits everything.
+fn nccl(list: &str, nic: &Nic, port: &Port) -> bool {
+    let (without, rest) = list.strip_prefix('^').map_or((false, list), |rest| (true, rest));
+    let (exact, rest) = rest.strip_prefix('=').map_or((false, rest), |rest| (true, rest));
+    let is_name = |name: &str| if exact { nic.name == name } else { nic.name.starts_with(name) };
+    let admits_all = entries(rest).next().is_none();
+    without != (admits_all || entries(rest).any(|entry| is_port(entry, port, is_name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{LinkLayer, Provenance};
+
+    /// The names of ports that a value admits, of `mlx5_1` with two ports, `mlx5_10`, `mlx5_2` without a link, and `cxi1`.
+    fn admitted(variable: &str, value: &str) -> Vec<String> {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for (name, kind, ports) in [
+            ("mlx5_1", NicKind::Verbs, &[PortState::Active, PortState::Active][..]),
+            ("mlx5_10", NicKind::Verbs, &[PortState::Active]),
+            ("mlx5_2", NicKind::Verbs, &[PortState::Down]),
+            ("cxi1", NicKind::Slingshot, &[PortState::Unknown]),
+        ] {
+            let ports = (1..).zip(ports).map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
+            topology.nics.push(Nic { ports: ports.collect(), ..Nic::new(name.parse().unwrap(), kind) });
+        }
+        let list = LISTS.iter().find(|list| list.variable == variable).unwrap();
+        let ports = list.admitted(value, &topology);
+        ports.iter().map(|admitted| admitted.rail(&topology).to_string()).collect()
+    }
+
+    #[test]
+    fn ucx_takes_whole_names_and_all_but_those_behind_a_caret() {
+        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1:1,eth0"), ["mlx5_1:1"]);
+        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1"), ["mlx5_1:1", "mlx5_1:2"], "UCX 1.21");
+        assert_eq!(admitted("UCX_NET_DEVICES", "^mlx5_1:1"), ["mlx5_1:2", "mlx5_10:1"]);
+        assert_eq!(admitted("UCX_NET_DEVICES", "all"), ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]);
+        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_2:1"), Vec::<String>::new(), "its link is down");
+        assert_eq!(admitted("UCX_NET_DEVICES", "eth0"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nccl_takes_beginnings_of_names_unless_they_are_called_whole() {
+        assert_eq!(admitted("NCCL_IB_HCA", "mlx5_1"), ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]);
+        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1"), ["mlx5_1:1", "mlx5_1:2"]);
+        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2"), ["mlx5_1:2"]);
+        assert_eq!(admitted("NCCL_IB_HCA", "mlx5_1:1:0:0"), ["mlx5_1:1", "mlx5_10:1"], "rail and plane");
+        assert_eq!(admitted("NCCL_IB_HCA", "^mlx5_10"), ["mlx5_1:1", "mlx5_1:2"]);
+        assert_eq!(admitted("NCCL_IB_HCA", "^=mlx5_1"), ["mlx5_10:1"]);
+        assert_eq!(admitted("NCCL_IB_HCA", "=").len(), 3, "an empty list is no filter");
+        assert_eq!(admitted("NCCL_IB_HCA", "^"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_others_have_their_own_rules() {
+        assert_eq!(admitted("NVSHMEM_HCA_LIST", "mlx5_1:2"), ["mlx5_1:2"]);
+        assert_eq!(admitted("NVSHMEM_HCA_LIST", "^mlx5_1"), ["mlx5_10:1"]);
+        assert_eq!(admitted("MC_TE_FILTERS", "mlx5_1, mlx5_2"), ["mlx5_1:1", "mlx5_1:2"]);
+        assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "mlx5_1").len(), 3);
+        assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi1"), ["cxi1:1"]);
+    }
+}

@@ -1,0 +1,26 @@
+//! How GPUs reach ports of the node, whether these may be chosen or not.
+#![forbid(unsafe_code)]
+
+use super::{Through, Ways};
+use crate::placement::{Rail, RailIndex};
+use crate::topology::{GpuIndex, PathType, Topology};
+
+/// The ways from every GPU to some ports.
+pub struct Reach(Ways);
+
+impl Reach {
+    /// The ways to these ports, whose positions name them from here on.
+    pub fn new(topology: &Topology, ports: &[Rail], through: &Through) -> Reach {
+        Reach(Ways::new(topology, ports, through, 1))
+    }
+
+    /// The path to a port.
+    pub fn path(&self, gpu: GpuIndex, port: usize) -> PathType {
+        self.0.kind(gpu, RailIndex(port))
+    }
+
+    /// What the path gives when nobody shares it, in Mbit/s; `None` if no rate is known.
+    pub fn alone_mbps(&self, gpu: GpuIndex, port: usize) -> Option<u64> {
+        self.0.rates_known().then(|| self.0.value(gpu, RailIndex(port)))
+    }
+}
