@@ -142,7 +142,15 @@ fn without(plan: &Plan, closed: &Closed, local_id: u32) -> Plan {
 fn doubts(plan: &Plan, task: &Task, present: &Values, node_name: &str) {
     let interfaces = interfaces();
     let subject =
-        Subject { present, topology: &plan.node, task, tasks: plan.step.tasks, interfaces: &interfaces };
+        Subject {
+            present,
+            topology: &plan.node,
+            node: &plan.map,
+            task,
+            tasks: plan.step.tasks,
+            interfaces: &interfaces,
+            read: &files::read,
+        };
     lint(&subject).iter().for_each(|finding| say(&format!("{node_name}: {finding}")));
 }
 

@@ -128,7 +128,7 @@ impl Plan {
         let mut names = self.prepared.names();
         names.extend(identity::VARIABLES);
         if self.reports() {
-            names.extend(lint::READ);
+            names.extend(lint::variables().map(|name| -> &str { name }));
         }
         names.sort_unstable();
         names.dedup();

@@ -15,9 +15,8 @@ use nic_placement_core::node::kept::{self, Kept, NotUsed};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{self, Subject, lint};
-use nic_placement_core::render::{FileText, Present};
+use nic_placement_core::render::{FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, Step, Task};
-use nic_placement_core::topology::Topology;
 use nic_placement_sys as sys;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -92,7 +91,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     the_node(&plan, &diagnostics, &mut report);
     let present = if is_live && present.is_empty() { this_environment() } else { present };
-    the_variables(&plan.node, &present, is_live, &mut report);
+    the_variables(&plan, &present, is_live, &mut report);
     match report.wrong {
         0 => Ok(()),
         1 => Err("check: one thing is wrong".into()),
@@ -123,11 +122,12 @@ fn the_node_file(NodeFileUse { path, max_age }: &NodeFileUse, report: &mut Repor
 
 /// The variables of this process that a task's libraries would read.
 fn this_environment() -> Present {
-    let known = lint::READ.into_iter().chain(identity::VARIABLES);
+    let known = lint::variables().chain(identity::VARIABLES);
     known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
 }
 
-fn the_variables(topology: &Topology, present: &Present, is_live: bool, report: &mut Report) {
+fn the_variables(plan: &Plan, present: &Present, is_live: bool, report: &mut Report) {
+    let topology = &*plan.node;
     let interfaces: Vec<String> = match is_live {
         true => plugstack::names(Path::new("/sys/class/net")),
         false => topology.nics.iter().flat_map(|nic| nic.netdevs.iter().cloned()).collect(),
@@ -135,7 +135,12 @@ fn the_variables(topology: &Topology, present: &Present, is_live: bool, report: 
     let variables = BTreeMap::from(identity::VARIABLES.map(|name| (name, present.get(name).cloned())));
     let variables = variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let task = Task { gpus: GpuGrant { variables, access: Vec::new() }, ..Task::default() };
-    let subject = Subject { present, topology, task: &task, tasks: 1, interfaces: &interfaces };
+    // another machine's files are not here to be looked at
+    let there = |_: &str| Some(FileText::default());
+    let here = |path: &str| Path::new(path).is_file().then(FileText::default);
+    let read: ReadFile = if is_live { &here } else { &there };
+    let subject =
+        Subject { present, topology, node: &plan.map, task: &task, tasks: 1, interfaces: &interfaces, read };
     for finding in lint(&subject) {
         report.note(finding);
     }

@@ -4,15 +4,25 @@
 //! It changes nothing: the user's choice stays.  Each finding rests on the library's rule stated beside it.
 #![forbid(unsafe_code)]
 
-use super::Present;
+mod knobs;
+
+use super::{Present, ReadFile};
 use crate::diagnostic::{Diagnostic, Shown};
+use crate::judge::lists::LISTS;
+use crate::placement::{Excluded, NodePlacement};
 use crate::step::{Access, Task};
 use crate::topology::{GpuVendor, Nic, NicKind, PortState, Topology};
 
 /// The variables that we look at.
-pub const READ: [&str; 14] = [
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    OWN.into_iter().chain(knobs::READ)
+}
+
+const OWN: [&str; 16] = [
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
+    "FI_CXI_DEVICE_NAME",
+    "FI_VERBS_DEVICE_NAME",
     "MC_TE_FILTERS",
     "NCCL_DEBUG",
     "NCCL_IB_DISABLE",
@@ -29,27 +39,33 @@ pub const READ: [&str; 14] = [
 
 /// What the findings are about.
 pub struct Subject<'a> {
-    /// the task's environment, [`READ`] of it at least
+    /// the task's environment, [`variables`] of it at least
     pub present: &'a Present,
     /// the node
     pub topology: &'a Topology,
+    /// its map
+    pub node: &'a NodePlacement,
     /// the task's grant
     pub task: &'a Task,
     /// tasks of the step on this node
     pub tasks: u32,
     /// the node's network interfaces; empty where they are not known
     pub interfaces: &'a [String],
+    /// reads a file with the task's rights
+    pub read: ReadFile<'a>,
 }
 
 /// Entries of one list that are told, at most: each is a line on a terminal and in slurmd's log.
 const MAX_TOLD: usize = 4;
 
-/// Everything that looks wrong, in the order of [`READ`]'s libraries.
+/// Everything that looks wrong, NCCL's switches first.
 pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     disabled(subject, &mut found);
     nccl_list(subject, &mut found);
     exact_lists(subject, &mut found);
+    left_out(subject, &mut found);
+    knobs::knobs(subject, &mut found);
     sockets(subject, &mut found);
     gpus(subject, &mut found);
     found
@@ -185,6 +201,32 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
                         wrong.push(finding(name, list, text));
                     }
                 }
+            }
+        }
+        add_entries(found, wrong);
+    }
+}
+
+/// Ports that a list admits and that the map leaves out, as a storage NIC: NCCL may well prefer it to the compute NIC beside
+/// it (src/graph/topo.cc, `ncclTopoGetLocal`).
+fn left_out(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let Subject { topology, node, .. } = subject;
+    for list in &LISTS {
+        let Some(text) = value(subject, list.variable) else { continue };
+        let admitted: Vec<_> =
+            list.admitted(text, topology).iter().map(|admitted| admitted.rail(topology)).collect();
+        // UCX finds storage NICs without a list too, and what filters nothing is no choice of the user's
+        if admitted.len() == list.found_without(topology) && text.trim() == "all" {
+            continue;
+        }
+        let mut wrong = Vec::new();
+        for port in admitted.iter().filter(|port| node.rail_at(port.at()).is_none()) {
+            let is_it = |excluded: &&Excluded| {
+                excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
+            };
+            if let Some(excluded) = node.excluded.iter().find(is_it) {
+                let said = format!("it admits `{port}`, which is left out here: {}", excluded.why);
+                wrong.push(finding(list.variable, text, said));
             }
         }
         add_entries(found, wrong);

@@ -10,7 +10,8 @@ fn topology() -> Topology {
     for (index, name) in ["mlx5_1", "mlx5_10", "mlx5_2"].into_iter().enumerate() {
         let state = if index == 2 { PortState::Down } else { PortState::Active };
         let port = Port::new(1, state, LinkLayer::InfiniBand, None);
-        topology.nics.push(Nic { ports: vec![port], ..Nic::new(name.parse().unwrap(), NicKind::Verbs) });
+        let address = format!("{}0:00.0", index + 3).parse().ok();
+        topology.nics.push(Nic { address, ports: vec![port], ..Nic::new(name.parse().unwrap(), NicKind::Verbs) });
     }
     for address in ["10:00.0", "20:00.0"] {
         topology.gpus.push(Gpu::new(address.parse().unwrap(), GpuVendor::Nvidia));
@@ -21,7 +22,17 @@ fn topology() -> Topology {
 fn told_of(topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<String> {
     let present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let interfaces = ["lo".to_string(), "eth0".to_string()];
-    let subject = Subject { present: &present, topology, task, tasks: 2, interfaces: &interfaces };
+    let node = crate::policy::map(topology, &Default::default());
+    let read = |path: &str| (path == "/there.xml").then(Default::default);
+    let subject = Subject {
+        present: &present,
+        topology,
+        node: &node,
+        task,
+        tasks: 2,
+        interfaces: &interfaces,
+        read: &read,
+    };
     lint(&subject).iter().map(ToString::to_string).collect()
 }
 
@@ -131,4 +142,57 @@ fn unequal_gpus_want_an_order_and_isolated_ones_a_word() {
 fn a_value_reaches_a_terminal_without_control_characters() {
     let told = told(&[("NCCL_IB_HCA", "=\u{1b}[2J"), ("UCX_NET_DEVICES", "\u{7}:1")]);
     assert!(told.len() >= 2 && told.iter().all(|told| !told.contains(char::is_control)), "{told:?}");
+}
+
+/// What is said on a DGX H100.
+fn told_on_a_dgx(values: &[(&str, &str)]) -> Vec<String> {
+    told_of(&crate::platform::model("dgx-h100").unwrap(), &Task::default(), values)
+}
+
+#[test]
+fn a_storage_nic_in_a_list_is_told_with_the_reason_for_which_it_is_left_out() {
+    for (name, list) in [("NCCL_IB_HCA", "=mlx5_0,mlx5_1"), ("UCX_NET_DEVICES", "mlx5_1:1")] {
+        let told = told_on_a_dgx(&[(name, list)]);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("it admits `mlx5_1:1`, which is left out here: "), "{told:?}");
+    }
+    assert_eq!(told_on_a_dgx(&[("NCCL_IB_HCA", "=mlx5_0,mlx5_3")]), Vec::<String>::new());
+    assert_eq!(told_on_a_dgx(&[("UCX_NET_DEVICES", "all")]), Vec::<String>::new());
+}
+
+#[test]
+fn knobs_that_undo_the_placement_are_told() {
+    for (name, value, words) in [
+        ("NCCL_IGNORE_CPU_AFFINITY", "1", "leave the task's CPUs"),
+        ("NCCL_MAX_NCHANNELS", "4", "cannot use all 8"),
+        ("NCCL_BUFFSIZE", "1048576", "smaller than NCCL's own 4 MiB"),
+        ("NCCL_BUFFSIZE", "5000000", "a power of 2"),
+        ("NCCL_NET_GDR_LEVEL", "LOC", "off for 8 of this node's 8 GPUs"),
+        ("NCCL_NVLS_ENABLE", "0", "NVSwitches"),
+        ("NCCL_COLLNET_ENABLE", "0", "SHARP"),
+        ("NCCL_TOPO_FILE", "/missing.xml", "no such file can be read"),
+    ] {
+        let told = told_on_a_dgx(&[(name, value)]);
+        assert!(told.len() == 1 && told[0].contains(words), "{name}={value}: {told:?}");
+    }
+    let both = told_on_a_dgx(&[("NCCL_MIN_NCHANNELS", "32"), ("NCCL_MAX_NCHANNELS", "16")]);
+    assert!(both.len() == 1 && both[0].contains("more than `NCCL_MAX_NCHANNELS=16`"), "{both:?}");
+}
+
+#[test]
+fn knobs_that_harm_nothing_here_are_not_spoken_of() {
+    for (name, value) in [
+        ("NCCL_IGNORE_CPU_AFFINITY", "0"),
+        ("NCCL_MAX_NCHANNELS", "16"),
+        ("NCCL_MIN_NCHANNELS", "8"),
+        ("NCCL_BUFFSIZE", "8388608"),
+        ("NCCL_NET_GDR_LEVEL", "PIX"),
+        ("NCCL_NET_GDR_LEVEL", "SYS"),
+        ("NCCL_NVLS_ENABLE", "1"),
+        ("NCCL_COLLNET_ENABLE", "1"),
+        ("NCCL_TOPO_FILE", "/there.xml"),
+        ("NCCL_TOPO_FILE", "/proc/self/fd/9"),
+    ] {
+        assert_eq!(told_on_a_dgx(&[(name, value)]), Vec::<String>::new(), "{name}={value}");
+    }
 }
