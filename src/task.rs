@@ -141,16 +141,15 @@ fn without(plan: &Plan, closed: &Closed, local_id: u32) -> Plan {
 /// What is doubtful about the variables that the user set.
 fn doubts(plan: &Plan, task: &Task, present: &Values, node_name: &str) {
     let interfaces = interfaces();
-    let subject =
-        Subject {
-            present,
-            topology: &plan.node,
-            node: &plan.map,
-            task,
-            tasks: plan.step.tasks,
-            interfaces: &interfaces,
-            read: &files::read,
-        };
+    let subject = Subject {
+        present,
+        topology: &plan.node,
+        node: &plan.map,
+        task,
+        tasks: plan.step.tasks,
+        interfaces: &interfaces,
+        read: &files::read,
+    };
     lint(&subject).iter().for_each(|finding| say(&format!("{node_name}: {finding}")));
 }
 

@@ -48,6 +48,17 @@ pub enum Strictness {
     SingleNumaNode,
 }
 
+impl fmt::Display for Strictness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Strictness::BestEffort => "best-effort",
+            Strictness::Strict => "strict",
+            Strictness::Restricted => "restricted",
+            Strictness::SingleNumaNode => "single-numa-node",
+        })
+    }
+}
+
 /// The CPUs to bind a task to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {

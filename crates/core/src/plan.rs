@@ -11,12 +11,13 @@ use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::judge::{self, Use};
 use crate::placement::{
-    Bind, Binding, Change, NodePlacement, Pair, Policy, Strictness, TaskPlacement, Variable,
+    Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
+    Variable,
 };
 use crate::policy::{self, Effort, Request, Selection, binding, explain, identity, strictness};
 use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
 use crate::step::{Step, Task};
-use crate::topology::{GpuIndex, NicIndex, Topology};
+use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
 
 /// What the admin and the user want.
@@ -118,6 +119,29 @@ impl Plan {
         explain::pairs(&self.node, &self.map, &self.wish.request(None, Effort::Step), gpu)
     }
 
+    /// What a task with this GPU alone would lack, its CPUs aside.
+    pub fn shortfalls_of(&self, gpu: GpuIndex) -> Vec<String> {
+        let Plan { node, wish, map, .. } = self;
+        let task = TaskPlacement {
+            local_id: 0,
+            global_id: 0,
+            gpus: vec![gpu],
+            rails: map.gpu(gpu).choices.iter().map(|choice| (choice.rail, choice.path)).collect(),
+            cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
+            mems: MemDecision::Keep { why: String::new() },
+            threads: None,
+            missed: None,
+            reasons: Vec::new(),
+        };
+        let used = judge::judged(map, &task, &[], &[]);
+        strictness::shortfalls(node, map, &task, &used, wish.settings.strictness)
+    }
+
+    /// Does the user's word fail a task that lacks something?
+    pub fn is_strict(&self) -> bool {
+        self.wish.settings.strictness > Strictness::BestEffort
+    }
+
     /// Warnings about the wish and the map.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.prepared.diagnostics().into_iter().chain(self.map.diagnostics.iter().cloned()).collect()
@@ -180,7 +204,7 @@ impl TaskPlan<'_> {
 
     /// Does the user's word fail the task for what it lacks?
     pub fn fails(&self) -> bool {
-        !self.shortfalls.is_empty() && self.plan.wish.settings.strictness > Strictness::BestEffort
+        !self.shortfalls.is_empty() && self.plan.is_strict()
     }
 
     /// Does the task lack only what its node lacks, without a strict word that fails it?

@@ -5,7 +5,7 @@
 use super::node::Node;
 use super::page::{Page, Style, Table, Text};
 use super::request::Request;
-use super::{Failure, gpu_list};
+use super::{Failure, gpu_list, lacks};
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::{Plan, json};
 use nic_placement_core::policy::gbps;
@@ -16,7 +16,8 @@ use nic_placement_core::topology::GpuIndex;
 /// why each GPU got its NICs and none of the others
 ///
 /// For each GPU and NIC the path, what it lets through when nobody shares it, the GPUs that use the NIC, and why the GPU got
-/// it or not. What is said of a NIC that was not chosen is what the node would lose if this GPU alone moved there.
+/// it or not. What is said of a NIC that was not chosen is what the node would lose if this GPU alone moved there. Ends with
+/// 1 where a strict word would fail a task with that GPU.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,9 +45,11 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     };
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     let explained: Vec<(GpuIndex, Vec<Pair>)> = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
+    let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, plan.shortfalls_of(*gpu));
+    let lacking: lacks::Lacks = explained.iter().map(lack).collect();
     if options.json {
         page.exact(&json::explanation(&plan, &explained));
-        return Ok(());
+        return lacks::verdict("explain", "a task with GPU", &plan, &lacking);
     }
     if explained.is_empty() {
         page.line(format_args!("{} ({}) has no GPU", plan.node.name, plan.node.provenance));
@@ -55,10 +58,11 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         page.line(heading(&plan, *gpu));
         page.table(&table(&plan.map, pairs));
     }
+    lacks::lines("GPU", &lacking, page);
     for diagnostic in diagnostics.iter().chain(&plan.map.diagnostics) {
         page.item("note: ", diagnostic);
     }
-    Ok(())
+    lacks::verdict("explain", "a task with GPU", &plan, &lacking)
 }
 
 fn heading(plan: &Plan, gpu: GpuIndex) -> Text {

@@ -10,6 +10,7 @@ mod evidence;
 mod explain;
 mod gpu_list;
 mod import;
+mod lacks;
 mod left_out;
 mod machines;
 mod misunderstood;

@@ -8,7 +8,7 @@ use super::misunderstood::misunderstood;
 use super::node::Node;
 use super::page::Page;
 use super::request::{self, Request};
-use super::{Failure, gpu_list};
+use super::{Failure, gpu_list, lacks};
 use clap::ArgAction::Append;
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan, json};
@@ -25,7 +25,7 @@ const MAX_TASKS: u32 = 4096;
 /// what the tasks of a step would get
 ///
 /// GPUs, NICs, CPUs, memory, and the variables that are set, for each task on one node that nobody else uses. The plugin
-/// decides by the same code.
+/// decides by the same code. Ends with 1, as srun would, where a strict word fails a task.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -115,11 +115,14 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let had = render::Evidence { present: &present, read: &read };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
     let placed: Vec<TaskPlan> = tasks.iter().map(|task| plan.task(task, had)).collect();
+    let lacking: lacks::Lacks =
+        placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
         Output { json: true, .. } => page.exact(&json::plan(&plan, &placed, &diagnostics)),
         Output { env: true, .. } => page.exact(&exports(&placed)),
         Output { why, .. } => {
             table::print(&plan, &placed, page);
+            lacks::lines("task", &lacking, page);
             for diagnostic in diagnostics.iter().chain(&identity::lint(&plan.node)) {
                 page.item("note: ", diagnostic);
             }
@@ -128,7 +131,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    lacks::verdict("plan", "task", &plan, &lacking)
 }
 
 fn step(

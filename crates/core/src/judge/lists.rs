@@ -100,7 +100,9 @@ impl Admitted<'_> {
 impl List {
     /// The ports that a value admits and that can carry anything: the libraries skip those that are down.
     pub fn admitted<'t>(&self, value: &str, topology: &'t Topology) -> Vec<Admitted<'t>> {
-        self.working(topology).filter(|Admitted { nic, port }| (self.admits)(value, topology.nic(*nic), port)).collect()
+        self.working(topology)
+            .filter(|Admitted { nic, port }| (self.admits)(value, topology.nic(*nic), port))
+            .collect()
     }
 
     /// How many ports the library would find without a list.
@@ -154,7 +156,8 @@ mod tests {
             ("mlx5_2", NicKind::Verbs, &[PortState::Down]),
             ("cxi1", NicKind::Slingshot, &[PortState::Unknown]),
         ] {
-            let ports = (1..).zip(ports).map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
+            let ports =
+                (1..).zip(ports).map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
             topology.nics.push(Nic { ports: ports.collect(), ..Nic::new(name.parse().unwrap(), kind) });
         }
         let list = LISTS.iter().find(|list| list.variable == variable).unwrap();

@@ -9,7 +9,7 @@ use crate::placement::{Change, NodePlacement, Rail, RailIndex, TaskPlacement, Va
 use crate::policy::Through;
 use crate::policy::reach::Reach;
 use crate::policy::strictness::Judged;
-use crate::topology::{PathType, Topology};
+use crate::topology::{NicKind, PathType, Topology};
 use lists::{LISTS, List, UseOf};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -164,7 +164,8 @@ fn used(
             let path = reach.path(gpu, port);
             let rail = ports[port].clone();
             let known = found.entry(port).or_insert_with(|| UsedPort {
-                left_out: left_out(node, &rail),
+                // the map leaves the NICs of other kinds to their own libraries
+                left_out: (list.kind == NicKind::Verbs).then(|| left_out(node, &rail)).flatten(),
                 rail,
                 path,
                 percent,

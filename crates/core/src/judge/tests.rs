@@ -71,7 +71,10 @@ fn the_plans_own_nic_in_the_users_list_is_as_good_as_ours() {
 fn nccl_takes_the_best_nics_that_its_list_leaves() {
     let uses = |list: &str| told("0", "closest", &[("NCCL_IB_HCA", list)]).0;
     assert_eq!(uses("mlx5"), ["NCCL: mlx5_0:1 PIX"], "the near one of them all");
-    assert_eq!(uses("^=mlx5_0"), ["NCCL: mlx5_3:1 NODE 70 %, mlx5_4:1 NODE 70 %, mlx5_5:1 NODE 70 % of mlx5_0:1"]);
+    assert_eq!(
+        uses("^=mlx5_0"),
+        ["NCCL: mlx5_3:1 NODE 70 %, mlx5_4:1 NODE 70 %, mlx5_5:1 NODE 70 % of mlx5_0:1"]
+    );
     assert_eq!(uses("=mlx5_11"), ["NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1"]);
     assert_eq!(uses("mlx4"), ["NCCL: no NIC of this node that works"]);
 }
@@ -95,10 +98,7 @@ fn the_admins_own_list_is_judged_too() {
         (task.uses.iter().map(ToString::to_string).collect::<Vec<_>>(), task.shortfalls.clone())
     });
     assert_eq!(uses, ["mlx5_11:1 SYS 45 % of mlx5_0:1"]);
-    assert_eq!(
-        shortfalls,
-        ["mlx5_11:1 of the admin's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"]
-    );
+    assert_eq!(shortfalls, ["mlx5_11:1 of the admin's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"]);
 }
 
 #[test]
@@ -106,6 +106,9 @@ fn the_line_names_what_will_be_used_beside_what_was_planned() {
     let line = |list: &str| with("0", "closest", "", &[("UCX_NET_DEVICES", list)], |task| task.line("node1"));
     let far = line("mlx5_6:1");
     assert!(far.contains("nic mlx5_0:1 PIX, but UCX: mlx5_6:1 SYS 45 % of mlx5_0:1"), "{far}");
-    assert!(far.contains("UCX_NET_DEVICES: the user's own value stays: mlx5_6:1 SYS 45 % of mlx5_0:1"), "{far}");
+    assert!(
+        far.contains("UCX_NET_DEVICES: the user's own value stays: mlx5_6:1 SYS 45 % of mlx5_0:1"),
+        "{far}"
+    );
     assert!(!line("mlx5_0:1").contains("but UCX"));
 }

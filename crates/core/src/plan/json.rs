@@ -66,6 +66,10 @@ struct ExplainedGpu<'a> {
     index: usize,
     address: Option<String>,
     pairs: Vec<PairOf<'a>>,
+    /// what a task with this GPU alone would lack
+    shortfalls: Vec<String>,
+    /// would a strict word fail it for that?
+    fails: bool,
 }
 
 fn pair_of(pair: &Pair) -> PairOf<'_> {
@@ -92,10 +96,15 @@ pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
         policy: node.policy.to_string(),
         gpus: gpus
             .iter()
-            .map(|(gpu, pairs)| ExplainedGpu {
-                index: gpu.0,
-                address: stated(topology.gpu(*gpu).address),
-                pairs: pairs.iter().map(pair_of).collect(),
+            .map(|(gpu, pairs)| {
+                let shortfalls = plan.shortfalls_of(*gpu);
+                ExplainedGpu {
+                    index: gpu.0,
+                    address: stated(topology.gpu(*gpu).address),
+                    pairs: pairs.iter().map(pair_of).collect(),
+                    fails: plan.is_strict() && !shortfalls.is_empty(),
+                    shortfalls,
+                }
             })
             .collect(),
     };

@@ -90,7 +90,12 @@ mod tests {
             missed: None,
             reasons: Vec::new(),
         };
-        let used: Vec<Judged> = task.rails.iter().map(|&(rail, _)| node.rail(rail)).map(|rail| Judged { name: rail.to_string(), nic: rail.nic }).collect();
+        let used: Vec<Judged> = task
+            .rails
+            .iter()
+            .map(|&(rail, _)| node.rail(rail))
+            .map(|rail| Judged { name: rail.to_string(), nic: rail.nic })
+            .collect();
         shortfalls(&topology, &node, &task, &used, strictness)
     }
 

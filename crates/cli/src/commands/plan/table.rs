@@ -61,16 +61,20 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         let name = map.rail(rail).to_string();
         Text::from(format_args!("{name:<width$} ")).then(Text::of_path(path)).unbroken()
     };
+    let or = |text: Text, otherwise: &str| if text.width() == 0 { otherwise.into() } else { text };
     let nics = match placement.rails.as_slice() {
+        [] => "none".into(),
         [one] => nic(one, nic_width),
         several => Text::joined(several.iter().map(|rail| nic(rail, 0)), ", "),
     };
+    // what a list of the user's own makes of it
+    let others = task.uses.iter().filter(|of| !of.is_as_planned());
+    let nics = others.fold(nics, |nics, of| nics.then(format!(", but {}: {of}", of.library)));
     let cpus = placement.cpus.cpus();
-    let or = |text: Text, otherwise: &str| if text.width() == 0 { otherwise.into() } else { text };
     vec![
         or(ranges(gpus).into(), "none"),
         or(Text::joined(addresses, ", "), "-"),
-        or(nics, "none"),
+        nics,
         if cpus.is_empty() { "unknown".into() } else { cpus.into() },
         placement.mems.nodes().map_or("any".into(), Text::from),
     ]

@@ -63,11 +63,14 @@ fn channels(subject: &Subject, found: &mut Vec<Diagnostic>) {
 fn buffer(subject: &Subject, found: &mut Vec<Diagnostic>) {
     const OWN: i64 = 4 << 20;
     let Some(bytes) = number(subject, "NCCL_BUFFSIZE") else { return };
-    let text = match bytes {
-        ..=0 => return,
-        bytes if bytes.count_ones() != 1 => "NCCL asks for a power of 2",
-        ..OWN => "smaller than NCCL's own 4 MiB: more steps for each message; unset it if memory is not short",
-        _ => return,
+    let text = if bytes < 1 {
+        return;
+    } else if bytes.count_ones() != 1 {
+        "NCCL asks for a power of 2"
+    } else if bytes < OWN {
+        "smaller than NCCL's own 4 MiB: more steps for each message; unset it if memory is not short"
+    } else {
+        return;
     };
     found.push(finding("NCCL_BUFFSIZE", &bytes.to_string(), text));
 }

@@ -11,7 +11,11 @@ fn topology() -> Topology {
         let state = if index == 2 { PortState::Down } else { PortState::Active };
         let port = Port::new(1, state, LinkLayer::InfiniBand, None);
         let address = format!("{}0:00.0", index + 3).parse().ok();
-        topology.nics.push(Nic { address, ports: vec![port], ..Nic::new(name.parse().unwrap(), NicKind::Verbs) });
+        topology.nics.push(Nic {
+            address,
+            ports: vec![port],
+            ..Nic::new(name.parse().unwrap(), NicKind::Verbs)
+        });
     }
     for address in ["10:00.0", "20:00.0"] {
         topology.gpus.push(Gpu::new(address.parse().unwrap(), GpuVendor::Nvidia));
