@@ -94,7 +94,7 @@ fn a_far_nic_of_the_users_own_is_told_and_fails_the_strict_words_and_no_others(b
     let step = "env UCX_NET_DEVICES=mlx5_6:1 srun -w n0 -n1 --gpus-per-task=1 @ $report";
     assert_eq!(bed.tasks(1, &step.replace('@', ""))[0].ucx(), ["mlx5_6:1"], "without placement");
     let told = bed.run(&step.replace('@', "--nic-placement=strict,verbose"));
-    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(told.code, 0, "{}", told.stderr);
     let said = printed(&told.stderr);
     assert!(
         said.iter().any(|line| line.contains("nic mlx5_0:1 PIX, but UCX: mlx5_6:1 SYS 45 % of mlx5_0:1")),
