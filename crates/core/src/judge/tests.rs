@@ -24,8 +24,8 @@ fn with<T>(
     ask: impl Fn(&TaskPlan) -> T,
 ) -> T {
     let words = Words::parse(words).unwrap();
-    let mut wish = Wish::default();
-    wish.settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let mut wish = Wish { settings, ..Wish::default() };
     if !argument.is_empty() {
         wish.admin.add(argument).unwrap();
     }
