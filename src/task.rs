@@ -114,6 +114,7 @@ fn task(
         cpus,
         masks,
         gpu_bind: values.get(GPU_BIND).cloned(),
+        promised: None,
         memory: memory(),
     }
 }

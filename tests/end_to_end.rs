@@ -31,6 +31,8 @@ mod cases_identity;
 mod cases_ladder;
 #[path = "end_to_end/cases_libraries.rs"]
 mod cases_libraries;
+#[path = "end_to_end/cases_local_id.rs"]
+mod cases_local_id;
 #[path = "end_to_end/cases_machine.rs"]
 mod cases_machine;
 #[path = "end_to_end/cases_nics.rs"]
@@ -78,6 +80,7 @@ fn main() -> std::process::ExitCode {
         &[
             cases_gpu::CASES,
             cases_identity::CASES,
+            cases_local_id::CASES,
             cases_bind::CASES,
             cases_hint::CASES,
             cases_core::CASES,
@@ -98,6 +101,7 @@ fn main() -> std::process::ExitCode {
         &[
             cases_machine::CASES_WITH_CGROUPS,
             cases_identity::CASES_WITH_CGROUPS,
+            cases_local_id::CASES_WITH_CGROUPS,
             cases_nics::CASES_WITH_CGROUPS,
         ],
     );

@@ -59,6 +59,16 @@ impl fmt::Display for Strictness {
     }
 }
 
+/// Which of the GPUs that a task sees it will use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GpuUse {
+    /// any of them
+    #[default]
+    Visible,
+    /// the one that its local id names, which the user promises
+    LocalId,
+}
+
 /// The CPUs to bind a task to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {

@@ -101,7 +101,8 @@ impl Plan {
     pub fn task(&self, task: &Task, evidence: Evidence) -> TaskPlan<'_> {
         let Plan { node, wish, step, map, prepared } = self;
         let through = &wish.admin.through;
-        let mut placement = policy::task::decide(node, map, step, task, wish.binding(), through);
+        let mut placement =
+            policy::task::decide(node, map, step, task, wish.binding(), through, wish.settings.gpu);
         binding::settle_memory(&mut placement, &task.memory);
         let warning = policy::task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());

@@ -1,7 +1,7 @@
 //! Slurm's grant on this node, as data: one step, and each of its tasks.
 #![forbid(unsafe_code)]
 
-use crate::topology::{CpuSet, NicIndex, NodeSet};
+use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
 use std::collections::BTreeMap;
 
 /// A step on this node, as known before its tasks start.
@@ -47,6 +47,8 @@ pub struct Task {
     pub masks: Vec<CpuSet>,
     /// how Slurm dealt the step's GPUs to its tasks (`SLURMD_TRES_BIND`), such as `gpu:per_task:1`
     pub gpu_bind: Option<String>,
+    /// the GPU of each task of the step here, by local ids, where the user promised it (`gpu=local-id`)
+    pub promised: Option<Vec<GpuIndex>>,
     /// its memory, as the kernel reports it
     pub memory: Memory,
 }

@@ -203,6 +203,7 @@ fn tasks(of_step: &StepOptions, evidence: &Evidence, topology: &Topology) -> Res
                 // no task has cores of its own before we look
                 masks: Vec::new(),
                 gpu_bind: of_step.gpus_per_task.map(|each| format!("gpu:per_task:{each}")),
+                promised: None,
                 memory: Memory::default(),
             }
         })

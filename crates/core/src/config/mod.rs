@@ -10,7 +10,7 @@ pub mod words;
 pub use plugstack::{Admin, NodeFileUse, NodeSource};
 pub use words::{BadWord, Words};
 
-use crate::placement::{Bind, Mem, Policy, Strictness};
+use crate::placement::{Bind, GpuUse, Mem, Policy, Strictness};
 use crate::render::wanted::{Libraries, Wanted};
 
 /// The environment variable with the same words as the option.
@@ -33,6 +33,8 @@ pub struct Settings {
     pub strictness: Strictness,
     /// NICs that each GPU gets, where the policy counts them; 0 is 1
     pub nics_per_task: u8,
+    /// which of the GPUs that a task sees it uses
+    pub gpu: GpuUse,
     /// which CPUs are bound
     pub bind: Bind,
     /// what the memory policy becomes
@@ -76,6 +78,7 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
             None => settings.enabled |= users,
         }
         settings.asked |= users;
+        settings.gpu = words.gpu.unwrap_or(settings.gpu);
         settings.bind = words.bind.unwrap_or(settings.bind);
         mem = words.mem.or(mem);
         settings.omp = words.omp.unwrap_or(settings.omp);

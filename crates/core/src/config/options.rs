@@ -62,6 +62,12 @@ pub const OPTIONS: &[Spec] = &[
         "as strict, and fail a task whose GPUs, NICs and CPUs are not all on one NUMA node",
     ),
     word(
+        "gpu",
+        "visible|local-id",
+        "the GPUs that a task uses: all that it sees (default), or where all tasks see the same, the one of its local id, \
+         which you promise",
+    ),
+    word(
         "bind",
         "auto|numa|core|none",
         "a task's CPUs, where srun was given no --cpu-bind: near its GPUs where that leaves every task its part \

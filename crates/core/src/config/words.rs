@@ -3,7 +3,7 @@
 
 use super::options::{self, Place};
 use crate::diagnostic::Shown;
-use crate::placement::{Bind, Mem, Policy, Strictness};
+use crate::placement::{Bind, GpuUse, Mem, Policy, Strictness};
 use crate::render::wanted::{Libraries, is_variable_name};
 use std::fmt;
 
@@ -27,6 +27,8 @@ pub enum Switch {
 pub struct Words {
     /// a policy, or `off`; `None` where the text names neither
     pub policy: Option<Switch>,
+    /// `gpu=`
+    pub gpu: Option<GpuUse>,
     /// `bind=`
     pub bind: Option<Bind>,
     /// `mem=`
@@ -164,6 +166,7 @@ impl Reader {
             "verbose" => words.verbose = true,
             "dry-run" => words.dry_run = true,
             "nics-per-task" => words.nics_per_task = Some(nics_per_task(value).ok_or_else(misfit)?),
+            "gpu" => words.gpu = Some(gpu_use(value).ok_or_else(misfit)?),
             "bind" => words.bind = Some(bind(value).ok_or_else(misfit)?),
             "mem" => words.mem = Some(mem(value).ok_or_else(misfit)?),
             "omp" => words.omp = Some(on_or_off(value).ok_or_else(misfit)?),
@@ -205,6 +208,14 @@ fn say_once(said: &mut Option<&'static str>, word: &'static str) -> Result<(), B
 
 fn nics_per_task(value: &str) -> Option<u8> {
     value.parse().ok().filter(|number| (1..=MAX_NICS_PER_TASK).contains(number))
+}
+
+fn gpu_use(value: &str) -> Option<GpuUse> {
+    match value {
+        "visible" => Some(GpuUse::Visible),
+        "local-id" => Some(GpuUse::LocalId),
+        _ => None,
+    }
 }
 
 fn bind(value: &str) -> Option<Bind> {

@@ -7,7 +7,7 @@
 
 use super::{gpuless, identity};
 use crate::step::{GpuGrant, Step, Task};
-use crate::topology::{CpuSet, NodeSet, Topology};
+use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 
 /// The tasks of a step on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,16 +61,21 @@ fn rule(bind: &str) -> Option<(bool, &str)> {
 
 /// Does each task have GPUs that no other task has (`--gpus-per-task`)?
 pub(super) fn has_own_gpus(task: &Task) -> bool {
-    task.gpu_bind.as_deref().and_then(rule).is_some_and(|(_, rule)| rule.starts_with("per_task:"))
+    task.promised.is_some()
+        || task.gpu_bind.as_deref().and_then(rule).is_some_and(|(_, rule)| rule.starts_with("per_task:"))
 }
 
-/// The NUMA nodes of each task's GPUs, if Slurm's rule tells all of them.
+/// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells all of them.
 ///
 /// `per_task:N` of 22.05 gives task 0 the first N of the step's GPUs, task 1 the next N (src/common/gres.c);
 /// later releases look at the tasks' masks first.  `map_gpu:` (later `map:`) lists GPUs by the tasks' local
 /// ids, and starts again at the first if the list is too short.  Its numbers are the node's if the job has
 /// all of the node's GPUs; otherwise it is unclear what they count.
 pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
+    if let Some(gpus) = &task.promised {
+        let node = |gpu: &GpuIndex| Some(topology.numa_node_of(topology.gpu(*gpu).address)?);
+        return gpus.iter().map(|gpu| Some([node(gpu)?].into_iter().collect())).collect();
+    }
     let (later, rule) = rule(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();
     let tasks = step.tasks_here();

@@ -20,9 +20,12 @@
 //! GPUs; several tasks then share one GPU.
 #![forbid(unsafe_code)]
 
+mod claim;
 mod list;
 #[cfg(test)]
 mod tests;
+
+pub use claim::by_local_id;
 
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::step::{Access, GpuGrant, Step};

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::binding::{self, Bound, Situation};
+use super::identity::Identity;
 use super::{Through, Ways, cores, identity};
-use crate::placement::{Binding, CpuDecision, NodePlacement, RailIndex, RailUse, TaskPlacement};
+use crate::placement::{Binding, CpuDecision, GpuUse, NodePlacement, RailIndex, RailUse, TaskPlacement};
 use crate::step::{Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::cmp::Reverse;
@@ -17,11 +18,23 @@ pub fn decide(
     task: &Task,
     binding: Binding,
     through: &Through,
+    gpu_use: GpuUse,
 ) -> TaskPlacement {
-    let identity = identity::identify(topology, step, &task.gpus);
+    let (identity, claim) = identify(topology, step, task, gpu_use);
+    let may_promise = gpu_use == GpuUse::Visible
+        && step.tasks_here() > 1
+        && identity::by_local_id(topology, step, task, &identity).is_ok();
     let gpus = identity.gpus;
+    let promised = claim.as_ref().and_then(|claim| claim.as_ref().ok());
+    let with_promise = promised.map(|all| Task { promised: Some(all.clone()), ..task.clone() });
+    let task = with_promise.as_ref().unwrap_or(task);
     let Bound { cpus, mems, missed } =
         binding::bind(&Situation { topology, step, task, gpus: &gpus, binding });
+    let refused = claim.and_then(Result::err);
+    let missed = match (refused, missed) {
+        (Some(refused), Some(missed)) => Some(format!("{refused}; {missed}")),
+        (refused, missed) => refused.or(missed),
+    };
     let threads = binding.count_threads.then(|| cores::threads(topology, step, task, cpus.cpus()));
     let mut reasons = vec![match gpus.as_slice() {
         [] => identity.reason,
@@ -30,13 +43,39 @@ pub fn decide(
     }];
     let rails = match gpus.is_empty() {
         true => rails_near_cpus(topology, node, &cpus, &task.denied_nics, &mut reasons),
-        false => rails_of_gpus(topology, node, &gpus, &task.denied_nics, through, &mut reasons),
+        false => rails_of_gpus(topology, node, &gpus, &task.denied_nics, through, may_promise, &mut reasons),
     };
     reasons.push(format!("CPUs: {}", cpus.why()));
     reasons.extend(missed.iter().filter(|missed| *missed != cpus.why()).cloned());
     reasons.push(format!("memory: {}", mems.why()));
     let (local_id, global_id) = (task.local_id, task.global_id);
     TaskPlacement { local_id, global_id, gpus, rails, cpus, mems, threads, missed, reasons }
+}
+
+/// The task's GPUs; and where the user promised which one it uses, those of all tasks of the step, or why that is not
+/// believed.
+fn identify(
+    topology: &Topology,
+    step: &Step,
+    task: &Task,
+    gpu_use: GpuUse,
+) -> (Identity, Option<Result<Vec<GpuIndex>, String>>) {
+    let seen = identity::identify(topology, step, &task.gpus);
+    let claim = || identity::by_local_id(topology, step, task, &seen);
+    match gpu_use {
+        GpuUse::LocalId => match claim() {
+            Ok(all) => {
+                let (own, count) = (all[task.local_id as usize], seen.gpus.len());
+                let reason = format!(
+                    "local id {} of the {count} that every task sees, as `gpu=local-id` promises ({})",
+                    task.local_id, seen.reason
+                );
+                (Identity { gpus: vec![own], reason }, Some(Ok(all)))
+            }
+            Err(why) => (seen, Some(Err(format!("`gpu=local-id` does not hold: {why}")))),
+        },
+        GpuUse::Visible => (seen, None),
+    }
 }
 
 /// The rails of the task's GPUs in the GPUs' order, each once, at its nearest.
@@ -46,6 +85,7 @@ fn rails_of_gpus(
     gpus: &[GpuIndex],
     denied: &[NicIndex],
     through: &Through,
+    may_promise: bool,
     reasons: &mut Vec<String>,
 ) -> Vec<(RailIndex, PathType)> {
     let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
@@ -62,8 +102,9 @@ fn rails_of_gpus(
         }
     }
     if gpus.len() > 1 {
+        let hint = if may_promise { "; if it uses the one of its local id, say `gpu=local-id`" } else { "" };
         reasons.push(format!(
-            "it sees {} GPUs, and which of them it will use is not known before it starts: the NICs of all",
+            "it sees {} GPUs, and which of them it will use is not known before it starts: the NICs of all{hint}",
             gpus.len()
         ));
     }
@@ -157,6 +198,7 @@ mod tests {
     use super::*;
     use crate::placement::Policy;
     use crate::policy::{self, Request};
+    use crate::topology::CpuSet;
 
     /// The rails of a task with these GPUs of a DGX H100, and the reasons that name a refusal.
     fn placed(gpus: &str, denied: &[&str], policy: Policy) -> (Vec<String>, Vec<String>) {
@@ -175,7 +217,8 @@ mod tests {
         let denied_nics = denied.iter().filter_map(|name| topology.nic_index(name)).collect();
         let mut task = Task { denied_nics, ..Task::default() };
         task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
-        let task = decide(&topology, &node, &Step::default(), &task, Binding::default(), &through);
+        let task =
+            decide(&topology, &node, &Step::default(), &task, Binding::default(), &through, GpuUse::Visible);
         let rails = task.rails.iter().map(|&(rail, path)| format!("{} {path}", node.rail(rail)));
         let refusals = task.reasons.into_iter().filter(|reason| reason.contains("denies"));
         (rails.collect(), refusals.collect())
@@ -208,6 +251,59 @@ mod tests {
         let (rails, reasons) = placed("0", &["mlx5_0", "mlx5_4"], Policy::Numa);
         assert_eq!(rails, ["mlx5_3:1 NODE", "mlx5_5:1 NODE"]);
         assert_eq!(reasons, ["its device cgroup denies it mlx5_0:1 mlx5_4:1"]);
+    }
+
+    /// Eight tasks that all see a DGX H100's eight GPUs: of each its GPUs, rails and what it missed, and its reasons.
+    fn promised(tasks: u32, local_id: u32, gpu_use: GpuUse) -> TaskPlacement {
+        let topology = crate::platform::model("dgx-h100").unwrap();
+        let node = policy::map(&topology, &Request::default());
+        let step = Step {
+            tasks,
+            gpus: Some("0,1,2,3,4,5,6,7".to_string()),
+            cpus_per_task: Some(4),
+            ..Step::default()
+        };
+        // as Slurm binds them by default: one socket after the other
+        let mask = |id: u32| (0..4).map(|cpu| 4 * (id / 2) + 56 * (id % 2) + cpu).collect::<CpuSet>();
+        let masks: Vec<_> = (0..tasks).map(mask).collect();
+        let step_cpus = masks.iter().fold(CpuSet::new(), |all, one| all.union(one));
+        let mut task = Task { local_id, cpus: mask(local_id), step_cpus, masks, ..Task::default() };
+        task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7".to_string());
+        let binding = Binding { trust: true, ..Binding::default() };
+        decide(&topology, &node, &step, &task, binding, &Through::default(), gpu_use)
+    }
+
+    #[test]
+    fn who_promises_to_use_the_gpu_of_the_local_id_is_placed_there() {
+        for local_id in 0..8 {
+            let task = promised(8, local_id, GpuUse::LocalId);
+            assert_eq!(task.gpus, [GpuIndex(local_id as usize)]);
+            assert_eq!(task.rails.len(), 1);
+            assert_eq!(task.missed, None);
+            let socket: CpuSet = if local_id < 4 { (0..56).collect() } else { (56..112).collect() };
+            assert!(task.cpus.cpus().is_subset(&socket), "{local_id}: {}", task.cpus.cpus());
+            assert_eq!(task.cpus.cpus().len(), 4, "no poorer");
+            assert!(task.reasons[0].contains("local id"), "{:?}", task.reasons);
+        }
+    }
+
+    #[test]
+    fn without_the_promise_a_task_has_the_nics_of_all_and_is_told_of_the_word() {
+        let task = promised(8, 3, GpuUse::Visible);
+        assert_eq!((task.gpus.len(), task.rails.len()), (8, 8));
+        assert!(
+            task.reasons.iter().any(|reason| reason.ends_with("say `gpu=local-id`")),
+            "{:?}",
+            task.reasons
+        );
+    }
+
+    #[test]
+    fn a_promise_that_cannot_hold_changes_nothing_and_is_told() {
+        let task = promised(9, 3, GpuUse::LocalId);
+        assert_eq!((task.gpus.len(), task.rails.len()), (8, 8));
+        let missed = task.missed.unwrap();
+        assert!(missed.starts_with("`gpu=local-id` does not hold: 9 tasks are more than"), "{missed}");
     }
 
     #[test]

@@ -1,0 +1,115 @@
+//! `gpu=local-id`: every task sees the same GPUs, and the user promises that each uses the one that its local id
+//! names.
+//!
+//! That is what programs do that take the GPU of `SLURM_LOCALID`, such as those that PyTorch's and DeepSpeed's
+//! launchers start: the k-th GPU, also if tasks are fewer than GPUs.  A promise that the evidence contradicts is
+//! not used.
+#![forbid(unsafe_code)]
+
+use super::{CUDA_ORDER, Identity, of_the_step, unequal};
+use crate::step::{Step, Task};
+use crate::topology::{GpuIndex, GpuVendor, Topology};
+use std::collections::BTreeSet;
+
+/// The GPU of each task of the step on this node, in the order of local ids; or what speaks against it.
+/// `seen` is what this task sees.
+pub fn by_local_id(
+    topology: &Topology,
+    step: &Step,
+    task: &Task,
+    seen: &Identity,
+) -> Result<Vec<GpuIndex>, String> {
+    let (tasks, gpus) = (step.tasks_here(), seen.gpus.as_slice());
+    if gpus.is_empty() {
+        return Err("it sees no GPU".to_string());
+    }
+    if let Some(rule) = task.gpu_bind.as_deref().filter(|rule| !shows_all(rule)) {
+        return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(rule)));
+    }
+    let of_the_step: BTreeSet<GpuIndex> = of_the_step(topology, step).into_iter().collect();
+    let of_the_task: BTreeSet<GpuIndex> = gpus.iter().copied().collect();
+    if !of_the_step.is_empty() && of_the_step != of_the_task {
+        let (sees, has) = (of_the_task.len(), of_the_step.len());
+        return Err(format!(
+            "it sees {sees} GPUs and the step has {has} here, so its tasks may see different ones"
+        ));
+    }
+    if tasks > gpus.len() || task.local_id as usize >= tasks {
+        return Err(format!("{tasks} tasks are more than the {} GPUs that they see", gpus.len()));
+    }
+    let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
+    let vendors: BTreeSet<GpuVendor> = all().map(|gpu| gpu.vendor).collect();
+    if vendors.len() > 1 || vendors.contains(&GpuVendor::Intel) {
+        return Err("how the program counts its GPUs is not known: several vendors', or stacks".to_string());
+    }
+    if all().any(|gpu| gpu.mig_instances.is_some()) {
+        return Err("MIG instances count as GPUs here".to_string());
+    }
+    let in_pci_order = task.gpus.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
+    if vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some() {
+        return Err(format!("the GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"));
+    }
+    Ok(gpus[..tasks].to_vec())
+}
+
+/// Does this `SLURMD_TRES_BIND` leave all GPUs to every task (`--gpu-bind=none`, also with `verbose`)?
+fn shows_all(rule: &str) -> bool {
+    rule.rsplit([',', ':']).next() == Some("none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform;
+    use crate::policy::identity::identify;
+    use crate::step::GpuGrant;
+
+    /// What local id `local_id` of so many tasks gets on a machine where it sees `visible` of the step's GPUs.
+    fn claimed(machine: &str, tasks: u32, local_id: u32, visible: &str, step: &str, bind: &str) -> String {
+        let topology = platform::model(machine).unwrap();
+        let step = Step { tasks, gpus: (!step.is_empty()).then(|| step.to_string()), ..Step::default() };
+        let mut gpus = GpuGrant::default();
+        gpus.variables.insert("CUDA_VISIBLE_DEVICES", visible.to_string());
+        let gpu_bind = (!bind.is_empty()).then(|| bind.to_string());
+        let task = Task { local_id, gpus, gpu_bind, ..Task::default() };
+        let seen = identify(&topology, &step, &task.gpus);
+        match by_local_id(&topology, &step, &task, &seen) {
+            Ok(all) => format!("{}", all[local_id as usize]),
+            Err(why) => why,
+        }
+    }
+
+    const ALL: &str = "0,1,2,3,4,5,6,7";
+
+    #[test]
+    fn the_kth_task_has_the_kth_gpu_that_it_sees_also_if_there_are_more_gpus() {
+        for (local_id, gpu) in [(0, "0"), (3, "3"), (7, "7")] {
+            assert_eq!(claimed("dgx-h100", 8, local_id, ALL, ALL, ""), gpu);
+        }
+        assert_eq!(
+            claimed("dgx-h100", 2, 1, ALL, ALL, "gpu:none"),
+            "1",
+            "not the fifth, as blocks would give"
+        );
+        assert_eq!(
+            claimed("dgx-h100", 2, 1, "6,2", "2,6", "gpu:verbose,none"),
+            "2",
+            "in the program's order"
+        );
+        assert_eq!(claimed("dgx-h100", 1, 0, ALL, "", ""), "0");
+    }
+
+    #[test]
+    fn what_speaks_against_the_promise_is_named() {
+        for (tasks, visible, step, bind, words) in [
+            (8, "0", ALL, "", "sees 1 GPUs and the step has 8"),
+            (8, ALL, ALL, "gpu:per_task:1", "Slurm deals the GPUs, by `gpu:per_task:1`"),
+            (8, "0,1", ALL, "gres/gpu:closest", "Slurm deals the GPUs"),
+            (9, ALL, ALL, "", "9 tasks are more than the 8 GPUs"),
+            (8, "", "", "", "it sees no GPU"),
+        ] {
+            let why = claimed("dgx-h100", tasks, 0, visible, step, bind);
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}
