@@ -2,7 +2,7 @@
 
 use crate::harness::{Bed, Case, cases, while_another_job_has_gpus};
 use crate::machines::{cpus_near, nccl_list, ucx_of, ucx_of_all};
-use crate::report::Task;
+use crate::report::{Task, numbers};
 
 pub const CASES: &[Case] = cases![
     tasks_that_see_all_gpus_are_placed_by_their_local_ids,
@@ -50,7 +50,7 @@ fn tasks_that_see_all_gpus_are_placed_by_their_local_ids(bed: &Bed) {
         );
         assert_placed(&without, &placed, |local_id| local_id);
     }
-    let command = "srun -w n0 -n4 --exclusive --gres=gpu:8 -c4 @ $report";
+    let command = "srun -w n0 -n4 --exclusive -m block:block --gres=gpu:8 -c4 @ $report";
     let (without, placed) = bed.without_and_with(WORD, 4, command);
     assert_placed(&without, &placed, |local_id| local_id);
 }
@@ -59,21 +59,35 @@ fn a_job_with_some_of_the_gpus_counts_its_own(bed: &Bed) {
     let step = format!("srun -w n0 -n2 --gres=gpu:2 -c4 {WORD} $report");
     let run = bed.run(&while_another_job_has_gpus(3, &step));
     assert_eq!(run.code, 0, "{}", run.stderr);
-    for (task, gpu) in run.tasks.iter().zip([3, 4]) {
+    assert_each_has_its_own_of_the_jobs(&run.tasks);
+}
+
+/// Slurm chose two GPUs beside those of the other job.
+fn assert_each_has_its_own_of_the_jobs(tasks: &[Task]) {
+    assert_eq!(tasks.len(), 2);
+    for (local_id, task) in tasks.iter().enumerate() {
+        let of_the_step = numbers(task.env("SLURM_STEP_GPUS").expect("the step's GPUs"));
+        let gpu = *of_the_step.iter().nth(local_id).expect("two GPUs");
+        assert!(gpu > 2, "the other job's: {task:?}");
         assert_eq!(task.ucx(), [ucx_of(gpu)], "of {task:?}");
     }
 }
 
 fn a_promise_that_slurm_contradicts_is_told_and_fails_only_who_is_strict(bed: &Bed) {
-    let step = "srun -w n0 -n4 --gpus-per-task=1 @ $report";
+    let step = "srun -w n0 -n2 --gpus-per-task=2 @ $report";
     let kept = bed.run(&step.replace('@', &format!("{WORD},verbose")));
     assert_eq!(kept.code, 0, "{}", kept.stderr);
     assert!(kept.stderr.contains("`gpu=local-id` does not hold: Slurm deals the GPUs"), "{}", kept.stderr);
     for task in &kept.tasks {
-        assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "as without the word: {task:?}");
+        assert_eq!(task.ucx(), ucx_of_all(task.gpus()), "as without the word: {task:?}");
     }
     let strict = bed.run(&step.replace('@', &format!("{WORD},strict")));
     assert_ne!(strict.code, 0);
+    // who sees one GPU needs no promise
+    let one = "srun -w n0 -n4 --gpus-per-task=1 --nic-placement=gpu=local-id,strict $report";
+    for task in bed.tasks(4, one) {
+        assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "of {task:?}");
+    }
 }
 
 fn an_admin_may_promise_it_by_default_and_a_user_take_it_back(bed: &Bed) {
@@ -91,9 +105,7 @@ fn with_constrained_devices_tasks_that_see_all_gpus_of_the_job_are_placed_by_the
     let step = format!("srun -w n0 -n2 --gres=gpu:2 -c4 {WORD} $report");
     let run = bed.run(&while_another_job_has_gpus(3, &step));
     assert_eq!(run.code, 0, "{}", run.stderr);
-    for (task, gpu) in run.tasks.iter().zip([3, 4]) {
-        // the cgroup hides the others, so the task counts from 0
-        assert_eq!(task.env("CUDA_VISIBLE_DEVICES"), Some("0,1"));
-        assert_eq!(task.ucx(), [ucx_of(gpu)], "of {task:?}");
-    }
+    // the cgroup hides the others, so a task counts from 0
+    assert!(run.tasks.iter().all(|task| task.env("CUDA_VISIBLE_DEVICES") == Some("0,1")), "{:?}", run.tasks);
+    assert_each_has_its_own_of_the_jobs(&run.tasks);
 }

@@ -73,7 +73,7 @@ pub(super) fn has_own_gpus(task: &Task) -> bool {
 /// all of the node's GPUs; otherwise it is unclear what they count.
 pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     if let Some(gpus) = &task.promised {
-        let node = |gpu: &GpuIndex| Some(topology.numa_node_of(topology.gpu(*gpu).address)?);
+        let node = |gpu: &GpuIndex| topology.numa_node_of(topology.gpu(*gpu).address);
         return gpus.iter().map(|gpu| Some([node(gpu)?].into_iter().collect())).collect();
     }
     let (later, rule) = rule(task.gpu_bind.as_deref()?)?;

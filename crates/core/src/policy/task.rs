@@ -63,6 +63,8 @@ fn identify(
     let seen = identity::identify(topology, step, &task.gpus);
     let claim = || identity::by_local_id(topology, step, task, &seen);
     match gpu_use {
+        // who sees one GPU needs no promise, whoever made it for all
+        GpuUse::LocalId if seen.gpus.len() < 2 => (seen, None),
         GpuUse::LocalId => match claim() {
             Ok(all) => {
                 let (own, count) = (all[task.local_id as usize], seen.gpus.len());
