@@ -11,10 +11,12 @@ const LINK: &str = "{ ip link add name d0 type dummy || ip link add name d0 type
 
 /// A shell's line in a namespace with its own links and a /sys that shows them; `None`, and why, where there can be none.
 fn namespace(line: &str) -> Option<Command> {
-    let words = ["--net", "--mount", "--fork", "--kill-child", "sh", "-c"];
+    // with the first process of its own a namespace loses all others
+    let words = ["--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c"];
     let line = format!("mount -t sysfs none /sys && {LINK} && {line}");
-    let mut command = Command::new("unshare");
-    command.args(words).arg(line);
+    // it ends with this thread, also where a signal ends that
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare"]).args(words).arg(line);
     let mut probe = Command::new("unshare");
     let probe = probe.args(words).arg(format!("mount -t sysfs none /sys && {LINK}")).output();
     match probe {
@@ -172,5 +174,28 @@ fn check_says_from_where_a_step_has_the_node_and_how_old_that_is() {
     fs::write(&file, &text[..text.len() / 2]).unwrap();
     let said = check("");
     assert!(said.contains("wrong  each step reads the node itself: "), "{said}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A file that srun's plugin would refuse is told, though whoever asks here may read it.
+#[test]
+fn check_reads_a_topology_file_as_root_would() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("owner-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (file, lines) = (folder.join("node.json"), folder.join("plugstack.conf"));
+    let tool = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_nic-placement")).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).replace("\n       ", " ")
+    };
+    fs::write(&file, tool(&["show", "--machine", "dgx-h100", "--json"])).unwrap();
+    fs::write(&lines, format!("optional libnic_placement.so topology={}\n", file.display())).unwrap();
+    let check = || tool(&["check", "--plugstack", lines.to_str().unwrap()]);
+    let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&file).unwrap()) == 0;
+    if is_root {
+        assert!(check().contains("node `dgx-h100`: 8 GPUs"), "{}", check());
+    }
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let said = check();
+    assert!(said.contains("wrong  no step gets anything set: ") && said.contains("node.json"), "{said}");
     fs::remove_dir_all(&folder).unwrap();
 }

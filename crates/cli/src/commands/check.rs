@@ -10,13 +10,16 @@ use clap::ValueHint;
 use nic_placement_core::config::releases::{self, RELEASES};
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::Author;
+use nic_placement_core::node;
 use nic_placement_core::node::kept::{self, Kept, NotUsed};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{self, Subject, lint};
 use nic_placement_core::render::{FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, Step, Task};
+use nic_placement_core::topology::Topology;
 use nic_placement_sys as sys;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,10 +86,10 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         Some(file) => lines(&file, &mut report),
         None => Admin::default(),
     };
-    if is_live {
-        the_node_file(&admin.node_file, &mut report);
-    }
-    let (topology, diagnostics) = options.node.read()?;
+    let (topology, diagnostics) = match is_live {
+        true => as_a_step_has_it(&admin, options, &mut report)?,
+        false => options.node.read()?,
+    };
     let wish = Wish { admin, ..Wish::default() };
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     the_node(&plan, &diagnostics, &mut report);
@@ -99,15 +102,47 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
-/// Where a step would have the node from.
-fn the_node_file(NodeFileUse { path, max_age }: &NodeFileUse, report: &mut Report) {
+/// This node from where a step would have it, so that a device that does not answer keeps nobody waiting here either.
+fn as_a_step_has_it(
+    admin: &Admin,
+    options: &Options,
+    report: &mut Report,
+) -> Result<(Topology, Vec<Diagnostic>), Failure> {
+    let kept = the_node_file(&admin.node_file, report);
+    let here = |kept: Option<Kept>| match kept {
+        Some(Kept { topology, diagnostics, .. }) => Ok((topology, diagnostics)),
+        None => options.node.read(),
+    };
+    if admin.source == NodeSource::Live {
+        return here(kept);
+    }
+    // as the plugin does, which is root in a step
+    match node::read(&admin.source, Scope::Full, Author::Root) {
+        Ok((mut described, mut diagnostics)) => {
+            let described_elsewhere = !matches!(admin.source, NodeSource::Sysfs(_));
+            if described_elsewhere {
+                diagnostics.extend(node::confirm(&mut described, &here(kept)?.0));
+            }
+            Ok((described, diagnostics))
+        }
+        Err(why) => {
+            report.wrong(format_args!("no step gets anything set: {why}"));
+            here(kept)
+        }
+    }
+}
+
+/// What the plugin would make of the node file.
+fn the_node_file(NodeFileUse { path, max_age }: &NodeFileUse, report: &mut Report) -> Option<Kept> {
     if *max_age == 0 {
-        return report.note("`cache=0`: each step reads the node itself, and waits for its hardware");
+        report.note("`cache=0`: each step reads the node itself, and waits for its hardware");
+        return None;
     }
     // as the plugin reads it, whoever asks here
     match kept::read(Path::new(path), *max_age, Author::Root, sys::seconds_since_boot()) {
-        Ok(Kept { age, .. }) => {
-            report.ok(format_args!("a step has the node from `{path}`, which is {age} s old"));
+        Ok(kept) => {
+            report.ok(format_args!("a step has the node from `{path}`, which is {} s old", kept.age));
+            return Some(kept);
         }
         Err(NotUsed::Absent(_)) => report.note(format_args!(
             "each step reads the node itself, and waits for its hardware: `{path}` is not there, which \
@@ -118,6 +153,7 @@ fn the_node_file(NodeFileUse { path, max_age }: &NodeFileUse, report: &mut Repor
         }
         Err(why) => report.wrong(format_args!("each step reads the node itself: {why}")),
     }
+    None
 }
 
 /// The variables of this process that a task's libraries would read.
