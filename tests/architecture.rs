@@ -27,7 +27,7 @@ use tree::{CRATES, Source, test_files};
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them.  Each other crate counts as one module, but the tool's pure `import` counts separately.  `core`'s lib.rs is only
 /// the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 16] = [
+const ARROWS: [(&str, &str); 17] = [
     ("diagnostic", ""),
     ("topology", "diagnostic"),
     ("step", "topology diagnostic"),
@@ -36,7 +36,8 @@ const ARROWS: [(&str, &str); 16] = [
     ("platform", "topology diagnostic"),
     ("policy", "placement step topology diagnostic"),
     ("judge", "policy placement topology"),
-    ("render", "judge placement step topology diagnostic"),
+    ("maps", "placement topology"),
+    ("render", "judge maps placement step topology diagnostic"),
     ("config", "policy placement render topology diagnostic"),
     ("node", "config discover platform topology diagnostic"),
     ("plan", "config discover policy judge render placement step topology diagnostic"),

@@ -7,6 +7,7 @@
 //! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
 //! * [`policy`] decides: a [`placement`].
 //! * [`judge`] says what libraries will really use where the user set a list.
+//! * [`maps`] writes the map for programs that drive all GPUs of a node.
 //! * [`render`] turns all of it into what the communication libraries and people read.
 //!
 //! ARCHITECTURE.md tells why it is cut this way.
@@ -16,6 +17,7 @@ pub mod config;
 pub mod diagnostic;
 pub mod discover;
 pub mod judge;
+pub mod maps;
 pub mod node;
 pub mod placement;
 pub mod plan;

@@ -13,6 +13,7 @@ mod import;
 mod lacks;
 mod left_out;
 mod machines;
+mod map;
 mod misunderstood;
 mod node;
 mod page;
@@ -78,6 +79,7 @@ enum Command {
     Check(check::Options),
     Snapshot(snapshot::Options),
     Refresh(refresh::Options),
+    Map(map::Options),
     Import(import::Options),
     Machines(machines::Options),
     Completions(completions::Options),
@@ -155,6 +157,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Check(options)) => check::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),
+        Some(Command::Map(options)) => map::run(&options, page),
         Some(Command::Import(options)) => import::run(&options, page),
         Some(Command::Machines(options)) => machines::run(&options, page),
         Some(Command::Completions(options)) => completions::run(&options, page),

@@ -14,6 +14,7 @@ use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan, json};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render;
+use nic_placement_core::render::wanted::is_variable_name;
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
 use nic_placement_core::topology::{GpuIndex, GpuVendor, Topology};
 use std::collections::BTreeMap;
@@ -96,9 +97,12 @@ struct Output {
     /// the plan as versioned JSON, with all reasons
     #[arg(long, conflicts_with = "env")]
     json: bool,
-    /// the plan as lines for a shell: a case for each value of SLURM_LOCALID
+    /// the plan as lines for a shell: a case for each local id
     #[arg(long)]
     env: bool,
+    /// the variable that holds the local id in --env, as LOCAL_RANK of torchrun (default: SLURM_LOCALID)
+    #[arg(long, value_name = "NAME", requires = "env", value_parser = variable_name)]
+    by: Option<String>,
 }
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
@@ -119,7 +123,9 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
         Output { json: true, .. } => page.exact(&json::plan(&plan, &placed, &diagnostics)),
-        Output { env: true, .. } => page.exact(&exports(&placed)),
+        Output { env: true, by, .. } => {
+            page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));
+        }
         Output { why, .. } => {
             table::print(&plan, &placed, page);
             lacks::lines("task", &lacking, page);
@@ -211,7 +217,7 @@ fn tasks(of_step: &StepOptions, evidence: &Evidence, topology: &Topology) -> Res
 }
 
 /// Evidence that says: exactly these GPUs.
-fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
+pub(super) fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
         let in_pci_order = topology.gpus[..gpu.0].iter().filter(|other| other.vendor == vendor).count();
         topology.gpu(gpu).runtime_index.map_or(in_pci_order, |index| index as usize)
@@ -228,9 +234,16 @@ fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
 }
 
+fn variable_name(text: &str) -> Result<String, String> {
+    match is_variable_name(text) {
+        true => Ok(text.to_string()),
+        false => Err("expected the name of a variable".to_string()),
+    }
+}
+
 /// Lines that a shell can evaluate: `case $SLURM_LOCALID in 0) export …`.
-fn exports(placed: &[TaskPlan]) -> String {
-    let mut text = "case $SLURM_LOCALID in\n".to_string();
+fn exports(placed: &[TaskPlan], local_id: &str) -> String {
+    let mut text = format!("case ${local_id} in\n");
     // writing to a string cannot fail
     for task in placed {
         let _ = write!(text, "{})", task.placement.local_id);

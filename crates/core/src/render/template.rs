@@ -6,6 +6,7 @@
 
 use super::names;
 use crate::diagnostic::Shown;
+use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, TaskPlacement};
 use crate::topology::{GpuIndex, PciAddress, Topology};
 use std::fmt::Write;
@@ -31,10 +32,11 @@ enum Fact {
     RailNames,
     RailCount,
     Machine,
+    Map(Format),
 }
 
 /// `(word, fact, is it one of the task?, what it is)`
-const FACTS: [(&str, Fact, bool, &str); 15] = [
+const FACTS: [(&str, Fact, bool, &str); 17] = [
     ("nic", Fact::Nic, true, "the name of the task's NIC, if it has exactly one"),
     ("port", Fact::Port, true, "its port's number"),
     ("nic_address", Fact::NicAddress, true, "its PCI address"),
@@ -50,6 +52,13 @@ const FACTS: [(&str, Fact, bool, &str); 15] = [
     ("rail_names", Fact::RailNames, false, "their names alone"),
     ("rail_count", Fact::RailCount, false, "how many ports that are"),
     ("machine", Fact::Machine, false, "what `nic-placement show` calls the node in its first line"),
+    (
+        "map:sglang",
+        Fact::Map(Format::Sglang),
+        true,
+        "the NICs of all GPUs that the task sees, as SGLang takes them",
+    ),
+    ("map:vllm", Fact::Map(Format::Vllm), true, "the same for vLLM's VLLM_GPU_NIC_PCIE_MAPPING"),
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -229,8 +238,22 @@ fn look_up(
         Fact::RailNames => Some(names_of(node.rails.iter().map(|rail| rail.name.as_str()))),
         Fact::RailCount => Some(node.rails.len().to_string()),
         // a slash in the name would change the path
+        Fact::Map(format) => map(format, topology, node, gpus),
         Fact::Machine => Some(topology.name.clone()).filter(|name| !name.contains('/')),
     }
+}
+
+/// One process that drives all GPUs which the task sees: in its order.
+fn map(format: Format, topology: &Topology, node: &NodePlacement, gpus: &[GpuIndex]) -> Option<String> {
+    if gpus.is_empty() {
+        return None;
+    }
+    let subject = Subject { topology, node, gpus, cpus: &[], host: "" };
+    let text = match format {
+        Format::Vllm => maps::pairs(subject),
+        format => maps::write(format, subject),
+    };
+    Some(text.ok()?.trim_end().to_string())
 }
 
 fn joined(entries: impl Iterator<Item = String>) -> String {

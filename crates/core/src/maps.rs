@@ -1,0 +1,284 @@
+//! The map from GPUs to NICs as engines and launchers want it that drive all GPUs of a node.
+//!
+//! Each format names the program that reads it, the file of that program's source in which it is read, and the release
+//! that was read.  A format that could not say the truth about this node is refused: half a map is wrong.
+#![forbid(unsafe_code)]
+
+use crate::placement::{NodePlacement, Rail, RailUse};
+use crate::topology::{CpuSet, GpuIndex, PciAddress, Topology};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Grows by one when a field of the project's own format changes its meaning or is removed, not with new fields.
+pub const VERSION: u32 = 1;
+
+/// A format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// the project's own JSON
+    Json,
+    /// SGLang's `--disaggregation-ib-device` and `--mooncake-ib-device`: a JSON text or the path of a file with it
+    /// (python/sglang/srt/distributed/device_communicators/mooncake_transfer_engine.py, `get_ib_devices_for_gpu`; 0.5.11)
+    Sglang,
+    /// Mooncake's `MC_CUSTOM_TOPO_JSON`, the path of a file (mooncake-transfer-engine/src/topology.cpp, `Topology::parse`;
+    /// 0.3.12)
+    Mooncake,
+    /// vLLM's `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS` (vllm/v1/executor/vllm_net_devices.py; the pull
+    /// request 42083 of 2026)
+    Vllm,
+    /// Open MPI's rankfile (orte/mca/rmaps/rank_file/rmaps_rank_file.c; 4.1)
+    OpenMpi,
+    /// MPICH's `mpiexec -bind-to` (src/pm/hydra/lib/tools/topo/hwloc; 4.0)
+    Mpich,
+    /// Intel MPI's `I_MPI_PIN_DOMAIN`, masks by local rank (its Developer Reference, "Interoperability with OpenMP")
+    IntelMpi,
+}
+
+/// `(word, format, what it is)`, in the order of help texts.
+pub const FORMATS: [(&str, Format, &str); 7] = [
+    ("json", Format::Json, "the project's own, by index, UUID and PCI address"),
+    ("sglang", Format::Sglang, "SGLang's --disaggregation-ib-device"),
+    ("mooncake", Format::Mooncake, "a file for Mooncake's MC_CUSTOM_TOPO_JSON"),
+    ("vllm", Format::Vllm, "the two variables of vLLM"),
+    ("openmpi", Format::OpenMpi, "a rankfile for Open MPI 4, a rank for each GPU"),
+    ("mpich", Format::Mpich, "mpiexec's -bind-to of MPICH, a rank for each GPU"),
+    ("intel-mpi", Format::IntelMpi, "I_MPI_PIN_DOMAIN of Intel MPI, a rank for each GPU"),
+];
+
+/// Why there is no map in this format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoMap(String);
+
+impl fmt::Display for NoMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoMap {}
+
+/// What a map is made from.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// the node
+    pub topology: &'a Topology,
+    /// its map
+    pub node: &'a NodePlacement,
+    /// the GPUs that the program sees, in its own order: its first one has the number 0
+    pub gpus: &'a [GpuIndex],
+    /// the CPUs of a process for each of these; empty if they are not asked for
+    pub cpus: &'a [CpuSet],
+    /// the node's name, as a launcher knows it
+    pub host: &'a str,
+}
+
+/// The map, with a line feed at its end.
+pub fn write(format: Format, subject: Subject) -> Result<String, NoMap> {
+    match format {
+        Format::Json => Ok(json(subject)),
+        Format::Sglang => sglang(subject),
+        Format::Mooncake => mooncake(subject),
+        Format::Vllm => {
+            let (pairs, suffix) = (pairs(subject)?, suffix(subject)?);
+            Ok(format!(
+                "VLLM_GPU_NIC_PCIE_MAPPING={pairs}\nVLLM_NIC_SELECTION_VARS=UCX_NET_DEVICES:{suffix}\n"
+            ))
+        }
+        Format::OpenMpi => openmpi(subject),
+        Format::Mpich => mpich(subject),
+        Format::IntelMpi => intel_mpi(subject),
+    }
+}
+
+#[derive(Serialize)]
+struct Map<'a> {
+    format: &'static str,
+    version: u32,
+    machine: &'a str,
+    gpus: Vec<Gpu<'a>>,
+}
+
+#[derive(Serialize)]
+struct Gpu<'a> {
+    /// as the program counts it
+    index: usize,
+    uuid: Option<&'a str>,
+    address: Option<String>,
+    numa_node: Option<u32>,
+    nics: Vec<Nic<'a>>,
+}
+
+#[derive(Serialize)]
+struct Nic<'a> {
+    name: &'a str,
+    port: u8,
+    address: Option<String>,
+    path: String,
+}
+
+fn json(Subject { topology, node, gpus, .. }: Subject) -> String {
+    let nic = |choice: &RailUse| {
+        let rail = node.rail(choice.rail);
+        let address = topology.nic(rail.nic).address.and_then(stated);
+        let (port, path) = (rail.port, choice.path.to_string());
+        Nic { name: node.rail(choice.rail).name.as_str(), port, address, path }
+    };
+    let gpu = |(index, &gpu): (usize, &GpuIndex)| Gpu {
+        index,
+        uuid: topology.gpu(gpu).uuid.as_deref(),
+        address: stated(topology.gpu(gpu).address),
+        numa_node: node.gpu(gpu).numa_node,
+        nics: node.gpu(gpu).choices.iter().map(nic).collect(),
+    };
+    let map = Map {
+        format: "nic-placement map",
+        version: VERSION,
+        machine: &topology.name,
+        gpus: gpus.iter().enumerate().map(gpu).collect(),
+    };
+    // JSON can hold all of these structures
+    serde_json::to_string_pretty(&map).unwrap_or_default() + "\n"
+}
+
+/// `{"0":"mlx5_0,mlx5_1","1":"mlx5_2"}`: names without ports, each once, and every GPU has some.
+fn sglang(subject: Subject) -> Result<String, NoMap> {
+    let mut entries = Vec::with_capacity(subject.gpus.len());
+    for (index, _) in subject.gpus.iter().enumerate() {
+        let names = names(subject.rails_of(index)?);
+        entries.push(format!("{}:{}", quoted(&index.to_string()), quoted(&names.join(","))));
+    }
+    Ok(format!("{{{}}}\n", entries.join(",")))
+}
+
+/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: exactly two lists for each.
+fn mooncake(subject: Subject) -> Result<String, NoMap> {
+    let Subject { topology, node, gpus, .. } = subject;
+    let entry = |name: String, near: Vec<&str>| {
+        let others = names(node.rails.iter()).into_iter().filter(|name| !near.contains(name));
+        let list = |names: Vec<&str>| names.into_iter().map(quoted).collect::<Vec<_>>().join(",");
+        format!("  {}: [[{}], [{}]]", quoted(&name), list(near.clone()), list(others.collect()))
+    };
+    let numa_node_of = |rail: &&Rail| topology.nic(rail.nic).address.and_then(|at| topology.numa_node_of(at));
+    let mut lines: Vec<String> = Vec::new();
+    for os_index in topology.numa_nodes.iter().filter(|of| !of.cpus.is_empty()).map(|of| of.os_index) {
+        let near = node.rails.iter().filter(|rail| numa_node_of(rail) == Some(os_index));
+        lines.push(entry(format!("cpu:{os_index}"), names(near)));
+    }
+    for (index, _) in gpus.iter().enumerate() {
+        lines.push(entry(format!("cuda:{index}"), names(subject.rails_of(index)?)));
+    }
+    Ok(format!("{{\n{}\n}}\n", lines.join(",\n")))
+}
+
+/// `GPU_BDF=NIC_BDF,...`: one NIC for each GPU, and no GPU may be missing.
+pub fn pairs(subject: Subject) -> Result<String, NoMap> {
+    let Subject { topology, gpus, .. } = subject;
+    let mut pairs = Vec::with_capacity(gpus.len());
+    for (index, &gpu) in gpus.iter().enumerate() {
+        let first = subject.rails_of(index)?.next();
+        let nic = first.and_then(|rail| topology.nic(rail.nic).address).and_then(stated);
+        let (Some(gpu), Some(nic)) = (stated(topology.gpu(gpu).address), nic) else {
+            return Err(NoMap(format!("the PCI addresses of GPU {index} and its NIC are not both known")));
+        };
+        pairs.push(format!("{gpu}={nic}"));
+    }
+    Ok(pairs.join(","))
+}
+
+/// vLLM finds a NIC by its function and adds one port's number to all names.
+fn suffix(subject: Subject) -> Result<u8, NoMap> {
+    let mut ports: BTreeSet<u8> = BTreeSet::new();
+    for index in 0..subject.gpus.len() {
+        ports.extend(subject.rails_of(index)?.next().map(|rail| rail.port));
+    }
+    match ports.into_iter().collect::<Vec<u8>>().as_slice() {
+        [port] => Ok(*port),
+        _ => Err(NoMap(
+            "the GPUs' NICs do not all have the same port number, and vLLM knows one for all".to_string(),
+        )),
+    }
+}
+
+/// `rank 0=host slot=0-55`: the k-th rank.  A relative host (`+n0`) wants an allocation of a resource manager's.
+fn openmpi(subject: Subject) -> Result<String, NoMap> {
+    let host = subject.host;
+    let head =
+        "# mpirun --mca rmaps_rank_file_physical 1 --rankfile FILE: the CPUs are the kernel's numbers\n";
+    let rank = |(rank, cpus): (usize, &CpuSet)| format!("rank {rank}={host} slot={cpus}\n");
+    let ranks: String = subject.processes()?.iter().enumerate().map(rank).collect();
+    Ok(format!("{head}{ranks}"))
+}
+
+/// `user:0+1,2+3`: the CPUs of each local rank.
+fn mpich(subject: Subject) -> Result<String, NoMap> {
+    let cpus = |cpus: &CpuSet| cpus.iter().map(|cpu| cpu.to_string()).collect::<Vec<_>>().join("+");
+    let ranks: Vec<String> = subject.processes()?.iter().map(cpus).collect();
+    Ok(format!("-bind-to user:{}\n", ranks.join(",")))
+}
+
+/// `[0xff,0xff00]`: a mask for each local rank.
+fn intel_mpi(subject: Subject) -> Result<String, NoMap> {
+    let mask = |cpus: &CpuSet| {
+        let digits = cpus.iter().last().map_or(1, |last| last as usize / 4 + 1);
+        let mut nibbles = vec![0u32; digits];
+        cpus.iter().for_each(|cpu| nibbles[cpu as usize / 4] |= 1 << (cpu % 4));
+        let digits = nibbles.iter().rev().filter_map(|nibble| char::from_digit(*nibble, 16));
+        format!("0x{}", digits.collect::<String>())
+    };
+    let ranks: Vec<String> = subject.processes()?.iter().map(mask).collect();
+    Ok(format!("I_MPI_PIN_DOMAIN=[{}]\n", ranks.join(",")))
+}
+
+impl<'a> Subject<'a> {
+    /// The rails of the GPU that the program counts by this number, best first.
+    fn rails_of(self, index: usize) -> Result<impl Iterator<Item = &'a Rail>, NoMap> {
+        let Subject { node, gpus, .. } = self;
+        let choices = &node.gpu(gpus[index]).choices;
+        if choices.is_empty() {
+            return Err(NoMap(format!(
+                "GPU {index} has no NIC, and a map without one of the GPUs is refused"
+            )));
+        }
+        Ok(choices.iter().map(|choice| node.rail(choice.rail)))
+    }
+
+    /// The CPUs of the processes, which must be known and disjoint.
+    fn processes(self) -> Result<&'a [CpuSet], NoMap> {
+        let mut taken = CpuSet::new();
+        for (index, cpus) in self.cpus.iter().enumerate() {
+            if cpus.is_empty() || cpus.intersects(&taken) {
+                return Err(NoMap(format!("process {index} has no CPUs of its own near its GPU")));
+            }
+            taken = taken.union(cpus);
+        }
+        match self.cpus.len() == self.gpus.len() {
+            true => Ok(self.cpus),
+            false => Err(NoMap("the CPUs of the processes are not known".to_string())),
+        }
+    }
+}
+
+/// Each name once, in order: ports of one NIC share it.
+fn names<'a>(rails: impl Iterator<Item = &'a Rail>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for rail in rails {
+        if !names.contains(&rail.name.as_str()) {
+            names.push(&rail.name);
+        }
+    }
+    names
+}
+
+/// `null`, or nothing, if the machine's description has no addresses.
+fn stated(address: PciAddress) -> Option<String> {
+    (!address.is_invented()).then(|| address.to_string())
+}
+
+fn quoted(text: &str) -> String {
+    // JSON can hold any text
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Each format as its program reads it: the rules are those of the files that `Format` names, written anew.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::platform;
+use crate::policy::{self, Request};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+fn map_of(machine: &str, format: Format) -> Result<String, NoMap> {
+    let topology = platform::model(machine).unwrap();
+    let node = policy::map(&topology, &Request::default());
+    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    write(format, Subject { topology: &topology, node: &node, gpus: &gpus, cpus: &[], host: "n1" })
+}
+
+/// The NICs of each GPU of a machine, by our own map.
+fn expected(machine: &str) -> Vec<Vec<String>> {
+    let topology = platform::model(machine).unwrap();
+    let node = policy::map(&topology, &Request::default());
+    node.gpus
+        .iter()
+        .map(|gpu| {
+            names(gpu.choices.iter().map(|choice| node.rail(choice.rail)))
+                .into_iter()
+                .map(String::from)
+                .collect()
+        })
+        .collect()
+}
+
+/// SGLang: a JSON object whose keys are digits and whose values are texts; names split at commas, none twice; a GPU that is
+/// not there ends the server.
+fn sglangs_reading(text: &str, gpu: usize) -> Result<Vec<String>, String> {
+    let parsed: Value = serde_json::from_str(text.trim()).map_err(|error| error.to_string())?;
+    let mut devices: BTreeMap<usize, String> = BTreeMap::new();
+    for (key, value) in parsed.as_object().ok_or("no object")? {
+        let key = key.parse().map_err(|_| format!("key `{key}`"))?;
+        devices.insert(key, value.as_str().ok_or("value")?.trim().to_string());
+    }
+    let list = devices.get(&gpu).ok_or(format!("no devices for GPU {gpu}"))?;
+    let names: Vec<String> = list.split(',').map(|name| name.trim().to_string()).collect();
+    let once: BTreeSet<&String> = names.iter().collect();
+    if once.len() == names.len() { Ok(names) } else { Err("duplicate".to_string()) }
+}
+
+#[test]
+fn sglang_finds_each_gpus_nics() {
+    for machine in platform::names() {
+        let expected = expected(machine);
+        match map_of(machine, Format::Sglang) {
+            Ok(text) => {
+                for (gpu, nics) in expected.iter().enumerate() {
+                    assert_eq!(sglangs_reading(&text, gpu).as_ref(), Ok(nics), "{machine}");
+                }
+            }
+            Err(why) => assert!(expected.iter().any(Vec::is_empty), "{machine}: {why}"),
+        }
+    }
+    assert!(
+        map_of("dgx-h100", Format::Sglang)
+            .unwrap()
+            .starts_with(r#"{"0":"mlx5_0","1":"mlx5_3","2":"mlx5_4","#)
+    );
+}
+
+#[test]
+fn mooncake_finds_two_lists_for_each_gpu_and_numa_node_with_every_good_nic_in_one_of_them() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let node = policy::map(&topology, &Request::default());
+    let parsed: Value = serde_json::from_str(&map_of("dgx-h100", Format::Mooncake).unwrap()).unwrap();
+    let parsed = parsed.as_object().unwrap();
+    assert_eq!(parsed.len(), 2 + 8);
+    for (name, lists) in parsed {
+        let lists = lists.as_array().unwrap();
+        assert_eq!(lists.len(), 2, "{name}: anything else is malformed to it");
+        let all: Vec<&str> =
+            lists.iter().flat_map(|list| list.as_array().unwrap()).map(|nic| nic.as_str().unwrap()).collect();
+        let once: BTreeSet<&str> = all.iter().copied().collect();
+        assert_eq!((once.len(), all.len()), (node.rails.len(), node.rails.len()), "{name}");
+    }
+    assert_eq!(parsed["cuda:4"][0], serde_json::json!(["mlx5_6"]));
+    assert_eq!(parsed["cpu:1"][0], serde_json::json!(["mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"]));
+}
+
+/// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
+fn vllms_address(text: &str) -> (u32, u32, u32, u32) {
+    let (body, function) = text.trim().rsplit_once('.').unwrap();
+    let parts: Vec<u32> = body.split(':').map(|part| u32::from_str_radix(part, 16).unwrap()).collect();
+    (parts[0], parts[1], parts[2], u32::from_str_radix(function, 16).unwrap())
+}
+
+#[test]
+fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
+    let text = map_of("dgx-h100", Format::Vllm).unwrap();
+    let mut lines = text.lines().map(|line| line.split_once('=').unwrap());
+    let (name, pairs) = lines.next().unwrap();
+    assert_eq!(name, "VLLM_GPU_NIC_PCIE_MAPPING");
+    let pairs: Vec<_> = pairs
+        .split(',')
+        .map(|pair| pair.split_once('=').map(|(a, b)| (vllms_address(a), vllms_address(b))))
+        .collect();
+    assert_eq!(pairs.len(), 8);
+    assert_eq!(pairs[0], Some(((0, 0x1b, 0, 0), (0, 0x18, 0, 0))));
+    // one NIC for each process in `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth
+    assert_eq!(lines.next(), Some(("VLLM_NIC_SELECTION_VARS", "UCX_NET_DEVICES:1")));
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn a_map_that_would_lack_a_gpu_is_refused() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let mut node = policy::map(&topology, &Request::default());
+    node.gpus[3].choices.clear();
+    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    let subject = Subject { topology: &topology, node: &node, gpus: &gpus, cpus: &[], host: "n1" };
+    for format in [Format::Sglang, Format::Mooncake, Format::Vllm] {
+        assert_eq!(
+            write(format, subject).unwrap_err().to_string(),
+            "GPU 3 has no NIC, and a map without one of the GPUs is refused"
+        );
+    }
+    let json: Value = serde_json::from_str(&write(Format::Json, subject).unwrap()).unwrap();
+    assert_eq!(json["gpus"][3]["nics"], serde_json::json!([]));
+}
+
+#[test]
+fn a_program_that_sees_some_gpus_counts_them_from_0() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let node = policy::map(&topology, &Request::default());
+    let subject = Subject {
+        topology: &topology,
+        node: &node,
+        gpus: &[GpuIndex(6), GpuIndex(2)],
+        cpus: &[],
+        host: "n1",
+    };
+    assert_eq!(write(Format::Sglang, subject).unwrap(), "{\"0\":\"mlx5_10\",\"1\":\"mlx5_4\"}\n");
+    let json: Value = serde_json::from_str(&write(Format::Json, subject).unwrap()).unwrap();
+    assert_eq!(json["gpus"][0]["address"], topology.gpu(GpuIndex(6)).address.to_string());
+}
+
+#[test]
+fn launchers_get_cpus_for_each_process_and_never_shared_ones() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let node = policy::map(&topology, &Request::default());
+    let gpus = [GpuIndex(0), GpuIndex(4)];
+    let set = |list: &str| CpuSet::from_list(list).unwrap();
+    let with = |format, cpus: &[CpuSet]| {
+        write(format, Subject { topology: &topology, node: &node, gpus: &gpus, cpus, host: "n1" })
+    };
+    let cpus = [set("0-3,112"), set("56-57")];
+    assert!(
+        with(Format::OpenMpi, &cpus).unwrap().ends_with("\nrank 0=n1 slot=0-3,112\nrank 1=n1 slot=56-57\n")
+    );
+    assert_eq!(with(Format::Mpich, &cpus).unwrap(), "-bind-to user:0+1+2+3+112,56+57\n");
+    let intel = with(Format::IntelMpi, &cpus).unwrap();
+    assert_eq!(
+        intel,
+        format!("I_MPI_PIN_DOMAIN=[0x1{},0x3{}]\n", format!("{}f", "0".repeat(27)), "0".repeat(14))
+    );
+    for wrong in [&[set("0-3"), set("3-4")][..], &[set("0-3")], &[set("0"), CpuSet::new()]] {
+        assert!(with(Format::Mpich, wrong).is_err());
+    }
+}
