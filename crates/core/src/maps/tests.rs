@@ -155,10 +155,8 @@ fn launchers_get_cpus_for_each_process_and_never_shared_ones() {
     );
     assert_eq!(with(Format::Mpich, &cpus).unwrap(), "-bind-to user:0+1+2+3+112,56+57\n");
     let intel = with(Format::IntelMpi, &cpus).unwrap();
-    assert_eq!(
-        intel,
-        format!("I_MPI_PIN_DOMAIN=[0x1{},0x3{}]\n", format!("{}f", "0".repeat(27)), "0".repeat(14))
-    );
+    let (high, low) = ("0".repeat(27), "0".repeat(14));
+    assert_eq!(intel, format!("I_MPI_PIN_DOMAIN=[0x1{high}f,0x3{low}]\n"));
     for wrong in [&[set("0-3"), set("3-4")][..], &[set("0-3")], &[set("0"), CpuSet::new()]] {
         assert!(with(Format::Mpich, wrong).is_err());
     }
