@@ -53,8 +53,9 @@ const ROWS: [(&str, Libraries, Library); 10] = [
 ];
 
 /// Variables we only read, because they affect what we set.
-const EVIDENCE: [&str; 12] = [
+const EVIDENCE: [&str; 13] = [
     ucx::TLS,
+    ucx::CONFIG_DIR,
     nccl::CONF_FILE,
     nccl::HOME,
     nvshmem::PE_MAPPING,

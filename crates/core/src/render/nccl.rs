@@ -28,20 +28,43 @@ const MAX_ENTRIES: usize = 32;
 /// (src/misc/param.cc).
 const SITE: [&str; 2] = ["/etc/nccl.conf", "/etc/rccl.conf"];
 
-/// Why a configuration file keeps us from setting the variable; `None` if it does not.  Lines are
-/// `NAME=VALUE`, and `#` begins a comment.
-///
-/// NCCL wants the name at the line's very beginning; we accept white space before it, since the user meant to
-/// set it.
-pub(super) fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<String> {
+/// How a configuration file is written.
+#[derive(Clone, Copy)]
+pub(super) struct Grammar {
+    /// what stands between a name and its value
+    separators: &'static [char],
+    /// what begins a comment within a line
+    comment: char,
+}
+
+impl Grammar {
+    /// NCCL's: `NAME=VALUE`, and `#` begins a comment.
+    ///
+    /// NCCL wants the name at the line's very beginning; we accept white space before it, since the user meant to
+    /// set it.
+    const NCCL: Grammar = Grammar { separators: &['='], comment: '#' };
+    /// UCX's, an INI file: `NAME=VALUE` or `NAME: VALUE`, and `;` begins a comment (src/ucs/config/ini.c).  What stands
+    /// before a name in a line, as `#` does, makes another name of it.
+    pub(super) const INI: Grammar = Grammar { separators: &['=', ':'], comment: ';' };
+}
+
+/// Why a configuration file in this grammar keeps us from setting the variable; `None` if it does not.
+pub(super) fn claimed_in(read: ReadFile, file: &str, variable: &str, grammar: Grammar) -> Option<String> {
     let found = read(file)?;
-    let mut names = found.text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
+    let lines = found.text.trim_start_matches('\u{feff}').lines();
+    let mut names =
+        lines.filter_map(|line| line.split(grammar.comment).next()?.split_once(grammar.separators));
     let file = file.escape_debug();
     if names.any(|(name, _)| name.trim() == variable) {
         return Some(format!("`{file}` sets it"));
     }
     // the library reads the whole file
     found.is_cut.then(|| format!("`{file}` is longer than what is read of it here, and may set it"))
+}
+
+/// The same for a file of NCCL's.
+fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<String> {
+    claimed_in(read, file, variable, Grammar::NCCL)
 }
 
 /// The value or none, and why: from the node alone, never from the task.

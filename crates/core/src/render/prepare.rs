@@ -38,8 +38,8 @@ pub struct Prepared {
     pub(super) nccl: Answer<'static>,
     pub(super) nvshmem: Option<Answer<'static>>,
     pub(super) mooncake: Answer<'static>,
-    /// why the site's file keeps us from setting UCX's variable
-    pub(super) ucx_site: Option<String>,
+    /// UCX's part; `None` where no task gets a list
+    pub(super) ucx: Option<ucx::Shared>,
     /// each GPU's Slingshot NIC
     pub(super) slingshot: Vec<Option<NicIndex>>,
     /// the values of templates without a fact of a task, or why there is none
@@ -93,10 +93,7 @@ impl Prepared {
             nccl: nccl::list(topology, node, read_for(nccl::IB_HCA)),
             nvshmem: nvshmem::list(topology, node),
             mooncake: mooncake::list(topology, node),
-            ucx_site: match topology.gpus.is_empty() || node.rails.is_empty() {
-                true => None,
-                false => ucx::site(read_for(ucx::NET_DEVICES)),
-            },
+            ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), read),
             slingshot: match wanted.libraries.has(Libraries::LIBFABRIC) {
                 true => libfabric::nearest_slingshot(topology),
                 false => Vec::new(),

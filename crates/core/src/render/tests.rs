@@ -4,6 +4,7 @@
 mod libraries;
 mod nested;
 mod templates;
+mod ucx;
 
 use super::wanted::{Fabric, Template, Wanted};
 use super::*;
@@ -60,12 +61,14 @@ fn present(values: &[(&str, &str)]) -> Present {
     values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-/// The files of a node or of its user: `(path, text)`; `…` at a text's end means that it was cut there.
+/// The files of a node or of its user: `(path, text)`; `…` at a text's end means that it was cut there.  A node whose
+/// routes are not among them has none.
 type Files = &'static [(&'static str, &'static str)];
 
 fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
     |path| {
-        let (_, text) = files.iter().find(|(name, _)| *name == path)?;
+        let none = Some(&("/proc/net/route", "")).filter(|_| path == "/proc/net/route");
+        let (_, text) = files.iter().find(|(name, _)| *name == path).or(none)?;
         Some(FileText { text: text.to_string(), is_cut: text.ends_with('…') })
     }
 }
@@ -205,7 +208,9 @@ fn every_variable_that_an_answer_rests_on_is_read_from_the_environment() {
     let prepared = situation.prepared();
     let names = prepared.names();
     assert!(names.is_sorted(), "they are searched by halves");
-    for name in variables().chain(["MINE", marker::NAME, "UCX_TLS", "NCCL_CONF_FILE", "HOME"]) {
+    for name in
+        variables().chain(["MINE", marker::NAME, "UCX_TLS", "UCX_CONFIG_DIR", "NCCL_CONF_FILE", "HOME"])
+    {
         assert!(names.contains(&name), "`{name}`");
     }
 }

@@ -10,7 +10,7 @@ pub use super::template::Template;
 pub struct Libraries(u16);
 
 /// `(word, library)`, in the order of messages.
-const NAMES: [(&str, Libraries); 10] = [
+const NAMES: [(&str, Libraries); 11] = [
     ("default", Libraries::DEFAULT),
     ("none", Libraries(0)),
     ("ucx", Libraries::UCX),
@@ -21,6 +21,7 @@ const NAMES: [(&str, Libraries); 10] = [
     ("nvshmem-pe", Libraries(Libraries::NVSHMEM.0 | Libraries::NVSHMEM_PE.0)),
     ("libfabric", Libraries::LIBFABRIC),
     ("mooncake", Libraries::MOONCAKE),
+    ("ucx-gda", Libraries(Libraries::UCX.0 | Libraries::UCX_GDA.0)),
 ];
 
 impl Libraries {
@@ -40,6 +41,8 @@ impl Libraries {
     pub const LIBFABRIC: Libraries = Libraries(1 << 6);
     /// Mooncake's transfer engine
     pub const MOONCAKE: Libraries = Libraries(1 << 7);
+    /// UCX: also the devices of GPUs that send by themselves
+    pub const UCX_GDA: Libraries = Libraries(1 << 8);
     /// the set without `env=`
     pub const DEFAULT: Libraries = Libraries(0b1_1111);
     /// none of them

@@ -105,18 +105,6 @@ fn a_configuration_file_that_is_longer_than_what_is_read_of_it_may_set_anything(
 }
 
 #[test]
-fn a_routing_table_that_is_cut_tells_no_interfaces() {
-    let table = "Iface\tDestination\tGateway\tFlags\neth0\t00000000\t0100A8C0\t0003\n";
-    let tcp = |table: &str| {
-        let files: Files = Box::leak(Box::new([("/proc/net/route", &*table.to_string().leak())]));
-        let situation = Situation { files, ..Situation::new(PortState::Active) };
-        situation.with(&[("UCX_TLS", "rc,tcp")]).value(&task(&[1], &[1]), "UCX_NET_DEVICES")
-    };
-    assert_eq!(tcp(table).as_deref(), Some("mlx5_1:1,eth0"));
-    assert_eq!(tcp(&format!("{table}eth1…")), None);
-}
-
-#[test]
 fn the_file_at_home_is_not_read_where_the_user_names_another() {
     let files: Files = &[("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n")];
     let task = task(&[1], &[1]);
@@ -140,7 +128,19 @@ fn no_file_is_read_where_no_list_would_be_set() {
     let prepared = Prepared::new(&topology, &node, wanted, &read);
     let present = present(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "/home/me/x")]);
     environment(&prepared, &topology, &node, &task(&[1], &[1]), Evidence { present: &present, read: &read });
-    assert_eq!(asked.into_inner(), ["/etc/ucx/ucx.conf"], "UCX's value is set, NCCL's is not");
+    let ucxs = ["/etc/ucx/ucx.conf", "/proc/net/route", "/home/me/ucx.conf", "ucx.conf"];
+    // a node whose interfaces are not known gets no list, so nobody's file is asked
+    assert_eq!(asked.take(), ucxs[..2], "NCCL's value is not set");
+    let read = |path: &str| {
+        asked.borrow_mut().push(path.to_string());
+        (path == "/proc/net/route").then(FileText::default)
+    };
+    let prepared = Prepared::new(&topology, &node, Wanted::default(), &read);
+    environment(&prepared, &topology, &node, &task(&[1], &[1]), Evidence { present: &present, read: &read });
+    let told: Vec<String> = asked.take().into_iter().filter(|path| path.ends_with("conf")).collect();
+    assert_eq!(told, [ucxs[0], ucxs[2], ucxs[3]], "UCX's value is set, NCCL's is not");
+    environment(&prepared, &topology, &node, &task(&[], &[]), Evidence { present: &present, read: &read });
+    assert_eq!(asked.take(), [""; 0], "nothing is set for a task without GPUs");
 }
 
 #[test]
@@ -162,57 +162,6 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
         let files: Files = Box::leak(Box::new([(file, "NCCL_IB_HCA=mlx5\n")]));
         assert_eq!(Situation { files, ..amd(PortState::Active) }.changes(&task), [UCX], "`{file}`");
     }
-}
-
-// ---- UCX ----
-
-#[test]
-fn a_task_without_gpus_is_left_to_ucx() {
-    assert_eq!(Situation::new(PortState::Active).changes(&task(&[], &[0, 1])), [NCCL, NVSHMEM]);
-}
-
-#[test]
-fn a_task_with_several_gpus_may_use_all_their_nics() {
-    let changes = Situation::new(PortState::Active).changes(&task(&[2, 0], &[2, 0]));
-    assert_eq!(changes, ["UCX_NET_DEVICES=mlx5_2:1,mlx5_0:1", NCCL, NVSHMEM]);
-}
-
-#[test]
-fn a_program_that_asks_for_tcp_keeps_its_interfaces() {
-    let routes = "Iface\tDestination\tGateway\tFlags\nib0\t0\t0\t0001\neth0\t0\t0\t0003\n";
-    let files: Files = Box::leak(Box::new([("/proc/net/route", routes)]));
-    let ucx = |tls: &str, files: Files| {
-        let situation = Situation { files, ..Situation::new(PortState::Active) }.with(&[("UCX_TLS", tls)]);
-        situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES")
-    };
-    assert_eq!(ucx("rc,tcp,cuda", files).as_deref(), Some("mlx5_1:1,eth0,ib0"));
-    assert_eq!(ucx("rc,tcp,cuda", &[]), None, "no interface is known, so none is hidden");
-    assert_eq!(ucx("rc,cuda", files).as_deref(), Some("mlx5_1:1"));
-    assert_eq!(ucx("^tcp", files).as_deref(), Some("mlx5_1:1"));
-}
-
-#[test]
-fn where_rails_are_isolated_no_task_is_held_to_one() {
-    for storage in [PortState::Active, PortState::Down] {
-        let mut situation = Situation::new(storage);
-        situation.wanted.fabric = Fabric::IsolatedRails;
-        for gpu in 0..3 {
-            let value = situation.value(&task(&[gpu], &[gpu]), "UCX_NET_DEVICES");
-            assert_eq!(value.as_deref(), Some("mlx5_0:1,mlx5_1:1,mlx5_2:1"), "GPU {gpu}, storage {storage}");
-        }
-    }
-    let mut situation = Situation::new(PortState::Active);
-    situation.wanted.fabric = Fabric::IsolatedRails;
-    situation.node.excluded.clear();
-    assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None, "nothing would be left out");
-}
-
-#[test]
-fn what_ucxs_own_configuration_sets_is_not_set_over_it() {
-    let files: Files = &[("/etc/ucx/ucx.conf", "# site\nUCX_NET_DEVICES=mlx5_0:1\n")];
-    let situation = Situation { files, ..Situation::new(PortState::Active) };
-    assert_eq!(situation.changes(&task(&[1], &[1])), [NCCL, NVSHMEM]);
-    assert_eq!(situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES"), "`/etc/ucx/ucx.conf` sets it");
 }
 
 // ---- NVSHMEM ----
