@@ -17,7 +17,7 @@ use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{self, Subject, lint};
 use nic_placement_core::render::{FileText, Present};
 use nic_placement_core::step::{GpuGrant, Step, Task};
-use nic_placement_core::topology::Topology;
+use nic_placement_core::topology::{Nic, NicRole, Topology};
 use nic_placement_sys as sys;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -246,7 +246,42 @@ fn the_node(plan: &Plan, diagnostics: &[Diagnostic], report: &mut Report) {
             "`{rail}` would be used if it worked: `nic-placement show` says what is wrong"
         ));
     }
+    for slower in slower_rails(plan) {
+        report.note(slower);
+    }
     for diagnostic in diagnostics.iter().chain(&node.diagnostics).chain(&identity::lint(topology)) {
         report.note(diagnostic);
     }
+}
+
+/// Ports that are left out because they are slower than the fabric, though their device is one of the rails' and as near to
+/// a GPU: a link that came up at half its rate, or a node that was built so.
+///
+/// On one bad node among good ones it is right to leave them out: the slowest would set the pace of all.  Where all nodes
+/// are alike bandwidth is lost.  No node can tell which it is.
+fn slower_rails(plan: &Plan) -> Vec<String> {
+    let (topology, node) = (&*plan.node, &plan.map);
+    let device = |nic: &Nic| topology.pci.get(nic.address?).and_then(|function| function.device);
+    let nearest = |nic: &Nic| {
+        let address = nic.address?;
+        topology.gpus.iter().map(|gpu| topology.path_type(gpu.address, address)).min()
+    };
+    let rails = || node.rails.iter().map(|rail| topology.nic(rail.nic));
+    let farthest = rails().filter_map(nearest).max();
+    let slowest = node.rails.iter().filter_map(|rail| rail.rate_mbps).min();
+    let mut found = Vec::new();
+    for excluded in &node.excluded {
+        let Some(nic) = topology.nics.iter().find(|nic| nic.name == excluded.name) else { continue };
+        let port = nic.ports.iter().find(|port| Some(port.number) == excluded.port);
+        let is_slower = port.is_some_and(|port| port.rate_mbps.is_some() && port.rate_mbps < slowest);
+        let is_kin = device(nic).is_some() && rails().any(|rail| device(rail) == device(nic));
+        let is_compute = nic.role.is_none_or(|role| role == NicRole::Compute);
+        if is_slower && is_kin && is_compute && nearest(nic).is_some() && nearest(nic) <= farthest {
+            found.push(format!(
+                "`{}` is left out: {}; where every node is like this one, `include={}` takes it",
+                excluded.name, excluded.why, excluded.name
+            ));
+        }
+    }
+    found
 }

@@ -105,7 +105,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let Options { node, step: of_step, request, site, output } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = Evidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let (wish, doubts) = request.wish(&[("set", &site.set), ("fabric", site.fabric.as_slice())])?;
+    let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
     let tasks = tasks(of_step, &evidence, &topology)?;
     let step = step(of_step, &evidence, &topology, tasks.len() as u32)?;

@@ -19,7 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod interfaces;
-mod transports;
+pub(super) mod transports;
 
 use super::wanted::{Fabric, Libraries};
 use super::{Answer, Asked, Evidence, ReadFile, nccl};
@@ -74,7 +74,7 @@ pub(super) fn shared(
 ///
 /// A section may be for other machines than this one, and counts all the same.
 fn claimed(read: ReadFile, file: &str) -> Option<String> {
-    nccl::claimed_in(read, file, NET_DEVICES, nccl::Grammar::INI)
+    nccl::claimed_in(read, file, &[NET_DEVICES], nccl::Grammar::INI)
 }
 
 /// Why a file of the user's keeps us from setting the variable; we read it with the user's rights.
@@ -139,7 +139,9 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     } else {
         reason(task)
     };
+    let is_elsewhere = left.tcp && !asked.topology.provenance.is_this_system();
     let why = match interfaces.is_empty() {
+        true if is_elsewhere => Cow::from(format!("{why}; on the node its IP interfaces are added")),
         true => why,
         false => Cow::from(format!("{why}, and the IP interfaces, which a list would hide")),
     };
