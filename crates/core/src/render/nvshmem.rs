@@ -11,7 +11,7 @@
 //! go with the node's list.  With one NIC in each element's list (`env=nvshmem-pe`) nothing is left to deal, and we set
 //! both; that is right if every element has exactly one.
 //!
-//! A configuration file wins over the environment (src/include/host/env, `nvshmemi_conf_get`): /etc/nvshmem.conf,
+//! A configuration file wins over the environment (`nvshmemi_conf_get`; its README, "Configuration file"): /etc/nvshmem.conf,
 //! `.nvshmem.conf` at home, `NVSHMEM_CONF_FILE`.  What it sets we leave alone, so that the report tells the truth.
 //!
 //! We leave `NVSHMEM_HCA_PREFIX` alone: its default differs between releases (`mlx5`, later everything but
