@@ -9,7 +9,9 @@
 //! eth0 is not enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c `ucp_cm_client_resolve_cb`), and
 //! for an address of the node itself the device is `lo`.  Where the NIC is missing, as in a container, or UCX was
 //! built without verbs, nothing is left at all.  Without a list UCX has all interfaces, so all go into ours,
-//! those of storage NICs too: they carry no data beside RDMA, and an address on them is the program's own choice.
+//! those of storage NICs too: an address on them is the program's own choice, and beside RDMA they carry no data.
+//! Small messages have one lane (`UCX_MAX_EAGER_RAILS`), and the lanes of large ones must all be able to read remote
+//! memory, which tcp is not (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`; src/uct/tcp/tcp_iface.c).
 //!
 //! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
 //! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  Every other program would be
