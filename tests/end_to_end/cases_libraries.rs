@@ -12,7 +12,8 @@ pub const CASES: &[Case] = cases![
     a_configuration_file_of_the_users_keeps_the_list_away,
     a_file_that_the_user_may_not_read_says_nothing,
     a_pipe_as_configuration_file_does_not_hang_the_step,
-    a_program_that_asks_for_tcp_keeps_the_interfaces_of_its_node,
+    ucx_keeps_the_interfaces_of_its_node,
+    what_ucx_reads_in_the_working_directory_stays,
     isolated_rails_hold_no_task_to_one_nic,
     the_user_chooses_whose_variables_are_set,
     the_admins_default_chooses_and_the_user_overrules_it,
@@ -93,20 +94,30 @@ fn a_pipe_as_configuration_file_does_not_hang_the_step(bed: &Bed) {
     assert!(ran.took < Duration::from_secs(20), "it took {:?}", ran.took);
 }
 
-fn a_program_that_asks_for_tcp_keeps_the_interfaces_of_its_node(bed: &Bed) {
+fn ucx_keeps_the_interfaces_of_its_node(bed: &Bed) {
     let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
-    let first = routes.lines().nth(1).and_then(|line| line.split_whitespace().next()).map(str::to_string);
-    for task in bed.tasks(2, &format!("UCX_TLS=rc,tcp,cuda {}", step(""))) {
-        match &first {
-            Some(interface) => {
-                assert_eq!(task.ucx()[0], ucx_of(task.gpus()[0]));
-                assert!(task.ucx().contains(&interface.as_str()), "no `{interface}` in {:?}", task.ucx());
-            }
-            None => assert_eq!(task.env("UCX_NET_DEVICES"), None, "no interface is known"),
+    let through_a_gateway = |line: &&str| line.split_whitespace().nth(3) == Some("0003");
+    let first = routes.lines().find(through_a_gateway).and_then(|line| line.split_whitespace().next());
+    for transports in ["", "UCX_TLS=rc,tcp,cuda"] {
+        for task in bed.tasks(2, &format!("{transports} {}", step(""))) {
+            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
+            assert!(first.is_none_or(|name| task.interfaces().contains(&name)), "no {first:?} in {task:?}");
         }
     }
     for task in bed.tasks(2, &format!("UCX_TLS=rc,cuda {}", step(""))) {
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
+        assert!(task.interfaces().is_empty(), "of {task:?}");
+    }
+    for task in bed.tasks(2, &format!("UCX_TLS=^ib {}", step(""))) {
+        assert_eq!(task.env("UCX_NET_DEVICES"), None, "of {task:?}");
+    }
+}
+
+fn what_ucx_reads_in_the_working_directory_stays(bed: &Bed) {
+    let command =
+        format!("echo UCX_NET_DEVICES=mlx5_0:1 > ucx.conf; {}; code=$?; rm ucx.conf; exit $code", step(""));
+    for task in bed.tasks(2, &command) {
+        assert_eq!(task.env("UCX_NET_DEVICES"), None, "of {task:?}");
     }
 }
 

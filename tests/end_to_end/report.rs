@@ -67,9 +67,18 @@ impl Task {
         numbers(self.env("CUDA_VISIBLE_DEVICES").unwrap_or_default()).into_iter().collect()
     }
 
-    /// The names in `UCX_NET_DEVICES`, each with its port.
+    /// The NICs in `UCX_NET_DEVICES`, each with its port.
     pub fn ucx(&self) -> Vec<&str> {
-        self.env("UCX_NET_DEVICES").map(|list| list.split(',').collect()).unwrap_or_default()
+        self.devices().filter(|name| name.contains(':')).collect()
+    }
+
+    /// The IP interfaces in `UCX_NET_DEVICES`.
+    pub fn interfaces(&self) -> Vec<&str> {
+        self.devices().filter(|name| !name.contains(':')).collect()
+    }
+
+    fn devices(&self) -> impl Iterator<Item = &str> {
+        self.env("UCX_NET_DEVICES").into_iter().flat_map(|list| list.split(','))
     }
 
     /// Has the plugin left its environment alone?

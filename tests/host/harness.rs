@@ -114,6 +114,25 @@ pub fn recorded(machine: &str) -> PathBuf {
     laid_out(&fs::read_to_string(manifest).expect("it is recorded"), machine)
 }
 
+/// A machine without IP interfaces, for steps that play no other: what is set must not depend on where the test runs.
+fn no_network() -> &'static Path {
+    static TREE: OnceLock<PathBuf> = OnceLock::new();
+    TREE.get_or_init(|| network("no-network", "", &[]))
+}
+
+/// A machine with these routes and these files of `/sys/class/net`, in a folder of this name.
+pub fn network(name: &str, routes: &str, interfaces: &[(&str, &str)]) -> PathBuf {
+    let tree = private_folder(name);
+    let write = |path: String, text: &str| {
+        let path = tree.join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the target folder can be written");
+        fs::write(path, text).expect("the target folder can be written");
+    };
+    write("proc/net/route".to_string(), &format!("Iface\tDestination\tGateway\tFlags\n{routes}"));
+    interfaces.iter().for_each(|(path, text)| write(format!("sys/class/net/{path}"), text));
+    tree
+}
+
 /// A snapshot's files in a folder of their own.
 fn laid_out(manifest: &str, name: &str) -> PathBuf {
     let tree = private_folder(name).join("tree");
@@ -173,6 +192,11 @@ impl Step {
     /// On a compute node that is a DGX H100.
     pub fn on_dgx_h100() -> Step {
         Step::in_context("remote").sysfs(dgx_h100())
+    }
+
+    /// On a machine with the IP interfaces of such a folder ([`network`]).
+    pub fn network(self, tree: &Path) -> Step {
+        self.word("--network", tree.to_str().expect("the target folder's path is text"))
     }
 
     /// With another build of the plugin.
@@ -242,7 +266,8 @@ impl Step {
     pub fn command(&self, host: &Path) -> Command {
         let mut command = Command::new(host);
         command.env_clear().envs(self.daemon_env.iter().copied());
-        command.arg("--so").arg(self.library.clone().unwrap_or_else(plugin)).args(&self.words);
+        command.arg("--so").arg(self.library.clone().unwrap_or_else(plugin));
+        command.arg("--network").arg(no_network()).args(&self.words);
         command
     }
 

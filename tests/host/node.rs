@@ -39,6 +39,8 @@ impl Node {
             fs::write(place("dev/infiniband").join(name.unwrap().file_name()), "").unwrap();
         }
         (0..8).for_each(|gpu| fs::write(place(&format!("dev/nvidia{gpu}")), "").unwrap());
+        fs::create_dir_all(place("proc/net")).unwrap();
+        fs::write(place("proc/net/route"), "Iface\tDestination\tGateway\tFlags\n").unwrap();
         let node = Node { file: tree.parent().unwrap().join("node.json"), tree };
         node.refresh(uptime());
         node

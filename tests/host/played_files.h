@@ -1,10 +1,12 @@
 /*
  * The /sys and /dev of a machine that is not there, and what the kernel says of its GPUs and routes: with --root TREE the C
- * library's functions look for these below TREE, so that the plugin reads a live node.  With --tell-files 1 each file that
+ * library's functions look for these below TREE, so that the plugin reads a live node.  With --network TREE only what the
+ * kernel says of interfaces and routes is played.  With --tell-files 1 each file that
  * is opened there is told.
  */
 static struct {
 	const char *tree;
+	const char *network;
 	bool tells;
 } files;
 
@@ -21,6 +23,12 @@ static const char *played(const char *path, char *place, size_t size)
 	for (size_t i = 0; path && files.tree && i < sizeof tops / sizeof *tops; i++)
 		if (!strncmp(path, tops[i], strlen(tops[i]))) {
 			snprintf(place, size, "%s%s", files.tree, path);
+			return place;
+		}
+	static const char *const nets[] = { "/proc/net/", "/sys/class/net/" };
+	for (size_t i = 0; path && !files.tree && files.network && i < sizeof nets / sizeof *nets; i++)
+		if (!strncmp(path, nets[i], strlen(nets[i]))) {
+			snprintf(place, size, "%s%s", files.network, path);
 			return place;
 		}
 	return path;

@@ -22,6 +22,7 @@
  *   --played-cpus LIST   affinity and memory policy are played (played_kernel.h): the tasks start with these CPUs
  *   --played-mems MASK   NUMA nodes from which they may take memory
  *   --old-kernel 1       the played kernel is older than 5.15
+ *   --network TREE       this machine's /proc/net and /sys/class/net are those below TREE
  *   --root TREE          this machine's /sys, /dev, /proc/driver and /proc/net are those below TREE (played_files.h)
  *   --tell-files 1       "opened PATH" for each file that is opened there
  *   --deaf NAME          setting this does nothing and answers that it did: affinity, memory, or a variable's name
@@ -517,6 +518,8 @@ static bool take(const char *name, char *value)
 		return kernel.old = true;
 	if (!strcmp(name, "--root"))
 		return files.tree = value, true;
+	if (!strcmp(name, "--network"))
+		return files.network = value, true;
 	if (!strcmp(name, "--tell-files"))
 		return files.tells = true;
 	if (!strcmp(name, "--deaf") && kernel.deaf_count < 8)

@@ -37,6 +37,21 @@ fn nccl_gets_the_same_list_from_a_step_with_fewer_gpus() {
 }
 
 #[test]
+fn ucx_keeps_the_interfaces_of_the_node_and_the_users_own_file() {
+    let routes = "eth0\t00000000\t0100A8C0\t0003\nib0\t0000000A\t00000000\t0001\n";
+    let states = [("lo/operstate", "unknown\n"), ("eth0/operstate", "up\n"), ("ib0/operstate", "down\n")];
+    let tree = harness::network("two-interfaces", routes, &states);
+    let home = private_folder("ucx-at-home");
+    let step = default_on().network(&tree).env(&format!("HOME={}", home.display()));
+    let step = step.task("CUDA_VISIBLE_DEVICES=0");
+    let played = play!(step.clone());
+    assert_eq!(played.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_0:1,eth0,lo"), "{played}");
+    fs::write(home.join("ucx.conf"), "UCX_NET_DEVICES=mlx5_7:1\n").unwrap();
+    let played = play!(step);
+    assert_eq!(played.env(0, "UCX_NET_DEVICES"), None, "{played}");
+}
+
+#[test]
 fn every_task_is_told_what_was_decided() {
     let played = play!(default_on().task_per_gpu());
     for task in 0..8 {

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Installs from Debian's archive the missing packages that the private Slurm and the build need.  Prints what it does.
+# Installs from Debian's archive the missing packages that the private Slurm, the build and the tests need.  Prints what it does.
 # It starts nothing: while it runs, policy-rc.d keeps the packages' own services from starting.
 set -eu
 
 needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev make bzip2 iproute2'
+# tests/ucx.rs asks the real UCX
+needed="$needed ucx-utils libucx-dev"
 # several tests compare with hwloc; the package with graphics has the same tool and must not be replaced
 command -v lstopo-no-graphics > /dev/null || needed="$needed hwloc-nox"
 missing=

@@ -166,7 +166,7 @@ fn bind_none_leaves_cpus_and_memory_to_slurm_and_still_names_nics(guest: &Machin
 /// The NIC beside the task's GPU.  If that NIC's link is down, one on the GPU's NUMA node.
 fn assert_nics(guest: &Machine, tasks: &[Task]) {
     for task in tasks {
-        let ucx: Vec<&str> = task.env("UCX_NET_DEVICES").unwrap_or_default().split(',').collect();
+        let ucx = task.ucx();
         let gpus = guest.gpus_of(task);
         let of = |gpu: &usize| guest.nearest_nics(&guest.gpus[*gpu]);
         for gpu in &gpus {
@@ -186,7 +186,7 @@ fn each_task_gets_the_nic_beside_the_gpu_that_it_may_open(guest: &Machine) {
     let own = guest.gpus.iter().filter(|gpu| guest.nearest_nics(gpu).len() == 1).count();
     assert_eq!(own, 7, "GPUs with a good NIC on their switch");
     assert_nics(guest, &tasks);
-    assert!(tasks.iter().all(|task| task.word("UCX_NET_DEVICES").split(',').count() == 1));
+    assert!(tasks.iter().all(|task| task.ucx().len() == 1));
 }
 
 fn with_two_gpus_a_task_gets_the_nics_beside_both(guest: &Machine) {

@@ -31,6 +31,12 @@ impl Task {
         Some(self.word(name)).filter(|value| *value != "-")
     }
 
+    /// The NICs in `UCX_NET_DEVICES`, each with its port.
+    pub fn ucx(&self) -> Vec<&str> {
+        let devices = self.env("UCX_NET_DEVICES").into_iter().flat_map(|list| list.split(','));
+        devices.filter(|name| name.contains(':')).collect()
+    }
+
     /// `Cpus_allowed_list`
     pub fn cpus(&self) -> CpuSet {
         CpuSet::from_list(self.word("cpus")).unwrap()

@@ -19,7 +19,7 @@ use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{self, Subject, lint};
 use nic_placement_core::render::{FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, Step, Task};
-use nic_placement_core::topology::Topology;
+use nic_placement_core::topology::{Gpu, Nic, NicRole, PortState, Topology};
 use nic_placement_sys as sys;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -287,7 +287,40 @@ fn the_node(plan: &Plan, diagnostics: &[Diagnostic], report: &mut Report) {
             "`{rail}` would be used if it worked: `nic-placement show` says what is wrong"
         ));
     }
+    for slower in slower_rails(plan) {
+        report.note(slower);
+    }
     for diagnostic in diagnostics.iter().chain(&node.diagnostics).chain(&identity::lint(topology)) {
         report.note(diagnostic);
     }
+}
+
+/// Ports that are left out because they are slower than the fabric, though a GPU has no rail as near: a link that came up at
+/// half its rate, or a node that was built so.
+///
+/// On one bad node among good ones it is right to leave them out: the slowest would set the pace of all.  Where all nodes
+/// are alike bandwidth is lost.  No node can tell which it is.
+fn slower_rails(plan: &Plan) -> Vec<String> {
+    let (topology, node) = (&*plan.node, &plan.map);
+    let path = |gpu: &Gpu, nic: &Nic| nic.address.map(|address| topology.path_type(gpu.address, address));
+    let slowest = node.rails.iter().filter_map(|rail| rail.rate_mbps).min();
+    let lacks_a_rail_as_near = |gpu: &Gpu, nic: &Nic| {
+        let nearest = node.rails.iter().filter_map(|rail| path(gpu, topology.nic(rail.nic))).min();
+        path(gpu, nic).is_some() && path(gpu, nic) < nearest
+    };
+    let mut found = Vec::new();
+    for excluded in &node.excluded {
+        let Some(nic) = topology.nics.iter().find(|nic| nic.name == excluded.name) else { continue };
+        let port = nic.ports.iter().find(|port| Some(port.number) == excluded.port);
+        let works = port.filter(|port| port.state == PortState::Active && port.rate_mbps < slowest);
+        let is_slower = works.is_some_and(|port| port.rate_mbps.is_some());
+        let is_compute = nic.role.is_none_or(|role| role == NicRole::Compute);
+        if is_slower && is_compute && topology.gpus.iter().any(|gpu| lacks_a_rail_as_near(gpu, nic)) {
+            found.push(format!(
+                "`{}` is left out: {}: right if this node alone has such a port; if all have, `include={}` takes it",
+                excluded.name, excluded.why, excluded.name
+            ));
+        }
+    }
+    found
 }

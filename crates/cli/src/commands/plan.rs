@@ -10,6 +10,9 @@ use super::page::Page;
 use super::request::{self, Request};
 use super::{Failure, gpu_list, lacks};
 use clap::ArgAction::Append;
+use nic_placement_core::config::NodeSource;
+use nic_placement_core::discover::Root;
+use nic_placement_core::discover::root::{Beginning, read_configuration};
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan, json};
 use nic_placement_core::policy::identity;
@@ -19,6 +22,7 @@ use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
 use nic_placement_core::topology::{GpuIndex, GpuVendor, Topology};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 const MAX_TASKS: u32 = 4096;
@@ -109,12 +113,15 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let Options { node, step: of_step, request, site, output } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = Evidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let (wish, doubts) = request.wish(&[("set", &site.set), ("fabric", site.fabric.as_slice())])?;
+    let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
     let tasks = tasks(of_step, &evidence, &topology)?;
     let step = step(of_step, &evidence, &topology, tasks.len() as u32)?;
-    // files of this node say nothing about another one: every configuration is empty, every file of a `set=` is there
-    let read = |_: &str| Some(render::FileText::default());
+    let is_live = node.source() == NodeSource::Live;
+    let read = |path: &str| match is_live && KERNELS.iter().any(|top| path.starts_with(top)) {
+        true => kernels(path),
+        false => Some(render::FileText::default()),
+    };
     let plan = Plan::new(topology, wish, step, &read);
     let had = render::Evidence { present: &present, read: &read };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
@@ -138,6 +145,15 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         }
     }
     lacks::verdict("plan", "task", &plan, &lacking)
+}
+
+/// What the kernel tells of interfaces.  Files of this node say nothing about another one, and this user's files nothing about
+/// another's: every configuration counts as empty, every file of a `set=` as there.
+const KERNELS: [&str; 2] = ["/proc/net/", "/sys/class/net/"];
+
+fn kernels(path: &str) -> Option<render::FileText> {
+    let Beginning { text, is_cut } = read_configuration(Path::new(path), Root::MAX_TABLE)?;
+    Some(render::FileText { text, is_cut })
 }
 
 fn step(

@@ -82,8 +82,8 @@ pub const OPTIONS: &[Spec] = &[
     word(
         "env",
         "LIBRARY,…",
-        "only these libraries' variables: ucx, nccl, nvshmem, cray-mpich, site (those five: default), nvshmem-pe, libfabric, \
-         mooncake, none",
+        "only these libraries' variables: ucx, nccl, nvshmem, cray-mpich, site, rocshmem, deepep, openmpi (those eight: \
+         default), nvshmem-pe, libfabric, mooncake, mori, oneccl, ucx-gda, none",
     ),
     word("no-env", "NAME,…", "never these variables"),
     argument(

@@ -69,16 +69,24 @@ impl Admin {
         for argument in arguments {
             // an argument that holds can be doubtful too
             if let Err(finding) | Ok(Some(finding)) = admin.take(argument) {
-                diagnostics.push(about(argument, finding));
+                diagnostics.push((argument, finding));
             }
         }
-        (admin, diagnostics)
+        // the fabric may be named after it
+        diagnostics.retain(|(argument, _)| !admin.is_meant(argument));
+        let diagnostics = diagnostics.into_iter().map(|(argument, finding)| about(argument, finding));
+        (admin, diagnostics.collect())
+    }
+
+    /// Does the fabric, as the admin describes it, need this setting, which is doubtful elsewhere?
+    fn is_meant(&self, argument: &str) -> bool {
+        self.fabric == Fabric::IsolatedRails && argument == "set=NCCL_CROSS_NIC=0"
     }
 
     /// Takes one more argument, as the tool does for the ones that it knows too.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let doubt = self.take(argument).map_err(|finding| format!("`{argument}`: {finding}"))?;
-        Ok(doubt.map(|doubt| about(argument, doubt)))
+        Ok(doubt.filter(|_| !self.is_meant(argument)).map(|doubt| about(argument, doubt)))
     }
 
     /// Takes one argument; the answer is a doubt about one that was taken, or why it was not.

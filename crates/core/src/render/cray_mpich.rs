@@ -1,5 +1,8 @@
 //! Cray MPICH: `MPICH_OFI_NIC_POLICY=GPU` on Slingshot, the same word in every task: the NIC nearest to the GPU in use.
 //!
+//! The library asks which GPU that is in MPI_Init, and a program that chooses its GPU later has GPU 0 there
+//! (pmodels/mpich issue 7951).  So we set it only where all GPUs that a task sees have one nearest NIC in common.
+//!
 //! Its default, `BLOCK`, deals NICs out by rank.  That is wrong for most ranks on machines whose NICs hang
 //! off the GPUs (HPE's man page intro_mpi; OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU
 //! memory, so we set it only for programs with `MPICH_GPU_SUPPORT_ENABLED=1`: its effect on others is
@@ -8,6 +11,7 @@
 //! which belong to other policies.  We leave `SHMEM_OFI_NIC_POLICY` alone: it has no `GPU`.
 #![forbid(unsafe_code)]
 
+use super::libfabric;
 use super::slingshot::{self, CXI_DEVICE};
 use super::wanted::Libraries;
 use super::{Answer, Asked};
@@ -29,6 +33,11 @@ pub(super) fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let no = |why: &'static str| Some(Answer::no(why));
     if asked.task.gpus.is_empty() {
         return no("a task without GPUs is left to Cray MPICH");
+    }
+    if libfabric::of_all(&asked.prepared.slingshot, &asked.task.gpus).is_none() {
+        return no(
+            "its GPUs have several nearest NICs, and Cray MPICH may ask before the program chooses one",
+        );
     }
     if names.iter().filter(|name| is_the_steps(name)).count() < 2 {
         return no("the step has one Slingshot NIC at most");

@@ -1,9 +1,14 @@
 //! libfabric, on demand (`env=default+libfabric`): the task's own device for the cxi and verbs providers.
 //!
-//! `FI_CXI_DEVICE_NAME` takes exact names, and one wrong name makes it ignore the whole value.  Each device
-//! must be one that Slurm set up for the step.  `FI_VERBS_DEVICE_NAME` takes beginnings of names, so `mlx5_1`
-//! would admit `mlx5_10`: we do not set a name that begins another one.  (libfabric: man pages fi_cxi(7) and
-//! fi_verbs(7); prov/verbs/src/fi_verbs.c.)
+//! `FI_CXI_DEVICE_NAME` takes names from `cxi0` to `cxi99`, and one wrong name makes it ignore the whole value
+//! (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`).  A device counts as named if its name stands anywhere in
+//! the value (prov/cxi/src/cxip_if.c, strstr): `cxi10` admits `cxi1`, so we do not name it where there is a `cxi1`.
+//! Each device must be one that Slurm set up for the step.
+//!
+//! `FI_VERBS_DEVICE_NAME` takes beginnings of names, in capitals or not, so `mlx5_1` would admit `mlx5_10`: we do not
+//! set a name that begins another one.  For MPI's kind of endpoint the provider skips devices whose interface has no
+//! IP address, and a list of such a device alone leaves none: we name only devices with an address, where addresses
+//! are known (prov/verbs/src/verbs_info.c `vrb_init_info`, `vrb_device_has_ipoib_addr`).
 //!
 //! This suits MPI libraries that open one device per process.  It does not suit NCCL's plug-in over
 //! libfabric, which counts the devices of all ranks, nor Cray MPICH's own policy.  So it is off by default.
@@ -13,15 +18,25 @@ use super::slingshot::{self, NIC_POLICY};
 use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Asked};
-use crate::topology::{Gpu, NicIndex, NicKind, PathType, PortState, Topology};
+use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, PathType, PortState, Topology};
 
 pub(super) const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
 
-/// The Slingshot NIC of each GPU: the nearest; GPUs take equally near ones in turn.
-pub(super) fn nearest_slingshot(topology: &Topology) -> Vec<Option<NicIndex>> {
+/// A GPU's NIC among those that only libfabric reaches.
+pub(super) struct Nearest {
+    /// the NIC
+    pub(super) nic: NicIndex,
+    /// how many GPUs before this one have the same nearest NICs
+    pub(super) turn: usize,
+    /// is no other NIC as near?
+    pub(super) alone: bool,
+}
+
+/// The NIC of each GPU: the nearest; GPUs take equally near ones in turn.
+pub(super) fn nearest(topology: &Topology, kind: NicKind) -> Vec<Option<Nearest>> {
     let active = |port: PortState| matches!(port, PortState::Active | PortState::Unknown);
     let nics = || {
-        let nics = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
+        let nics = topology.numbered_nics().filter(|(_, nic)| nic.kind == kind);
         nics.filter(|(_, nic)| nic.ports.iter().any(|port| active(port.state)))
             .filter_map(|(index, nic)| Some((index, nic.address?)))
     };
@@ -42,9 +57,19 @@ pub(super) fn nearest_slingshot(topology: &Topology) -> Vec<Option<NicIndex>> {
                 0
             }
         };
-        Some(tied[turn % tied.len()])
+        Some(Nearest { nic: tied[turn % tied.len()], turn, alone: tied.len() == 1 })
     };
     topology.gpus.iter().map(of).collect()
+}
+
+/// The NIC of all GPUs that a task sees: of its one GPU, or the one that all of them share.
+///
+/// A library that looks for the GPU at its start takes GPU 0's, if the program chooses its GPU later.
+pub(super) fn of_all<'p>(nearest: &'p [Option<Nearest>], gpus: &[GpuIndex]) -> Option<&'p Nearest> {
+    let mut of = gpus.iter().map(|gpu| nearest.get(gpu.0)?.as_ref());
+    let first = of.next()??;
+    let same = |other: Option<&Nearest>| other.is_some_and(|other| other.alone && other.nic == first.nic);
+    (gpus.len() == 1 || (first.alone && of.all(same))).then_some(first)
 }
 
 /// The Slingshot NICs of the task's GPUs; no answer if the node has none.
@@ -61,8 +86,8 @@ pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return no("the fabric's rails are isolated, so no task may be held to its own");
     }
     let mut names: Vec<&str> = Vec::new();
-    for nic in asked.task.gpus.iter().filter_map(|&gpu| *nearest.get(gpu.0)?) {
-        let name = asked.topology.nic(nic).name.as_str();
+    for nic in asked.task.gpus.iter().filter_map(|&gpu| nearest.get(gpu.0)?.as_ref()) {
+        let name = asked.topology.nic(nic.nic).name.as_str();
         if !names.contains(&name) {
             names.push(name);
         }
@@ -73,6 +98,10 @@ pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let is_the_steps = slingshot::is_the_steps(asked.evidence.present);
     if !names.iter().all(|name| is_the_steps(name)) {
         return no("`SLINGSHOT_DEVICES`, the step's devices, does not have the nearest one");
+    }
+    let is_part = |other: &str| !names.contains(&other) && names.iter().any(|name| name.contains(other));
+    if asked.topology.nics.iter().any(|nic| nic.kind == NicKind::Slingshot && is_part(&nic.name)) {
+        return no("libfabric would take it for another NIC too, whose name is a part of this one's");
     }
     Some(Answer::yes(names.join(","), "its GPU's NIC, as `env=libfabric` asks"))
 }
@@ -89,9 +118,17 @@ pub(super) fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return no("the task has no GPU with a NIC");
     }
     let names = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rail(*rail).name.as_str()));
-    let begins_another = |name: &str| verbs().any(|nic| nic.name != name && nic.name.starts_with(name));
+    let begins = |name: &str, other: &str| {
+        other.get(..name.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(name))
+    };
+    let begins_another = |name: &str| verbs().any(|nic| nic.name != name && begins(name, &nic.name));
     if names.split(',').any(begins_another) {
         return no("it takes names by their beginning, and this one begins another NIC's too");
+    }
+    let has_address = |nic: &Nic| nic.ports.iter().any(|port| !port.networks.is_empty());
+    let lacks_one = |name: &str| verbs().any(|nic| nic.name == name && !has_address(nic));
+    if verbs().any(has_address) && names.split(',').any(lacks_one) {
+        return no("its interface has no IP address, and libfabric skips such a device");
     }
     Some(Answer::yes(names, "its GPU's NIC, as `env=libfabric` asks"))
 }

@@ -6,7 +6,7 @@
 
 mod knobs;
 
-use super::{Present, ReadFile};
+use super::{Present, ReadFile, ucx};
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::judge::lists::LISTS;
 use crate::placement::{Excluded, NodePlacement};
@@ -18,7 +18,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
     OWN.into_iter().chain(knobs::READ)
 }
 
-const OWN: [&str; 16] = [
+const OWN: [&str; 17] = [
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "FI_CXI_DEVICE_NAME",
@@ -35,6 +35,7 @@ const OWN: [&str; 16] = [
     "NCCL_SOCKET_NTHREADS",
     "NVSHMEM_HCA_LIST",
     "UCX_NET_DEVICES",
+    "UCX_TLS",
 ];
 
 /// What the findings are about.
@@ -65,6 +66,7 @@ pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
     nccl_list(subject, &mut found);
     exact_lists(subject, &mut found);
     left_out(subject, &mut found);
+    gpu_initiated(subject, &mut found);
     knobs::knobs(subject, &mut found);
     sockets(subject, &mut found);
     gpus(subject, &mut found);
@@ -171,6 +173,11 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
         for entry in entries.filter(|entry| !entry.is_empty() && !entry.contains(['[', '*'])) {
             let (device, port) =
                 entry.split_once(':').map_or((entry, None), |(device, port)| (device, Some(port)));
+            // `cuda0-mlx5_0:1`: a GPU that sends by itself (UCX's src/uct/ib/mlx5/gdaki/gdaki.c)
+            let device = match device.strip_prefix("cuda").and_then(|rest| rest.split_once('-')) {
+                Some((number, behind)) if name == "UCX_NET_DEVICES" && is_number(number) => behind,
+                _ => device,
+            };
             let nic = verbs().find(|nic| nic.name == device);
             let is_interface = port.is_none() && subject.interfaces.iter().any(|known| known == device);
             // without a list of interfaces, a name without a port may be an interface
@@ -234,6 +241,20 @@ fn left_out(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// UCX's transport for GPUs that send by themselves has devices of its own, which a list of NICs rules out.
+fn gpu_initiated(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let (Some(list), Some(transports)) = (value(subject, "UCX_NET_DEVICES"), value(subject, "UCX_TLS"))
+    else {
+        return;
+    };
+    let is_named = ucx::transports::left(Some(transports)).gpu_initiated;
+    if is_named && !list.starts_with('^') && list != "all" && !list.contains("cuda") {
+        let text =
+            "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
+        found.push(finding("UCX_NET_DEVICES", list, text));
+    }
+}
+
 /// NCCL's sockets: at most 64 for a connection (src/transport/net_socket.cc, `MAX_SOCKETS`), over interfaces that exist.
 fn sockets(subject: &Subject, found: &mut Vec<Diagnostic>) {
     const MAX_SOCKETS: u64 = 64;
@@ -287,6 +308,10 @@ fn gpus(subject: &Subject, found: &mut Vec<Diagnostic>) {
                     try `--gpu-bind=none`, or `NCCL_P2P_PXN_LEVEL=0`";
         found.push(Diagnostic::new("GPU isolation", text));
     }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_active(nic: &Nic) -> bool {

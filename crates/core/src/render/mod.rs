@@ -7,16 +7,21 @@
 #![forbid(unsafe_code)]
 
 mod cray_mpich;
+mod deepep;
 mod efa;
 mod libfabric;
 pub mod lint;
 pub mod marker;
 mod mooncake;
+mod mori;
 pub mod names;
 mod nccl;
 mod nvshmem;
+mod one_ccl;
+mod open_mpi;
 mod openmp;
 mod prepare;
+mod rocshmem;
 mod slingshot;
 pub mod template;
 pub mod text;
@@ -38,14 +43,21 @@ use wanted::Libraries;
 type Library = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
 
 /// The variables that we may set beside the marker and the admin's own, in the order of reports.
-const ROWS: [(&str, Libraries, Library); 10] = [
+const ROWS: [(&str, Libraries, Library); 17] = [
     (ucx::NET_DEVICES, Libraries::UCX, ucx::net_devices),
     (nccl::IB_HCA, Libraries::NCCL, nccl::ib_hca),
+    (nccl::CROSS_NIC, Libraries::NCCL, nccl::cross_nic),
     (nvshmem::HCA_LIST, Libraries::NVSHMEM, nvshmem::hca_list),
+    (nvshmem::ENABLE_MAPPING, Libraries::NVSHMEM, nvshmem::enable_mapping),
+    (rocshmem::HCA_LIST, Libraries::ROCSHMEM, rocshmem::hca_list),
+    (deepep::NIC_NAME, Libraries::DEEPEP, deepep::nic_name),
     (slingshot::NIC_POLICY, Libraries::CRAY_MPICH, cray_mpich::nic_policy),
+    (open_mpi::ACCELERATOR_RANK, Libraries::OPEN_MPI, open_mpi::accelerator_rank),
     (slingshot::CXI_DEVICE, Libraries::LIBFABRIC, libfabric::cxi_device),
     (libfabric::VERBS_DEVICE, Libraries::LIBFABRIC, libfabric::verbs_device),
     (mooncake::FILTERS, Libraries::MOONCAKE, mooncake::filters),
+    (mori::DEVICES, Libraries::MORI, mori::devices),
+    (one_ccl::MNIC, Libraries::ONECCL, one_ccl::mnic),
     // users ask for these by a word of their own
     (openmp::NUM_THREADS, Libraries::NONE, openmp::num_threads),
     (openmp::PLACES, Libraries::NONE, openmp::places),
@@ -53,11 +65,14 @@ const ROWS: [(&str, Libraries, Library); 10] = [
 ];
 
 /// Variables we only read, because they affect what we set.
-const EVIDENCE: [&str; 12] = [
+const EVIDENCE: [&str; 15] = [
     ucx::TLS,
+    ucx::CONFIG_DIR,
     nccl::CONF_FILE,
     nccl::HOME,
     nvshmem::PE_MAPPING,
+    nvshmem::CONF_FILE,
+    rocshmem::USE_HCA,
     cray_mpich::NIC_MAPPING,
     cray_mpich::NUM_NICS,
     cray_mpich::GPU_SUPPORT,

@@ -81,7 +81,7 @@ pub const DOUBTFUL: [&str; 39] = [
 
 /// Read by libraries that compare the tasks of a node: different values break them, or silently cost
 /// bandwidth.
-const UNIFORM: [&str; 9] = [
+const UNIFORM: [&str; 12] = [
     "NCCL_*",
     "RCCL_*",
     "OFI_NCCL_*",
@@ -91,6 +91,9 @@ const UNIFORM: [&str; 9] = [
     "MPICH_OFI_*",
     "SHMEM_OFI_*",
     "MC_TE_FILTERS",
+    "ROCSHMEM_HCA_LIST",
+    "MORI_RDMA_DEVICES",
+    "EP_NIC_NAME",
 ];
 
 /// Is `name` in a list of names and `BEGINNING*`s?
@@ -101,11 +104,11 @@ fn is_in(list: &[&str], name: &str) -> bool {
     })
 }
 
-/// Can this be a variable's name (`[A-Z_][A-Z0-9_]*`, 255 bytes at most)?
+/// Can this be a variable's name (`[A-Z_][A-Za-z0-9_]*`, 255 bytes at most)?  Open MPI's have small letters too.
 pub fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_uppercase() || byte == b'_');
-    let rest = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let rest = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     first && text.len() <= 255 && bytes.all(rest)
 }
 

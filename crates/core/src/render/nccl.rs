@@ -7,11 +7,18 @@
 //! (src/misc/utils.cc `parseStringList`).  NCCL skips inactive ports anyway, and network plug-ins
 //! (aws-ofi-nccl, on EFA and Slingshot) do not read the list.
 //!
+//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one: NCCL cannot see what the
+//! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
+//! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).  It is the same in every task.
+//!
+//! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
+//!
 //! RCCL recognises machines by their NICs (src/graph/rome_models.cc), and a list can hide the machine's model
 //! from it: one more reason to set none unless a NIC must be excluded.
 #![forbid(unsafe_code)]
 
 use super::uniform::{self, List};
+use super::wanted::Fabric;
 use super::{Answer, Asked, Evidence, ReadFile};
 use crate::placement::NodePlacement;
 use crate::topology::{GpuVendor, Topology};
@@ -19,6 +26,8 @@ use crate::topology::{GpuVendor, Topology};
 pub(super) const IB_HCA: &str = "NCCL_IB_HCA";
 /// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
 pub(super) const CONF_FILE: &str = "NCCL_CONF_FILE";
+/// May a connection enter and leave a node by different NICs?
+pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 pub(super) const HOME: &str = "HOME";
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
@@ -28,20 +37,46 @@ const MAX_ENTRIES: usize = 32;
 /// (src/misc/param.cc).
 const SITE: [&str; 2] = ["/etc/nccl.conf", "/etc/rccl.conf"];
 
-/// Why a configuration file keeps us from setting the variable; `None` if it does not.  Lines are
-/// `NAME=VALUE`, and `#` begins a comment.
-///
-/// NCCL wants the name at the line's very beginning; we accept white space before it, since the user meant to
-/// set it.
-pub(super) fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<String> {
+/// How a configuration file is written.
+#[derive(Clone, Copy)]
+pub(super) struct Grammar {
+    /// what stands between a name and its value
+    separators: &'static [char],
+    /// what begins a comment within a line
+    comment: char,
+}
+
+impl Grammar {
+    /// NCCL's: `NAME=VALUE`, and `#` begins a comment.
+    ///
+    /// NCCL wants the name at the line's very beginning; we accept white space before it, since the user meant to
+    /// set it.
+    pub(super) const NCCL: Grammar = Grammar { separators: &['='], comment: '#' };
+    /// UCX's, an INI file: `NAME=VALUE` or `NAME: VALUE`, and `;` begins a comment (src/ucs/config/ini.c).  What stands
+    /// before a name in a line, as `#` does, makes another name of it.
+    pub(super) const INI: Grammar = Grammar { separators: &['=', ':'], comment: ';' };
+}
+
+/// Why a configuration file in this grammar keeps us from setting the first of these variables: it sets one of them.
+pub(super) fn claimed_in(read: ReadFile, file: &str, variables: &[&str], grammar: Grammar) -> Option<String> {
     let found = read(file)?;
-    let mut names = found.text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
+    let lines = found.text.trim_start_matches('\u{feff}').lines();
+    let mut names =
+        lines.filter_map(|line| line.split(grammar.comment).next()?.split_once(grammar.separators));
     let file = file.escape_debug();
-    if names.any(|(name, _)| name.trim() == variable) {
-        return Some(format!("`{file}` sets it"));
+    let set = names.find_map(|(name, _)| variables.iter().position(|variable| *variable == name.trim()));
+    match set {
+        Some(0) => return Some(format!("`{file}` sets it")),
+        Some(other) => return Some(format!("`{file}` sets `{}`", variables[other])),
+        None => {}
     }
     // the library reads the whole file
     found.is_cut.then(|| format!("`{file}` is longer than what is read of it here, and may set it"))
+}
+
+/// The same for a file of NCCL's.
+fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<String> {
+    claimed_in(read, file, &[variable], Grammar::NCCL)
 }
 
 /// The value or none, and why: from the node alone, never from the task.
@@ -59,19 +94,51 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement, read: ReadFile) ->
             "{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"
         ));
     }
-    let files = if has_amd(topology) { &SITE[..] } else { &SITE[..1] };
-    if let Some(why) = files.iter().find_map(|file| claimed(read, file, IB_HCA)) {
+    if let Some(why) = sites_file(topology, read, IB_HCA) {
         return Answer::no(why);
     }
     let model = if has_amd(topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
     Answer::yes(format!("={list}"), format!("one list for the whole node, without {left_out}{model}"))
 }
 
+/// What a fabric of isolated rails needs; no answer on another.
+pub(super) fn rails_alone(
+    topology: &Topology,
+    node: &NodePlacement,
+    fabric: Fabric,
+    read: ReadFile,
+) -> Option<Answer<'static>> {
+    if fabric != Fabric::IsolatedRails || topology.gpus.is_empty() || node.rails.is_empty() {
+        return None;
+    }
+    Some(match sites_file(topology, read, CROSS_NIC) {
+        Some(why) => Answer::no(why),
+        None => Answer::yes("0", "the fabric's rails are isolated, so no connection may change them"),
+    })
+}
+
+/// The same for every task, unless the user's own file sets it.
+pub(super) fn cross_nic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let answer = asked.prepared.rails_alone.as_ref()?;
+    if answer.value.is_some() {
+        if let Some(why) = users_file(asked.topology, &asked.evidence, CROSS_NIC) {
+            return Some(Answer::no(why));
+        }
+    }
+    Some(answer.borrowed())
+}
+
+/// Why the site's configuration file keeps us from setting a variable.
+fn sites_file(topology: &Topology, read: ReadFile, name: &str) -> Option<String> {
+    let files = if has_amd(topology) { &SITE[..] } else { &SITE[..1] };
+    files.iter().find_map(|file| claimed(read, file, name))
+}
+
 /// The node's answer, unless the user's own file sets the variable: NCCL would prefer ours to it.
 pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let answer = &asked.prepared.nccl;
     if answer.value.is_some() {
-        if let Some(why) = users_file(asked.topology, &asked.evidence) {
+        if let Some(why) = users_file(asked.topology, &asked.evidence, IB_HCA) {
             return Some(Answer::no(why));
         }
     }
@@ -81,13 +148,13 @@ pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
 /// Why the user's configuration file keeps us from setting the variable; we read it with the user's rights.
 ///
 /// NCCL asks the system for the home directory; Slurm puts the same into `HOME`.
-fn users_file(topology: &Topology, evidence: &Evidence) -> Option<String> {
+fn users_file(topology: &Topology, evidence: &Evidence, name: &str) -> Option<String> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let at_home = |file: &str| variable(HOME).map(|home| format!("{home}/{file}"));
     let nccls = variable(CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
     let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology) && variable(CONF_FILE).is_none());
     let mut files = nccls.into_iter().chain(rccls);
-    files.find_map(|file| claimed(evidence.read, &file, IB_HCA))
+    files.find_map(|file| claimed(evidence.read, &file, name))
 }
 
 fn has_amd(topology: &Topology) -> bool {

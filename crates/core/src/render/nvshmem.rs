@@ -1,50 +1,114 @@
 //! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, set only to exclude something.
 //!
-//! Items are exact names with a port; `^` would invert the list.  NVSHMEM filters by it with or without
-//! `NVSHMEM_ENABLE_NIC_PE_MAPPING` and skips inactive ports.  Then each processing element computes by the
-//! same rule which NIC serves which element, so all lists must be equal (NVSHMEM 3.5:
+//! Items are exact names with a port; `^` would invert the list.  NVSHMEM skips inactive ports.  Each processing
+//! element computes by the same rule which NIC serves which element, so all lists must be equal (NVSHMEM 3.5:
 //! src/modules/transport/ibrc, `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp).
 //! The list would make NVSHMEM ignore `NVSHMEM_HCA_PE_MAPPING`, so we set none beside a user's own mapping.
-//! With one NIC in each element's list (`env=nvshmem-pe`) nothing is left to compute; that is right if every
-//! element has exactly one.
+//!
+//! The newest source reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`
+//! (src/modules/transport/common/transport_ib_common.cpp `nvshmemt_ib_common_parse_hca_filter`; 3.4.5 and 3.5.1 do
+//! not ask).  With that switch NVSHMEM deals NICs out by number instead of by nearness (transport.cpp), so it does not
+//! go with the node's list.  With one NIC in each element's list (`env=nvshmem-pe`) nothing is left to deal, and we set
+//! both; that is right if every element has exactly one.
+//!
+//! A configuration file wins over the environment (`nvshmemi_conf_get`; its README, "Configuration file"): /etc/nvshmem.conf,
+//! `.nvshmem.conf` at home, `NVSHMEM_CONF_FILE`.  What it sets we leave alone, so that the report tells the truth.
 //!
 //! We leave `NVSHMEM_HCA_PREFIX` alone: its default differs between releases (`mlx5`, later everything but
 //! `smi`), so no value is right for all.
 #![forbid(unsafe_code)]
 
+use super::nccl::{self, HOME};
 use super::uniform::{self, List};
 use super::wanted::Libraries;
-use super::{Answer, Asked};
-use crate::placement::NodePlacement;
+use super::{Answer, Asked, Evidence, ReadFile};
+use crate::placement::{NodePlacement, RailIndex};
 use crate::topology::{GpuVendor, Topology};
 
 pub(super) const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 pub(super) const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
+/// Is the list, or the mapping, read at all?
+pub(super) const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
+/// Names a configuration file of the user's.
+pub(super) const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
+
+const SITE: &str = "/etc/nvshmem.conf";
+
+/// What all tasks share.
+pub(super) struct Shared {
+    list: Answer<'static>,
+    /// why the site's file keeps us from setting a list
+    site: Option<String>,
+}
 
 /// The node's list; `None` if no GPU of the node can run NVSHMEM.
-pub(super) fn list(topology: &Topology, node: &NodePlacement) -> Option<Answer<'static>> {
+pub(super) fn shared(
+    topology: &Topology,
+    node: &NodePlacement,
+    libraries: Libraries,
+    read: ReadFile,
+) -> Option<Shared> {
     if !topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia) {
         return None;
     }
-    Some(match uniform::list(topology, node) {
+    let list = match uniform::list(topology, node) {
         List::Needed(list, left_out) => {
             Answer::yes(list, format!("one list for the whole node, without {left_out}"))
         }
         List::Not(why) => Answer::no(why),
-    })
+    };
+    let may_be_set = list.value.is_some() || libraries.has(Libraries::NVSHMEM_PE);
+    let site = if may_be_set { claimed(read, SITE) } else { None };
+    Some(Shared { list, site })
+}
+
+/// Why a file keeps us from setting a list: it has one, or a mapping, which a list would switch off.
+fn claimed(read: ReadFile, file: &str) -> Option<String> {
+    nccl::claimed_in(read, file, &[HCA_LIST, PE_MAPPING], nccl::Grammar::NCCL)
+}
+
+/// The same of the user's own files, which we read with the user's rights.
+fn users_file(evidence: &Evidence) -> Option<String> {
+    let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
+    let at_home = variable(HOME).map(|home| format!("{home}/.nvshmem.conf"));
+    let mut files = at_home.into_iter().chain(variable(CONF_FILE).cloned());
+    files.find_map(|file| claimed(evidence.read, &file))
+}
+
+/// The task's one NIC, if that is asked for.
+fn own_nic(asked: &Asked<'_, '_>) -> Option<RailIndex> {
+    let is_asked_for = asked.prepared.wanted.libraries.has(Libraries::NVSHMEM_PE);
+    match asked.task.rails.as_slice() {
+        [(rail, _)] if is_asked_for && !asked.task.gpus.is_empty() => Some(*rail),
+        _ => None,
+    }
 }
 
 /// The node's list, or on request the task's one NIC.
 pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let of_the_node = asked.prepared.nvshmem.as_ref()?;
+    let shared = asked.prepared.nvshmem.as_ref()?;
     if asked.users(PE_MAPPING).is_some() {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
     }
-    if asked.prepared.wanted.libraries.has(Libraries::NVSHMEM_PE) && !asked.task.gpus.is_empty() {
-        if let [(rail, _)] = asked.task.rails.as_slice() {
-            let value = asked.node.rail(*rail).to_string();
-            return Some(Answer::yes(value, "its GPU's NIC, as `env=nvshmem-pe` asks"));
+    let answer = match own_nic(asked) {
+        Some(rail) => {
+            Answer::yes(asked.node.rail(rail).to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks")
         }
+        None => shared.list.borrowed(),
+    };
+    if answer.value.is_none() {
+        return Some(answer);
     }
-    Some(of_the_node.borrowed())
+    if let Some(why) = &shared.site {
+        return Some(Answer::no(why.as_str()));
+    }
+    Some(users_file(&asked.evidence).map_or(answer, Answer::no))
+}
+
+/// The switch without which the newest releases do not read the task's one NIC.
+pub(super) fn enable_mapping<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    own_nic(asked)?;
+    let has_one = asked.users(HCA_LIST).is_none() && asked.prepared.is_wanted(HCA_LIST);
+    let list = hca_list(asked).filter(|_| has_one)?;
+    list.value.map(|_| Answer::yes("1", "the newest releases read `NVSHMEM_HCA_LIST` only beside it"))
 }

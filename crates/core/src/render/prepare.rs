@@ -2,6 +2,7 @@
 //! files.
 #![forbid(unsafe_code)]
 
+use super::libfabric::Nearest;
 use super::marker::{self, Marker};
 use super::wanted::{Libraries, Wanted};
 use super::{
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::diagnostic::Diagnostic;
 use crate::placement::NodePlacement;
-use crate::topology::{NicIndex, Topology};
+use crate::topology::{NicKind, Topology};
 use std::collections::BTreeSet;
 
 /// A variable and what answers for it.
@@ -36,12 +37,17 @@ pub struct Prepared {
     pub(super) wanted: Wanted,
     pub(super) rows: Vec<Row>,
     pub(super) nccl: Answer<'static>,
-    pub(super) nvshmem: Option<Answer<'static>>,
+    /// what isolated rails need; `None` on another fabric
+    pub(super) rails_alone: Option<Answer<'static>>,
+    /// NVSHMEM's part; `None` where it cannot run
+    pub(super) nvshmem: Option<nvshmem::Shared>,
     pub(super) mooncake: Answer<'static>,
-    /// why the site's file keeps us from setting UCX's variable
-    pub(super) ucx_site: Option<String>,
+    /// UCX's part; `None` where no task gets a list
+    pub(super) ucx: Option<ucx::Shared>,
     /// each GPU's Slingshot NIC
-    pub(super) slingshot: Vec<Option<NicIndex>>,
+    pub(super) slingshot: Vec<Option<Nearest>>,
+    /// each GPU's EFA device
+    pub(super) efa: Vec<Option<Nearest>>,
     /// the values of templates without a fact of a task, or why there is none
     filled: Vec<Option<Result<String, String>>>,
 }
@@ -91,20 +97,21 @@ impl Prepared {
         let read_for = |name: &str| -> ReadFile { if is_wanted(name) { read } else { &nothing } };
         Prepared {
             nccl: nccl::list(topology, node, read_for(nccl::IB_HCA)),
-            nvshmem: nvshmem::list(topology, node),
+            rails_alone: nccl::rails_alone(topology, node, wanted.fabric, read_for(nccl::CROSS_NIC)),
+            nvshmem: nvshmem::shared(topology, node, wanted.libraries, read_for(nvshmem::HCA_LIST)),
             mooncake: mooncake::list(topology, node),
-            ucx_site: match topology.gpus.is_empty() || node.rails.is_empty() {
-                true => None,
-                false => ucx::site(read_for(ucx::NET_DEVICES)),
-            },
-            slingshot: match wanted.libraries.has(Libraries::LIBFABRIC) {
-                true => libfabric::nearest_slingshot(topology),
-                false => Vec::new(),
-            },
+            ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), read),
+            slingshot: libfabric::nearest(topology, NicKind::Slingshot),
+            efa: libfabric::nearest(topology, NicKind::Efa),
             filled: filled.collect(),
             rows,
             wanted,
         }
+    }
+
+    /// Do both user and admin want this variable set?
+    pub(super) fn is_wanted(&self, name: &str) -> bool {
+        self.rows.iter().any(|row| row.wanted && row.name == name)
     }
 
     /// All variables that we read or change, sorted.

@@ -87,7 +87,9 @@ impl Template {
         };
         if !names::is_name(name) {
             let name = Shown::word(name, 40);
-            return Err(format!("`{name}` is no name of a variable: expected capitals, digits and `_`"));
+            return Err(format!(
+                "`{name}` is no name of a variable: expected a capital, then letters, digits and `_`"
+            ));
         }
         if names::is_refused(name) {
             return Err(format!(

@@ -1,9 +1,11 @@
 //! What the libraries read, on a node of four GPUs and four NICs; one NIC carries storage.
 #![forbid(unsafe_code)]
 
+mod libfabric;
 mod libraries;
 mod nested;
 mod templates;
+mod ucx;
 
 use super::wanted::{Fabric, Template, Wanted};
 use super::*;
@@ -60,12 +62,14 @@ fn present(values: &[(&str, &str)]) -> Present {
     values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-/// The files of a node or of its user: `(path, text)`; `…` at a text's end means that it was cut there.
+/// The files of a node or of its user: `(path, text)`; `…` at a text's end means that it was cut there.  A node whose
+/// routes are not among them has none.
 type Files = &'static [(&'static str, &'static str)];
 
 fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
     |path| {
-        let (_, text) = files.iter().find(|(name, _)| *name == path)?;
+        let none = Some(&("/proc/net/route", "")).filter(|_| path == "/proc/net/route");
+        let (_, text) = files.iter().find(|(name, _)| *name == path).or(none)?;
         Some(FileText { text: text.to_string(), is_cut: text.ends_with('…') })
     }
 }
@@ -158,21 +162,30 @@ fn no_variable_that_can_be_set_is_one_that_never_may() {
     assert_eq!(
         settable,
         [
+            "CCL_MNIC",
+            "EP_NIC_NAME",
             "FI_CXI_DEVICE_NAME",
             "FI_VERBS_DEVICE_NAME",
             "MC_TE_FILTERS",
+            "MORI_RDMA_DEVICES",
             "MPICH_OFI_NIC_POLICY",
+            "NCCL_CROSS_NIC",
             "NCCL_IB_HCA",
+            "NVSHMEM_ENABLE_NIC_PE_MAPPING",
             "NVSHMEM_HCA_LIST",
+            "OMPI_MCA_opal_common_ofi_accelerator_rank",
             "OMP_NUM_THREADS",
             "OMP_PLACES",
             "OMP_PROC_BIND",
+            "ROCSHMEM_HCA_LIST",
             "UCX_NET_DEVICES",
         ],
         "a new one needs its rule, its source and a line here"
     );
     for name in settable {
-        assert!(!names::is_refused(name) && !names::is_doubtful(name), "`{name}`");
+        // what the admin says of the fabric is all that it follows from
+        let is_doubtful = names::is_doubtful(name) && name != "NCCL_CROSS_NIC";
+        assert!(!names::is_refused(name) && !is_doubtful, "`{name}`");
     }
     for (library, words) in [
         (
@@ -183,10 +196,7 @@ fn no_variable_that_can_be_set_is_one_that_never_may() {
             "NCCL",
             "SOCKET_NTHREADS SOCKET_IFNAME ALGO PROTO MIN_NCHANNELS MAX_NCHANNELS NVLS_ENABLE P2P_DISABLE P2P_LEVEL",
         ),
-        (
-            "NCCL",
-            "SHM_DISABLE NET NET_PLUGIN DMABUF_ENABLE IGNORE_NET_MISMATCH HOSTID DEBUG IB_FIFO_TC CROSS_NIC",
-        ),
+        ("NCCL", "SHM_DISABLE NET NET_PLUGIN DMABUF_ENABLE IGNORE_NET_MISMATCH HOSTID DEBUG IB_FIFO_TC"),
         ("FI", "PROVIDER EFA_IFACE"),
         ("GLOO", "SOCKET_IFNAME"),
         ("TP", "SOCKET_IFNAME"),
@@ -205,7 +215,9 @@ fn every_variable_that_an_answer_rests_on_is_read_from_the_environment() {
     let prepared = situation.prepared();
     let names = prepared.names();
     assert!(names.is_sorted(), "they are searched by halves");
-    for name in variables().chain(["MINE", marker::NAME, "UCX_TLS", "NCCL_CONF_FILE", "HOME"]) {
+    for name in
+        variables().chain(["MINE", marker::NAME, "UCX_TLS", "UCX_CONFIG_DIR", "NCCL_CONF_FILE", "HOME"])
+    {
         assert!(names.contains(&name), "`{name}`");
     }
 }

@@ -1,35 +1,93 @@
 //! UCX: `UCX_NET_DEVICES`, the network devices that a process may use.
 //!
 //! Items are exact and always `name:port`; UCX reads a bare name only from 1.21 on.  An unknown item causes a
-//! warning; a list without a known item fails at the first remote peer.  The list filters TCP interfaces too,
-//! and not every release knows `^`, so a program that asked for the tcp transport gets its interfaces named
-//! beside its NIC.  Peers may use different devices if the fabric connects them.  (UCX:
-//! src/ucs/config/parser.c, src/ucp/core/ucp_context.c; its FAQ, "selecting networks and transports".)
+//! warning; a list without a known item fails at the first remote peer.  Peers may use different devices if the
+//! fabric connects them.  (UCX: src/ucs/config/parser.c, src/ucp/core/ucp_context.c
+//! `ucp_is_resource_in_device_list`; its FAQ, "selecting networks and transports".)
+//!
+//! The list rules IP interfaces too.  With NICs alone in it, a program that connects by IP address fails: "device
+//! eth0 is not enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c `ucp_cm_client_resolve_cb`), and
+//! for an address of the node itself the device is `lo`.  Where the NIC is missing, as in a container, or UCX was
+//! built without verbs, nothing is left at all.  Without a list UCX has all interfaces, so all go into ours,
+//! those of storage NICs too: an address on them is the program's own choice, and beside RDMA they carry no data.
+//! Small messages have one lane (`UCX_MAX_EAGER_RAILS`), and the lanes of large ones must all be able to read remote
+//! memory, which tcp is not (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`; src/uct/tcp/tcp_iface.c).
+//!
+//! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
+//! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  Every other program would be
+//! warned of names that it lacks, so they are added where `UCX_TLS` names `rc_gda`, or on request.
 //!
 //! Open MPI, MPICH and NIXL read it if they run on UCX, and need no variable of their own.
 #![forbid(unsafe_code)]
 
-use super::wanted::Fabric;
-use super::{Answer, Asked, ReadFile, nccl};
-use crate::placement::{RailIndex, TaskPlacement};
+mod interfaces;
+pub(super) mod transports;
+
+use super::wanted::{Fabric, Libraries};
+use super::{Answer, Asked, Evidence, ReadFile, nccl};
+use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
+use crate::topology::{GpuVendor, Topology};
+use interfaces::Interfaces;
 use std::borrow::Cow;
 
 pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
 pub(super) const TLS: &str = "UCX_TLS";
+/// Names a folder of the user's with a configuration file.
+pub(super) const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 
-/// The site's configuration; UCX prefers the environment (src/ucs/config/parser.c).
+/// The site's configuration; UCX prefers the environment (src/ucs/config/parser.c `ucs_config_apply_config_vars`).
+///
+/// UCX reads, each over the one before: this, `<library's folder>/../etc/ucx/ucx.conf`, and the user's own files
+/// ([`users_file`]).  We do not know which library a program will load, so we do not know the second.
 const SITE: &str = "/etc/ucx/ucx.conf";
+/// What the file is called in every folder.
+const FILE: &str = "ucx.conf";
 
-/// Interfaces with IPv4 routes: the tcp transport reaches peers through these (the kernel's
-/// net/ipv4/fib_trie.c, `fib_route_seq_show`).
-const ROUTES: &str = "/proc/net/route";
-
-/// Items of a list, at most (`UCS_CONFIG_ARRAY_MAX` of src/ucs/config/parser.h: 64, in newer releases 128).
+/// Items of a list, at most (src/ucp/core/ucp_context.c asserts 64).
 const MAX_ITEMS: usize = 64;
 
-/// Why the site's file keeps us from setting the variable; `None` if it does not.
-pub(super) fn site(read: ReadFile) -> Option<String> {
-    nccl::claimed(read, SITE, NET_DEVICES)
+/// What all tasks share.
+pub(super) struct Shared {
+    /// why the site's file keeps us from setting the variable
+    site: Option<String>,
+    /// the interfaces of the node
+    interfaces: Interfaces,
+}
+
+/// Reads the site's file and the kernel's tables; `None` where no task gets a list.
+pub(super) fn shared(
+    topology: &Topology,
+    node: &NodePlacement,
+    wanted: bool,
+    read: ReadFile,
+) -> Option<Shared> {
+    if !wanted || topology.gpus.is_empty() || node.rails.is_empty() {
+        return None;
+    }
+    let site = claimed(read, SITE);
+    let interfaces = match site {
+        Some(_) => Interfaces::Unknown,
+        None => interfaces::read(read),
+    };
+    Some(Shared { site, interfaces })
+}
+
+/// Why a file keeps us from setting the variable; `None` if it does not.
+///
+/// A section may be for other machines than this one, and counts all the same.
+fn claimed(read: ReadFile, file: &str) -> Option<String> {
+    nccl::claimed_in(read, file, &[NET_DEVICES], nccl::Grammar::INI)
+}
+
+/// Why a file of the user's keeps us from setting the variable; we read it with the user's rights.
+///
+/// UCX reads `ucx.conf` at home, in the user's own folder and in the working directory, since 1.12
+/// (src/ucs/config/parser.c `ucs_config_parse_config_files`).
+fn users_file(evidence: &Evidence) -> Option<String> {
+    let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
+    let folders = [nccl::HOME, CONFIG_DIR].into_iter().filter_map(variable);
+    let mut files = folders.map(|folder| format!("{folder}/{FILE}")).chain([FILE.to_string()]);
+    files.find_map(|file| claimed(evidence.read, &file))
 }
 
 /// The value or none, and why.
@@ -39,11 +97,15 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if task.gpus.is_empty() {
         return no("a task without GPUs is left to UCX, which uses two NICs itself");
     }
-    if task.rails.is_empty() {
+    let Some(shared) = asked.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
         return no("no NIC of this node may be chosen");
-    }
-    if let Some(why) = &asked.prepared.ucx_site {
+    };
+    if let Some(why) = &shared.site {
         return Some(Answer::no(why.as_str()));
+    }
+    let left = transports::left(asked.evidence.present.get(TLS).map(String::as_str));
+    if !left.rdma {
+        return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
     let isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
     let rails: Vec<RailIndex> = match isolated {
@@ -58,22 +120,47 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         });
     }
     let mut list: Vec<String> = rails.iter().map(|&rail| node.rail(rail).to_string()).collect();
-    let mut why = if isolated {
+    if left.gpu_initiated || asked.prepared.wanted.libraries.has(Libraries::UCX_GDA) {
+        list.extend(gpu_initiated(asked, &rails));
+    }
+    let interfaces: &[String] = match &shared.interfaces {
+        _ if !left.tcp => &[],
+        Interfaces::Known(names) if list.len() + names.len() <= MAX_ITEMS => names,
+        Interfaces::Known(_) => {
+            return no("the node has more IP interfaces than UCX reads in a list, which would hide the rest");
+        }
+        Interfaces::Unknown => {
+            return no("the list would hide the node's IP interfaces, which are not known");
+        }
+    };
+    if let Some(why) = users_file(&asked.evidence) {
+        return Some(Answer::no(why));
+    }
+    let why = if isolated {
         Cow::from("the fabric's rails are isolated, so all good NICs of the node")
     } else {
         reason(task)
     };
-    if asked.evidence.present.get(TLS).is_some_and(|transports| names_tcp(transports)) {
-        // a cut table may lack interfaces
-        let routes = (asked.evidence.read)(ROUTES).filter(|routes| !routes.is_cut);
-        let interfaces = routes.map(|routes| interfaces(&routes.text)).unwrap_or_default();
-        if interfaces.is_empty() || list.len() + interfaces.len() > MAX_ITEMS {
-            return no("`UCX_TLS` asks for tcp, and the list would hide its interfaces, which are not known");
-        }
-        list.extend(interfaces);
-        why = Cow::from(format!("{why}, and the interfaces with routes for the tcp that `UCX_TLS` asks for"));
-    }
+    let is_elsewhere = left.tcp && !asked.topology.provenance.is_this_system();
+    let why = match interfaces.is_empty() {
+        true if is_elsewhere => Cow::from(format!("{why}; on the node its IP interfaces are added")),
+        true => why,
+        false => Cow::from(format!("{why}, and the IP interfaces, which a list would hide")),
+    };
+    list.extend(interfaces.iter().cloned());
     Some(Answer::yes(list.join(","), why))
+}
+
+/// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with its own NICs.
+fn gpu_initiated(asked: &Asked<'_, '_>, rails: &[RailIndex]) -> Vec<String> {
+    let Asked { topology, node, task, .. } = asked;
+    let nvidia = task.gpus.iter().filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
+    let devices = nvidia.enumerate().flat_map(|(number, gpu)| {
+        let own = node.gpus.get(gpu.0).map_or(&[][..], |gpu| &gpu.choices);
+        let own = own.iter().map(|choice| choice.rail).filter(|rail| rails.contains(rail));
+        own.map(move |rail| format!("cuda{number}-{}", node.rail(rail)))
+    });
+    devices.collect()
 }
 
 fn reason(task: &TaskPlacement) -> Cow<'static, str> {
@@ -84,60 +171,5 @@ fn reason(task: &TaskPlacement) -> Cow<'static, str> {
         (_, many) => Cow::from(format!(
             "the {many} NICs of its GPUs, of which UCX takes the nearest to the GPU in use"
         )),
-    }
-}
-
-/// Does `UCX_TLS` ask for tcp by its name?  `^` before the list means all but these, `\` before an item means
-/// no alias.
-fn names_tcp(transports: &str) -> bool {
-    let mut items = transports.split(',').map(|item| item.trim().trim_start_matches('\\'));
-    !transports.trim_start().starts_with('^') && items.any(|item| item == "tcp")
-}
-
-/// The interfaces of a routing table whose routes are up, sorted: `Iface Destination Gateway Flags …` in columns.
-fn interfaces(routes: &str) -> Vec<String> {
-    /// include/uapi/linux/route.h
-    const RTF_UP: u32 = 1;
-    let mut names: Vec<String> = Vec::new();
-    for line in routes.lines().skip(1) {
-        let mut columns = line.split_whitespace();
-        let (Some(name), Some(flags)) = (columns.next(), columns.nth(2)) else { continue };
-        let up = u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & RTF_UP != 0);
-        if up && !name.contains([',', '^']) && !names.iter().any(|known| known == name) {
-            names.push(name.to_string());
-        }
-    }
-    names.sort();
-    names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tcp_is_asked_for_by_its_name_and_not_where_it_is_ruled_out() {
-        for (transports, asked) in [
-            ("tcp", true),
-            ("rc, tcp,cuda", true),
-            (r"\tcp,rc", true),
-            ("^tcp", false),
-            ("^rc,tcp", false),
-            ("all", false),
-            ("tcpx", false),
-        ] {
-            assert_eq!(names_tcp(transports), asked, "`{transports}`");
-        }
-    }
-
-    #[test]
-    fn interfaces_are_those_with_a_route_that_is_up() {
-        let table = "Iface\tDestination\tGateway \tFlags\tRefCnt\n\
-                     eth0\t00000000\t0100A8C0\t0003\t0\t0\n\
-                     ib0\t0000000A\t00000000\t0001\t0\t0\n\
-                     eth0\t0000A8C0\t00000000\t0001\t0\t0\n\
-                     old0\t0000A8C0\t00000000\t0000\t0\t0\nodd\n";
-        assert_eq!(interfaces(table), ["eth0", "ib0"]);
-        assert_eq!(interfaces(""), Vec::<String>::new());
     }
 }

@@ -10,7 +10,7 @@ pub use super::template::Template;
 pub struct Libraries(u16);
 
 /// `(word, library)`, in the order of messages.
-const NAMES: [(&str, Libraries); 10] = [
+const NAMES: [(&str, Libraries); 16] = [
     ("default", Libraries::DEFAULT),
     ("none", Libraries(0)),
     ("ucx", Libraries::UCX),
@@ -18,9 +18,15 @@ const NAMES: [(&str, Libraries); 10] = [
     ("nvshmem", Libraries::NVSHMEM),
     ("cray-mpich", Libraries::CRAY_MPICH),
     ("site", Libraries::SITE),
+    ("rocshmem", Libraries::ROCSHMEM),
+    ("deepep", Libraries::DEEPEP),
+    ("openmpi", Libraries::OPEN_MPI),
     ("nvshmem-pe", Libraries(Libraries::NVSHMEM.0 | Libraries::NVSHMEM_PE.0)),
     ("libfabric", Libraries::LIBFABRIC),
     ("mooncake", Libraries::MOONCAKE),
+    ("mori", Libraries::MORI),
+    ("oneccl", Libraries::ONECCL),
+    ("ucx-gda", Libraries(Libraries::UCX.0 | Libraries::UCX_GDA.0)),
 ];
 
 impl Libraries {
@@ -40,8 +46,20 @@ impl Libraries {
     pub const LIBFABRIC: Libraries = Libraries(1 << 6);
     /// Mooncake's transfer engine
     pub const MOONCAKE: Libraries = Libraries(1 << 7);
+    /// UCX: also the devices of GPUs that send by themselves
+    pub const UCX_GDA: Libraries = Libraries(1 << 8);
+    /// rocSHMEM: one list for the node
+    pub const ROCSHMEM: Libraries = Libraries(1 << 9);
+    /// DeepEP: the NIC that it asks for its rate
+    pub const DEEPEP: Libraries = Libraries(1 << 10);
+    /// Open MPI over libfabric
+    pub const OPEN_MPI: Libraries = Libraries(1 << 11);
+    /// MORI: one list for the node
+    pub const MORI: Libraries = Libraries(1 << 12);
+    /// oneCCL: the NICs of the task's NUMA node
+    pub const ONECCL: Libraries = Libraries(1 << 13);
     /// the set without `env=`
-    pub const DEFAULT: Libraries = Libraries(0b1_1111);
+    pub const DEFAULT: Libraries = Libraries(0b1110_0001_1111);
     /// none of them
     pub const NONE: Libraries = Libraries(0);
 

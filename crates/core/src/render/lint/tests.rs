@@ -71,7 +71,8 @@ fn what_is_right_is_not_spoken_of() {
         &[("NCCL_IB_HCA", "mlx5_10")],
         &[("UCX_NET_DEVICES", "all")],
         &[
-            ("UCX_NET_DEVICES", "mlx5_1:1,eth0"),
+            ("UCX_NET_DEVICES", "mlx5_1:1,cuda0-mlx5_1:1,eth0"),
+            ("UCX_TLS", "rc,rc_gda"),
             ("NVSHMEM_HCA_LIST", "^mlx5_10:1"),
             ("MC_TE_FILTERS", "mlx5_1"),
         ],
@@ -108,6 +109,13 @@ fn a_name_that_means_nothing_here_is_named() {
     says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_9:1")], "`mlx5_9` names no active NIC");
     says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_2")], "`mlx5_2` names no active NIC");
     says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9:1")], "`mlx5_9:1` is no device of this node");
+    says(&[("UCX_NET_DEVICES", "cuda0-mlx5_9:1")], "`cuda0-mlx5_9:1` is no device of this node");
+    says(&[("UCX_NET_DEVICES", "cuda-mlx5_1:1")], "is no device of this node");
+    says(&[("NVSHMEM_HCA_LIST", "cuda0-mlx5_1:1")], "is no device of this node");
+    says(
+        &[("UCX_NET_DEVICES", "mlx5_1:1"), ("UCX_TLS", "rc,rc_gda")],
+        "whose devices are called `cuda0-NIC:1`",
+    );
     says(&[("UCX_NET_DEVICES", "mlx5_1:2")], "names a port that the device lacks");
     says(&[("UCX_NET_DEVICES", "mlx5_1")], "write `mlx5_1:1`");
     says(&[("NVSHMEM_HCA_LIST", "mlx5_9")], "is no device");

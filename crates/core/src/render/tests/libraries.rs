@@ -2,36 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::topology::{PciFunction, PciParent};
-
-/// Frontier's kind of node: `nics` Slingshot NICs, each beside two AMD GPUs.
-fn slingshot(nics: usize) -> Situation {
-    let mut topology = Topology::empty("test", Provenance::ThisSystem);
-    for index in 0..nics {
-        let host = PciParent::Host(format!("pci0000:{index}0").parse().unwrap());
-        let address: crate::topology::PciAddress = format!("{index}1:00.0").parse().unwrap();
-        let mut function = PciFunction::new(address, host);
-        function.numa_node = Some(index as u32);
-        topology.pci.insert(function);
-        let port = Port::new(1, PortState::Active, LinkLayer::Ethernet, None);
-        topology.nics.push(Nic {
-            address: Some(address),
-            ports: vec![port],
-            ..Nic::new(format!("cxi{index}").parse().unwrap(), NicKind::Slingshot)
-        });
-        for half in 0..2 {
-            let address: crate::topology::PciAddress = format!("{index}{}:00.0", half + 5).parse().unwrap();
-            let mut function = PciFunction::new(address, host);
-            function.numa_node = Some(index as u32);
-            topology.pci.insert(function);
-            topology.gpus.push(Gpu::new(address, GpuVendor::Amd));
-        }
-    }
-    let (_, mut placement) = node(PortState::Active);
-    placement.rails = Vec::new();
-    placement.excluded = Vec::new();
-    Situation { topology, node: placement, wanted: Wanted::default(), present: Present::new(), files: &[] }
-}
 
 // ---- NCCL ----
 
@@ -105,18 +75,6 @@ fn a_configuration_file_that_is_longer_than_what_is_read_of_it_may_set_anything(
 }
 
 #[test]
-fn a_routing_table_that_is_cut_tells_no_interfaces() {
-    let table = "Iface\tDestination\tGateway\tFlags\neth0\t00000000\t0100A8C0\t0003\n";
-    let tcp = |table: &str| {
-        let files: Files = Box::leak(Box::new([("/proc/net/route", &*table.to_string().leak())]));
-        let situation = Situation { files, ..Situation::new(PortState::Active) };
-        situation.with(&[("UCX_TLS", "rc,tcp")]).value(&task(&[1], &[1]), "UCX_NET_DEVICES")
-    };
-    assert_eq!(tcp(table).as_deref(), Some("mlx5_1:1,eth0"));
-    assert_eq!(tcp(&format!("{table}eth1…")), None);
-}
-
-#[test]
 fn the_file_at_home_is_not_read_where_the_user_names_another() {
     let files: Files = &[("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n")];
     let task = task(&[1], &[1]);
@@ -140,7 +98,19 @@ fn no_file_is_read_where_no_list_would_be_set() {
     let prepared = Prepared::new(&topology, &node, wanted, &read);
     let present = present(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "/home/me/x")]);
     environment(&prepared, &topology, &node, &task(&[1], &[1]), Evidence { present: &present, read: &read });
-    assert_eq!(asked.into_inner(), ["/etc/ucx/ucx.conf"], "UCX's value is set, NCCL's is not");
+    let ucxs = ["/etc/ucx/ucx.conf", "/proc/net/route", "/home/me/ucx.conf", "ucx.conf"];
+    // a node whose interfaces are not known gets no list, so nobody's file is asked
+    assert_eq!(asked.take(), ucxs[..2], "NCCL's value is not set");
+    let read = |path: &str| {
+        asked.borrow_mut().push(path.to_string());
+        (path == "/proc/net/route").then(FileText::default)
+    };
+    let prepared = Prepared::new(&topology, &node, Wanted::default(), &read);
+    environment(&prepared, &topology, &node, &task(&[1], &[1]), Evidence { present: &present, read: &read });
+    let told: Vec<String> = asked.take().into_iter().filter(|path| path.ends_with("conf")).collect();
+    assert_eq!(told, [ucxs[0], ucxs[2], ucxs[3]], "UCX's value is set, NCCL's is not");
+    environment(&prepared, &topology, &node, &task(&[], &[]), Evidence { present: &present, read: &read });
+    assert_eq!(asked.take(), [""; 0], "nothing is set for a task without GPUs");
 }
 
 #[test]
@@ -151,7 +121,8 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
         situation.with(&[("HOME", "/home/me")])
     };
     let task = task(&[1], &[1]);
-    assert_eq!(amd(PortState::Active).changes(&task), [UCX, NCCL], "NVSHMEM is NVIDIA's");
+    const ROCSHMEM: &str = "ROCSHMEM_HCA_LIST=mlx5_0,mlx5_1,mlx5_2";
+    assert_eq!(amd(PortState::Active).changes(&task), [UCX, NCCL, ROCSHMEM], "NVSHMEM is NVIDIA's");
     assert!(
         amd(PortState::Active)
             .why(&task, "NCCL_IB_HCA")
@@ -160,59 +131,45 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
     assert_eq!(amd(PortState::Down).changes(&task), [UCX]);
     for file in ["/home/me/.rccl.conf", "/etc/rccl.conf"] {
         let files: Files = Box::leak(Box::new([(file, "NCCL_IB_HCA=mlx5\n")]));
-        assert_eq!(Situation { files, ..amd(PortState::Active) }.changes(&task), [UCX], "`{file}`");
+        assert_eq!(Situation { files, ..amd(PortState::Active) }.changes(&task), [UCX, ROCSHMEM], "`{file}`");
     }
-}
-
-// ---- UCX ----
-
-#[test]
-fn a_task_without_gpus_is_left_to_ucx() {
-    assert_eq!(Situation::new(PortState::Active).changes(&task(&[], &[0, 1])), [NCCL, NVSHMEM]);
-}
-
-#[test]
-fn a_task_with_several_gpus_may_use_all_their_nics() {
-    let changes = Situation::new(PortState::Active).changes(&task(&[2, 0], &[2, 0]));
-    assert_eq!(changes, ["UCX_NET_DEVICES=mlx5_2:1,mlx5_0:1", NCCL, NVSHMEM]);
+    let forced = amd(PortState::Active).with(&[("ROCSHMEM_USE_IB_HCA", "mlx5_1")]);
+    assert_eq!(forced.changes(&task), [UCX, NCCL], "rocSHMEM then looks for no NIC");
+    let asked = amd(PortState::Active).libraries(&["mori"]);
+    assert_eq!(asked.changes(&task), ["MORI_RDMA_DEVICES=^mlx5_3"]);
+    assert_eq!(amd(PortState::Down).libraries(&["mori"]).changes(&task), [""; 0]);
+    assert_eq!(
+        Situation::new(PortState::Active).libraries(&["mori"]).changes(&task),
+        [""; 0],
+        "MORI is AMD's"
+    );
 }
 
 #[test]
-fn a_program_that_asks_for_tcp_keeps_its_interfaces() {
-    let routes = "Iface\tDestination\tGateway\tFlags\nib0\t0\t0\t0001\neth0\t0\t0\t0003\n";
-    let files: Files = Box::leak(Box::new([("/proc/net/route", routes)]));
-    let ucx = |tls: &str, files: Files| {
-        let situation = Situation { files, ..Situation::new(PortState::Active) }.with(&[("UCX_TLS", tls)]);
-        situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES")
-    };
-    assert_eq!(ucx("rc,tcp,cuda", files).as_deref(), Some("mlx5_1:1,eth0,ib0"));
-    assert_eq!(ucx("rc,tcp,cuda", &[]), None, "no interface is known, so none is hidden");
-    assert_eq!(ucx("rc,cuda", files).as_deref(), Some("mlx5_1:1"));
-    assert_eq!(ucx("^tcp", files).as_deref(), Some("mlx5_1:1"));
-}
-
-#[test]
-fn where_rails_are_isolated_no_task_is_held_to_one() {
-    for storage in [PortState::Active, PortState::Down] {
-        let mut situation = Situation::new(storage);
+fn isolated_rails_keep_nccls_connections_on_one_rail_in_every_task() {
+    const CROSS_NIC: &str = "NCCL_CROSS_NIC";
+    for (gpus, rails) in [(&[][..], &[][..]), (&[1], &[1]), (&[0, 1], &[0, 1])] {
+        let mut situation = Situation::new(PortState::Active);
+        assert_eq!(situation.why(&task(gpus, rails), CROSS_NIC), "", "nobody knows the fabric");
         situation.wanted.fabric = Fabric::IsolatedRails;
-        for gpu in 0..3 {
-            let value = situation.value(&task(&[gpu], &[gpu]), "UCX_NET_DEVICES");
-            assert_eq!(value.as_deref(), Some("mlx5_0:1,mlx5_1:1,mlx5_2:1"), "GPU {gpu}, storage {storage}");
-        }
+        assert_eq!(situation.value(&task(gpus, rails), CROSS_NIC).as_deref(), Some("0"));
+        let files: Files = &[("/home/me/.nccl.conf", "NCCL_CROSS_NIC=1\n")];
+        let own = Situation { files, ..situation }.with(&[("HOME", "/home/me")]);
+        assert_eq!(own.value(&task(gpus, rails), CROSS_NIC), None, "the user's file");
+        let own = Situation { files: &[], ..own }.with(&[(CROSS_NIC, "1")]);
+        assert_eq!(own.why(&task(gpus, rails), CROSS_NIC), "the user's own value stays");
     }
-    let mut situation = Situation::new(PortState::Active);
-    situation.wanted.fabric = Fabric::IsolatedRails;
-    situation.node.excluded.clear();
-    assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None, "nothing would be left out");
 }
 
 #[test]
-fn what_ucxs_own_configuration_sets_is_not_set_over_it() {
-    let files: Files = &[("/etc/ucx/ucx.conf", "# site\nUCX_NET_DEVICES=mlx5_0:1\n")];
-    let situation = Situation { files, ..Situation::new(PortState::Active) };
-    assert_eq!(situation.changes(&task(&[1], &[1])), [NCCL, NVSHMEM]);
-    assert_eq!(situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES"), "`/etc/ucx/ucx.conf` sets it");
+fn deepep_asks_a_nic_for_its_rate_that_may_be_chosen() {
+    let name = |situation: &Situation| situation.value(&task(&[1], &[1]), "EP_NIC_NAME");
+    let mut situation = Situation::new(PortState::Active);
+    assert_eq!(name(&situation), None, "`mlx5_0` is the default");
+    situation.node.rails.remove(0);
+    assert_eq!(name(&situation).as_deref(), Some("mlx5_1"));
+    situation.topology.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Amd);
+    assert_eq!(name(&situation), None);
 }
 
 // ---- NVSHMEM ----
@@ -226,91 +183,36 @@ fn nvshmems_list_gives_way_to_a_mapping_of_the_users() {
 #[test]
 fn one_nic_for_each_element_is_asked_for_by_name() {
     let situation = Situation::new(PortState::Active).libraries(&["nvshmem-pe"]);
-    assert_eq!(situation.changes(&task(&[1], &[1])), ["NVSHMEM_HCA_LIST=mlx5_1:1"]);
+    let own = ["NVSHMEM_HCA_LIST=mlx5_1:1", "NVSHMEM_ENABLE_NIC_PE_MAPPING=1"];
+    assert_eq!(situation.changes(&task(&[1], &[1])), own);
     assert_eq!(situation.changes(&task(&[0, 1], &[0, 1])), [NVSHMEM], "two NICs: the node's list");
-}
-
-// ---- Slingshot, EFA, libfabric ----
-
-const GPU_AWARE: (&str, &str) = ("MPICH_GPU_SUPPORT_ENABLED", "1");
-
-#[test]
-fn cray_mpich_is_told_to_go_by_the_gpu_where_it_can() {
-    let policy = |nics: usize, variables: &[(&str, &str)], gpus: &[usize]| {
-        slingshot(nics).with(variables).value(&task(gpus, &[]), "MPICH_OFI_NIC_POLICY")
-    };
-    for gpu in 0..8 {
-        assert_eq!(policy(4, &[GPU_AWARE], &[gpu]).as_deref(), Some("GPU"), "the same in every task");
-    }
-    assert_eq!(policy(4, &[], &[0]), None, "MPI does not handle GPU memory");
-    assert_eq!(policy(4, &[("MPICH_GPU_SUPPORT_ENABLED", "0")], &[0]), None);
-    assert_eq!(policy(4, &[GPU_AWARE], &[]), None, "a task without GPUs");
-    assert_eq!(policy(1, &[GPU_AWARE], &[0]), None, "nothing to choose from");
-    assert_eq!(policy(4, &[GPU_AWARE, ("SLINGSHOT_DEVICES", "cxi2")], &[0]), None, "nothing to choose from");
-    assert_eq!(policy(4, &[GPU_AWARE, ("SLINGSHOT_DEVICES", "cxi0,cxi2")], &[0]).as_deref(), Some("GPU"));
-    for (name, value) in
-        [("FI_CXI_DEVICE_NAME", "cxi1"), ("MPICH_OFI_NIC_MAPPING", "0:0-7"), ("MPICH_OFI_NUM_NICS", "1")]
-    {
-        assert_eq!(policy(4, &[GPU_AWARE, (name, value)], &[0]), None, "beside the user's `{name}`");
-    }
-    let nvidia = Situation::new(PortState::Active).with(&[GPU_AWARE]);
-    assert_eq!(nvidia.why(&task(&[1], &[1]), "MPICH_OFI_NIC_POLICY"), "", "no Slingshot, no word about it");
+    let mut without = Situation::new(PortState::Active).libraries(&["nvshmem-pe"]);
+    without.wanted.unwanted = vec!["NVSHMEM_HCA_LIST".to_string()];
+    assert_eq!(without.changes(&task(&[1], &[1])), [""; 0], "the switch alone would deal NICs out by number");
+    let chosen = situation.with(&[("NVSHMEM_HCA_LIST", "mlx5_2:1")]);
+    assert_eq!(chosen.changes(&task(&[1], &[1])), [""; 0], "the user's list means what it did");
 }
 
 #[test]
-fn libfabric_gets_a_device_only_where_that_is_asked_for_and_never_beside_the_policy() {
-    let devices = |situation: &Situation| {
-        let device = |gpu| situation.value(&task(&[gpu], &[]), "FI_CXI_DEVICE_NAME");
-        (0..8).map(device).collect::<Option<Vec<_>>>()
-    };
-    assert_eq!(devices(&slingshot(4).with(&[GPU_AWARE])), None);
-    let asked = slingshot(4).with(&[GPU_AWARE]).libraries(&["default", "libfabric"]);
-    let expected: Vec<String> = [0, 0, 1, 1, 2, 2, 3, 3].map(|nic| format!("cxi{nic}")).to_vec();
-    assert_eq!(devices(&asked), Some(expected));
-    assert_eq!(asked.value(&task(&[0], &[]), "MPICH_OFI_NIC_POLICY"), None);
-    let chosen = slingshot(4).with(&[("MPICH_OFI_NIC_POLICY", "NUMA")]).libraries(&["libfabric"]);
-    assert_eq!(devices(&chosen), None, "the user's policy chooses");
-    let fewer = slingshot(4).with(&[("SLINGSHOT_DEVICES", "cxi1")]).libraries(&["libfabric"]);
-    assert_eq!(fewer.value(&task(&[0], &[]), "FI_CXI_DEVICE_NAME"), None, "not the step's");
-    assert_eq!(fewer.value(&task(&[2], &[]), "FI_CXI_DEVICE_NAME").as_deref(), Some("cxi1"));
-}
-
-#[test]
-fn a_verbs_device_is_named_to_libfabric_only_where_its_name_begins_no_other() {
-    let mut situation = Situation::new(PortState::Active).libraries(&["libfabric"]);
-    assert_eq!(situation.changes(&task(&[1], &[1])), ["FI_VERBS_DEVICE_NAME=mlx5_1"]);
-    situation.topology.nics[3].name = "mlx5_10".parse().unwrap();
-    assert_eq!(situation.changes(&task(&[1], &[1])), Vec::<String>::new());
-    assert_eq!(situation.changes(&task(&[2], &[2])), ["FI_VERBS_DEVICE_NAME=mlx5_2"]);
-}
-
-#[test]
-fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
-    let mut situation = Situation::new(PortState::Active);
-    situation.topology.nics.iter_mut().for_each(|nic| nic.kind = NicKind::Efa);
-    situation.node.rails.clear();
-    for words in [&["default"][..], &["default", "libfabric", "mooncake", "nvshmem-pe"]] {
-        let situation = Situation { wanted: Wanted::default(), ..situation_of(&situation) }.libraries(words);
-        assert_eq!(situation.changes(&task(&[1], &[])), Vec::<String>::new(), "with {words:?}");
-        assert!(situation.why(&task(&[1], &[]), "FI_EFA_IFACE").contains("groups the devices"));
-        assert!(situation.why(&task(&[1], &[]), "NCCL_IB_HCA").contains("through libfabric"));
-    }
-    let chosen = situation.with(&[
-        ("FI_EFA_IFACE", "rdmap0s1"),
-        (marker::NAME, "v1 policy=closest gpus= nics= set:FI_EFA_IFACE=rdmap0s1"),
-    ]);
-    assert_eq!(chosen.changes(&task(&[1], &[])), Vec::<String>::new(), "no marker claims what is never ours");
-}
-
-fn situation_of(other: &Situation) -> Situation {
-    Situation {
-        topology: other.topology.clone(),
-        node: other.node.clone(),
-        wanted: other.wanted.clone(),
-        present: other.present.clone(),
-        files: other.files,
+fn what_a_file_of_nvshmems_sets_is_left_alone() {
+    for (file, text, why) in [
+        ("/etc/nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_0:1\n", "sets it"),
+        ("/home/me/.nvshmem.conf", "# x\n NVSHMEM_HCA_LIST = mlx5_0:1", "sets it"),
+        ("/my.conf", "NVSHMEM_HCA_PE_MAPPING=mlx5_0:1:2", "sets `NVSHMEM_HCA_PE_MAPPING`"),
+    ] {
+        let files: Files = Box::leak(Box::new([(file, text)]));
+        for (words, list) in [(&["nvshmem"], NVSHMEM), (&["nvshmem-pe"], "NVSHMEM_HCA_LIST=mlx5_1:1")] {
+            let situation = Situation::new(PortState::Active).libraries(words);
+            let situation = situation.with(&[("HOME", "/home/me"), ("NVSHMEM_CONF_FILE", "/my.conf")]);
+            assert_eq!(situation.changes(&task(&[1], &[1]))[0], list);
+            let situation = Situation { files, ..situation };
+            assert_eq!(situation.changes(&task(&[1], &[1])), [""; 0], "`{file}`");
+            assert_eq!(situation.why(&task(&[1], &[1]), "NVSHMEM_HCA_LIST"), format!("`{file}` {why}"));
+        }
     }
 }
+
+// ---- Mooncake ----
 
 #[test]
 fn mooncake_gets_names_without_ports_where_that_is_asked_for() {

@@ -1,0 +1,157 @@
+//! Slingshot and EFA: what Cray MPICH, Open MPI, oneCCL and libfabric's providers are told.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::topology::{NumaNode, PciFunction, PciParent};
+
+/// Frontier's kind of node: `nics` Slingshot NICs, each beside two AMD GPUs.
+fn slingshot(nics: usize) -> Situation {
+    let mut topology = Topology::empty("test", Provenance::ThisSystem);
+    for index in 0..nics {
+        let host = PciParent::Host(format!("pci0000:{index}0").parse().unwrap());
+        let address: crate::topology::PciAddress = format!("{index}1:00.0").parse().unwrap();
+        let mut function = PciFunction::new(address, host);
+        function.numa_node = Some(index as u32);
+        topology.pci.insert(function);
+        let port = Port::new(1, PortState::Active, LinkLayer::Ethernet, None);
+        topology.nics.push(Nic {
+            address: Some(address),
+            ports: vec![port],
+            ..Nic::new(format!("cxi{index}").parse().unwrap(), NicKind::Slingshot)
+        });
+        for half in 0..2 {
+            let address: crate::topology::PciAddress = format!("{index}{}:00.0", half + 5).parse().unwrap();
+            let mut function = PciFunction::new(address, host);
+            function.numa_node = Some(index as u32);
+            topology.pci.insert(function);
+            topology.gpus.push(Gpu::new(address, GpuVendor::Amd));
+        }
+    }
+    let (_, mut placement) = node(PortState::Active);
+    placement.rails = Vec::new();
+    placement.excluded = Vec::new();
+    Situation { topology, node: placement, wanted: Wanted::default(), present: Present::new(), files: &[] }
+}
+
+const GPU_AWARE: (&str, &str) = ("MPICH_GPU_SUPPORT_ENABLED", "1");
+
+#[test]
+fn cray_mpich_is_told_to_go_by_the_gpu_where_it_can() {
+    let policy = |nics: usize, variables: &[(&str, &str)], gpus: &[usize]| {
+        slingshot(nics).with(variables).value(&task(gpus, &[]), "MPICH_OFI_NIC_POLICY")
+    };
+    for gpu in 0..8 {
+        assert_eq!(policy(4, &[GPU_AWARE], &[gpu]).as_deref(), Some("GPU"), "the same in every task");
+    }
+    assert_eq!(policy(4, &[GPU_AWARE], &[2, 3]).as_deref(), Some("GPU"), "both have the same NIC");
+    assert_eq!(policy(4, &[GPU_AWARE], &[0, 1, 2]), None, "MPI may ask before the program chooses its GPU");
+    assert_eq!(policy(4, &[], &[0]), None, "MPI does not handle GPU memory");
+    assert_eq!(policy(4, &[("MPICH_GPU_SUPPORT_ENABLED", "0")], &[0]), None);
+    assert_eq!(policy(4, &[GPU_AWARE], &[]), None, "a task without GPUs");
+    assert_eq!(policy(1, &[GPU_AWARE], &[0]), None, "nothing to choose from");
+    assert_eq!(policy(4, &[GPU_AWARE, ("SLINGSHOT_DEVICES", "cxi2")], &[0]), None, "nothing to choose from");
+    assert_eq!(policy(4, &[GPU_AWARE, ("SLINGSHOT_DEVICES", "cxi0,cxi2")], &[0]).as_deref(), Some("GPU"));
+    for (name, value) in
+        [("FI_CXI_DEVICE_NAME", "cxi1"), ("MPICH_OFI_NIC_MAPPING", "0:0-7"), ("MPICH_OFI_NUM_NICS", "1")]
+    {
+        assert_eq!(policy(4, &[GPU_AWARE, (name, value)], &[0]), None, "beside the user's `{name}`");
+    }
+    let nvidia = Situation::new(PortState::Active).with(&[GPU_AWARE]);
+    assert_eq!(nvidia.why(&task(&[1], &[1]), "MPICH_OFI_NIC_POLICY"), "", "no Slingshot, no word about it");
+}
+
+#[test]
+fn libfabric_gets_a_device_only_where_that_is_asked_for_and_never_beside_the_policy() {
+    let devices = |situation: &Situation| {
+        let device = |gpu| situation.value(&task(&[gpu], &[]), "FI_CXI_DEVICE_NAME");
+        (0..8).map(device).collect::<Option<Vec<_>>>()
+    };
+    assert_eq!(devices(&slingshot(4).with(&[GPU_AWARE])), None);
+    let asked = slingshot(4).with(&[GPU_AWARE]).libraries(&["default", "libfabric"]);
+    let expected: Vec<String> = [0, 0, 1, 1, 2, 2, 3, 3].map(|nic| format!("cxi{nic}")).to_vec();
+    assert_eq!(devices(&asked), Some(expected));
+    assert_eq!(asked.value(&task(&[0], &[]), "MPICH_OFI_NIC_POLICY"), None);
+    let mut ten = slingshot(4).libraries(&["libfabric"]);
+    ten.topology.nics[3].name = "cxi10".parse().unwrap();
+    assert_eq!(ten.value(&task(&[2], &[]), "FI_CXI_DEVICE_NAME").as_deref(), Some("cxi1"));
+    assert_eq!(ten.value(&task(&[6], &[]), "FI_CXI_DEVICE_NAME"), None, "it would admit `cxi1` too");
+    assert_eq!(ten.value(&task(&[2, 6], &[]), "FI_CXI_DEVICE_NAME").as_deref(), Some("cxi1,cxi10"));
+    let chosen = slingshot(4).with(&[("MPICH_OFI_NIC_POLICY", "NUMA")]).libraries(&["libfabric"]);
+    assert_eq!(devices(&chosen), None, "the user's policy chooses");
+    let fewer = slingshot(4).with(&[("SLINGSHOT_DEVICES", "cxi1")]).libraries(&["libfabric"]);
+    assert_eq!(fewer.value(&task(&[0], &[]), "FI_CXI_DEVICE_NAME"), None, "not the step's");
+    assert_eq!(fewer.value(&task(&[2], &[]), "FI_CXI_DEVICE_NAME").as_deref(), Some("cxi1"));
+}
+
+#[test]
+fn a_verbs_device_is_named_to_libfabric_only_where_its_name_begins_no_other() {
+    let mut situation = Situation::new(PortState::Active).libraries(&["libfabric"]);
+    assert_eq!(situation.changes(&task(&[1], &[1])), ["FI_VERBS_DEVICE_NAME=mlx5_1"]);
+    situation.topology.nics[3].name = "mlx5_10".parse().unwrap();
+    assert_eq!(situation.changes(&task(&[1], &[1])), Vec::<String>::new());
+    assert_eq!(situation.changes(&task(&[2], &[2])), ["FI_VERBS_DEVICE_NAME=mlx5_2"]);
+    situation.topology.nics[3].name = "MLX5_2X".parse().unwrap();
+    assert_eq!(situation.changes(&task(&[2], &[2])), [""; 0], "capitals or not");
+    situation.topology.nics[0].ports[0].networks.push("10.1.0.0/16".parse().unwrap());
+    assert_eq!(situation.changes(&task(&[0], &[0])), ["FI_VERBS_DEVICE_NAME=mlx5_0"]);
+    let why = situation.why(&task(&[1], &[1]), "FI_VERBS_DEVICE_NAME");
+    assert!(why.contains("has no IP address"), "{why}");
+}
+
+#[test]
+fn open_mpi_goes_by_the_gpu_where_libfabric_has_the_nics() {
+    let rank =
+        |gpus: &[usize]| slingshot(4).value(&task(gpus, &[]), "OMPI_MCA_opal_common_ofi_accelerator_rank");
+    assert_eq!([0, 1, 2, 3].map(|gpu| rank(&[gpu])), ["0", "1", "0", "1"].map(|rank| Some(rank.to_string())));
+    assert_eq!(rank(&[2, 3]).as_deref(), Some("0"));
+    assert_eq!(rank(&[1, 2]), None, "it may ask before the program chooses its GPU");
+    assert_eq!(rank(&[]), None);
+}
+
+#[test]
+fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
+    let mut situation = slingshot(4).libraries(&["oneccl"]);
+    let cpus = |list: &str| CpuSet::from_list(list).unwrap();
+    for node in 0..4u32 {
+        let own = cpus(&format!("{}-{}", node * 8, node * 8 + 7));
+        situation.topology.numa_nodes.push(NumaNode { os_index: node, cpus: own, distances: Vec::new() });
+    }
+    let word = |list: &str| {
+        let mut task = task(&[0], &[]);
+        task.cpus = CpuDecision::Keep { cpus: cpus(list), why: String::new() };
+        situation.value(&task, "CCL_MNIC")
+    };
+    assert_eq!(word("8-11").as_deref(), Some("local"));
+    assert_eq!(word("4-11"), None, "no NIC is local to two nodes, and oneCCL would fail");
+}
+
+/// Open MPI goes by the GPU: to the second of the NICs, which are all as near.
+const OPEN_MPI: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank=1";
+
+#[test]
+fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
+    let mut situation = Situation::new(PortState::Active);
+    situation.topology.nics.iter_mut().for_each(|nic| nic.kind = NicKind::Efa);
+    situation.node.rails.clear();
+    for words in [&["default"][..], &["default", "libfabric", "mooncake", "nvshmem-pe"]] {
+        let situation = Situation { wanted: Wanted::default(), ..situation_of(&situation) }.libraries(words);
+        assert_eq!(situation.changes(&task(&[1], &[])), [OPEN_MPI], "with {words:?}");
+        assert!(situation.why(&task(&[1], &[]), "FI_EFA_IFACE").contains("groups the devices"));
+        assert!(situation.why(&task(&[1], &[]), "NCCL_IB_HCA").contains("through libfabric"));
+    }
+    let chosen = situation.with(&[
+        ("FI_EFA_IFACE", "rdmap0s1"),
+        (marker::NAME, "v1 policy=closest gpus= nics= set:FI_EFA_IFACE=rdmap0s1"),
+    ]);
+    assert_eq!(chosen.changes(&task(&[1], &[])), [OPEN_MPI], "no marker claims what is never ours");
+}
+
+fn situation_of(other: &Situation) -> Situation {
+    Situation {
+        topology: other.topology.clone(),
+        node: other.node.clone(),
+        wanted: other.wanted.clone(),
+        present: other.present.clone(),
+        files: other.files,
+    }
+}

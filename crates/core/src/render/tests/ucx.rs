@@ -1,0 +1,137 @@
+//! UCX's own rule: NICs, IP interfaces, transports, and the devices of GPUs that send by themselves.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::placement::{GpuPlacement, RailUse};
+
+#[test]
+fn a_task_without_gpus_is_left_to_ucx() {
+    assert_eq!(Situation::new(PortState::Active).changes(&task(&[], &[0, 1])), [NCCL, NVSHMEM]);
+}
+
+#[test]
+fn a_task_with_several_gpus_may_use_all_their_nics() {
+    let changes = Situation::new(PortState::Active).changes(&task(&[2, 0], &[2, 0]));
+    assert_eq!(changes, ["UCX_NET_DEVICES=mlx5_2:1,mlx5_0:1", NCCL, NVSHMEM]);
+}
+
+/// A node with two IP interfaces.
+const ROUTES: Files = &[
+    ("/proc/net/route", "Iface\tDestination\tGateway\tFlags\nib0\t0\t0\t0001\neth0\t0\t0\t0003\n"),
+    ("/sys/class/net/lo/operstate", "unknown\n"),
+];
+
+fn ucx_beside_interfaces(variables: &[(&str, &str)]) -> Option<String> {
+    let situation = Situation { files: ROUTES, ..Situation::new(PortState::Active) }.with(variables);
+    situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES")
+}
+
+#[test]
+fn the_ip_interfaces_stay_ucxs_so_that_connections_by_address_work() {
+    assert_eq!(ucx_beside_interfaces(&[]).as_deref(), Some("mlx5_1:1,eth0,ib0,lo"));
+    for (transports, expected) in [
+        ("all", Some("mlx5_1:1,eth0,ib0,lo")),
+        ("rc,tcp,cuda", Some("mlx5_1:1,eth0,ib0,lo")),
+        ("^cuda", Some("mlx5_1:1,eth0,ib0,lo")),
+        // UCX does not use the interfaces
+        ("rc,cuda", Some("mlx5_1:1")),
+        ("^tcp", Some("mlx5_1:1")),
+        // UCX does not use the NICs
+        ("^ib", None),
+        ("tcp,cuda", None),
+        ("sm,self", None),
+    ] {
+        let value = ucx_beside_interfaces(&[("UCX_TLS", transports)]);
+        assert_eq!(value.as_deref(), expected, "`{transports}`");
+    }
+}
+
+#[test]
+fn no_interface_is_hidden_because_its_name_is_not_known() {
+    let line = |count: usize| format!("eth{count}\t0\t0\t0001\n");
+    let value = |table: &str, transports: &str| {
+        let files: Files = Box::leak(Box::new([("/proc/net/route", &*table.to_string().leak())]));
+        let situation = Situation { files, ..Situation::new(PortState::Active) };
+        situation.with(&[("UCX_TLS", transports)]).value(&task(&[1], &[1]), "UCX_NET_DEVICES")
+    };
+    let table = |count: usize| format!("Iface\n{}", (0..count).map(line).collect::<String>());
+    assert_eq!(value(&table(1), "").as_deref(), Some("mlx5_1:1,eth0"));
+    assert_eq!(value(&format!("{}…", table(1)), ""), None, "a cut table");
+    assert_eq!(value(&table(63), "").map(|list| list.split(',').count()), Some(64));
+    assert_eq!(value(&table(64), ""), None, "UCX reads 64 items");
+    assert_eq!(value("…", "rc").as_deref(), Some("mlx5_1:1"), "it uses none");
+}
+
+#[test]
+fn gpus_that_send_by_themselves_have_devices_of_their_own() {
+    let mut situation = Situation::new(PortState::Active);
+    let chosen = |rail: usize| GpuPlacement {
+        choices: vec![RailUse { rail: RailIndex(rail), path: PathType::Pix, share_mbps: None, users: 1 }],
+        numa_node: None,
+        reason: String::new(),
+        shortfall: None,
+    };
+    situation.node.gpus = [0, 1, 2, 2].map(chosen).to_vec();
+    let both = task(&[2, 0], &[2, 0]);
+    assert_eq!(situation.value(&both, "UCX_NET_DEVICES").as_deref(), Some("mlx5_2:1,mlx5_0:1"));
+    let devices = Some("mlx5_2:1,mlx5_0:1,cuda0-mlx5_2:1,cuda1-mlx5_0:1");
+    let asked = situation.with(&[("UCX_TLS", "rc,rc_gda,cuda")]);
+    assert_eq!(
+        asked.value(&both, "UCX_NET_DEVICES").as_deref(),
+        devices,
+        "CUDA's numbers are the task's own"
+    );
+    let mut asked = asked.libraries(&["ucx-gda"]);
+    asked.present.clear();
+    assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), devices);
+    asked.topology.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Amd);
+    assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), Some("mlx5_2:1,mlx5_0:1"));
+}
+
+#[test]
+fn the_users_own_files_of_ucx_are_asked_wherever_ucx_reads_them() {
+    let sets = "[section]\n UCX_NET_DEVICES = mlx5_0:1\n";
+    for (file, text, is_set) in [
+        ("/home/me/ucx.conf", sets, false),
+        ("/my/ucx/ucx.conf", sets, false),
+        ("ucx.conf", sets, false),
+        ("ucx.conf", "\u{feff}UCX_NET_DEVICES: mlx5_0:1", false),
+        ("ucx.conf", "…", false),
+        ("ucx.conf", "#UCX_NET_DEVICES=x\n;UCX_NET_DEVICES=x\nUCX_TLS=tcp ; UCX_NET_DEVICES=x\n", true),
+        ("/home/me/.ucx.conf", sets, true),
+    ] {
+        let files: Files = Box::leak(Box::new([(file, text)]));
+        let situation = Situation { files, ..Situation::new(PortState::Active) }
+            .with(&[("HOME", "/home/me"), ("UCX_CONFIG_DIR", "/my/ucx")]);
+        let value = situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES");
+        assert_eq!(value.is_some(), is_set, "`{file}`: {text}");
+        if text == sets && !is_set {
+            let why = situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES");
+            assert_eq!(why, format!("`{file}` sets it"));
+        }
+    }
+}
+
+#[test]
+fn where_rails_are_isolated_no_task_is_held_to_one() {
+    for storage in [PortState::Active, PortState::Down] {
+        let mut situation = Situation::new(storage);
+        situation.wanted.fabric = Fabric::IsolatedRails;
+        for gpu in 0..3 {
+            let value = situation.value(&task(&[gpu], &[gpu]), "UCX_NET_DEVICES");
+            assert_eq!(value.as_deref(), Some("mlx5_0:1,mlx5_1:1,mlx5_2:1"), "GPU {gpu}, storage {storage}");
+        }
+    }
+    let mut situation = Situation::new(PortState::Active);
+    situation.wanted.fabric = Fabric::IsolatedRails;
+    situation.node.excluded.clear();
+    assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None, "nothing would be left out");
+}
+
+#[test]
+fn what_ucxs_own_configuration_sets_is_not_set_over_it() {
+    let files: Files = &[("/etc/ucx/ucx.conf", "# site\nUCX_NET_DEVICES=mlx5_0:1\n")];
+    let situation = Situation { files, ..Situation::new(PortState::Active) };
+    assert_eq!(situation.changes(&task(&[1], &[1])), [NCCL, NVSHMEM]);
+    assert_eq!(situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES"), "`/etc/ucx/ucx.conf` sets it");
+}
