@@ -234,12 +234,10 @@ impl<'a> Subject<'a> {
     /// The rails of the GPU that the program counts by this number, best first.
     fn rails_of(self, index: usize) -> Result<impl Iterator<Item = &'a Rail>, NoMap> {
         let Subject { node, gpus, .. } = self;
-        let choices = &node.gpu(gpus[index]).choices;
-        if choices.is_empty() {
-            return Err(NoMap(format!(
-                "GPU {index} has no NIC, and a map without one of the GPUs is refused"
-            )));
-        }
+        let placement = gpus.get(index).and_then(|gpu| node.gpus.get(gpu.0));
+        let choices = placement.map(|of| &of.choices).filter(|choices| !choices.is_empty());
+        let lacks = || NoMap(format!("GPU {index} has no NIC, and a map without one of the GPUs is refused"));
+        let choices = choices.ok_or_else(lacks)?;
         Ok(choices.iter().map(|choice| node.rail(choice.rail)))
     }
 

@@ -57,7 +57,7 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
     assert_eq!(
         message("verbose,closet"),
         "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, help, verbose, \
-         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, bind=auto|numa|core|none, \
+         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, gpu=visible|local-id, bind=auto|numa|core|none, \
          mem=prefer|strict|none, omp=on|off, env=LIBRARY,…, no-env=NAME,…"
     );
     assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));

@@ -43,8 +43,25 @@ fn every_placeholder_is_filled_with_its_fact() {
             "rail_names=mlx5_0,mlx5_1,mlx5_2",
             "rail_count=3",
             "machine=DGX H100",
+            // nor a map of its own
+            "map:sglang=",
+            "map:vllm=",
         ]
     );
+}
+
+#[test]
+fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
+    let topology = crate::platform::model("dgx-h100").unwrap();
+    let node = crate::policy::map(&topology, &Default::default());
+    let fill = |text: &str| {
+        let (template, _) = Template::parse(text).unwrap();
+        assert!(template.is_per_task());
+        template.fill(&topology, &node, Some(&task(&[5, 4], &[])))
+    };
+    assert_eq!(fill("X={map:sglang}").as_deref(), Ok(r#"{"0":"mlx5_9","1":"mlx5_6"}"#));
+    assert_eq!(fill("X={map:vllm}").as_deref(), Ok("0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0"),);
+    assert!(Template::parse("X={map:slurm}").unwrap_err().contains("is not known"));
 }
 
 #[test]
