@@ -55,6 +55,7 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     route::routes(root, &mut topology, &found, &mut diagnostics);
     ethernet::slingshot(root, scope, &mut topology, &mut diagnostics);
     if scope == Scope::Full {
+        cpu::processor(root, &mut topology);
         ethernet::plain(root, scope, &mut topology, &mut diagnostics);
     }
     diagnostics.extend(root.notes());

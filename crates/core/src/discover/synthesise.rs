@@ -17,6 +17,9 @@ use std::net::Ipv4Addr;
 pub fn synthesise(topology: &Topology) -> Manifest {
     let mut tree = Tree::default();
     tree.file("sys/devices/virtual/dmi/id", "product_name", &topology.name);
+    if let Some(processor) = &topology.processor {
+        tree.file("sys/devices/system/cpu", "modalias", &processor.modalias());
+    }
     for node in &topology.numa_nodes {
         let directory = format!("sys/devices/system/node/node{}", node.os_index);
         tree.file(&directory, "cpulist", &node.cpus.to_string());

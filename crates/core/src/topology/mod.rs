@@ -9,6 +9,7 @@ mod name;
 mod network;
 pub mod path;
 pub mod pci;
+mod processor;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
@@ -17,6 +18,7 @@ pub use name::{BadDeviceName, DeviceName};
 pub use network::{BadNetwork, BadSubnetPrefix, Network, SubnetPrefix};
 pub use path::{Ascent, Link, Meeting, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
+pub use processor::{Arch, CpuVendor, Processor, X86};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +30,8 @@ pub struct Topology {
     pub name: String,
     /// where the facts come from
     pub provenance: Provenance,
+    /// what its processors are; unknown where only placement's needs were read
+    pub processor: Option<Processor>,
     /// NUMA nodes in order of os index
     pub numa_nodes: Vec<NumaNode>,
     /// logical CPUs in order of os index; empty where only placement's needs were read
@@ -108,6 +112,7 @@ impl Topology {
         Topology {
             name: name.to_string(),
             provenance,
+            processor: None,
             numa_nodes: Vec::new(),
             pus: Vec::new(),
             pci: PciTree::default(),
