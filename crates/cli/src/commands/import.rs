@@ -85,7 +85,11 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         tell(&format!("note: {diagnostic}"));
     }
     let text = match options.to {
-        To::Nccl => nccl::write(&topology),
+        To::Nccl => {
+            let written = nccl::write(&topology).map_err(|unwritable| format!("`{file}`: {unwritable}"))?;
+            written.lost.iter().for_each(|lost| tell(&format!("note: {lost}")));
+            written.text
+        }
         To::Json => file::to_json(&topology),
     };
     let Some(destination) = &options.output else {
