@@ -141,6 +141,8 @@ fn naive(text: &str) -> Vec<Device> {
     let mut devices = Vec::new();
     let mut open: Vec<(usize, String, String)> = Vec::new();
     let [mut count, mut cpu] = [0usize; 2];
+    // switches that are not part of another
+    let mut wholes = BTreeSet::new();
     for tag in text.split('<').skip(1).filter_map(|tag| tag.split('>').next()) {
         let around = |open: &[(usize, String, String)]| {
             open.split_last().map(|(_, above)| above.iter().map(|(ordinal, ..)| *ordinal).collect::<Vec<_>>())
@@ -151,7 +153,22 @@ fn naive(text: &str) -> Vec<Device> {
             "pci" => {
                 count += 1;
                 let value = |key| attribute(tag, key).unwrap_or_default().to_string();
-                open.push((count, value("busid"), value("class")));
+                // NCCL takes a part of a Broadcom switch for the whole above it (`getBcmGen` of topo.cc)
+                let is_switch = |level: &str| {
+                    value("vendor") == "0x1000"
+                        && value("subsystem_vendor") == "0x1000"
+                        && match value("device").as_str() {
+                            "0xc010" => value("subsystem_device").starts_with("0xa"),
+                            "0xc030" => value("subsystem_device").starts_with(level),
+                            _ => false,
+                        }
+                };
+                let above = open.last().map(|(ordinal, ..)| *ordinal).filter(|above| wholes.contains(above));
+                let ordinal = above.filter(|_| is_switch("0x1")).unwrap_or(count);
+                if ordinal == count && is_switch("0x0") {
+                    wholes.insert(count);
+                }
+                open.push((ordinal, value("busid"), value("class")));
                 if tag.ends_with('/') {
                     let (_, busid, class) = &open[open.len() - 1];
                     let is_gpu = ["0x03", "0x12"].iter().any(|gpu| class.starts_with(gpu));

@@ -142,7 +142,9 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
         let at = |field: &str| format!("pci[{i}].{field}");
         let address: PciAddress = pci_address(&at("address"), &function.address)?;
         addresses.add(&at("address"), address)?;
-        if let Some(node) = function.numa_node.filter(|&node| topology.numa_node(node).is_none()) {
+        // without a list nothing is known of the nodes but their numbers
+        let is_listed = |node: u32| topology.numa_nodes.is_empty() || topology.numa_node(node).is_some();
+        if let Some(node) = function.numa_node.filter(|&node| !is_listed(node)) {
             return Err(dangling(&at("numa_node"), node, "numa_nodes"));
         }
         let id = |field: &str, text: &Option<String>| -> Result<Option<u16>> {

@@ -5,6 +5,7 @@
 //! `ncclTopoTrimXml`, `ncclTopoFuseXml`) and src/graph/topo.cc (`ncclTopoGetSystem`, `ncclTopoAddCpu`, `ncclTopoAddPci`).
 #![forbid(unsafe_code)]
 
+#[path = "rules/reader.rs"]
 pub mod reader;
 
 pub use reader::Xml;
