@@ -24,6 +24,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// minute, in which nothing ends the process that asks. So this asks them outside of any job: at boot, by a timer, by Slurm's
 /// HealthCheckProgram. A step uses the file if it was written since the system was started, not too long ago, and the devices
 /// are those that it names; else it reads the node itself. The plugin trusts the file only if root wrote it.
+///
+/// Where the bus hides which GPU and which NIC share a switch, a topology file for NCCL is kept beside it: node.nccl.xml.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
