@@ -60,7 +60,7 @@ impl Rank<'_> {
         }
         let pci = self.function(&self.topology.gpus[rank].address.to_string());
         self.xml.elements[pci].set_if_unset("class", "0x03");
-        self.from_sys(pci)?;
+        self.ask_sys(pci)?;
         let gpu = self.xml.child(pci, "gpu");
         let gpu = gpu.unwrap_or_else(|| self.xml.add(Some(pci), "gpu"));
         let gpu = &mut self.xml.elements[gpu];
@@ -87,7 +87,7 @@ impl Rank<'_> {
                     Some(address) => {
                         let pci = self.function(&sought(address).to_string());
                         self.xml.elements[pci].set_if_unset("class", "0x02");
-                        self.from_sys(pci)?;
+                        self.ask_sys(pci)?;
                         pci
                     }
                     None => self.xml.find("cpu", |_| true).ok_or("no `<cpu>`")?,
@@ -115,7 +115,7 @@ impl Rank<'_> {
     }
 
     /// `ncclTopoGetXmlFromSys`
-    fn from_sys(&mut self, pci: usize) -> Result<(), String> {
+    fn ask_sys(&mut self, pci: usize) -> Result<(), String> {
         let busid = self.xml.elements[pci].get("busid").ok_or("no `busid`")?.to_string();
         let address: PciAddress = busid.parse().map_err(|bad| format!("{bad}"))?;
         let function = self.bus.and_then(|bus| bus.pci.get(address)).cloned();
@@ -145,7 +145,7 @@ impl Rank<'_> {
         }
         let parent = self.xml.elements[pci].parent.ok_or("no parent")?;
         if self.xml.elements[parent].name == "pci" {
-            return self.from_sys(parent);
+            return self.ask_sys(parent);
         }
         let cpu = &mut self.xml.elements[parent];
         for (key, value) in
