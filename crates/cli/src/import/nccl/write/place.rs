@@ -110,20 +110,26 @@ impl Places {
     /// Puts the devices of a group below one switch, or below one with others inside.
     fn join(&mut self, topology: &Topology, group: &BTreeSet<PciAddress>, index: u32) {
         let is_gpu = |address: &PciAddress| topology.gpu_index(*address).is_some();
-        let switch =
-            |inside: u8| PciAddress { domain: SWITCHES + index, bus: inside, device: 0, function: 0 };
+        let switch = |inside: u32| PciAddress {
+            domain: SWITCHES + index,
+            bus: inside as u8,
+            device: (inside >> 8) as u8,
+            function: 0,
+        };
         let numa_node = group.iter().filter(|address| is_gpu(address)).chain(group);
         let numa_node = numa_node.copied().find_map(|address| topology.numa_node_of(address));
         let outer = switch(0);
         self.below.entry(Above::Cpu(numa_node)).or_default().insert(outer);
         let mut rates: Vec<LinkRate> =
             group.iter().filter_map(|&address| rate(topology, address).or(need(topology, address))).collect();
+        // the switch's own link holds back none of its devices, and GPUs of such machines are of generation 4 at least; of an
+        // unknown link NCCL thinks that it is of generation 3
+        rates.push(LinkRate { tenths_gt: 160, width: 16 });
         rates.sort_by_key(|rate| rate.mbps());
-        // the switch's own link holds back none of its devices; of an unknown one NCCL thinks that it is of generation 3
-        let widest = rates.last().copied().unwrap_or(LinkRate { tenths_gt: 320, width: 16 });
+        let widest = rates[rates.len() - 1];
         let parts =
             partition(group, |a, b| topology.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b));
-        for (inside, part) in (1..=u8::MAX).zip(&parts) {
+        for (inside, part) in (1..).zip(&parts) {
             // a NIC alone may stand outside, where it is one switch farther from every GPU inside
             let is_alone = part.len() == 1 && !part.iter().any(is_gpu);
             let place = if parts.len() == 1 || is_alone { outer } else { switch(inside) };
