@@ -30,6 +30,8 @@ fn unknown(site: &Site, name: &str, default_route: bool) -> PathBuf {
     site.machine(name, |tree| {
         let sys = tree.join("sys");
         fs::write(sys.join("devices/virtual/dmi/id/product_name"), "Some Server\n").expect("the product");
+        // what the model says of its NICs
+        fs::remove_dir_all(sys.join("nic-placement")).expect("the roles");
         let port = sys.join("class/infiniband/mlx5_1/ports/1");
         fs::write(port.join("rate"), "400 Gb/sec (4X NDR)\n").expect("the rate of mlx5_1");
         fs::create_dir_all(port.join("gids")).expect("the GIDs of mlx5_1");

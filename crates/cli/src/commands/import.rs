@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Failure, tell};
+use super::{Failure, tell, whole};
 use crate::describe::{self, Format};
 use crate::import::nccl;
 use clap::ValueHint;
@@ -10,21 +10,24 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::topology::file;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-/// turn another program's file into a topology file
+/// turn another program's file, or this node, into a topology file
 ///
 /// Notes on what had to be left out go to standard error.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   nic-placement import lstopo.xml -o node.json
-  nvidia-smi topo -m > matrix.txt; nic-placement import matrix.txt --to nccl -o topology.xml")]
+  nvidia-smi topo -m > matrix.txt; nic-placement import matrix.txt -o node.json
+  nic-placement import --live --to nccl -o /etc/nccl/topology.xml")]
 pub(super) struct Options {
     /// the file; for a tar or a snapshot also a directory with sys/ and proc/
-    #[arg(value_hint = ValueHint::AnyPath)]
-    file: String,
+    #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "live")]
+    file: Option<String>,
+    /// this node instead of a file
+    #[arg(long, conflicts_with_all = ["file", "from"])]
+    live: bool,
     /// what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
     #[arg(long, value_name = "WORD", value_enum, hide_possible_values = true)]
     from: Option<From>,
@@ -71,21 +74,26 @@ impl From {
 }
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
-    let file = &options.file;
-    let (topology, diagnostics) = match options.from {
-        Some(from) if !Path::new(file).is_dir() => {
+    let (topology, diagnostics) = match (&options.file, options.from) {
+        (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,
+        (Some(file), Some(from)) if !Path::new(file).is_dir() => {
             let bytes = root::read_file(Path::new(file), describe::MAX_FILE, Author::Anyone)
                 .map_err(|unreadable| unreadable.to_string())?;
             describe::describe_as(file, &bytes, Scope::Full, from.format())
                 .map_err(|problem| format!("`{file}` is no topology: {problem}"))?
         }
-        _ => describe::read_node(&NodeSource::Topology(file.clone()), Scope::Full)?,
+        (Some(file), _) => describe::read_node(&NodeSource::Topology(file.clone()), Scope::Full)?,
     };
     for diagnostic in diagnostics {
         tell(&format!("note: {diagnostic}"));
     }
     let text = match options.to {
-        To::Nccl => nccl::write(&topology),
+        To::Nccl => {
+            let file = options.file.as_deref().unwrap_or("this node");
+            let written = nccl::write(&topology).map_err(|unwritable| format!("`{file}`: {unwritable}"))?;
+            written.lost.iter().for_each(|lost| tell(&format!("note: {lost}")));
+            written.text
+        }
         To::Json => file::to_json(&topology),
     };
     let Some(destination) = &options.output else {
@@ -93,7 +101,5 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         return Ok(());
     };
     // whole or not at all: a plugin may be reading the file that this one replaces
-    let beside = destination.with_extension("new");
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, destination));
-    Ok(written.map_err(|error| format!("cannot write `{}`: {error}", destination.display()))?)
+    Ok(whole::write(destination, text.as_bytes())?)
 }

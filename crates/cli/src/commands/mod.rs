@@ -23,6 +23,7 @@ mod refresh;
 mod request;
 mod show;
 pub mod snapshot;
+mod whole;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use misunderstood::Misunderstood;

@@ -3,15 +3,17 @@
 
 mod watch;
 
-use super::Failure;
 use super::page::Page;
+use super::{Failure, whole};
+use crate::import::nccl;
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::discover::Root;
 use nic_placement_core::node::{file, kept};
+use nic_placement_core::topology::Topology;
 use nic_placement_sys as sys;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,6 +24,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// minute, in which nothing ends the process that asks. So this asks them outside of any job: at boot, by a timer, by Slurm's
 /// HealthCheckProgram. A step uses the file if it was written since the system was started, not too long ago, and the devices
 /// are those that it names; else it reads the node itself. The plugin trusts the file only if root wrote it.
+///
+/// Where the bus hides which GPU and which NIC share a switch, a topology file for NCCL is kept beside it: node.nccl.xml.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -61,11 +65,7 @@ pub(super) fn run(options: &Options, _: &mut Page) -> Result<(), Failure> {
 
 fn refresh(place: &Path) -> Result<(), Failure> {
     let shown = place.display();
-    let (folder, name) = match (place.parent(), place.file_name().and_then(|name| name.to_str())) {
-        (Some(folder), Some(name)) if folder.as_os_str().is_empty() => (Path::new("."), name),
-        (Some(folder), Some(name)) => (folder, name),
-        _ => return Err(format!("`{shown}` is no file's path").into()),
-    };
+    let (folder, name) = whole::split(place)?;
     let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
     make_folder(folder).map_err(cannot)?;
     let _lock = lock(&folder.join(format!(".{name}.lock"))).map_err(cannot)?.ok_or_else(|| {
@@ -74,8 +74,38 @@ fn refresh(place: &Path) -> Result<(), Failure> {
     // the age counts from before the first question: what is read may be as old as that
     let (node, diagnostics) = kept::make(&Root::live(), sys::seconds_since_boot(), now())?;
     diagnostics.iter().for_each(|diagnostic| super::tell(&diagnostic.to_string()));
-    write(folder, name, file::to_json(&node).as_bytes()).map_err(cannot)?;
-    Ok(())
+    whole::write(place, file::to_json(&node).as_bytes())?;
+    Ok(for_nccl(&node.topology, place)?)
+}
+
+/// Where the bus hides which GPU and which NIC share a switch, NCCL finds that out from a file only: it is kept beside the
+/// node file, for the admin's `set=NCCL_TOPO_FILE=`.
+fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
+    let beside = place.with_extension("nccl.xml");
+    let written = match topology.stated_paths.is_empty() {
+        true => None,
+        false => match nccl::write(topology) {
+            Ok(written) => Some(written),
+            Err(unwritable) => {
+                super::tell(&format!("no file for NCCL: {unwritable}"));
+                None
+            }
+        },
+    };
+    let Some(nccl::Written { text, lost }) = written else {
+        return match fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(format!("cannot remove `{}`: {error}", beside.display()))
+            }
+            _ => Ok(()),
+        };
+    };
+    // a job that starts now may be reading it
+    if fs::read(&beside).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    lost.iter().for_each(|lost| super::tell(&format!("note: {}: {lost}", beside.display())));
+    whole::write(&beside, text.as_bytes())
 }
 
 /// The folder, readable for all; one that is there stays as it is.
@@ -97,26 +127,6 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     }
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     Ok(sys::try_lock(&file)?.then_some(file))
-}
-
-/// Whole or not at all: who reads meanwhile has the old file.
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let new = folder.join(format!(".{name}.new"));
-    // what a refresh left that was killed; the lock says that none is at it
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, folder.join(name)));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
 }
 
 /// The time in UTC, as `2026-11-22 02:30:01 UTC`.
@@ -142,6 +152,7 @@ fn utc(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn seconds_are_shown_as_a_date() {
@@ -157,6 +168,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_for_nccl_is_kept_where_the_bus_hides_pairs_and_goes_where_it_does_not() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-for-nccl-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        make_folder(&folder).unwrap();
+        let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
+        let azure = nic_placement_core::platform::model("azure-nd96isr-h100-v5").unwrap();
+        for_nccl(&azure, &node).unwrap();
+        let metadata = || fs::metadata(&beside).unwrap();
+        let first = metadata();
+        assert_eq!(first.permissions().mode() & 0o7777, 0o644);
+        assert_eq!(fs::read_to_string(&beside).unwrap(), nccl::write(&azure).unwrap().text);
+        for_nccl(&azure, &node).unwrap();
+        assert_eq!(metadata().ino(), first.ino(), "the same is not written again");
+        for_nccl(&nic_placement_core::platform::model("dgx-h100").unwrap(), &node).unwrap();
+        assert!(!beside.exists(), "this bus hides nothing");
+        for_nccl(&nic_placement_core::platform::model("dgx-h100").unwrap(), &node).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn a_file_is_written_whole_readable_for_all_and_by_one_at_a_time() {
         let folder = std::env::temp_dir().join(format!("nic-placement-refresh-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -166,7 +197,7 @@ mod tests {
         // left by one that was killed
         fs::write(folder.join(".node.json.new"), "half").unwrap();
         for text in ["first", "second"] {
-            write(&folder, "node.json", text.as_bytes()).unwrap();
+            whole::write(&folder.join("node.json"), text.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(folder.join("node.json")).unwrap(), text);
         }
         assert_eq!(mode(&folder.join("node.json")), 0o644);

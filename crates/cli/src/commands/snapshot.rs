@@ -1,17 +1,18 @@
 //! `nic-placement snapshot`: records exactly what discovery read, and unpacks such a record.
 #![forbid(unsafe_code)]
 
-use super::Failure;
 use super::node::Node;
 use super::page::Page;
+use super::{Failure, tell};
 use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
+use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::manifest::Entry;
 use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::discover::synthesise::synthesise;
-use nic_placement_core::discover::{Manifest, Root, Scope, discover};
-use nic_placement_core::node::dmi;
-use nic_placement_core::topology::Provenance;
+use nic_placement_core::discover::{Manifest, Root, Scope, described, discover};
+use nic_placement_core::node::{dmi, read_root};
+use nic_placement_core::topology::{Nic, NicKind, PortState, Provenance, Topology};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -57,13 +58,36 @@ fn manifest(node: &Node) -> Result<Manifest, Failure> {
             Root::directory(Path::new(path), Author::Anyone).map_err(|unreadable| unreadable.to_string())?
         }
         NodeSource::Machine(_) | NodeSource::Topology(_) | NodeSource::Sysfs(_) => {
-            return Ok(synthesise(&node.read()?.0));
+            let (topology, _) = node.read()?;
+            let manifest = synthesise(&topology);
+            lost(&topology, &manifest).iter().for_each(|lost| tell(&format!("note: {lost}")));
+            return Ok(manifest);
         }
     };
     root.record();
-    discover(&root, Scope::Full, Provenance::ThisSystem);
+    let (mut topology, mut diagnostics) = discover(&root, Scope::Full, Provenance::ThisSystem);
     dmi(&root);
+    described::read(&root, &mut topology, &mut diagnostics);
     Ok(root.recorded())
+}
+
+/// What a snapshot of a described node does not say: found by reading it.
+fn lost(topology: &Topology, manifest: &Manifest) -> Vec<Diagnostic> {
+    let root = Root::manifest(manifest.clone());
+    let (again, _) = read_root(&root, Scope::Full, Provenance::Captured(String::new()));
+    let said = |nic: &Nic| {
+        // an interface is a port, of which nothing else may be known
+        let ports =
+            nic.ports.iter().filter(|port| port.state != PortState::Unknown || port.rate_mbps.is_some());
+        let netdevs = if nic.kind == NicKind::Ethernet { Vec::new() } else { nic.netdevs.clone() };
+        Nic { ports: ports.cloned().collect(), netdevs, ..nic.clone() }
+    };
+    let is_kept = |nic: &Nic| again.nics.iter().any(|kept| said(kept) == said(nic));
+    let finding = "not all that is known of it is in the snapshot";
+    let nics = topology.nics.iter().filter(|nic| !is_kept(nic)).map(|nic| nic.name.to_string());
+    let gpus =
+        topology.gpus.iter().filter(|gpu| !again.gpus.contains(gpu)).map(|gpu| gpu.address.to_string());
+    nics.chain(gpus).map(|device| Diagnostic::new(device, finding)).collect()
 }
 
 fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {

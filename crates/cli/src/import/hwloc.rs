@@ -29,6 +29,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     let file = Objects::new(&document)?;
     let mut diagnostics = Vec::new();
     let mut topology = Topology::empty(&machine_name(&file), provenance);
+    topology.processor = cpu::processor(&file);
     cpu::numa_nodes(&file, &mut topology, &mut diagnostics)?;
     cpu::pus(&file, &mut topology, &mut diagnostics)?;
     distance::distances(&file, &mut topology, &mut diagnostics);

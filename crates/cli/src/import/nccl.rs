@@ -12,8 +12,8 @@
 //!   children.  So [`Topology::path`], which counts bridges as sysfs shows them, gives the same kind.
 //! * `<net>` is a port that NCCL can use, hence an active one.
 //!
-//! NCCL then merges the two levels of Broadcom's newer switches.  This reader does not: its tree stays the
-//! one that `nvidia-smi` and discovery see on the same machine.
+//! NCCL then merges the two levels of Broadcom's newer switches, which it knows by their subsystem's ids.  The reader keeps
+//! these, and [`Topology::path_type`] merges them too.
 #![forbid(unsafe_code)]
 
 mod cpu;
@@ -26,7 +26,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use write::write;
+pub use write::{Unwritable, Written, write};
 
 use super::{BadImport, shown, xml};
 use nic_placement_core::diagnostic::Diagnostic;
@@ -196,6 +196,7 @@ impl<'a> Reader<'a> {
             class: values::class(class),
             vendor: id("vendor"),
             device: id("device"),
+            subsystem: id("subsystem_vendor").zip(id("subsystem_device")),
             numa_node: place.numa_node,
             // NCCL writes the lesser of both ends' maximal rates, and calculates with it
             link: PcieLink { current: rate, max: rate },

@@ -5,7 +5,7 @@
 use super::{Root, Scope, number};
 use crate::diagnostic::Diagnostic;
 use crate::topology::file::MAX_NUMA_NODES;
-use crate::topology::{CpuSet, NumaNode, Pu, Topology};
+use crate::topology::{CpuSet, NumaNode, Processor, Pu, Topology};
 
 const NODES: &str = "sys/devices/system/node";
 const CPUS: &str = "sys/devices/system/cpu";
@@ -48,6 +48,12 @@ pub(super) fn numa_nodes(root: &Root, topology: &mut Topology, diagnostics: &mut
             node.distances.clear();
         }
     }
+}
+
+/// What the processors are; the kernel of an x86 has it always, others since they load modules by it.
+pub(super) fn processor(root: &Root, topology: &mut Topology) {
+    topology.processor =
+        root.read(&format!("{CPUS}/modalias")).and_then(|text| Processor::from_modalias(&text));
 }
 
 /// CPUs with their cores.  Threads of one core have their package and core number in common, so where each file counts

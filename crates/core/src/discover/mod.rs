@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
+pub mod described;
 mod ethernet;
 mod gpu;
 mod kfd;
@@ -21,7 +22,8 @@ pub use manifest::Manifest;
 pub use root::Root;
 
 use crate::diagnostic::Diagnostic;
-use crate::topology::{Provenance, Topology};
+use crate::topology::{PciFunction, Provenance, Topology};
+use std::collections::BTreeSet;
 
 /// How much of the node is read, each more than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,11 +57,33 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     route::routes(root, &mut topology, &found, &mut diagnostics);
     ethernet::slingshot(root, scope, &mut topology, &mut diagnostics);
     if scope == Scope::Full {
+        cpu::processor(root, &mut topology);
         ethernet::plain(root, scope, &mut topology, &mut diagnostics);
     }
     diagnostics.extend(root.notes());
+    unlisted_numa_nodes(&mut topology, &mut diagnostics);
     topology.sort();
     (topology, diagnostics)
+}
+
+/// What a function says of a NUMA node that is not there: a file could not hold it.
+fn unlisted_numa_nodes(topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
+    let named: BTreeSet<u32> = topology.pci.iter().filter_map(|function| function.numa_node).collect();
+    let unlisted: BTreeSet<u32> =
+        named.into_iter().filter(|node| topology.numa_node(*node).is_none()).collect();
+    // a capture may lack the nodes altogether
+    if unlisted.is_empty() || topology.numa_nodes.is_empty() {
+        return;
+    }
+    let odd = |function: &&PciFunction| function.numa_node.is_some_and(|node| unlisted.contains(&node));
+    let functions: Vec<PciFunction> = topology.pci.iter().filter(odd).cloned().collect();
+    let first = &functions[0];
+    let place = format!("/sys/bus/pci/devices/{}/numa_node", first.address);
+    let finding = format!("no such NUMA node: not used, here and at {} other functions", functions.len() - 1);
+    diagnostics.push(Diagnostic::new(place, finding));
+    for function in functions {
+        topology.pci.insert(PciFunction { numa_node: None, ..function });
+    }
 }
 
 /// `text` as a number, where it is one.

@@ -4,7 +4,7 @@
 
 use super::{Root, Scope, number};
 use crate::topology::{
-    CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
+    CONNECTX7, CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
 };
 
 /// Adds the function whose directory is, or is above, `path`, with all bridges above it; returns its address and its
@@ -114,8 +114,13 @@ pub(super) fn complete_nic(
 ) {
     let Some(mut function) = topology.pci.get(address).cloned() else { return };
     if scope < Scope::Full {
-        function.device =
-            hex(root.read(&format!("{directory}/device"))).and_then(|id| u16::try_from(id).ok());
+        let id =
+            |name: &str| hex(root.read(&format!("{directory}/{name}"))).and_then(|id| u16::try_from(id).ok());
+        function.device = id("device");
+        // some of these are no NICs of the fabric (`Topology::manages_nvswitches`)
+        if function.device == Some(CONNECTX7) {
+            function.subsystem = id("subsystem_vendor").zip(id("subsystem_device"));
+        }
     }
     // Documentation/ABI/testing/sysfs-bus-pci: the number of virtual functions that exist now
     function.vfs = number(root.read(&format!("{directory}/sriov_numvfs"))).filter(|&vfs| vfs > 0);

@@ -3,9 +3,11 @@
 //! [`discover`]: super::discover
 //!
 //! With it every model and every topology file is also a machine that real programs can be shown, and discovery is
-//! tested against every topology that a generator can think of.  What sysfs does not say is lost: roles of NICs.
+//! tested against every topology that a generator can think of.  What sysfs does not say, roles of NICs and stated paths, is
+//! kept beside it (`described`).
 #![forbid(unsafe_code)]
 
+use super::described;
 use super::manifest::{Entry, Manifest};
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
@@ -17,6 +19,9 @@ use std::net::Ipv4Addr;
 pub fn synthesise(topology: &Topology) -> Manifest {
     let mut tree = Tree::default();
     tree.file("sys/devices/virtual/dmi/id", "product_name", &topology.name);
+    if let Some(processor) = &topology.processor {
+        tree.file("sys/devices/system/cpu", "modalias", &processor.modalias());
+    }
     for node in &topology.numa_nodes {
         let directory = format!("sys/devices/system/node/node{}", node.os_index);
         tree.file(&directory, "cpulist", &node.cpus.to_string());
@@ -49,6 +54,7 @@ pub fn synthesise(topology: &Topology) -> Manifest {
         self::nic(&mut tree, topology, nic);
     }
     routes(&mut tree, topology);
+    described::write(topology, &mut tree.manifest);
     tree.manifest
 }
 
@@ -234,14 +240,17 @@ fn nic(tree: &mut Tree, topology: &Topology, nic: &Nic) {
     }
     match nic.kind {
         NicKind::Verbs | NicKind::Efa => verbs(tree, &parent, nic),
-        NicKind::Slingshot => {
+        NicKind::Slingshot if nic.name.starts_with("cxi") => {
             let device = format!("{parent}/cxi/{}", nic.name);
             tree.link("sys/class/cxi", &nic.name, &device);
             tree.directory(&device);
             interface(tree, &parent, nic);
         }
-        NicKind::Ethernet => {
-            tree.link("sys/class/net", &nic.name, &format!("{parent}/net/{}", nic.name));
+        // a Slingshot device that is known by its interface only is told beside the tree
+        NicKind::Slingshot | NicKind::Ethernet => {
+            let own = format!("{parent}/net/{}", nic.name);
+            tree.link("sys/class/net", &nic.name, &own);
+            tree.directory(&own);
             interface(tree, &parent, nic);
         }
     }

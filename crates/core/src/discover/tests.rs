@@ -7,7 +7,10 @@ use super::manifest::Entry;
 use super::synthesise::synthesise;
 use super::*;
 use crate::topology::file::MAX_NUMA_NODES;
-use crate::topology::{PathType, PortState};
+use crate::topology::{
+    Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PathType, PciAddress, PciFunction, PciParent, Port,
+    PortState,
+};
 use machines::machines;
 use proptest::prelude::*;
 
@@ -217,6 +220,75 @@ fn four_thousand_devices_are_cut_and_said() {
         diagnostics[0].to_string(),
         "`/sys/class/infiniband`: 4000 RDMA devices: only the first 256 are used"
     );
+}
+
+/// A node of two GPUs with a NIC each, and `functions` of one ConnectX-7 of this subsystem.
+fn with_a_manager(fabric: NicKind, functions: u8, subsystem: Option<(u16, u16)>) -> Topology {
+    let mut topology = Topology::empty("hgx", Provenance::ThisSystem);
+    let mut insert = |bus: u8, function: u8, class: u32, ids: (u16, u16), subsystem| {
+        let address = PciAddress { domain: 0, bus, device: 0, function };
+        topology.pci.insert(PciFunction {
+            class: Some(class),
+            vendor: Some(ids.0),
+            device: Some(ids.1),
+            subsystem,
+            numa_node: Some(0),
+            ..PciFunction::new(address, PciParent::Host(HostBridge { domain: 0, bus }))
+        });
+        address
+    };
+    let (mut gpus, mut nics) = (Vec::new(), Vec::new());
+    let port = || Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
+    for gpu in 0..2 {
+        gpus.push(Gpu::new(insert(0x10 + gpu, 0, 0x03_0200, (0x10de, 0x2901), None), GpuVendor::Nvidia));
+        let ids = if fabric == NicKind::Efa { (0x1d0f, 0xefa3) } else { (0x15b3, 0x1021) };
+        let nic = Nic::new(format!("fabric{gpu}").parse().unwrap(), fabric);
+        let address = Some(insert(0x20 + gpu, 0, 0x02_0700, ids, Some((0x15b3, 0x0041))));
+        nics.push(Nic { address, ports: vec![port()], ..nic });
+    }
+    for function in 0..functions {
+        let address = Some(insert(0x30, function, 0x02_0700, (0x15b3, 0x1021), subsystem));
+        let nic = Nic::new(format!("mlx5_{function}").parse().unwrap(), NicKind::Verbs);
+        nics.push(Nic { address, ports: vec![port()], ..nic });
+    }
+    (topology.gpus, topology.nics) = (gpus, nics);
+    topology.numa_nodes.push(crate::topology::NumaNode {
+        os_index: 0,
+        cpus: (0..8).collect(),
+        distances: vec![10],
+    });
+    topology.sort();
+    topology
+}
+
+#[test]
+fn the_functions_that_manage_nvswitches_are_known_in_every_scope_and_are_no_nics_of_the_fabric() {
+    let manager = Some((0x15b3, 0x0087));
+    let request = crate::policy::Request::default();
+    for scope in [Scope::Placement, Scope::Full] {
+        let found = |made: Topology| {
+            let (found, _) = read(synthesise(&made), scope);
+            let node = crate::policy::map(&found, &request);
+            let out = |why: &str| node.excluded.iter().filter(|out| out.why.contains(why)).count();
+            (node.rails.len(), out("manages the NVSwitches"), found.is_left_to_libfabric())
+        };
+        // AWS's p6-b200: EFA is the fabric, and two functions of the manager are there
+        assert_eq!(found(with_a_manager(NicKind::Efa, 2, manager)), (0, 2, true), "{scope:?}");
+        // a bare HGX B200 or B300: four functions, as fast as the fabric
+        assert_eq!(found(with_a_manager(NicKind::Verbs, 4, manager)), (2, 4, false), "{scope:?}");
+        assert_eq!(found(with_a_manager(NicKind::Verbs, 4, Some((0x103c, 1)))), (2, 4, false), "{scope:?}");
+        // a card with two ports is a card
+        assert_eq!(
+            found(with_a_manager(NicKind::Verbs, 2, Some((0x15b3, 0x0041)))),
+            (4, 0, false),
+            "{scope:?}"
+        );
+    }
+    let include = vec![crate::policy::Pattern::parse("mlx5_0").unwrap()];
+    let selection = crate::policy::Selection { include, ..crate::policy::Selection::default() };
+    let wanted = crate::policy::Request { selection: Some(&selection), ..request };
+    let node = crate::policy::map(&with_a_manager(NicKind::Verbs, 4, manager), &wanted);
+    assert_eq!(node.rails.len(), 1, "the admin knows better");
 }
 
 proptest! {

@@ -7,7 +7,7 @@ pub mod kept;
 use crate::config::NodeSource;
 use crate::diagnostic::Diagnostic;
 use crate::discover::root::{self, Author, Unreadable};
-use crate::discover::{Root, Scope, discover};
+use crate::discover::{Root, Scope, described, discover};
 use crate::platform;
 use crate::platform::recognise::{Dmi, recognise, supply};
 use crate::topology::{self, Gpu, Provenance, Topology};
@@ -83,7 +83,13 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
 
 /// A live or captured node: what its bus shows, and where it is a known machine what that bus hides.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
+    let is_live = provenance.is_this_system();
     let (mut topology, mut diagnostics) = discover(root, scope, provenance);
+    // whoever described it has said it all
+    if !is_live && described::read(root, &mut topology, &mut diagnostics) {
+        diagnostics.extend(root.notes());
+        return (topology, diagnostics);
+    }
     let known = recognise(&dmi(root), &topology).and_then(|model| Some((model.name, model.topology().ok()?)));
     if let Some((name, model)) = known {
         let supplied = supply(&mut topology, &model);

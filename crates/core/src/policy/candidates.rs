@@ -64,7 +64,7 @@ impl<'a> Judging<'a> {
         let (mut good, mut excluded) = (Vec::<Candidate>::new(), Vec::new());
         for (index, nic) in topology.numbered_nics() {
             let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
-            match refusal(nic, wanted, selection) {
+            match refusal(topology, nic, wanted, selection) {
                 Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
                 None => good.extend(nic.ports.iter().map(|port| Candidate { nic: index, port, wanted })),
             }
@@ -168,7 +168,7 @@ fn rail(topology: &Topology, candidate: &Candidate, rate_mbps: Option<u64>) -> R
 }
 
 /// Why a NIC as a whole may not be chosen.
-fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
+fn refusal(topology: &Topology, nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
     if let Some(pattern) = selection.exclude.iter().find(|pattern| pattern.matches(nic)) {
         return Some(format!("the admin's `exclude={pattern}`"));
     }
@@ -180,6 +180,9 @@ fn refusal(nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
     }
     if nic.ports.is_empty() {
         return Some("it has no port".to_string());
+    }
+    if !wanted && topology.manages_nvswitches(nic) {
+        return Some("it manages the NVSwitches and leads to no other node".to_string());
     }
     if !wanted && !selection.include.is_empty() {
         return Some("the admin's `include=` does not name it".to_string());

@@ -9,6 +9,7 @@ mod name;
 mod network;
 pub mod path;
 pub mod pci;
+mod processor;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
@@ -17,6 +18,7 @@ pub use name::{BadDeviceName, DeviceName};
 pub use network::{BadNetwork, BadSubnetPrefix, Network, SubnetPrefix};
 pub use path::{Ascent, Link, Meeting, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
+pub use processor::{Arch, CpuVendor, Processor, X86};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +30,8 @@ pub struct Topology {
     pub name: String,
     /// where the facts come from
     pub provenance: Provenance,
+    /// what its processors are; unknown where only placement's needs were read
+    pub processor: Option<Processor>,
     /// NUMA nodes in order of os index
     pub numa_nodes: Vec<NumaNode>,
     /// logical CPUs in order of os index; empty where only placement's needs were read
@@ -99,6 +103,12 @@ pub struct Pu {
     pub core: u32,
 }
 
+/// Mellanox's PCI vendor id.
+const MELLANOX: u16 = 0x15b3;
+/// The device id of a ConnectX-7's physical functions.
+pub(crate) const CONNECTX7: u16 = 0x1021;
+/// The subsystem of the functions that manage NVSwitches.
+const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
 /// The largest distance (ACPI SLIT) between two NUMA nodes of one package.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
@@ -108,6 +118,7 @@ impl Topology {
         Topology {
             name: name.to_string(),
             provenance,
+            processor: None,
             numa_nodes: Vec::new(),
             pus: Vec::new(),
             pci: PciTree::default(),
@@ -190,7 +201,40 @@ impl Topology {
     /// Do programs use all NICs of the node through libfabric's own providers, which choose NICs themselves?
     pub fn is_left_to_libfabric(&self) -> bool {
         let own = |kind: NicKind| matches!(kind, NicKind::Efa | NicKind::Slingshot);
-        self.nics.iter().any(|nic| own(nic.kind)) && self.nics.iter().all(|nic| nic.kind != NicKind::Verbs)
+        let verbs = |nic: &Nic| nic.kind == NicKind::Verbs && !self.manages_nvswitches(nic);
+        self.nics.iter().any(|nic| own(nic.kind)) && !self.nics.iter().any(verbs)
+    }
+
+    /// Is it a function of the ConnectX-7 by which the host manages the NVSwitches of an HGX B200 or B300 board?  It looks
+    /// like a port of an InfiniBand fabric and leads to no other node.
+    ///
+    /// NVIDIA's Fabric Manager tells it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide, "Systems Using
+    /// Fourth Generation NVSwitches"), a question to the device that no step should ask.  So it is told by:
+    ///
+    /// * its subsystem, `15b3:0087`, as AWS's p6-b200 shows the two functions that it gives to its guests;
+    /// * more InfiniBand functions on one ConnectX-7 than it has ports for other nodes, which are one or two: four on a
+    ///   bare board (siderolabs/extensions pull request 895, DGX B200; Mellanox/nic-configuration-operator issue 496, HGX
+    ///   B300).  Virtual functions have another device id.
+    pub fn manages_nvswitches(&self, nic: &Nic) -> bool {
+        let Some(address) = nic.address else { return false };
+        let Some(function) = self.pci.get(address) else { return false };
+        if function.subsystem == Some(NVSWITCH_MANAGER) {
+            return true;
+        }
+        let is_connectx7 = |address: PciAddress| {
+            self.pci.get(address).is_some_and(|function| {
+                function.device == Some(CONNECTX7) && matches!(function.vendor, None | Some(MELLANOX))
+            })
+        };
+        let is_of_the_card = |other: &&Nic| {
+            let speaks_infiniband = other.ports.iter().any(|port| port.link_layer == LinkLayer::InfiniBand);
+            other.address.is_some_and(|other| {
+                PciAddress { function: 0, ..other } == PciAddress { function: 0, ..address }
+                    && is_connectx7(other)
+                    && speaks_infiniband
+            })
+        };
+        is_connectx7(address) && self.nics.iter().filter(is_of_the_card).count() > 2
     }
 
     /// The position of the GPU at `address`.

@@ -5,11 +5,29 @@ use super::object::{Kind, Object, Objects};
 use crate::import::BadImport;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode, Pu, Topology};
+use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, NumaNode, Processor, Pu, Topology, X86};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subtypes of nodes that hold memory only, in the words of hwloc 2 and later.
 const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL"];
+
+/// What the processors are: infos on the packages, and on the machine where all are alike.
+pub(super) fn processor(file: &Objects) -> Option<Processor> {
+    let package = file.of(Kind::Package).next().map(|index| &file.objects[index]);
+    let info =
+        |name: &str| package.and_then(|package| package.info(name)).or_else(|| file.machine_info(name));
+    let number = |name: &str| info(name)?.parse::<u16>().ok().map(u32::from);
+    let x86 = || {
+        let vendor = CpuVendor::from_word(info("CPUVendor")?)?;
+        Some(X86 { vendor, family: number("CPUFamilyNumber")?, model: number("CPUModelNumber")? })
+    };
+    match file.machine_info("Architecture") {
+        Some("aarch64") => Some(Processor { arch: Arch::Arm, x86: None }),
+        Some("ppc64le" | "ppc64") => Some(Processor { arch: Arch::Power, x86: None }),
+        // the makers of x86 make no others
+        _ => Some(Processor { arch: Arch::X86, x86: Some(x86()?) }),
+    }
+}
 
 /// An object's usable CPUs.  Version 1 lists offline CPUs too, and lists the online ones separately.
 fn usable_cpus(object: &Object) -> Result<CpuSet, BadImport> {

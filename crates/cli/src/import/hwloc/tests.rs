@@ -39,6 +39,32 @@ fn cpus(topology: &Topology) -> Vec<(u32, String, Vec<u32>)> {
 }
 
 #[test]
+fn what_the_processors_are_is_told_by_the_packages() {
+    let read = |infos: &str, machine: &str| {
+        let text = format!(
+            "<topology version=\"2.0\"><object type=\"Machine\" cpuset=\"0x1\" nodeset=\"0x1\">{machine}
+             <object type=\"Package\" os_index=\"0\" cpuset=\"0x1\">{infos}
+             <object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" nodeset=\"0x1\"/>
+             <object type=\"Core\" os_index=\"0\" cpuset=\"0x1\"><object type=\"PU\" os_index=\"0\" cpuset=\"0x1\"/></object>
+             </object></object></topology>"
+        );
+        super::read(&text, Provenance::File("test".to_string()))
+            .unwrap()
+            .0
+            .processor
+            .map(|processor| processor.modalias())
+    };
+    let info = |name: &str, value: &str| format!("<info name=\"{name}\" value=\"{value}\"/>");
+    let intel = [("CPUVendor", "GenuineIntel"), ("CPUFamilyNumber", "6"), ("CPUModelNumber", "143")];
+    let intel: String = intel.iter().map(|(name, value)| info(name, value)).collect();
+    let known = Some("cpu:type:x86,ven0000fam0006mod008F:feature:".to_string());
+    assert_eq!(read(&intel, ""), known);
+    assert_eq!(read("", &intel), known);
+    assert_eq!(read("", &info("Architecture", "aarch64")).as_deref(), Some("cpu:type:aarch64:feature:"));
+    assert_eq!(read("", &info("Architecture", "x86_64")), None);
+}
+
+#[test]
 fn numa_nodes_have_the_cpus_and_distances_that_the_kernel_would_show() {
     let row = |index, cpus: &str, distances: [u32; 3]| (index, cpus.to_string(), distances.to_vec());
     // the matrix is in another order, and hwloc gives the GPU's memory the CPUs of its package

@@ -4,7 +4,9 @@
 use super::{Element, INVENTED_HOSTS, Place, Reader, elements, values};
 use crate::import::{BadImport, shown};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{CpuSet, HostBridge, NumaNode, PciParent};
+use nic_placement_core::topology::{
+    Arch, CpuSet, CpuVendor, HostBridge, NumaNode, PciParent, Processor, X86,
+};
 
 impl<'a> Reader<'a> {
     pub(super) fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadImport> {
@@ -18,6 +20,9 @@ impl<'a> Reader<'a> {
                 );
                 return Err(self.bad(cpu, problem));
             }
+        }
+        if self.topology.processor.is_none() {
+            self.topology.processor = processor(cpu);
         }
         let index = self.cpus.len() as u32;
         let numa_node = self.numa_node(cpu)?;
@@ -79,5 +84,24 @@ impl<'a> Reader<'a> {
         }
         self.topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
         Ok(Some(os_index))
+    }
+}
+
+/// `arch`, `vendor`, `familyid`, `modelid`.
+fn processor(cpu: Element<'_>) -> Option<Processor> {
+    let arch = match cpu.attribute("arch")? {
+        "x86_64" => Arch::X86,
+        "arm64" => Arch::Arm,
+        "ppc64" => Arch::Power,
+        _ => return None,
+    };
+    let number = |name: &str| cpu.attribute(name)?.parse::<u16>().ok().map(u32::from);
+    let x86 = || {
+        let vendor = CpuVendor::from_word(cpu.attribute("vendor")?)?;
+        Some(X86 { vendor, family: values::family(number("familyid")?), model: number("modelid")? })
+    };
+    match arch {
+        Arch::X86 => Some(Processor { arch, x86: Some(x86()?) }),
+        Arch::Arm | Arch::Power => Some(Processor { arch, x86: None }),
     }
 }

@@ -2,41 +2,34 @@
 //! same, and no text makes the reader panic.
 #![forbid(unsafe_code)]
 
-use super::tests::{SAMPLE, parse};
+use super::tests::{SAMPLE, parse, rules};
 use super::*;
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port, PortState, file,
 };
 use proptest::prelude::*;
 
-/// Everything that must survive, in lines: GPUs, NICs and active ports with their rates, NUMA nodes, and the
-/// kind of every path.  Kinds that NCCL does not tell apart count as one.
-pub(super) fn facts(topology: &Topology) -> Vec<String> {
-    let mut facts = Vec::new();
-    for node in &topology.numa_nodes {
-        facts.push(format!("node {} {}", node.os_index, node.cpus));
+/// Everything that must survive, in lines: GPUs and NICs by their functions, NUMA nodes with CPUs, what the processors are,
+/// and the kind of every path.  Kinds that NCCL does not tell apart count as one.
+pub(super) fn facts(topology: &Topology) -> BTreeSet<String> {
+    let mut facts = BTreeSet::from([format!("processor {:?}", topology.processor)]);
+    for node in topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty()) {
+        facts.insert(format!("node {} {}", node.os_index, node.cpus));
     }
     for gpu in &topology.gpus {
         let node = topology.numa_node_of(gpu.address);
-        facts.push(format!("gpu {} {:?} {:?} {node:?}", gpu.address, gpu.partition, gpu.vendor));
+        facts.insert(format!("gpu {} {:?} {node:?}", gpu.address, gpu.vendor));
     }
-    for nic in &topology.nics {
-        let node = nic.address.map(|address| topology.numa_node_of(address));
-        let ports: Vec<_> = nic.ports.iter().filter(|port| port.state == PortState::Active).collect();
-        let ports: Vec<_> = ports.iter().map(|port| (port.number, port.rate_mbps)).collect();
-        facts.push(format!(
-            "nic {} {} {:?} {:?} {node:?} {ports:?}",
-            nic.name, nic.kind, nic.address, nic.card
-        ));
+    for address in topology.nics.iter().filter_map(|nic| nic.address) {
+        facts.insert(format!("nic {address} {:?}", topology.numa_node_of(address)));
         for gpu in &topology.gpus {
-            let Some(address) = nic.address else { continue };
             let known = |address| topology.numa_node_of(address).is_some();
             let kind = match topology.path_type(gpu.address, address) {
                 PathType::Node => PathType::Phb,
                 PathType::Sys if !known(gpu.address) && !known(address) => PathType::Phb,
                 kind => kind,
             };
-            facts.push(format!("path {} {} {kind}", gpu.address, nic.name));
+            facts.insert(format!("path {} {address} {kind}", gpu.address));
         }
     }
     facts
@@ -48,8 +41,8 @@ fn judge(text: &str) -> Result<bool, TestCaseError> {
         Ok((topology, _)) => {
             let kept = file::from_json(&file::to_json(&topology), topology.provenance.clone());
             prop_assert_eq!(kept.as_ref().map_err(ToString::to_string), Ok(&topology));
-            let text = write(&topology);
-            prop_assert!(is_fit_for_nccl(&text), "{}", text);
+            let Ok(Written { text, .. }) = write(&topology) else { return Ok(true) };
+            prop_assert!(rules::reader::load(&text).is_ok(), "{:?} {}", rules::reader::load(&text), text);
             let again = parse(&text).map_err(|bad| TestCaseError::fail(bad.to_string()))?.0;
             prop_assert_eq!(facts(&again), facts(&topology));
             Ok(true)
@@ -63,28 +56,6 @@ fn judge(text: &str) -> Result<bool, TestCaseError> {
             Ok(false)
         }
     }
-}
-
-/// Does NCCL's own XML reader accept this?  It knows neither entities nor tabs, wants a single space before
-/// each attribute, and keeps 16 attributes and 254 bytes of each value.
-pub(super) fn is_fit_for_nccl(text: &str) -> bool {
-    text.lines().all(|line| {
-        let tag = line.trim_start_matches(' ').strip_prefix('<').and_then(|line| line.strip_suffix('>'));
-        let Some(tag) = tag.map(|tag| tag.strip_suffix('/').unwrap_or(tag)) else { return false };
-        let lower =
-            |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        let name = tag.split(' ').next().unwrap_or_default();
-        // key, value, key, value, and nothing after the last quote
-        let pieces: Vec<&str> = tag[name.len()..].split('"').collect();
-        let pairs = pieces.chunks_exact(2);
-        lower(name.strip_prefix('/').unwrap_or(name))
-            && pairs.remainder() == [""]
-            && pairs.len() <= 16
-            && pairs.clone().all(|pair| {
-                let key = pair[0].strip_prefix(' ').and_then(|key| key.strip_suffix('='));
-                key.is_some_and(lower) && pair[1].len() < 254 && !pair[1].contains(['&', '<', '>'])
-            })
-    })
 }
 
 /// A device, and the switches above it from the CPU down: (cpu, path of switches, is a GPU).
@@ -193,6 +164,75 @@ fn machines() -> impl Strategy<Value = Topology> {
     })
 }
 
+/// A bus that shows every function alone, and statements of which GPUs and NICs share a switch.
+fn virtual_machines() -> impl Strategy<Value = Topology> {
+    let device = (any::<bool>(), 0u32..4, prop::option::of(0u32..2), any::<bool>());
+    (prop::collection::vec(device, 0..16), any::<bool>()).prop_map(|(devices, is_nested)| {
+        let mut topology = Topology::empty("virtual", Provenance::ThisSystem);
+        for os_index in 0..2u32 {
+            let cpus = (os_index * 20..os_index * 20 + 20).collect();
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        }
+        let mut switches = Vec::new();
+        for (index, (is_gpu, switch, numa_node, has_link)) in devices.into_iter().enumerate() {
+            let address = PciAddress { domain: index as u32 + 1, bus: 0, device: 0, function: 0 };
+            let host = HostBridge { domain: address.domain, bus: 0 };
+            let rate = has_link.then_some(LinkRate { tenths_gt: 320, width: 16 });
+            topology.pci.insert(PciFunction {
+                numa_node: numa_node.map(|_| switch % 2),
+                link: PcieLink { current: rate, max: rate },
+                ..PciFunction::new(address, PciParent::Host(host))
+            });
+            switches.push((is_gpu, address, switch));
+            if is_gpu {
+                topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
+            } else {
+                let port = Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
+                topology.nics.push(Nic {
+                    address: Some(address),
+                    ports: vec![port],
+                    ..Nic::new(format!("mlx5_{index}").parse().unwrap(), NicKind::Verbs)
+                });
+            }
+        }
+        for &(is_gpu, gpu, a) in &switches {
+            for &(is_nic, nic, b) in switches.iter().filter(|_| is_gpu) {
+                let kind = match (is_nic, a == b, a % 2 == b % 2 && is_nested) {
+                    (true, ..) => continue,
+                    (false, true, _) => PathType::Pix,
+                    (false, false, true) => PathType::Pxb,
+                    (false, false, false) => continue,
+                };
+                topology.stated_paths.insert((gpu, nic), kind);
+            }
+        }
+        topology.sort();
+        topology
+    })
+}
+
+/// NCCL completes and joins the file, on the machine and on one that has none of its devices: every GPU and NIC is there
+/// once, with all that NCCL asks for, and a path is what it is to us.
+fn as_nccl_reads_it(made: &Topology) -> Result<(), TestCaseError> {
+    let text = write(made).unwrap().text;
+    if made.gpus.is_empty() {
+        return Ok(());
+    }
+    let bus = Topology { stated_paths: Default::default(), ..made.clone() };
+    for bus in [Some(&bus), None] {
+        let joined = rules::joined(&text, made, bus).and_then(|all| all.check().map(|()| all));
+        let all = joined.map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
+        let kinds = all.kinds(made).map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
+        for ((rank, name), kind) in kinds {
+            let nic = made.nics.iter().find(|nic| nic.name == *name).unwrap();
+            let expected = made.path_type(made.gpus[rank].address, nic.address.unwrap());
+            let near = |kind: PathType| (kind <= PathType::Pxb).then_some(kind);
+            prop_assert_eq!(near(kind), near(expected), "GPU {} and {}\n{}", rank, name, text);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -221,19 +261,27 @@ proptest! {
 
     #[test]
     fn a_generated_machine_survives_being_written(made in machines()) {
-        let text = write(&made);
-        prop_assert!(is_fit_for_nccl(&text), "{}", text);
+        let Written { text, lost } = write(&made).unwrap();
         let (found, _) = parse(&text).map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
-        let mut expected = made.clone();
-        expected.nics.retain(|nic| nic.ports[0].state == PortState::Active);
-        prop_assert_eq!(facts(&found), facts(&expected), "{}", text);
+        prop_assert_eq!(facts(&found), facts(&made), "{}", text);
         for gpu in &found.gpus {
             for address in found.nics.iter().filter_map(|nic| nic.address) {
                 let narrowest = |topology: &Topology| topology.way(gpu.address, address).links.iter().map(|link| link.mbps).min();
                 prop_assert_eq!(narrowest(&found), narrowest(&made), "{}", text);
             }
         }
-        prop_assert_eq!(write(&found).replace("name=\"nccl\"", "name=\"generated\""), text);
+        prop_assert!(lost.iter().all(|lost| !lost.to_string().contains("PIX") && !lost.to_string().contains("PXB")));
+        prop_assert_eq!(write(&found).unwrap().text.replace("name=\"nccl\"", "name=\"generated\""), text);
+    }
+
+    #[test]
+    fn nccl_reads_a_generated_machine_on_it_and_off_it(made in machines()) {
+        as_nccl_reads_it(&made)?;
+    }
+
+    #[test]
+    fn nccl_reads_a_virtual_machine_whose_pairs_are_stated(made in virtual_machines()) {
+        as_nccl_reads_it(&made)?;
     }
 
     #[test]

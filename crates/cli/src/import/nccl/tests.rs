@@ -1,7 +1,7 @@
-//! Files that we read, repair or refuse; `writing` tests writing.
+//! Files that we read, repair or refuse; `writing` tests writing, by NCCL's own `rules`.
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
+pub(super) mod rules;
 mod writing;
 
 use super::properties::facts;
@@ -121,7 +121,7 @@ fn a_file_of_addresses_only_still_pairs_them() {
             "`0101:00:00.0`: the file names no device of this NIC, nor of 1 others: known by address only, and never chosen"
         ]
     );
-    let again = parse(&write(&topology)).unwrap().0;
+    let again = parse(&write(&topology).unwrap().text).unwrap().0;
     assert_eq!(facts(&again), facts(&topology));
 }
 
@@ -335,12 +335,12 @@ fn values_are_read_in_every_spelling_seen() {
     let cpus = CpuSet::from_list("0-31,95").unwrap();
     assert_eq!(values::mask(&cpus, 128), "00000000,80000000,00000000,ffffffff");
     assert_eq!(values::affinity("80000000,0,ffffffff"), Some(cpus));
-    assert_eq!(values::mask(&CpuSet::new(), 0), "00000000");
     assert_eq!(values::affinity("123456789,0"), None);
     assert_eq!(values::card("0x1"), None);
     assert_eq!(values::card("12"), None);
-    assert_eq!(values::guid("a name"), None);
-    assert_eq!(values::guid("0000:0000:0000:0001"), Some("0x100000000000000".to_string()));
+    // AMD's Rome is family 0x17, and 143 in NCCL's files
+    assert_eq!([0x17, 0x19, 6].map(values::family_of_nccl), [143, 175, 6]);
+    assert_eq!([143, 175, 6, 23].map(values::family), [0x17, 0x19, 6, 23]);
     assert_eq!((values::class("0x03"), values::class("0x030200")), (None, Some(0x03_0200)));
     assert_eq!((values::id("0x10de"), values::id("0x+1"), values::id("0x10de0")), (Some(0x10de), None, None));
 }

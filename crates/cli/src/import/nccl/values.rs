@@ -79,13 +79,13 @@ pub(super) fn card(guid: &str) -> Option<String> {
     (guid > u64::from(u32::MAX)).then(|| groups(guid.swap_bytes()))
 }
 
-/// The inverse; `None` for a card without such an id.
-pub(super) fn guid(card: &str) -> Option<String> {
-    let groups: Vec<&str> = card.split(':').collect();
-    let fits = |group: &&str| group.len() == 4 && group.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if groups.len() != 4 || !groups.iter().all(fits) {
-        return None;
-    }
-    let guid = u64::from_str_radix(&groups.concat(), 16).ok()?.swap_bytes();
-    (guid > u64::from(u32::MAX)).then(|| format!("{guid:#x}"))
+/// `familyid`: NCCL adds the extended family four bits too high (xml.cc, `ncclTopoGetXmlFromCpu`), so that AMD's 0x17 is 143.
+pub(super) fn family_of_nccl(family: u32) -> u32 {
+    if family > 0xf { 0xf + ((family - 0xf) << 4) } else { family }
+}
+
+/// The inverse; files written by hand have the family itself.
+pub(super) fn family(familyid: u32) -> u32 {
+    let is_nccls = familyid > 0xf && familyid & 0xf == 0xf;
+    if is_nccls { 0xf + (familyid >> 4) } else { familyid }
 }

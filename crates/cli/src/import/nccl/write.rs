@@ -1,110 +1,137 @@
-//! Writes a topology as NCCL would dump it, so that `NCCL_TOPO_FILE` can pass it to NCCL.
+//! Writes a topology so that NCCL reads it through `NCCL_TOPO_FILE`, on the machine itself and off it.
+//!
+//! On the machine each rank completes the file from what it sees: its own GPU and every NIC, with all above them, and
+//! then joins the files of a node's ranks into one (src/graph/topo.cc, `ncclTopoGetSystem`).  So the file holds what
+//! stands where, and leaves to NCCL what it adds itself:
+//!
+//! * no `<nic>`: a `<net>` that NCCL finds by its name it takes as it is (xml.cc, `ncclTopoFillNet`).  The `<cpu>` above it
+//!   then has no identity ("Attribute arch of node cpu not found"), and switches that one rank completes and another
+//!   does not are two switches when the files are joined, each with a copy of the NICs;
+//! * no `<gpu>`: its `dev` is NVML's number, which is another one where a cgroup hides GPUs;
+//! * no `host_hash`, which is the host's own.
+//!
+//! NCCL finds devices by `busid` and keeps them where the file has them.  That is how a file joins what the bus of a virtual
+//! machine does not show together: a GPU and a NIC whose path is stated stand below a switch that we invent (`place`).
 //!
 //! It climbs bridges as NCCL does, two at a time: a switch's ports become one `<pci>` and root ports none.
-//! NCCL fills in the rest from its own machine: `arch` and the attributes after it, `sm`, links of unknown
-//! speed.
 //!
-//! NCCL's reader holds 256 elements (`NCCL_TOPO_XML_MAX_NODES` of its src/graph/topo.h); a node of 8 GPUs and
-//! 32 NICs has about 120.
-//!
-//! The format has no place for these facts, which are lost:
-//!
-//! * two host bridges of one NUMA node become one `<cpu>`, so NODE becomes PHB; all functions with an unknown
-//!   NUMA node become one too, though their paths were SYS;
-//! * a GPU and a NIC with only one root port above both are PHB to NCCL, and PIX to us;
-//! * distances, cores, stated paths, and a link that runs below what both its ends could do;
-//! * of GPUs the minor, UUID and model; of NICs the role, node, interfaces and ports that are not active; of ports the
-//!   link layer, and whether one without a state is active.
+//! What the format cannot hold is said: [`Written::lost`].
 #![forbid(unsafe_code)]
 
-use super::{BRIDGE, device, values};
+mod lost;
+mod place;
+
+use super::{BRIDGE, values};
+use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
-    DeviceName, Gpu, GpuVendor, LinkRate, Nic, NicKind, PciAddress, PciFunction, Port, PortState, Topology,
+    Arch, DeviceName, Gpu, GpuVendor, LinkRate, PciAddress, Processor, Topology,
 };
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use place::{Above, Places};
+use std::fmt::{self, Write};
 
 /// The longest value that NCCL's reader holds (`MAX_STR_LEN` of src/graph/xml.h, less the quote and the NUL).
 const MAX_VALUE: usize = 253;
+/// The most elements that NCCL's reader holds (`NCCL_TOPO_XML_MAX_NODES` of src/graph/topo.h).
+const MAX_ELEMENTS: usize = 256;
+/// The most elements inside another one, in NCCL 2.21 to 2.28 (`MAX_SUBS` of src/graph/xml.h).
+const MAX_INSIDE: usize = 128;
+
+/// A file for NCCL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// the XML
+    pub text: String,
+    /// what it says otherwise than the topology, or not at all
+    pub lost: Vec<Diagnostic>,
+}
+
+/// Why a topology cannot be a file of NCCL's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unwritable {
+    /// more elements than NCCL reads, with those that it adds itself
+    TooMany {
+        /// how many there would be
+        elements: usize,
+    },
+    /// more elements inside one than NCCL reads
+    TooManyInside {
+        /// how many there would be
+        elements: usize,
+    },
+}
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unwritable::TooMany { elements } => {
+                write!(f, "NCCL reads `{MAX_ELEMENTS}` elements and needs `{elements}` for this node")
+            }
+            Unwritable::TooManyInside { elements } => {
+                write!(f, "NCCL reads `{MAX_INSIDE}` elements inside one, and this node needs `{elements}`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unwritable {}
 
 /// The topology in NCCL's words.
-pub fn write(topology: &Topology) -> String {
-    let mut writer = Writer { topology, below: BTreeMap::new(), net: 0, text: String::new() };
-    let nics = topology.nics.iter().filter(|nic| is_listed(nic)).filter_map(|nic| nic.address);
-    for address in topology.gpus.iter().map(|gpu| gpu.address).chain(nics) {
-        writer.hang(address);
-    }
-    let mut numa_nodes: BTreeSet<Option<u32>> =
-        topology.numa_nodes.iter().map(|node| Some(node.os_index)).collect();
-    numa_nodes.extend(writer.below.keys().filter_map(|above| match above {
-        Above::Cpu(node) => Some(*node),
-        Above::Switch(_) => None,
-    }));
-    // NCCL puts NICs without a PCI function at the first CPU
-    let mut loose: Vec<&Nic> =
-        topology.nics.iter().filter(|nic| nic.address.is_none() && is_listed(nic)).collect();
-    if numa_nodes.is_empty() && !loose.is_empty() {
-        numa_nodes.insert(None);
-    }
+pub fn write(topology: &Topology) -> Result<Written, Unwritable> {
+    let places = Places::new(topology);
+    check_size(topology, &places)?;
+    let mut writer = Writer { topology, places: &places, text: String::new() };
     let name = Some(topology.name.as_str()).filter(|name| DeviceName::is_one(name));
-    writer.open(0, "system", &[("version", Some("1".to_string())), ("name", name.map(String::from))], false);
-    // known NUMA nodes first
-    let (unknown, known): (Vec<_>, Vec<_>) = numa_nodes.into_iter().partition(Option::is_none);
-    for numa_node in known.into_iter().chain(unknown) {
-        writer.cpu(numa_node, &std::mem::take(&mut loose));
+    // RCCL's own number of the format is 2 (NCCL_TOPO_XML_VERSION of its src/graph/xml.h)
+    let version = if is_amd(topology) { "2" } else { "1" };
+    writer.open(
+        0,
+        "system",
+        &[("version", Some(version.to_string())), ("name", name.map(String::from))],
+        false,
+    );
+    for numa_node in places.cpus() {
+        writer.cpu(numa_node);
     }
     writer.close(0, "system");
-    writer.text
+    let text = writer.text;
+    let lost = lost::lost(topology, &places, &text);
+    Ok(Written { text, lost })
 }
 
-/// NCCL lists active ports only; for a NIC with unknown ports, the name is enough for NCCL to find the rest.
-fn is_listed(nic: &Nic) -> bool {
-    nic.ports.is_empty() || nic.ports.iter().any(is_usable)
+/// Are its GPUs AMD's?  Then RCCL reads the file.
+fn is_amd(topology: &Topology) -> bool {
+    !topology.gpus.is_empty() && topology.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd)
 }
 
-fn is_usable(port: &Port) -> bool {
-    matches!(port.state, PortState::Active | PortState::Unknown)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Above {
-    Cpu(Option<u32>),
-    Switch(PciAddress),
+fn check_size(topology: &Topology, places: &Places) -> Result<(), Unwritable> {
+    // NCCL adds a `<gpu>` to each GPU, with its links to seven others or six NVSwitches, and a `<nic>` to each NIC, with a
+    // `<net>` for each port
+    let gpus = topology.gpus.len() * 8;
+    let ports: usize = topology.nics.iter().map(|nic| 1 + nic.ports.len().max(1)).sum();
+    let elements = 1 + places.elements() + gpus + ports;
+    if elements > MAX_ELEMENTS && !is_amd(topology) {
+        return Err(Unwritable::TooMany { elements });
+    }
+    match places.most_inside() {
+        many if many > MAX_INSIDE => Err(Unwritable::TooManyInside { elements: many }),
+        _ => Ok(()),
+    }
 }
 
 struct Writer<'a> {
     topology: &'a Topology,
-    below: BTreeMap<Above, BTreeSet<PciAddress>>,
-    net: usize,
+    places: &'a Places,
     text: String,
 }
 
 type Attributes<'a> = [(&'a str, Option<String>)];
 
 impl Writer<'_> {
-    /// Puts a device below its switches, and these below their CPU.
-    fn hang(&mut self, device: PciAddress) {
-        let mut here = device;
-        // a way that ends at a host bridge cannot be a circle
-        if let (bridges, Some(_)) = self.topology.pci.ancestors(device) {
-            for &switch in bridges.iter().skip(1).step_by(2) {
-                self.below.entry(Above::Switch(switch)).or_default().insert(here);
-                here = switch;
-            }
-        }
-        // a switch has one place: its first device's
-        let mut cpus = self.below.iter().filter(|(above, _)| matches!(above, Above::Cpu(_)));
-        if !cpus.any(|(_, below)| below.contains(&here)) {
-            let numa_node = self.topology.numa_node_of(device);
-            self.below.entry(Above::Cpu(numa_node)).or_default().insert(here);
-        }
-    }
-
     fn open(&mut self, indent: usize, name: &str, attributes: &Attributes<'_>, is_empty: bool) {
         let _ = write!(self.text, "{:indent$}<{name}", "");
         for (key, value) in attributes {
             if let Some(value) = value {
-                let _ = write!(self.text, " {key}=\"{}\"", escaped(value));
+                let _ = write!(self.text, " {key}=\"{value}\"");
             }
         }
         self.text.push_str(if is_empty { "/>\n" } else { ">\n" });
@@ -114,121 +141,106 @@ impl Writer<'_> {
         let _ = writeln!(self.text, "{:indent$}</{name}>", "");
     }
 
-    fn cpu(&mut self, numa_node: Option<u32>, loose: &[&Nic]) {
+    fn cpu(&mut self, numa_node: Option<u32>) {
         let node = numa_node.and_then(|node| self.topology.numa_node(node));
         // as wide as the kernel's mask, which has room for every CPU
         let count = self.topology.cpus().iter().last().map_or(0, |last| last + 1);
-        let affinity =
-            node.map(|node| values::mask(&node.cpus, count)).filter(|mask| mask.len() <= MAX_VALUE);
+        // without it NCCL asks the kernel of the machine; all zeros would be the node's CPUs
+        let affinity = node
+            .filter(|node| !node.cpus.is_empty())
+            .map(|node| values::mask(&node.cpus, count))
+            .filter(|mask| mask.len() <= MAX_VALUE);
         let numaid = numa_node.map_or("-1".to_string(), |node| node.to_string());
-        let below = self.below.get(&Above::Cpu(numa_node)).cloned().unwrap_or_default();
-        let is_empty = below.is_empty() && loose.is_empty();
-        self.open(2, "cpu", &[("numaid", Some(numaid)), ("affinity", affinity)], is_empty);
-        for address in below {
+        let below = self.places.below(Above::Cpu(numa_node));
+        let [arch, vendor, family, model] = identity(self.topology.processor.as_ref());
+        let attributes = [
+            ("numaid", Some(numaid)),
+            ("affinity", affinity),
+            ("arch", arch),
+            ("vendor", vendor),
+            ("familyid", family),
+            ("modelid", model),
+        ];
+        self.open(2, "cpu", &attributes, below.is_empty());
+        for &address in &below {
             self.pci(4, address);
         }
-        if !loose.is_empty() {
-            self.nic(4, loose);
-        }
-        if !is_empty {
+        if !below.is_empty() {
             self.close(2, "cpu");
         }
     }
 
     fn pci(&mut self, indent: usize, address: PciAddress) {
-        let topology = self.topology;
-        let below = self.below.get(&Above::Switch(address)).cloned().unwrap_or_default();
-        let gpus: Vec<usize> =
-            (0..topology.gpus.len()).filter(|&i| topology.gpus[i].address == address).collect();
-        let nics: Vec<&Nic> =
-            topology.nics.iter().filter(|nic| nic.address == Some(address) && is_listed(nic)).collect();
-        let function = topology.pci.get(address);
-        let gpu = gpus.first().map(|&gpu| &topology.gpus[gpu]);
-        let class = match function.and_then(|function| function.class) {
-            Some(class) => format!("0x{class:06x}"),
-            // NCCL's own values if sysfs has none
-            None if gpu.is_some() => "0x03".to_string(),
-            None if !nics.is_empty() => "0x02".to_string(),
-            None => format!("0x{BRIDGE:06x}"),
-        };
+        let below = self.places.below(Above::Switch(address));
+        let function = self.topology.pci.get(address);
+        let gpu = self.topology.gpus.iter().find(|gpu| gpu.address == address);
+        let class = self.class(address, gpu.is_some());
         let id = |id: Option<u16>| id.map(|id| format!("0x{id:04x}"));
-        let rate = self.rate(address);
+        // NCCL takes a Broadcom switch and its parts for one by these four (topo.cc, `ncclTopoFlattenBcmSwitches`), and
+        // completes those that it finds missing
+        let subsystem = function.and_then(|function| function.subsystem);
+        let rate = self.places.rate(self.topology, address);
         let attributes = [
-            ("busid", Some(address.to_string())),
+            ("busid", Some(self.places.bus_id(address))),
             ("class", Some(class)),
             ("vendor", id(function.and_then(|function| function.vendor).or(gpu.map(vendor_id)))),
             ("device", id(function.and_then(|function| function.device))),
-            (
-                "link_speed",
-                rate.map(|LinkRate { tenths_gt: tenths, .. }| {
-                    format!("{}.{} GT/s PCIe", tenths / 10, tenths % 10)
-                }),
-            ),
+            ("subsystem_vendor", id(subsystem.map(|(vendor, _)| vendor))),
+            ("subsystem_device", id(subsystem.map(|(_, device)| device))),
+            ("link_speed", rate.map(speed)),
             ("link_width", rate.map(|rate| rate.width.to_string())),
         ];
-        // a NIC from a file with only its address has no name that NCCL would know
-        let nics: Vec<&Nic> = nics
-            .into_iter()
-            .filter(|nic| !nic.ports.is_empty() || *nic.name != *device::nameless(address))
-            .collect();
-        let is_empty = below.is_empty() && gpus.is_empty() && nics.is_empty();
-        self.open(indent, "pci", &attributes, is_empty);
-        for address in below {
+        self.open(indent, "pci", &attributes, below.is_empty());
+        for &address in &below {
             self.pci(indent + 2, address);
         }
-        for gpu in gpus {
-            self.open(indent + 2, "gpu", &[("dev", Some(gpu.to_string()))], true);
-        }
-        if !nics.is_empty() {
-            self.nic(indent + 2, &nics);
-        }
-        if !is_empty {
+        if !below.is_empty() {
             self.close(indent, "pci");
         }
     }
+}
 
-    fn nic(&mut self, indent: usize, nics: &[&Nic]) {
-        self.open(indent, "nic", &[], false);
-        let mut before = 0;
-        for nic in nics {
-            let usable: Vec<Option<&Port>> = match nic.ports.is_empty() {
-                true => vec![None],
-                false => nic.ports.iter().filter(|port| is_usable(port)).map(Some).collect(),
-            };
-            for port in usable {
-                // NCCL's IB transport numbers the ports of a card in sequence, and its sockets have port 0
-                let number = port.map(|port| match nic.kind {
-                    NicKind::Ethernet => 0,
-                    _ => u32::from(port.number) + before,
-                });
-                let attributes = [
-                    ("name", Some(nic.name.to_string())),
-                    ("dev", Some(self.net.to_string())),
-                    ("speed", port.and_then(|port| port.rate_mbps).map(|mbps| mbps.to_string())),
-                    ("port", number.map(|number| number.to_string())),
-                    ("guid", nic.card.as_deref().and_then(values::guid)),
-                ];
-                self.open(indent + 2, "net", &attributes, true);
-                self.net += 1;
-                before += 1;
+impl Writer<'_> {
+    /// The class; NCCL's own values for a device whose class does not tell what it is.
+    fn class(&self, address: PciAddress, is_gpu: bool) -> String {
+        let class = self.topology.pci.get(address).and_then(|function| function.class);
+        let class = class.map(|class| format!("0x{class:06x}"));
+        let is_nic = self.topology.nics.iter().any(|nic| nic.address == Some(address));
+        let (tells, otherwise) = match (is_gpu, is_nic) {
+            (true, _) => (class.as_deref().is_some_and(values::is_gpu), "0x03".to_string()),
+            (false, true) => {
+                (class.as_deref().is_some_and(|class| class.starts_with("0x02")), "0x02".to_string())
             }
-        }
-        self.close(indent, "nic");
+            (false, false) => (class.is_some(), format!("0x{BRIDGE:06x}")),
+        };
+        class.filter(|_| tells).unwrap_or(otherwise)
     }
+}
 
-    /// The rate that both ends of the link above a function support.
-    fn rate(&self, address: PciAddress) -> Option<LinkRate> {
-        let able = |function: &PciFunction| function.link.max.or(function.link.current);
-        let own = self.topology.pci.get(address).and_then(able);
-        let port = self.topology.pci.ancestors(address).0.first().copied();
-        let other = port.and_then(|port| self.topology.pci.get(port)).and_then(able);
-        match (own, other) {
-            (Some(own), Some(other)) => Some(LinkRate {
-                tenths_gt: own.tenths_gt.min(other.tenths_gt),
-                width: own.width.min(other.width),
-            }),
-            (own, other) => own.or(other),
-        }
+/// `32.0 GT/s PCIe`: NCCL compares the text (`kvDictPciGen` of topo.cc).
+fn speed(rate: LinkRate) -> String {
+    format!("{}.{} GT/s PCIe", rate.tenths_gt / 10, rate.tenths_gt % 10)
+}
+
+/// `arch`, `vendor`, `familyid`, `modelid`, as NCCL reads them from CPUID (xml.cc, `ncclTopoGetXmlFromCpu`).
+fn identity(processor: Option<&Processor>) -> [Option<String>; 4] {
+    let Some(processor) = processor else { return [None, None, None, None] };
+    let arch = match processor.arch {
+        Arch::X86 => "x86_64",
+        Arch::Arm => "arm64",
+        Arch::Power => "ppc64",
+    };
+    let arch = Some(arch.to_string());
+    match processor.x86 {
+        // NCCL wants the maker of an x86, so half an identity would be worse than none
+        None if processor.arch == Arch::X86 => [None, None, None, None],
+        None => [arch, None, None, None],
+        Some(x86) => [
+            arch,
+            Some(x86.vendor.word().to_string()),
+            Some(values::family_of_nccl(x86.family).to_string()),
+            Some(x86.model.to_string()),
+        ],
     }
 }
 
@@ -238,20 +250,4 @@ fn vendor_id(gpu: &Gpu) -> u16 {
         GpuVendor::Amd => 0x1002,
         GpuVendor::Intel => 0x8086,
     }
-}
-
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            // XML allows these not even as escapes
-            c if c.is_control() => escaped.push('?'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

@@ -11,15 +11,16 @@ use super::{
     MAX_PCI, MAX_PORTS, MAX_RATE_MBPS,
 };
 use crate::topology::{
-    Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
-    PcieLink, Port, PortState, Provenance, Pu, Topology,
+    Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress, PciFunction,
+    PciParent, PciTree, PcieLink, Port, PortState, Processor, Provenance, Pu, Topology, X86,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
 pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
-    let mut topology = Topology::empty(&name("name", &file.name)?, provenance);
+    let mut topology = Topology::empty(&machine("name", &file.name)?, provenance);
     check_sources(&file.sources)?;
+    topology.processor = file.processor.as_ref().map(processor).transpose()?;
     topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
     topology.pus = pus(&file.pus)?;
     topology.pci = pci(&file.pci, &topology)?;
@@ -48,6 +49,41 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     (topology.gpus, topology.nics) = (gpus, nics);
     topology.sort();
     Ok(topology)
+}
+
+/// The machine's name: the vendors' own products have spaces (`PowerEdge XE9680`).
+fn machine(place: &str, text: &str) -> Result<String> {
+    match free_text(place, text)? {
+        empty if empty.is_empty() => Err(wrong(place, text, "the machine's name")),
+        name => Ok(name),
+    }
+}
+
+fn processor(processor: &schema::Processor) -> Result<Processor> {
+    let arch = word("processor.arch", &processor.arch, &schema::ARCHS)?;
+    let x86 = match (&processor.vendor, processor.family, processor.model) {
+        (Some(vendor), Some(family), Some(model)) if arch == Arch::X86 => {
+            let place = "processor.vendor";
+            let vendor = CpuVendor::from_word(vendor)
+                .ok_or_else(|| wrong(place, vendor, "a maker's word such as `GenuineIntel`"))?;
+            // the kernel's words for a processor have four digits for each number
+            for (field, number) in [("family", family), ("model", model)] {
+                if number > 0xffff {
+                    return Err(wrong(&format!("processor.{field}"), number, "a number below `65536`"));
+                }
+            }
+            Some(X86 { vendor, family, model })
+        }
+        (None, None, None) => None,
+        _ => {
+            return Err(wrong(
+                "processor",
+                &processor.arch,
+                "`vendor`, `family` and `model` together, on `x86_64`",
+            ));
+        }
+    };
+    Ok(Processor { arch, x86 })
 }
 
 pub(super) fn check_sources(sources: &[String]) -> Result<()> {
@@ -106,7 +142,9 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
         let at = |field: &str| format!("pci[{i}].{field}");
         let address: PciAddress = pci_address(&at("address"), &function.address)?;
         addresses.add(&at("address"), address)?;
-        if let Some(node) = function.numa_node.filter(|&node| topology.numa_node(node).is_none()) {
+        // without a list nothing is known of the nodes but their numbers
+        let is_listed = |node: u32| topology.numa_nodes.is_empty() || topology.numa_node(node).is_some();
+        if let Some(node) = function.numa_node.filter(|&node| !is_listed(node)) {
             return Err(dangling(&at("numa_node"), node, "numa_nodes"));
         }
         let id = |field: &str, text: &Option<String>| -> Result<Option<u16>> {

@@ -1,7 +1,7 @@
 //! Version 1 of the topology file, field by field; what the strings must hold is checked in `read`.
 #![forbid(unsafe_code)]
 
-use crate::topology::{GpuVendor, LinkLayer, NicKind, NicRole, PathType, PortState};
+use crate::topology::{Arch, GpuVendor, LinkLayer, NicKind, NicRole, PathType, PortState};
 use serde::{Deserialize, Serialize};
 
 /// What every version of the file has.
@@ -20,6 +20,8 @@ pub(super) struct File {
     /// free text: where the facts come from
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Processor>,
     #[serde(default)]
     pub numa_nodes: Vec<NumaNode>,
     #[serde(default)]
@@ -33,6 +35,22 @@ pub(super) struct File {
     /// kinds of paths that take precedence over the PCI tree
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<StatedPath>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Processor {
+    /// `x86_64`, `arm64` or `ppc64`
+    pub arch: String,
+    /// such as `GenuineIntel`; absent where unknown, as the two numbers are
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<String>,
+    /// `cpu family` of /proc/cpuinfo
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<u32>,
+    /// `model` of /proc/cpuinfo
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -184,6 +202,9 @@ pub(super) struct Port {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<String>,
 }
+
+pub(super) const ARCHS: [(&str, Arch); 3] =
+    [("x86_64", Arch::X86), ("arm64", Arch::Arm), ("ppc64", Arch::Power)];
 
 pub(super) const VENDORS: [(&str, GpuVendor); 3] =
     [("nvidia", GpuVendor::Nvidia), ("amd", GpuVendor::Amd), ("intel", GpuVendor::Intel)];

@@ -127,12 +127,51 @@ fn another_format_or_version_is_named_before_anything_else_is_judged() {
 }
 
 #[test]
+fn a_machine_keeps_the_name_that_its_vendor_wrote() {
+    for name in ["PowerEdge XE9680", "Virtual Machine", "G593-SD0-AAX1/X (rev. 2)", "a,b"] {
+        let topology = Topology { name: name.to_string(), ..read(SAMPLE).unwrap() };
+        assert_eq!(read(&to_json(&topology)).unwrap(), topology, "`{name}`");
+    }
+    for (broken, kept) in [("", "node"), ("a\u{1b}[2Jb\n", "a[2Jb")] {
+        let topology = Topology { name: broken.to_string(), ..read(SAMPLE).unwrap() };
+        assert_eq!(read(&to_json(&topology)).unwrap().name, kept);
+    }
+    assert_eq!(refusal("\"sample-1\"", "\"\""), "`name`: found ``, expected the machine's name");
+    assert!(refusal("\"sample-1\"", "\"a\\n\"").starts_with("`name`: found `a\\n`, expected at most 1024"));
+}
+
+#[test]
+fn a_processor_is_kept_and_half_of_one_is_refused() {
+    let with = |words: &str| {
+        let text =
+            SAMPLE.replacen("\"numa_nodes\"", &format!("\"processor\": {{{words}}},\n  \"numa_nodes\""), 1);
+        read(&text)
+    };
+    let intel = "\"arch\": \"x86_64\", \"vendor\": \"GenuineIntel\", \"family\": 6, \"model\": 143";
+    for good in [intel, "\"arch\": \"arm64\"", "\"arch\": \"x86_64\""] {
+        let topology = with(good).unwrap();
+        assert!(topology.processor.is_some());
+        assert_eq!(read(&to_json(&topology)).unwrap(), topology);
+    }
+    for (bad, expected) in [
+        (intel.replace("143", "65536"), "`processor.model`: found `65536`, expected a number below"),
+        (intel.replace("Genuine", ""), "`processor.vendor`: found `Intel`, expected a maker's word"),
+        (intel.replace("x86_64", "arm64"), "`processor`: found `arm64`, expected `vendor`, `family`"),
+        (intel.replace(", \"model\": 143", ""), "`processor`: found `x86_64`, expected `vendor`"),
+        (intel.replace("x86_64", "i386"), "`processor.arch`: found `i386`, expected one of `x86_64`"),
+    ] {
+        let message = with(&bad).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
+    }
+}
+
+#[test]
 fn names_that_a_variable_or_a_path_would_misread_are_refused() {
     let long = "n".repeat(DeviceName::MAX + 1);
     for bad in
         ["", "mlx5_0:1", "a,b", "^mlx5", "=a", "a b", "../x", ".", "-a", "é", "a\\u0000", "a\\n", &long]
     {
-        for good in ["sample-1", "GPU-0", "mlx5_0", "uverbs0", "ib1"] {
+        for good in ["GPU-0", "mlx5_0", "uverbs0", "ib1"] {
             let message = refusal(&format!("\"{good}\""), &format!("\"{bad}\""));
             let end = "expected 1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`";
             assert!(message.ends_with(end), "{message}");

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::schema::{self, File};
-use super::{FORMAT, VERSION};
-use crate::topology::{Bitmap, DeviceName, LinkRate, PciParent, Port, Topology};
+use super::{FORMAT, MAX_TEXT, VERSION};
+use crate::topology::{Bitmap, LinkRate, PciParent, Port, Topology};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
@@ -74,8 +74,14 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
     File {
         format: FORMAT.to_string(),
         version: VERSION,
-        name: plain(&topology.name),
+        name: one_line(&topology.name),
         sources: sources.to_vec(),
+        processor: topology.processor.as_ref().map(|processor| schema::Processor {
+            arch: word(&schema::ARCHS, processor.arch).unwrap_or_default(),
+            vendor: processor.x86.map(|x86| x86.vendor.word().to_string()),
+            family: processor.x86.map(|x86| x86.family),
+            model: processor.x86.map(|x86| x86.model),
+        }),
         numa_nodes: numa_nodes.collect(),
         pus: pus.collect(),
         pci: pci.collect(),
@@ -85,15 +91,10 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
     }
 }
 
-/// A name that a file can hold: vendors write `PowerEdge XE9680` into their products.
-fn plain(name: &str) -> String {
-    let plain = |letter: char| match letter {
-        letter if letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.') => letter,
-        _ => '-',
-    };
-    let plain: String = name.chars().map(plain).collect();
-    let plain: String = plain.trim_start_matches(['-', '.']).chars().take(DeviceName::MAX).collect();
-    if plain.is_empty() { "node".to_string() } else { plain }
+/// A name as a file can hold it: a broken firmware may say anything.
+fn one_line(name: &str) -> String {
+    let kept: String = name.chars().filter(|letter| !letter.is_control()).take(MAX_TEXT).collect();
+    if kept.is_empty() { "node".to_string() } else { kept }
 }
 
 fn port(port: &Port) -> schema::Port {

@@ -1,0 +1,258 @@
+//! Where each device stands in the file: below its own switches, or below one that we invent for a stated path.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::topology::{LinkRate, PathType, PciAddress, PciFunction, Topology};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The PCI domain of the switches that we invent: below those of the readers, and no machine's.
+const SWITCHES: u32 = 0xfffc_0000;
+/// PCIe generations with 16 lanes, in tenths of GT/s: those that NCCL knows.
+const GENERATIONS: [u32; 5] = [50, 80, 160, 320, 640];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Above {
+    Cpu(Option<u32>),
+    Switch(PciAddress),
+}
+
+/// What stands below what.
+pub(super) struct Places {
+    below: BTreeMap<Above, BTreeSet<PciAddress>>,
+    cpus: Vec<Option<u32>>,
+    /// the names of functions whose address is no machine's
+    names: BTreeMap<PciAddress, String>,
+    /// links of which nothing is known but who stands below one invented switch
+    rates: BTreeMap<PciAddress, LinkRate>,
+    /// devices below an invented switch
+    joined: BTreeSet<PciAddress>,
+}
+
+impl Places {
+    pub(super) fn new(topology: &Topology) -> Places {
+        let mut places = Places {
+            below: BTreeMap::new(),
+            cpus: Vec::new(),
+            names: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            joined: BTreeSet::new(),
+        };
+        // NCCL finds a NIC that has no PCI function without us, and puts it at the first CPU.  One whose link is down is
+        // kept: when it comes up, it must not stand elsewhere than its neighbours
+        let devices: BTreeSet<PciAddress> = topology
+            .gpus
+            .iter()
+            .map(|gpu| gpu.address)
+            .chain(topology.nics.iter().filter_map(|nic| nic.address))
+            .collect();
+        for (index, group) in groups(topology, &devices).iter().enumerate() {
+            places.join(topology, group, index as u32);
+        }
+        for &device in devices.difference(&places.joined.clone()) {
+            places.hang(topology, device);
+        }
+        places.order_cpus(topology);
+        places.name(topology);
+        places
+    }
+
+    /// What stands below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
+    pub(super) fn below(&self, above: Above) -> Vec<PciAddress> {
+        self.below.get(&above).into_iter().flatten().copied().collect()
+    }
+
+    /// The NUMA nodes, known ones first.
+    pub(super) fn cpus(&self) -> impl Iterator<Item = Option<u32>> {
+        self.cpus.iter().copied()
+    }
+
+    /// Elements for NUMA nodes and functions.
+    pub(super) fn elements(&self) -> usize {
+        self.cpus.len() + self.below.values().map(BTreeSet::len).sum::<usize>()
+    }
+
+    pub(super) fn most_inside(&self) -> usize {
+        self.below.values().map(BTreeSet::len).chain([self.cpus.len()]).max().unwrap_or(0)
+    }
+
+    /// Devices below a switch that we invented.
+    pub(super) fn joined(&self) -> &BTreeSet<PciAddress> {
+        &self.joined
+    }
+
+    /// `busid`: the address, or where that is no machine's one in a domain that Azure's files use for such switches.
+    pub(super) fn bus_id(&self, address: PciAddress) -> String {
+        self.names.get(&address).cloned().unwrap_or_else(|| address.to_string())
+    }
+
+    /// The rate that both ends of the link above a function support.
+    pub(super) fn rate(&self, topology: &Topology, address: PciAddress) -> Option<LinkRate> {
+        self.rates.get(&address).copied().or_else(|| rate(topology, address))
+    }
+
+    /// Puts a device below its switches, and these below their CPU.
+    fn hang(&mut self, topology: &Topology, device: PciAddress) {
+        let mut here = device;
+        // a way that ends at a host bridge cannot be a circle
+        if let (bridges, Some(_)) = topology.pci.ancestors(device) {
+            for &switch in bridges.iter().skip(1).step_by(2) {
+                self.below.entry(Above::Switch(switch)).or_default().insert(here);
+                here = switch;
+            }
+        }
+        // a switch has one place: its first device's
+        let mut cpus = self.below.iter().filter(|(above, _)| matches!(above, Above::Cpu(_)));
+        if !cpus.any(|(_, below)| below.contains(&here)) {
+            let numa_node = numa_node(topology, device);
+            self.below.entry(Above::Cpu(numa_node)).or_default().insert(here);
+        }
+    }
+
+    /// Puts the devices of a group below one switch, or below one with others inside.
+    fn join(&mut self, topology: &Topology, group: &BTreeSet<PciAddress>, index: u32) {
+        let is_gpu = |address: &PciAddress| topology.gpu_index(*address).is_some();
+        let switch = |inside: u32| PciAddress {
+            domain: SWITCHES + index,
+            bus: inside as u8,
+            device: (inside >> 8) as u8,
+            function: 0,
+        };
+        let numa_node = group.iter().filter(|address| is_gpu(address)).chain(group);
+        let numa_node = numa_node.copied().find_map(|address| topology.numa_node_of(address));
+        let outer = switch(0);
+        self.below.entry(Above::Cpu(numa_node)).or_default().insert(outer);
+        let mut rates: Vec<LinkRate> =
+            group.iter().filter_map(|&address| rate(topology, address).or(need(topology, address))).collect();
+        // the switch's own link holds back none of its devices, and GPUs of such machines are of generation 4 at least; of an
+        // unknown link NCCL thinks that it is of generation 3
+        rates.push(LinkRate { tenths_gt: 160, width: 16 });
+        rates.sort_by_key(|rate| rate.mbps());
+        let widest = rates[rates.len() - 1];
+        let parts =
+            partition(group, |a, b| topology.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b));
+        for (inside, part) in (1..).zip(&parts) {
+            // a NIC alone may stand outside, where it is one switch farther from every GPU inside
+            let is_alone = part.len() == 1 && !part.iter().any(is_gpu);
+            let place = if parts.len() == 1 || is_alone { outer } else { switch(inside) };
+            if place != outer {
+                self.below.entry(Above::Switch(outer)).or_default().insert(place);
+                self.rates.insert(place, widest);
+            }
+            self.below.entry(Above::Switch(place)).or_default().extend(part);
+        }
+        self.rates.insert(outer, widest);
+        for &address in group.iter().filter(|&&address| rate(topology, address).is_none()) {
+            self.rates.insert(address, need(topology, address).unwrap_or(widest));
+        }
+        self.joined.extend(group);
+    }
+
+    fn order_cpus(&mut self, topology: &Topology) {
+        // memory alone has no CPUs for NCCL
+        let with_cpus = topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty());
+        let mut all: BTreeSet<Option<u32>> = with_cpus.map(|node| Some(node.os_index)).collect();
+        all.extend(self.below.keys().filter_map(|above| match above {
+            Above::Cpu(node) => Some(*node),
+            Above::Switch(_) => None,
+        }));
+        self.cpus = all.into_iter().collect();
+        let below = &self.below;
+        // NICs without a PCI function come to the first CPU, which NCCL identifies only on the way up from another
+        let is_asked =
+            |node: &Option<u32>| topology.processor.is_some() || below.contains_key(&Above::Cpu(*node));
+        self.cpus.sort_by_key(|node| (node.is_none(), !is_asked(node), *node));
+    }
+
+    /// Names for what has no address that NCCL could read or a machine could have.
+    fn name(&mut self, topology: &Topology) {
+        let mut free = (1u32..0x10000).map(|count| PciAddress {
+            domain: 0xffff,
+            bus: 0xff - (count >> 8) as u8,
+            device: (count & 0x1f) as u8,
+            function: (count >> 5 & 7) as u8,
+        });
+        for address in self.below.values().flatten().copied().collect::<BTreeSet<_>>() {
+            if address.domain >= SWITCHES {
+                let name = free.find(|name| topology.pci.get(*name).is_none());
+                self.names.extend(name.map(|name| (address, name.to_string())));
+            }
+        }
+    }
+}
+
+/// Devices that stated paths join and the tree does not, or the other way round, as many as belong together.
+fn groups(topology: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAddress>> {
+    if topology.stated_paths.is_empty() {
+        return Vec::new();
+    }
+    let bare = Topology { stated_paths: BTreeMap::new(), ..topology.clone() };
+    let is_near = |kind: PathType| kind <= PathType::Pxb;
+    let mixed =
+        |a: PciAddress, b: PciAddress| topology.gpu_index(a).is_some() != topology.gpu_index(b).is_some();
+    let near = |a, b| mixed(a, b) && is_near(topology.path_type(a, b));
+    let differs = |a, b| {
+        let (stated, shown) = (topology.path_type(a, b), bare.path_type(a, b));
+        mixed(a, b) && stated != shown && (is_near(stated) || is_near(shown))
+    };
+    let all = partition(devices, near);
+    let touched =
+        |group: &BTreeSet<PciAddress>| group.iter().any(|&a| devices.iter().any(|&b| differs(a, b)));
+    all.into_iter().filter(|group| group.len() > 1 && touched(group)).collect()
+}
+
+/// Parts whose members are joined by `is_joined`, in order of their first member.
+fn partition(
+    all: &BTreeSet<PciAddress>,
+    is_joined: impl Fn(PciAddress, PciAddress) -> bool,
+) -> Vec<BTreeSet<PciAddress>> {
+    let mut rest = all.clone();
+    let mut parts = Vec::new();
+    while let Some(first) = rest.pop_first() {
+        let mut part = BTreeSet::from([first]);
+        let mut new = vec![first];
+        while let Some(here) = new.pop() {
+            let near: Vec<PciAddress> =
+                rest.iter().copied().filter(|&other| is_joined(here, other)).collect();
+            rest.retain(|other| !near.contains(other));
+            part.extend(&near);
+            new.extend(near);
+        }
+        parts.push(part);
+    }
+    parts
+}
+
+/// A device's NUMA node: its own, else that of the only ones to which its stated paths do not leave the node.
+fn numa_node(topology: &Topology, device: PciAddress) -> Option<u32> {
+    topology.numa_node_of(device).or_else(|| {
+        let others = topology.stated_paths.iter().filter_map(|(&(gpu, nic), &kind)| match kind {
+            PathType::Sys => None,
+            _ if gpu == device => topology.numa_node_of(nic),
+            _ if nic == device => topology.numa_node_of(gpu),
+            _ => None,
+        });
+        let others: BTreeSet<u32> = others.collect();
+        others.first().copied().filter(|_| others.len() == 1)
+    })
+}
+
+fn rate(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
+    let able = |function: &PciFunction| function.link.max.or(function.link.current);
+    let own = topology.pci.get(address).and_then(able);
+    let port = topology.pci.ancestors(address).0.first().copied();
+    let other = port.and_then(|port| topology.pci.get(port)).and_then(able);
+    match (own, other) {
+        (Some(own), Some(other)) => Some(LinkRate {
+            tenths_gt: own.tenths_gt.min(other.tenths_gt),
+            width: own.width.min(other.width),
+        }),
+        (own, other) => own.or(other),
+    }
+}
+
+/// The slowest link that carries a NIC's ports: virtual machines often show none, and NCCL then counts with generation 3.
+fn need(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
+    let ports = topology.nics.iter().filter(|nic| nic.address == Some(address)).flat_map(|nic| &nic.ports);
+    let mbps: u64 = ports.filter_map(|port| port.rate_mbps).sum();
+    let rates = GENERATIONS.map(|tenths_gt| LinkRate { tenths_gt, width: 16 });
+    rates.into_iter().find(|rate| mbps > 0 && rate.mbps() >= mbps)
+}

@@ -1,0 +1,138 @@
+//! What the node's processors are, by which NCCL tells how fast their sockets are connected.
+#![forbid(unsafe_code)]
+
+/// The node's processors; all sockets of a node have the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Processor {
+    /// the instruction set
+    pub arch: Arch,
+    /// the maker, and the kernel's numbers of family and model; known on x86 only, where NCCL wants them
+    pub x86: Option<X86>,
+}
+
+/// An instruction set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arch {
+    /// 64-bit x86
+    X86,
+    /// 64-bit Arm
+    Arm,
+    /// 64-bit POWER
+    Power,
+}
+
+/// What an x86 processor says of itself (CPUID leaves 0 and 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct X86 {
+    /// the maker
+    pub vendor: CpuVendor,
+    /// `cpu family` of /proc/cpuinfo, with the extended family added
+    pub family: u32,
+    /// `model` of /proc/cpuinfo, with the extended model before it
+    pub model: u32,
+}
+
+/// A maker of x86 processors (the kernel's arch/x86/include/asm/processor.h, `X86_VENDOR_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CpuVendor {
+    /// GenuineIntel
+    Intel,
+    /// AuthenticAMD
+    Amd,
+    /// HygonGenuine
+    Hygon,
+    /// CentaurHauls
+    Centaur,
+    /// Shanghai, with two spaces before and after
+    Zhaoxin,
+}
+
+impl CpuVendor {
+    /// Each with the kernel's number of it and with CPUID's word.
+    pub const ALL: [(CpuVendor, u32, &'static str); 5] = [
+        (CpuVendor::Intel, 0, "GenuineIntel"),
+        (CpuVendor::Amd, 2, "AuthenticAMD"),
+        (CpuVendor::Centaur, 5, "CentaurHauls"),
+        (CpuVendor::Hygon, 9, "HygonGenuine"),
+        (CpuVendor::Zhaoxin, 10, "  Shanghai  "),
+    ];
+
+    /// CPUID's word.
+    pub fn word(self) -> &'static str {
+        CpuVendor::ALL.iter().find(|(vendor, ..)| *vendor == self).map_or("", |(.., word)| word)
+    }
+
+    /// The maker whose word this is.
+    pub fn from_word(word: &str) -> Option<CpuVendor> {
+        CpuVendor::ALL.iter().find(|(.., known)| *known == word).map(|(vendor, ..)| *vendor)
+    }
+}
+
+impl Processor {
+    /// Reads `/sys/devices/system/cpu/modalias`, such as `cpu:type:x86,ven0000fam0006mod008F:feature:,0000,0001`, by which the
+    /// kernel loads modules for a processor (drivers/base/cpu.c, `print_cpu_modalias`).
+    pub fn from_modalias(text: &str) -> Option<Processor> {
+        let kind = text.strip_prefix("cpu:type:")?.split(":feature:").next()?;
+        let (arch, numbers) = kind.split_once(',').unwrap_or((kind, ""));
+        let arch = match arch {
+            "x86" => Arch::X86,
+            "aarch64" => Arch::Arm,
+            "ppc64le" | "ppc64" => Arch::Power,
+            _ => return None,
+        };
+        Some(Processor { arch, x86: x86(numbers).filter(|_| arch == Arch::X86) })
+    }
+
+    /// The inverse, without the features.
+    pub fn modalias(&self) -> String {
+        let numbers = self.x86.map(|X86 { vendor, family, model }| {
+            let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);
+            format!(",ven{:04X}fam{family:04X}mod{model:04X}", vendor.map_or(0, |(_, number, _)| *number))
+        });
+        let arch = match self.arch {
+            Arch::X86 => "x86",
+            Arch::Arm => "aarch64",
+            Arch::Power => "ppc64le",
+        };
+        format!("cpu:type:{arch}{}:feature:", numbers.unwrap_or_default())
+    }
+}
+
+/// `ven0000fam0006mod008F`
+fn x86(numbers: &str) -> Option<X86> {
+    let (vendor, rest) = numbers.strip_prefix("ven")?.split_once("fam")?;
+    let (family, model) = rest.split_once("mod")?;
+    let hex = |text: &str| u32::from_str_radix(text, 16).ok().filter(|_| text.len() == 4);
+    let vendor = hex(vendor)?;
+    let (vendor, ..) = *CpuVendor::ALL.iter().find(|(_, number, _)| *number == vendor)?;
+    Some(X86 { vendor, family: hex(family)?, model: hex(model)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_words_for_a_processor_are_read_and_written() {
+        let intel = X86 { vendor: CpuVendor::Intel, family: 6, model: 0x8f };
+        for (text, expected) in [
+            (
+                "cpu:type:x86,ven0000fam0006mod008F:feature:",
+                Some(Processor { arch: Arch::X86, x86: Some(intel) }),
+            ),
+            ("cpu:type:aarch64:feature:", Some(Processor { arch: Arch::Arm, x86: None })),
+            ("cpu:type:ppc64le:feature:", Some(Processor { arch: Arch::Power, x86: None })),
+            ("cpu:type:s390:feature:", None),
+            ("x86", None),
+        ] {
+            let found = Processor::from_modalias(&format!("{text},0000,0001"));
+            assert_eq!(found, expected, "{text}");
+            if let Some(processor) = found {
+                assert_eq!(processor.modalias(), text);
+            }
+        }
+        let unknown = Processor::from_modalias("cpu:type:x86,ven00FFfam0006mod008F:feature:").unwrap();
+        assert_eq!(unknown, Processor { arch: Arch::X86, x86: None });
+        assert_eq!(CpuVendor::from_word("  Shanghai  "), Some(CpuVendor::Zhaoxin));
+    }
+}
