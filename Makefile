@@ -6,17 +6,20 @@ target := $(or $(CARGO_TARGET_DIR),target)
 prefix  ?= /usr/local
 bindir  ?= $(prefix)/bin
 libdir  ?= $(prefix)/lib
-mandir  ?= $(prefix)/share/man
-docdir  ?= $(prefix)/share/doc/nic-placement
+datadir ?= $(prefix)/share
+mandir  ?= $(datadir)/man
+docdir  ?= $(datadir)/doc/nic-placement
 # where slurmd and srun find the plugin; plugstack.conf names it by its full path
 plugindir ?= $(libdir)/slurm
+# where systemd looks for the units that write the node file
+unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo lint test test-slurms test-libraries bench install clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 21
-	@echo 'install takes prefix=, libdir=, plugindir= and DESTDIR='
+	@echo 'install takes prefix=, libdir=, plugindir=, unitdir= and DESTDIR='
 
 build:          ## the plugin and the tool, in target/release
 	$(CARGO) build --release --locked
@@ -62,9 +65,25 @@ install:        ## copy what `make build` made
 	$(call put,644,packaging/man/nic-placement.1,$(mandir)/man1/nic-placement.1)
 	$(call put,644,packaging/man/nic-placement.8,$(mandir)/man8/nic-placement.8)
 	$(call put,644,plugstack.conf.example,$(docdir)/plugstack.conf.example)
+	$(call unit,nic-placement-refresh.service)
+	$(call unit,nic-placement-refresh.timer)
+	$(call unit,nic-placement-watch.service)
+	$(call completions,bash,$(datadir)/bash-completion/completions/nic-placement)
+	$(call completions,zsh,$(datadir)/zsh/site-functions/_nic-placement)
+	$(call completions,fish,$(datadir)/fish/vendor_completions.d/nic-placement.fish)
 
 # put MODE,FILE,PLACE: by rename, since slurmd keeps the plugin mapped and must not see it change under its feet
 put = install -D -m $(1) $(2) $(DESTDIR)$(3).new && mv -f $(DESTDIR)$(3).new $(DESTDIR)$(3)
+
+# unit FILE: with the place of the tool
+unit = install -d $(DESTDIR)$(unitdir) && sed 's|/usr/local/bin|$(bindir)|' packaging/systemd/$(1) \
+	> $(DESTDIR)$(unitdir)/$(1).new && chmod 644 $(DESTDIR)$(unitdir)/$(1).new && \
+	mv -f $(DESTDIR)$(unitdir)/$(1).new $(DESTDIR)$(unitdir)/$(1)
+
+# completions SHELL,PLACE: the tool's own, so that they know the options that it has
+completions = install -d $(dir $(DESTDIR)$(2)) && \
+	$(target)/release/nic-placement completions $(1) > $(DESTDIR)$(2).new && \
+	chmod 644 $(DESTDIR)$(2).new && mv -f $(DESTDIR)$(2).new $(DESTDIR)$(2)
 
 clean:          ## remove what was built
 	$(CARGO) clean

@@ -9,6 +9,8 @@
 
 #[path = "../tests/host/harness.rs"]
 mod harness;
+#[path = "../tests/host/node.rs"]
+mod node;
 
 use harness::Step;
 use std::collections::BTreeMap;
@@ -54,7 +56,7 @@ impl Times {
 /// Adds one turn of a step: lines `time HOOK median M min A max B n COUNT`.
 fn play(step: &Step, times: &mut BTreeMap<String, Times>) -> Result<(), String> {
     let host = harness::host().ok_or("there is no C compiler")?;
-    let timed = step.clone().word("--repeat", &STEPS_PER_TURN.to_string());
+    let timed = step.clone().word("--repeat", STEPS_PER_TURN.to_string());
     let output = timed.command(host).arg("--time").output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(harness::stderr(&output));
@@ -111,11 +113,17 @@ fn measure() -> Result<(), String> {
         "default=closest, --nic-placement=verbose",
         &step().arg("default=closest").option("verbose"),
         &off,
+    )?;
+    let node = node::Node::new("bench");
+    compare(
+        "default=closest, this node's own /sys (played), from the node file beside reading it (`off`)",
+        &node.step(),
+        &node.step().arg("cache=0"),
     )
 }
 
 fn main() -> ExitCode {
-    // `cargo test --benches` runs this too, without that word, and a debug build's figures mean nothing
+    // `cargo test --benches` runs this too, but without `--bench`; figures of a debug build mean nothing
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }

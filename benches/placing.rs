@@ -1,11 +1,11 @@
-//! How long a decision takes: the map alone on machines of growing size, and map, tasks and variables together.
+//! Measures how long a decision takes: the map alone on machines of growing size, then map, tasks and variables together.
 //!
 //! ```text
 //! cargo bench --bench placing
 //! ```
 //!
-//! Every row is measured in turns with the first one of its table, so that a machine that slows down slows both; the last
-//! column is the ratio.
+//! Every row alternates with the first row of its table, so that a machine that slows down slows both.  The last column is
+//! the ratio.
 
 use nic_placement_core::config::Settings;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
@@ -65,7 +65,7 @@ fn machine(gpus: usize, nics: usize) -> Topology {
         topology.nics.push(Nic {
             address: Some(address),
             ports: vec![port],
-            ..Nic::new(name, NicKind::Verbs)
+            ..Nic::new(name.parse().unwrap(), NicKind::Verbs)
         });
     }
     topology.sort();
@@ -121,7 +121,7 @@ fn measure(rows: &[Row]) {
     }
 }
 
-/// Problems of arbitrary paths, rates and shared uplinks, which no real machine has: what the bounds cost.
+/// Problems of arbitrary paths, rates and shared uplinks.  No real machine has them; they show what the bounds cost.
 fn odd_problem(gpus: usize, rails: usize, each: usize, seed: u64) -> Problem {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = |limit: usize| {

@@ -1,5 +1,5 @@
-//! This project's map beside the rules of other programs, on every built-in machine and on every matrix of a collection
-//! of real ones where it lies beside the checkout.
+//! Compares this project's map with the rules of other programs, on every built-in machine.  If a collection of real
+//! matrices lies beside the checkout, on each of those too.
 //!
 //! ```text
 //! cargo bench --bench rules
@@ -59,7 +59,8 @@ fn blocks(machine: &Machine) -> Vec<usize> {
     (0..gpus).map(|gpu| gpu * machine.paths[gpu].len() / gpus).collect()
 }
 
-/// ParaStation's and Open MPI's for bound processes: the NICs of the own NUMA node in turn, else all in turn.
+/// ParaStation's and Open MPI's rule for bound processes: the NICs of the process's NUMA node in turn; if it has none, all in
+/// turn.
 fn same_numa_in_turn(machine: &Machine) -> Vec<usize> {
     let local = |gpu: usize| -> Vec<usize> {
         let paths = &machine.paths[gpu];
@@ -75,8 +76,9 @@ fn same_numa_in_turn(machine: &Machine) -> Vec<usize> {
         .collect()
 }
 
-/// NCCL 2.30, src/graph/topo.cc, `ncclTopoGetLocalNet`: of the NICs with most bandwidth the nearest; where several are left,
-/// the one at the GPU's number modulo the GPUs near them, its bits reversed where their number is a power of two.
+/// NCCL 2.30, src/graph/topo.cc, `ncclTopoGetLocalNet`: takes the NICs with most bandwidth, and of these the nearest.  If
+/// several are left, it takes the one at the GPU's number modulo the GPUs near them.  If their number is a power of two, it
+/// reverses the bits of that number.
 fn nccl(machine: &Machine) -> Vec<usize> {
     let local_rails = |gpu: usize| -> Vec<usize> {
         let key = |rail: usize| (u64::MAX - machine.ways.values[gpu][rail], machine.paths[gpu][rail]);
@@ -104,7 +106,7 @@ fn nccl(machine: &Machine) -> Vec<usize> {
         .collect()
 }
 
-/// ai-dynamo's modelexpress and NVIDIA's k8s-launch-kit: GPU by GPU the nearest NIC, of these the least used.
+/// ai-dynamo's modelexpress and NVIDIA's k8s-launch-kit: each GPU takes the least used of its nearest NICs.
 fn greedy(machine: &Machine) -> Vec<usize> {
     let mut users = vec![0; machine.paths[0].len()];
     machine

@@ -1,7 +1,8 @@
 #!/bin/bash
 #
-# What a user waits for: `srun -n1` and `srun -n8` on a node that plays a DGX H100, without the plugin, with it loaded and
-# not asked, and with the option, alternated in one run.  Prints the median and the least of each in milliseconds.
+# How long a user waits for `srun -n1` and `srun -n8` on a node that plays a DGX H100.  Compares three cases, alternated in
+# one run: no plugin; the plugin loaded but not asked; the option given.  Prints the median and the least of each in
+# milliseconds.
 #
 #   cargo build --release && benches/srun.sh [RUNS]
 set -eu

@@ -24,9 +24,6 @@ pub(crate) struct Active {
 /// Set where this step wants placement.
 pub(crate) static ACTIVE: OnceCell<Active> = OnceCell::new();
 
-/// Set where this step wants nothing changed, not even our own earlier values withdrawn.
-pub(crate) static DRY_RUN: AtomicBool = AtomicBool::new(false);
-
 /// Set where this step's tasks are to fail without their placement, also if making the plan fails in a way that nobody
 /// thought of.
 pub(crate) static STRICT: AtomicBool = AtomicBool::new(false);
@@ -36,9 +33,17 @@ pub(crate) static STRICT: AtomicBool = AtomicBool::new(false);
 /// user had set it.
 const MAX_NORMAL_STEP_ID: u32 = 0xffff_fff0;
 
+/// The interactive shell (`SLURM_INTERACTIVE_STEP`) and the batch script (`SLURM_BATCH_SCRIPT`), the same in all releases.
+const PROGRAMS_OF_JOBS: [u32; 2] = [0xffff_fffa, 0xffff_fffb];
+
 /// Is this a step that runs a user's tasks?
 pub(crate) fn is_normal(spank: &SpankHandle) -> bool {
     spank.job_stepid().is_ok_and(|id| id <= MAX_NORMAL_STEP_ID)
+}
+
+/// Is this a batch script, or the shell of an allocation?
+pub(crate) fn is_program_of_job(spank: &SpankHandle) -> bool {
+    spank.job_stepid().is_ok_and(|id| PROGRAMS_OF_JOBS.contains(&id))
 }
 
 pub(crate) const CONTAINER_LATER: &str = "`spank_pyxis.so` stands after this plugin in plugstack.conf: what is set here may \

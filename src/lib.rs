@@ -13,6 +13,7 @@ mod active;
 mod bind;
 mod command;
 mod environment;
+mod files;
 mod log;
 mod nics;
 mod option;
@@ -101,6 +102,9 @@ pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *const *co
             Context::Local | Context::Allocator | Context::Remote => {
                 log::install(context);
                 option::provoke(handle, "init");
+                if context != Context::Remote {
+                    command::init();
+                }
                 register_option(spank);
             }
         })
@@ -118,7 +122,14 @@ pub extern "C" fn slurm_spank_init_post_opt(
     wall("init_post_opt", || {
         with_handle(spank, argc, argv, |handle, context| match context {
             Context::Slurmd | Context::JobScript => {}
-            Context::Local | Context::Allocator => command::init_post_opt(),
+            Context::Local => {
+                command::tell_the_node();
+                command::init_post_opt();
+            }
+            Context::Allocator => {
+                command::note_what_was_before();
+                command::init_post_opt();
+            }
             Context::Remote => {
                 option::provoke(handle, "init_post_opt");
                 step::init_post_opt(handle);

@@ -2,10 +2,13 @@
 //!
 //! In srun, sbatch and salloc `slurm_error` and `slurm_info` print on the terminal.  On a node everything goes to slurmd's
 //! log, but in a task `slurm_error` also prints on that task's stderr; `slurm_info` does not.
+//!
+//! The two calls of Slurm's log are here and nowhere else, so that no text can end a line or move a cursor.
 #![forbid(unsafe_code)]
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use slurm_spank::{Context, LogLevel, spank_log};
+use nic_placement_core::diagnostic::line::one_line;
+use slurm_spank::{Context, LogLevel, slurm_spank_log, spank_log};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const COMMAND: u8 = 0;
@@ -30,10 +33,15 @@ impl Log for ToSlurm {
             (Level::Debug, _) => LogLevel::Debug,
             (Level::Trace, _) => LogLevel::Debug2,
         };
-        spank_log(level, &format!("nic-placement: {}", record.args()));
+        spank_log(level, &one_line(&format!("nic-placement: {}", record.args())));
     }
 
     fn flush(&self) {}
+}
+
+/// A line on the terminal of the task's user.
+pub(super) fn say(line: &str) {
+    slurm_spank_log(&one_line(&format!("nic-placement: {line}")));
 }
 
 /// Takes the log over in this process; the second call finds it taken, by us.

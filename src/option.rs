@@ -3,26 +3,43 @@
 
 use nic_placement_core::config::{OPTION, Words, options};
 use slurm_spank::SpankHandle;
+use std::io::{self, ErrorKind, Write};
+use std::process::exit;
 use std::sync::{Mutex, PoisonError};
 
 /// What the last call of the option's callback said.
 static VALUE: Mutex<Option<Words>> = Mutex::new(None);
 
 /// Takes a value from Slurm; `false` refuses it, which ends srun, sbatch and salloc before anything is queued.
+///
+/// Nothing is refused on a node: Slurm then writes the value into slurmd's log as it came, line ends and all
+/// (src/common/spank.c, `_spank_stack_get_remote_options`), and a later release may count the answer as the node's failure.
 pub(crate) fn take(text: &str, remote: bool) -> bool {
     match Words::parse(text) {
-        Ok(words) if words.help && !remote => {
-            print!("{}", options::help());
-            // the user asked for the help and not for the job
-            std::process::exit(0);
-        }
+        // the user asked for the help and not for the job
+        Ok(words) if words.help && !remote => exit(print_help()),
         Ok(words) => {
             *VALUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
             true
         }
         Err(bad) => {
             log::error!("--{OPTION}: {bad}");
-            false
+            remote
+        }
+    }
+}
+
+/// Prints the help; the answer is the exit status.
+fn print_help() -> i32 {
+    let mut terminal = io::stdout().lock();
+    let printed = terminal.write_all(options::help().as_bytes()).and_then(|()| terminal.flush());
+    match printed {
+        Ok(()) => 0,
+        // who closed the pipe has read enough
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => 0,
+        Err(error) => {
+            log::error!("--{OPTION}=help: cannot be printed: {error}");
+            1
         }
     }
 }
@@ -35,7 +52,11 @@ pub(crate) fn value() -> Option<Words> {
 /// The arguments behind the plugin's path in plugstack.conf, but for the one that test builds add.
 pub(crate) fn arguments<'a>(spank: &'a SpankHandle) -> impl Iterator<Item = &'a str> {
     let of_tests = |argument: &&str| cfg!(feature = "panic-in-hooks") && argument.starts_with("panic=");
-    spank.plugin_argv().unwrap_or_default().into_iter().filter(move |argument| !of_tests(argument))
+    let arguments = spank.plugin_argv().unwrap_or_else(|error| {
+        log::error!("plugstack.conf: {error}: none of the arguments counts");
+        Vec::new()
+    });
+    arguments.into_iter().filter(move |argument| !of_tests(argument))
 }
 
 #[cfg(not(feature = "panic-in-hooks"))]

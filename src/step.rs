@@ -3,14 +3,18 @@
 //! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal};
+use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal};
 use crate::environment::variable;
 use crate::nics::{self, Devices};
-use crate::{option, task};
-use nic_placement_core::config::{Admin, ENVIRONMENT, NodeSource, Settings, Words, settle};
+use crate::{files, option, task};
+use nic_placement_core::config::{
+    Admin, ENVIRONMENT, NodeFileUse, NodeSource, Settings, Words, cpu_bind, settle,
+};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Root, Scope, discover, root};
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::node;
+use nic_placement_core::node::kept::{self, Kept};
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
@@ -45,7 +49,6 @@ fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
     }
     let wish = wish(spank);
     let Settings { enabled, strictness, dry_run, verbose, .. } = wish.settings;
-    DRY_RUN.store(dry_run, Ordering::Relaxed);
     STRICT.store(enabled && strictness > Strictness::BestEffort && !dry_run, Ordering::Relaxed);
     if !enabled {
         return Err(Inactive::NotAsked);
@@ -88,7 +91,8 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
-        cpu_bind: variable(spank, "SLURM_CPU_BIND_TYPE").filter(|how| !how.is_empty()),
+        cpus_per_task: variable(spank, "SLURM_CPUS_PER_TASK").and_then(|count| count.parse().ok()),
+        cpu_bind: cpu_bind::chosen(|name| variable(spank, name)),
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
         gpus: variable(spank, "SLURM_STEP_GPUS"),
         // who has every core of the node shares it with nobody
@@ -96,21 +100,43 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     }
 }
 
-fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, node::NoTopology> {
-    let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope())?;
-    if matches!(wish.admin.source, NodeSource::Machine(_) | NodeSource::Topology(_)) {
-        let (live, _) = discover(&Root::live(), Scope::Placement, Provenance::ThisSystem);
-        diagnostics.extend(node::confirm(&mut node, &live));
+/// This node, from the node file where that is as the node is, which waits for no hardware; else as it is read.
+fn this_node(admin: &Admin, scope: Scope, author: Author) -> (Topology, Vec<Diagnostic>) {
+    let NodeFileUse { path, max_age } = &admin.node_file;
+    if *max_age > 0 {
+        match kept::read(Path::new(path), *max_age, author, sys::seconds_since_boot()) {
+            Ok(Kept { topology, age, diagnostics }) => {
+                log::debug!("the node from `{path}`, which is {age} s old");
+                return (topology, diagnostics);
+            }
+            Err(why) if why.is_absent() => log::debug!("{why}: the node is read"),
+            Err(why) => log::warn!("{why}; the node is read instead"),
+        }
     }
+    node::read_root(&Root::live(), scope, Provenance::ThisSystem)
+}
+
+fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, node::NoTopology> {
+    // a slurmd that a user runs as itself goes by what that user says
+    let author = if sys::is_root() { Author::Root } else { Author::Anyone };
+    let (node, diagnostics) = match &wish.admin.source {
+        NodeSource::Live => this_node(&wish.admin, wish.scope(), author),
+        NodeSource::Sysfs(_) => node::read(&wish.admin.source, wish.scope(), author)?,
+        NodeSource::Machine(_) | NodeSource::Topology(_) => {
+            let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope(), author)?;
+            let (here, _) = this_node(&wish.admin, Scope::Placement, author);
+            diagnostics.extend(node::confirm(&mut node, &here));
+            (node, diagnostics)
+        }
+    };
     let step = granted(spank, &wish, &node);
     // the paths are the libraries' own or the admin's
-    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
-    let mut plan = Plan::new(node, wish, step, &read);
+    let mut plan = Plan::new(node, wish, step, &files::read);
     if devices.lack_uverbs() && !plan.map.rails.is_empty() {
         log::warn!("`/dev/{}` is missing: no RDMA device of this node can be opened", nics::DIRECTORY);
         // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
         if plan.node.provenance.is_this_system() {
-            plan = plan.without(nics::all_missing(&plan.node), &read);
+            plan = plan.without(nics::all_missing(&plan.node), &files::read);
         }
     }
     warn(&diagnostics);

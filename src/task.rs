@@ -1,26 +1,30 @@
 //! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, DRY_RUN, STRICT, is_normal};
+use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, Values, variable};
+use crate::log::say;
 use crate::nics::{self, Closed};
-use crate::{bind, option};
-use nic_placement_core::config::Admin;
-use nic_placement_core::discover::root::{self, Root};
+use crate::{bind, files, option};
+use nic_placement_core::config::{Admin, ENVIRONMENT, Words, cpu_bind, settle};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::identity;
 use nic_placement_core::render::lint::{Subject, lint};
-use nic_placement_core::render::{self, Evidence, ReadFile};
+use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::{Access, GpuGrant, Memory, Task};
 use nic_placement_core::topology::{CpuSet, NicIndex, Topology};
 use nic_placement_sys::{self as sys, MemoryPolicy};
-use slurm_spank::{SpankHandle, slurm_spank_log};
+use slurm_spank::SpankHandle;
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 pub(crate) fn init(spank: &SpankHandle) {
+    // srun's word to slurmstepd is none to the program, nor to the sruns that it starts
+    let told = variable(spank, cpu_bind::VARIABLE).map(|_| spank.unsetenv(cpu_bind::VARIABLE));
+    if let Some(Err(error)) = told {
+        log::debug!("{}: {error}", cpu_bind::VARIABLE);
+    }
     let failures = match ACTIVE.get() {
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
         None => return withdraw(spank),
@@ -48,23 +52,17 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     }
 }
 
-/// A line on the user's terminal.
-fn say(line: &str) {
-    slurm_spank_log(&format!("nic-placement: {line}"));
-}
-
 /// Places one task; returns what could not be had.
 fn place(spank: &SpankHandle, active: &Active, plan: &Plan) -> Vec<String> {
     let values = environment::values(spank, &active.names);
-    // this process is the user's by now, and what the user may not read the program could not read either
-    let read = |path: &str| root::read_configuration(Path::new(path), Root::MAX_FILE);
     let closed = nics::closed(&active.devices, plan);
     let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
     // what the user may not open the kernel refuses to every task of the job alike, so each makes the same plan
-    let anew = (!closed.to_the_job.is_empty()).then(|| without(plan, &closed, local_id, &read));
+    let anew = (!closed.to_the_job.is_empty()).then(|| without(plan, &closed, local_id));
     let plan = anew.as_ref().unwrap_or(plan);
     let task = task(spank, active, plan, &values, closed.to_this_task, local_id);
-    let mut found = plan.task(&task, Evidence { present: &values, read: &read });
+    // this process is the user's by now, and what the user may not read the program could not read either
+    let mut found = plan.task(&task, Evidence { present: &values, read: &files::read });
     let warnings = found.warning.iter().map(|finding| format!("task {}: {finding}", task.global_id));
     warnings.for_each(|warning| log::warn!("{warning}"));
 
@@ -131,13 +129,13 @@ fn memory() -> Memory {
 }
 
 /// The plan without NICs that nobody of the job may open; told once for the node.
-fn without(plan: &Plan, closed: &Closed, local_id: u32, read: ReadFile) -> Plan {
+fn without(plan: &Plan, closed: &Closed, local_id: u32) -> Plan {
     if local_id == 0 {
         for (nic, why) in &closed.to_the_job {
             log::warn!("`{}` is not used: {why}", plan.node.nic(*nic).name);
         }
     }
-    plan.without(closed.to_the_job.clone(), read)
+    plan.without(closed.to_the_job.clone(), &files::read)
 }
 
 /// What is doubtful about the variables that the user set.
@@ -150,25 +148,32 @@ fn doubts(plan: &Plan, task: &Task, present: &Values, node_name: &str) {
 
 /// The network interfaces that the task sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
 fn interfaces() -> Vec<String> {
-    let devices = root::read_configuration(Path::new("/proc/net/dev"), Root::MAX_FILE).unwrap_or_default();
+    let devices = files::read("/proc/net/dev").unwrap_or_default().text;
     let names = devices.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
     names.collect()
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
-/// that step.
+/// that step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
+/// on another node, and every program in them would take them for the user's own.
 fn withdraw(spank: &SpankHandle) {
-    let marked = || variable(spank, render::marker::NAME).is_some();
-    if !DRY_RUN.load(Ordering::Relaxed) && marked() && is_normal(spank) {
-        let (admin, _) = Admin::parse(option::arguments(spank));
-        let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
-        names.extend(admin.templates.iter().map(|template| template.name()));
-        names.sort_unstable();
-        names.dedup();
-        let present = environment::values(spank, &names);
-        for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
-            log::warn!("{failure}");
-        }
+    let marked = variable(spank, render::marker::NAME).is_some();
+    if !marked || !(is_normal(spank) || is_program_of_job(spank)) {
+        return;
+    }
+    let (admin, _) = Admin::parse(option::arguments(spank));
+    let words = variable(spank, ENVIRONMENT).and_then(|text| Words::parse(&text).ok());
+    // who wants nothing changed wants this left too
+    if settle(&admin.default, words.as_ref(), option::value().as_ref()).dry_run {
+        return;
+    }
+    let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
+    names.extend(admin.templates.iter().map(|template| template.name()));
+    names.sort_unstable();
+    names.dedup();
+    let present = environment::values(spank, &names);
+    for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
+        log::warn!("{failure}");
     }
 }
 

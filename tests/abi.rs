@@ -1,4 +1,4 @@
-//! The library's two edges as the linker sees them: what it exports to Slurm, and what it asks of Slurm.
+//! Which symbols the library exports to Slurm, and which it needs from Slurm, as the linker sees them.
 
 #[path = "host/harness.rs"]
 mod harness;
@@ -83,8 +83,8 @@ fn the_library_exports_its_hooks_and_nothing_else() {
 #[test]
 fn no_hook_is_exported_that_costs_every_job_a_process() {
     let Some(defined) = symbols(&plugin(), "--defined-only") else { return };
-    // Slurm's spank.c notes the mere presence of these, and slurmd then starts a helper for each job's prolog and
-    // epilog, or works in a cloned child where it would not
+    // Slurm's spank.c acts on the mere presence of these: slurmd then starts a helper for each job's prolog and epilog,
+    // or works in a cloned child where it otherwise would not
     let costly = [
         "job_prolog",
         "job_epilog",
@@ -159,7 +159,7 @@ fn has_spank_h() -> bool {
     there
 }
 
-/// Uses every declaration, so that each is looked at.
+/// Uses every declaration, so that the compiler checks each.
 const USES: &str = "
 int use(struct spank_handle *spank, char *argv[]);
 int use(struct spank_handle *spank, char *argv[])

@@ -1,11 +1,11 @@
-//! Machines that were captured as a directory or a tar, among them some that no machine would show.
+//! Machines that were captured as a directory or a tar; some of the captures are spoiled on purpose.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -83,21 +83,18 @@ fn links_that_leave_the_captured_tree_or_run_in_circles_are_not_followed() {
     for (name, text) in [("state", "4: ACTIVE"), ("rate", "800 Gb/sec"), ("link_layer", "InfiniBand")] {
         fs::write(secret.join(name), text).unwrap();
     }
-    // the NIC's directory is replaced by a link to one outside that looks better
+    // a link to a better-looking directory outside replaces the NIC's directory
     let ports = machine.join("sys/class/infiniband/mlx5_0").canonicalize().unwrap().join("ports");
     fs::remove_dir_all(&ports).unwrap();
     symlink(place.0.join("outside/0000:18:00.0/infiniband/mlx5_0/ports"), &ports).unwrap();
-    // and another one's by a link to itself
+    // and a link to itself replaces another NIC's directory
     let ports = machine.join("sys/class/infiniband/mlx5_3").canonicalize().unwrap().join("ports");
     fs::remove_dir_all(&ports).unwrap();
     symlink("ports", &ports).unwrap();
     let (shown, errors, done) = tool(&["show", "--topology", machine.to_str().unwrap()]);
     assert!(done, "{errors}");
     assert!(!shown.contains("800 Gb/s"), "{shown}");
-    for nic in ["mlx5_0 ", "mlx5_3 "] {
-        let line = shown.lines().find(|line| line.starts_with("NIC ") && line.contains(nic)).unwrap();
-        assert!(line.ends_with("not used: it has no port"), "{line}");
-    }
+    assert!(shown.contains("left out: mlx5_0, mlx5_3: it has no port"), "{shown}");
 }
 
 #[test]
@@ -123,4 +120,38 @@ fn a_topology_file_that_show_writes_gives_the_same_plan_as_the_machine() {
     let (_, errors, done) = tool(&arguments);
     assert!(done, "{errors}");
     assert_eq!(fs::read(&file).unwrap(), fs::read(&again).unwrap());
+}
+
+#[test]
+fn what_is_no_file_is_named_and_not_waited_for() {
+    let place = Place::new("no-file");
+    let pipe = place.0.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let below = unpacked(&place);
+    let link = below.join("sys/devices/system/node/node0/distance");
+    fs::remove_file(&link).unwrap();
+    assert!(Command::new("mkfifo").arg(&link).status().unwrap().success());
+    let tool = |arguments: &[&str]| {
+        let mut within = Command::new("timeout");
+        within.args(["30", env!("CARGO_BIN_EXE_nic-placement")]).args(arguments);
+        let output = within.output().unwrap();
+        (String::from_utf8(output.stderr).unwrap(), output.status.code())
+    };
+    let (pipe, below) = (pipe.to_str().unwrap(), below.to_str().unwrap());
+    for arguments in [
+        vec!["show", "--topology", pipe],
+        vec!["import", pipe],
+        vec!["import", "--from", "hwloc", pipe],
+        vec!["snapshot", "--unpack", pipe, "/nowhere"],
+        vec!["snapshot", "--topology", pipe],
+    ] {
+        let (said, code) = tool(&arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        let expected = format!("`{pipe}` is a named pipe: expected a regular file");
+        assert!(said.contains(&expected), "{arguments:?}: {said}");
+    }
+    let (said, _) = tool(&["show", "--topology", "/dev/zero"]);
+    assert!(said.contains("`/dev/zero` is a character device: expected a regular file"), "{said}");
+    let (said, code) = tool(&["plan", "--gpus-per-task", "1", "--topology", below]);
+    assert_eq!(code, Some(0), "{said}");
 }

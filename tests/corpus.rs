@@ -1,4 +1,5 @@
-//! Every reader against a collection of real files, where one lies beside the checkout; none of it is part of the project.
+//! Tests every reader on a collection of real files, if one lies beside the checkout.  The collection is not part of the
+//! project.
 //!
 //! Prints what was read and compared, by kind.  Without the collection it says that it was skipped.
 #![forbid(unsafe_code)]
@@ -19,7 +20,7 @@ mod sysfs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Takes the collection; gives a summary, or what is wrong.
+/// Reads the collection.  Returns a summary, or what is wrong.
 type Check = fn(&Path) -> Result<String, String>;
 
 const CHECKS: [(&str, Check); 5] = [

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Needs root and Debian's Slurm packages (`tests/slurm/install.sh`); without them it says so and passes.  The cluster is
-//! `tests/slurm/cluster.sh`, the task `tests/slurm/report.c`, which prints what it sees of itself.  A case is a function
-//! whose name is the sentence that it proves; one that proves an effect runs the same command without the flag too.
+//! `tests/slurm/cluster.sh`.  The task is `tests/slurm/report.c`, which prints its own binding and environment.  A case is a
+//! function, and its name is the sentence that it proves.  A case that proves an effect also runs the command without the
+//! flag.
 
 #[path = "end_to_end/cases_bind.rs"]
 mod cases_bind;
@@ -22,8 +23,12 @@ mod cases_environment;
 mod cases_failure;
 #[path = "end_to_end/cases_gpu.rs"]
 mod cases_gpu;
+#[path = "end_to_end/cases_hint.rs"]
+mod cases_hint;
 #[path = "end_to_end/cases_identity.rs"]
 mod cases_identity;
+#[path = "end_to_end/cases_ladder.rs"]
+mod cases_ladder;
 #[path = "end_to_end/cases_libraries.rs"]
 mod cases_libraries;
 #[path = "end_to_end/cases_machine.rs"]
@@ -74,6 +79,7 @@ fn main() -> std::process::ExitCode {
             cases_gpu::CASES,
             cases_identity::CASES,
             cases_bind::CASES,
+            cases_hint::CASES,
             cases_core::CASES,
             cases_environment::CASES,
             cases_libraries::CASES,
@@ -95,6 +101,7 @@ fn main() -> std::process::ExitCode {
             cases_nics::CASES_WITH_CGROUPS,
         ],
     );
+    suite.on(machines::with_four_numa_nodes_to_a_socket(), &[cases_ladder::CASES]);
     suite.on(machines::with_contained_jobs(), &[cases_contained::CASES]);
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
     suite.on(machines::of_an_unknown_release(), &[cases_release::CASES_UNKNOWN_ON_THE_NODE]);

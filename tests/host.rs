@@ -2,6 +2,8 @@
 
 #[path = "host/harness.rs"]
 mod harness;
+#[path = "host/node.rs"]
+mod node;
 
 use harness::{LogLine, Played, Step, dgx_h100, private_folder, recorded};
 use std::fs;
@@ -39,6 +41,14 @@ macro_rules! play {
 // below the macro, which is known only from there on
 #[path = "host/binding.rs"]
 mod binding;
+#[path = "host/files.rs"]
+mod files;
+#[path = "host/hostile.rs"]
+mod hostile;
+#[path = "host/inherited.rs"]
+mod inherited;
+#[path = "host/node_file.rs"]
+mod node_file;
 #[path = "host/tasks.rs"]
 mod tasks;
 
@@ -66,7 +76,7 @@ fn every_release_of_slurm_is_told_that_the_plugin_was_built_for_it() {
         (46, "0x1a0b00"), // 26.11
     ];
     for (api, version) in releases {
-        let played = play!(Step::in_context("remote").word("--api-version", &api.to_string()));
+        let played = play!(Step::in_context("remote").word("--api-version", api.to_string()));
         assert_eq!(played.events("load")[1], format!("plugin_version {version}"), "API {api}\n{played}");
     }
 }
@@ -202,6 +212,16 @@ fn help_is_printed_by_srun_which_then_ends() {
         [""; 0],
         "the user asked for the help and not for the job\n{played}"
     );
+}
+
+#[test]
+fn help_that_cannot_be_printed_ends_srun_all_the_same_and_not_well() {
+    let Some(host) = harness::host() else { return };
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    for (option, status) in [("help", Some(1)), ("closest", Some(0))] {
+        let mut command = Step::in_context("local").option(option).command(host);
+        assert_eq!(command.stdout(full()).status().expect("it starts").code(), status, "`{option}`");
+    }
 }
 
 #[test]

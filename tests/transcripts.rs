@@ -1,8 +1,8 @@
-//! Golden transcripts: every `*.transcript` below tests/machines is a session of the tool, run again and compared.
+//! Golden transcripts: every `*.transcript` below tests/machines is a session of the tool.  It is run again and compared.
 //!
-//! `# text` and empty lines are for the reader, `$ nic-placement …` is a command run in the transcript's folder, and what
-//! follows is its output: stdout, then stderr with `! ` before each line, then `? status` unless that is 0.
-//! `BLESS=1 cargo test --test transcripts` writes what is printed now; review the difference as you would code.
+//! `# text` and empty lines are for the reader.  `$ nic-placement …` is a command, run in the transcript's folder.  Its output
+//! follows: stdout, then stderr with `! ` before each line, then `? status` unless that is 0.
+//! `BLESS=1 cargo test --test transcripts` writes the present output; review the difference as you would review code.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

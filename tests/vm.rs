@@ -1,15 +1,19 @@
-//! nic-placement on a real kernel with several NUMA nodes: what it reads in a guest under qemu is what hwloc reads there.
+//! nic-placement on a real kernel with several NUMA nodes: in a guest under qemu it reads the same facts as hwloc.
 //!
 //! Needs Debian on amd64, gcc and make, and root or a filled cache to fetch qemu and a kernel: see tests/vm/boot.sh.
-//! Without them, and with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  Both guests together take 20 s on two idle cores.
+//! Without them, or with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  The three boots together take 30 s on two idle cores.
 //! `BLESS=1 cargo test --test vm` records the guests anew below tests/machines.
 
 #[path = "vm/boot.rs"]
 mod boot;
 #[path = "vm/guest.rs"]
 mod guest;
+#[path = "host/harness.rs"]
+mod harness;
 #[path = "vm/lstopo.rs"]
 mod lstopo;
+#[path = "vm/sick.rs"]
+mod sick;
 
 use guest::guests;
 use nic_placement_core::topology::{CpuSet, PathType, PciAddress, Topology};
@@ -87,7 +91,7 @@ fn gpus_and_rdma_nics_are_those_that_lstopo_finds() {
         assert_eq!(gpus, theirs.map(|(address, _)| address.clone()).collect(), "{}", guest.name);
 
         let with_function =
-            topology.nics.iter().filter_map(|nic| Some((nic.name.clone(), nic.address?.to_string())));
+            topology.nics.iter().filter_map(|nic| Some((nic.name.to_string(), nic.address?.to_string())));
         let theirs = lstopo
             .functions
             .iter()

@@ -1,7 +1,7 @@
-//! Which file uses which other file of its crate, and the circles among them.
+//! Finds which file uses which other file of its crate, and the circles among them.
 //!
-//! A file uses another where it names an item that is defined there, whatever re-exports stand on the way.  Neither
-//! `mod child;` nor `pub use child::Item` is a use: both only show where something is.  What tests use does not count.
+//! A file uses another if it names an item that is defined there, even through re-exports.  `mod child;` and
+//! `pub use child::Item` are no uses: they only show where something is.  Uses in tests do not count.
 
 use crate::source::{Import, Token, body, imports, paths, starts, tokens, without_tests};
 use crate::tree::{Source, test_files};
@@ -40,7 +40,7 @@ struct Module<'a> {
 #[derive(Default)]
 struct Modules<'a>(BTreeMap<Vec<&'a str>, Module<'a>>);
 
-/// Re-exports of re-exports, at most: one that leads to itself ends there.
+/// The longest chain of re-exports that is followed: one that leads to itself ends there.
 const MAX_HOPS: usize = 16;
 
 impl<'a> Modules<'a> {
@@ -65,8 +65,8 @@ impl<'a> Modules<'a> {
         module.names.extend(names(&rest));
     }
 
-    /// The module that defines what `segments` names in `from`, and its name there: none where they name the module
-    /// itself.  `None` for what is not of this crate, and for what is defined in `from` itself.
+    /// The module that defines what `segments` names in `from`, and the item's name there.  The name is `None` if the segments
+    /// name the module itself.  The answer is `None` if the item is of another crate, or is defined in `from` itself.
     fn resolve<'b>(
         &self,
         from: &[&'b str],
@@ -107,7 +107,7 @@ impl<'a> Modules<'a> {
         let child = [module.as_slice(), &[name]].concat();
         let import = self.0.get(&module)?.imports.iter().find(|import| import.name == name);
         match import {
-            // a function may be called as its module is
+            // a function may have the same name as its module
             Some(import) if after.is_empty() || !self.0.contains_key(&child) => {
                 let through = [import.segments.as_slice(), after].concat();
                 self.resolve(&module, &through, hops.checked_sub(1)?)
@@ -121,7 +121,7 @@ impl<'a> Modules<'a> {
     fn uses(&self) -> Vec<Use> {
         let mut found: BTreeMap<(&str, &str), Use> = BTreeMap::new();
         for (path, module) in &self.0 {
-            // a private import that nobody used would be a warning
+            // the compiler warns of a private import without a use
             let imported = module.imports.iter().filter(|import| !import.public);
             let written = module.names.iter().map(|name| (&name.segments, name.line));
             for (segments, line) in imported.map(|import| (&import.segments, import.line)).chain(written) {
@@ -169,7 +169,7 @@ pub fn uses(sources: &[Source]) -> Vec<Use> {
         let mut modules = Modules::default();
         for source in sources.iter().filter(|source| source.folder == folder && !tests.contains(&source.file))
         {
-            // a program beside a library is a crate of its own, which that one cannot use
+            // a program beside a library is a crate of its own, and the library cannot use it
             if !(has_library && source.file == of_crate("main.rs")) {
                 modules.add(&source.file, source.module(), &without_tests(&tokens(&source.text)).0);
             }
@@ -192,8 +192,8 @@ pub fn between_files(uses: Vec<Use>) -> Vec<Step> {
     uses.into_iter().map(|by| Step { from: by.from.clone(), to: by.to.clone(), by }).collect()
 }
 
-/// Each use between two modules of one parent, a module with all that is below it.  Where one file's module is above the
-/// other's there are no two such: a parent holds what its children share.
+/// Each use between two modules of one parent; a module counts with everything below it.  If one file's module is above the
+/// other's, there is no such pair: a parent holds what its children share.
 pub fn between_siblings(sources: &[Source], uses: Vec<Use>) -> Vec<Step> {
     let module = |source: &Source| [&[&*source.folder], &source.module()[..]].concat().join("::");
     let modules: BTreeMap<&str, String> =
@@ -208,7 +208,7 @@ pub fn between_siblings(sources: &[Source], uses: Vec<Use>) -> Vec<Step> {
     uses.into_iter().filter_map(step).collect()
 }
 
-/// For each knot of nodes that use one another, a shortest circle in it.
+/// A shortest circle for each group of nodes that use one another.
 pub fn circles(steps: &[Step]) -> Vec<Vec<Use>> {
     let mut from: BTreeMap<&str, Vec<&Step>> = BTreeMap::new();
     for step in steps {
@@ -230,7 +230,7 @@ pub fn circles(steps: &[Step]) -> Vec<Vec<Use>> {
     found
 }
 
-/// Every node that `start` leads to, and the last step of a shortest way there; `start` too where a way leads back.
+/// Every node that `start` leads to, with the last step of a shortest way there.  `start` is included if a way leads back.
 fn last_steps<'a>(from: &BTreeMap<&'a str, Vec<&'a Step>>, start: &'a str) -> BTreeMap<&'a str, &'a Step> {
     let mut found: BTreeMap<&str, &Step> = BTreeMap::new();
     let mut open = VecDeque::from([start]);

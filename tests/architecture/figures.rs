@@ -8,7 +8,7 @@ use std::path::Path;
 /// A function that should be cut where that is easy.
 const LONG: usize = 60;
 
-/// `FIGURES_OF` may name other source folders, one for each crate, with blanks between them.
+/// `FIGURES_OF` may name other source folders, separated by blanks, one for each crate.
 #[test]
 #[ignore = "prints, and checks nothing"]
 fn figures_of_the_source() {

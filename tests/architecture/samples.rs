@@ -1,8 +1,8 @@
-//! The checker itself, on small samples: what breaks a wall must be found, and what does not must pass.
+//! Tests the checker itself on small samples: it must find every breach and must let correct source pass.
 
 use super::*;
 
-/// What the check says about one file that is otherwise in order.
+/// What the check reports of one file that has no other fault.
 fn verdict(file: &str, body: &str) -> Vec<String> {
     let head = if may_hold_unsafe(file) { "//! A file.\n" } else { "//! A file.\n#![forbid(unsafe_code)]\n" };
     breaches(&[Source::new(file, &format!("{head}{body}"))])
@@ -134,6 +134,7 @@ fn a_name_that_is_reserved_for_others_is_found() {
         ("crates/sys/src/affinity.rs", "use libc::c_int;"),
         ("src/lib.rs", "pub extern \"C\" fn slurm_spank_init() -> libc::c_int { 0 }"),
         ("crates/core/src/discover/root.rs", "fn f() { std::fs::File::open(x); }"),
+        ("crates/core/src/discover/root/open.rs", "fn f() { std::fs::File::open(x); }"),
         ("crates/sys/src/access.rs", "use std::fs::File; fn f(directory: &File) {}"),
         (
             "crates/cli/src/commands/snapshot.rs",

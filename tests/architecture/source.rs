@@ -104,7 +104,7 @@ pub fn starts(tokens: &[Token], pattern: &[&str]) -> bool {
     tokens.len() >= pattern.len() && tokens.iter().zip(pattern).all(|(token, text)| token.text == *text)
 }
 
-/// The number of tokens up to the end of the item at the head: its `;`, or the brace that closes its body.
+/// The number of tokens of the item at the head, up to its `;` or to the brace that closes its body.
 fn item_length(tokens: &[Token]) -> usize {
     let mut depth = 0usize;
     for (at, token) in tokens.iter().enumerate() {
@@ -126,8 +126,8 @@ fn item_length(tokens: &[Token]) -> usize {
 
 const TEST_ONLY: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
 
-/// Takes the items out that only tests see: they may build machines, write files, measure.  Names the modules among
-/// them that have a file of their own.
+/// Removes the items that only tests see: these may build machines, write files, measure.  Returns the names of the removed
+/// modules that have a file of their own.
 pub fn without_tests<'a>(tokens: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'a str>) {
     let (mut kept, mut modules, mut at) = (Vec::new(), Vec::new(), 0);
     while at < tokens.len() {
@@ -207,7 +207,7 @@ fn read_path<'a>(
                 at += 3;
                 while at < tokens.len() && tokens[at].text != "}" {
                     at += match tokens[at].text {
-                        // the new name of what stands before it
+                        // the alias of the name before it
                         "as" => 2,
                         text if is_ident(text) => read_path(tokens, at, &segments, found),
                         _ => 1,

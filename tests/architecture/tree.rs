@@ -1,4 +1,4 @@
-//! The source files of the workspace: which crate and which module each of them is, and which only tests see.
+//! The source files of the workspace: the crate and module of each, and whether only tests see it.
 
 use crate::source::{tokens, without_tests};
 use std::collections::BTreeSet;

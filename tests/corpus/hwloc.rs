@@ -1,6 +1,6 @@
 //! hwloc's XML: every file of the corpus loads, and hwloc's own tools agree on where its GPUs and NICs are.
 //!
-//! Where the tools are installed, their reading of CPUs, nodes, distances, links and paths is compared with ours.
+//! If the tools are installed, CPUs, nodes, distances, links and paths as they read them are compared with ours.
 #![forbid(unsafe_code)]
 
 #[path = "hwloc_tools.rs"]
@@ -44,7 +44,7 @@ const STATED: [(&str, &str, u32, &[&str]); 24] = [
     ("nixl__p5.48xl-topo.xml", "ca:00.0", 1, &["rdmap198s0", "rdmap199s0", "rdmap200s0", "rdmap201s0"]),
 ];
 
-/// GPUs, NICs and what they are next to, by address and name, so that two readings can be compared.
+/// GPUs, NICs and what is near them, by address and name.  Two readings can then be compared.
 #[derive(Debug, Default)]
 struct Reading {
     gpus: BTreeSet<PciAddress>,
@@ -80,9 +80,11 @@ fn ours(topology: &Topology) -> Reading {
     reading.gpus.extend(topology.gpus.iter().map(|gpu| gpu.address));
     for nic in &topology.nics {
         let Some(address) = nic.address else { continue };
-        reading.nics.insert(nic.name.clone(), address);
+        reading.nics.insert(nic.name.to_string(), address);
         for gpu in &topology.gpus {
-            reading.paths.insert((gpu.address, nic.name.clone()), topology.path_type(gpu.address, address));
+            reading
+                .paths
+                .insert((gpu.address, nic.name.to_string()), topology.path_type(gpu.address, address));
         }
     }
     reading
@@ -180,7 +182,7 @@ fn differences(ours: &Reading, theirs: &Reading) -> Vec<String> {
         found.push(format!("{} CPUs, by hwloc {}", ours.cpus, theirs.cpus));
     }
     for (number, cpus) in &theirs.nodes {
-        // where hwloc gives two nodes the same CPUs the kernel gives them to one
+        // hwloc may give two nodes the same CPUs; the kernel gives them to one
         let twin = theirs
             .nodes
             .iter()
@@ -190,14 +192,14 @@ fn differences(ours: &Reading, theirs: &Reading) -> Vec<String> {
             found.push(format!("NUMA node {number} has {mine:?}, by hwloc {cpus:?}"));
         }
     }
-    // hwloc 2 drops nodes without memory, and with them the matrix
+    // hwloc 2 drops nodes without memory, and the matrix with them
     let same_nodes = ours.nodes.keys().eq(theirs.nodes.keys());
     if same_nodes && ours.distances != theirs.distances {
         found.push(format!("distances {:?}, by hwloc {:?}", ours.distances, theirs.distances));
     }
     for address in theirs.gpus.iter().chain(theirs.nics.values()) {
         let (mine, other) = (ours.links.get(address), theirs.links.get(address).copied().unwrap_or(0.0));
-        // conventional PCI, at most 0.53 GB/s, is no PCIe link
+        // a link of at most 0.53 GB/s is conventional PCI, not PCIe
         let same = |mine: f64| if mine == 0.0 { other < 0.5 } else { (mine - other).abs() <= 0.1 * other };
         if !mine.is_some_and(|&mine| same(mine)) {
             found.push(format!("{address} moves {mine:?} GB/s, by hwloc {other}"));

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// The text as hwloc 2 without libxml2 can read it, and whether it was of version 3: without comments; and without what
-/// version 3 added, which is not about places (OS devices' types became bits).
+/// The text in a form that hwloc 2 without libxml2 can read, and whether it was of version 3.  Comments are removed.  So are
+/// the additions of version 3, which do not concern places (OS devices' types became bits).
 pub fn as_hwloc_2_reads_it(text: &str) -> (String, bool) {
     let mut plain = String::new();
     let mut rest = text;
@@ -118,7 +118,7 @@ fn theirs_of(file: &str, copy: &str) -> Result<Reading, String> {
             let class = line.field("class=").unwrap_or_default();
             let (vendor, id) = line.field(" id=").and_then(|id| id.split_once(':')).unwrap_or_default();
             let vendor = u16::from_str_radix(vendor, 16).ok().and_then(GpuVendor::from_pci);
-            // the AMD chip is a server's console (ES1000), and Intel's class 0300 a CPU's graphics
+            // the AMD chip is a server's console (ES1000); Intel's class 0300 is the graphics of a CPU
             let gpu = ["0300", "0302", "0380", "1200"].contains(&class) && id != "515e";
             if gpu && vendor.is_some() && (vendor, class) != (Some(GpuVendor::Intel), "0300") {
                 reading.gpus.insert(address);
@@ -143,7 +143,7 @@ fn theirs_of(file: &str, copy: &str) -> Result<Reading, String> {
         true => String::new(),
         false => tool(file, "hwloc-calc", &["--disallowed", "-i", copy, "--po", "-I", "numa"], &questions)?,
     };
-    // the tool tells whoever sits at a terminal that it waits
+    // at a terminal the tool prints that it is waiting
     let answers: Vec<&str> = answers.lines().filter(|line| !line.starts_with("Waiting")).collect();
     if answers.len() != wanted.len() {
         return Err(format!("`{file}`: hwloc-calc: {} answers to {} questions", answers.len(), wanted.len()));
@@ -176,7 +176,7 @@ fn theirs_of(file: &str, copy: &str) -> Result<Reading, String> {
             reading.paths.insert((gpu, name.clone()), kind);
         }
     }
-    // files that people have cut down may have no CPU, for which the tool prints nothing
+    // files that people have shortened may have no CPU; the tool then prints nothing
     let count = |text: &str| match text.trim() {
         "" => Ok(0),
         count => count.parse::<usize>().map_err(|_| format!("`{file}`: hwloc-calc: `{count}`")),

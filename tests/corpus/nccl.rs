@@ -1,5 +1,5 @@
-//! NCCL's and RCCL's own files: each topology is read, pairs GPUs with the NICs that a second, naive reading pairs them
-//! with, and survives being written; files of graphs are refused.
+//! Tests NCCL's and RCCL's own files.  Each topology is read, and pairs GPUs with the same NICs as a second, naive reader.
+//! It stays the same when it is written and read again.  Files of graphs are refused.
 #![forbid(unsafe_code)]
 
 use nic_placement_cli::import::nccl;
@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What the providers' documents and other tools' files state: `(file, GPU, its NICs)`.  Where a file has no devices'
-/// names the NICs are called by their addresses.
+/// What the providers' documents and other tools' files state: `(file, GPU, its NICs)`.  If a file has no device names, the
+/// NICs are given by their addresses.
 const STATED: &[(&str, &[(&str, &str)])] = &[
     ("aws-ofi-nccl__p4d-24xl-topo__2021-04-28_6734aaa.xml", P4D),
     ("aws-ofi-nccl__p4de-24xl-topo__2022-05-05_ff1638f.xml", P4D),
@@ -64,7 +64,7 @@ const OCI_H100: &[(&str, &str)] = &[
     ("0000:d8:00.0", "mlx5_16 mlx5_17"),
 ];
 
-/// Functions that a file puts on a NUMA node where the kernel of that machine names none: `(file, function, node)`.
+/// Functions that a file puts on a NUMA node, although that machine's kernel names none: `(file, function, node)`.
 const NODES: &[(&str, &str, u32)] = &[
     ("aws-ofi-nccl__g5.48xl-topo__2025-05-05_930ce62.xml", "0000:00:15.0", 1),
     ("azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml", "0001:00:00.0", 0),
@@ -73,7 +73,7 @@ const NODES: &[(&str, &str, u32)] = &[
     ("azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml", "0004:00:00.0", 3),
 ];
 
-/// Reads every file below `corpus`/nccl_xml; the counts of what was compared, or the first thing that is wrong.
+/// Reads every file below `corpus`/nccl_xml.  Returns how much was compared, or the first thing that is wrong.
 pub fn run(corpus: &Path) -> Result<String, String> {
     let index =
         fs::read_to_string(corpus.join("INDEX.tsv")).map_err(|error| format!("INDEX.tsv: {error}"))?;
@@ -240,7 +240,7 @@ fn nearest<'a>(topology: &'a Topology, gpu: &str) -> BTreeSet<&'a str> {
     kinds.into_iter().filter(|(kind, _)| Some(*kind) == near).map(|(_, name)| name).collect()
 }
 
-/// A topology file keeps it, and NCCL's XML keeps what pairs GPUs with NICs.
+/// A topology file keeps all of it.  NCCL's XML keeps the facts that pair GPUs with NICs.
 fn survives(topology: &Topology) -> Result<(), String> {
     let kept = file::from_json(&file::to_json(topology), topology.provenance.clone());
     if kept.as_ref().map_err(ToString::to_string)? != topology {
@@ -267,7 +267,7 @@ fn survives(topology: &Topology) -> Result<(), String> {
     Ok(())
 }
 
-/// How many facts are stated of this file, all of which hold.
+/// The number of facts stated of this file; all of them hold.
 fn check_stated(name: &str, topology: &Topology) -> Result<usize, String> {
     let mut count = 0;
     for (gpu, nics) in STATED.iter().filter(|(file, _)| *file == name).flat_map(|(_, gpus)| gpus.iter()) {

@@ -1,10 +1,10 @@
-//! Is there any better way to deal GPUs to NICs?  A search of its own, which knows nothing of the project's solver.
+//! Searches for a better way to deal GPUs to NICs, independently of the project's solver.
 //!
 //! A GPU's share of a NIC is the least of what the kind of path lets through, of what the GPUs on that NIC leave to it, and
 //! of what those leave who cross the same two sockets; one answer is better than another if its shares, from the least to
 //! the greatest, come later in the order of a dictionary.
 
-/// Shares are counted in this part of a rate, a multiple of 1 to 16.
+/// The unit of shares: this part of a rate, a multiple of 1 to 16.
 const PARTS: u64 = 720_720;
 /// What two sockets' connection carries, in thousandths of a NIC's rate: what one flow has, where nothing else is known.
 const CONNECTION: u64 = 450;

@@ -1,4 +1,4 @@
-//! Every matrix of the collection planned, and each plan against a search for a better one.
+//! Plans every matrix of the collection, and searches for a better plan of each.
 
 use crate::optimum::Ways;
 use nic_placement_cli::import::smi;

@@ -1,4 +1,4 @@
-//! Matrices of `nvidia-smi topo -m` as people posted them: what loads, what it says, and what must be refused.
+//! Matrices of `nvidia-smi topo -m` as people posted them: which load, what they say, and which must be refused.
 #![forbid(unsafe_code)]
 
 use nic_placement_cli::import::{BadImport, smi};
@@ -70,7 +70,7 @@ const NODES: [(&str, &[u32], &str, &str); 2] = [
     ),
 ];
 
-/// Reads every matrix of the corpus and answers with a summary, or with all that is wrong.
+/// Reads every matrix of the corpus.  Returns a summary, or everything that is wrong.
 pub fn run(corpus: &Path) -> Result<String, String> {
     let index = text(corpus, "INDEX.tsv")?;
     let mut wrong = String::new();
@@ -127,7 +127,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
             naive_files += 1;
             naive_cells += naive.len();
             let ours = ours(&topology);
-            // the naive reading knows no legend, so NICs are told by their place
+            // the naive reader ignores the legend, so NICs are compared by their place
             if ours != naive {
                 note(&mut wrong, file, format!("the naive reading says otherwise\n{ours:?}\n{naive:?}"));
             }
@@ -181,8 +181,8 @@ pub fn run(corpus: &Path) -> Result<String, String> {
 
 const HIDDEN: &str = "topo_m/sglang_4780.txt";
 
-/// A virtual machine that hides its switches (stated of Azure's ND H100 v5): NODE to the four NICs of the own half, SYS
-/// to those of the other, so that only evenness can tell them apart.
+/// A virtual machine that hides its switches, as stated of Azure's ND H100 v5.  A GPU has NODE to the four NICs of its own
+/// half and SYS to the others, so only even use can choose among the four.
 fn hidden_switches(topologies: &BTreeMap<&str, Topology>, wrong: &mut String) {
     let Some(topology) = topologies.get(HIDDEN) else { return };
     for ((gpu, nic), kind) in ours(topology) {
@@ -218,8 +218,7 @@ fn ours(topology: &Topology) -> Cells {
     cells
 }
 
-/// Words between blanks and nothing else: only for a matrix whose header and GPU rows have as many words as they
-/// should.
+/// Splits at blanks, and nothing more.  Use it only for a matrix whose header and GPU rows have the right number of words.
 fn naive(text: &str) -> Option<Cells> {
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next()?.split_whitespace().collect();

@@ -109,8 +109,8 @@ fn compare(name: &str, bytes: &[u8], ours: &Topology, place: &Path) -> Result<Op
         let Some((their_address, their_node, their_switch)) = hwlocs.get(nic) else {
             return Err(format!("{name}: hwloc does not find `{nic}`"));
         };
-        // Each may know a node that the other does not: hwloc has quirks for known boards, and goes by the CPUs near the
-        // host bridge where the kernel names a node for the function alone (qib0 of the PowerEdge R910).
+        // Each reader may know a node that the other does not.  hwloc has quirks for known boards.  It uses the CPUs near the
+        // host bridge if the kernel names a node only for the function (qib0 of the PowerEdge R910).
         let node_differs = node.is_some() && their_node.is_some() && node != their_node;
         if address != their_address || node_differs || switch != their_switch {
             return Err(format!("{name}: {nic}: {:?}, hwloc says {:?}", mine[nic], hwlocs[nic]));
@@ -120,7 +120,7 @@ fn compare(name: &str, bytes: &[u8], ours: &Topology, place: &Path) -> Result<Op
     Ok(Some(count))
 }
 
-/// With each NIC the NICs that share its PCI switch or card.
+/// For each NIC, the NICs that share its PCI switch or card.
 fn reading(topology: &Topology) -> Reading {
     use nic_placement_core::topology::PathType;
     let on_pci: Vec<_> = topology.nics.iter().filter_map(|nic| Some((nic, nic.address?))).collect();
@@ -129,8 +129,8 @@ fn reading(topology: &Topology) -> Reading {
         .map(|(nic, address)| {
             let beside =
                 on_pci.iter().filter(|(_, other)| topology.path_type(*address, *other) <= PathType::Pxb);
-            let beside = beside.map(|(other, _)| other.name.clone()).collect();
-            (nic.name.clone(), (address.to_string(), topology.numa_node_of(*address), beside))
+            let beside = beside.map(|(other, _)| other.name.to_string()).collect();
+            (nic.name.to_string(), (address.to_string(), topology.numa_node_of(*address), beside))
         })
         .collect()
 }

@@ -16,10 +16,10 @@ pub const CASES: &[Case] = cases![
     bind_none_sets_variables_and_moves_nothing,
 ];
 
-/// GPUs in their order for tasks that Slurm deals over the sockets in turn: half of them are on the wrong socket.
+/// Deals the GPUs in order, and the tasks over the sockets in turn: half of the tasks are on the wrong socket.
 const ACROSS: &str = "--gres=gpu:8 --gpu-bind=map_gpu:0,1,2,3,4,5,6,7";
 
-/// Tasks, of those with one GPU, that run on none of the CPUs near it.
+/// The number of one-GPU tasks that run on no CPU near their GPU.
 fn far(tasks: &[Task]) -> usize {
     tasks.iter().filter(|task| task.cpus().is_disjoint(&cpus_near(task.gpus()[0]))).count()
 }
@@ -31,7 +31,7 @@ fn assert_memory_is_near(task: &Task) {
 }
 
 fn tasks_on_the_wrong_socket_are_moved_to_their_gpus(bed: &Bed) {
-    // before 23.02 Slurm dealt tasks and GPUs in different orders; a map that does so is taken by all releases
+    // before 23.02 Slurm dealt tasks and GPUs in different orders; all releases accept a map that does the same
     let dealt = if bed.site.release < (23, 2) { 4 } else { 0 };
     for (gpus, wrong) in [("--gpus-per-task=1", dealt), (ACROSS, 4)] {
         let command = format!("srun -w n0 -n8 {gpus} @ $report");
@@ -66,9 +66,11 @@ fn tasks_that_are_near_their_gpu_stay_where_they_are(bed: &Bed) {
 
 fn a_mask_that_is_partly_near_is_narrowed(bed: &Bed) {
     let command = "srun -w n0 -n1 -c224 --gpus-per-task=1 @ $report";
-    let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
+    let (without, placed) = bed.without_and_with("--nic-placement=bind=numa", 1, command);
     assert_eq!(without[0].cpus().len(), 224);
     assert_eq!(placed[0].cpus(), cpus_of_node(0));
+    let kept = bed.tasks(1, &command.replace('@', "--nic-placement"));
+    assert_eq!(kept[0].cpus().len(), 224, "it asked for all of them");
 }
 
 fn a_task_whose_gpus_span_sockets_keeps_its_cpus(bed: &Bed) {
@@ -80,7 +82,7 @@ fn a_task_whose_gpus_span_sockets_keeps_its_cpus(bed: &Bed) {
 }
 
 fn an_explicit_cpu_bind_survives(bed: &Bed) {
-    // GPU 1 is near the first socket, and each of these leaves its task on the second
+    // GPU 1 is near the first socket; each of these options leaves its task on the second
     for bind in ["map_cpu:0,56,112,168,1,57,113,169", "cores", "threads", "none"] {
         let command = format!("srun -w n0 -n8 --gpus-per-task=1 --cpu-bind={bind} @ $report");
         let (without, placed) = bed.without_and_with("--nic-placement", 8, &command);

@@ -1,4 +1,4 @@
-//! Jobs with a /tmp, a mount namespace and a device cgroup of their own, the SPANK hooks of user and tasks inside
+//! Jobs with a /tmp, a mount namespace and a device cgroup of their own.  The SPANK hooks of user and tasks run inside
 //! (`contain_spank`, from 24.05 on).
 
 use crate::cases_machine::assert_nics_are_those_of_the_open_gpus;
@@ -11,10 +11,10 @@ pub const CASES: &[Case] = cases![
     the_step_that_keeps_the_jobs_namespace_is_left_alone,
 ];
 
-/// The tasks of the steps that `steps` starts in one job with four tasks and all GPUs; and what the steps printed.
+/// Starts `steps` in one job with four tasks and all GPUs.  Returns the steps' tasks, and what the steps printed.
 ///
-/// Slurm fails now and then to make a job's namespace while that of the job before it is taken down, with or without a
-/// plugin; the job is then tried again.
+/// Now and then Slurm cannot make a job's namespace while it takes down the previous job's, with or without a plugin.  The
+/// job is then tried again.
 fn in_a_job(bed: &Bed, tasks: usize, steps: &str) -> (Vec<Task>, String) {
     let failures = || bed.log("n0").matches("_create_ns: ").count();
     for _ in 0..8 {

@@ -31,7 +31,7 @@ fn all_cpus(tasks: &[Task]) -> BTreeSet<usize> {
     tasks.iter().flat_map(Task::cpus).collect()
 }
 
-/// Whole cores, both threads of each, and none in two tasks.
+/// Each task has whole cores, with both threads, and no core is in two tasks.
 fn assert_cores_of_their_own(tasks: &[Task]) {
     for task in tasks {
         let cpus = task.cpus();
@@ -53,11 +53,15 @@ fn bind_core_repairs_slurms_misdeal_with_cores_that_no_two_tasks_share(bed: &Bed
         assert_eq!(task.cpus().len(), 28, "as much as Slurm had given, of {task:?}");
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
     }
-    // bind=numa shares the node's CPUs among those that had to move
-    let shared = bed.tasks(8, &format!("{DEALT} --nic-placement $report"));
+    // with bind=numa, the tasks that had to move share the node's CPUs
+    let shared = bed.tasks(8, &format!("{DEALT} --nic-placement=bind=numa $report"));
     assert_eq!(far(&shared), 0);
     let some_had_to_move = shared.iter().any(|task| task.cpus().len() > 28);
     assert_eq!(some_had_to_move, deals_in_two_orders, "of {shared:#?}");
+    // by default they change places
+    let changed = bed.tasks(8, &format!("{DEALT} --nic-placement $report"));
+    assert_eq!(far(&changed), 0);
+    assert!(changed.iter().all(|task| task.cpus().len() == 28), "of {changed:#?}");
 }
 
 fn bind_core_keeps_the_cores_that_slurm_gave_each_task_near_its_gpu(bed: &Bed) {
@@ -72,7 +76,7 @@ fn bind_core_keeps_the_cores_that_slurm_gave_each_task_near_its_gpu(bed: &Bed) {
 fn bind_core_divides_a_mask_that_all_tasks_share(bed: &Bed) {
     let command = "salloc --quiet -w n0 -n8 -c28 --gpus-per-task=1 srun @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement=bind=core", 8, command);
-    // later releases bind the tasks of an allocation's step themselves, and those keep their cores
+    // later releases bind the tasks of an allocation's step themselves; these tasks keep their cores
     let share_one = without.iter().all(|task| task.cpus().len() == 224);
     assert_eq!(share_one, bed.site.release < (23, 2), "of {without:#?}");
     assert_cores_of_their_own(&placed);
@@ -99,7 +103,7 @@ fn bind_core_stays_inside_a_part_of_the_node(bed: &Bed) {
     assert_eq!(placed.iter().map(|task| task.gpus()[0]).collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
     assert!(all_cpus(&placed).is_subset(&all_cpus(&without)), "CPUs of the other job");
     assert_cores_of_their_own(&placed);
-    // where Slurm's rule for dealing GPUs is not known, cores that it gave to one task alone are kept, near or far
+    // if Slurm's rule for dealing GPUs is unknown, a task keeps the cores that it has alone, near or far
     assert_eq!(far(&placed), if bed.site.release < (23, 2) { 0 } else { far(&without) });
 
     let command = "srun -w n0 -n4 -c56 --gpus-per-task=2 @ $report";
@@ -126,7 +130,7 @@ fn an_explicit_binding_of_any_spelling_is_left_alone_by_every_word(bed: &Bed) {
     let masks = (0..8).map(|task| format!("{:#x}", 1u32 << task)).collect::<Vec<_>>().join(",");
     let mask_cpu = format!("-c28 --cpu-bind=mask_cpu:{masks}");
     for options in [
-        // --hint and those by NUMA node are among the steps of cases_steps.rs
+        // cases_steps.rs tests --hint and the ways by NUMA node
         "-c28 --cpu-bind=sockets",
         "-c28 --cpu-bind=ldoms",
         "-c28 --cpu-bind=rank",
@@ -141,7 +145,7 @@ fn an_explicit_binding_of_any_spelling_is_left_alone_by_every_word(bed: &Bed) {
             assert_eq!(numa.cpus(), bare.cpus(), "with {options}, of {numa:?}");
         }
     }
-    // these say how much srun talks, and nothing about binding
+    // these words set how much srun prints; they bind nothing
     for option in ["--cpu-bind=verbose", "--cpu-bind=quiet"] {
         let placed =
             bed.tasks(8, &format!("srun -w n0 -n8 -c14 --gpus-per-task=1 {option} --nic-placement $report"));
@@ -191,7 +195,7 @@ fn omp_on_counts_the_tasks_cores_and_pins_nobody(bed: &Bed) {
     let (without, placed) = bed.without_and_with("--nic-placement=omp=on", 8, &command);
     assert!(without.iter().all(|task| openmp(task) == [None; 3]));
     for task in &placed {
-        // also where bind=numa gave it a mask that it shares with others
+        // even if bind=numa gave it a mask that it shares with other tasks
         assert_eq!(openmp(task), [Some("14"), Some("cores"), Some("false")], "of {task:?}");
     }
     let plain = bed.tasks(8, &command.replace('@', "--nic-placement"));

@@ -1,4 +1,4 @@
-//! Whose variables: the user's survive, ours do not outlive their step, and batch scripts see none.
+//! Who owns a variable: the user's survive, ours do not outlive their step, and batch scripts get none.
 
 use crate::harness::{Bed, Case, cases};
 use crate::machines::{nccl_list, ucx_of, ucx_of_all};
@@ -14,6 +14,9 @@ pub const CASES: &[Case] = cases![
     a_nested_srun_replaces_what_the_outer_one_set,
     a_nested_srun_without_the_flag_loses_what_the_outer_one_set,
     a_nested_srun_keeps_what_the_user_changed_in_between,
+    a_job_that_a_placed_step_submits_does_not_inherit_its_nics,
+    a_shell_that_a_placed_step_allocates_does_not_inherit_its_nics,
+    a_users_own_nic_placement_stays,
 ];
 
 fn the_users_own_variables_survive(bed: &Bed) {
@@ -76,15 +79,15 @@ fn an_environment_that_is_not_exported_changes_nothing(bed: &Bed) {
     let command = "srun --export=NONE -w n0 -n2 --gpus-per-task=1 @ $report";
     let (_, placed) = bed.without_and_with("--nic-placement", 2, command);
     assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "of srun");
-    // the script then has no `$report` but what is written into it
+    // the script has no variable `$report`, so its value is written into the script
     let script = format!("srun {}\n", bed.run("echo $report").stdout.trim());
     let tasks = bed.tasks(2, &bed.batch("--export=NONE --nic-placement", &script));
     assert!(tasks.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "of the srun in a batch job");
 }
 
-/// An outer srun with all GPUs, in whose only task `inner` runs.
+/// An outer srun with all GPUs and one task, which runs `inner`.
 fn nested(outer: &str, inner: &str) -> String {
-    // the outer step holds the job's resources, which the inner one may use with --overlap
+    // the outer step holds the job's resources; with --overlap the inner step may use them
     format!("srun -w n0 -n1 -c8 --gres=gpu:8 {outer} bash -c '{inner}'")
 }
 
@@ -112,4 +115,53 @@ fn a_nested_srun_keeps_what_the_user_changed_in_between(bed: &Bed) {
     let inner = format!("export UCX_NET_DEVICES=mine:1; {INNER} --nic-placement $report");
     let tasks = bed.tasks(1, &nested("--nic-placement", &inner));
     assert_eq!(tasks[0].env("UCX_NET_DEVICES"), Some("mine:1"));
+}
+
+/// In a placed step on n0: `prepare`, then `submit`, by which a program on n1 reports.
+fn from_a_placed_step(bed: &Bed, prepare: &str, submit: &str) -> Task {
+    bed.file("job", "#!/bin/bash\nenv -u SLURM_PROCID $report | sed s/rank=-/rank=99/\n");
+    // the file outlives the plugin's absence
+    let restored = "cp etc/plugstack.conf kept; trap 'cp kept etc/plugstack.conf' EXIT";
+    let outer = format!("srun -w n0 -n1 -c8 --gres=gpu:8 --nic-placement bash -c '{prepare}; {submit}'");
+    bed.tasks(1, &format!("chmod +x job; {restored}; {outer}")).remove(0)
+}
+
+/// Waits for its end without `--wait`, which looks every two seconds only.
+const SUBMIT: &str = "job=$(sbatch --parsable -w n1 -n1 --gres=gpu:1 --output=job.out job) || exit; \
+    while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat job.out";
+const ALLOCATE: &str = "SHELL=$PWD/job salloc --quiet -w n1 -n1 --gres=gpu:1";
+
+fn assert_nothing_is_inherited(bed: &Bed, submit: &str) {
+    let leaked = from_a_placed_step(bed, ": > etc/plugstack.conf", submit);
+    assert_eq!(leaked.ucx(), ucx_of_all(0..8), "without the plugin on n1: what Slurm hands on");
+    let job = from_a_placed_step(bed, ":", submit);
+    assert_eq!(job.node(), "n1");
+    assert!(job.is_untouched(), "{job:?}");
+    let own = from_a_placed_step(bed, "export UCX_NET_DEVICES=mine:1", submit);
+    assert_eq!(own.env("UCX_NET_DEVICES"), Some("mine:1"), "the user's own");
+    assert_eq!((own.env("NCCL_IB_HCA"), own.env("NIC_PLACEMENT")), (None, None), "{own:?}");
+    let kept = from_a_placed_step(bed, "export SLURM_NIC_PLACEMENT=dry-run", submit);
+    assert_eq!(kept.ucx(), ucx_of_all(0..8), "a dry run changes nothing");
+}
+
+fn a_job_that_a_placed_step_submits_does_not_inherit_its_nics(bed: &Bed) {
+    assert_nothing_is_inherited(bed, SUBMIT);
+}
+
+fn a_shell_that_a_placed_step_allocates_does_not_inherit_its_nics(bed: &Bed) {
+    assert_nothing_is_inherited(bed, ALLOCATE);
+}
+
+fn a_users_own_nic_placement_stays(bed: &Bed) {
+    let command = "NIC_PLACEMENT=mine srun -w n0 -n2 --gpus-per-task=1 @ $report";
+    let ran = bed.run(&command.replace('@', "--nic-placement=verbose"));
+    assert_eq!((ran.code, ran.tasks.len()), (0, 2));
+    for task in &ran.tasks {
+        assert_eq!(task.env("NIC_PLACEMENT"), Some("mine"));
+        assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "the others are set");
+    }
+    assert_eq!(ran.stderr.matches("nothing is published").count(), 2, "once for each task");
+    for task in bed.tasks(2, &command.replace('@', "--nic-placement=off")) {
+        assert_eq!(task.env("NIC_PLACEMENT"), Some("mine"), "nor is it removed");
+    }
 }

@@ -1,4 +1,4 @@
-//! What must not happen: a job that fails, hangs or slows because of the plugin.
+//! A job must not fail, hang or slow down because of the plugin.
 
 use crate::harness::{Bed, Case, cases};
 use crate::machines::ucx_of;
@@ -14,13 +14,15 @@ pub const CASES: &[Case] = cases![
     a_panic_in_init_post_opt_harms_no_job,
     a_panic_in_task_init_harms_no_job,
     a_plugin_that_is_gone_harms_no_job,
+    nobody_forges_a_line_of_slurmds_log,
+    a_typo_that_only_the_node_sees_harms_neither_job_nor_node,
     the_exit_code_of_the_program_is_kept,
     no_process_is_started_for_a_job_beyond_those_of_slurm,
 ];
 
 pub const CASES_WITH_A_PROLOG_PLUGIN: &[Case] = cases![the_log_would_show_such_a_process_if_there_were_one];
 
-/// With these plugstack arguments the job runs and is not placed; the log has a line of ours with all of `words`.
+/// With these plugstack arguments the job runs without placement, and one log line of ours has all of `words`.
 fn assert_it_runs_and_logs(bed: &Bed, arguments: &str, words: &[&str]) {
     let command = "srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report";
     assert!(
@@ -64,7 +66,7 @@ fn a_bad_plugstack_argument_is_named_in_the_log_and_the_job_runs(bed: &Bed) {
     assert!(said.contains("topologie=/etc/dgx.json"), "the argument is named");
 }
 
-/// A panic in `hook` neither fails nor holds up a job, and leaves the node as it was.
+/// After a panic in `hook`, the job neither fails nor hangs, and the node is as it was.
 fn assert_a_panic_is_harmless(bed: &Bed, hook: &str) {
     let plugin = bed.site.panicking_plugin();
     let command = "srun -w n0 -n2 --gpus-per-task=1 @ $report";
@@ -91,6 +93,10 @@ fn assert_a_panic_is_harmless(bed: &Bed, hook: &str) {
     }
     bed.tasks(2, &command.replace('@', ""));
     bed.tasks(2, &bed.batch("", "srun $report"));
+    assert_the_node_becomes_idle(bed);
+}
+
+fn assert_the_node_becomes_idle(bed: &Bed) {
     let idle =
         "for i in {1..50}; do [ \"$(sinfo -h -n n0 -o %T)\" = idle ] && exit; sleep 0.1; done; sinfo; exit 1";
     assert_eq!(bed.run(idle).code, 0, "the node does not become idle again");
@@ -116,6 +122,53 @@ fn a_plugin_that_is_gone_harms_no_job(bed: &Bed) {
     bed.plugstack("optional /nowhere/libnic_placement.so");
     let tasks = bed.tasks(2, "srun -w n0 -n2 --gpus-per-task=1 $report");
     assert!(tasks.iter().all(Task::is_untouched));
+}
+
+/// Ends a line and begins another in bash's `$'…'`.
+const FORGED: &str = "\\n[2026-01-01T00:00:00.000] error: FORGED\\e[31m";
+
+fn nobody_forges_a_line_of_slurmds_log(bed: &Bed) {
+    let srun = "srun -w n0 -n2 --gpus-per-task=1";
+    let places = [
+        format!("SLURM_CPU_BIND_TYPE=$'none{FORGED}' {srun} --nic-placement=verbose $report"),
+        format!("SLURM_MEM_BIND_TYPE=$'local{FORGED}' {srun} --nic-placement=verbose $report"),
+        format!("SLURM_NIC_PLACEMENT=$'closest{FORGED}' {srun} $report"),
+        // a value that the node alone sees
+        format!("_SLURM_SPANK_OPTION_nic_placement_nic_placement=$'typo{FORGED}' {srun} $report"),
+        format!(
+            "UCX_NET_DEVICES=$'mine{FORGED}' NCCL_IB_HCA=$'x{FORGED}' {srun} --nic-placement=verbose $report"
+        ),
+        format!("NIC_PLACEMENT=$'v1{FORGED}' HOME=$'/x{FORGED}' {srun} --nic-placement=verbose $report"),
+    ];
+    for command in places {
+        let ran = bed.run(&command);
+        assert_eq!((ran.code, ran.tasks.len()), (0, 2), "of `{command}`");
+        let said = ran.stderr.lines().filter(|line| line.starts_with("[2026") || line.contains('\u{1b}'));
+        assert_eq!(said.collect::<Vec<_>>(), [""; 0], "on the terminal, of `{command}`");
+    }
+    let log = bed.log("n0");
+    let forged = log.lines().filter(|line| line.starts_with("[2026-01-01T00:00:00.000] error: FORGED"));
+    assert_eq!(forged.count(), 0, "lines of the log that a user wrote: {log}");
+    assert!(!log.contains('\u{1b}'), "an escape sequence in the log");
+    assert!(
+        log.contains("\\n[2026-01-01T00:00:00.000] error: FORGED"),
+        "what was tried is there, in one line"
+    );
+}
+
+fn a_typo_that_only_the_node_sees_harms_neither_job_nor_node(bed: &Bed) {
+    let command =
+        "_SLURM_SPANK_OPTION_nic_placement_nic_placement=typo srun -w n0 -n2 --gpus-per-task=1 $report";
+    // where the plugin is `required`, since 25.05, an answer that is not 0 drains the node
+    for arguments in ["", "default=closest"] {
+        bed.plugstack(&bed.site.plugstack_line(arguments).replace("optional", "required"));
+        let placed = bed.tasks(2, command).iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]);
+        assert_eq!(placed, !arguments.is_empty(), "as without the option");
+    }
+    let log = bed.log("n0");
+    assert!(log.contains("unknown word `typo`"), "the node's log tells");
+    assert!(!log.contains("failed to process option"), "Slurm was told of a failure");
+    assert_the_node_becomes_idle(bed);
 }
 
 fn the_exit_code_of_the_program_is_kept(bed: &Bed) {

@@ -92,7 +92,7 @@ fn gpu_bind_none_gives_the_nics_of_the_whole_step(bed: &Bed) {
     let command = "srun -w n0 -n4 --gres=gpu:4 --gpu-bind=none @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement", 4, command);
     for (bare, task) in without.iter().zip(&placed) {
-        // Slurm 22.05 takes the vendor variable away here, and only the step's list remains
+        // Slurm 22.05 removes the vendor variable here; only the step's list remains
         assert_eq!(task.env("CUDA_VISIBLE_DEVICES"), bare.env("CUDA_VISIBLE_DEVICES"));
         assert_eq!(task.ucx(), ucx_of_all(0..4));
     }

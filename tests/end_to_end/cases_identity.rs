@@ -1,4 +1,4 @@
-//! Whose GPUs: the ways of Slurm to share, bind, multiply and withhold them, each with and without device cgroups.
+//! Which GPUs a task has: Slurm's ways to share, bind, multiply and withhold them, each with and without device cgroups.
 
 use crate::cases_machine::assert_nics_are_those_of_the_open_gpus;
 use crate::harness::{Bed, Case, cases, while_another_job_has_gpus};
@@ -108,7 +108,7 @@ fn two_jobs_with_shards_of_one_gpu_have_the_same_nic(bed: &Bed) {
 }
 
 fn gpus_by_number_of_the_user_count_where_slurm_gives_none(bed: &Bed) {
-    // Slurm replaces what the user set where it gives GPUs, and takes it away where it gives none
+    // if Slurm gives GPUs, it replaces what the user set; if it gives none, it removes that
     let command = "CUDA_VISIBLE_DEVICES=7 srun -w n0 -n1 @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
     assert_eq!(placed[0].env("CUDA_VISIBLE_DEVICES"), without[0].env("CUDA_VISIBLE_DEVICES"));

@@ -1,4 +1,4 @@
-//! What each library reads on a real Slurm: lists for a node, NICs for a task, whose values and files count, the switches.
+//! What each library reads on a real Slurm: lists for a node, NICs for a task, users' values and files, and the switches.
 
 use crate::harness::{Bed, Case, cases};
 use crate::machines::{nccl_list, nvshmem_list, ucx_of, ucx_of_all};
@@ -60,7 +60,7 @@ fn a_configuration_file_of_the_users_keeps_the_list_away(bed: &Bed) {
         (format!("HOME={}", home.display()), false),
         (format!("NCCL_CONF_FILE={}", other.display()), false),
         ("NCCL_CONF_FILE=my.conf".to_string(), false),
-        // with a file of its own NCCL does not look at home
+        // if NCCL_CONF_FILE is set, NCCL does not read the file at home
         (format!("HOME={} NCCL_CONF_FILE={}", home.display(), empty.display()), true),
     ] {
         let expected = is_set.then(nccl_list);
@@ -175,7 +175,7 @@ fn the_admins_own_variables_are_filled_for_each_task_and_node(bed: &Bed) {
     for task in bed.tasks(2, &format!("SITE_NIC=mine {}", step("=no-env=SITE_NODE"))) {
         assert_eq!((task.env("SITE_NIC"), task.env("SITE_NODE")), (Some("mine"), None));
     }
-    // a task with two GPUs has no single NIC, and a file that is not there is not named
+    // a task with two GPUs has no single NIC; a file that does not exist is not named
     bed.plugin("set=SITE_NIC={nic} set=SITE_FILE=/nowhere/{machine}.xml");
     let two = "srun -w n0 -n2 --gpus-per-task=2 --nic-placement $report";
     for task in bed.tasks(2, two) {
@@ -193,7 +193,7 @@ fn an_admins_variable_that_a_task_depends_on_is_refused(bed: &Bed) {
     assert!(log.contains("`NCCL_IB_HCA` must be the same in every task of a node"), "{log}");
 }
 
-/// An outer srun with all GPUs, in whose only task `inner` runs.
+/// An outer srun with all GPUs and one task, which runs `inner`.
 fn nested(outer: &str, inner: &str) -> String {
     format!("srun -w n0 -n1 -c8 --gres=gpu:8 {outer} bash -c '{inner}'")
 }

@@ -1,4 +1,4 @@
-//! Nodes that are not a whole DGX H100 under a plain Slurm: odd ones, and one with device cgroups.
+//! Nodes other than a complete DGX H100 under a plain Slurm: odd machines, and a node with device cgroups.
 
 use crate::harness::{Bed, Case, cases, while_another_job_has_gpus};
 use crate::machines::{LINK_DOWN, NO_GPUS, NO_RDMA, link_down, minors_in_pci_order, nccl_list, ucx_of};
@@ -39,7 +39,7 @@ fn nodes_that_differ_are_placed_each_by_itself(bed: &Bed) {
     assert!(healthy.iter().all(|task| task.env("NCCL_IB_HCA") == Some(&nccl_list())));
 }
 
-/// The job runs with the flag as without, and the node's log has one line of ours with `reason` in it.
+/// The job runs the same with the flag as without.  The node's log has one line of ours with `reason` in it.
 fn assert_nothing_is_set(bed: &Bed, node: &str, gpus: &str, reason: &str) {
     let command = format!("srun -w {node} -n2 {gpus} @ $report");
     let (without, with) = bed.without_and_with("--nic-placement", 2, &command);

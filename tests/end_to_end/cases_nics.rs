@@ -24,7 +24,7 @@ pub const CASES_WITH_CGROUPS: &[Case] =
 
 const EACH_GPU: &str = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
 
-/// A DGX H100 whose maker is unknown and whose storage NIC is as fast as the fabric: nothing but routes and subnets tells
+/// A DGX H100 with an unknown maker, whose storage NIC is as fast as the fabric.  Only routes and subnets distinguish
 /// `mlx5_1` from the others.
 fn unknown(site: &Site, name: &str, default_route: bool) -> PathBuf {
     site.machine(name, |tree| {
@@ -146,7 +146,7 @@ fn without_any_rdma_device_node_nothing_is_set_and_the_log_says_so_once(bed: &Be
     assert_eq!(log.matches("`/dev/infiniband` is missing: no RDMA device").count(), 1);
 }
 
-/// A plugin that puts the second task of a node into a device cgroup of its own, which denies it a NIC.
+/// A plugin that puts a node's second task into its own device cgroup, which denies it a NIC.
 fn denying_plugin(site: &Site, uverbs: usize) -> PathBuf {
     let source = site.dir.join("deny.c");
     let (major, minor) = site.release;

@@ -7,11 +7,14 @@ use crate::report::Task;
 pub const CASES: &[Case] = cases![
     a_typo_fails_in_srun_before_anything_is_queued,
     help_prints_the_words_and_queues_nothing,
+    help_that_cannot_be_printed_runs_no_job,
     the_option_stands_in_sruns_own_help,
     the_environment_variable_asks_like_the_option,
     the_admins_default_asks_for_every_job,
     the_command_line_wins_over_the_environment_and_that_over_the_default,
     off_wins_over_the_default_and_the_environment,
+    in_an_allocation_the_nearer_word_wins,
+    in_a_batch_job_the_nearer_word_wins,
     verbose_prints_one_line_for_each_task_and_nothing_else_changes,
     without_verbose_nothing_is_printed,
     dry_run_prints_the_plan_and_changes_nothing,
@@ -67,6 +70,26 @@ fn help_prints_the_words_and_queues_nothing(bed: &Bed) {
     }
 }
 
+fn help_that_cannot_be_printed_runs_no_job(bed: &Bed) {
+    let programs = [
+        "srun -w n0 -n1 --nic-placement=help touch ran",
+        "sbatch -w n0 --nic-placement=help --wrap 'touch ran'",
+        "salloc -w n0 -n1 --nic-placement=help touch ran",
+    ];
+    for program in programs {
+        let full =
+            bed.run(&format!("rm -f ran; {program} > /dev/full 2> said; code=$?; cat said; exit $code"));
+        assert_eq!(full.code, 1, "of `{program}`");
+        assert_eq!(full.stdout.lines().count(), 1, "one line of `{program}`");
+        assert!(full.stdout.contains("cannot be printed"), "of `{program}`");
+        for reader in ["head -n 1", "true", "sleep 0.2"] {
+            let closed = bed.run(&format!("{program} | {reader}"));
+            assert_eq!((closed.code, closed.stderr.as_str()), (0, ""), "of `{program} | {reader}`");
+        }
+        assert_eq!(bed.run("sleep 0.3; ls ran 2> /dev/null").stdout, "", "`{program}` ran");
+    }
+}
+
 fn the_option_stands_in_sruns_own_help(bed: &Bed) {
     for program in ["srun", "sbatch", "salloc"] {
         assert!(
@@ -116,6 +139,54 @@ fn off_wins_over_the_default_and_the_environment(bed: &Bed) {
             &format!("SLURM_NIC_PLACEMENT=closest {}", COMMAND.replace('@', "--nic-placement=off"))
         )
     ));
+}
+
+/// `(what salloc or sbatch see, their option, what srun sees, its option, is the step placed?)`, the variable being
+/// `SLURM_NIC_PLACEMENT`; `same` leaves it as it is.
+const NEARER: [(&str, &str, &str, &str, bool); 13] = [
+    ("", "", "same", "", false),
+    ("", "--nic-placement", "same", "", true),
+    ("", "--nic-placement", "off", "", false),
+    ("", "--nic-placement=off", "closest", "", true),
+    ("", "--nic-placement=off", "closest", "--nic-placement=off", false),
+    ("", "--nic-placement", "off", "--nic-placement", true),
+    ("", "--nic-placement", "closet", "", true),
+    ("", "--nic-placement", "", "", true),
+    // what the variable was when salloc was given the option is farther than that
+    ("off", "--nic-placement", "same", "", true),
+    ("closest", "--nic-placement=off", "same", "", false),
+    ("rail", "--nic-placement=off", "closest", "", true),
+    ("closest", "", "same", "", true),
+    ("closest", "", "off", "", false),
+];
+
+/// Runs each of them: `job` makes the command of a variable, an option, and an srun.
+fn assert_nearer_word_wins(bed: &Bed, job: impl Fn(&str, &str, &str) -> String) {
+    for (variable, option, inner, own, placed) in NEARER {
+        let set = if inner == "same" { String::new() } else { format!("SLURM_NIC_PLACEMENT={inner}") };
+        let tasks = bed.tasks(2, &job(variable, option, &format!("{set} srun {own} $report")));
+        let case = format!("`{variable}` `{option}`, then `{inner}` `{own}`: {tasks:?}");
+        assert!(if placed { all_placed(&tasks) } else { none_placed(&tasks) }, "{case}");
+    }
+    bed.plugin("default=closest");
+    let tasks = bed.tasks(2, &job("", "", "SLURM_NIC_PLACEMENT=off srun $report"));
+    assert!(none_placed(&tasks), "the variable beats the admin's default");
+    let tasks = bed.tasks(2, &job("", "--nic-placement=off", "srun $report"));
+    assert!(none_placed(&tasks), "so does the option");
+    bed.plugin("");
+}
+
+fn in_an_allocation_the_nearer_word_wins(bed: &Bed) {
+    assert_nearer_word_wins(bed, |variable, option, srun| {
+        let salloc = "salloc --quiet -w n0 -n2 --gpus-per-task=1";
+        format!("SLURM_NIC_PLACEMENT={variable} {salloc} {option} bash -c '{srun}'")
+    });
+}
+
+fn in_a_batch_job_the_nearer_word_wins(bed: &Bed) {
+    assert_nearer_word_wins(bed, |variable, option, srun| {
+        format!("export SLURM_NIC_PLACEMENT={variable}\n{}", bed.batch(option, &format!("{srun}\n")))
+    });
 }
 
 /// Lines of the plugin on the user's terminal.
@@ -184,7 +255,7 @@ fn numa_and_all_give_more_nics_than_closest(bed: &Bed) {
     for (policy, nics) in [("closest", 1), ("numa", 4), ("all", 8)] {
         let tasks = bed.tasks(2, &COMMAND.replace('@', &format!("--nic-placement={policy}")));
         for task in &tasks {
-            // with every good NIC in it the list still leaves the storage NICs out
+            // the list holds every good NIC, and still leaves the storage NICs out
             assert_eq!(task.ucx().len(), nics, "with `{policy}`: {task:?}");
             assert_eq!(task.ucx()[0], ucx_of(task.gpus()[0]), "the nearest comes first");
         }

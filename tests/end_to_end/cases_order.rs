@@ -1,4 +1,4 @@
-//! Beside a plugin that hands one environment to all tasks of a node, as pyxis does.
+//! Runs beside a plugin that gives all tasks of a node one environment, as pyxis does.
 
 use crate::harness::{Bed, Case, cases};
 use crate::machines::ucx_of;
@@ -14,12 +14,12 @@ pub const CASES: &[Case] = cases![
 ];
 
 const COMMAND: &str = "srun -w n0 -n4 --gpus-per-task=1 @ $report";
-/// Names of our file that sort behind `pyxis.conf` and before it.
+/// Two names for our file: one sorts after `pyxis.conf`, one before.
 const BEHIND: &str = "90-nic-placement.conf";
 const BEFORE: &str = "nic-placement.conf";
 
-/// plugstack.conf includes a folder with a file of pyxis' and one of ours; the file that plugstack.conf.example advises
-/// is behind a file that is also numbered.
+/// plugstack.conf includes a folder with one file of pyxis and one of ours.  The name that plugstack.conf.example advises
+/// sorts after a numbered file too.
 fn included(bed: &Bed, ours: &str) {
     let folder = bed.site.dir.join("plugstack.conf.d");
     let _ = fs::remove_dir_all(&folder);

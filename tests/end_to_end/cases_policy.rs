@@ -24,7 +24,7 @@ fn two_nics_for_each_gpu_are_two_in_ucxs_list(bed: &Bed) {
     }
 }
 
-/// All eight GPUs of the whole node and of one that lost the NIC of its GPU 2, by one step.
+/// One step on all eight GPUs of two nodes: a complete one, and one that has lost the NIC of its GPU 2.
 fn with_a_broken_rail_the_other_gpus_keep_theirs_and_the_node_beside_it_is_as_ever(bed: &Bed) {
     for policy in ["closest", "rail"] {
         let command =
@@ -79,7 +79,7 @@ fn spread_gives_a_job_that_is_alone_the_idle_nics_and_one_that_is_not_its_own(be
 }
 
 fn restricted_fails_a_task_whose_nic_is_on_the_other_socket_though_near_ones_exist(bed: &Bed) {
-    // the rails are crossed, so that GPU 0 is told to use a NIC of the other socket
+    // the rails are crossed, so GPU 0 must use a NIC of the other socket
     bed.plugin("rails=mlx5_6,mlx5_9,mlx5_10,mlx5_11,mlx5_0,mlx5_3,mlx5_4,mlx5_5");
     let command = "srun -w n0 -n1 --gpus-per-task=1 @ $report";
     assert_eq!(bed.tasks(1, &command.replace('@', "--nic-placement=rail,strict"))[0].ucx(), [ucx_of(4)]);

@@ -1,4 +1,4 @@
-//! The plugin that is on one side only, is there twice, is for another Slurm, or is required.
+//! The plugin is installed on one side only, listed twice, built for another Slurm, or listed as required.
 
 use crate::harness::{Bed, Case, Ran, cases, skip};
 use crate::machines::ucx_of;
@@ -90,12 +90,12 @@ fn a_required_plugin_places_and_its_faults_fail_no_job(bed: &Bed) {
     assert!(!state.contains("drain"), "the node is {state}");
 }
 
-/// Slurm's line about a library that is not for it.
+/// Slurm's line about a library for another release.
 fn refusals(text: &str) -> usize {
     text.lines().filter(|line| line.contains("Incompatible Slurm plugin ")).count()
 }
 
-/// With the plugin refused, the job runs, and each program that refuses it says so in that one line.
+/// If Slurm refuses the plugin, the job runs, and each program that refuses it prints that one line.
 fn assert_refused(ran: &Ran) {
     assert_eq!((ran.code, ran.tasks.len()), (0, 2), "{}", ran.stderr);
     assert!(ran.tasks.iter().all(Task::is_untouched));
@@ -107,7 +107,7 @@ fn a_release_that_is_not_known_refuses_the_plugin_in_one_line_and_the_job_runs(b
     assert_placed(&bed.tasks(2, &COMMAND.replace('@', "--nic-placement")));
     let preload = format!("LD_PRELOAD={}", unknown_slurm(bed.site).display());
     assert_refused(&bed.run(&format!("{preload} {}", COMMAND.replace('@', ""))));
-    // a plugin that is required then ends srun, which is why plugstack.conf.example says `optional`
+    // a required plugin then ends srun; that is why plugstack.conf.example says `optional`
     bed.plugstack(&bed.site.plugstack_line("").replacen("optional", "required", 1));
     let ran = bed.run(&format!("{preload} {}", COMMAND.replace('@', "")));
     assert_ne!(ran.code, 0);

@@ -54,7 +54,7 @@ fn an_interactive_step_is_left_alone(bed: &Bed) {
     assert_placed(&tasks[1..]);
 }
 
-/// Two tasks on a whole node, a socket each, whose GPUs are on the other one.
+/// Two tasks on a whole node, one on each socket; each task's GPUs are on the other socket.
 const CROSSED: &str = "srun -w n0 -n2 -c112 -m block:block --gres=gpu:8 --gpu-bind=map_gpu:4,0";
 
 fn no_explicit_cpu_binding_is_touched(bed: &Bed) {
@@ -70,8 +70,6 @@ fn no_explicit_cpu_binding_is_touched(bed: &Bed) {
         "--cpu-bind=mask_ldom:0x1,0x2",
         "--cpu-bind=rank_ldom",
         "--cpu-bind=verbose,cores",
-        "-c56 --hint=nomultithread",
-        "-c56 --ntasks-per-core=1",
     ];
     for bind in binds {
         let (without, placed) =

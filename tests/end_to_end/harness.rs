@@ -42,13 +42,15 @@ pub fn while_another_job_has_gpus(gpus: usize, command: &str) -> String {
 pub struct Cluster {
     pub name: &'static str,
     pub nodes: &'static [fn(&Site) -> PathBuf],
-    /// what stands in plugstack.conf when slurmd starts
+    /// the content of plugstack.conf when slurmd starts
     pub plugstack: fn(&Site) -> String,
     pub cgroups: bool,
     /// a library that slurmd and slurmstepd load before all others
     pub preload: Option<fn(&Site) -> PathBuf>,
     /// more lines of slurm.conf, `\\n` behind each
     pub extra: fn(&Site) -> String,
+    /// sockets:cores:threads of all nodes, where not a DGX H100's
+    pub shape: Option<&'static str>,
 }
 
 /// A cluster that runs.
@@ -91,6 +93,7 @@ impl<'w> Bed<'w> {
             ("NICP_ROOT", site.root.display().to_string()),
             ("NICP_BIND", site.shared()),
             ("NICP_EXTRA", (cluster.extra)(site)),
+            ("NICP_SHAPES", cluster.shape.unwrap_or_default().to_string()),
             (
                 "NICP_PRELOAD",
                 cluster.preload.map_or(String::new(), |library| library(site).display().to_string()),
@@ -99,7 +102,7 @@ impl<'w> Bed<'w> {
             // one cluster at a time, below the ports that the kernel hands out
             ("NICP_PORT", (20_000 + std::process::id() % 120 * 100).to_string()),
         ];
-        // Waits until this process ends, however it ends, closing the pipe; then takes the cluster down.
+        // Takes the cluster down when this process ends.  The end closes the pipe, whatever its cause.
         let guard = Command::new("setsid")
             .args(["bash", "-c", r#"read -r _; "$0" down 2> /dev/null"#])
             .arg(&script)
@@ -144,7 +147,7 @@ impl<'w> Bed<'w> {
         let mut process = self.inside("timeout");
         process.args(["--kill-after=5", "60", "bash", "-c", command]).current_dir(&self.dir);
         for (name, _) in std::env::vars_os() {
-            // of this test's own surroundings, a task may see nothing that matters
+            // a task must not inherit this test's own variables of Slurm and the libraries
             let name = name.to_string_lossy().into_owned();
             if ["SLURM", "SBATCH", "SALLOC", "UCX_", "NCCL_", "CUDA_", "NIC_", "LD_"]
                 .iter()
@@ -154,7 +157,7 @@ impl<'w> Bed<'w> {
             }
         }
         process.env("SLURM_CONF", self.configuration()).env("report", report).stdin(Stdio::null());
-        // not to pipes, which a process that the time limit missed would hold open
+        // not to pipes: a process that outlives the time limit would hold them open
         let (out, err) = (self.dir.join("stdout"), self.dir.join("stderr"));
         process
             .stdout(fs::File::create(&out).expect("a file"))
@@ -168,7 +171,7 @@ impl<'w> Bed<'w> {
             code: status.code().unwrap_or(-1),
             tasks: Task::all_in(&stdout),
             stdout,
-            // srun may say that it waits for the last job's end, which is of no interest
+            // srun may print that it waits for the last job's end; that does not matter here
             stderr: read(&err)
                 .lines()
                 .filter(|line| !line.starts_with("srun: job ") && !line.starts_with("salloc: "))
@@ -177,7 +180,7 @@ impl<'w> Bed<'w> {
             took,
         };
         if [124, 137].contains(&ran.code) {
-            // what hangs must not hold up the next case
+            // a command that hangs must not hold up the next case
             let _ = self
                 .inside("scancel")
                 .arg("--partition=all")
@@ -214,8 +217,8 @@ impl<'w> Bed<'w> {
         ran.tasks
     }
 
-    /// The same command twice, with `@` in it as nothing and as `flag`: tasks without, tasks with.  Without the flag
-    /// no task may show a trace of the plugin.
+    /// Runs the command twice, with `@` replaced by nothing and by `flag`.  Returns the tasks without and with the flag.
+    /// Without it no task may show a trace of the plugin.
     pub fn without_and_with(&self, flag: &str, tasks: usize, command: &str) -> (Vec<Task>, Vec<Task>) {
         let without = self.tasks(tasks, &command.replace('@', ""));
         for task in &without {
@@ -227,7 +230,7 @@ impl<'w> Bed<'w> {
     /// A command for `run`: submits a script with two tasks of one GPU each, waits for its end, prints what it printed.
     pub fn batch(&self, options: &str, script: &str) -> String {
         self.file("script", &format!("#!/bin/bash\n{script}"));
-        // not `sbatch --wait`, which looks every two seconds only
+        // not `sbatch --wait`, which polls only every two seconds
         format!(
             "job=$(sbatch --parsable -w n0 -n2 --gpus-per-task=1 --output=script.out {options} script) || exit
              while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat script.out"
@@ -290,7 +293,7 @@ impl Suite {
         Suite { site, words, passed: 0, failed: 0, skipped: 0 }
     }
 
-    /// Runs those of `groups` that are wanted on one cluster, which is up only for them.
+    /// Runs the wanted cases of `groups` on one cluster, which is up only for them.
     pub fn on(&mut self, cluster: Cluster, groups: &[&[Case]]) {
         let wanted = |name: &str| self.words.is_empty() || self.words.iter().any(|word| name.contains(word));
         let cases: Vec<&Case> =

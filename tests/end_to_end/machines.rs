@@ -1,4 +1,4 @@
-//! The machines that the nodes play, and the facts about them that the cases compare with.
+//! The machines that the nodes play, and the facts with which the cases compare.
 
 use crate::harness::Cluster;
 use crate::plugins::unknown_slurm;
@@ -59,7 +59,20 @@ pub fn cpus_near(gpu: usize) -> BTreeSet<usize> {
 /// Two nodes alike, n0 and n1, and three odd ones; no cgroups.
 pub fn plain() -> Cluster {
     let nodes: &[fn(&Site) -> PathBuf] = &[dgx, dgx, link_down, no_rdma, no_gpus];
-    Cluster { name: "plain", nodes, plugstack: our_plugin, cgroups: false, preload: None, extra: none }
+    // salloc without a command then starts `$SHELL` on the first node, here without a terminal
+    let interactive: fn(&Site) -> String = |_| {
+        r#"LaunchParameters=use_interactive_step\nInteractiveStepOptions="--interactive --preserve-env $SHELL"\n"#
+            .to_string()
+    };
+    Cluster {
+        name: "plain",
+        nodes,
+        plugstack: our_plugin,
+        cgroups: false,
+        preload: None,
+        extra: interactive,
+        shape: None,
+    }
 }
 
 /// One node whose device cgroups let each task open its own GPUs alone.
@@ -71,10 +84,24 @@ pub fn with_cgroups() -> Cluster {
         cgroups: true,
         preload: None,
         extra: none,
+        shape: None,
     }
 }
 
-/// One node whose slurmd has loaded a plugin of the kind that ours must not be.
+/// One node with four NUMA nodes to a socket and GPUs on every other one: a DGX A100, of which Slurm sees the sockets.
+pub fn with_four_numa_nodes_to_a_socket() -> Cluster {
+    Cluster {
+        name: "nps4",
+        nodes: &[dgx_a100],
+        plugstack: our_plugin,
+        cgroups: false,
+        preload: None,
+        extra: none,
+        shape: Some("2:64:2"),
+    }
+}
+
+/// One node whose slurmd has loaded a plugin that exports a hook which ours must not export.
 pub fn with_a_prolog_plugin() -> Cluster {
     Cluster {
         name: "prolog",
@@ -83,6 +110,7 @@ pub fn with_a_prolog_plugin() -> Cluster {
         cgroups: false,
         preload: None,
         extra: none,
+        shape: None,
     }
 }
 
@@ -97,13 +125,29 @@ pub fn with_contained_jobs() -> Cluster {
             if site.release < (24, 5) { "" } else { "SlurmdParameters=config_overrides,contain_spank" };
         format!("PrologFlags=Contain\\n{namespaces}\\n{spank}\\n")
     };
-    Cluster { name: "contained", nodes: &[dgx], plugstack: our_plugin, cgroups: true, preload: None, extra }
+    Cluster {
+        name: "contained",
+        nodes: &[dgx],
+        plugstack: our_plugin,
+        cgroups: true,
+        preload: None,
+        extra,
+        shape: None,
+    }
 }
 
 /// One node whose slurmd and slurmstepd are of a release that the plugin does not know.
 pub fn of_an_unknown_release() -> Cluster {
     let preload = Some(unknown_slurm as fn(&Site) -> PathBuf);
-    Cluster { name: "unknown", nodes: &[dgx], plugstack: our_plugin, cgroups: false, preload, extra: none }
+    Cluster {
+        name: "unknown",
+        nodes: &[dgx],
+        plugstack: our_plugin,
+        cgroups: false,
+        preload,
+        extra: none,
+        shape: None,
+    }
 }
 
 fn none(_: &Site) -> String {
@@ -114,7 +158,7 @@ fn our_plugin(site: &Site) -> String {
     site.plugstack_line("")
 }
 
-/// A plugin that exports a hook by whose mere presence slurmd starts a helper process for each job.
+/// A plugin that exports a hook; its mere presence makes slurmd start a helper process for each job.
 fn prolog_plugin(site: &Site) -> String {
     let (major, minor) = site.release;
     let source = site.dir.join("prolog.c");
@@ -147,6 +191,10 @@ pub fn minors_in_pci_order(site: &Site) -> Vec<usize> {
 
 pub fn dgx(site: &Site) -> PathBuf {
     site.machine("dgx-h100", |_| {})
+}
+
+pub fn dgx_a100(site: &Site) -> PathBuf {
+    site.machine_of("dgx-a100", "dgx-a100", |_| {})
 }
 
 pub fn link_down(site: &Site) -> PathBuf {

@@ -19,7 +19,7 @@ fn compile(site: &Site, source: &str, name: &str) -> PathBuf {
     library
 }
 
-/// A plugin of pyxis' name that hands the first task's variables to all tasks of the node, as its plugstack.conf line.
+/// The plugstack.conf line of a plugin with pyxis' name, which gives the first task's variables to all tasks of the node.
 pub fn pyxis(site: &Site) -> String {
     let library = compile(site, "container_env.c", "spank_pyxis.so");
     let folder = site.dir.join("containers");
@@ -27,7 +27,7 @@ pub fn pyxis(site: &Site) -> String {
     format!("optional {} {} UCX_NET_DEVICES NCCL_IB_HCA NIC_PLACEMENT", library.display(), folder.display())
 }
 
-/// What makes, preloaded, an unknown release of a Slurm program.
+/// A library that, preloaded, makes a Slurm program report an unknown release.
 pub fn unknown_slurm(site: &Site) -> PathBuf {
     compile(site, "unknown_slurm.c", "unknown_slurm.so")
 }

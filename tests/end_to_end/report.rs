@@ -1,4 +1,4 @@
-//! What a task says of itself: the lines of `tests/slurm/report.c`.
+//! Reads the lines in which a task describes itself (`tests/slurm/report.c`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// The tasks in `stdout`, by rank; other lines are not of interest.
+    /// The tasks in `stdout`, by rank; other lines are skipped.
     pub fn all_in(stdout: &str) -> Vec<Task> {
         let mut tasks: Vec<Task> = stdout
             .lines()

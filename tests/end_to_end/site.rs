@@ -1,4 +1,4 @@
-//! What is tested: the repository, what was built of it, and the Slurm that runs.
+//! The things under test: the repository, its build, and the Slurm that runs.
 
 use crate::harness::skip;
 use std::fs;
@@ -52,14 +52,14 @@ impl Site {
         let plugin = std::env::var_os("NIC_PLACEMENT_SO")
             .map_or(target.join("release/libnic_placement.so"), PathBuf::from);
         let built = |path: PathBuf| {
-            // Slurm takes a plugin's whole path alone
+            // Slurm needs a plugin's absolute path
             let why = |_| Unfit::Broken(format!("no `{}`: run `cargo build --release`", path.display()));
             fs::canonicalize(&path).map_err(why)
         };
         let command = built(plugin.with_file_name("nic-placement"))?;
         let plugin = built(plugin)?;
-        // of its own, so that two runs do not meet; not in TMPDIR, which a user who is not root may be unable to reach, nor
-        // in /tmp, which a job may have of its own
+        // a separate folder, so that two runs do not meet; not in TMPDIR, which other users may be unable to reach, and not
+        // in /tmp, because a job may have its own /tmp
         let dir = PathBuf::from(format!("/var/tmp/nic-placement-end-to-end.{}", std::process::id()));
         let release = release_in(&root)?;
         let site = Site { repository, root, release, plugin, command, dir };
@@ -84,7 +84,7 @@ impl Site {
         built
     }
 
-    /// What the nodes are to see of this machine beside the repository: the libraries, and what the cases make.
+    /// The paths of this machine, beside the repository, that the nodes must see: the libraries, and what the cases make.
     pub fn shared(&self) -> String {
         let others = ["NIC_PLACEMENT_PANIC_SO", "NIC_PLACEMENT_STAMPED_SO"].map(std::env::var_os);
         let libraries = others.into_iter().flatten().map(PathBuf::from).chain([self.plugin.clone()]);
@@ -100,10 +100,15 @@ impl Site {
 
     /// The tree of a DGX H100, from the project's own model, changed by `change`; made once.
     pub fn machine(&self, name: &str, change: impl Fn(&Path)) -> PathBuf {
+        self.machine_of("dgx-h100", name, change)
+    }
+
+    /// The tree of a built-in machine, changed by `change`; made once.
+    pub fn machine_of(&self, model: &str, name: &str, change: impl Fn(&Path)) -> PathBuf {
         let tree = self.dir.join("machines").join(name);
         if !tree.exists() {
-            let manifest = self.dir.join("machines/dgx-h100.manifest");
-            let text = Command::new(&self.command).args(["snapshot", "--machine", "dgx-h100"]).output();
+            let manifest = self.dir.join(format!("machines/{model}.manifest"));
+            let text = Command::new(&self.command).args(["snapshot", "--machine", model]).output();
             let text = text.expect("`nic-placement snapshot`");
             assert!(text.status.success(), "snapshot: {}", String::from_utf8_lossy(&text.stderr));
             fs::write(&manifest, text.stdout).expect("the manifest");

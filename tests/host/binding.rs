@@ -1,4 +1,4 @@
-//! What becomes of a task's CPUs and memory, on a machine whose kernel is played: set, read back, and told where it differs.
+//! A task's CPUs and memory on a machine whose kernel is simulated: set, read back, and reported if different.
 
 use super::*;
 
@@ -21,17 +21,40 @@ fn a_task_that_reaches_to_the_other_socket_is_narrowed_and_its_memory_follows() 
     let free = play!(of_gpu_0(Step::on_dgx_h100().word("--played-cpus", "0-223")));
     assert_eq!(free.cpus(0).as_deref(), Some("0-223"), "without the option nothing happens\n{free}");
     assert_eq!(free.memory(0).as_deref(), Some("default nodes 0x0"), "{free}");
-    let placed = play!(of_gpu_0(on("0-223", "closest")));
+    let placed = play!(of_gpu_0(on("0-223", "bind=numa")));
     placed.assert_nearest_nics();
     assert_eq!(placed.cpus(0).as_deref(), Some("0-55,112-167"), "{placed}");
     assert_eq!(placed.memory(0).as_deref(), Some("preferred-many nodes 0x1"), "{placed}");
 }
 
 #[test]
+fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
+    let busy = |words: &str| of_gpu_0(on("0,56-62", words));
+    let kept = play!(busy("closest"));
+    assert_eq!(kept.cpus(0).as_deref(), Some("0,56-62"), "eight CPUs would become one: {kept}");
+    let numa = play!(busy("bind=numa"));
+    assert_eq!(numa.cpus(0).as_deref(), Some("0"), "who asks for the NUMA node gets it: {numa}");
+    let verbose = play!(busy("closest,verbose"));
+    assert!(
+        said(&verbose.shown_to_the_user(), &["the step has 1 CPUs, too few", "`bind=numa`"]),
+        "{verbose}"
+    );
+    let strict = play!(busy("closest,strict"));
+    assert_eq!(strict.cpus(0).as_deref(), Some("0,56-62"), "strict has what was decided: {strict}");
+    let restricted = play!(busy("closest,restricted"));
+    assert_ne!(restricted.exit(0), Some(0), "{restricted}");
+    assert!(said(&restricted.shown_to_the_user(), &["fails", "too few for this task"]), "{restricted}");
+    let asked = play!(of_gpu_0(on("0-223", "closest").env("SLURM_CPUS_PER_TASK=16")));
+    assert_eq!(asked.cpus(0).as_deref(), Some("0-55,112-167"), "16 CPUs are near: {asked}");
+    assert_eq!(asked.memory(0).as_deref(), Some("preferred-many nodes 0x1"), "{asked}");
+}
+
+#[test]
 fn each_word_of_memory_does_what_it_says() {
     for (words, cpus, memory) in [
-        ("mem=strict", "0-55,112-167", "bind nodes 0x1"),
-        ("mem=none", "0-55,112-167", "default nodes 0x0"),
+        ("bind=numa,mem=strict", "0-55,112-167", "bind nodes 0x1"),
+        ("bind=numa,mem=none", "0-55,112-167", "default nodes 0x0"),
+        ("mem=strict", "0-223", "bind nodes 0x1"),
         ("bind=none", "0-223", "default nodes 0x0"),
         ("bind=none,mem=prefer", "0-223", "preferred-many nodes 0x1"),
         ("bind=core", "0-55,112-167", "preferred-many nodes 0x1"),
@@ -45,7 +68,7 @@ fn each_word_of_memory_does_what_it_says() {
 
 #[test]
 fn kernels_before_5_15_prefer_one_node_and_of_two_none() {
-    let one = play!(of_gpu_0(on("0-223", "closest").word("--old-kernel", "1")));
+    let one = play!(of_gpu_0(on("0-223", "bind=numa").word("--old-kernel", "1")));
     assert_eq!(one.memory(0).as_deref(), Some("preferred nodes 0x1"), "{one}");
     let step = on("0-223", "closest,verbose,strict").word("--old-kernel", "1");
     let two = play!(step.task("CUDA_VISIBLE_DEVICES=0,7"));
@@ -66,11 +89,11 @@ fn memory_outside_the_cpuset_is_left_out_with_a_note() {
     assert!(said(&part.shown_to_the_user(), &["of NUMA nodes 0-1 only 0 are in the cpuset"]), "{part}");
 
     let step = |words: &str| of_gpu_0(on("0-223", words).word("--played-mems", "0x2"));
-    let none = play!(step("closest,verbose"));
+    let none = play!(step("bind=numa,verbose"));
     none.assert_nothing_failed();
     assert_eq!(none.memory(0).as_deref(), Some("default nodes 0x0"), "{none}");
     assert!(said(&none.shown_to_the_user(), &["NUMA node 0 is outside the cpuset"]), "{none}");
-    let strict = play!(step("closest,strict"));
+    let strict = play!(step("bind=numa,strict"));
     assert_eq!(strict.exit(0), Some(1), "none of the memory that it was to have: {strict}");
     assert!(said(&strict.shown_to_the_user(), &["NUMA node 0 is outside the cpuset"]), "{strict}");
 }
@@ -84,21 +107,21 @@ fn what_did_not_take_is_logged_shown_where_asked_and_fails_a_strict_task() {
         ("NIC_PLACEMENT", "NIC_PLACEMENT did not take"),
     ] {
         let step = |words: &str| of_gpu_0(on("0-223", words).word("--deaf", deaf));
-        let quiet = play!(step("closest"));
+        let quiet = play!(step("bind=numa"));
         quiet.assert_nothing_failed();
         assert_eq!(quiet.shown_to_the_user(), [], "`{deaf}`\n{quiet}");
         let logged = quiet.log().into_iter().filter(|line| line.level == "info" && line.text.contains(told));
         assert_eq!(logged.count(), 1, "`{deaf}`: one line in slurmd's log\n{quiet}");
 
-        let verbose = play!(step("closest,verbose"));
+        let verbose = play!(step("bind=numa,verbose"));
         verbose.assert_nothing_failed();
         assert!(said(&verbose.shown_to_the_user(), &["task 0", told]), "`{deaf}`\n{verbose}");
 
-        let strict = play!(step("closest,strict"));
+        let strict = play!(step("bind=numa,strict"));
         assert_eq!(strict.returned("init_post_opt"), Some(0), "`{deaf}`: only the task fails\n{strict}");
         assert_ne!(strict.exit(0), Some(0), "`{deaf}`\n{strict}");
         assert!(said(&strict.shown_to_the_user(), &["task 0 fails, as `strict` asks", told]), "{strict}");
-        let heard = play!(of_gpu_0(on("0-223", "closest,strict")));
+        let heard = play!(of_gpu_0(on("0-223", "bind=numa,strict")));
         heard.assert_nearest_nics();
     }
 }
@@ -123,11 +146,12 @@ fn openmp_is_told_only_where_the_user_asks() {
     let names = ["OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND"];
     let plain = play!(of_gpu_0(on("0-223", "closest")));
     assert_eq!(names.map(|name| plain.env(0, name)), [None, None, None], "{plain}");
-    let asked = play!(of_gpu_0(on("0-223", "omp=on")));
+    let asked = play!(of_gpu_0(on("0-223", "bind=numa,omp=on")));
     asked.assert_nearest_nics();
     let values = names.map(|name| asked.env(0, name).unwrap_or_default());
     assert_eq!(values, ["56", "cores", "false"], "{asked}");
-    let own = play!(of_gpu_0(on("0-223", "omp=on").env("OMP_NUM_THREADS=3").env("OMP_PLACES=threads")));
+    let own =
+        play!(of_gpu_0(on("0-223", "bind=numa,omp=on").env("OMP_NUM_THREADS=3").env("OMP_PLACES=threads")));
     let values = names.map(|name| own.env(0, name).unwrap_or_default());
     assert_eq!(values, ["3", "threads", ""], "the user's places count, and false would undo them\n{own}");
 }

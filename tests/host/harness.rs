@@ -9,9 +9,13 @@ use nic_placement_core::platform;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, Output};
+use std::process::{self, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The step's GPU `i` of a DGX H100 has its PCIe switch in common with `mlx5_N`, N being `NIC_OF_GPU[i]`.
 pub const NIC_OF_GPU: [u32; 8] = [0, 3, 4, 5, 6, 9, 10, 11];
@@ -28,6 +32,17 @@ pub fn plugin() -> PathBuf {
         .filter(|file| file.is_file())
         .max_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
     newest.expect("`libnic_placement.so` is built with the tests; `NIC_PLACEMENT_SO` names another one")
+}
+
+/// The plugin built so that its hooks panic on request (`make test-libraries`); `None` and a line where it is not built.
+pub fn panicking_plugin() -> Option<PathBuf> {
+    let built = env::var_os("NIC_PLACEMENT_PANIC_SO")
+        .map_or_else(|| manifest_path("target/panic/release/libnic_placement.so"), PathBuf::from);
+    if !built.exists() {
+        println!("skipped: no test build: `make test-libraries` makes it");
+        return None;
+    }
+    Some(built)
 }
 
 /// The fake Slurm, built once for each test executable; `None` where there is no C compiler.
@@ -87,6 +102,12 @@ pub fn unpacked(machine: &str) -> PathBuf {
     laid_out(&synthesise(&model).to_string(), machine)
 }
 
+/// A DGX H100 as such a directory that the caller may spoil, in a folder of this name.
+pub fn own_dgx_h100(name: &str) -> PathBuf {
+    let model = platform::model("dgx-h100").expect("it is built in");
+    laid_out(&synthesise(&model).to_string(), name)
+}
+
 /// A recorded machine of `tests/machines` as such a directory.
 pub fn recorded(machine: &str) -> PathBuf {
     let manifest = manifest_path(&format!("tests/machines/{machine}/node.machine"));
@@ -138,18 +159,26 @@ pub fn stderr(output: &Output) -> String {
 #[derive(Clone)]
 pub struct Step {
     words: Vec<OsString>,
+    /// in place of [`plugin`]
+    library: Option<PathBuf>,
     daemon_env: Vec<(&'static str, &'static str)>,
 }
 
 impl Step {
     /// In `context`: `local`, `allocator`, `remote` or `slurmd`.
     pub fn in_context(context: &str) -> Step {
-        Step { words: vec!["--context".into(), context.into()], daemon_env: Vec::new() }
+        Step { words: vec!["--context".into(), context.into()], library: None, daemon_env: Vec::new() }
     }
 
     /// On a compute node that is a DGX H100.
     pub fn on_dgx_h100() -> Step {
         Step::in_context("remote").sysfs(dgx_h100())
+    }
+
+    /// With another build of the plugin.
+    pub fn library(mut self, file: &Path) -> Step {
+        self.library = Some(file.to_path_buf());
+        self
     }
 
     /// With a plugstack argument.
@@ -176,6 +205,12 @@ impl Step {
         self
     }
 
+    /// In an allocation whose sbatch or salloc was given this option.
+    pub fn in_allocation_with(self, text: &str) -> Step {
+        let of_nodes = "_SLURM_SPANK_OPTION_nic_placement_nic_placement";
+        self.env(&format!("{of_nodes}={text}")).env(&format!("SLURM_SPANK_{of_nodes}={text}"))
+    }
+
     /// With a variable that the user set.
     pub fn env(self, assignment: &str) -> Step {
         self.word("--env", assignment)
@@ -198,8 +233,8 @@ impl Step {
     }
 
     /// With any other option of `spank_host`.
-    pub fn word(mut self, name: &str, value: &str) -> Step {
-        self.words.extend([name.into(), value.into()]);
+    pub fn word(mut self, name: &str, value: impl AsRef<OsStr>) -> Step {
+        self.words.extend([name.into(), value.as_ref().into()]);
         self
     }
 
@@ -207,13 +242,13 @@ impl Step {
     pub fn command(&self, host: &Path) -> Command {
         let mut command = Command::new(host);
         command.env_clear().envs(self.daemon_env.iter().copied());
-        command.arg("--so").arg(plugin()).args(&self.words);
+        command.arg("--so").arg(self.library.clone().unwrap_or_else(plugin)).args(&self.words);
         command
     }
 
     /// Plays it; `None` where there is no C compiler.  Whatever the step, the plugin must keep to Slurm's rules.
     pub fn play(&self) -> Option<Played> {
-        let output = self.command(host()?).output().expect("the fake Slurm starts");
+        let output = within(LIMIT, self.command(host()?));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let played = Played { status: output.status.code(), text };
         assert_eq!(stderr(&output), "", "the plugin or the fake Slurm wrote to stderr itself\n{played}");
@@ -221,6 +256,40 @@ impl Step {
         assert!(!played.text.contains(": host: "), "the plugin broke a rule of Slurm's\n{played}");
         Some(played)
     }
+}
+
+/// How long a step may take: a thousand times what it takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a command to its end; one that hangs fails the test instead of hanging it.
+fn within(limit: Duration, mut command: Command) -> Output {
+    let collect = |mut from: Box<dyn Read + Send>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            from.read_to_end(&mut bytes).expect("a pipe can be read");
+            bytes
+        })
+    };
+    // in a group of its own, since what hangs may be a task that it forked
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().expect("the fake Slurm starts");
+    let stdout = collect(Box::new(child.stdout.take().expect("a pipe")));
+    let stderr = collect(Box::new(child.stderr.take().expect("a pipe")));
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break status;
+        }
+        if begun.elapsed() > limit {
+            let group = format!("-{}", child.id());
+            let _ = Command::new("kill").args(["-9", "--", &group]).status();
+            let (_, said) = (child.wait(), stdout.join().unwrap_or_default());
+            panic!("the step hangs after {limit:?}\n{}", String::from_utf8_lossy(&said));
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| bytes.join().expect("what it says is read"));
+    Output { status, stdout, stderr }
 }
 
 /// What was seen of a step.
@@ -294,6 +363,14 @@ impl Played {
             .iter()
             .find_map(|event| event.strip_prefix(&prefix))
             .map(str::to_string)
+    }
+
+    /// A variable that srun, sbatch or salloc would hand down.
+    pub fn left(&self, name: &str) -> Option<&str> {
+        let left = self.events("left").into_iter();
+        left.filter_map(|event| event.strip_prefix("env ")?.split_once('='))
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| v)
     }
 
     /// The whole environment that a task's program would start with.

@@ -11,6 +11,8 @@
  *   --arg WORD           an argument of the plugstack.conf line; may be repeated
  *   --option TEXT        the user gave --nic-placement=TEXT; repeated, the callback runs again, as Slurm <= 23.11 does
  *   --option-bare        the user gave the option without an argument: the callback gets NULL
+ *                        What sbatch and salloc leave for the sruns inside is played too: their variables, given by
+ *                        --env, are delivered before --option in srun, sbatch and salloc, and after it on a node
  *   --env NAME=VALUE     a variable of the step (remote), or of the process itself (local, allocator)
  *   --env-file FILE      such variables, one a line
  *   --job-id N  --step-id N  --node-id N  --nnodes N        --step-id takes 0xfffffffb (the batch step) and its like
@@ -20,13 +22,15 @@
  *   --played-cpus LIST   affinity and memory policy are played (played_kernel.h): the tasks start with these CPUs
  *   --played-mems MASK   NUMA nodes from which they may take memory
  *   --old-kernel 1       the played kernel is older than 5.15
+ *   --root TREE          this machine's /sys, /dev, /proc/driver and /proc/net are those below TREE (played_files.h)
+ *   --tell-files 1       "opened PATH" for each file that is opened there
  *   --deaf NAME          setting this does nothing and answers that it did: affinity, memory, or a variable's name
  *   --uid N              task_init runs as this user (needs root), as in Slurm
  *   --time --repeat N    print no events; play the step N times, each in a fresh process, and print for each hook
  *                        "time HOOK median M min A max B n COUNT", in microseconds
  *
- * Each line is "WHEN: WHAT"; WHEN is load, init, option, init_post_opt or "task N".  Log lines are
- * "WHEN: LEVEL: TEXT".  "WHEN: host: TEXT" is a complaint: the plugin did what Slurm does not allow.  Tasks run one
+ * Each line is "WHEN: WHAT"; WHEN is load, init, option, init_post_opt, "task N", or "left": what srun, sbatch and
+ * salloc would hand down, as "left: env NAME=VALUE".  Log lines are "WHEN: LEVEL: TEXT".  "WHEN: host: TEXT" is a complaint: the plugin did what Slurm does not allow.  Tasks run one
  * after the other, so that the same step always prints the same text.  Return codes are spank_err_t of
  * <slurm/slurm_errno.h>.
  *
@@ -34,6 +38,7 @@
  * and src/slurmd/slurmstepd/task.c (the order inside a task); numbers are the same from 22.05 to 26.05.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <err.h>
 #include <errno.h>
@@ -51,6 +56,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "played_files.h"
 #include "played_kernel.h"
 
 /* Slurm's headers are not needed: its numbers and shapes are repeated here, where a test can be built anywhere. */
@@ -69,10 +75,13 @@ struct spank_option {
 struct spank_handle { unsigned magic; int task; };
 typedef int spank_f(struct spank_handle *, int, char **);
 
-enum { MAGIC = 0x00a5a500, MAX_WORDS = 256, MAX_ENV = 1024, MAX_FDS = 256 };
+enum { MAGIC = 0x00a5a500, MAX_WORDS = 1024, MAX_ENV = 16384, MAX_LINE = 4096, MAX_FDS = 256 };
 static const char *plugin_file;
 static enum context context = CTX_REMOTE;
 static uint32_t api_version = 38, job_id = 1, step_id, node_id, nnodes = 1, local_tasks, uid = -1, repetitions = 1;
+/* Slurm's names for what sbatch and salloc leave: for the command that comes next, and for the node */
+#define LEFT_FOR_NODES "_SLURM_SPANK_OPTION_nic_placement_nic_placement"
+#define LEFT_FOR_COMMANDS "SLURM_SPANK_" LEFT_FOR_NODES
 static struct words { char *word[MAX_WORDS]; int count; } args, option_values, tasks;
 static char *step_env[MAX_ENV + 1];
 static bool timing, open_before[MAX_FDS];
@@ -96,13 +105,27 @@ static void say(const char *format, ...)
 
 /* ---- what the plugin imports: logging ---------------------------------------------------------------------------- */
 
+/* Would this byte of UTF-8 begin a character that ends a line, moves a cursor or turns the writing direction? */
+static bool disturbs(const unsigned char *c)
+{
+	return *c < 0x20 || *c == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0) || (c[0] == 0xd8 && c[1] == 0x9c) ||
+		(c[0] == 0xe2 && ((c[1] == 0x80 && (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xa8 && c[2] <= 0xae))) ||
+				  (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9)));
+}
 static void log_line(const char *level, const char *format, va_list ap)
 {
-	char text[8192];
+	static char text[1 << 20];
 	/* Slurm expands conversions of its own (%p[J]) in the format, so that a message must never be one */
 	if (strcmp(format, "%s"))
 		say("host: a log call's format is `%s`, not `%%s`", format);
 	vsnprintf(text, sizeof text, format, ap);
+	if (strlen(text) > MAX_LINE)
+		say("host: a log line of %zu bytes", strlen(text));
+	for (char *c = text; *c; c++)
+		if (disturbs((unsigned char *)c)) {
+			say("host: a log line with the control byte 0x%02x", (unsigned char)*c);
+			*c = '?';
+		}
 	say("%s: %s", level, text);
 }
 #define LOG_FUNCTION(function, level) \
@@ -252,6 +275,27 @@ static void call(void *plugin, enum hook hook)
 	int rc = function(&handle, args.count, args.word);
 	took(hook, start);
 	say("returned %d", rc);
+	/* since 25.05 any other answer of a required plugin drains the node, unless the plugin says otherwise */
+	if (rc && context == CTX_REMOTE)
+		say("host: the hook answered %d on a node", rc);
+}
+
+/* Hands the option's value to the plugin; true: srun, sbatch and salloc would end now. */
+static bool give_option(const char *value)
+{
+	bool remote = context == CTX_REMOTE;
+	if (!registered.cb)
+		errx(1, "an option is given and none is registered");
+	int rc = registered.cb(registered.val, value, remote);
+	say("returned %d", rc);
+	if (rc && remote)
+		say("host: the callback answered %d on a node: Slurm logs the value as it came", rc);
+	else if (!rc && !remote) {
+		setenv(LEFT_FOR_NODES, value ? value : "", 1);
+		if (context == CTX_ALLOCATOR)
+			setenv(LEFT_FOR_COMMANDS, value ? value : "(null)", 1);
+	}
+	return rc && !remote;
 }
 
 /* What the task's program would start with. */
@@ -332,18 +376,26 @@ static int play_step(void)
 		return 0;
 
 	strcpy(when, "option");
-	for (int i = 0; i < option_values.count; i++) {
-		if (!registered.cb)
-			errx(1, "an option is given and none is registered");
-		bool remote = context == CTX_REMOTE;
-		int rc = registered.cb(registered.val, option_values.word[i], remote);
-		say("returned %d", rc);
-		if (rc && !remote)
+	bool is_command = context == CTX_LOCAL || context == CTX_ALLOCATOR;
+	const char *left = is_command ? getenv(LEFT_FOR_COMMANDS) : NULL;
+	if (left && give_option(strdup(left)))
+		return 255;
+	for (int i = 0; i < option_values.count; i++)
+		if (give_option(option_values.word[i]))
 			return 255;
+	/* later releases do not look where the launch message had the option; 41 is 24.05 */
+	if (!is_command && *env_slot(LEFT_FOR_NODES)) {
+		if (!option_values.count || api_version < 41)
+			give_option(strdup(strchr(*env_slot(LEFT_FOR_NODES), '=') + 1));
+		env_remove(LEFT_FOR_NODES);
 	}
 
 	strcpy(when, "init_post_opt");
 	call(plugin, INIT_POST_OPT);
+	strcpy(when, "left");
+	for (char **variable = environ; is_command && *variable; variable++)
+		say("env %s", *variable);
+	strcpy(when, "init_post_opt");
 	if (!timing && threads() != 1)
 		say("host: %d threads run in the process that forks the tasks", threads());
 	for (int task = 0; context == CTX_REMOTE && task < tasks.count; task++) {
@@ -463,6 +515,10 @@ static bool take(const char *name, char *value)
 		return kernel.allowed = strtoul(value, NULL, 0), true;
 	if (!strcmp(name, "--old-kernel"))
 		return kernel.old = true;
+	if (!strcmp(name, "--root"))
+		return files.tree = value, true;
+	if (!strcmp(name, "--tell-files"))
+		return files.tells = true;
 	if (!strcmp(name, "--deaf") && kernel.deaf_count < 8)
 		return kernel.deaf[kernel.deaf_count++] = value, true;
 	return false;

@@ -159,7 +159,7 @@ fn one_variable_of_the_user_does_not_keep_the_others_from_being_set() {
 }
 
 /// A step whose environment comes from a task of another step that we placed, as in srun inside srun.
-fn nested_in(outer: &Played, task: usize, step: Step) -> Step {
+pub fn nested_in(outer: &Played, task: usize, step: Step) -> Step {
     let inherited = outer.whole_env(task);
     inherited.iter().fold(step, |step, assignment| step.env(assignment))
 }

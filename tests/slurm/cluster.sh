@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# A private Slurm on this one machine, made of a distribution's own packages, whose nodes believe to be other machines.
+# A private Slurm on this one machine, from a distribution's own packages.  Its nodes play other machines.
 #
 #   cluster.sh up        start munged, slurmctld and the slurmd "nodes" n0, n1 ...; return once all are idle
 #   cluster.sh down      end all of it; nothing stays running, mounted or left among the cgroups
@@ -8,16 +8,16 @@
 #   cluster.sh env       shell lines for `eval`: with them, srun and friends talk to this cluster
 #   cluster.sh run CMD…  run one command that way
 #
-# All traffic is on the loopback interface, all files are below $NICP_DIR, and munge has a key and a socket of its own:
-# a Slurm or a munge that this machine may really have is neither read nor disturbed.
+# All traffic is on the loopback interface, all files are below $NICP_DIR, and munge has its own key and socket.  If this
+# machine has a real Slurm or munge, the script neither reads nor disturbs it.
 #
 # Each node sees its own MACHINE.  slurmd runs in a private mount namespace in which
 #   /sys          is the `sys` of a machine tree (and nothing of the real /sys but its cgroups),
 #   /proc/driver  is the tree's `proc/driver`, where the NVIDIA driver lists its GPUs,
-#   /dev          is a container's /dev plus /dev/nvidiaN and /dev/infiniband/uverbsN as character devices that no
-#                 driver serves: opening one says ENXIO, or EPERM where a device cgroup forbids it.
-# slurmstepd, its plugins and the tasks inherit the namespace (machine.sh makes it).  CPUs and NUMA nodes that do not
-# exist here are played by a preloaded shim (fakecpu.c).
+#   /dev          is a container's /dev plus /dev/nvidiaN and /dev/infiniband/uverbsN as character devices without a
+#                 driver: opening one gives ENXIO, or EPERM if a device cgroup forbids it.
+# slurmstepd, its plugins and the tasks inherit the namespace (machine.sh makes it).  A preloaded shim (fakecpu.c) plays
+# the CPUs and NUMA nodes that do not exist here.
 #
 # Needs root: mount namespaces, mknod, and slurmd itself.
 #
@@ -36,8 +36,8 @@
 #   NICP_BIND       paths of this machine that are to be seen inside NICP_ROOT, beside $NICP_DIR and this repository
 #   NICP_BIN        the nic-placement command that makes the default machine   target/release/nic-placement
 #
-# Afterwards, by anyone who wants to change the plugin's line without a restart: $NICP_DIR/etc/plugstack.conf is read by
-# each srun and each slurmstepd anew.  $NICP_DIR/log has the logs, $NICP_DIR/bin/report the task that tells its binding.
+# To change the plugin's line without a restart, edit $NICP_DIR/etc/plugstack.conf: each srun and each slurmstepd reads it
+# anew.  $NICP_DIR/log has the logs; $NICP_DIR/bin/report is the task that prints its binding.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -74,12 +74,12 @@ for_node() {
 
 # ---------------------------------------------------------------------------------------------------- processes
 
-# birth PID: when it started, in clock ticks since boot; together with the pid it names a process for good.  Nothing
-# for a process that has ended, even while init has not yet collected it.
+# birth PID: when the process started, in clock ticks since boot.  With the pid it identifies the process for good.  Prints
+# nothing for a process that has ended, even if init has not collected it yet.
 birth() {
     local stat
     { read -r stat < "/proc/$1/stat"; } 2>/dev/null || return 1
-    # the command's name stands in parentheses and may hold anything: count the fields behind it
+    # the command's name is in parentheses and may hold anything: count the fields after it
     # shellcheck disable=SC2086
     set -- ${stat##*) }
     [ "$1" != Z ] && echo "${20}"
@@ -145,8 +145,8 @@ find_root() {
     fi
 }
 
-# enter_root: a process that keeps the other distribution mounted, with what the cluster needs of this machine; unseen
-# outside, and gone with the last process in it
+# enter_root: starts a process that keeps the other distribution mounted, with the paths of this machine that the cluster
+# needs.  The mounts are invisible outside, and vanish with the last process in them.
 enter_root() {
     local tries=100
     if [ "$root" = / ]; then return; fi
@@ -183,8 +183,8 @@ numbers() { local list=$*; echo "[${list// /,}]"; }
 
 write_configuration() {
     local k node tree minors shape sockets cores threads half gres lines=''
-    # what an earlier cluster left would be taken up: jobs, nodes that are down, machines of an older model.  The mark says
-    # that the directory is ours to clear.
+    # a cluster would take up what an earlier one left: jobs, nodes that are down, machines of an older model.  The mark
+    # says that we may clear the directory.
     if [ -d "$dir" ] && [ ! -e "$dir/.nic-placement" ] && [ -n "$(ls -A "$dir")" ]; then
         die "\`$dir\` is not empty and not of our making: name another one in NICP_DIR"
     fi
@@ -219,7 +219,7 @@ write_configuration() {
         elif [ ${#minors[@]} -gt 0 ]; then
             echo "NodeName=$node Name=gpu File=/dev/nvidia$(numbers "${minors[@]}")" >> "$dir/etc/gres.conf"
         fi
-        # four shards of each GPU, for those who ask for a part of one
+        # four shards of each GPU, for steps that ask for part of a GPU
         if [ ${#minors[@]} -gt 0 ]; then
             echo "NodeName=$node Name=shard Count=$((4 * ${#minors[@]}))" >> "$dir/etc/gres.conf"
         fi
@@ -232,7 +232,7 @@ write_configuration() {
         echo 'CgroupPlugin=cgroup/v1'
         if [ "$cgroup" = yes ]; then printf '%s\n' ConstrainDevices=yes ConstrainCores=no ConstrainRAMSpace=no; fi
     } > "$dir/etc/cgroup.conf"
-    # read where NICP_EXTRA asks for a /tmp of each job's own
+    # read if NICP_EXTRA asks for a separate /tmp for each job
     printf '%s\n' AutoBasePath=true "BasePath=$dir/containers" > "$dir/etc/job_container.conf"
     local proctrack=proctrack/linuxproc task=task/affinity
     if [ "$cgroup" = yes ]; then proctrack=proctrack/cgroup task=task/affinity,task/cgroup; fi
@@ -256,7 +256,7 @@ SlurmctldLogFile=$dir/log/slurmctld.log
 SlurmdLogFile=$dir/log/slurmd.%n.log
 SlurmdDebug=debug
 PlugStackConfig=$dir/etc/plugstack.conf
-# the node has the CPUs that stand below, whatever slurmd finds
+# the node has the CPUs listed below, whatever slurmd finds
 SlurmdParameters=config_overrides
 ProctrackType=$proctrack
 TaskPlugin=$task
@@ -280,7 +280,7 @@ build_helpers() {
     if [ ! "$dir/bin/fakecpu.so" -nt "$here/fakecpu.c" ] || [ ! "$dir/bin/report" -nt "$here/report.c" ]; then
         cc -O1 -Wall -Wextra -shared -fPIC -DSTATE="\"$dir/state/fakecpu\"" -o "$dir/bin/fakecpu.so" \
             "$here/fakecpu.c" -ldl -pthread
-        # the task talks to the shim without a LD_PRELOAD in its environment: that of a task belongs to its user
+        # the task uses the shim without an LD_PRELOAD in its environment: a task's LD_PRELOAD belongs to its user
         cc -O1 -Wall -Wextra -o "$dir/bin/report" "$here/report.c" "$dir/bin/fakecpu.so"
     fi
     # one record per pid, see fakecpu.c; of use to tasks of any user

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Installs from Debian's archive what the private Slurm and the build need and this machine lacks; names what it does.
-# Nothing is started: the packages' own services are kept from starting by policy-rc.d for as long as this runs.
+# Installs from Debian's archive the missing packages that the private Slurm and the build need.  Prints what it does.
+# It starts nothing: while it runs, policy-rc.d keeps the packages' own services from starting.
 set -eu
 
-needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev make bzip2'
-# hwloc is the second opinion of several tests; the package with graphics has the same tool and must not be replaced
+needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev make bzip2 iproute2'
+# several tests compare with hwloc; the package with graphics has the same tool and must not be replaced
 command -v lstopo-no-graphics > /dev/null || needed="$needed hwloc-nox"
 missing=
 for package in $needed; do

@@ -26,8 +26,8 @@ mask() {
     mask=${mask%,}
 }
 
-# complete_cpus SYS: the masks by which hwloc, inside slurmd, learns which CPUs share a core and a package.  A tree from
-# `nic-placement snapshot` has the numbers alone, and without the masks Slurm would number CPUs otherwise than /sys.
+# complete_cpus SYS: writes the masks from which hwloc, inside slurmd, learns which CPUs share a core and a package.  A tree
+# from `nic-placement snapshot` has only the numbers; without the masks Slurm would not number CPUs as /sys does.
 complete_cpus() {
     local system=$1/devices/system cpu id package core key highest=0 mask mask_words node range ranges cpus
     local -A of_core=() of_package=() core_of=() package_of=()
@@ -47,7 +47,7 @@ complete_cpus() {
     # shellcheck disable=SC2086
     for key in "${!of_package[@]}"; do mask ${of_package[$key]}; of_package[$key]=$mask; done
     for id in "${!core_of[@]}"; do
-        # each under its new name and its old one
+        # each under its new and its old name
         for key in core_cpus thread_siblings; do
             echo "${of_core[${core_of[$id]}]}" > "$system/cpu/cpu$id/topology/$key"
         done
@@ -55,7 +55,7 @@ complete_cpus() {
             echo "${of_package[${package_of[$id]}]}" > "$system/cpu/cpu$id/topology/$key"
         done
     done
-    # and by which libnuma, for --cpu-bind=rank_ldom and the like, learns which CPUs a NUMA node has
+    # libnuma learns from these which CPUs a NUMA node has, for --cpu-bind=rank_ldom and similar
     for node in "$system"/node/node[0-9]*; do
         IFS=, read -ra ranges < "$node/cpulist" || true
         cpus=()
@@ -86,7 +86,7 @@ prepare() {
 enter() {
     local node=$1 cgroups=$2 name
     shift 2
-    # nothing that is mounted from here on is seen outside
+    # mounts from here on are invisible outside
     mount --make-rprivate /
 
     # /dev: a tmpfs, because the node's directory may lie on a file system that allows no devices
@@ -106,13 +106,13 @@ enter() {
     ln -s fd/2 stderr
     # major 240 is set aside for local use: no driver answers there
     for name in $(gpu_minors "$node"); do mknod -m 666 "nvidia$name" c 240 "$name"; done
-    # a tree from `nic-placement snapshot` has them in the class alone
+    # a tree from `nic-placement snapshot` has them only in the class
     find "$node/sys/devices" "$node/sys/class" -path '*/infiniband_verbs/uverbs*' -prune -printf '%f\n' | sort -u |
         while read -r name; do mknod -m 666 "infiniband/$name" c 240 $((192 + ${name#uverbs})); done
     cd /
     mount --rbind "$node/dev" /dev
 
-    # cgroups stay out of sight unless they are wanted: by them hwloc would learn how few CPUs this machine really has
+    # cgroups are hidden unless they are wanted: hwloc would learn from them how few CPUs this machine really has
     if [ "$cgroups" = yes ]; then mount --rbind /sys/fs/cgroup "$node/sys/fs/cgroup"; fi
     mount --rbind "$node/sys" /sys
     mount -o remount,bind,ro /sys
@@ -133,7 +133,7 @@ root() {
         mount --rbind "$path" "$place$path"
     done
     : > "$place/.nic-placement"
-    # not chroot: a step that joins a namespace of its job's has that namespace's root, which would be this machine's
+    # not chroot: a step that joins its job's namespace gets that namespace's root, which would be this machine's
     mkdir "$place/.machine"
     cd "$place"
     pivot_root . .machine

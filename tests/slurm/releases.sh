@@ -4,15 +4,15 @@
 #
 #   releases.sh folders          make the folders that are missing; print `NAME FOLDER` of each that is there
 #   releases.sh run [WORD…]      the end-to-end cases (those with a WORD in their name) on this machine's Slurm and on
-#                                each folder's, all with one and the same library; without a WORD, the outcome is
-#                                recorded in tests/slurm/releases.tsv, from which README's table is made; releases that
-#                                NICP_RELEASES leaves out keep their line, if that was of the same library
+#                                each folder's, all with the same library.  Without a WORD, the outcome is recorded in
+#                                tests/slurm/releases.tsv, from which README's table is made.  Releases that
+#                                NICP_RELEASES leaves out keep their line, if it is of the same library
 #   releases.sh clean            remove the folders
 #
 # The folders (0.3 GB each) are kept in ${XDG_CACHE_HOME:-~/.cache}/nic-placement, so that only the first run downloads.
-# A release that cannot be had is named and passed over.  Needs root, and debootstrap to make folders.
+# If a release cannot be downloaded, the script says so and goes on.  Needs root, and debootstrap to make folders.
 #
-# Knobs: NICP_RELEASES, the names of those that are wanted (see `known`); NIC_PLACEMENT_SO, the library.
+# Knobs: NICP_RELEASES, the names of the wanted releases (see `known`); NIC_PLACEMENT_SO, the library.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -45,7 +45,7 @@ make_folder() {
     say "making \`$folder\`, which takes minutes"
     rm -rf "$new"
     mkdir -p "$cache"
-    # the last word names the script: all of Ubuntu's releases share one, the newer of which this debootstrap may not know
+    # the last word names the script: all of Ubuntu's releases share one, and this debootstrap may not know the newer ones
     if ! debootstrap --variant=minbase --include="$include" "${options[@]}" "$name" "$new" "$mirror" \
         $(case $mirror in *ubuntu) echo gutsy ;; esac) > "$log" 2>&1; then
         say "\`$name\` cannot be had: $(tail -n 1 "$log") (\`$log\`)"
@@ -63,7 +63,7 @@ folders() {
     done
 }
 
-# suite FOLDER WORD…: prints what the suite prints, the last line of which counts
+# suite FOLDER WORD…: prints what the suite prints; the last line has the counts
 suite() {
     local folder=$1
     shift
@@ -92,7 +92,7 @@ run() {
             "$(sha256sum "$library" | cut -d' ' -f1)" >> "$new"
     done < <(if [ -z "${NICP_RELEASES+set}" ]; then echo "$(. /etc/os-release; echo "$VERSION_CODENAME") /"; fi; folders)
     say "the library of all: $(sha256sum "$library" | cut -d' ' -f1)"
-    # a part of the cases is no record; of the releases that did not run now, those stay that ran with the same library
+    # record only complete runs; a release that did not run now keeps its line if it ran with the same library
     if [ $# -eq 0 ]; then
         if [ -n "${NICP_RELEASES+set}" ] && [ -r "$record" ]; then
             tail -n +3 "$record" | grep -F "$(sha256sum "$library" | cut -d' ' -f1)" |

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The status with which boot.sh says that this machine cannot have guests.
+/// The exit status of boot.sh if this machine cannot run guests.
 pub const CANNOT: i32 = 77;
 
-/// Why no guest is to be booted at all, if somebody asked for that.
+/// Why no guest is to be booted, if the user asked for that.
 pub fn unwanted() -> Option<String> {
     let skip = std::env::var_os("NIC_PLACEMENT_SKIP_VM").is_some_and(|value| value == "1");
     skip.then(|| "NIC_PLACEMENT_SKIP_VM=1".to_string())
 }
 
-/// A machine to be booted and what runs there.
+/// A machine to boot, and the program that runs in it.
 pub struct Boot {
     /// the name of its description
     pub machine: &'static str,
@@ -28,8 +28,8 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// Boots it; once more where it never came to the program, which on a machine busy with other things is the
-    /// emulator's doing and says nothing of what is tested.
+    /// Boots it.  If the program never started, boots it once more: on a busy machine that is the emulator's fault, and
+    /// says nothing about the program.
     pub fn run(&self) -> Output {
         const NEVER_GOT_THERE: i32 = 125;
         let ran = self.run_once();
@@ -40,7 +40,7 @@ impl Boot {
     }
 
     fn run_once(&self) -> Output {
-        // answers of an earlier run must not pass for those of this one
+        // answers of an earlier run must not be taken for those of this one
         let _ = fs::remove_dir_all(&self.out);
         let vm = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/vm");
         Command::new(vm.join("boot.sh"))

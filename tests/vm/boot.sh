@@ -16,11 +16,11 @@
 #   VM_QEMU    further arguments of qemu, separated by blanks
 #   VM_CACHE   where packages are kept unpacked, ${XDG_CACHE_HOME:-~/.cache}/nic-placement-vm unless said
 #
-# Status: the program's; 2 if MACHINE is not understood; 77 if this machine cannot have guests, with the reason; 124 if the
-# guest was given up; 125 if it never came to the end of the program, with the end of what its kernel said.
+# Status: the program's; 2 if MACHINE is not understood; 77 if this machine cannot run guests, with the reason; 124 if the
+# guest took too long; 125 if the program never ended, with the last lines of the guest's kernel.
 #
 # Needs Debian bookworm's apt-get on amd64, gcc and make.  Nothing is installed (fetch.sh).  The NICs and GPUs are functions with the right
-# ids (pci_ids.c), and a kernel module gives the NICs their RDMA devices (rdma_nics.c): they are to be seen, and move no data.
+# ids (pci_ids.c), and a kernel module gives the NICs their RDMA devices (rdma_nics.c): they can be seen, but move no data.
 set -eu
 
 if [ $# -lt 2 ]; then
@@ -70,7 +70,7 @@ trap 'rm -rf "$run"' EXIT
 trap 'exit 130' INT TERM
 root=$run/root
 mkdir "$root"
-# Folders first: what is put into them below then follows their links, such as lib -> usr/lib.
+# Folders first: files that are put into them below then follow their links, such as lib -> usr/lib.
 printf '%s\n' "${VM_ALSO:-}" | tr : '\n' > "$run/also"
 while IFS= read -r also; do
     [ ! -d "$also" ] || cp -a "$also/." "$root/"
@@ -103,7 +103,7 @@ bring() {
             *'=>') library=$root/lib/x86_64-linux-gnu/$name ;;
             *) continue ;;
         esac
-        # that of a folder of VM_ALSO may be another Debian's, and newer than what this machine's programs need
+        # a library from a folder of VM_ALSO may be of another Debian, and newer than this machine's programs need
         [ -e "$library" ] || cp -L "$file" "$library"
     done
 }

@@ -6,7 +6,7 @@
 #   CACHE/host     qemu, a static busybox, lstopo and rdma, with those of their libraries that this machine lacks
 #   CACHE/kernel   Debian's kernel with the modules that a guest loads, and its headers to build one more
 #
-# Status 77: cannot be had here, with the reason in one line on stderr.  A part that is there already is left alone.
+# Status 77: a part cannot be downloaded here; stderr has the reason in one line.  A part that exists already is left alone.
 set -eu
 
 cache=$1
@@ -19,7 +19,7 @@ cannot() {
 }
 
 download() {
-    # apt's own user need not be able to write into the cache
+    # apt's own user may be unable to write into the cache
     (cd debs && apt-get -qq -o APT::Sandbox::User=root download "$@") > log 2>&1 || cannot "cannot fetch packages: $(tail -1 log)"
 }
 
@@ -72,7 +72,7 @@ if [ ! -e kernel/done ]; then
     for package in "linux-headers-$version" "$common" "linux-kbuild-$series"; do
         dpkg-deb -x debs/"$package"_*.deb kernel/headers
     done
-    # the packages name each other by absolute paths, where they are not
+    # the packages name each other by absolute paths, but they are not unpacked there
     source=$cache/kernel/headers/usr/src
     echo "include $source/$common/Makefile" > "$source/linux-headers-$version/Makefile"
     echo "$version" > kernel/done

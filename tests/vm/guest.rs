@@ -1,4 +1,4 @@
-//! The two guests: each is booted once for all tests, both at the same time.
+//! The two guests.  Each is booted once for all tests, both at the same time.
 
 use super::boot::{Boot, CANNOT, unwanted};
 use nic_placement_core::topology::{Provenance, Topology, file};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::LazyLock;
 
-/// A machine that was booted, and what was said in it.
+/// A machine that was booted, and the answers from it.
 pub struct Guest {
     /// the name of its description
     pub name: &'static str,
@@ -67,11 +67,11 @@ static GUESTS: LazyLock<Result<Vec<Guest>, String>> = LazyLock::new(|| {
     }
 });
 
-/// Both guests; none where there can be none, which is said once.
+/// Both guests; none if this machine cannot run guests, which is printed once.
 pub fn guests() -> &'static [Guest] {
     static SAID: LazyLock<()> = LazyLock::new(|| {
         if let Err(reason) = &*GUESTS {
-            // not `eprintln!`, whose text the test harness keeps to itself while tests pass
+            // not `eprintln!`: the test harness hides its text while tests pass
             let _ = writeln!(std::io::stderr(), "skipped: no guest under qemu: {reason}");
         }
     });

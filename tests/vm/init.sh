@@ -9,7 +9,7 @@ mount -t sysfs none /sys
 mount -t cgroup2 none /sys/fs/cgroup
 mount -t tmpfs none /tmp
 
-# a disk is only looked at: no driver for it
+# the tests only read a disk's PCI function, so it needs no driver
 for module in virtio_pci 9pnet_virtio 9p ib_uverbs; do
     modprobe $module
 done

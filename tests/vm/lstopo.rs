@@ -32,7 +32,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// How near two functions are, more being nearer: the bridges that they share, or else their NUMA node.
+    /// How near two functions are: the number of bridges that they share, or else their NUMA node.  More is nearer.
     pub fn nearness(&self, other: &Function) -> usize {
         let shared = self.bridges.iter().filter(|bridge| other.bridges.contains(bridge)).count();
         if self.host == other.host {
@@ -63,8 +63,8 @@ fn is(node: Node, kind: &str) -> bool {
     node.attribute("type") == Some(kind) && node.has_tag_name("object")
 }
 
-/// hwloc gives a node without CPUs those of the nodes that it is near.  A CPU belongs to one node, and in our machines the
-/// nodes without CPUs come last, so that what an earlier node has is not theirs.
+/// hwloc gives a node without CPUs the CPUs of nearby nodes.  A CPU belongs to one node.  In our machines the nodes without
+/// CPUs come last, so a CPU that an earlier node has is not theirs.
 fn numa_nodes(document: &Document) -> BTreeMap<u32, CpuSet> {
     let local = objects(document, "NUMANode").map(|node| {
         (node.attribute("os_index").unwrap().parse().unwrap(), cpus(node.attribute("cpuset").unwrap()))

@@ -7,10 +7,12 @@
  *   insmod rdma_nics.ko nics=LINK:GBPS:STATES[,...]
  *
  * LINK is `ib` or `eth`, GBPS 100, 200 or 400, STATES a letter for each port: a(ctive), i(nit) or d(own).  A function finds
- * its entry by its subsystem id.  Written for Linux 6.1; the interface inside the kernel changes.  There is no way to
+ * its entry by its subsystem id.  /sys/module/rdma_nics/parameters/query_sleep_ms makes all of them sick, and well again.
+ * Written for Linux 6.1; the interface inside the kernel changes.  There is no way to
  * unload it: a guest ends with its program.
  */
 #include <linux/etherdevice.h>
+#include <linux/delay.h>
 #include <linux/if_arp.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
@@ -24,6 +26,10 @@
 static char *nics[MOST_NICS];
 static int count;
 module_param_array(nics, charp, &count, 0444);
+
+/* a sick card: its firmware answers a question about a port so late, and until then nothing ends who asked */
+static unsigned int query_sleep_ms;
+module_param(query_sleep_ms, uint, 0644);
 
 struct nic {
 	struct ib_device ib;
@@ -65,7 +71,10 @@ static int query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attri
 {
 	struct nic *nic = nic_of(ib);
 	char state = nic->states[port - 1];
+	unsigned long begun = jiffies;
 
+	while (time_before(jiffies, begun + msecs_to_jiffies(READ_ONCE(query_sleep_ms))))
+		msleep(20);
 	attributes->state = state == 'a' ? IB_PORT_ACTIVE : state == 'i' ? IB_PORT_INIT : IB_PORT_DOWN;
 	attributes->phys_state = state == 'd' ? IB_PORT_PHYS_STATE_POLLING : IB_PORT_PHYS_STATE_LINK_UP;
 	attributes->active_width = IB_WIDTH_4X;

@@ -1,10 +1,11 @@
-//! In the guest, without Slurm: discovery, decision and the system calls that bind, and what the kernel makes of them.
+//! In the guest, without Slurm: discovery, decision, the system calls that bind, and what the kernel does with them.
 //!
 //! Each check runs in a process of its own, since it changes what that process is bound to.
 
 use crate::report::Task as Said;
 use nic_placement_core::config::{NodeSource, Words, settle};
 use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root::Author;
 use nic_placement_core::node;
 use nic_placement_core::placement::MemDecision;
 use nic_placement_core::plan::{Plan, Wish};
@@ -65,12 +66,13 @@ fn nodes(list: &str) -> NodeSet {
 }
 
 fn topology() -> Topology {
-    node::read(&NodeSource::Live, Scope::Placement).unwrap().0
+    node::read(&NodeSource::Live, Scope::Placement, Author::Anyone).unwrap().0
 }
 
 /// Decides for a task with this GPU alone, binds this process as the plugin does, and becomes the task.
 pub fn place(gpu: usize) {
-    let settings = settle(&Words::default(), None, Some(&Words::default()));
+    let words = Words::parse("bind=numa").unwrap();
+    let settings = settle(&Words::default(), None, Some(&words));
     let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
     let plan = Plan::new(topology(), Wish { settings, ..Wish::default() }, step, &|_| None);
     let vendor = plan.node.gpus[gpu].vendor;
@@ -85,7 +87,7 @@ pub fn place(gpu: usize) {
         sys::prefer_memory(nodes).unwrap();
         assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes.clone()));
     }
-    // what was set must hold over execve(2), as it must in slurmstepd
+    // the binding must survive execve(2), as it must in slurmstepd
     panic!("{}", Command::new(std::env::current_exe().unwrap()).arg("task").exec());
 }
 
@@ -96,7 +98,7 @@ fn said(arguments: &[&str]) -> Said {
     Said::all_in(&String::from_utf8_lossy(&ran.stdout)).remove(0)
 }
 
-/// Where a program that this thread starts now has its memory from.
+/// The NUMA node from which a program gets its memory, if this thread starts it now.
 fn touched(megabytes: usize) -> Said {
     said(&["task", &format!("megabytes={megabytes}")])
 }
@@ -104,7 +106,7 @@ fn touched(megabytes: usize) -> Said {
 fn each_gpus_program_runs_and_has_its_pages_on_the_gpus_numa_node() {
     let topology = topology();
     for (index, gpu) in topology.gpus.iter().enumerate() {
-        // the kernel's own word, not by way of our discovery
+        // from the kernel itself, without our discovery
         let file = format!("/sys/bus/pci/devices/{}/", gpu.address);
         let read = |name: &str| fs::read_to_string(format!("{file}{name}")).unwrap().trim().to_string();
         let said = said(&["place", &index.to_string()]);

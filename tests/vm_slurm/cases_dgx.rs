@@ -163,7 +163,7 @@ fn bind_none_leaves_cpus_and_memory_to_slurm_and_still_names_nics(guest: &Machin
     assert_nics(guest, &unbound);
 }
 
-/// The NIC beside its GPU; one on its NUMA node for the GPU whose own NIC's link is not up.
+/// The NIC beside the task's GPU.  If that NIC's link is down, one on the GPU's NUMA node.
 fn assert_nics(guest: &Machine, tasks: &[Task]) {
     for task in tasks {
         let ucx: Vec<&str> = task.env("UCX_NET_DEVICES").unwrap_or_default().split(',').collect();

@@ -1,4 +1,4 @@
-//! Five GPUs on four NUMA nodes of two sockets; Slurm knows of sockets alone, and there are no device cgroups.
+//! Five GPUs on four NUMA nodes of two sockets.  Slurm knows only the sockets, and there are no device cgroups.
 
 use crate::machine::Machine;
 use crate::{Case, cases};
@@ -9,11 +9,15 @@ use std::collections::BTreeSet;
 pub const COMMANDS: &[(&str, &str)] = &[
     ("release", "srun --version"),
     ("bare", "srun -n4 -c2 --gpus-per-task=1 $task"),
-    ("placed", "srun -n4 -c2 --gpus-per-task=1 --nic-placement $task"),
+    ("placed", "srun -n4 -c2 --gpus-per-task=1 --nic-placement=bind=numa $task"),
+    ("parts", "srun -n4 -c2 --gpus-per-task=1 --nic-placement $task"),
     ("block.bare", "srun -n4 -c2 -m block:block --gpus-per-task=1 $task"),
-    ("block.placed", "srun -n4 -c2 -m block:block --gpus-per-task=1 --nic-placement $task"),
+    ("block.placed", "srun -n4 -c2 -m block:block --gpus-per-task=1 --nic-placement=bind=numa $task"),
     ("mem-bind.bare", "srun -n4 -c2 --gpus-per-task=1 --mem-bind=map_mem:3,2,1,0 $task"),
-    ("mem-bind.placed", "srun -n4 -c2 --gpus-per-task=1 --mem-bind=map_mem:3,2,1,0 --nic-placement $task"),
+    (
+        "mem-bind.placed",
+        "srun -n4 -c2 --gpus-per-task=1 --mem-bind=map_mem:3,2,1,0 --nic-placement=bind=numa $task",
+    ),
     ("few-cores.bare", "srun -n5 --gpus-per-task=1 $task"),
     ("few-cores.placed", "srun -n5 --gpus-per-task=1 --nic-placement=verbose $task"),
 ];
@@ -22,6 +26,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
 pub const SHOWN: &[(&str, usize)] = &[
     ("bare", 4),
     ("placed", 4),
+    ("parts", 4),
     ("block.bare", 4),
     ("block.placed", 4),
     ("few-cores.bare", 5),
@@ -31,6 +36,7 @@ pub const SHOWN: &[(&str, usize)] = &[
 pub const CASES: &[Case] = cases![
     without_the_flag_tasks_and_pages_are_on_other_numa_nodes_than_their_gpu,
     with_the_flag_each_task_and_all_its_pages_are_on_one_of_four_numa_nodes,
+    by_default_every_task_keeps_its_two_cpus,
     gpus_without_a_driver_are_told_by_the_vendors_list,
     an_explicit_mem_bind_is_one_of_four_nodes_and_stays,
     a_task_whose_step_has_no_core_near_its_gpu_stays_and_says_so,
@@ -56,6 +62,18 @@ fn with_the_flag_each_task_and_all_its_pages_are_on_one_of_four_numa_nodes(guest
             assert_eq!(task.word("mems"), "0-3", "preferred, not fenced");
         }
     }
+}
+
+fn by_default_every_task_keeps_its_two_cpus(guest: &Machine) {
+    // two GPUs are on one NUMA node of two CPUs, so one task of two CPUs has no room there
+    let tasks = guest.tasks("parts", 4);
+    for (place, task) in tasks.iter().enumerate() {
+        assert_eq!(task.cpus().len(), 2, "of {task:?}");
+        let others = tasks.iter().skip(place + 1);
+        others.for_each(|other| assert!(!task.cpus().intersects(&other.cpus()), "{task:?} and {other:?}"));
+    }
+    let crowded = guest.tasks("placed", 4);
+    assert_eq!(crowded[0].cpus(), crowded[1].cpus(), "who asks for the NUMA node shares it: {crowded:?}");
 }
 
 fn gpus_without_a_driver_are_told_by_the_vendors_list(guest: &Machine) {

@@ -1,4 +1,4 @@
-//! A guest with Slurm in it: what is run there, the boot, and what came back.
+//! A guest with Slurm in it: the commands, the boot, and the answers.
 
 use crate::boot::{Boot, CANNOT};
 use crate::report::{Task, numbers};
@@ -35,7 +35,7 @@ pub struct Nic {
     path: PathBuf,
 }
 
-/// What came back from a guest.
+/// The answers from a guest.
 pub struct Machine {
     /// the name of its description
     pub name: &'static str,
@@ -117,8 +117,8 @@ impl Machine {
         tasks
     }
 
-    /// Positions of the GPUs that a task really has: those that it can open where that is constrained, else those that
-    /// the vendor's variable counts in PCI order.
+    /// Positions of the GPUs that a task really has.  With ConstrainDevices, these are the GPUs that it can open; else those
+    /// that the vendor's variable counts in PCI order.
     pub fn gpus_of(&self, task: &Task) -> Vec<usize> {
         let open = task.open();
         if open.len() < self.gpus.len() && !open.is_empty() {
@@ -146,8 +146,8 @@ impl Machine {
         &self.gpus[gpus[0]]
     }
 
-    /// How many tasks Slurm by itself puts away from their GPU, as seen with two releases: 22.05 deals CPUs and GPUs in
-    /// different orders, 24.11 gives a task a GPU of its socket.  Of others nothing is expected.
+    /// How many tasks Slurm alone puts away from their GPU.  Known for two releases: 22.05 deals CPUs and GPUs in different
+    /// orders, and 24.11 gives a task a GPU of its socket.  For others nothing is expected.
     pub fn assert_dealt(&self, tasks: &[Task], with_22_05: usize, with_24_11: usize) {
         let release = self.answer("release");
         let far = self.far(tasks);
@@ -163,13 +163,13 @@ impl Machine {
         tasks.iter().filter(|task| !task.cpus().intersects(&self.gpu_of(task).cpus)).count()
     }
 
-    /// Tasks of one GPU some of whose pages are on another NUMA node.
+    /// One-GPU tasks that have some pages on another NUMA node.
     pub fn with_far_pages(&self, tasks: &[Task]) -> usize {
         tasks.iter().filter(|task| task.node_of_its_pages() != Some(self.gpu_of(task).numa_node)).count()
     }
 
-    /// Names, with the port, of the good NICs that share the most of the bus with a GPU; those of its NUMA node where
-    /// none is below the same host bridge.
+    /// Names, with the port, of the good NICs that share most of the bus with a GPU.  If none is below the same host bridge,
+    /// those of its NUMA node.
     pub fn nearest_nics(&self, gpu: &Gpu) -> Vec<String> {
         let shared =
             |nic: &Nic| nic.path.iter().zip(&gpu.path).take_while(|(one, other)| one == other).count();

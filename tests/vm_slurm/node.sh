@@ -21,10 +21,10 @@ ready() { awk -v what="$1" '{ printf "%s after %s s\n", what, $1 }' /proc/uptime
 
 # ---- GPUs ----
 
-# The functions have the ids of GPUs and no driver.  Where the machine's are NVIDIA's, what the driver would show of them is
-# made here from /sys alone; the first two have each other's minor number, as on machines where the order of the bus and
-# that of the driver differ.  Majors 240 to 254 are for local use: no driver serves them, so that open(2) says ENXIO where it
-# may and EPERM where a device cgroup forbids it.
+# The functions have the ids of GPUs and no driver.  For NVIDIA's, this makes from /sys alone what the driver would show.  The
+# first two have each other's minor number, as on machines where the driver's order is not the order of the bus.  Majors 240
+# to 254 are for local use and have no driver.  So open(2) gives ENXIO if it is allowed, and EPERM if a device cgroup forbids
+# it.
 minor=0
 files=
 for function in /sys/bus/pci/devices/*; do
@@ -75,7 +75,7 @@ sort -n gpus | while read -r _ file cpus _; do
 done > /etc/slurm/gres.conf
 {
     echo 'CgroupPlugin=cgroup/v2'
-    # nobody but Slurm manages the cgroups here
+    # only Slurm manages the cgroups here
     echo 'IgnoreSystemd=yes'
     echo 'CgroupAutomount=yes'
     echo "ConstrainDevices=$constrain"
@@ -111,7 +111,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
 CONF
 echo 'optional /guest/libnic_placement.so' > /etc/slurm/plugstack.conf
 mkdir -p /var/spool/slurm/ctld /var/spool/slurm/d
-# systemd would have made it
+# systemd would normally make this
 mkdir /sys/fs/cgroup/system.slice
 munged --force --key-file=/etc/munge.key --socket=/run/munge/socket --pid-file=/run/munge/pid --seed-file=/run/munge/seed \
     --log-file=/out/munged.log

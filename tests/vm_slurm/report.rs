@@ -1,4 +1,4 @@
-//! On the host: what a task said, read.
+//! Reads, on the host, the lines that tasks printed.
 
 use nic_placement_core::topology::{CpuSet, NodeSet};
 use std::collections::BTreeMap;

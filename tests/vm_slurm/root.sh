@@ -57,7 +57,7 @@ for program in $programs; do
     cp "$(real "$program")" "$folder/$program"
 done
 mkdir -p "$folder/$plugins"
-# of no use on one node, and half of the megabytes that the guest would have to unpack
+# not needed on one node, and half of the megabytes that the guest would unpack
 for plugin in "$from/$plugins"/*.so; do
     case ${plugin##*/} in
         openapi_* | rest_* | burst_buffer_* | mpi_pmix* | libslurm_pmi* | node_features_* | *cray* | *_lua.so | jobcomp_[!n]* | \
@@ -71,7 +71,7 @@ done | sort -u | while read -r library; do
     mkdir -p "$folder${library%/*}"
     [ -e "$folder$library" ] || cp "$(real "$library")" "$folder$library"
 done
-# after Slurm's own: the C library must be that of its release, which is not to be older than this machine's
+# after Slurm's own: the C library must be that of Slurm's distribution, which must not be older than this machine's
 mkdir -p "$folder/guest"
 for object; do
     if [ ! -e "$object" ]; then

@@ -1,6 +1,6 @@
-//! In the guest, the program of a task: touches memory and prints one line of what it is bound to.
+//! The program of a task in the guest: touches memory, and prints its binding in one line.
 //!
-//! It uses nothing of nic-placement: all it says is read from the kernel.
+//! It uses nothing of nic-placement: everything that it prints comes from the kernel.
 
 use std::fs;
 use std::io::Write;
@@ -38,7 +38,7 @@ pub fn run(arguments: &[String]) {
 
 /// Words `name=value` with tabs between them.
 fn line(megabytes: usize) -> String {
-    // writing a byte takes a page, and black_box says that somebody will read it
+    // writing a byte allocates its page; black_box keeps the compiler from removing the write
     let memory = std::hint::black_box(vec![1u8; megabytes << 20]);
     let (policy, pages) = placed(memory.as_ptr() as u64);
     let mut words = vec![
@@ -74,7 +74,7 @@ fn placed(address: u64) -> (String, String) {
     (policy, pages.map(|(node, pages)| format!("{node}:{pages}")).collect::<Vec<_>>().join(","))
 }
 
-/// The N of each GPU's device node that a real open(2) is allowed for: no driver serves it, so that ENXIO is what follows.
+/// The N of each GPU's device node that open(2) is allowed to open.  The node has no driver, so an allowed open gives ENXIO.
 fn open() -> String {
     const ENXIO: i32 = 6;
     let may_open = |path: String| {

@@ -1,4 +1,5 @@
-//! A tar of another machine's `/sys` and `/proc`, as `hwloc-gather-topology` and plain tar(1) make them, as a manifest.
+//! Reads a tar of another machine's `/sys` and `/proc`, from `hwloc-gather-topology` or plain tar(1), into a
+//! manifest.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::discover::Root;
@@ -6,19 +7,19 @@ use nic_placement_core::discover::manifest::{BadManifest, Entry, Manifest, norma
 use std::io::Read;
 use tar::{Archive, EntryType};
 
-/// Entries looked at, at most: a full `/sys` of a large node has some 300,000.
+/// The most entries to read: a full `/sys` of a large node has some 300,000.
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// Where AMD's compute topology stands, for archives that hold nothing else.
+/// The path of AMD's compute topology, for archives that hold nothing else.
 const KFD: &str = "sys/devices/virtual/kfd/kfd/topology/nodes/";
 
-/// Does it look like a tar?  POSIX and GNU archives say so at byte 257.
+/// Does it look like a tar?  POSIX and GNU archives are marked at byte 257.
 pub fn is_tar(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 
-/// Reads an archive.  What no manifest can hold is passed over: devices, binary files, long files, links that leave the
-/// tree, names that are not UTF-8.
+/// Reads an archive.  It skips what no manifest can hold: devices, binary files, long files, links that leave
+/// the tree, names that are not UTF-8.
 pub fn read(bytes: &[u8]) -> Result<Manifest, BadManifest> {
     let bad = |problem: String| BadManifest { line: 0, problem };
     let mut manifest = Manifest::default();
@@ -61,7 +62,7 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, BadManifest> {
     Ok(manifest)
 }
 
-/// `some-machine/sys/class/net` -> `sys/class/net`; `None` for what is no part of a captured tree.
+/// `some-machine/sys/class/net` -> `sys/class/net`; `None` for a path outside a captured tree.
 fn below_root(path: &str) -> Option<String> {
     let path = path.trim_start_matches("./").trim_end_matches('/');
     if path.split('/').any(|part| matches!(part, "" | "." | "..")) {

@@ -1,34 +1,34 @@
 //! A node from a file of any format: the project's own JSON, a snapshot, a tar, XML of hwloc or NCCL, a matrix.
 //!
-//! Content decides the format, not the name.
+//! The content decides the format, not the name.
 #![forbid(unsafe_code)]
 
 use crate::{archive, import};
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Manifest, Root, Scope, root};
+use nic_placement_core::diagnostic::{Diagnostic, Shown};
+use nic_placement_core::discover::root::{self, Author};
+use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::{self, NoTopology, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
 use std::path::Path;
 
 /// The node that `--machine` or `--topology` means, or this one.
 pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
-    let NodeSource::Topology(path) = source else { return node::read(source, scope) };
+    let NodeSource::Topology(path) = source else { return node::read(source, scope, Author::Anyone) };
     if Path::new(path).is_dir() {
-        return node::read(&NodeSource::Sysfs(path.clone()), scope);
+        return node::read(&NodeSource::Sysfs(path.clone()), scope, Author::Anyone);
     }
-    let unreadable = |error| NoTopology::Unreadable(path.clone(), error);
-    let bytes = root::read_file(Path::new(path), MAX_FILE).map_err(unreadable)?;
+    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).map_err(NoTopology::Unreadable)?;
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
 }
 
-/// Bytes of a file that describes a node, at most: a tar of all of `/sys` has some 100 MB.
+/// The most bytes of a file that describes a node: a tar of all of `/sys` has some 100 MB.
 pub const MAX_FILE: usize = 256 * 1024 * 1024;
 
-/// What a file can be.
+/// The formats of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// the project's own topology JSON
+    /// the project's own topology JSON, or the node file around one
     Json,
     /// a snapshot, or a tar of a machine's `/sys`
     Sysfs,
@@ -40,12 +40,12 @@ pub enum Format {
     Smi,
 }
 
-/// Reads a node from a file of whatever format.
+/// Reads a node from a file of any format.
 fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
     describe_as(name, bytes, scope, format_of(bytes)?)
 }
 
-/// What the content looks like.
+/// The format that the content looks like.
 pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
     if archive::is_tar(bytes) {
         return Ok(Format::Sysfs);
@@ -65,11 +65,10 @@ pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
             Format::Smi
         }
         text => {
-            let line: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
             return Err(format!(
                 "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
                  `nvidia-smi topo -m`",
-                line.escape_debug()
+                Shown::word(text.lines().next().unwrap_or_default(), 40)
             ));
         }
     })
@@ -95,6 +94,11 @@ pub fn describe_as(
         Format::Sysfs => {
             let manifest = Manifest::parse(text).map_err(|bad| bad.to_string())?;
             Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())))
+        }
+        Format::Json if node::file::is_node_file(text) => {
+            let node = node::file::from_json(text, provenance).map_err(|bad| bad.to_string())?;
+            let finding = format!("a node file, written {}", node.stamp.time);
+            Ok((node.topology, vec![Diagnostic::new(name, finding)]))
         }
         Format::Json => Ok((file::from_json(text, provenance).map_err(|bad| bad.to_string())?, Vec::new())),
         Format::Hwloc => import::hwloc::read(text, provenance).map_err(|bad| bad.to_string()),

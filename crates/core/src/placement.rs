@@ -1,24 +1,24 @@
-//! What we decided, as data, with the reason for each answer.
+//! Our decisions as data, each with its reason.
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Diagnostic;
-use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
+use crate::topology::{CpuSet, DeviceName, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Which NICs serve which GPU.  A closed set: each has a file of its own under `policy`.
+/// The rule that gives NICs to GPUs.  A closed set: each rule has its own file under `policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// each GPU the one NIC that gives it the most bandwidth, then the nearest, evenly
+    /// each GPU gets one NIC: the one with the most bandwidth for it, then the nearest, evenly
     #[default]
     Closest,
-    /// GPU k the k-th NIC, on every node
+    /// GPU k gets the k-th NIC, on every node
     Rail,
-    /// as `closest`, and the idle NICs too where the job has the node to itself
+    /// as `closest`, plus the idle NICs if the job is alone on the node
     Spread,
-    /// each GPU all good NICs of its NUMA node
+    /// each GPU gets all good NICs of its NUMA node
     Numa,
-    /// each GPU all good NICs of the node
+    /// each GPU gets all good NICs of the node
     All,
 }
 
@@ -34,33 +34,35 @@ impl fmt::Display for Policy {
     }
 }
 
-/// What a task fails without, each asking for more than the one before.
+/// The demands without which a task fails, each stronger than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Strictness {
-    /// nothing: it runs whatever it got
+    /// none: it runs with whatever it got
     #[default]
     BestEffort,
-    /// what was decided must be had
+    /// the decision must be carried out
     Strict,
-    /// NICs and CPUs on the NUMA nodes of its GPUs, where the node has such
+    /// NICs and CPUs on the NUMA nodes of its GPUs, if the node has any there
     Restricted,
     /// GPUs, NICs and CPUs all on one NUMA node
     SingleNumaNode,
 }
 
-/// Which CPUs a task is bound to.
+/// The CPUs to bind a task to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {
     /// those that Slurm gave it
     None,
-    /// those of its GPUs' NUMA node
+    /// those near its GPUs, if they hold the parts of all tasks that will share them
     #[default]
+    Auto,
+    /// those of its GPUs' NUMA node, even if it has few CPUs
     Numa,
     /// whole cores of that node, which no other task of the step gets
     Core,
 }
 
-/// What a task's memory policy becomes.
+/// The memory policy for a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mem {
     /// it stays as it is
@@ -72,18 +74,18 @@ pub enum Mem {
     Strict,
 }
 
-/// What may be bound, and by whose wish.
+/// What to bind, and whose wish it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Binding {
     /// CPUs
     pub bind: Bind,
     /// memory
     pub mem: Mem,
-    /// are threads to be counted for OpenMP?
+    /// count threads for OpenMP?
     pub count_threads: bool,
-    /// did the user ask for placement, and not the admin's default alone?
+    /// did the user ask for placement, rather than only the admin's default?
     pub asked: bool,
-    /// may facts that are not this system's bind (the admin's `trust-topology`)?
+    /// may we bind by facts from another source than this system (the admin's `trust-topology`)?
     pub trust: bool,
 }
 
@@ -98,7 +100,7 @@ pub struct Rail {
     /// its NIC
     pub nic: NicIndex,
     /// the NIC's name
-    pub name: String,
+    pub name: DeviceName,
     /// the port's number
     pub port: u8,
     /// the port's rate in Mbit/s
@@ -123,8 +125,8 @@ impl fmt::Display for Rail {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excluded {
     /// the NIC's name
-    pub name: String,
-    /// the port's number; `None` where the NIC as a whole is meant
+    pub name: DeviceName,
+    /// the port's number; `None` for the NIC as a whole
     pub port: Option<u8>,
     /// why
     pub why: String,
@@ -137,22 +139,22 @@ pub struct RailUse {
     pub rail: RailIndex,
     /// the path between them
     pub path: PathType,
-    /// what the path lets through, shared with the rail's other users, in Mbit/s; `None` where no rate is known
+    /// the GPU's bandwidth with the rail's other users, in Mbit/s; `None` if no rate is known
     pub share_mbps: Option<u64>,
     /// GPUs that use the rail
     pub users: usize,
 }
 
-/// What one GPU gets.
+/// One GPU's rails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuPlacement {
-    /// its rails, best first; empty where no rail may be chosen
+    /// its rails, best first; empty if there is no rail to choose
     pub choices: Vec<RailUse>,
     /// its NUMA node
     pub numa_node: Option<u32>,
     /// why these
     pub reason: String,
-    /// what the policy promises and this node cannot give
+    /// what the policy promises but this node lacks
     pub shortfall: Option<String>,
 }
 
@@ -163,16 +165,15 @@ pub struct Pair {
     pub gpu: GpuIndex,
     /// the NIC's name
     pub nic: String,
-    /// the port; `None` where the NIC as a whole may not be chosen
+    /// the port; `None` if the NIC as a whole may not be chosen
     pub port: Option<u8>,
-    /// the path; `None` where the NIC has no PCI function
+    /// the path; `None` if the NIC has no PCI function
     pub path: Option<PathType>,
-    /// what the path lets through when nobody shares it, in Mbit/s; `None` where no rate is known, or the NIC may not be
-    /// chosen
+    /// the unshared path's bandwidth in Mbit/s; `None` if no rate is known or the NIC may not be chosen
     pub alone_mbps: Option<u64>,
-    /// what the GPU gets there, in Mbit/s; `None` where it is not chosen
+    /// the GPU's bandwidth there in Mbit/s; `None` if it did not get the NIC
     pub share_mbps: Option<u64>,
-    /// GPUs that the map gives it to
+    /// the number of GPUs that get it
     pub users: usize,
     /// did this GPU get it?
     pub chosen: bool,
@@ -187,10 +188,10 @@ pub struct NodePlacement {
     pub policy: Policy,
     /// rails that may be chosen, in rail order
     pub rails: Vec<Rail>,
-    /// rails that do not work just now, in rail order: a rail's number counts these too.  Their rate is what the others
-    /// run at, or their own if that is higher; each stands in `excluded` with its reason.
+    /// rails that do not work now, in rail order: a rail's number counts these too.  Their rate is the other
+    /// rails', or their own if higher; each is in `excluded` with its reason.
     pub broken: Vec<Rail>,
-    /// NICs and ports that may not
+    /// NICs and ports that may not be chosen
     pub excluded: Vec<Excluded>,
     /// for each GPU of the topology, in its order
     pub gpus: Vec<GpuPlacement>,
@@ -204,7 +205,7 @@ impl NodePlacement {
         &self.rails[rail.0]
     }
 
-    /// What a GPU gets.
+    /// A GPU's rails.
     pub fn gpu(&self, gpu: GpuIndex) -> &GpuPlacement {
         &self.gpus[gpu.0]
     }
@@ -230,7 +231,7 @@ impl NodePlacement {
     }
 }
 
-/// What one task gets.
+/// One task's placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskPlacement {
     /// number on this node
@@ -245,16 +246,16 @@ pub struct TaskPlacement {
     pub cpus: CpuDecision,
     /// where its memory comes from
     pub mems: MemDecision,
-    /// cores for threads of its own, where somebody wants them counted
+    /// the number of cores for its own threads, if wanted
     pub threads: Option<usize>,
-    /// what was wanted and cannot be had
+    /// what the task wanted and cannot have
     pub missed: Option<String>,
     /// one sentence for each answer
     pub reasons: Vec<String>,
 }
 
 impl TaskPlacement {
-    /// The memory policy stays as it is after all.
+    /// Makes the memory policy stay as it is after all.
     pub fn keep_memory(&mut self, why: String) {
         self.reasons.push(format!("memory: left alone, {why}"));
         self.mems = MemDecision::Keep { why };
@@ -266,21 +267,21 @@ impl TaskPlacement {
 pub enum CpuDecision {
     /// it stays as it is
     Keep {
-        /// what it is
+        /// the affinity
         cpus: CpuSet,
         /// why
         why: String,
     },
-    /// it stays as it is, though it should not: nothing near the GPU is the step's
+    /// it stays as it is, though nearer would be better: the step has no CPUs near the GPU, or too few
     OutOfReach {
-        /// what it is
+        /// the affinity
         cpus: CpuSet,
         /// why, and what may help
         why: String,
     },
-    /// it becomes another
+    /// it changes
     Set {
-        /// what it becomes
+        /// the new affinity
         cpus: CpuSet,
         /// why
         why: String,
@@ -288,7 +289,7 @@ pub enum CpuDecision {
 }
 
 impl CpuDecision {
-    /// Where the task may run when all is done.
+    /// The task's CPUs after the decision.
     pub fn cpus(&self) -> &CpuSet {
         match self {
             CpuDecision::Keep { cpus, .. }
@@ -341,7 +342,7 @@ impl MemDecision {
         }
     }
 
-    /// The NUMA nodes that the policy names; `None` where it stays as it is.
+    /// The NUMA nodes that the policy names; `None` if it stays as it is.
     pub fn nodes(&self) -> Option<&NodeSet> {
         match self {
             MemDecision::Keep { .. } => None,
@@ -364,11 +365,11 @@ pub struct Variable<'a> {
 /// What becomes of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// it gets this value; an earlier one was ours or there was none
+    /// it gets this value; there was none before, or one of ours
     Set(String),
     /// it keeps the value that the user gave it
     KeepUsers(String),
-    /// our own earlier value goes
+    /// our own earlier value is removed
     Remove,
     /// it has no value and gets none
     Leave,

@@ -1,7 +1,7 @@
-//! The story in one type: a node, a wish and a step make a plan, in which each task finds what it gets.
+//! The story in one type: a node, a wish and a step make a plan, which answers for each task.
 //!
-//! The plugin and the tool both walk this way, so the tool cannot answer otherwise than srun.  Nothing here reads or
-//! changes anything: who plans says what the task's process was found to have, and carries out what was decided.
+//! The plugin and the tool both use it, so the tool cannot answer differently from srun.  Nothing here reads
+//! or changes the system: the caller passes the facts of the task's process, and carries out the decision.
 #![forbid(unsafe_code)]
 
 pub mod json;
@@ -21,12 +21,12 @@ use std::sync::Arc;
 pub struct Wish {
     /// the admin's arguments
     pub admin: Admin,
-    /// the words that hold for the step
+    /// the settings of the step
     pub settings: Settings,
 }
 
 impl Wish {
-    /// How much of the node has to be read for it.
+    /// How much of the node we must read for it.
     pub fn scope(&self) -> Scope {
         let Settings { bind, omp, policy, .. } = self.settings;
         match self.admin.selection == Selection::default() {
@@ -55,13 +55,13 @@ impl Wish {
     }
 }
 
-/// One step's plan for one node: what is the same for all of its tasks.
+/// One step's plan for one node: everything that its tasks share.
 pub struct Plan {
     /// the node
     pub node: Arc<Topology>,
     /// what is wanted
     pub wish: Wish,
-    /// what Slurm granted
+    /// Slurm's grant
     pub step: Step,
     /// from every GPU of the node to its NICs
     pub map: NodePlacement,
@@ -69,8 +69,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Decides for the node.  `read` reads a site's configuration file on it; asked only where the answer can change a
-    /// variable.
+    /// Decides for the node.  `read` reads a site's configuration file on it; it is called only if the answer
+    /// can change a variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
         Plan::of(Arc::new(node), wish, step, read, None)
     }
@@ -86,14 +86,14 @@ impl Plan {
         Plan { node, wish, step, map, prepared }
     }
 
-    /// The plan of a job that may not open these NICs, each for its reason.
+    /// The plan of a job that may not open these NICs, each with its reason.
     pub fn without(&self, nics: Vec<(NicIndex, String)>, read: ReadFile) -> Plan {
         let mut wish = self.wish.clone();
         wish.admin.selection.unopenable.extend(nics);
         Plan::of(Arc::clone(&self.node), wish, self.step.clone(), read, Some(self))
     }
 
-    /// What one task gets, and what becomes of its variables.
+    /// One task's placement, and the changes to its variables.
     pub fn task(&self, task: &Task, evidence: Evidence) -> TaskPlan<'_> {
         let Plan { node, wish, step, map, prepared } = self;
         let through = &wish.admin.through;
@@ -111,12 +111,12 @@ impl Plan {
         explain::pairs(&self.node, &self.map, &self.wish.request(None, Effort::Step), gpu)
     }
 
-    /// What was odd about the wish and the map.
+    /// Warnings about the wish and the map.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.prepared.diagnostics().into_iter().chain(self.map.diagnostics.iter().cloned()).collect()
     }
 
-    /// The variables that a task's evidence has to hold, where it has them: sorted, each once.
+    /// The variables that a task's evidence must hold if the task has them: sorted, each once.
     pub fn evidence_variables(&self) -> Vec<&str> {
         let mut names = self.prepared.names();
         names.extend(identity::VARIABLES);
@@ -128,22 +128,22 @@ impl Plan {
         names
     }
 
-    /// Are the user's terminal's lines asked for?
+    /// Did the user ask for lines on the terminal?
     pub fn reports(&self) -> bool {
         self.wish.settings.verbose || self.wish.settings.dry_run
     }
 }
 
-/// What one task gets.
+/// One task's part of the plan.
 pub struct TaskPlan<'p> {
     plan: &'p Plan,
     /// its GPUs, NICs, CPUs and memory
     pub placement: TaskPlacement,
-    /// what becomes of its variables
+    /// the changes to its variables
     pub variables: Vec<Variable<'p>>,
-    /// what was promised, or asked for by a strict word, and is not had
+    /// what the policy promised, or a strict word asked for, and the task lacks
     pub shortfalls: Vec<String>,
-    /// what the admin should know of it
+    /// a warning for the admin
     pub warning: Option<String>,
 }
 
@@ -154,7 +154,7 @@ impl TaskPlan<'_> {
         text::task_line(node, map, node_name, step.total_tasks, &self.placement, &self.variables)
     }
 
-    /// Is what is missing no more than a fact of the node, which nobody asked to fail by?
+    /// Does the task lack only what its node lacks, without a strict word that fails it?
     pub fn misses_nothing_of_its_own(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.settings.strictness == Strictness::BestEffort
     }

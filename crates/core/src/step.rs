@@ -1,4 +1,4 @@
-//! What Slurm granted on this node, as data: one step, and each of its tasks.
+//! Slurm's grant on this node, as data: one step, and each of its tasks.
 #![forbid(unsafe_code)]
 
 use crate::topology::{CpuSet, NicIndex, NodeSet};
@@ -13,13 +13,16 @@ pub struct Step {
     pub tasks: u32,
     /// tasks of the step on all its nodes
     pub total_tasks: u32,
-    /// `--cpu-bind` as the user gave it (`SLURM_CPU_BIND_TYPE` before slurmd resolves it); `None` where nothing was asked
+    /// CPUs requested for each task (`-c`, `SLURM_CPUS_PER_TASK`); `None` if nobody did
+    pub cpus_per_task: Option<u32>,
+    /// the user's way of binding (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`); `None` if the user
+    /// chose none
     pub cpu_bind: Option<String>,
-    /// `--mem-bind` as the user gave it (`SLURM_MEM_BIND_TYPE`); `None` where nothing was asked
+    /// the user's `--mem-bind` (`SLURM_MEM_BIND_TYPE`); `None` without one
     pub mem_bind: Option<String>,
     /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
     pub gpus: Option<String>,
-    /// is no other job's task on this node, nor can come there?
+    /// is this node free of other jobs' tasks, now and later?
     pub alone_on_node: bool,
 }
 
@@ -30,30 +33,30 @@ pub struct Task {
     pub local_id: u32,
     /// number in the step, from 0
     pub global_id: u32,
-    /// what says which GPUs it has
+    /// the evidence about its GPUs
     pub gpus: GpuGrant,
-    /// NICs that it may not open though others of its job may.  Those that none of the job may open are not in the
-    /// node's map.
+    /// NICs that it may not open though other tasks of its job may.  The node's map has no NICs that no task
+    /// of the job may open.
     pub denied_nics: Vec<NicIndex>,
     /// CPUs that it may run on now
     pub cpus: CpuSet,
-    /// CPUs of all tasks of the step on this node together: the outer bound of what may be given to it
+    /// CPUs of all tasks of the step on this node together: the most that we may give it
     pub step_cpus: CpuSet,
-    /// the masks by which slurmd bound the step's tasks on this node, in the order of their local ids; with fewer masks
-    /// than tasks it starts again at the first; empty where it bound nobody
+    /// slurmd's masks for the step's tasks on this node, in the order of their local ids; with fewer masks
+    /// than tasks slurmd starts again at the first; empty if it bound no task
     pub masks: Vec<CpuSet>,
     /// how Slurm dealt the step's GPUs to its tasks (`SLURMD_TRES_BIND`), such as `gpu:per_task:1`
     pub gpu_bind: Option<String>,
-    /// what the kernel says of its memory
+    /// its memory, as the kernel reports it
     pub memory: Memory,
 }
 
-/// A task's memory before it is touched.
+/// A task's memory before we change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// why its policy must stay, where it must: somebody set one before
+    /// why its policy must stay, if it must: somebody set one before
     pub taken: Option<String>,
-    /// the NUMA nodes of its cpuset that have memory; `None` where that is not known
+    /// the NUMA nodes of its cpuset that have memory; `None` if unknown
     pub allowed: Option<NodeSet>,
 }
 
@@ -67,7 +70,7 @@ impl Step {
 /// The evidence about a task's GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuGrant {
-    /// the variables that the vendors' runtimes read, as far as the task has them
+    /// the task's variables that the vendors' runtimes read
     pub variables: BTreeMap<&'static str, String>,
     /// for each GPU of the topology, whether the task may open its device node
     pub access: Vec<Access>,
@@ -81,6 +84,6 @@ pub enum Access {
     Allowed,
     /// it may not: the device belongs to another task or job
     Denied,
-    /// there is no such node, or nobody looked
+    /// there is no such node, or we did not look
     Unknown,
 }

@@ -1,5 +1,5 @@
-//! faccessat(2): may this task open a device?  Answers as open(2) would, the device cgroup included, and opens nothing:
-//! opening a GPU can take seconds.
+//! faccessat(2): may this task open a device?  It answers as open(2) would, device cgroup included, without
+//! opening: opening a GPU can take seconds.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -7,17 +7,17 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Whose answer a refusal is.  The kernel asks the file's mode and owner first (EACCES), then the device cgroup (EPERM),
-/// then the security modules (EACCES): `inode_permission`, fs/namei.c.
+/// The source of a refusal.  The kernel checks the file's mode and owner first (EACCES), then the device
+/// cgroup (EPERM), then the security modules (EACCES): `inode_permission`, fs/namei.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// EACCES: the mode, an access list or a security module, which know the user and not the task
+    /// EACCES: the mode, an access list or a security module, which check the user, not the task
     User,
     /// EPERM: the device cgroup, which can differ from task to task
     Cgroup,
     /// ENOENT: there is no such file
     Absent,
-    /// anything else, which says nothing about rights
+    /// anything else, which does not concern rights
     Other,
 }
 

@@ -1,17 +1,17 @@
-//! sched_getaffinity(2) and sched_setaffinity(2) of the calling thread, by libc's functions, which sites and tests trace
-//! and replace there.
+//! sched_getaffinity(2) and sched_setaffinity(2) of the calling thread, through libc's functions, where sites
+//! and tests trace and replace them.
 #![allow(unsafe_code)]
 
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use std::io;
 
-/// Words of a mask that holds every CPU that Linux can have: the kernel refuses a shorter one than its own.
+/// Words of a mask for every CPU that Linux can have: the kernel refuses a mask shorter than its own.
 const WORDS: usize = (Bitmap::LIMIT / 64) as usize;
 
 /// CPUs that the calling thread may run on.
 pub fn affinity() -> io::Result<CpuSet> {
-    // on the stack: glibc answers a request of 1 KiB by walking over its free lists, and in a task, which has just been
-    // forked, each page that it writes there is a page fault
+    // on the stack: glibc would answer a request of 1 KiB by walking its free lists, and in a freshly forked
+    // task each page that it writes there is a page fault
     let mut words = [0u64; WORDS];
     // SAFETY: the buffer is WORDS * 8 bytes long, as said, aligned for the unsigned longs that cpu_set_t is made of, and
     // any bytes are valid for it.  glibc writes all of it.

@@ -1,20 +1,33 @@
-//! The system calls that bind a process, and ask what it may open and what it has loaded: thin, safe to call, each block with its reason.
+//! The system calls that bind a process and tell what it may open, what it has loaded and how late it is: thin, safe to
+//! call, each block with its reason.
 #![allow(unsafe_code)]
 
 mod access;
 mod affinity;
+mod clock;
+mod environment;
 mod loaded;
+mod lock;
 mod memory;
 
 pub use access::{Refusal, may_open, refusal};
 pub use affinity::{affinity, set_affinity};
+pub use clock::seconds_since_boot;
+pub use environment::{set_variable_before_threads, unset_variable_before_threads};
 pub use loaded::is_loaded_after_us;
+pub use lock::try_lock;
 pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
+
+/// Is the process root's, or may it become so again?
+pub fn is_root() -> bool {
+    // SAFETY: neither has a precondition, and neither can fail.
+    unsafe { libc::getuid() == 0 || libc::geteuid() == 0 }
+}
 
 /// Ends the process at once, without the exit handlers of the program around us.
 ///
-/// For a child of slurmstepd that is about to become a task: its parent's handlers must not run in it
-/// (exit(3) against _exit(2)).
+/// For a child of slurmstepd that is about to become a task: its parent's handlers must not run in it, so
+/// _exit(2), not exit(3).
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit has no precondition and does not return; libc has no safe form of it.
     unsafe { libc::_exit(status) }

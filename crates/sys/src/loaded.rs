@@ -1,4 +1,4 @@
-//! dl_iterate_phdr(3): in which order were the shared objects of this process loaded?  Slurm loads the plugins of
+//! dl_iterate_phdr(3): the load order of this process's shared objects.  Slurm loads the plugins of
 //! plugstack.conf in the order of its lines and calls them in that order.
 #![allow(unsafe_code)]
 
@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 struct Search<'a> {
     file_name: &'a [u8],
-    /// has the object with this function gone by?
+    /// has the walk passed the object with this function?
     past_us: bool,
     found: bool,
 }

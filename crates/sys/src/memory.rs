@@ -1,4 +1,4 @@
-//! get_mempolicy(2) and set_mempolicy(2), which libc has no functions for.
+//! get_mempolicy(2) and set_mempolicy(2), for which libc has no functions.
 #![allow(unsafe_code)]
 
 use libc::{MPOL_BIND, MPOL_DEFAULT, MPOL_PREFERRED};
@@ -6,14 +6,14 @@ use nic_placement_core::topology::NodeSet;
 use std::fmt;
 use std::io;
 
-// what libc does not have of include/uapi/linux/mempolicy.h
+// the parts of include/uapi/linux/mempolicy.h that libc lacks
 
 /// since Linux 5.15
 const MPOL_PREFERRED_MANY: libc::c_int = 5;
 /// The flags that a mode can carry.
 const MODE_FLAGS: libc::c_int =
     libc::MPOL_F_STATIC_NODES | libc::MPOL_F_RELATIVE_NODES | libc::MPOL_F_NUMA_BALANCING;
-/// get_mempolicy: not the policy, but the nodes that the thread's cpuset allows
+/// get_mempolicy: the nodes that the thread's cpuset allows, instead of the policy
 const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 1 << 2;
 
 /// Words of a node mask; CONFIG_NODES_SHIFT is at most 10, so 1024 nodes.
@@ -45,19 +45,20 @@ impl fmt::Display for MemoryPolicy {
     }
 }
 
-/// What policy the calling thread has.
+/// The calling thread's policy.
 pub fn memory_policy() -> io::Result<MemoryPolicy> {
     let (mode, nodes) = get(0)?;
     Ok(match mode & !MODE_FLAGS {
         MPOL_DEFAULT => MemoryPolicy::Default,
-        // an empty set means the local node: what the default does
+        // an empty set means the local node, as the default does
         MPOL_PREFERRED | MPOL_PREFERRED_MANY => MemoryPolicy::Prefer(nodes),
         MPOL_BIND => MemoryPolicy::Fence(nodes),
         _ => MemoryPolicy::Other,
     })
 }
 
-/// NUMA nodes from which the calling thread may take memory: those of its cpuset that have any.  No policy reaches beyond.
+/// NUMA nodes from which the calling thread may take memory: those of its cpuset that have any.  No policy
+/// allows others.
 pub fn allowed_memory() -> io::Result<NodeSet> {
     Ok(get(MPOL_F_MEMS_ALLOWED)?.1)
 }
@@ -78,8 +79,9 @@ fn get(flags: libc::c_ulong) -> io::Result<(libc::c_int, NodeSet)> {
 
 /// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes while they have any.
 ///
-/// Kernels before 5.15 can prefer one node only; of several, none is then preferred ([`io::ErrorKind::Unsupported`]),
-/// since the first would be far from threads that run on another.  `EINVAL`: none of the nodes exists or is in the cpuset.
+/// Kernels before 5.15 can prefer only one node.  For several we then prefer none
+/// ([`io::ErrorKind::Unsupported`]), since the first would be far from threads that run on another.
+/// `EINVAL`: none of the nodes exists or is in the cpuset.
 pub fn prefer_memory(nodes: &NodeSet) -> io::Result<()> {
     match set(MPOL_PREFERRED_MANY, nodes) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
@@ -93,8 +95,9 @@ pub fn prefer_memory(nodes: &NodeSet) -> io::Result<()> {
     }
 }
 
-/// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes alone: where they have
-/// none left, the program is killed.  `EINVAL`: none of the nodes exists or is in the cpuset.
+/// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes alone: when
+/// they have none left, the kernel kills the program.  `EINVAL`: none of the nodes exists or is in the
+/// cpuset.
 pub fn fence_memory(nodes: &NodeSet) -> io::Result<()> {
     set(MPOL_BIND, nodes)
 }

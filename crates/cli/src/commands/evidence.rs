@@ -1,7 +1,8 @@
 //! `nic-placement plan --visible … --may-open …`: a task's evidence, as somebody saw it or asks about it.
 #![forbid(unsafe_code)]
 
-use super::{Failure, plan};
+use super::misunderstood::misunderstood;
+use super::{Failure, gpu_list};
 use nic_placement_core::policy::identity;
 use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;
@@ -11,18 +12,24 @@ use std::collections::BTreeMap;
 const STEP_GPUS: &str = "SLURM_STEP_GPUS";
 
 /// What the options say.
-#[derive(Default)]
 pub(super) struct Evidence {
     variables: BTreeMap<&'static str, String>,
     /// `SLURM_STEP_GPUS`
     pub(super) step_gpus: Option<String>,
     /// GPUs whose device nodes the task may open, as with `--gpus`; `none`
-    pub(super) may_open: Option<String>,
+    may_open: Option<String>,
 }
 
 impl Evidence {
-    /// Takes `VAR=LIST`.
-    pub(super) fn visible(&mut self, word: &str) -> Result<(), Failure> {
+    /// From each `VAR=LIST` of `--visible`, and `--may-open`.
+    pub(super) fn new(visible: &[String], may_open: Option<&str>) -> Result<Evidence, Failure> {
+        let may_open = may_open.map(str::to_string);
+        let mut evidence = Evidence { variables: BTreeMap::new(), step_gpus: None, may_open };
+        visible.iter().try_for_each(|word| evidence.take(word))?;
+        Ok(evidence)
+    }
+
+    fn take(&mut self, word: &str) -> Result<(), Failure> {
         let known = identity::VARIABLES.into_iter();
         let found = word.split_once('=').and_then(|(name, list)| {
             let name = known.clone().chain([STEP_GPUS]).find(|known| *known == name)?;
@@ -30,16 +37,15 @@ impl Evidence {
         });
         let Some((name, list)) = found else {
             let known: Vec<&str> = known.chain([STEP_GPUS]).collect();
-            let problem =
-                format!("`--visible {word}`: expected VAR=LIST, with VAR one of {}", known.join(", "));
-            return Err(lexopt::Error::from(problem).into());
+            let expected = format!("expected VAR=LIST, with VAR one of {}", known.join(", "));
+            return Err(misunderstood(format!("`--visible {word}`: {expected}")));
         };
         let before = match name {
             STEP_GPUS => self.step_gpus.replace(list),
             name => self.variables.insert(name, list),
         };
         match before {
-            Some(_) => Err(lexopt::Error::from(format!("`--visible {name}=` is given twice")).into()),
+            Some(_) => Err(misunderstood(format!("`--visible {name}=` is given twice"))),
             None => Ok(()),
         }
     }
@@ -54,7 +60,7 @@ impl Evidence {
             Some(list) => {
                 let open = match list {
                     "none" => Vec::new(),
-                    list => plan::allocation("--may-open", Some(list), topology)?,
+                    list => gpu_list::several("--may-open", Some(list), topology)?,
                 };
                 let access = |gpu| if open.contains(&gpu) { Access::Allowed } else { Access::Denied };
                 topology.gpu_indices().map(access).collect()

@@ -2,122 +2,102 @@
 //! not get that NIC.
 #![forbid(unsafe_code)]
 
-use super::plan::{self, Asked};
-use super::{Failure, Node};
+use super::node::Node;
+use super::page::{Page, Style, Table, Text};
+use super::request::Request;
+use super::{Failure, gpu_list};
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::{Plan, json};
 use nic_placement_core::policy::gbps;
+use nic_placement_core::render::FileText;
 use nic_placement_core::step::Step;
-use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
-use std::io::Write;
+use nic_placement_core::topology::GpuIndex;
 
-pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
-    use lexopt::prelude::*;
-    let mut node = Node::default();
-    let mut asked = Asked::default();
-    let mut gpu = None;
-    let mut as_json = false;
-    while let Some(argument) = arguments.next()? {
-        match argument {
-            Long(name @ ("machine" | "topology")) => {
-                let name = name.to_string();
-                node.take(&name, arguments.value()?.string()?)?;
-            }
-            Long("gpu") => gpu = Some(arguments.value()?.string()?),
-            Long("json") => as_json = true,
-            Long(name @ ("words" | "include" | "exclude" | "rails")) => {
-                let name = name.to_string();
-                asked.take(&name, &arguments.value()?.string()?)?;
-            }
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    let (topology, diagnostics) = node.read()?;
-    let gpus: Vec<GpuIndex> = match gpu {
-        Some(word) => vec![one(&word, &topology)?],
+/// why each GPU got its NICs and none of the others
+///
+/// For each GPU and NIC the path, what it lets through when nobody shares it, the GPUs that use the NIC, and why the GPU got
+/// it or not. What is said of a NIC that was not chosen is what the node would lose if this GPU alone moved there.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement explain --gpu 3
+  nic-placement explain --machine dgx-h100 --gpu 3 --exclude mlx5_5")]
+pub(super) struct Options {
+    #[command(flatten)]
+    node: Node,
+    /// one GPU, by its position in PCI order or its PCI address (default: all)
+    #[arg(long, value_name = "N", help_heading = "What is asked for")]
+    gpu: Option<String>,
+    #[command(flatten)]
+    request: Request,
+    /// the same as versioned JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let (wish, _) = options.request.wish(&[])?;
+    let (topology, diagnostics) = options.node.read()?;
+    let gpus = match &options.gpu {
+        Some(word) => vec![gpu_list::one("--gpu", word, &topology)?],
         None => topology.gpu_indices().collect(),
     };
-    let plan = Plan::new(topology, asked.wish, Step::default(), &|_| Some(String::new()));
-    let Plan { node: topology, map: placement, .. } = &plan;
+    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     let explained: Vec<(GpuIndex, Vec<Pair>)> = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
-    if as_json {
-        return Ok(output.write_all(json::explanation(&plan, &explained).as_bytes())?);
+    if options.json {
+        page.exact(&json::explanation(&plan, &explained));
+        return Ok(());
     }
     if explained.is_empty() {
-        writeln!(output, "{} ({}) has no GPU", topology.name, topology.provenance)?;
+        page.line(format_args!("{} ({}) has no GPU", plan.node.name, plan.node.provenance));
     }
     for (gpu, pairs) in &explained {
-        text(topology, placement, *gpu, pairs, output)?;
+        page.line(heading(&plan, *gpu));
+        page.table(&table(&plan.map, pairs));
     }
-    for diagnostic in diagnostics.iter().chain(&placement.diagnostics) {
-        writeln!(output, "note: {diagnostic}")?;
+    for diagnostic in diagnostics.iter().chain(&plan.map.diagnostics) {
+        page.item("note: ", diagnostic);
     }
     Ok(())
 }
 
-/// A GPU by index or PCI address.
-fn one(word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
-    let found = match (word.parse::<usize>(), word.parse::<PciAddress>()) {
-        (Ok(index), _) => (index < topology.gpus.len()).then_some(GpuIndex(index)),
-        (_, Ok(address)) => topology.gpu_index(address),
-        _ => {
-            return Err(
-                lexopt::Error::from(format!("`--gpu {word}`: expected an index or a PCI address")).into()
-            );
-        }
-    };
-    let count = topology.gpus.len();
-    found.ok_or_else(|| {
-        format!("`--gpu {word}`: no such GPU, `{}` has {}", topology.name, plan::counted(count)).into()
-    })
+fn heading(plan: &Plan, gpu: GpuIndex) -> Text {
+    let address = plan.node.gpu(gpu).address;
+    let address = if address.is_invented() { String::new() } else { format!(" {address}") };
+    let placement = plan.map.gpu(gpu);
+    let own: Vec<String> =
+        placement.choices.iter().map(|choice| plan.map.rail(choice.rail).to_string()).collect();
+    let own = if own.is_empty() { "no NIC".to_string() } else { own.join(" ") };
+    let numa_node =
+        placement.numa_node.map_or("an unknown NUMA node".to_string(), |node| format!("NUMA node {node}"));
+    Text::styled(format_args!("GPU {gpu}{address} on {numa_node}: {own}"), Style::Heading)
 }
 
-fn text(
-    topology: &Topology,
-    node: &NodePlacement,
-    gpu: GpuIndex,
-    pairs: &[Pair],
-    output: &mut Vec<u8>,
-) -> Result<(), Failure> {
-    let address = topology.gpu(gpu).address;
-    let address = if address.is_invented() { String::new() } else { format!(" {address}") };
-    let own: Vec<String> =
-        node.gpu(gpu).choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
-    let own = if own.is_empty() { "no NIC".to_string() } else { own.join(" ") };
-    let numa_node = node
-        .gpu(gpu)
-        .numa_node
-        .map_or("an unknown NUMA node".to_string(), |node| format!("NUMA node {node}"));
-    writeln!(output, "GPU {gpu}{address} on {numa_node}: {own}")?;
-    let name = |pair: &Pair| match pair.port {
-        Some(port) => format!("{}:{port}", pair.nic),
-        None => pair.nic.clone(),
-    };
-    let rate = |pair: &Pair| pair.alone_mbps.map_or("-".to_string(), gbps);
-    let name_width = pairs.iter().map(|pair| name(pair).len()).max().unwrap_or(0);
-    let rate_width = pairs.iter().map(|pair| rate(pair).len()).max().unwrap_or(0);
+fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
+    let mut table = Table::indented(2);
     for pair in pairs {
-        let path = pair.path.map_or("-".to_string(), |path| path.to_string());
+        let name = match pair.port {
+            Some(port) => format!("{}:{port}", pair.nic),
+            None => pair.nic.clone(),
+        };
         let users = match pair.users {
             0 => "unused".to_string(),
-            1 => "1 GPU".to_string(),
-            more => format!("{more} GPUs"),
+            users => gpu_list::counted(users),
         };
-        let verdict = match (
-            pair.chosen,
-            pair.alone_mbps.is_some() || node.rails.iter().any(|rail| name(pair) == rail.to_string()),
-        ) {
+        let may_be_chosen =
+            pair.alone_mbps.is_some() || node.rails.iter().any(|rail| rail.to_string() == name);
+        let verdict = match (pair.chosen, may_be_chosen) {
             (true, _) => "chosen",
             (false, true) => "not chosen",
             (false, false) => "left out",
         };
-        writeln!(
-            output,
-            "  {:<name_width$}  {path:<4}  {:<rate_width$}  {users:<6}  {verdict}: {}",
-            name(pair),
-            rate(pair),
-            pair.why
-        )?;
+        table.row([
+            name.into(),
+            pair.path.map_or("-".into(), Text::of_path),
+            pair.alone_mbps.map_or("-".into(), |rate| Text::from(gbps(rate)).unbroken()),
+            Text::from(users).unbroken(),
+            format!("{verdict}: {}", pair.why).into(),
+        ]);
     }
-    Ok(())
+    table
 }

@@ -1,67 +1,99 @@
 //! `nic-placement import`: another program's description of a node as a topology file.
 #![forbid(unsafe_code)]
 
-use super::Failure;
+use super::page::Page;
+use super::{Failure, tell};
 use crate::describe::{self, Format};
 use crate::import::nccl;
+use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::discover::{Scope, root};
+use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::topology::file;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-const FORMATS: [(&str, Format); 5] = [
-    ("hwloc", Format::Hwloc),
-    ("nccl", Format::Nccl),
-    ("smi", Format::Smi),
-    ("sysfs", Format::Sysfs),
-    ("json", Format::Json),
-];
+/// turn another program's file into a topology file
+///
+/// Notes on what had to be left out go to standard error.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement import lstopo.xml -o node.json
+  nvidia-smi topo -m > matrix.txt; nic-placement import matrix.txt --to nccl -o topology.xml")]
+pub(super) struct Options {
+    /// the file; for a tar or a snapshot also a directory with sys/ and proc/
+    #[arg(value_hint = ValueHint::AnyPath)]
+    file: String,
+    /// what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
+    #[arg(long, value_name = "WORD", value_enum, hide_possible_values = true)]
+    from: Option<From>,
+    /// what to write: json, or nccl for XML that NCCL_TOPO_FILE takes (default: json)
+    #[arg(
+        long,
+        value_name = "WORD",
+        value_enum,
+        default_value = "json",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
+    to: To,
+    /// where to write it (default: standard output)
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+}
 
-pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
-    use lexopt::prelude::*;
-    let (mut from, mut to, mut file_name, mut destination) = (None, "json".to_string(), None, None);
-    while let Some(argument) = arguments.next()? {
-        match argument {
-            Long("from") => {
-                let word = arguments.value()?.string()?;
-                let known = || FORMATS.map(|(known, _)| known).join(", ");
-                let format = FORMATS.iter().find(|(known, _)| *known == word);
-                let unknown = || lexopt::Error::from(format!("`--from {word}`: expected one of {}", known()));
-                from = Some(format.ok_or_else(unknown)?.1);
-            }
-            Long("to") => {
-                to = arguments.value()?.string()?;
-                if !matches!(to.as_str(), "json" | "nccl") {
-                    return Err(lexopt::Error::from(format!("`--to {to}`: expected json or nccl")).into());
-                }
-            }
-            Short('o') | Long("output") => destination = Some(PathBuf::from(arguments.value()?)),
-            Value(value) if file_name.is_none() => file_name = Some(value.string()?),
-            other => return Err(other.unexpected().into()),
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum From {
+    Hwloc,
+    Nccl,
+    Smi,
+    Sysfs,
+    Json,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum To {
+    Json,
+    Nccl,
+}
+
+impl From {
+    fn format(self) -> Format {
+        match self {
+            From::Hwloc => Format::Hwloc,
+            From::Nccl => Format::Nccl,
+            From::Smi => Format::Smi,
+            From::Sysfs => Format::Sysfs,
+            From::Json => Format::Json,
         }
     }
-    let file_name = file_name.ok_or_else(|| lexopt::Error::from("`import` needs a file"))?;
-    let (topology, diagnostics) = match from {
-        Some(format) if !Path::new(&file_name).is_dir() => {
-            let bytes = root::read_file(Path::new(&file_name), describe::MAX_FILE)
-                .map_err(|error| format!("cannot read `{file_name}`: {error}"))?;
-            describe::describe_as(&file_name, &bytes, Scope::Full, format)
-                .map_err(|problem| format!("`{file_name}` is no topology: {problem}"))?
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let file = &options.file;
+    let (topology, diagnostics) = match options.from {
+        Some(from) if !Path::new(file).is_dir() => {
+            let bytes = root::read_file(Path::new(file), describe::MAX_FILE, Author::Anyone)
+                .map_err(|unreadable| unreadable.to_string())?;
+            describe::describe_as(file, &bytes, Scope::Full, from.format())
+                .map_err(|problem| format!("`{file}` is no topology: {problem}"))?
         }
-        _ => describe::read_node(&NodeSource::Topology(file_name), Scope::Full)?,
+        _ => describe::read_node(&NodeSource::Topology(file.clone()), Scope::Full)?,
     };
     for diagnostic in diagnostics {
-        eprintln!("nic-placement: note: {diagnostic}");
+        tell(&format!("note: {diagnostic}"));
     }
-    let text = match to.as_str() {
-        "nccl" => nccl::write(&topology),
-        _ => file::to_json(&topology),
+    let text = match options.to {
+        To::Nccl => nccl::write(&topology),
+        To::Json => file::to_json(&topology),
     };
-    let Some(destination) = destination else { return Ok(output.write_all(text.as_bytes())?) };
+    let Some(destination) = &options.output else {
+        page.exact(&text);
+        return Ok(());
+    };
     // whole or not at all: a plugin may be reading the file that this one replaces
     let beside = destination.with_extension("new");
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &destination));
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, destination));
     Ok(written.map_err(|error| format!("cannot write `{}`: {error}", destination.display()))?)
 }

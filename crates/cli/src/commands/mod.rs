@@ -1,97 +1,134 @@
 //! The admin's tool: shows, plans and records without Slurm what the plugin does with it.
+//!
+//! The command line is one table, the types that derive `clap`'s traits here and in each command's file: parser, help,
+//! completions and the man page are made from it.
 #![forbid(unsafe_code)]
 
 mod check;
+mod completions;
 mod evidence;
 mod explain;
+mod gpu_list;
 mod import;
+mod left_out;
+mod machines;
+mod misunderstood;
+mod node;
+mod page;
 mod plan;
 mod plugstack;
+mod refresh;
+mod request;
 mod show;
 pub mod snapshot;
 
-use crate::describe;
-use nic_placement_core::config::NodeSource;
-use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::Scope;
-use nic_placement_core::topology::Topology;
-use std::io::{self, Write};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use misunderstood::Misunderstood;
+use page::{Colour, Page};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-const HELP: &str = "\
-nic-placement: which NIC, CPUs and memory each GPU task gets, and why
+/// Above the options that every command has.
+const EVERYWHERE: &str = "Options of every command";
 
-  nic-placement show      the node: NUMA nodes, GPUs, NICs, and how far each is from each
-  nic-placement plan      what the tasks of a step would get
-  nic-placement explain   why each GPU got its NICs and none of the others
-  nic-placement check     what is wrong with Slurm's release, plugstack.conf, the node and this environment
-  nic-placement snapshot  record the node as a text that tests and other machines can read
-  nic-placement import    turn another program's file into a topology file
-  nic-placement machines  list the built-in machines
-  nic-placement help      this text
+/// which NIC, CPUs and memory each GPU task gets, and why
+///
+/// Shows, plans and records without Slurm what the plugin nic-placement does with it: the same code decides. It needs
+/// no privileges and changes nothing on the node, but that `refresh` writes the node file.
+#[derive(Parser)]
+#[command(
+    name = "nic-placement",
+    version,
+    args_override_self = true,
+    disable_help_flag = true,
+    disable_version_flag = true,
+    disable_help_subcommand = true,
+    after_help = "The plugin's own words: srun --nic-placement=help"
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// colours: auto (on a terminal, unless NO_COLOR is set), always or never
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value = "auto",
+        global = true,
+        hide_possible_values = true,
+        hide_default_value = true,
+        help_heading = EVERYWHERE
+    )]
+    color: Colour,
+    /// this text: -h in short, --help at length
+    #[arg(short, long, action = ArgAction::Help, global = true, help_heading = EVERYWHERE)]
+    help: Option<bool>,
+    /// the version
+    #[arg(short = 'V', long, action = ArgAction::Version)]
+    version: Option<bool>,
+}
 
-Which node (show, plan, explain, check, snapshot); without one of these, this one:
-  --machine NAME          a built-in machine
-  --topology FILE         a topology file, a snapshot, a directory or tar with sys/ and proc/, XML of hwloc or
-                          NCCL, or the text of nvidia-smi topo -m
+#[derive(Subcommand)]
+enum Command {
+    Show(show::Options),
+    Plan(plan::Options),
+    Explain(explain::Options),
+    Check(check::Options),
+    Snapshot(snapshot::Options),
+    Refresh(refresh::Options),
+    Import(import::Options),
+    Machines(machines::Options),
+    Completions(completions::Options),
+    Help(Help),
+}
 
-show:
-  --json                  the topology as JSON, to edit and give to --topology or to the plugin's topology=
-
-plan:
-  --ntasks N              tasks on the node (default: one for each GPU)
-  --gpus-per-task M       GPUs of each task, in PCI order; without it every task sees all of the allocation
-  --gpus LIST             the allocation: indices (0-3,5) or PCI addresses (default: all GPUs)
-  --visible VAR=LIST      what a task would get that has this variable, such as CUDA_VISIBLE_DEVICES; again for more
-  --may-open LIST         ... and may open the device nodes of these GPUs alone (none: of no GPU)
-  --words WORDS           words of the srun option, as rail,nics-per-task=2,bind=core (default: closest)
-  --include LIST          use only these NICs       } names, PCI addresses or interfaces,
-  --exclude LIST          never use these NICs      } with * and ?
-  --rails LIST            the rails in their order  }
-  --set NAME=TEMPLATE     } arguments of plugstack.conf
-  --fabric WORD           }
-  --variable NAME=VALUE   a variable that the tasks have already; again for more
-  --json | --env          versioned JSON, or shell exports for each task
-
-explain (and --words, --include, --exclude, --rails):
-  --gpu N                 one GPU, by index or PCI address (default: all)
-  --json                  the same for programs
-
-check:
-  --plugstack FILE        this file, with what it includes, instead of the one that Slurm reads
-  --slurm TEXT            what srun --version prints, instead of asking it
-  --variable NAME=VALUE   a variable to look at, instead of this environment; again for more
-
-import FILE:
-  --from WORD             what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
-  --to WORD               what to write: json (default) or nccl
-  -o, --output FILE       where to write it (default: stdout)
-
-snapshot:
-  --unpack FILE DIR       write a snapshot's files below DIR
-
-The plugin's own words: srun --nic-placement=help
-";
+/// the help of a command
+#[derive(clap::Args)]
+struct Help {
+    /// a command; without it this list of commands
+    command: Option<OsString>,
+}
 
 /// What ends a command: said on stderr, in one line.
 type Failure = Box<dyn std::error::Error>;
 
+/// The table of commands and options.
+pub fn command_line() -> clap::Command {
+    CommandLine::command()
+}
+
 /// Runs the tool; 0 done, 1 could not, 2 not understood.
 pub fn main() -> ExitCode {
-    let mut output = Vec::new();
-    let result = run(lexopt::Parser::from_env(), &mut output);
-    // a reader that has seen enough (`| head`) is no failure
-    let written = io::stdout().write_all(&output);
+    let is_terminal = io::stdout().is_terminal();
+    let (page, result) = match parse(std::env::args_os()) {
+        Ok(line) => {
+            let variable = |name| std::env::var_os(name);
+            let (no_color, terminal_type) = (variable("NO_COLOR"), variable("TERM"));
+            let colour = line.color.is_on(is_terminal, no_color.as_deref(), terminal_type.as_deref());
+            let mut page = Page::new(colour, is_terminal);
+            let result = run(line.command, &mut page);
+            (page, result)
+        }
+        Err(error) => {
+            let mut page = Page::new(false, is_terminal);
+            let result = misunderstood::answer(&error, &mut page);
+            (page, result)
+        }
+    };
+    let mut stdout = io::stdout();
+    let written = stdout.write_all(page.as_bytes()).and_then(|()| stdout.flush());
     match (result, written) {
         (Ok(()), Ok(())) => ExitCode::SUCCESS,
+        // a reader that has seen enough (`| head`) is no failure
         (Ok(()), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         (Ok(()), Err(error)) => {
-            eprintln!("nic-placement: cannot write: {error}");
+            tell(&format!("cannot write: {error}"));
             ExitCode::FAILURE
         }
         (Err(failure), _) => {
-            eprintln!("nic-placement: {failure}");
-            match failure.is::<lexopt::Error>() {
+            tell(&failure.to_string());
+            match failure.is::<Misunderstood>() {
                 true => ExitCode::from(2),
                 false => ExitCode::FAILURE,
             }
@@ -99,55 +136,47 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
-    use lexopt::prelude::*;
-    let command = match arguments.next()? {
-        None | Some(Long("help") | Short('h')) => "help".to_string(),
-        Some(Long("version") | Short('V')) => "version".to_string(),
-        Some(Value(command)) => command.string()?,
-        Some(other) => return Err(other.unexpected().into()),
-    };
-    match command.as_str() {
-        "show" => show::run(arguments, output),
-        "plan" => plan::run(arguments, output),
-        "check" => check::run(arguments, output),
-        "explain" => explain::run(arguments, output),
-        "snapshot" => snapshot::run(arguments, output),
-        "import" => import::run(arguments, output),
-        "machines" => {
-            for model in nic_placement_core::platform::MODELS {
-                writeln!(output, "{:<14} {}", model.name, model.title)?;
-            }
-            Ok(())
-        }
-        "help" => Ok(output.write_all(HELP.as_bytes())?),
-        "version" => Ok(writeln!(output, "nic-placement {}", env!("CARGO_PKG_VERSION"))?),
-        other => {
-            let known = "show, plan, explain, check, snapshot, import, machines, help";
-            Err(lexopt::Error::from(format!("unknown command `{other}`, known: {known}")).into())
-        }
+/// One line on stderr.
+fn tell(text: &str) {
+    // there is nobody left to be told that stderr is closed
+    let _ = writeln!(io::stderr(), "nic-placement: {}", page::shown(text));
+}
+
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, clap::Error> {
+    CommandLine::from_arg_matches(&command_line().try_get_matches_from(arguments)?)
+}
+
+fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
+    match command {
+        Some(Command::Show(options)) => show::run(&options, page),
+        Some(Command::Plan(options)) => plan::run(&options, page),
+        Some(Command::Explain(options)) => explain::run(&options, page),
+        Some(Command::Check(options)) => check::run(&options, page),
+        Some(Command::Snapshot(options)) => snapshot::run(&options, page),
+        Some(Command::Refresh(options)) => refresh::run(&options, page),
+        Some(Command::Import(options)) => import::run(&options, page),
+        Some(Command::Machines(options)) => machines::run(&options, page),
+        Some(Command::Completions(options)) => completions::run(&options, page),
+        Some(Command::Help(Help { command })) => help(command, page),
+        None => help(None, page),
     }
 }
 
-/// `--machine` and `--topology`, of which one at most may be given.
-#[derive(Default)]
-struct Node {
-    source: NodeSource,
+/// The help of a command is the answer to its `--help`.
+fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
+    let asked = ["nic-placement".into()].into_iter().chain(command).chain(["--help".into()]);
+    match parse(asked) {
+        Ok(_) => Ok(()),
+        Err(answer) => misunderstood::answer(&answer, page),
+    }
 }
 
-impl Node {
-    fn take(&mut self, option: &str, value: String) -> Result<(), Failure> {
-        if self.source != NodeSource::Live {
-            return Err(lexopt::Error::from("only one of `--machine` and `--topology` can hold").into());
-        }
-        self.source = match option {
-            "machine" => NodeSource::Machine(value),
-            _ => NodeSource::Topology(value),
-        };
-        Ok(())
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
-        Ok(describe::read_node(&self.source, Scope::Full)?)
+    #[test]
+    fn the_table_of_commands_is_consistent() {
+        command_line().debug_assert();
     }
 }

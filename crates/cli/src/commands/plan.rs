@@ -1,200 +1,192 @@
 //! `nic-placement plan`: what the tasks of a step would get, by the same plan as the plugin's.
 #![forbid(unsafe_code)]
 
+mod table;
+
 use super::evidence::Evidence;
-use super::{Failure, Node};
-use nic_placement_core::config::{Admin, Words, settle};
-use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::placement::{Change, Variable};
-use nic_placement_core::plan::{Plan, TaskPlan, Wish, json};
+use super::misunderstood::misunderstood;
+use super::node::Node;
+use super::page::Page;
+use super::request::{self, Request};
+use super::{Failure, gpu_list};
+use clap::ArgAction::Append;
+use nic_placement_core::placement::Change;
+use nic_placement_core::plan::{Plan, TaskPlan, json};
 use nic_placement_core::policy::identity;
-use nic_placement_core::render::{self, Present};
+use nic_placement_core::render;
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
-use nic_placement_core::topology::{Bitmap, GpuIndex, GpuVendor, PciAddress, Topology};
+use nic_placement_core::topology::{GpuIndex, GpuVendor, Topology};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fmt::Write;
 
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 const MAX_TASKS: u32 = 4096;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Text,
-    Json,
-    Env,
-}
-
-struct Request {
+/// what the tasks of a step would get
+///
+/// GPUs, NICs, CPUs, memory, and the variables that are set, for each task on one node that nobody else uses. The plugin
+/// decides by the same code.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement plan --machine dgx-h100 --gpus-per-task 1
+  nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why")]
+pub(super) struct Options {
+    #[command(flatten)]
     node: Node,
-    tasks: Option<u32>,
+    #[command(flatten)]
+    step: StepOptions,
+    #[command(flatten)]
+    request: Request,
+    #[command(flatten)]
+    site: Site,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Which step")]
+struct StepOptions {
+    /// tasks on the node (default: one for each GPU, or for each group of --gpus-per-task)
+    #[arg(long, value_name = "N")]
+    ntasks: Option<u32>,
+    /// GPUs of each task, in PCI order; without it every task sees all of the allocation
+    #[arg(long, value_name = "M")]
     gpus_per_task: Option<u32>,
+    /// CPUs that each task asks for, as srun's -c: it is bound near its GPUs only where so many are there for every task
+    /// (default: an even share of the node's)
+    #[arg(short = 'c', long, value_name = "N")]
+    cpus_per_task: Option<u32>,
+    /// the allocation: positions in PCI order (0-3,5) or PCI addresses (default: all GPUs)
+    #[arg(long, value_name = "LIST")]
     gpus: Option<String>,
-    evidence: Evidence,
-    asked: Asked,
-    /// variables that the tasks have
-    present: Present,
-    format: Format,
+    /// what a task would get that has this variable; again for more
+    ///
+    /// VAR is CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK,
+    /// ZE_FLAT_DEVICE_HIERARCHY or SLURM_STEP_GPUS.
+    #[arg(long, value_name = "VAR=LIST", action = Append)]
+    visible: Vec<String>,
+    /// ... and may open the device nodes of these GPUs alone, as under a device cgroup (none: of no GPU)
+    #[arg(long, value_name = "LIST")]
+    may_open: Option<String>,
+    /// a variable that the tasks have already; again for more
+    #[arg(long, value_name = "NAME=VALUE", action = Append)]
+    variable: Vec<String>,
 }
 
-/// What a plan is asked for beside its tasks: the words of the option, and the admin's arguments that change a map.
-pub(super) struct Asked {
-    pub(super) wish: Wish,
-    /// what is odd about the admin's arguments
-    doubts: Vec<Diagnostic>,
+/// Arguments of plugstack.conf that change variables alone.
+#[derive(clap::Args)]
+struct Site {
+    /// a variable of the site's own, as plugstack.conf's set=; again for more
+    ///
+    /// A file that a template names is taken to exist.
+    #[arg(long, value_name = "NAME=TEMPLATE", action = Append, help_heading = "What is asked for")]
+    set: Vec<String>,
+    /// routed or isolated-rails, as plugstack.conf's fabric=
+    #[arg(long, value_name = "WORD", help_heading = "What is asked for")]
+    fabric: Option<String>,
 }
 
-impl Default for Asked {
-    fn default() -> Asked {
-        Asked {
-            wish: Wish {
-                settings: settle(&Words::default(), None, Some(&Words::default())),
-                // a plan binds nobody, so it may say what it would bind on any machine
-                admin: Admin { trust_topology: true, ..Admin::default() },
-            },
-            doubts: Vec::new(),
-        }
-    }
+#[derive(clap::Args)]
+#[command(next_help_heading = "Output")]
+struct Output {
+    /// the reasons too, below the table
+    #[arg(long, conflicts_with_all = ["json", "env"])]
+    why: bool,
+    /// the plan as versioned JSON, with all reasons
+    #[arg(long, conflicts_with = "env")]
+    json: bool,
+    /// the plan as lines for a shell: a case for each value of SLURM_LOCALID
+    #[arg(long)]
+    env: bool,
 }
 
-impl Asked {
-    /// `--words`, and the admin's arguments.
-    pub(super) fn take(&mut self, name: &str, value: &str) -> Result<(), lexopt::Error> {
-        if name == "words" {
-            let words = Words::parse(value).map_err(|bad| lexopt::Error::from(bad.to_string()))?;
-            self.wish.settings = settle(&Words::default(), None, Some(&words));
-            if !self.wish.settings.enabled || words.help || words.verbose || words.dry_run {
-                let expected = "expected a policy, strictness or binding, as `rail,strict`";
-                return Err(lexopt::Error::from(format!("`--words {value}` plans nothing: {expected}")));
-            }
-            return Ok(());
-        }
-        let doubts = self.wish.admin.add(&format!("{name}={value}")).map_err(lexopt::Error::from)?;
-        self.doubts.extend(doubts);
-        Ok(())
-    }
-}
-
-/// `1 GPU`, `8 GPUs`
-pub(super) fn counted(gpus: usize) -> String {
-    if gpus == 1 { "1 GPU".to_string() } else { format!("{gpus} GPUs") }
-}
-
-pub(super) fn run(arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
-    let request = parse(arguments)?;
-    let (topology, mut diagnostics) = request.node.read()?;
-    let tasks = tasks(&request, &topology)?;
-    let count = tasks.len() as u32;
-    let step = Step {
-        node: topology.name.clone(),
-        tasks: count,
-        total_tasks: count,
-        gpus: match request.evidence.step_gpus.clone() {
-            Some(list) => Some(list),
-            None => {
-                let gpus = allocation("--gpus", request.gpus.as_deref(), &topology)?;
-                (!gpus.is_empty()).then(|| identity::slurms_numbers(&topology, &gpus))
-            }
-        },
-        // a plan is for a node that nobody else uses
-        alone_on_node: true,
-        ..Step::default()
-    };
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let Options { node, step: of_step, request, site, output } = options;
+    let present = request::variables(&of_step.variable)?;
+    let evidence = Evidence::new(&of_step.visible, of_step.may_open.as_deref())?;
+    let (wish, doubts) = request.wish(&[("set", &site.set), ("fabric", site.fabric.as_slice())])?;
+    let (topology, mut diagnostics) = node.read()?;
+    let tasks = tasks(of_step, &evidence, &topology)?;
+    let step = step(of_step, &evidence, &topology, tasks.len() as u32)?;
     // files of this node say nothing about another one: every configuration is empty, every file of a `set=` is there
-    let read = |_: &str| Some(String::new());
-    let plan = Plan::new(topology, request.asked.wish, step, &read);
-    let evidence = render::Evidence { present: &request.present, read: &read };
-    diagnostics.extend(request.asked.doubts.into_iter().chain(plan.diagnostics()));
-    let placed: Vec<TaskPlan> = tasks.iter().map(|task| plan.task(task, evidence)).collect();
-    match request.format {
-        Format::Json => output.write_all(json::plan(&plan, &placed, &diagnostics).as_bytes())?,
-        Format::Env => exports(&placed, output)?,
-        Format::Text => {
-            report(&plan, &placed, output)?;
+    let read = |_: &str| Some(render::FileText::default());
+    let plan = Plan::new(topology, wish, step, &read);
+    let had = render::Evidence { present: &present, read: &read };
+    diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
+    let placed: Vec<TaskPlan> = tasks.iter().map(|task| plan.task(task, had)).collect();
+    match output {
+        Output { json: true, .. } => page.exact(&json::plan(&plan, &placed, &diagnostics)),
+        Output { env: true, .. } => page.exact(&exports(&placed)),
+        Output { why, .. } => {
+            table::print(&plan, &placed, page);
             for diagnostic in diagnostics.iter().chain(&identity::lint(&plan.node)) {
-                writeln!(output, "note: {diagnostic}")?;
+                page.item("note: ", diagnostic);
+            }
+            if *why {
+                table::reasons(&placed, page);
             }
         }
     }
     Ok(())
 }
 
-fn parse(mut arguments: lexopt::Parser) -> Result<Request, Failure> {
-    use lexopt::prelude::*;
-    let mut request = Request {
-        node: Node::default(),
-        tasks: None,
-        gpus_per_task: None,
-        gpus: None,
-        evidence: Evidence::default(),
-        asked: Asked::default(),
-        present: Present::new(),
-        format: Format::Text,
-    };
-    while let Some(argument) = arguments.next()? {
-        match argument {
-            Long(name @ ("machine" | "topology")) => {
-                let name = name.to_string();
-                request.node.take(&name, arguments.value()?.string()?)?;
-            }
-            Long("ntasks") => request.tasks = Some(arguments.value()?.parse()?),
-            Long("gpus-per-task") => request.gpus_per_task = Some(arguments.value()?.parse()?),
-            Long("gpus") => request.gpus = Some(arguments.value()?.string()?),
-            Long("visible") => request.evidence.visible(&arguments.value()?.string()?)?,
-            Long("may-open") => request.evidence.may_open = Some(arguments.value()?.string()?),
-            Long("variable") => {
-                let text = arguments.value()?.string()?;
-                let Some((name, value)) = text.split_once('=') else {
-                    return Err(
-                        lexopt::Error::from(format!("`--variable {text}`: expected NAME=VALUE")).into()
-                    );
-                };
-                request.present.insert(name.to_string(), value.to_string());
-            }
-            Long(name @ ("words" | "include" | "exclude" | "rails" | "set" | "fabric")) => {
-                let name = name.to_string();
-                request.asked.take(&name, &arguments.value()?.string()?)?;
-            }
-            Long("json") => request.format = Format::Json,
-            Long("env") => request.format = Format::Env,
-            other => return Err(other.unexpected().into()),
+fn step(
+    of_step: &StepOptions,
+    evidence: &Evidence,
+    topology: &Topology,
+    tasks: u32,
+) -> Result<Step, Failure> {
+    let gpus = match &evidence.step_gpus {
+        Some(list) => Some(list.clone()),
+        None => {
+            let gpus = gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?;
+            (!gpus.is_empty()).then(|| identity::slurms_numbers(topology, &gpus))
         }
-    }
-    Ok(request)
+    };
+    Ok(Step {
+        node: topology.name.clone(),
+        tasks,
+        total_tasks: tasks,
+        gpus,
+        cpus_per_task: of_step.cpus_per_task,
+        // a plan is for a node that nobody else uses
+        alone_on_node: true,
+        ..Step::default()
+    })
 }
 
 /// The tasks as Slurm would start them: each with its own GPUs, or all with all.
-fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
-    let played = request.evidence.grant(topology)?;
-    if played.is_some() && (request.gpus.is_some() || request.gpus_per_task.is_some()) {
-        return Err(lexopt::Error::from(
+fn tasks(of_step: &StepOptions, evidence: &Evidence, topology: &Topology) -> Result<Vec<Task>, Failure> {
+    let played = evidence.grant(topology)?;
+    if played.is_some() && (of_step.gpus.is_some() || of_step.gpus_per_task.is_some()) {
+        return Err(misunderstood(
             "`--visible` and `--may-open` say whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
-        )
-        .into());
+        ));
     }
-    let gpus = allocation("--gpus", request.gpus.as_deref(), topology)?;
-    let default = match request.gpus_per_task {
+    let gpus = gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?;
+    let default = match of_step.gpus_per_task {
         _ if played.is_some() => 1,
         Some(each @ 1..) => gpus.len() as u32 / each,
         _ => gpus.len() as u32,
     };
-    let count = request.tasks.unwrap_or(default.max(1));
+    let count = of_step.ntasks.unwrap_or(default.max(1));
     if count == 0 || count > MAX_TASKS {
         return Err(format!("`--ntasks {count}`: expected 1 to {MAX_TASKS}").into());
     }
-    if let Some(each) = request.gpus_per_task {
+    if let Some(each) = of_step.gpus_per_task {
         let wanted = u64::from(count) * u64::from(each);
         if wanted > gpus.len() as u64 {
-            return Err(format!(
-                "{count} tasks of {each} GPUs need {wanted} GPUs, the allocation has {}",
-                gpus.len()
-            )
-            .into());
+            let has = gpus.len();
+            let problem =
+                format!("{count} tasks of {each} GPUs need {wanted} GPUs, the allocation has {has}");
+            return Err(problem.into());
         }
     }
     let cpus = topology.cpus();
     Ok((0..count)
         .map(|id| {
-            let mine: Vec<GpuIndex> = match request.gpus_per_task {
+            let mine: Vec<GpuIndex> = match of_step.gpus_per_task {
                 Some(each) => gpus.iter().copied().skip((id * each) as usize).take(each as usize).collect(),
                 None => gpus.clone(),
             };
@@ -207,7 +199,7 @@ fn tasks(request: &Request, topology: &Topology) -> Result<Vec<Task>, Failure> {
                 step_cpus: cpus.clone(),
                 // no task has cores of its own before we look
                 masks: Vec::new(),
-                gpu_bind: request.gpus_per_task.map(|each| format!("gpu:per_task:{each}")),
+                gpu_bind: of_step.gpus_per_task.map(|each| format!("gpu:per_task:{each}")),
                 memory: Memory::default(),
             }
         })
@@ -232,77 +224,18 @@ fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
 }
 
-/// `0-3,5`, or PCI addresses; in the order given.
-pub(super) fn allocation(
-    option: &str,
-    list: Option<&str>,
-    topology: &Topology,
-) -> Result<Vec<GpuIndex>, Failure> {
-    let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
-    let mut gpus: Vec<GpuIndex> = Vec::new();
-    for word in list.split(',').map(str::trim) {
-        let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
-            let gpu = topology.gpu_index(address);
-            vec![gpu.ok_or_else(|| {
-                format!("`{option}`: no GPU of `{}` has the address `{word}`", topology.name)
-            })?]
-        } else {
-            let set =
-                Bitmap::from_list(word).map_err(|bad| format!("`{option}`: {bad}, or PCI addresses"))?;
-            set.iter().map(|index| GpuIndex(index as usize)).collect()
-        };
-        for gpu in found {
-            if gpu.0 >= topology.gpus.len() {
-                return Err(format!(
-                    "`{option}`: no GPU {gpu}, `{}` has {}",
-                    topology.name,
-                    topology.gpus.len()
-                )
-                .into());
-            }
-            if gpus.contains(&gpu) {
-                return Err(format!("`{option}`: GPU {gpu} is named twice").into());
-            }
-            gpus.push(gpu);
-        }
-    }
-    Ok(gpus)
-}
-
-fn report(plan: &Plan, placed: &[TaskPlan], output: &mut Vec<u8>) -> Result<(), Failure> {
-    writeln!(output, "{} ({}), policy {}", plan.node.name, plan.node.provenance, plan.map.policy)?;
-    for task in placed {
-        writeln!(output, "{}", task.line(""))?;
-    }
-    let list = placed.iter().find_map(|task| value(&task.variables, "NCCL_IB_HCA"));
-    if let Some(list) = list {
-        writeln!(output, "every task: NCCL_IB_HCA={list}")?;
-    }
-    for excluded in &plan.map.excluded {
-        let port = excluded.port.map(|port| format!(":{port}")).unwrap_or_default();
-        writeln!(output, "left out: {}{port}: {}", excluded.name, excluded.why)?;
-    }
-    Ok(())
-}
-
-fn value<'a>(variables: &'a [Variable], name: &str) -> Option<&'a str> {
-    variables.iter().find_map(|variable| match &variable.change {
-        Change::Set(value) if variable.name == name => Some(value.as_str()),
-        _ => None,
-    })
-}
-
 /// Lines that a shell can evaluate: `case $SLURM_LOCALID in 0) export …`.
-fn exports(placed: &[TaskPlan], output: &mut Vec<u8>) -> Result<(), Failure> {
-    writeln!(output, "case $SLURM_LOCALID in")?;
+fn exports(placed: &[TaskPlan]) -> String {
+    let mut text = "case $SLURM_LOCALID in\n".to_string();
+    // writing to a string cannot fail
     for task in placed {
-        write!(output, "{})", task.placement.local_id)?;
+        let _ = write!(text, "{})", task.placement.local_id);
         for variable in &task.variables {
             if let Change::Set(value) = &variable.change {
-                write!(output, " export {}='{}';", variable.name, value.replace('\'', r"'\''"))?;
+                let _ = write!(text, " export {}='{}';", variable.name, value.replace('\'', r"'\''"));
             }
         }
-        writeln!(output, ";")?;
+        text.push_str(";\n");
     }
-    Ok(writeln!(output, "esac")?)
+    text + "esac\n"
 }

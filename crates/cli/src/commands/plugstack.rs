@@ -2,14 +2,17 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::root::{self, Author, Problem};
 use nic_placement_core::policy::pattern::glob;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Files within files, at most.
 const MOST_DEPTH: usize = 8;
+/// Files in all, at most: patterns of `include` that mean each other multiply.
+const MOST_FILES: usize = 256;
 /// Bytes of one file, at most.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MOST_BYTES: usize = 1024 * 1024;
 
 /// A line that loads a plugin.
 pub(super) struct Line {
@@ -29,7 +32,7 @@ impl Line {
 /// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf, which `SLURM_CONF` may name.
 pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = variable("SLURM_CONF").map_or(PathBuf::from("/etc/slurm/slurm.conf"), PathBuf::from);
-    let stated = std::fs::read_to_string(&slurm_conf).ok().and_then(|text| {
+    let stated = text(&slurm_conf).ok().and_then(|text| {
         let mut values = text.lines().filter_map(|line| {
             let (name, value) = line.split('#').next()?.split_once('=')?;
             name.trim().eq_ignore_ascii_case("PlugStackConfig").then(|| value.trim().to_string())
@@ -41,47 +44,71 @@ pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 
 /// Its lines in the order in which Slurm loads them, and what cannot be read.
 pub(super) fn read(file: &Path) -> (Vec<Line>, Vec<Diagnostic>) {
-    let (mut lines, mut findings) = (Vec::new(), Vec::new());
-    include(file, 0, &mut lines, &mut findings);
-    (lines, findings)
+    let mut reader = Reader { lines: Vec::new(), findings: Vec::new(), files: 0 };
+    reader.include(file, 0);
+    (reader.lines, reader.findings)
 }
 
-fn include(file: &Path, depth: usize, lines: &mut Vec<Line>, findings: &mut Vec<Diagnostic>) {
-    let shown = file.display().to_string();
-    if depth > MOST_DEPTH {
-        return findings.push(Diagnostic::new(shown, "files include each other: not read"));
-    }
-    let text = match std::fs::metadata(file) {
-        Ok(facts) if facts.len() > MOST_BYTES => Err(std::io::Error::other("it has more than 1 MiB")),
-        Ok(_) => std::fs::read_to_string(file),
-        Err(error) => Err(error),
-    };
-    let text = match text {
-        Ok(text) => text,
-        Err(error) => return findings.push(Diagnostic::new(shown, format!("cannot be read: {error}"))),
-    };
-    for (number, line) in text.lines().enumerate() {
-        let place = format!("{shown}:{}", number + 1);
-        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-        match (words.next(), words.next()) {
-            (None, _) => {}
-            (Some("include"), Some(pattern)) => {
-                let files = matches(&file.parent().unwrap_or(Path::new("/")).join(pattern));
-                files.iter().for_each(|file| include(file, depth + 1, lines, findings));
+/// A file's text, which is neither waited for nor longer than a configuration is.
+fn text(file: &Path) -> Result<String, String> {
+    let bytes =
+        root::read_file(file, MOST_BYTES, Author::Anyone).map_err(|unreadable| match unreadable.problem {
+            problem @ Problem::System(_) => problem.to_string(),
+            problem => format!("it {problem}"),
+        })?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_string())
+}
+
+struct Reader {
+    lines: Vec<Line>,
+    findings: Vec<Diagnostic>,
+    /// how many were read
+    files: usize,
+}
+
+impl Reader {
+    fn include(&mut self, file: &Path, depth: usize) {
+        let shown = file.display().to_string();
+        self.files += 1;
+        if self.files > MOST_FILES {
+            // said once: what stands behind it is no news
+            if self.files == MOST_FILES + 1 {
+                let finding =
+                    format!("more than {MOST_FILES} files include each other: the others are not read");
+                self.findings.push(Diagnostic::new(shown, finding));
             }
-            (Some(kind @ ("required" | "optional")), Some(path)) => lines.push(Line {
-                place,
-                required: kind == "required",
-                path: PathBuf::from(path),
-                arguments: words.map(str::to_string).collect(),
-            }),
-            (Some(word), _) => findings.push(Diagnostic::new(
-                place,
-                format!(
-                    "`{}`: expected `optional PATH`, `required PATH` or `include PATTERN`",
-                    word.escape_debug()
-                ),
-            )),
+            return;
+        }
+        if depth > MOST_DEPTH {
+            return self.findings.push(Diagnostic::new(shown, "files include each other: not read"));
+        }
+        let text = match text(file) {
+            Ok(text) => text,
+            Err(problem) => return self.findings.push(Diagnostic::new(shown, problem)),
+        };
+        for (number, line) in text.lines().enumerate() {
+            let place = format!("{shown}:{}", number + 1);
+            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+            match (words.next(), words.next()) {
+                (None, _) => {}
+                (Some("include"), Some(pattern)) => {
+                    let files = matches(&file.parent().unwrap_or(Path::new("/")).join(pattern));
+                    files.iter().for_each(|file| self.include(file, depth + 1));
+                }
+                (Some(kind @ ("required" | "optional")), Some(path)) => self.lines.push(Line {
+                    place,
+                    required: kind == "required",
+                    path: PathBuf::from(path),
+                    arguments: words.map(str::to_string).collect(),
+                }),
+                (Some(word), _) => self.findings.push(Diagnostic::new(
+                    place,
+                    format!(
+                        "`{}`: expected `optional PATH`, `required PATH` or `include PATTERN`",
+                        word.escape_debug()
+                    ),
+                )),
+            }
         }
     }
 }
@@ -121,6 +148,40 @@ mod tests {
             .unwrap();
         assert_eq!(place(), Path::new("/somewhere/else.conf"));
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_is_named_and_not_waited_for() {
+        let pipe = std::env::temp_dir().join(format!("nic-placement-plugstack-pipe-{}", std::process::id()));
+        let _ = std::fs::remove_file(&pipe);
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (answer, answered) = std::sync::mpsc::channel();
+        let file = pipe.clone();
+        std::thread::spawn(move || {
+            let beside = place(|_| Some(file.clone().into_os_string()));
+            answer.send((beside, read(&file).1))
+        });
+        let found = answered.recv_timeout(std::time::Duration::from_secs(30));
+        std::fs::remove_file(&pipe).unwrap();
+        let (beside, findings) = found.expect("it waits");
+        assert_eq!(beside, pipe.with_file_name("plugstack.conf"));
+        let expected = format!("`{}`: it is a named pipe: expected a regular file", pipe.display());
+        assert_eq!(findings[0].to_string(), expected);
+    }
+
+    #[test]
+    fn patterns_that_mean_each_other_end() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-patterns-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in 0..20 {
+            std::fs::write(folder.join(format!("{file}.conf")), "include *.conf\n").unwrap();
+        }
+        let (_, findings) = read(&folder.join("0.conf"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(
+            said.last().unwrap().ends_with("more than 256 files include each other: the others are not read")
+        );
     }
 
     #[test]

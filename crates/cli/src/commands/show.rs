@@ -1,148 +1,187 @@
 //! `nic-placement show`: the node as placement sees it.
 #![forbid(unsafe_code)]
 
-use super::{Failure, Node};
+use super::node::Node;
+use super::page::{Page, Style, Table, Text};
+use super::{Failure, left_out};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::policy::{self, Request, gbps, identity};
-use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
-use std::io::Write;
+use nic_placement_core::topology::{LinkLayer, Nic, PciAddress, Port, PortState, Topology, file};
 
-pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
-    use lexopt::prelude::*;
-    let mut node = Node::default();
-    let mut json = false;
-    while let Some(argument) = arguments.next()? {
-        match argument {
-            Long("machine") => node.take("machine", arguments.value()?.string()?)?,
-            Long("topology") => node.take("topology", arguments.value()?.string()?)?,
-            Long("json") => json = true,
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    let (topology, diagnostics) = node.read()?;
-    if json {
-        return Ok(output.write_all(file::to_json(&topology).as_bytes())?);
-    }
-    let placement = policy::map(&topology, &Request::default());
-    show(&topology, &placement, &diagnostics, output)
+/// the node: NUMA nodes, GPUs, NICs, and how far each is from each
+///
+/// Also which NICs may be used and why the others may not. Distances are in the words of nvidia-smi topo -m: PIX, PXB, PHB,
+/// NODE, SYS.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement show
+  nic-placement show --machine dgx-h100 --json > node.json")]
+pub(super) struct Options {
+    #[command(flatten)]
+    node: Node,
+    /// the topology as JSON, to edit and give to --topology or to the plugin's topology=
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
-fn show(
-    topology: &Topology,
-    placement: &NodePlacement,
-    diagnostics: &[Diagnostic],
-    output: &mut Vec<u8>,
-) -> Result<(), Failure> {
-    writeln!(output, "{} ({})", topology.name, topology.provenance)?;
-    for node in &topology.numa_nodes {
-        let cpus = if node.cpus.is_empty() {
-            "no CPUs: memory only".to_string()
-        } else {
-            format!("cpus {}", node.cpus)
-        };
-        writeln!(output, "NUMA node {}  {cpus}", node.os_index)?;
-    }
-    writeln!(output)?;
-    for (index, gpu) in topology.numbered_gpus() {
-        let nic = placement.gpu(index).choices.first();
-        let nic = nic.map_or("no nic".to_string(), |choice| {
-            format!("{} {}", placement.rail(choice.rail), choice.path)
-        });
-        writeln!(
-            output,
-            "GPU {index:<2}  {}{}  node {}  {}  nearest {nic}",
-            shown(gpu.address),
-            gpu.partition.map(|partition| format!(" part {partition}")).unwrap_or_default(),
-            node_number(topology.numa_node_of(gpu.address)),
-            gpu.model.as_deref().unwrap_or("unknown model"),
-        )?;
-    }
-    writeln!(output)?;
-    nics(topology, placement, output)?;
-    matrix(topology, output)?;
-    if let Some(model) = &topology.supplied_by {
-        writeln!(output, "* stated by the model `{model}`; the live bus does not show it")?;
-    }
-    for diagnostic in diagnostics.iter().chain(&placement.diagnostics).chain(&identity::lint(topology)) {
-        writeln!(output, "note: {diagnostic}")?;
-    }
-    Ok(())
-}
-
-fn nics(topology: &Topology, placement: &NodePlacement, output: &mut Vec<u8>) -> Result<(), Failure> {
-    let width = topology.nics.iter().map(|nic| nic.name.len()).max().unwrap_or(0);
-    for nic in &topology.nics {
-        let address = nic.address.map_or("no PCI function".to_string(), shown);
-        let numa_node = node_number(nic.address.and_then(|address| topology.numa_node_of(address)));
-        let facts = nic.ports.iter().map(|port| {
-            let rate = port.rate_mbps.map_or("unknown rate".to_string(), gbps);
-            format!("port {} {} {} {rate}", port.number, port.state, port.link_layer)
-        });
-        let facts: Vec<String> = facts.collect();
-        let mark = if topology.supplied_by.is_some() { "*" } else { "" };
-        let role = nic.role.map(|role| format!("  {role}{mark}")).unwrap_or_default();
-        writeln!(
-            output,
-            "NIC {:<width$}  {address:<12}  node {numa_node}  {}  {}{role}  {}",
-            nic.name,
-            if nic.netdevs.is_empty() { "-".to_string() } else { nic.netdevs.join(",") },
-            facts.join(", "),
-            verdict(nic, placement),
-        )?;
-    }
-    Ok(())
-}
-
-/// `used`, or the reasons against it.
-fn verdict(nic: &Nic, placement: &NodePlacement) -> String {
-    let against = placement.excluded.iter().filter(|excluded| excluded.name == nic.name);
-    let against: Vec<String> = against
-        .map(|excluded| match excluded.port {
-            Some(port) if nic.ports.len() > 1 => format!("port {port}: {}", excluded.why),
-            _ => excluded.why.clone(),
-        })
-        .collect();
-    let is_used = placement.rails.iter().any(|rail| rail.name == nic.name);
-    match (is_used, against.is_empty()) {
-        (_, true) => "used".to_string(),
-        (true, false) => format!("used, but not {}", against.join(", ")),
-        (false, false) => format!("not used: {}", against.join(", ")),
-    }
-}
-
-/// The matrix of `nvidia-smi topo -m`, GPUs against NICs.
-fn matrix(topology: &Topology, output: &mut Vec<u8>) -> Result<(), Failure> {
-    let nics: Vec<&Nic> = topology.nics.iter().filter(|nic| nic.address.is_some()).collect();
-    if nics.is_empty() || topology.gpus.is_empty() {
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let (topology, diagnostics) = options.node.read()?;
+    if options.json {
+        page.exact(&file::to_json(&topology));
         return Ok(());
     }
-    let widths: Vec<usize> = nics.iter().map(|nic| nic.name.len().max(4)).collect();
-    let mut header = format!("\n{:<6}", "");
-    for (nic, width) in nics.iter().zip(&widths) {
-        header.push_str(&format!("  {:<width$}", nic.name));
-    }
-    writeln!(output, "{}", header.trim_end())?;
-    for (index, gpu) in topology.gpus.iter().enumerate() {
-        let mut row = format!("GPU {index:<2}");
-        for (nic, width) in nics.iter().zip(&widths) {
-            let Some(address) = nic.address else { continue };
-            let supplied =
-                topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu.address, address));
-            let kind = topology.path_type(gpu.address, address).to_string();
-            let mark = if supplied { "*" } else { "" };
-            row.push_str(&format!("  {:<width$}", format!("{kind}{mark}")));
-        }
-        writeln!(output, "{}", row.trim_end())?;
-    }
+    let placement = policy::map(&topology, &Request::default());
+    show(&topology, &placement, &diagnostics, page);
     Ok(())
 }
 
-fn node_number(node: Option<u32>) -> String {
+fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnostic], page: &mut Page) {
+    page.line(format_args!("{} ({})", topology.name, topology.provenance));
+    for node in &topology.numa_nodes {
+        let cpus = match &node.cpus {
+            none if none.is_empty() => "no CPUs: memory only".to_string(),
+            cpus => format!("cpus {cpus}"),
+        };
+        page.item(format_args!("NUMA node {}  ", node.os_index), cpus);
+    }
+    if !topology.gpus.is_empty() {
+        page.blank();
+        page.table(&gpus(topology, placement));
+    }
+    if !topology.nics.is_empty() {
+        page.blank();
+        page.table(&nics(topology, placement));
+    }
+    matrix(topology, page);
+    let lints = identity::lint(topology);
+    let notes: Vec<&Diagnostic> = diagnostics.iter().chain(&placement.diagnostics).chain(&lints).collect();
+    if !placement.excluded.is_empty() || topology.supplied_by.is_some() || !notes.is_empty() {
+        page.blank();
+    }
+    left_out::lines(&placement.excluded, page);
+    if let Some(model) = &topology.supplied_by {
+        page.line(format_args!("* stated by the model `{model}`; the live bus does not show it"));
+    }
+    for note in notes {
+        page.item("note: ", note);
+    }
+}
+
+fn gpus(topology: &Topology, placement: &NodePlacement) -> Table {
+    let mut table = Table::headed(&["GPU", "address", "node", "model", "nearest NIC"]);
+    for (index, gpu) in topology.numbered_gpus() {
+        let partition = gpu.partition.map(|partition| format!(" part {partition}")).unwrap_or_default();
+        let nearest = placement.gpu(index).choices.first().map_or("none".into(), |choice| {
+            Text::from(format_args!("{} ", placement.rail(choice.rail))).then(Text::of_path(choice.path))
+        });
+        table.row([
+            index.into(),
+            format!("{}{partition}", stated(gpu.address)).into(),
+            number(topology.numa_node_of(gpu.address)).into(),
+            gpu.model.as_deref().unwrap_or("unknown").into(),
+            nearest.unbroken(),
+        ]);
+    }
+    table
+}
+
+/// A row for each port.
+fn nics(topology: &Topology, placement: &NodePlacement) -> Table {
+    let mut table = Table::headed(&[
+        "NIC",
+        "address",
+        "node",
+        "interface",
+        "port",
+        "state",
+        "link",
+        "rate",
+        "role",
+        "used",
+    ]);
+    let mark = if topology.supplied_by.is_some() { "*" } else { "" };
+    for nic in &topology.nics {
+        let address = nic.address.map_or("no PCI function".to_string(), stated);
+        let mut of_nic = [
+            Text::from(&nic.name),
+            address.into(),
+            number(nic.address.and_then(|address| topology.numa_node_of(address))).into(),
+            if nic.netdevs.is_empty() { "-".into() } else { nic.netdevs.join(",").into() },
+        ];
+        let role = nic.role.map_or("-".to_string(), |role| format!("{role}{mark}"));
+        if nic.ports.is_empty() {
+            let none = ["-", "-", "-", "-", &role, used(nic, None, placement)];
+            table.row(of_nic.into_iter().chain(none.map(Text::from)));
+            continue;
+        }
+        for port in &nic.ports {
+            let fails = matches!(port.state, PortState::Down | PortState::Init | PortState::Armed);
+            let style = if fails { Style::Wrong } else { Style::Plain };
+            let of_port = [
+                port.number.into(),
+                Text::styled(port.state, style),
+                link(port.link_layer).into(),
+                port.rate_mbps.map_or("unknown".into(), |rate| Text::from(gbps(rate)).unbroken()),
+                Text::from(&role),
+                used(nic, Some(port), placement).into(),
+            ];
+            table.row(of_nic.iter().cloned().chain(of_port));
+            // said once
+            of_nic = Default::default();
+        }
+    }
+    table
+}
+
+fn link(layer: LinkLayer) -> String {
+    match layer {
+        LinkLayer::Unknown => "unknown".to_string(),
+        known => known.to_string(),
+    }
+}
+
+fn used(nic: &Nic, port: Option<&Port>, placement: &NodePlacement) -> &'static str {
+    let number = port.map(|port| port.number);
+    let against = placement.excluded.iter().filter(|excluded| excluded.name == nic.name);
+    let is_out = against.into_iter().any(|excluded| excluded.port.is_none() || excluded.port == number);
+    if is_out { "no" } else { "yes" }
+}
+
+/// The part of `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
+fn matrix(topology: &Topology, page: &mut Page) {
+    /// GPUs beside each other: `GPU 255` and `NODE*` take 7 columns, and a gap
+    const ABREAST: usize = 9;
+    let nics: Vec<(&Nic, PciAddress)> =
+        topology.nics.iter().filter_map(|nic| Some((nic, nic.address?))).collect();
+    if nics.is_empty() {
+        return;
+    }
+    let gpus: Vec<(usize, PciAddress)> = topology.gpus.iter().map(|gpu| gpu.address).enumerate().collect();
+    for gpus in gpus.chunks(ABREAST) {
+        let headings: Vec<String> = gpus.iter().map(|(index, _)| format!("GPU {index}")).collect();
+        let mut table =
+            Table::headed(&[&[""], &*headings.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+        for &(nic, address) in &nics {
+            let paths = gpus.iter().map(|&(_, gpu)| path(topology, gpu, address));
+            table.row([Text::from(&nic.name)].into_iter().chain(paths));
+        }
+        page.blank();
+        page.table(&table);
+    }
+}
+
+fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {
+    let is_supplied = topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu, nic));
+    Text::of_path(topology.path_type(gpu, nic)).then(if is_supplied { "*" } else { "" })
+}
+
+fn number(node: Option<u32>) -> String {
     node.map_or("?".to_string(), |node| node.to_string())
 }
 
 /// An address, where the machine's description names one.
-fn shown(address: PciAddress) -> String {
+fn stated(address: PciAddress) -> String {
     if address.is_invented() { "-".to_string() } else { address.to_string() }
 }

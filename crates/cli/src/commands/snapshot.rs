@@ -1,42 +1,60 @@
 //! `nic-placement snapshot`: records exactly what discovery read, and unpacks such a record.
 #![forbid(unsafe_code)]
 
-use super::{Failure, Node};
+use super::Failure;
+use super::node::Node;
+use super::page::Page;
+use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::manifest::Entry;
+use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::discover::synthesise::synthesise;
-use nic_placement_core::discover::{Manifest, Root, Scope, discover, root};
+use nic_placement_core::discover::{Manifest, Root, Scope, discover};
 use nic_placement_core::node::dmi;
 use nic_placement_core::topology::Provenance;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-pub(super) fn run(mut arguments: lexopt::Parser, output: &mut Vec<u8>) -> Result<(), Failure> {
-    use lexopt::prelude::*;
-    let mut node = Node::default();
-    while let Some(argument) = arguments.next()? {
-        match argument {
-            Long("machine") => node.take("machine", arguments.value()?.string()?)?,
-            Long("topology") => node.take("topology", arguments.value()?.string()?)?,
-            Long("unpack") => {
-                let file = PathBuf::from(arguments.value()?);
-                let directory = PathBuf::from(arguments.value()?);
-                return unpack(&file, &directory);
-            }
-            other => return Err(other.unexpected().into()),
+/// record the node as a text that tests and other machines can read
+///
+/// It holds all that was read of the node, the GPUs' UUIDs and the names and addresses of devices among it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement snapshot > node.machine
+  nic-placement snapshot --unpack node.machine directory")]
+pub(super) struct Options {
+    #[command(flatten)]
+    node: Node,
+    /// write a snapshot's files below DIR, which must not hold sys or proc yet
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["FILE", "DIR"],
+        value_hint = ValueHint::AnyPath,
+        conflicts_with_all = ["machine", "topology"],
+        help_heading = "Instead of recording"
+    )]
+    unpack: Option<Vec<PathBuf>>,
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    match options.unpack.as_deref() {
+        Some([file, directory]) => unpack(file, directory),
+        _ => {
+            page.exact(&manifest(&options.node)?.to_string());
+            Ok(())
         }
     }
-    Ok(write!(output, "{}", manifest(&node)?)?)
 }
 
 /// A live node or a captured tree is recorded as it is; a model or a topology file is written as the tree that would show
 /// it.
 fn manifest(node: &Node) -> Result<Manifest, Failure> {
-    let mut root = match &node.source {
+    let mut root = match &node.source() {
         NodeSource::Live => Root::live(),
         NodeSource::Topology(path) if Path::new(path).is_dir() => {
-            Root::directory(Path::new(path)).map_err(|error| format!("cannot read `{path}`: {error}"))?
+            Root::directory(Path::new(path), Author::Anyone).map_err(|unreadable| unreadable.to_string())?
         }
         NodeSource::Machine(_) | NodeSource::Topology(_) | NodeSource::Sysfs(_) => {
             return Ok(synthesise(&node.read()?.0));
@@ -50,8 +68,8 @@ fn manifest(node: &Node) -> Result<Manifest, Failure> {
 
 fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {
     let shown = file.display();
-    let bytes = root::read_file(file, Manifest::MAX_BYTES);
-    let bytes = bytes.map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let bytes = root::read_file(file, Manifest::MAX_BYTES, Author::Anyone);
+    let bytes = bytes.map_err(|unreadable| unreadable.to_string())?;
     let text = String::from_utf8(bytes).map_err(|_| format!("`{shown}` is not UTF-8"))?;
     let manifest = Manifest::parse(&text).map_err(|bad| format!("`{shown}`: {bad}"))?;
     Ok(lay_out(&manifest, directory)?)

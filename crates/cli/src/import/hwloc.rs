@@ -1,8 +1,8 @@
-//! Reads hwloc's XML (`lstopo machine.xml`), versions 1 to 3: NUMA nodes, CPUs, GPUs, NICs and the PCI bridges above
-//! them, placed as hwloc places them.
+//! Reads hwloc's XML (`lstopo machine.xml`), versions 1 to 3: NUMA nodes, CPUs, GPUs, NICs and the PCI
+//! bridges above them, each where hwloc has it.
 //!
-//! What the file does not say stays unknown.  What contradicts itself (a number or an address twice, a device inside a
-//! device) is an error with its line; what can be left out or repaired is a diagnostic.
+//! What the file does not say stays unknown.  A contradiction (a number or an address twice, a device inside
+//! a device) is an error with its line.  What we can leave out or repair is a diagnostic.
 #![forbid(unsafe_code)]
 
 mod cpu;
@@ -16,11 +16,11 @@ mod tests;
 
 use super::{BadImport, xml};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::topology::file::{MAX_NAME, MAX_PCI, MAX_TEXT};
-use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_core::topology::file::{MAX_PCI, MAX_TEXT};
+use nic_placement_core::topology::{DeviceName, Provenance, Topology};
 use object::Objects;
 
-/// Findings about one file, at most: a broken file can hold one for each of its objects.
+/// The most findings about one file: a broken file can have one for each of its objects.
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// Reads a machine; `provenance` says where the text is from.
@@ -49,22 +49,15 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     Ok((topology, diagnostics))
 }
 
-/// The host's name, else the product's, spelled as a topology's name may be.
+/// The host's name, else the product's, in characters that a topology's name may have.
 fn machine_name(file: &Objects) -> String {
     let said = ["HostName", "DMIProductName"].into_iter().find_map(|key| file.machine_info(key));
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
-    let name: String = said.unwrap_or_default().trim().chars().take(MAX_NAME).map(plain).collect();
-    if is_name(&name) { name } else { "hwloc-machine".to_string() }
+    let plain = |c: char| if DeviceName::may_hold(c) { c } else { '-' };
+    let name: String = said.unwrap_or_default().trim().chars().take(DeviceName::MAX).map(plain).collect();
+    if DeviceName::is_one(&name) { name } else { "hwloc-machine".to_string() }
 }
 
-/// May this be the name of a device?  Names go into variables where `,` `:` `=` `^` mean something, and into paths.
-fn is_name(text: &str) -> bool {
-    text.len() <= MAX_NAME
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
-}
-
-/// Free text as a topology may hold it; `None` where nothing is left.
+/// Free text as a topology may hold it; `None` if nothing is left.
 fn free_text(text: &str) -> Option<String> {
     let kept: String = text.trim().chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
     (!kept.is_empty()).then_some(kept)

@@ -1,7 +1,8 @@
-//! Reads what other programs write about a node: hwloc's XML, NCCL's XML, and the matrix of `nvidia-smi topo -m`.
+//! Reads other programs' descriptions of a node: hwloc's XML, NCCL's XML, and the matrix of `nvidia-smi topo
+//! -m`.
 //!
-//! Pure: text in, topology out.  Every reader is bounded, answers what it cannot read with one located error, and names in
-//! a diagnostic what it had to leave out or repair.
+//! Pure: text in, topology out.  Every reader is bounded, returns one located error for a text it cannot
+//! read, and reports in a diagnostic what it left out or repaired.
 #![forbid(unsafe_code)]
 
 pub mod hwloc;
@@ -9,12 +10,13 @@ pub mod nccl;
 pub mod smi;
 mod xml;
 
+use nic_placement_core::diagnostic::Shown;
 use std::fmt;
 
-/// Bytes of one file, at most: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
+/// The most bytes of one file: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Why a text is not what it should be.
+/// Why we cannot read a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadImport {
     /// line, from 1; 0 for the text as a whole
@@ -41,7 +43,7 @@ impl fmt::Display for BadImport {
 
 impl std::error::Error for BadImport {}
 
-/// A foreign text as a message may show it: short, and without what would move a terminal's cursor.
-fn shown(text: &str) -> String {
-    text.chars().take(60).flat_map(char::escape_debug).collect()
+/// Text from a file as a message may show it: short, and without characters that move a terminal's cursor.
+fn shown(text: &str) -> Shown<'_> {
+    Shown::word(text, 60)
 }

@@ -1,18 +1,19 @@
-//! NCCL's topology XML: what `NCCL_TOPO_DUMP_FILE` writes and `NCCL_TOPO_FILE` reads, and RCCL's, which differs in its
-//! version number.
+//! NCCL's topology XML, which `NCCL_TOPO_DUMP_FILE` writes and `NCCL_TOPO_FILE` reads, and RCCL's, which
+//! differs in its version number.
 //!
-//! The meaning of the elements is that of NCCL's src/graph/xml.cc and topo.cc:
+//! The elements mean the same as in NCCL's src/graph/xml.cc and topo.cc:
 //!
-//! * `<cpu>` is a NUMA node, and what stands below it is joined by it (PHB).  So each gets one host bridge, invented
-//!   like every function that the file does not name: in PCI domains from `fffd0000` on, where no machine has any.
-//! * A `<pci>` with others below it is a whole switch: NCCL climbs two bridges at a time, from a device past the
-//!   downstream port to the upstream port, and from that past the root port.  Two devices right below the same one are
-//!   PIX, and one more on the way is PXB.  A downstream port is invented above each of its children, so that
-//!   [`Topology::path`], which counts bridges as sysfs shows them, comes to the same.
+//! * `<cpu>` is a NUMA node, which joins everything below it (PHB).  So each gets one host bridge, invented
+//!   like every function that the file does not name: in PCI domains from `fffd0000` on, which no machine
+//!   has.
+//! * A `<pci>` with others below it is a whole switch: NCCL climbs two bridges at a time, from a device past
+//!   the downstream port to the upstream port, and from that past the root port.  Two devices right below the
+//!   same one are PIX, and one more on the way is PXB.  We invent a downstream port above each of its
+//!   children.  So [`Topology::path`], which counts bridges as sysfs shows them, gives the same kind.
 //! * `<net>` is a port that NCCL can use, hence an active one.
 //!
-//! NCCL goes on to merge the two levels in which Broadcom's newer switches show themselves.  This reader does not: the
-//! tree stays the one that `nvidia-smi` and discovery see on the same machine.
+//! NCCL then merges the two levels of Broadcom's newer switches.  This reader does not: its tree stays the
+//! one that `nvidia-smi` and discovery see on the same machine.
 #![forbid(unsafe_code)]
 
 mod cpu;
@@ -31,35 +32,35 @@ use super::{BadImport, shown, xml};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_PCI;
 use nic_placement_core::topology::{
-    NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
+    DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
 };
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a topology is called whose file has no usable name.
+/// The name of a topology whose file has no usable name.
 const NAME: &str = "nccl";
 /// The first PCI domain of the invented host bridges, one for each `<cpu>`.
 const INVENTED_HOSTS: u32 = 0xfffe_0000;
-/// The first PCI domain of switches whose own address is another's too.
+/// The first PCI domain of switches whose address another function also has.
 const INVENTED_SWITCHES: u32 = 0xfffd_0000;
 /// The first PCI domain of the invented downstream ports.
 const INVENTED_PORTS: u32 = 0xffff_0000;
-/// `<pci>` inside each other, at most: each switch stands for two bridges, below the last there is one device.
+/// The most nested `<pci>`: each switch stands for two bridges, with one device below the last.
 const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
-/// Unknown elements that are reported, at most.
+/// The most unknown elements to report.
 const MAX_UNKNOWN: usize = 16;
-/// Findings that are kept, at most: a file can hold more mistakes than anybody reads.
+/// The most findings to keep: a file can have more mistakes than anybody reads.
 const MAX_FINDINGS: usize = 64;
 /// A PCI-to-PCI bridge.
 const BRIDGE: u32 = 0x06_0400;
 
 type Element<'a> = Node<'a, 'a>;
 
-/// Reads a topology that NCCL or RCCL wrote, or a cloud provider for them.
+/// Reads a topology written by NCCL or RCCL, or for them by a cloud provider.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
     let document = xml::parse(text)?;
     let root = document.root_element();
-    let name = root.attribute("name").filter(|name| values::is_plain(name)).unwrap_or(NAME);
+    let name = root.attribute("name").filter(|name| DeviceName::is_one(name)).unwrap_or(NAME);
     let mut reader = Reader {
         document: &document,
         topology: Topology::empty(name, provenance),
@@ -98,7 +99,7 @@ struct Reader<'a> {
     diagnostics: Vec<Diagnostic>,
     /// findings beyond the bound
     unsaid: usize,
-    /// something in the file is of AMD's only
+    /// does the file have something that only AMD has?
     is_amd: bool,
     host: Option<&'a str>,
     /// where each `numaid` was seen, -1 for the unknown one
@@ -108,14 +109,14 @@ struct Reader<'a> {
     functions: usize,
     invented: u32,
     /// the NIC of each name, and where it was seen
-    names: BTreeMap<String, (NicIndex, usize)>,
-    /// NICs of which the file has the address only
+    names: BTreeMap<DeviceName, (NicIndex, usize)>,
+    /// NICs of which the file has only the address
     nameless: Vec<PciAddress>,
     fused: Vec<device::Fused>,
     unknown: BTreeSet<String>,
 }
 
-/// Where a `<pci>` stands.
+/// The place of a `<pci>`.
 #[derive(Clone, Copy)]
 struct Place {
     parent: PciParent,
@@ -124,7 +125,7 @@ struct Place {
 }
 
 impl<'a> Reader<'a> {
-    /// Finding a line costs a walk through the text, so it is done for errors only.
+    /// The line of a position: slow, since it scans the text, so for errors only.
     fn line(&self, position: usize) -> u32 {
         self.document.text_pos_at(position).row
     }
@@ -142,11 +143,11 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown(&mut self, element: Element<'_>) {
-        // links between GPUs, and what newer versions list beside `<net>`: nothing that pairs a GPU with a NIC
+        // links between GPUs, and newer versions' elements beside `<net>`: none pairs a GPU with a NIC
         let known = ["nvlink", "xgmi", "c2c", "pcilink", "gin", "rma"];
         let name = element.tag_name().name();
         if !known.contains(&name) && self.unknown.len() < MAX_UNKNOWN {
-            self.unknown.insert(shown(name));
+            self.unknown.insert(shown(name).into());
         }
     }
 
@@ -196,7 +197,7 @@ impl<'a> Reader<'a> {
             vendor: id("vendor"),
             device: id("device"),
             numa_node: place.numa_node,
-            // NCCL writes the lesser of what both ends of the link could do, and reckons with that
+            // NCCL writes the lesser of both ends' maximal rates, and calculates with it
             link: PcieLink { current: rate, max: rate },
             ..PciFunction::new(address, place.parent)
         };
@@ -241,7 +242,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The address of a `<pci>`.  Switches that are built of virtual bridges may all have the same, on some machines.
+    /// The address of a `<pci>`.  On some machines, switches of virtual bridges may all have the same one.
     fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadImport> {
         let text = pci.attribute("busid").ok_or_else(|| self.bad(pci, "`<pci>` has no `busid`"))?;
         let address: PciAddress = text.trim().parse().map_err(|_| {
@@ -259,7 +260,7 @@ impl<'a> Reader<'a> {
                 format!("`busid` `{address}` a second time, the first is in line {}", self.line(first));
             return Err(self.bad(pci, problem));
         }
-        // unlike a port it is written out again, so that its address must be one that a file may have
+        // unlike a port, we write it out again, so its address must be valid in a file
         let own = |index: usize| PciAddress {
             domain: INVENTED_SWITCHES + (index >> 8) as u32,
             bus: (index & 0xff) as u8,

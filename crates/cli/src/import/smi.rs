@@ -1,7 +1,8 @@
 //! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.
 //!
-//! The matrix names no PCI address.  Every device gets an invented one, alone under a host bridge of its own, so that
-//! nothing looks related by accident: what the matrix says of a GPU and a NIC is in [`Topology::stated_paths`].
+//! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so
+//! no devices look related by accident.  The matrix's path of a GPU and a NIC is in
+//! [`Topology::stated_paths`].
 #![forbid(unsafe_code)]
 
 mod affinity;
@@ -18,22 +19,23 @@ use super::BadImport;
 use affinity::Affinity;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent, Port, PortState,
-    Provenance, Topology,
+    DeviceName, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent,
+    Port, PortState, Provenance, Topology,
 };
 use paths::Links;
 
-/// The PCI domain of invented addresses: the largest, which no kernel gives out.
+/// The PCI domain of invented addresses: the largest, which no kernel uses.
 const INVENTED_DOMAIN: u32 = u32::MAX;
 /// The bus of the first invented NIC; GPUs have the buses below.
 const FIRST_NIC_BUS: u8 = 0x80;
-/// GPUs of one matrix, at most, and NICs: one bus each.
+/// The most GPUs, and the most NICs, of one matrix: one bus each.
 const MAX_DEVICES: usize = 128;
 
-/// Reads what `nvidia-smi topo -m` printed, and what may stand around it: a prompt, quotes, fences, timestamps.
+/// Reads the output of `nvidia-smi topo -m`, with or without text around it: a prompt, quotes, fences,
+/// timestamps.
 ///
-/// What is unambiguous is repaired, and a diagnostic says so.  A GPU's own row counts: where a NIC's row says
-/// otherwise, or is missing, nothing is lost.
+/// It repairs unambiguous faults, and a diagnostic reports each.  A GPU's own row counts: a NIC's row may
+/// differ or be missing without loss.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
     let lines = text::lines(text)?;
     let matrix = matrix::find(&lines)?;
@@ -47,7 +49,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
 
 fn topology(
     links: &Links,
-    names: Vec<String>,
+    names: Vec<DeviceName>,
     affinities: &[Affinity],
     provenance: Provenance,
     diagnostics: &mut Vec<Diagnostic>,
@@ -74,7 +76,7 @@ fn topology(
         }
         let mut nic = Nic::new(name, NicKind::Verbs);
         nic.address = Some(address);
-        // a port that is not active could not be chosen, and the matrix would be of no use
+        // placement chooses active ports only, so any other state would make the matrix useless
         nic.ports.push(Port::new(1, PortState::Active, LinkLayer::Unknown, None));
         topology.nics.push(nic);
     }
@@ -105,7 +107,7 @@ fn is_nic_number(label: &str) -> bool {
     label.strip_prefix("NIC").is_some_and(|digits| digits.parse::<u32>().is_ok())
 }
 
-/// Labels as a message shows them: all of a few, the first of many.
+/// Labels for a message: all if there are few, else the first ones.
 fn listed<'a>(labels: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 8;
     let labels: Vec<&str> = labels.into_iter().collect();

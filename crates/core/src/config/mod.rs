@@ -1,12 +1,13 @@
 //! What the admin and the user want: one table of options, one grammar, three places to say it.
 #![forbid(unsafe_code)]
 
+pub mod cpu_bind;
 pub mod options;
 pub mod plugstack;
 pub mod releases;
 pub mod words;
 
-pub use plugstack::{Admin, NodeSource};
+pub use plugstack::{Admin, NodeFileUse, NodeSource};
 pub use words::{BadWord, Words};
 
 use crate::placement::{Bind, Mem, Policy, Strictness};
@@ -87,6 +88,13 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
     }
     settings.mem = mem.unwrap_or(if settings.bind == Bind::None { Mem::None } else { Mem::Prefer });
     settings
+}
+
+/// Does the variable count for an srun, and not what sbatch or salloc of its job were given?  It does where it says
+/// something and has been set since: `before` is what it was when they were given the option, which is nearer than that.
+pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
+    let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
+    variable != before && variable.is_some_and(says_something)
 }
 
 #[cfg(test)]

@@ -63,8 +63,9 @@ pub const OPTIONS: &[Spec] = &[
     ),
     word(
         "bind",
-        "numa|core|none",
-        "a task's CPUs, where srun was given no --cpu-bind: its GPU's NUMA node (default), whole cores of its own there",
+        "auto|numa|core|none",
+        "a task's CPUs, where srun was given no --cpu-bind: near its GPUs where that leaves every task its part \
+         (default), its GPUs' NUMA node whatever it holds, whole cores of its own there, or those that Slurm gave it",
     ),
     word(
         "mem",
@@ -111,6 +112,12 @@ pub const OPTIONS: &[Spec] = &[
         "a variable of your own, repeatable: {nic} {nics} {gpu} {numa} {local_id} and others of the task, {rails} {machine} \
          and others of the node",
     ),
+    argument(
+        "cache",
+        "SECONDS",
+        "how old the node file may be for a step to use it instead of reading /sys (default 900; 0: never)",
+    ),
+    argument("node-file", "PATH", "where the node file is (default /run/nic-placement/node.json)"),
     argument("topology", "FILE", "the node as this file describes it, instead of reading /sys"),
     argument("machine", "NAME", "the node as this built-in model describes it, instead of reading /sys"),
     argument("sysfs", "DIR", "read sys/ and proc/ below this directory instead of /"),
@@ -178,7 +185,8 @@ pub fn help() -> String {
     text.push_str("\nThe admin's arguments, in plugstack.conf:\n");
     text.push_str(&lines(Place::Plugstack));
     text.push_str(
-        "\nThe option beats the variable, and the variable the admin's default.  What you bound or set yourself stays.\n",
+        "\nThe nearest word counts: srun's own option, SLURM_NIC_PLACEMENT as it is set for that srun, what sbatch or\n\
+         salloc were given, the admin's default.  What you bound or set yourself stays.\n",
     );
     text
 }

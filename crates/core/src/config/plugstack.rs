@@ -22,6 +22,21 @@ pub enum NodeSource {
     Topology(String),
 }
 
+/// Which node file a step may use instead of reading the live node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeFileUse {
+    /// `node-file=`
+    pub path: String,
+    /// `cache=`, in seconds; 0 for none
+    pub max_age: u64,
+}
+
+impl Default for NodeFileUse {
+    fn default() -> NodeFileUse {
+        NodeFileUse { path: "/run/nic-placement/node.json".to_string(), max_age: 900 }
+    }
+}
+
 /// What the admin said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admin {
@@ -29,6 +44,8 @@ pub struct Admin {
     pub default: Words,
     /// `topology=`, `machine=` or `sysfs=`
     pub source: NodeSource,
+    /// `cache=` and `node-file=`
+    pub node_file: NodeFileUse,
     /// `trust-topology`
     pub trust_topology: bool,
     /// `include=` and `exclude=`
@@ -89,6 +106,13 @@ impl Admin {
                     _ => return Err(format!("expected `{}`", spec.spelling())),
                 }
             }
+            "cache" => {
+                let seconds = value.parse().ok().filter(|seconds| *seconds <= MAX_CACHE);
+                self.node_file.max_age =
+                    seconds.ok_or_else(|| format!("expected `cache=SECONDS`, 0 to {MAX_CACHE}"))?;
+            }
+            "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
+            "node-file" => return Err("expected a path that begins with `/`".into()),
             "trust-topology" => self.trust_topology = true,
             name => {
                 if self.source != NodeSource::Live {
@@ -130,6 +154,9 @@ fn about(argument: &str, finding: String) -> Diagnostic {
 
 /// Variables of an admin's own, at most: each costs every task a little.
 const MAX_TEMPLATES: usize = 32;
+
+/// Seconds of `cache=`, at most: a day.
+const MAX_CACHE: u64 = 24 * 3600;
 
 /// NICs separated by commas.
 pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {

@@ -41,7 +41,9 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
                     let text = text
                         .replace("WORDS", "numa")
                         .replace("NIC,…", "mlx5_0")
-                        .replace("PATH:PERCENT,…", "SYS:50");
+                        .replace("PATH:PERCENT,…", "SYS:50")
+                        .replace("SECONDS", "60")
+                        .replace("node-file=PATH", "node-file=/run/node.json");
                     assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");
                 }
             }
@@ -55,12 +57,12 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
     assert_eq!(
         message("verbose,closet"),
         "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, help, verbose, \
-         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, bind=numa|core|none, \
+         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, bind=auto|numa|core|none, \
          mem=prefer|strict|none, omp=on|off, env=LIBRARY,…, no-env=NAME,…"
     );
     assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));
-    assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=numa|core|none`");
-    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=numa|core|none`");
+    assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=auto|numa|core|none`");
+    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=auto|numa|core|none`");
     assert_eq!(message("verbose=2"), "`verbose=2` is not understood: expected `verbose`");
     assert_eq!(message("nics-per-task=9"), "`nics-per-task=9` is not understood: expected `nics-per-task=N`");
     assert_eq!(message("strict,restricted"), "`strict` and `restricted` cannot both hold: say one");
@@ -108,12 +110,13 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
 #[test]
 fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
     for (option, bind, mem) in [
-        ("", Bind::Numa, Mem::Prefer),
+        ("", Bind::Auto, Mem::Prefer),
+        ("bind=numa", Bind::Numa, Mem::Prefer),
         ("bind=core", Bind::Core, Mem::Prefer),
         ("bind=none", Bind::None, Mem::None),
         ("bind=none,mem=prefer", Bind::None, Mem::Prefer),
-        ("mem=strict", Bind::Numa, Mem::Strict),
-        ("mem=none", Bind::Numa, Mem::None),
+        ("mem=strict", Bind::Auto, Mem::Strict),
+        ("mem=none", Bind::Auto, Mem::None),
     ] {
         let settings = super::settle(&words(""), None, Some(&words(option)));
         assert_eq!((settings.bind, settings.mem), (bind, mem), "`{option}`");
@@ -235,4 +238,20 @@ fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
     assert_eq!(admin.fabric, Fabric::IsolatedRails);
     let many: Vec<String> = (0..40).map(|number| format!("set=N{number}=1")).collect();
     assert_eq!(Admin::parse(many.iter().map(String::as_str)).1.len(), 8, "32 are enough");
+}
+
+#[test]
+fn a_variable_replaces_what_the_allocation_was_given_where_it_was_set_since() {
+    for (variable, before, replaces) in [
+        (None, None, false),
+        (Some("off"), None, true),
+        (Some("off"), Some("off"), false),
+        (Some("off"), Some("rail"), true),
+        (None, Some("off"), false),
+        (Some(""), None, false),
+        (Some("closet"), None, false),
+        (Some("closet"), Some("off"), false),
+    ] {
+        assert_eq!(replaces_the_allocations(variable, before), replaces, "{variable:?} after {before:?}");
+    }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::options::{self, Place};
+use crate::diagnostic::Shown;
 use crate::placement::{Bind, Mem, Policy, Strictness};
 use crate::render::wanted::{Libraries, is_variable_name};
 use std::fmt;
@@ -208,6 +209,7 @@ fn nics_per_task(value: &str) -> Option<u8> {
 
 fn bind(value: &str) -> Option<Bind> {
     match value {
+        "auto" => Some(Bind::Auto),
         "none" => Some(Bind::None),
         "numa" => Some(Bind::Numa),
         "core" => Some(Bind::Core),
@@ -254,5 +256,5 @@ fn switch(word: &str) -> Switch {
 
 /// A user's text as a message may show it: short, and without what would move a terminal's cursor.
 fn shown(text: &str) -> String {
-    text.chars().take(40).flat_map(char::escape_debug).collect()
+    Shown::word(text, 40).to_string()
 }

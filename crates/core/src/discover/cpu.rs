@@ -4,6 +4,7 @@
 
 use super::{Root, Scope, number};
 use crate::diagnostic::Diagnostic;
+use crate::topology::file::MAX_NUMA_NODES;
 use crate::topology::{CpuSet, NumaNode, Pu, Topology};
 
 const NODES: &str = "sys/devices/system/node";
@@ -16,7 +17,13 @@ fn index(name: &str, prefix: &str) -> Option<u32> {
 }
 
 pub(super) fn numa_nodes(root: &Root, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
-    for name in root.list(NODES, |name| index(name, "node").is_some()) {
+    let mut names = root.list(NODES, |name| index(name, "node").is_some());
+    if names.len() > MAX_NUMA_NODES {
+        let finding = format!("{} NUMA nodes: only the first {MAX_NUMA_NODES} are used", names.len());
+        diagnostics.push(Diagnostic::new(format!("/{NODES}"), finding));
+        names.truncate(MAX_NUMA_NODES);
+    }
+    for name in names {
         let Some(os_index) = index(&name, "node") else { continue };
         let path = format!("{NODES}/{name}");
         let cpus = match CpuSet::from_list(&root.read(&format!("{path}/cpulist")).unwrap_or_default()) {
@@ -27,7 +34,8 @@ pub(super) fn numa_nodes(root: &Root, topology: &mut Topology, diagnostics: &mut
             }
         };
         let distances = root.read(&format!("{path}/distance")).unwrap_or_default();
-        let distances = distances.split_whitespace().filter_map(|distance| distance.parse().ok()).collect();
+        let distances = distances.split_whitespace().take(MAX_NUMA_NODES + 1);
+        let distances = distances.filter_map(|distance| distance.parse().ok()).collect();
         topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
     }
     topology.numa_nodes.sort_by_key(|node| node.os_index);

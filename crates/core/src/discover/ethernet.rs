@@ -1,6 +1,7 @@
 //! NICs that are no verbs devices: Slingshot from `/sys/class/cxi`, and plain Ethernet for knowledge only.
 #![forbid(unsafe_code)]
 
+use super::nic::device_name;
 use super::pci::function;
 use super::{MAX_DEVICES, Root, Scope, number};
 use crate::diagnostic::Diagnostic;
@@ -17,6 +18,7 @@ pub(super) fn slingshot(
     diagnostics: &mut Vec<Diagnostic>,
 ) {
     for name in cut(root.list(CXI, |name| name.starts_with("cxi")), CXI, diagnostics) {
+        let Some(name) = device_name(CXI, &name, diagnostics) else { continue };
         // …/0000:c5:00.0/cxi/cxi0, or …/0000:c5:00.0/cxi0 in older drivers
         let Some(path) = root.follow(&format!("{CXI}/{name}")) else { continue };
         let found = function(root, scope, topology, &path);
@@ -41,12 +43,13 @@ pub(super) fn plain(root: &Root, scope: Scope, topology: &mut Topology, diagnost
         let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
         // bridges, bonds, loopback and the like stand on no PCI function
         let Some((address, _)) = function(root, scope, topology, &path) else { continue };
+        let Some(device) = device_name(NET, &name, diagnostics) else { continue };
         let ports = vec![port(root, &path)];
         topology.nics.push(Nic {
             address: Some(address),
             ports,
-            netdevs: vec![name.clone()],
-            ..Nic::new(name, NicKind::Ethernet)
+            netdevs: vec![name],
+            ..Nic::new(device, NicKind::Ethernet)
         });
     }
 }

@@ -145,7 +145,7 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
 }
 
 /// What NVIDIA's driver says of a GPU, in lines such as `Device Minor: \t 3`.
-fn nvidia(root: &Root, address: PciAddress, name: &str) -> Gpu {
+pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Gpu {
     let text = root.read(&format!("{NVIDIA}/{name}/information")).unwrap_or_default();
     let field = |key: &str| {
         text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_string()))
@@ -163,7 +163,7 @@ fn nvidia(root: &Root, address: PciAddress, name: &str) -> Gpu {
 
 /// How many GPU instances a GPU is cut into: the driver keeps a directory for each (NVIDIA's MIG User Guide, "Device Nodes
 /// and Capabilities"), numbered like the device node.
-fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
+pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
     let is_instance =
         |name: &str| name.strip_prefix("gi").is_some_and(|number| number.parse::<u32>().is_ok());
     let instances = root.list(&format!("{CAPABILITIES}/gpu{minor}/mig"), is_instance);

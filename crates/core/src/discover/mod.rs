@@ -10,6 +10,7 @@ mod kfd;
 pub mod manifest;
 mod nic;
 mod pci;
+pub mod registered;
 pub mod root;
 mod route;
 pub mod synthesise;
@@ -51,11 +52,12 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     }
     gpu::gpus(root, scope, &mut topology, &mut diagnostics);
     let found = nic::nics(root, scope, &mut topology, &mut diagnostics);
-    route::routes(root, &mut topology, &found);
+    route::routes(root, &mut topology, &found, &mut diagnostics);
     ethernet::slingshot(root, scope, &mut topology, &mut diagnostics);
     if scope == Scope::Full {
         ethernet::plain(root, scope, &mut topology, &mut diagnostics);
     }
+    diagnostics.extend(root.notes());
     topology.sort();
     (topology, diagnostics)
 }

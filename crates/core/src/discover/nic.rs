@@ -4,13 +4,11 @@
 use super::pci::{self, function};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Nic, NicKind, Port, PortState, Topology};
+use crate::topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix, Topology};
 use std::collections::BTreeMap;
 
 const VERBS: &str = "sys/class/infiniband_verbs";
 const CLASS: &str = "sys/class/infiniband";
-/// `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h, less its NUL; NCCL cuts at the same length.
-const MAX_NAME: usize = 63;
 /// Ports of one device, at most; the widest known has 4.
 const MAX_PORTS: u8 = 16;
 
@@ -36,13 +34,7 @@ pub(super) fn nics(
     }
     let mut verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
     for name in names {
-        // a name goes into variables where `,` `:` `=` `^` mean something
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-        if name.len() > MAX_NAME || !name.bytes().all(plain) {
-            let finding = "a name that no library's variable could hold: this NIC is left out";
-            diagnostics.push(Diagnostic::new(format!("/{CLASS}/{name}"), finding));
-            continue;
-        }
+        let Some(name) = device_name(CLASS, &name, diagnostics) else { continue };
         let Some(path) = root.follow(&format!("{CLASS}/{name}")) else {
             diagnostics.push(Diagnostic::new(format!("/{CLASS}/{name}"), "not a link: this NIC is left out"));
             continue;
@@ -86,6 +78,16 @@ pub(super) fn nics(
     found
 }
 
+/// The name as a device's; what cannot be one is told.
+pub(super) fn device_name(class: &str, name: &str, diagnostics: &mut Vec<Diagnostic>) -> Option<DeviceName> {
+    let known = name.parse().ok();
+    if known.is_none() {
+        let finding = "a name that no library's variable could hold: this NIC is left out";
+        diagnostics.push(Diagnostic::new(format!("/{class}/{name}"), finding));
+    }
+    known
+}
+
 /// The character devices by what they stand below, which is what the RDMA device stands below too.  From the class, since
 /// one directory of links is read faster than a directory for each device.
 fn uverbs(root: &Root) -> BTreeMap<String, String> {
@@ -117,9 +119,7 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
     let mut port = Port::new(number, state, link_layer, rate(file("rate")));
     // on Ethernet every port says fe80::, so only people want to see it
     if full || (link_layer == LinkLayer::InfiniBand && state == PortState::Active) {
-        // the first half of `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`
-        let gid = file("gids/0").filter(|gid| gid.len() == 39 && gid.is_ascii());
-        port.subnet = gid.map(|gid| gid[..19].to_string());
+        port.subnet = file("gids/0").and_then(|gid| SubnetPrefix::of_gid(&gid));
     }
     if full {
         // `5: LinkUp`

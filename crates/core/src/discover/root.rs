@@ -1,22 +1,33 @@
 //! The one place that reads the node: bounded reads below a root, which is `/`, a captured tree, or a manifest.
 #![forbid(unsafe_code)]
 
+mod contained;
+mod open;
+#[cfg(test)]
+mod tests;
+
+pub use open::{
+    Author, Beginning, Problem, Unreadable, directory_descriptor, read_configuration, read_file,
+    read_unlinked,
+};
+
 use super::manifest::{Entry, Manifest, normalise};
+use crate::diagnostic::Diagnostic;
+use contained::Contained;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::fs::DirEntryExt;
+use std::path::Path;
 
 /// Where a node's `/sys` and `/proc` are read.
 ///
-/// Every answer is bounded: a file gives at most [`Root::MAX_FILE`] bytes and a directory at most
-/// [`Root::MAX_ENTRIES`] names, so that no file system, however odd, can hold up or fill the process that asks.
-/// Paths are relative, such as `sys/class/infiniband`.
+/// Every answer is bounded, so that no file system, however odd, can hold up or fill the process that asks, and what a
+/// bound cuts off leaves a note.  Paths are relative, such as `sys/class/infiniband`.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
+    notes: RefCell<Vec<Diagnostic>>,
 }
 
 enum Backing {
@@ -31,33 +42,33 @@ enum Backing {
 impl Root {
     /// Bytes of one file, at most.  The longest file read is a `cpulist`: 8192 CPUs, every other one, make 40 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
+    /// Bytes of one table that is read line by line, at most: 32,768 routes of `/proc/net/route` with 128 bytes each, 27,962
+    /// of `/proc/net/ipv6_route` with 150.  A node with a route for each node and pod of a large cluster has some 10,000.
+    pub const MAX_TABLE: usize = 4 * 1024 * 1024;
     /// Names of one directory, at most.  The largest read is `/sys/devices/system/cpu`.
     pub const MAX_ENTRIES: usize = 16 * 1024;
 
     /// This system.
     pub fn live() -> Root {
-        Root { source: Backing::Live, recording: None }
+        Root::of(Backing::Live)
     }
 
     /// A tree captured from another machine; links in it that leave it are not followed.
-    pub fn directory(path: &Path) -> io::Result<Root> {
-        let mut resolved = fs::canonicalize(path)?;
-        if !resolved.join("sys").is_dir() {
-            // an unpacked archive often has one directory above the machine
-            let mut below =
-                fs::read_dir(&resolved)?.take(Root::MAX_ENTRIES).filter_map(|entry| Some(entry.ok()?.path()));
-            resolved = below.find(|path| path.join("sys").is_dir()).unwrap_or(resolved);
-        }
-        if !resolved.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
-        }
-        let contained = Contained { base: resolved, directories: RefCell::default() };
-        Ok(Root { source: Backing::Directory(contained), recording: None })
+    pub fn directory(path: &Path, author: Author) -> Result<Root, Unreadable> {
+        let check = |path: &Path| open::check_directory(path, author).map_err(|problem| problem.of(path));
+        check(path)?;
+        let tree = Contained::new(path).map_err(|error| Problem::System(error).of(path))?;
+        check(&tree.base)?;
+        Ok(Root::of(Backing::Directory(tree)))
     }
 
     /// A tree captured as a manifest.
     pub fn manifest(manifest: Manifest) -> Root {
-        Root { source: Backing::Manifest(manifest), recording: None }
+        Root::of(Backing::Manifest(manifest))
+    }
+
+    fn of(source: Backing) -> Root {
+        Root { source, recording: None, notes: RefCell::default() }
     }
 
     /// Keeps what is read from now on, for [`Root::recorded`].
@@ -75,21 +86,103 @@ impl Root {
         matches!(self.source, Backing::Live)
     }
 
+    /// What was there and was not read, or not to its end, since this was asked last.
+    pub fn notes(&self) -> Vec<Diagnostic> {
+        self.notes.take()
+    }
+
+    fn note(&self, path: &str, finding: String) {
+        /// Notes, at most: a broken tree can make one for each of its files.
+        const MAX_NOTES: usize = 32;
+        let mut notes = self.notes.borrow_mut();
+        if notes.len() < MAX_NOTES {
+            notes.push(Diagnostic::new(format!("/{path}"), finding));
+        }
+    }
+
+    fn keep(&self, path: &str, text: &str) {
+        if let Some(recording) = &self.recording {
+            recording.borrow_mut().insert(path, Entry::File(text.to_string()));
+        }
+    }
+
+    /// Opens a file on disk; `None` where there is none to be read.
+    fn open(&self, path: &str) -> Option<File> {
+        let opened = match &self.source {
+            Backing::Live => open::kernels(Path::new(&format!("/{path}"))),
+            Backing::Directory(tree) => open::resolved(&tree.resolve(path)?),
+            Backing::Manifest(_) => return None,
+        };
+        opened.map_err(|problem| self.pass_over(path, &problem)).ok()
+    }
+
+    fn pass_over(&self, path: &str, problem: &Problem) {
+        // that a file is not there, or that its driver has nothing to say, is a fact
+        if !matches!(problem, Problem::System(_)) {
+            self.note(path, format!("it {problem}: not read"));
+        }
+    }
+
     /// A file's text without the white space at its end; `None` where there is none, it cannot be read, or it is longer
     /// than [`Root::MAX_FILE`] or not UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
-            Backing::Live => read_bounded(Path::new(&format!("/{path}")))?,
-            Backing::Directory(tree) => read_bounded(&tree.resolve(path)?)?,
             Backing::Manifest(manifest) => match manifest.get(path)? {
                 Entry::File(text) => text.clone(),
                 Entry::Link(_) | Entry::Directory => return None,
             },
+            Backing::Live | Backing::Directory(_) => {
+                let is_attribute = self.is_live() && path.starts_with("sys/");
+                let bytes = whole(self.open(path)?, is_attribute);
+                let bytes = bytes.map_err(|problem| self.pass_over(path, &problem)).ok()?;
+                std::str::from_utf8(&bytes).ok()?.trim_end().to_string()
+            }
         };
-        if let Some(recording) = &self.recording {
-            recording.borrow_mut().insert(path, Entry::File(text.clone()));
-        }
+        self.keep(path, &text);
         Some(text)
+    }
+
+    /// Gives `take` the lines of a file one after another, without the white space at their ends: memory does not grow with
+    /// the file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
+    pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
+        let opened: Option<Box<dyn Read + '_>> = match &self.source {
+            Backing::Manifest(manifest) => match manifest.get(path) {
+                Some(Entry::File(text)) => Some(Box::new(text.as_bytes())),
+                _ => None,
+            },
+            Backing::Live | Backing::Directory(_) => self.open(path).map(|file| Box::new(file) as _),
+        };
+        let Some(opened) = opened else { return };
+        let mut recorded = self.recording.as_ref().map(|_| String::new());
+        let mut reader = BufReader::with_capacity(Root::MAX_FILE, opened.take(Root::MAX_TABLE as u64));
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match reader.read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    self.note(path, format!("not read to its end: {error}"));
+                    break;
+                }
+            }
+            let is_last = reader.buffer().is_empty() && reader.get_ref().limit() == 0;
+            if is_last && matches!(reader.get_mut().get_mut().read(&mut [0]), Ok(1..)) {
+                self.note(path, format!("longer than {} bytes: not read to its end", Root::MAX_TABLE));
+                if !line.ends_with(b"\n") {
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(&line);
+            take(text.trim_end());
+            if let Some(recorded) = &mut recorded {
+                recorded.push_str(text.trim_end());
+                recorded.push('\n');
+            }
+        }
+        if let Some(recorded) = recorded {
+            self.keep(path, recorded.trim_end());
+        }
     }
 
     /// Where a symbolic link leads: a path relative to the root.
@@ -114,14 +207,40 @@ impl Root {
         Some(resolved)
     }
 
+    /// The names in a directory that `keep` wants with the numbers of their inodes, sorted: a later entry of that name below
+    /// `/sys` has another.  A manifest has no inodes: 0.
+    pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
+        let directory = match &self.source {
+            Backing::Live => Path::new("/").join(path),
+            Backing::Directory(tree) => match tree.directory(path) {
+                Some(directory) => directory,
+                None => return Vec::new(),
+            },
+            Backing::Manifest(_) => return self.list(path, keep).into_iter().map(|name| (name, 0)).collect(),
+        };
+        let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+        let numbered = entries.take(Root::MAX_ENTRIES).filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().into_string().ok()?, entry.ino()))
+        });
+        let mut numbered: Vec<(String, u64)> = numbered.filter(|(name, _)| keep(name)).collect();
+        numbered.sort();
+        numbered
+    }
+
     /// The names in a directory that `keep` wants, sorted; empty where there is no such directory.
     pub fn list(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
-        let directory = |path: &Path| -> Vec<String> {
-            let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+        let directory = |place: &Path| -> Vec<String> {
+            let Ok(mut entries) = fs::read_dir(place) else { return Vec::new() };
             let names = entries
+                .by_ref()
                 .take(Root::MAX_ENTRIES)
                 .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-            names.filter(|name| keep(name)).collect()
+            let names = names.filter(|name| keep(name)).collect();
+            if entries.next().is_some() {
+                self.note(path, format!("more than {} entries: the others are not seen", Root::MAX_ENTRIES));
+            }
+            names
         };
         let mut names = match &self.source {
             Backing::Live => directory(Path::new(&format!("/{path}"))),
@@ -140,111 +259,20 @@ impl Root {
     }
 }
 
-/// A descriptor of a directory that serves only to look names up below it (`O_PATH`), kept while the mount namespace of
-/// the process may change.
-pub fn directory_descriptor(path: &Path) -> io::Result<fs::File> {
-    // O_PATH and O_DIRECTORY by value: only `sys` knows libc.  Both are the same on x86-64 and every other
-    // architecture of Linux but alpha, parisc, sparc (O_PATH) and arm, m68k, powerpc, aarch64 (O_DIRECTORY), so only
-    // O_PATH is used; names below a file that is no directory are simply not found.
-    const O_PATH: i32 = 0o10000000;
-    fs::OpenOptions::new().read(true).custom_flags(O_PATH).open(path)
-}
-
-/// Reads a file that describes a node; `limit` bytes at most.
-pub fn read_file(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-    // opening a pipe would wait for its writer
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes")));
-    }
-    Ok(bytes)
-}
-
-/// Reads a configuration file of a user's or a site's, `limit` bytes at most; `None` where there is no such regular file.
-///
-/// What is not a regular file is not opened, and where a pipe takes its place in that moment, opening does not wait for its
-/// writer.  For processes with the user's own rights, and for paths that no user chose.
-pub fn read_configuration(path: &Path, limit: usize) -> Option<String> {
-    // by value, as O_PATH above; the same on all of those architectures but alpha, parisc and sparc
-    const O_NONBLOCK: i32 = 0o4000;
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let file = fs::OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(limit as u64).read_to_end(&mut bytes).ok()?;
-    // what is cut or not UTF-8 is read as far as it goes: a line of it may still name a variable
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The text without the white space at its end.
-fn read_bounded(path: &Path) -> Option<String> {
-    let mut file = fs::File::open(path).ok()?;
-    // One read gives all of a sysfs attribute (a page at most), and a short read is its end.
+/// All of a file.
+fn whole(mut file: File, is_attribute: bool) -> Result<Vec<u8>, Problem> {
     let mut page = [0u8; 4096];
-    let count = file.read(&mut page).ok()?;
-    let text = |bytes: &[u8]| Some(std::str::from_utf8(bytes).ok()?.trim_end().to_string());
-    if count < page.len() {
-        return text(&page[..count]);
-    }
-    let mut bytes = page.to_vec();
-    file.take(Root::MAX_FILE as u64 + 1).read_to_end(&mut bytes).ok()?;
-    if bytes.len() > Root::MAX_FILE { None } else { text(&bytes) }
-}
-
-/// A directory that no path leaves.
-struct Contained {
-    /// the directory, with all symbolic links in its own path resolved
-    base: PathBuf,
-    /// what paths of directories below it resolve to: most files that are read have their directory in common
-    directories: RefCell<BTreeMap<String, Option<PathBuf>>>,
-}
-
-impl Contained {
-    /// The real place of a directory, if it is below the base.
-    ///
-    /// From the place of the directory above it, which is known for most: to resolve a whole path asks the kernel about
-    /// each of its parts again.
-    fn directory(&self, path: &str) -> Option<PathBuf> {
-        /// Parts of a path, at most; the deepest that is read has 25.
-        const MAX_PARTS: usize = 64;
-        if let Some(known) = self.directories.borrow().get(path) {
-            return known.clone();
+    let count = loop {
+        match file.read(&mut page) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            answer => break answer?,
         }
-        let resolve =
-            |place: PathBuf| fs::canonicalize(place).ok().filter(|place| place.starts_with(&self.base));
-        let resolved = match path.rsplit_once('/') {
-            Some((above, name))
-                if !matches!(name, "" | "." | "..") && path.split('/').count() <= MAX_PARTS =>
-            {
-                self.directory(above).and_then(|above| {
-                    let place = above.join(name);
-                    match fs::symlink_metadata(&place).ok()?.is_symlink() {
-                        true => resolve(place),
-                        false => Some(place),
-                    }
-                })
-            }
-            _ => resolve(self.base.join(path)),
-        };
-        self.directories.borrow_mut().insert(path.to_string(), resolved.clone());
-        resolved
+    };
+    let mut bytes = page[..count].to_vec();
+    // One read gives all of a sysfs attribute (a page at most), and a short read is its end.  procfs gives at one read as
+    // many lines as fit into a page, and the next read gives more.
+    if !is_attribute || count == page.len() {
+        file.take((Root::MAX_FILE + 1 - count) as u64).read_to_end(&mut bytes)?;
     }
-
-    /// The real place of a file, if it is below the base.
-    fn resolve(&self, path: &str) -> Option<PathBuf> {
-        let (directory, name) = path.rsplit_once('/')?;
-        let place = self.directory(directory)?.join(name);
-        match fs::symlink_metadata(&place).ok()?.is_symlink() {
-            true => fs::canonicalize(place).ok().filter(|place| place.starts_with(&self.base)),
-            false => Some(place),
-        }
-    }
+    if bytes.len() > Root::MAX_FILE { Err(Problem::TooLong(Root::MAX_FILE)) } else { Ok(bytes) }
 }

@@ -4,10 +4,14 @@
 
 use super::nic::Found;
 use super::{Root, number};
-use crate::topology::{Nic, Port, Topology};
+use crate::diagnostic::Diagnostic;
+use crate::topology::file::MAX_NETWORKS;
+use crate::topology::{DeviceName, Network, Nic, Port, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+const IPV4: &str = "proc/net/route";
+const IPV6: &str = "proc/net/ipv6_route";
 const NET: &str = "sys/class/net";
 /// Interfaces looked at for one route, at most: a bridge can have hundreds of a container runtime's below it.
 const MAX_BELOW: usize = 256;
@@ -17,36 +21,80 @@ const UP: u32 = 0x1;
 const GATEWAY: u32 = 0x2;
 const REJECT: u32 = 0x200;
 
-/// Marks the ports.  Of several default routes the one with the least metric counts, as for the kernel; the IPv6 one only
-/// where there is no IPv4 one, since routers announce themselves on every interface.
-pub(super) fn routes(root: &Root, topology: &mut Topology, found: &[Found]) {
+/// Marks the ports.
+pub(super) fn routes(
+    root: &Root,
+    topology: &mut Topology,
+    found: &[Found],
+    diagnostics: &mut Vec<Diagnostic>,
+) {
     if found.is_empty() {
         return;
     }
-    let table = root.read("proc/net/route").unwrap_or_default();
-    let routes: Vec<Route> = table.lines().filter_map(ipv4).collect();
-    let default = least(routes.iter().filter(|route| route.is_default()));
-    let default = default.or_else(|| {
-        let table = root.read("proc/net/ipv6_route")?;
-        let routes: Vec<Route> = table.lines().filter_map(ipv6_default).collect();
-        least(routes.iter())
-    });
-    let mut networks: BTreeMap<&str, BTreeSet<(Ipv4Addr, u32)>> = BTreeMap::new();
-    for route in &routes {
-        if let Some(network) = route.network() {
-            networks.entry(&route.interface).or_default().insert(network);
-        }
+    let Tables { default, networks, dropped, .. } = tables(root);
+    if dropped > 0 {
+        let finding = format!("{dropped} networks more than the {MAX_NETWORKS} that are kept");
+        diagnostics.push(Diagnostic::new(format!("/{IPV4}"), finding));
     }
-    for interface in default.into_iter().flatten() {
+    for interface in default.interfaces {
         for_each_port(root, topology, found, &interface, |port| port.default_route = Some(interface.clone()));
     }
     for (interface, networks) in networks {
-        let networks = networks.into_iter().map(|(address, bits)| format!("{address}/{bits}"));
-        let networks: Vec<String> = networks.collect();
-        for_each_port(root, topology, found, interface, |port| {
-            port.networks.extend(networks.iter().cloned())
-        });
+        for_each_port(root, topology, found, &interface, |port| port.networks.extend(&networks));
     }
+}
+
+/// What the tables say, of which a node with a route for each pod has most for nothing: routes through gateways and to
+/// single hosts are not kept.
+#[derive(Debug, Default)]
+struct Tables {
+    default: DefaultRoute,
+    /// by interface
+    networks: BTreeMap<String, BTreeSet<Network>>,
+    /// how many networks those are
+    kept: usize,
+    /// routes to other networks, for which there was no room
+    dropped: usize,
+}
+
+/// Of several default routes those with the least metric count, as for the kernel.
+#[derive(Debug, Default)]
+struct DefaultRoute {
+    metric: u32,
+    interfaces: BTreeSet<String>,
+}
+
+impl DefaultRoute {
+    fn add(&mut self, route: Route) {
+        if self.interfaces.is_empty() || route.metric < self.metric {
+            *self = DefaultRoute { metric: route.metric, interfaces: BTreeSet::new() };
+        }
+        if route.metric == self.metric {
+            self.interfaces.insert(route.interface);
+        }
+    }
+}
+
+/// Reads them.  The IPv6 default route counts only where there is no IPv4 one, since routers announce themselves on every
+/// interface.
+fn tables(root: &Root) -> Tables {
+    let mut tables = Tables::default();
+    root.lines(IPV4, |line| {
+        let Some(route) = ipv4(line) else { return };
+        if let Some(network) = route.network() {
+            if tables.kept >= MAX_NETWORKS {
+                tables.dropped += 1;
+            } else if tables.networks.entry(route.interface).or_default().insert(network) {
+                tables.kept += 1;
+            }
+        } else if route.is_default() {
+            tables.default.add(route);
+        }
+    });
+    if tables.default.interfaces.is_empty() {
+        root.lines(IPV6, |line| ipv6_default(line).into_iter().for_each(|route| tables.default.add(route)));
+    }
+    tables
 }
 
 struct Route {
@@ -63,12 +111,12 @@ impl Route {
     }
 
     /// The network that the interface itself is in.
-    fn network(&self) -> Option<(Ipv4Addr, u32)> {
+    fn network(&self) -> Option<Network> {
         // printed as a number of this processor's, though it stands in memory in the network's order
         let [address, mask] = [self.destination, self.mask].map(|text| Ipv4Addr::from(text.to_ne_bytes()));
-        let bits = u32::from(mask).leading_ones();
+        let bits = u32::from(mask).leading_ones() as u8;
         let attached = self.flags & (UP | GATEWAY | REJECT) == UP && (1..=31).contains(&bits);
-        (attached && !address.is_link_local()).then_some((address, bits))
+        Network::new(address, bits).filter(|_| attached && !address.is_link_local())
     }
 }
 
@@ -100,15 +148,7 @@ fn ipv6_default(line: &str) -> Option<Route> {
 
 /// A name that can stand in a path and in a topology file; `*` is a route without an interface.
 fn plain(interface: &str) -> Option<String> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    let plain = interface.bytes().all(allowed) && !interface.starts_with(['.', '-']);
-    plain.then(|| interface.to_string())
-}
-
-/// The interfaces of the routes with the least metric; `None` where there is no route.
-fn least<'a>(routes: impl Iterator<Item = &'a Route> + Clone) -> Option<BTreeSet<String>> {
-    let metric = routes.clone().map(|route| route.metric).min()?;
-    Some(routes.filter(|route| route.metric == metric).map(|route| route.interface.clone()).collect())
+    DeviceName::is_one(interface).then(|| interface.to_string())
 }
 
 /// Changes each port whose interface this is, or stands below it.
@@ -152,5 +192,7 @@ fn port<'a>(root: &Root, nic: &'a mut Nic, interface: &str) -> Option<&'a mut Po
     nic.ports.iter_mut().find(|port| Some(port.number) == number.checked_add(1))
 }
 
+#[cfg(test)]
+mod namespace;
 #[cfg(test)]
 mod tests;

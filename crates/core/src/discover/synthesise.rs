@@ -127,10 +127,10 @@ fn routes(tree: &mut Tree, topology: &Topology) {
                 }
                 table.push_str(&format!("\n{route} 00000000 00000001 0003 0 0 0 00000000 0 0 0"));
             }
-            for network in &port.networks {
-                if let Some((address, mask)) = network_of(network) {
-                    table.push_str(&format!("\n{own} {address:08X} 00000000 0001 0 0 0 {mask:08X} 0 0 0"));
-                }
+            // a network of all addresses would be a default route
+            for network in port.networks.iter().filter(|network| !network.mask().is_unspecified()) {
+                let [address, mask] = [network.address(), network.mask()].map(as_printed);
+                table.push_str(&format!("\n{own} {address:08X} 00000000 0001 0 0 0 {mask:08X} 0 0 0"));
             }
         }
     }
@@ -139,12 +139,9 @@ fn routes(tree: &mut Tree, topology: &Topology) {
     }
 }
 
-/// Address and mask of `10.1.0.0/16`, as the kernel prints them.
-fn network_of(network: &str) -> Option<(u32, u32)> {
-    let (address, bits) = network.split_once('/')?;
-    let address: Ipv4Addr = address.parse().ok()?;
-    let mask = u32::MAX.checked_shl(32 - bits.parse::<u32>().ok().filter(|bits| (1..=32).contains(bits))?)?;
-    Some((u32::from_ne_bytes(address.octets()), u32::from_ne_bytes(mask.to_be_bytes())))
+/// An address as the kernel prints it in a table of routes: a number of this processor's.
+fn as_printed(address: Ipv4Addr) -> u32 {
+    u32::from_ne_bytes(address.octets())
 }
 
 /// `sys/devices/pci0000:15/0000:15:01.0/…`; `None` where the tree does not reach a host bridge

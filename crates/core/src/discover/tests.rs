@@ -6,6 +6,7 @@ mod machines;
 use super::manifest::Entry;
 use super::synthesise::synthesise;
 use super::*;
+use crate::topology::file::MAX_NUMA_NODES;
 use crate::topology::{PathType, PortState};
 use machines::machines;
 use proptest::prelude::*;
@@ -89,6 +90,25 @@ fn the_placement_scope_reads_less_and_decides_the_same() {
         }
         assert_eq!(less.numa_node_of(gpu.address), full.numa_node_of(gpu.address));
     }
+}
+
+#[test]
+fn of_numa_nodes_and_distances_no_more_are_kept_than_a_topology_file_can_hold() {
+    let mut tree = Manifest::default();
+    for node in 0..MAX_NUMA_NODES + 7 {
+        let distances = "10 ".repeat(if node == 0 { 30_000 } else { 1 });
+        tree.insert(&format!("sys/devices/system/node/node{node}/distance"), Entry::File(distances));
+    }
+    let (topology, diagnostics) = read(tree, Scope::Placement);
+    assert_eq!(topology.numa_nodes.len(), MAX_NUMA_NODES);
+    assert_eq!(
+        diagnostics[0].to_string(),
+        "`/sys/devices/system/node`: 1031 NUMA nodes: only the first 1024 are used"
+    );
+    assert_eq!(
+        diagnostics[1].to_string(),
+        "`/sys/devices/system/node/node0/distance`: 1025 distances for 1024 nodes: not used"
+    );
 }
 
 #[test]

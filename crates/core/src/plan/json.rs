@@ -8,7 +8,7 @@ use crate::topology::{GpuIndex, PciAddress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Grows by one when a field changes its meaning or goes; new fields do not count.
+/// Grows by one when a field changes its meaning or is removed, not with new fields.
 pub const VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ struct NodeGpu<'a> {
     pairs: Vec<PairOf<'a>>,
 }
 
-/// A GPU and a NIC: what stands between them, what the GPU would get alone, and why it got the NIC or not.
+/// A GPU and a NIC: the path between them, the GPU's bandwidth alone, and why it got the NIC or not.
 #[derive(Serialize)]
 struct PairOf<'a> {
     name: &'a str,
@@ -98,7 +98,7 @@ pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
             })
             .collect(),
     };
-    // these structures hold nothing that JSON cannot
+    // JSON can hold all of these structures
     serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n"
 }
 
@@ -139,8 +139,8 @@ struct Nic<'a> {
     users: Option<usize>,
 }
 
-/// The plan of a node's tasks.  `cpus` and `mems` are in the kernel's list format, and empty where nothing is known or
-/// changed; `env` holds what is set.
+/// The plan of a node's tasks.  `cpus` and `mems` are in the kernel's list format, and empty if nothing is
+/// known or changed; `env` holds the variables that we set.
 pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> String {
     let Plan { node: topology, map: node, .. } = plan;
     let pairs: Vec<Vec<Pair>> = topology.gpu_indices().map(|gpu| plan.explain(gpu)).collect();
@@ -207,11 +207,11 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
         tasks: tasks.collect(),
         diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
     };
-    // these structures hold nothing that JSON cannot
+    // JSON can hold all of these structures
     serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
 }
 
-/// `null` where the machine's description names no address.
+/// `null` if the machine's description has no addresses.
 fn stated(address: PciAddress) -> Option<String> {
     (!address.is_invented()).then(|| address.to_string())
 }

@@ -1,4 +1,4 @@
-//! Which GPU belongs with which NIC, as vendors, maintainers and sites state it, against what the models lead to.
+//! The pairs of GPUs and NICs that vendors, maintainers and sites state, compared with what the models give.
 #![forbid(unsafe_code)]
 
 use super::model;
@@ -6,7 +6,7 @@ use crate::placement::NodePlacement;
 use crate::policy::{self, Request};
 use crate::topology::{NicKind, NicRole, PathType, Topology};
 
-/// What somebody states of one machine.
+/// What a source states of one machine.
 struct Stated {
     machine: &'static str,
     source: &'static str,
@@ -187,7 +187,7 @@ const STATED: &[Stated] = &[
     },
 ];
 
-/// The NICs of the fabric that are nearest to a GPU, and how near.
+/// The fabric's NICs nearest to a GPU, and their kind of path.
 fn nearest(topology: &Topology, gpu: usize) -> (PathType, Vec<&str>) {
     let fabric = topology.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute));
     let kinds: Vec<(PathType, &str)> = fabric
@@ -222,7 +222,7 @@ fn closest_gives_each_gpu_one_of_its_stated_nics_and_uses_them_evenly() {
         let placement = policy::map(&topology, &Request::default());
         assert_eq!(placement.diagnostics, [], "{}", stated.machine);
         if topology.nics.iter().any(|nic| nic.kind != NicKind::Verbs) {
-            // libfabric's own providers place these
+            // libfabric's own providers choose these
             assert!(placement.rails.is_empty(), "{}", stated.machine);
             continue;
         }
@@ -265,7 +265,7 @@ fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
     }
 }
 
-/// DKRZ's own scripts pair them so, although two of the four GPUs are as far from one NIC as from the other.
+/// DKRZ's own scripts pair them so, although two of the four GPUs are equally far from both NICs.
 #[test]
 fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
     let topology = model("levante").unwrap();

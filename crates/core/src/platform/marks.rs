@@ -1,4 +1,4 @@
-//! By what each known machine is told from others, beside its topology.
+//! What tells each known machine from others, beside its topology.
 #![forbid(unsafe_code)]
 
 use crate::topology::GpuVendor;
@@ -8,17 +8,17 @@ use crate::topology::GpuVendor;
 pub(super) struct Marks {
     /// the model's name
     pub model: &'static str,
-    /// how DMI product or board names of such machines begin
+    /// beginnings of such machines' DMI product or board names
     pub products: &'static [&'static str],
-    /// whose virtual machine it is
+    /// the cloud, for a virtual machine
     pub provider: Option<Provider>,
-    /// who made its GPUs
+    /// its GPUs' vendor
     pub gpu_vendor: GpuVendor,
-    /// what its GPUs may be
+    /// the kinds of GPU that it may have
     pub kinds: &'static [GpuKind],
     /// GPUs, as PCI functions
     pub gpus: usize,
-    /// do its sources state the PCI addresses?  Assumed ones say nothing of a live machine.
+    /// do its sources state the PCI addresses?  Assumed ones identify no live machine.
     pub addresses: bool,
     /// NICs whose addresses are assumed although the others are stated
     pub assumed: &'static [&'static str],
@@ -29,11 +29,11 @@ pub(super) struct Marks {
 pub(super) struct GpuKind {
     /// PCI device id
     pub id: u16,
-    /// what NVIDIA's driver calls it; AMD's calls it nothing
+    /// NVIDIA's driver's names for it; AMD's has none
     pub names: &'static [&'static str],
 }
 
-/// What all virtual machines of a cloud say of themselves.
+/// The DMI fields that all virtual machines of a cloud share.
 #[derive(Debug)]
 pub(super) struct Provider {
     /// DMI `sys_vendor`, where it is always the same
@@ -42,13 +42,13 @@ pub(super) struct Provider {
     pub asset_tag: Option<&'static str>,
 }
 
-/// The tag stands for "MSFT AZURE VM" in ASCII; cloud-init and WALinuxAgent know Azure by it.
+/// The tag is "MSFT AZURE VM" in ASCII; cloud-init and WALinuxAgent recognise Azure by it.
 const AZURE: Option<Provider> = Some(Provider {
     vendor: Some("Microsoft Corporation"),
     asset_tag: Some("7783-7084-3265-9085-8269-3286-77"),
 });
 const AWS: Option<Provider> = Some(Provider { vendor: Some("Amazon EC2"), asset_tag: None });
-/// cloud-init knows Oracle's cloud by this tag, on bare metal too.
+/// cloud-init recognises Oracle's cloud by this tag, on bare metal too.
 const ORACLE: Option<Provider> = Some(Provider { vendor: None, asset_tag: Some("OracleCloud.com") });
 const GOOGLE: Option<Provider> = Some(Provider { vendor: Some("Google"), asset_tag: None });
 

@@ -1,7 +1,7 @@
-//! Built-in models of known machines: topology files that the program carries with it.
+//! Built-in models of known machines: topology files inside the program.
 //!
-//! A model is what a machine of its kind looks like when nothing is broken.  It may be shown, planned for and
-//! compared with a live node; nothing is ever bound by it, since its [`Provenance`] is not this system.
+//! A model is a machine of its kind with nothing broken.  It can be shown, planned for and compared with a
+//! live node.  Nothing is ever bound by it, since its [`Provenance`] is not this system.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -17,14 +17,14 @@ use crate::topology::{Provenance, Topology};
 /// A known machine.
 #[derive(Debug)]
 pub struct Model {
-    /// what commands call it
+    /// its name in commands
     pub name: &'static str,
-    /// what it is, for people
+    /// its description, for people
     pub title: &'static str,
     json: &'static str,
 }
 
-/// A model whose file is called as it is.
+/// A model whose file has its name.
 macro_rules! built_in {
     ($name:literal, $title:literal) => {
         Model { name: $name, title: $title, json: include_str!(concat!("models/", $name, ".json")) }
@@ -66,12 +66,12 @@ impl Model {
         file::from_json(self.json, Provenance::Model(self.name.to_string()))
     }
 
-    /// Where its facts come from, and which of them are assumed.
+    /// The sources of its facts, and which facts are assumed.
     pub fn sources(&self) -> Result<Vec<String>, BadTopology> {
         file::sources(self.json)
     }
 
-    /// Its topology file, to start a file of one's own from.
+    /// Its topology file, as a start for one's own.
     pub fn json(&self) -> &'static str {
         self.json
     }
@@ -79,7 +79,7 @@ impl Model {
 
 /// The topology of the machine called `name`.
 pub fn model(name: &str) -> Option<Topology> {
-    // that every model parses is tested below, so that `None` means an unknown name
+    // a test below parses every model, so `None` means an unknown name
     MODELS.iter().find(|model| model.name == name)?.topology().ok()
 }
 

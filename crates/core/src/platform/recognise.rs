@@ -1,11 +1,11 @@
-//! Says which known machine a live node is, and lets the model tell what the live bus hides.
+//! Finds which known machine a live node is, and takes from the model what the live bus hides.
 //!
-//! A node is a known machine if nothing about it speaks against that and at least two facts of different kinds speak
-//! for it: the DMI product name or the PCI addresses, and a second one of the hardware.  GPUs and NICs
-//! alone are not enough, since many vendors build with the same eight of each.
+//! A node is a known machine if nothing contradicts that and at least two facts of different kinds support
+//! it: the DMI product name or the PCI addresses, and a second one of the hardware.  GPUs and NICs alone are
+//! not enough, since many vendors use the same eight of each.
 //!
-//! The live facts win wherever they speak.  What they cannot say is how near two functions are whose switches a
-//! virtual machine hides, and what a NIC is for: no more than that comes from a model.
+//! Live facts win wherever there are any.  Only two things come from a model: the path between functions
+//! whose switches a virtual machine hides, and a NIC's role.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -18,7 +18,7 @@ use crate::topology::{Gpu, Nic, NicIndex, NicKind, NicRole, PathType, PciAddress
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a node says it is, in `/sys/class/dmi/id`.
+/// A node's identity in `/sys/class/dmi/id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dmi {
     /// `product_name`
@@ -27,20 +27,20 @@ pub struct Dmi {
     pub vendor: Option<String>,
     /// `board_name`
     pub board: Option<String>,
-    /// `chassis_asset_tag`, by which some clouds mark their machines
+    /// `chassis_asset_tag`, which marks the machines of some clouds
     pub chassis_asset_tag: Option<String>,
 }
 
 /// A kind of fact by which a node is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {
-    /// its DMI product or board is called so
+    /// its DMI product or board has the model's name
     Product,
     /// as many GPUs, of the same kind
     Gpus,
     /// as many NICs of the kinds that carry the fabric
     Nics,
-    /// its GPUs, and at least half of the fabric's NICs, are where the model has them
+    /// its GPUs, and at least half of the fabric's NICs, have the model's addresses
     Addresses,
 }
 
@@ -67,10 +67,10 @@ pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     }
 }
 
-/// The facts by which this node is `model`; `None` where they do not suffice or something speaks against it.
+/// The facts that make this node `model`; `None` if they are too few or something contradicts it.
 pub fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
     let marks = marks(model.name)?;
-    // what needs no topology first: the plugin asks this of every model, in every step
+    // first the checks without a topology: the plugin tries every model in every step
     let can_be_told = marks.addresses || has_product(dmi, marks);
     if !can_be_told || contradicts(dmi, live, marks) {
         return None;
@@ -85,7 +85,7 @@ fn marks(model: &str) -> Option<&'static Marks> {
     MARKS.iter().find(|marks| marks.model == model)
 }
 
-/// Does what the node says of itself, or its GPUs, exclude this machine?
+/// Do the node's DMI names or its GPUs exclude this machine?
 fn contradicts(dmi: &Dmi, live: &Topology, marks: &Marks) -> bool {
     let differs = |said: &Option<String>, known: Option<&str>| match (said, known) {
         (Some(said), Some(known)) => said.trim() != known,
@@ -94,7 +94,7 @@ fn contradicts(dmi: &Dmi, live: &Topology, marks: &Marks) -> bool {
     let elsewhere = marks.provider.as_ref().is_some_and(|provider| {
         differs(&dmi.vendor, provider.vendor) || differs(&dmi.chassis_asset_tag, provider.asset_tag)
     });
-    // a machine that names another product and not whose it is, is no cloud's
+    // an unknown product with no vendor is not a cloud VM
     let says_whose = dmi.vendor.is_some() || dmi.chassis_asset_tag.is_some();
     let names_another = dmi.product.is_some() && !has_product(dmi, marks);
     let elsewhere = elsewhere || (marks.provider.is_some() && names_another && !says_whose);
@@ -107,7 +107,7 @@ fn contradicts(dmi: &Dmi, live: &Topology, marks: &Marks) -> bool {
     elsewhere || other_product || other_gpus || gpus.is_empty() || gpus.len() > marks.gpus
 }
 
-/// Is it a GPU of the machine's kind, by its device id, else by what its driver calls it?
+/// Is it a GPU of the machine's kind, by its device id, else by its driver's name?
 fn is_of_kind(live: &Topology, gpu: &Gpu, marks: &Marks) -> Option<bool> {
     if let Some(id) = device(live, gpu.address) {
         return Some(marks.kinds.iter().any(|kind| kind.id == id));
@@ -122,11 +122,11 @@ fn has_product(dmi: &Dmi, marks: &Marks) -> bool {
     said.any(|name| marks.products.iter().any(|product| name.starts_with(product)))
 }
 
-/// The facts that agree; `None` where GPUs are missing that nothing accounts for.
+/// The facts that agree; `None` if GPUs are missing without a reason.
 fn facts(dmi: &Dmi, live: &Topology, marks: &Marks, model: &Topology) -> Option<Vec<Fact>> {
     let gpus = gpu_addresses(live);
     let in_place = marks.addresses && gpus.is_subset(&gpu_addresses(model));
-    // a job's or a virtual machine's part of the GPUs is known only by where they are
+    // only addresses can identify a job's or a virtual machine's part of the GPUs
     if gpus.len() < marks.gpus && !in_place {
         return None;
     }
@@ -141,7 +141,7 @@ fn facts(dmi: &Dmi, live: &Topology, marks: &Marks, model: &Topology) -> Option<
     Some(agreeing.into_iter().filter(|(_, agrees)| *agrees).map(|(fact, _)| fact).collect())
 }
 
-/// Of each kind of NIC that carries the model's fabric: are there as many?
+/// Does the node have as many NICs of each kind that carries the model's fabric?
 fn same_nics(live: &Topology, model: &Topology) -> bool {
     let count = |topology: &Topology| {
         let mut counts: BTreeMap<(NicKind, Option<u16>), usize> = BTreeMap::new();
@@ -159,7 +159,7 @@ fn same_nics(live: &Topology, model: &Topology) -> bool {
         })
 }
 
-/// Are at least half of the fabric's NICs where the model has them?  One may be broken.
+/// Do at least half of the fabric's NICs have the model's addresses?  One may be broken.
 fn fabric_in_place(live: &Topology, marks: &Marks, model: &Topology) -> bool {
     let found =
         |nic: &&Nic| live.nics.iter().any(|other| other.kind == nic.kind && other.address == nic.address);
@@ -176,7 +176,7 @@ fn carries_the_fabric(nic: &Nic) -> bool {
     nic.address.is_some() && nic.role == Some(NicRole::Compute)
 }
 
-/// One for each PCI function: the partitions of a GPU share one.
+/// Each GPU's PCI function once: the partitions of a GPU share one.
 fn gpu_addresses(topology: &Topology) -> BTreeSet<PciAddress> {
     topology.gpus.iter().map(|gpu| gpu.address).collect()
 }
@@ -189,10 +189,10 @@ fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
     device(topology, nic.address?)
 }
 
-/// Fills in what the live bus hides, and says so: paths between GPUs and NICs that the live bus shows no nearer than
-/// [`PathType::Node`], and roles.  Nothing that is known already is changed.
+/// Fills in what the live bus hides, and reports it: roles, and paths between GPUs and NICs that the live bus
+/// shows no nearer than [`PathType::Node`].  It changes no known fact.
 ///
-/// A GPU or a NIC that the live bus shows beside another one is left as it is: there the bus hides nothing.
+/// It leaves a GPU or a NIC that the live bus shows beside another one: there the bus hides nothing.
 pub fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
     let marks = marks(&model.name);
     let how = marks.and_then(|marks| facts(&Dmi::default(), live, marks, model)).unwrap_or_default();
@@ -219,7 +219,7 @@ pub fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
     vec![Diagnostic::new(&model.name, finding)]
 }
 
-/// The model's paths between functions of both, where it has a nearer one than the live bus shows.
+/// The model's paths between functions of both, where they are nearer than the live bus shows.
 fn hidden_paths(
     live: &Topology,
     marks: Option<&Marks>,
@@ -247,7 +247,7 @@ fn hidden_paths(
             continue;
         }
         let told = model.path_type(gpu, nic);
-        // that two functions share a NUMA node is for the live system to say, where it says anything
+        // whether two functions share a NUMA node is for the live system to say, if it knows their nodes
         let unplaced = [gpu, nic].into_iter().any(|address| live.numa_node_of(address).is_none());
         if told < shown && (told < PathType::Node || unplaced) {
             hidden.insert((gpu, nic), told);
@@ -256,7 +256,7 @@ fn hidden_paths(
     hidden
 }
 
-/// The model's NIC that a live one is: at the same address, else of the same name and kind of device.
+/// The model's NIC for a live one: at the same address, else of the same name and kind of device.
 fn counterpart<'a>(
     live: &Topology,
     nic: &Nic,

@@ -33,14 +33,13 @@ fn names_are_sorted_and_no_other_name_is_known() {
 #[test]
 fn a_dgx_h100_has_the_nic_beside_each_gpu_that_its_user_guide_states() {
     let topology = model("dgx-h100").unwrap();
-    let stated =
-        ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"].map(String::from);
+    let stated = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
     assert_eq!(topology.gpus.len(), stated.len());
     for (gpu, stated) in topology.gpus.iter().zip(&stated) {
         let kind = |nic: &Nic| topology.path_type(gpu.address, nic.address.unwrap());
         let (near, far): (Vec<&Nic>, Vec<&Nic>) =
             topology.nics.iter().partition(|nic| kind(nic) == PathType::Pix);
-        assert_eq!(near.iter().map(|nic| &nic.name).collect::<Vec<_>>(), [stated]);
+        assert_eq!(near.iter().map(|nic| nic.name.as_str()).collect::<Vec<_>>(), [*stated]);
         assert_eq!(near[0].role, Some(NicRole::Compute));
         let way = topology.way(gpu.address, near[0].address.unwrap());
         assert_eq!(way.links.iter().map(|link| link.mbps).min(), Some(504_123), "a PCIe 5.0 x16 link");

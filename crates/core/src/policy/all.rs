@@ -1,4 +1,4 @@
-//! `all`: each GPU all rails of the node, nearest first.
+//! `all`: each GPU gets all rails of the node, nearest first.
 #![forbid(unsafe_code)]
 
 use super::Ways;

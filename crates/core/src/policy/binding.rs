@@ -1,13 +1,27 @@
 //! Where a task may run and where its memory comes from, never beyond what Slurm gave the step.
+//!
+//! By default ([`Bind::Auto`]) a task moves as near to its GPUs as it can while every task of the step keeps
+//! its part ([`super::settle`]).  Memory follows: it comes from the NUMA nodes of the task's CPUs and of its
+//! GPU, if these are near each other.  MPOL_PREFERRED_MANY tries the node nearest to the allocating CPU first
+//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets keeps the
+//! kernel's default: each thread gets memory where it runs.  A preference would make memory remote for some
+//! threads.
 #![forbid(unsafe_code)]
 
 use super::cores::{self, Share};
-use super::gpuless;
+use super::crew::{Crew, has_own_gpus};
+use super::ladder::Ladder;
+use super::settle::{settle, settle_alone};
+use super::{gpuless, identity};
+use crate::diagnostic::Shown;
 use crate::placement::{Bind, Binding, CpuDecision, Mem, MemDecision, TaskPlacement};
 use crate::step::{Memory, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 
-/// What is known when a task is bound.
+/// Characters of the user's own way of binding that a reason shows, at most.
+const MAX_SHOWN: usize = 64;
+
+/// The facts for binding a task.
 pub struct Situation<'a> {
     /// the node
     pub topology: &'a Topology,
@@ -17,18 +31,18 @@ pub struct Situation<'a> {
     pub task: &'a Task,
     /// its GPUs
     pub gpus: &'a [GpuIndex],
-    /// what the user and the admin want bound
+    /// what the user and the admin want to bind
     pub binding: Binding,
 }
 
-/// What becomes of a task.
+/// A task's binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
     /// where it may run
     pub cpus: CpuDecision,
     /// where its memory comes from
     pub mems: MemDecision,
-    /// what was wanted and cannot be had
+    /// what the task wanted and cannot have
     pub missed: Option<String>,
 }
 
@@ -43,7 +57,7 @@ pub fn bind(situation: &Situation) -> Bound {
 /// The NUMA nodes to be near to.
 struct Near {
     nodes: NodeSet,
-    /// are they those of the task's GPUs, and not a part of the step's?
+    /// are they the nodes of the task's GPUs, rather than a part of the step's?
     of_gpus: bool,
 }
 
@@ -57,14 +71,14 @@ impl Near {
     }
 }
 
-/// Those of the task's GPUs; without GPUs its part of the step's; or why there are none.
+/// The NUMA nodes of the task's GPUs; without GPUs its part of the step's nodes; or why there are none.
 fn near(situation: &Situation) -> Result<Near, String> {
     let Situation { topology, step, task, gpus, binding } = situation;
     if !topology.provenance.is_this_system() && !binding.trust {
         return Err(format!("the topology is not this system's: {}", topology.provenance));
     }
     if gpus.is_empty() {
-        // who chose the CPUs chose the nodes too
+        // a user who chose the CPUs chose the nodes too
         let asked = binding.asked && binding.bind != Bind::None && step.cpu_bind.is_none();
         return Ok(Near { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
     }
@@ -78,7 +92,7 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
     let Situation { topology, step, task, binding, .. } = situation;
     let keep = |why: String| (CpuDecision::Keep { cpus: task.cpus.clone(), why }, None);
     if let Some(how) = &step.cpu_bind {
-        return keep(format!("`--cpu-bind={how}` was asked for"));
+        return keep(format!("`--cpu-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
     }
     if binding.bind == Bind::None {
         return keep("`bind=none`".to_string());
@@ -90,7 +104,10 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
     if task.cpus.is_empty() {
         return keep("its affinity could not be read".to_string());
     }
-    // of a launcher's ranks nobody knows which will use which GPU
+    if binding.bind == Bind::Auto {
+        return by_parts(situation, near);
+    }
+    // we do not know which of a launcher's ranks will use which GPU
     if near.of_gpus && near.nodes.len() > 1 && (binding.bind == Bind::Numa || step.tasks_here() == 1) {
         return keep(format!("its GPUs span NUMA nodes {}", near.nodes));
     }
@@ -111,7 +128,89 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
     on_nodes(situation, near)
 }
 
-/// `bind=core`, where the step's cores can be divided.
+/// `bind=auto`: as near as possible while every task of the step keeps its part.
+fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>) {
+    let Situation { topology, step, task, .. } = situation;
+    let ladder = Ladder::around(topology, &near.nodes);
+    let own = task.cpus.clone();
+    let here = ladder.rung_of(&own);
+    if here == 0 {
+        let why = match near.of_gpus && near.nodes.len() > 1 {
+            true => format!("its GPUs span NUMA nodes {}", near.nodes),
+            false => format!("already on {}", near.described()),
+        };
+        return (CpuDecision::Keep { cpus: own, why }, None);
+    }
+    let crew = Crew::new(topology, step, task);
+    let (cpus, reached) = in_crew(situation, near, &crew).unwrap_or((own.clone(), here));
+    let verb = if cpus.is_subset(&own) { "narrowed to" } else { "moved to the step's CPUs on" };
+    let gpus_nodes = &near.nodes;
+    match reached {
+        0 => (CpuDecision::Set { cpus, why: format!("{verb} {}", near.described()) }, None),
+        reached if reached < here => {
+            let rung = &ladder.rungs()[reached];
+            let distance = rung.distance.map(|distance| format!(", distance {distance}")).unwrap_or_default();
+            let why = format!(
+                "{verb} NUMA nodes {}, the nearest to NUMA node {gpus_nodes} of its GPU on which the step has room{distance}",
+                rung.nodes
+            );
+            (CpuDecision::Set { cpus, why }, None)
+        }
+        _ => {
+            let nearer = crew.cpus.intersection(&ladder.rungs()[here - 1].cpus);
+            if nearer.is_empty() || !crew.cpus.intersects(&ladder.rungs()[0].cpus) {
+                let why = out_of_reach(near);
+                return (CpuDecision::OutOfReach { cpus: own, why: why.clone() }, Some(why));
+            }
+            let part = crew.parts.get(task.local_id as usize).copied().unwrap_or(0);
+            let room = nearer.len();
+            let why = match crew.len() {
+                1 => format!(
+                    "near NUMA node {gpus_nodes} of its GPU the step has {room} CPUs, too few for this task's {part}: it \
+                     keeps them all; a smaller `-c` or `bind=numa` would bring it near"
+                ),
+                _ => format!(
+                    "near NUMA node {gpus_nodes} of its GPU the step has {room} CPUs, too few for the tasks that belong \
+                     there with {part} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, \
+                     `bind=numa` takes what is there"
+                ),
+            };
+            (CpuDecision::OutOfReach { cpus: own, why }, None)
+        }
+    }
+}
+
+/// The task's new place, if all tasks of the step decide by the same facts; `None` if it must stay.
+fn in_crew(situation: &Situation, near: &Near, crew: &Crew) -> Option<(CpuSet, usize)> {
+    let Situation { topology, step, task, gpus, .. } = situation;
+    let id = task.local_id as usize;
+    // the other tasks expect the mask that slurmd listed for this one
+    if crew.masks.get(id) != Some(&task.cpus) {
+        return None;
+    }
+    let Some(homes) = &crew.homes else {
+        // if each task has its own GPU, that bounds how many can be near
+        let step_gpus = identity::of_the_step(topology, step);
+        let may_be_near = |nodes: &NodeSet| {
+            let is_there = |gpu: &&GpuIndex| {
+                topology.numa_node_of(topology.gpu(**gpu).address).is_some_and(|node| nodes.contains(node))
+            };
+            match has_own_gpus(task) && !gpus.is_empty() && !step_gpus.is_empty() {
+                true => step_gpus.iter().filter(is_there).count() / gpus.len(),
+                false => crew.len(),
+            }
+        };
+        return Some(settle_alone(topology, crew, id, &near.nodes, may_be_near));
+    };
+    // the other tasks follow Slurm's rule; a task with other GPUs than the rule says stays where they expect
+    // it
+    (homes.get(id) == Some(&near.nodes)).then(|| {
+        let settled = settle(topology, crew);
+        (settled.masks[id].clone(), settled.rungs[id])
+    })
+}
+
+/// `bind=core`, if the step's cores can be divided.
 fn own_cores(situation: &Situation, near: &Near, cpus: CpuSet, how: &str) -> (CpuDecision, Option<String>) {
     let Situation { topology, task, .. } = situation;
     let near_cpus = topology.cpus_of(&near.nodes);
@@ -131,7 +230,7 @@ fn own_cores(situation: &Situation, near: &Near, cpus: CpuSet, how: &str) -> (Cp
     (decision, missed)
 }
 
-/// `bind=numa`: all of the step's CPUs on the near nodes that the task has, or could have.
+/// `bind=numa`: the task's CPUs on the near nodes; if it has none there, the step's.
 fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>) {
     let Situation { topology, task, .. } = situation;
     let near_cpus = topology.cpus_of(&near.nodes);
@@ -152,14 +251,15 @@ fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
     (CpuDecision::OutOfReach { cpus: task.cpus.clone(), why: why.clone() }, Some(why))
 }
 
-/// Holds the wish against what the task may have: an earlier policy (of a site's wrapper around slurmd, or of a plugin
-/// before us) is somebody's choice, and nodes outside the cpuset can give it no memory.
+/// Checks the decision against what the task may have.  An earlier policy stays, since somebody chose it: a
+/// site's wrapper around slurmd, or a plugin before us.  Nodes outside the cpuset can give the task no
+/// memory.
 pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else { return };
     if let Some(why) = &memory.taken {
         return placement.keep_memory(why.clone());
     }
-    // where the cpuset cannot be asked for, the kernel tells by what it takes
+    // if the cpuset is unknown, the kernel accepts or refuses the nodes
     let Some(allowed) = &memory.allowed else { return };
     let left = nodes.intersection(allowed);
     if left.is_empty() {
@@ -192,7 +292,7 @@ fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) 
     let Situation { topology, step, binding, .. } = situation;
     let keep = |why: String| MemDecision::Keep { why };
     if let Some(how) = &step.mem_bind {
-        return keep(format!("`--mem-bind={how}` was asked for"));
+        return keep(format!("`--mem-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
     }
     if binding.mem == Mem::None {
         return keep(if binding.bind == Bind::None { "`bind=none`" } else { "`mem=none`" }.to_string());
@@ -201,17 +301,34 @@ fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) 
         Ok(near) => near,
         Err(why) => return keep(why.clone()),
     };
-    // Memory serves the CPUs too: a task that must run far from its GPU keeps its memory beside it.  This also leaves out
-    // nodes without CPUs, which hold GPU memory on Grace.
-    let nodes: NodeSet = near
-        .nodes
-        .iter()
-        .filter(|&node| topology.numa_node(node).is_some_and(|node| node.cpus.intersects(cpus.cpus())))
-        .collect();
+    let ladder = Ladder::around(topology, &near.nodes);
+    let rungs = ladder.rungs();
+    let reached = ladder.rung_of(cpus.cpus());
+    let runs_on =
+        |node: &u32| topology.numa_node(*node).is_some_and(|node| node.cpus.intersects(cpus.cpus()));
+    let has_cpus = |node: &u32| topology.numa_node(*node).is_some_and(|node| !node.cpus.is_empty());
+    // leave out nodes without CPUs: they hold GPU memory on Grace
+    let gpus_own: NodeSet = near.nodes.iter().filter(runs_on).collect();
+    let nodes: NodeSet = match reached {
+        0 => gpus_own,
+        // on the GPU's socket, but not on its NUMA node
+        near_by if near_by + 1 < rungs.len() => {
+            let where_it_runs = rungs[near_by].nodes.iter().filter(runs_on);
+            where_it_runs.chain(near.nodes.iter().filter(has_cpus)).collect()
+        }
+        // users who ask for it accept that threads on other sockets pay for it
+        _ if binding.mem == Mem::Strict || binding.bind == Bind::None => gpus_own,
+        _ if gpus_own.is_empty() => NodeSet::new(),
+        _ => return keep("it runs on other sockets than its GPU's too".to_string()),
+    };
     if nodes.is_empty() {
         return keep("it does not run near its GPU".to_string());
     }
-    let whose = if near.of_gpus { "of its GPU" } else { "on which it runs" };
+    let whose = match near.of_gpus {
+        true if reached == 0 => "of its GPU",
+        true => "of its GPU and of its CPUs",
+        false => "on which it runs",
+    };
     match binding.mem {
         Mem::Strict => MemDecision::Fence {
             why: format!("NUMA node {nodes} {whose} alone, as `mem=strict` asks"),

@@ -1,6 +1,6 @@
-//! Broken rails: ports that would be rails if they worked, told by their likeness to those that do.
+//! Broken rails: ports that would be rails if they worked, recognised by their likeness to working ones.
 //!
-//! A rail's number is its place among all rails of the node, and must not change for the others when one fails.
+//! A rail's number is its place among all rails of the node, and must not change when another rail fails.
 #![forbid(unsafe_code)]
 
 use super::fabric::Candidate;
@@ -11,13 +11,13 @@ use std::collections::BTreeSet;
 /// What the working rails have in common.
 pub(super) struct Likeness<'a> {
     topology: &'a Topology,
-    /// PCI function numbers and port numbers: where on its card a port is.  Cards with two ports of which a site connects
-    /// one are common, and the other one is no rail that broke.
+    /// PCI function numbers and port numbers: a port's place on its card.  Sites often connect one port of a
+    /// card with two; the other one is not a broken rail.
     places: BTreeSet<(u8, u8)>,
     layers: BTreeSet<LinkLayer>,
     devices: BTreeSet<u16>,
     gpus: Vec<Ascent>,
-    /// how far from its nearest GPU the farthest of them is
+    /// the longest path from a rail to its nearest GPU
     farthest: Option<PathType>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Likeness<'a> {
         }
     }
 
-    /// Would this port, which does not work, be a rail if it did?  What is not known does not speak against it.
+    /// Would this port be a rail if it worked?  Unknown facts do not count against it.
     pub(super) fn would_be_a_rail(&self, &Candidate { nic, port, .. }: &Candidate) -> bool {
         let nic = self.topology.nic(nic);
         let Some(address) = nic.address else { return false };
@@ -50,7 +50,8 @@ impl<'a> Likeness<'a> {
     }
 }
 
-/// The device id of a NIC's function; the vendor's is not read for a decision, and hardly ever differs where this agrees.
+/// The device id of a NIC's function.  We do not read the vendor id for a decision: it hardly ever differs if
+/// the device id agrees.
 pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
     topology.pci.get(nic.address?)?.device
 }

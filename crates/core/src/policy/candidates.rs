@@ -1,4 +1,4 @@
-//! Who may be chosen: the ports that carry the fabric between GPUs, and for each other one the evidence against it.
+//! The candidates: ports that carry the fabric between GPUs, and the evidence against each other port.
 #![forbid(unsafe_code)]
 
 use super::broken::Likeness;
@@ -8,8 +8,8 @@ use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, Rail};
 use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
 
-/// Rails of a node, at most: UCX marks the entries of its device list in a mask of 64 bits (src/ucp/core/ucp_context.c).
-/// NCCL's own limit is in `render::nccl`.
+/// The most rails of a node: UCX marks the entries of its device list in a mask of 64 bits
+/// (src/ucp/core/ucp_context.c). NCCL's own limit is in `render::nccl`.
 pub const MAX_RAILS: usize = super::solve::MOST_RAILS;
 
 /// The ports of a node, judged.
@@ -17,11 +17,11 @@ pub const MAX_RAILS: usize = super::solve::MOST_RAILS;
 pub struct Candidates {
     /// the ports that may be chosen, in rail order (PCI order)
     pub rails: Vec<Rail>,
-    /// the ports that would be rails if they worked, in the same order; each stands in `excluded` too
+    /// the ports that would be rails if they worked, in the same order; each is in `excluded` too
     pub broken: Vec<Rail>,
     /// NICs and ports that may not be chosen, and why
     pub excluded: Vec<Excluded>,
-    /// what was odd
+    /// warnings
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -30,8 +30,8 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
     let mut judging = Judging::new(topology, selection);
     judging.say_what_means_no_nic(selection);
     let failed = judging.leave_out_what_fails(selection);
-    // The many carry the fabric between GPUs; what differs from them serves something else.  Ports that something speaks
-    // against by itself do not count among them.
+    // The fabric between GPUs is what most ports have in common; ports that differ serve something else.
+    // Ports under suspicion do not vote.
     judging.leave_out_other_layers();
     let fabrics_rate = judging.leave_out_slower();
     judging.leave_out_by_evidence();
@@ -41,7 +41,7 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
         likeness.as_ref().is_some_and(|likeness| likeness.would_be_a_rail(candidate))
     };
     let broken = failed.iter().filter(would_be_a_rail);
-    // a port without a link may tell a lower rate than it had
+    // a port without a link may report a lower rate than it had
     let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
     let broken = broken.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
     let Judging { mut excluded, diagnostics, .. } = judging;
@@ -52,14 +52,14 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
 /// The ports of a node while they are judged.
 struct Judging<'a> {
     topology: &'a Topology,
-    /// nothing speaks against these so far
+    /// no evidence against these so far
     good: Vec<Candidate<'a>>,
     excluded: Vec<Excluded>,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl<'a> Judging<'a> {
-    /// The ports of the NICs that may be chosen as a whole.
+    /// The ports of all NICs not refused as a whole.
     fn new(topology: &'a Topology, selection: &Selection) -> Judging<'a> {
         let (mut good, mut excluded) = (Vec::<Candidate>::new(), Vec::new());
         for (index, nic) in topology.numbered_nics() {
@@ -80,7 +80,7 @@ impl<'a> Judging<'a> {
         }
     }
 
-    /// Leaves out the ports that `why`, asked with each one's position, has a reason against.
+    /// Leaves out each port for which `why` gives a reason; `why` gets its position and the port.
     fn leave_out(&mut self, why: impl Fn(usize, &Candidate<'a>) -> Option<String>) -> Vec<Candidate<'a>> {
         let mut left_out = Vec::new();
         let mut positions = 0..;
@@ -98,7 +98,7 @@ impl<'a> Judging<'a> {
         left_out
     }
 
-    /// The ports that do not work: without a link first, then those that no task of the job may open.
+    /// The ports that do not work: first those without a link, then those that no task of the job may open.
     fn leave_out_what_fails(&mut self, selection: &Selection) -> Vec<Candidate<'a>> {
         let mut failed = self.leave_out(|_, candidate| {
             let state = candidate.port.state;
@@ -120,7 +120,7 @@ impl<'a> Judging<'a> {
         });
     }
 
-    /// The rate of the fabric, where it is known.
+    /// The fabric's rate, if known.
     fn leave_out_slower(&mut self) -> Option<u64> {
         let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
         self.leave_out(|_, candidate| {
@@ -137,7 +137,7 @@ impl<'a> Judging<'a> {
         self.diagnostics.append(&mut verdict.notes);
     }
 
-    /// The ports that are left, as many as may be used.
+    /// The remaining ports, up to the limit.
     fn first_rails(&mut self) -> Vec<Rail> {
         let all = self.good.iter().map(|candidate| rail(self.topology, candidate, candidate.port.rate_mbps));
         let mut rails: Vec<Rail> = all.collect();
@@ -152,7 +152,7 @@ impl<'a> Judging<'a> {
         rails
     }
 
-    /// The candidates that nothing speaks against by itself; all of them where something does against each.
+    /// The candidates with no evidence of their own against them; all candidates if each has some.
     fn free_of_suspicion(&self) -> Vec<Candidate<'a>> {
         let is_free = |candidate: &Candidate| {
             candidate.wanted || evidence::facts(self.topology, &self.good, candidate).is_empty()

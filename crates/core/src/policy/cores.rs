@@ -1,31 +1,31 @@
 //! `bind=core`: whole cores for each task of a step, disjoint although each task decides alone.
 //!
-//! A task knows its own GPUs and not those of the others, and nobody may wait for anybody.  So what a task may take follows
-//! from facts that all tasks of the step on the node see alike: the topology, the masks by which slurmd bound them, and
-//! how Slurm dealt the GPUs.  Only *which* of its seats a task takes may depend on its own GPUs, and no seat is
-//! another's, whatever their GPUs are.
+//! A task knows its own GPUs but not the others', and no task waits for another.  So the cores a task may
+//! take follow from facts that all tasks of the step on the node share: the topology, slurmd's masks, and
+//! Slurm's rule for GPUs.  Only the choice among its own seats may depend on a task's own GPUs.  No two tasks
+//! share a seat, whatever their GPUs are.
 #![forbid(unsafe_code)]
 
-use super::{gpuless, identity};
-use crate::step::{GpuGrant, Step, Task};
+use super::crew::Crew;
+use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
-/// What one task gets.
+/// One task's share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Share {
-    /// these CPUs, which no other task of the step gets, and how they were found
+    /// these CPUs, which no other task of the step gets, and how we found them
     Own(CpuSet, &'static str),
-    /// nobody gets cores of its own, and why: every task of the step finds the same
+    /// no task gets cores of its own, and why: every task of the step finds the same
     Undivided(&'static str),
 }
 
-/// The cores of `task`, near to `near` where it has a seat there.
+/// The cores of `task`, near `near` if it has a seat there.
 pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> Share {
     let Some(table) = Table::new(topology, step, task) else {
         return Share::Undivided("the node's cores are not known");
     };
     let id = task.local_id as usize;
-    let deal = deal(topology, step, task).or_else(|| gpuless::deal(topology, step, task));
+    let deal = Crew::new(topology, step, task).homes;
     if id >= table.tasks {
         return Share::Undivided("Slurm counts fewer tasks here than there are");
     }
@@ -46,7 +46,7 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
     }
 }
 
-/// Cores on which a task that may run on `cpus` finds no other thread of the step: its own ones, else an even share.
+/// The number of cores that a task on `cpus` can use alone: its own ones, else an even share.
 pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> usize {
     let mut cores = topology.cores();
     if cores.is_empty() {
@@ -84,12 +84,13 @@ impl<'a> Table<'a> {
         (!cores.is_empty()).then(|| Table { topology, tasks: step.tasks_here(), masks, cores })
     }
 
-    /// Slurm's rule for lists that are shorter than the tasks are many (src/plugins/task/affinity/affinity.c, `get_cpuset`).
+    /// Slurm's rule when there are fewer masks than tasks (src/plugins/task/affinity/affinity.c,
+    /// `get_cpuset`).
     fn mask(&self, id: usize) -> &CpuSet {
         &self.masks[id % self.masks.len()]
     }
 
-    /// Has each task cores that no other one has a thread of?
+    /// Does each task have cores of which no other task has a thread?
     fn masks_are_private(&self) -> bool {
         self.masks.len() >= self.tasks
             && self
@@ -111,14 +112,14 @@ impl<'a> Table<'a> {
         nodes.filter(|&node| !self.cores_of(node).is_empty()).collect()
     }
 
-    /// Those of `near` that the step reaches, else those on which Slurm had put the task.
+    /// The nodes of `near` that the step reaches, else the nodes on which Slurm put the task.
     fn home(&self, near: &NodeSet, id: usize) -> NodeSet {
         let nodes = self.nodes();
         let home = near.intersection(&nodes);
         if home.is_empty() { self.topology.nodes_of(self.mask(id)).intersection(&nodes) } else { home }
     }
 
-    /// Where it is known who has which GPU, a node's cores are divided among those whose GPUs are there.
+    /// With known GPUs: divides a node's cores among the tasks whose GPUs are there.
     fn seats_as_dealt(&self, deal: &[NodeSet], id: usize) -> Share {
         let homes: Vec<NodeSet> = (0..self.tasks).map(|id| self.home(&deal[id], id)).collect();
         let mut mine = CpuSet::new();
@@ -135,7 +136,7 @@ impl<'a> Table<'a> {
         Share::Own(mine, "cores of its own, divided among the tasks that belong there")
     }
 
-    /// Where it is not known, every task has a seat on every node, and takes those that are near its GPUs.
+    /// With unknown GPUs: every task has a seat on every node, and takes those near its GPUs.
     fn seats_for_all(&self, near: &NodeSet, id: usize) -> Share {
         if self.nodes().iter().any(|node| self.cores_of(node).len() < self.tasks) {
             return Share::Undivided(FEW);
@@ -146,7 +147,7 @@ impl<'a> Table<'a> {
         }
         Share::Own(
             mine,
-            "cores of its own, one seat for each task of the step, since it is not known whose GPUs are where",
+            "cores of its own, one seat for each task of the step, since the tasks' GPUs are unknown",
         )
     }
 }
@@ -157,25 +158,6 @@ const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c
 fn part(cores: &[&CpuSet], seat: usize, seats: usize) -> CpuSet {
     let (from, to) = (seat * cores.len() / seats, (seat + 1) * cores.len() / seats);
     cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))
-}
-
-/// The NUMA nodes of each task's GPUs, where Slurm's rule tells those of all.  Slurm 22.05 gives task 0 the first N of the
-/// step's GPUs, task 1 the next N (src/common/gres.c, `per_task`).  Later releases look at the tasks' masks first, and write
-/// `gres/gpu:` before the rule.
-fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
-    let each: usize = task.gpu_bind.as_deref()?.strip_prefix("gpu:per_task:")?.parse().ok()?;
-    let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();
-    if each == 0 || list.len() < step.tasks_here().checked_mul(each)? {
-        return None;
-    }
-    let nodes_of = |gpus: &[&str]| {
-        let step = Step { gpus: Some(gpus.join(",")), ..Step::default() };
-        let gpus = identity::identify(topology, &step, &GpuGrant::default()).gpus;
-        let nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
-        let nodes = nodes.collect::<Option<NodeSet>>()?;
-        (gpus.len() == each && !nodes.is_empty()).then_some(nodes)
-    };
-    list.chunks_exact(each).take(step.tasks_here()).map(nodes_of).collect()
 }
 
 #[cfg(test)]

@@ -1,29 +1,30 @@
-//! Evidence that a port which looks like the fabric serves something else: the default route, another subnet, virtual
-//! functions that others use.
+//! Evidence that a port of the fabric's kind serves something else: the default route, another subnet,
+//! virtual functions that others use.
 //!
-//! None of it is certain: sites run IP over their fabric too.  So a single piece does not take from a GPU the nearest NIC
-//! that it has; then the port stays, and a diagnostic says so.
+//! None of it is certain: sites run IP over their fabric too.  So a single piece does not cost a GPU its
+//! nearest NIC; then the port stays, and a diagnostic says so.
 #![forbid(unsafe_code)]
 
 use super::broken::device;
 use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Nic, NicIndex, NicRole, PathType, Port, Topology};
+use crate::topology::{LinkLayer, Network, Nic, NicIndex, NicRole, PathType, Port, SubnetPrefix, Topology};
 use std::collections::BTreeMap;
+use std::fmt;
 
-/// What the evidence says.
+/// The result of the evidence.
 #[derive(Default)]
 pub(super) struct Verdict {
-    /// positions among the candidates, and why they are none
+    /// positions of refused candidates, and why
     pub(super) left_out: BTreeMap<usize, String>,
-    /// what was too weak
+    /// evidence that was too weak
     pub(super) notes: Vec<Diagnostic>,
 }
 
-/// Judges ports of one link layer and one rate, but for those that the admin wants.
+/// Judges ports of one link layer and one rate, except those that the admin wants.
 ///
-/// The judgement of a port rests on itself and on ports that nothing speaks against, so that a port that is left out never
-/// changes what becomes of the others.
+/// A port's judgement rests on itself and on ports without evidence against them.  So leaving a port out
+/// never changes the judgement of the others.
 pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
     let mut against: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for (position, candidate) in good.iter().enumerate() {
@@ -55,13 +56,13 @@ pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
     verdict
 }
 
-/// What speaks against a port by itself, whatever the others are.
+/// The evidence against a port by itself, whatever the others are.
 pub(super) fn facts(topology: &Topology, good: &[Candidate], candidate: &Candidate) -> Vec<String> {
     let &Candidate { nic, port, .. } = candidate;
     [default_route(port), virtual_functions(topology, good, nic)].into_iter().flatten().collect()
 }
 
-/// The candidates that nothing speaks against.
+/// The candidates without evidence against them.
 fn without<'a, 'b>(
     good: &'b [Candidate<'a>],
     against: &'b BTreeMap<usize, Vec<String>>,
@@ -76,15 +77,15 @@ fn note(topology: &Topology, candidate: &Candidate, pieces: &str, need: &str) ->
     Diagnostic::new(topology.port_name(candidate.at()), finding)
 }
 
-/// Logins, installation and the scheduler come by the default route.
+/// Logins, installation and the scheduler use the default route.
 fn default_route(port: &Port) -> Option<String> {
     let interface = port.default_route.as_ref()?;
     Some(format!("the node's default route leaves by it (`{interface}`)"))
 }
 
-/// A physical function and its virtual ones share one port.  Where a virtual one may be chosen it is what the site hands
-/// out, and the physical one stays the host's.  Where none is seen here they were given away, to virtual machines or
-/// containers, and the port carries their traffic too.
+/// A physical function and its virtual ones share one port.  If a virtual one may be chosen, the site hands
+/// out virtual ones, and the physical one stays the host's.  If none is visible here, virtual machines or
+/// containers have them, and the port carries their traffic too.
 fn virtual_functions(topology: &Topology, good: &[Candidate], nic: NicIndex) -> Option<String> {
     let address = topology.nic(nic).address?;
     let is_virtual = |nic: &Nic| {
@@ -103,15 +104,16 @@ fn virtual_functions(topology: &Topology, good: &[Candidate], nic: NicIndex) -> 
     }
 }
 
-/// The subnet that more than half of the ports are on: the prefix of an InfiniBand subnet, or the first IPv4 network of a
-/// RoCE port.  Sites number each rail as a subnet of its own, or all as one; only a few ports beside many mean something.
-struct Subnets<'a> {
-    many: Option<&'a str>,
+/// The subnet of more than half of the ports: the prefix of an InfiniBand subnet, or the first IPv4 network
+/// of a RoCE port.  Sites give each rail its own subnet, or all rails one; only a few ports outside the
+/// subnet of many are evidence.
+struct Subnets {
+    many: Option<Subnet>,
 }
 
-impl<'a> Subnets<'a> {
-    fn new(good: impl Iterator<Item = Candidate<'a>>) -> Subnets<'a> {
-        let mut ports: BTreeMap<&str, usize> = BTreeMap::new();
+impl Subnets {
+    fn new<'a>(good: impl Iterator<Item = Candidate<'a>>) -> Subnets {
+        let mut ports: BTreeMap<Subnet, usize> = BTreeMap::new();
         good.filter_map(|candidate| subnet(candidate.port))
             .for_each(|subnet| *ports.entry(subnet).or_default() += 1);
         let known: usize = ports.values().sum();
@@ -129,7 +131,7 @@ impl<'a> Subnets<'a> {
     }
 }
 
-/// Two InfiniBand ports on two subnets: one could be for storage, and nothing says which.
+/// Two InfiniBand ports on two subnets: one could be for storage, but nothing tells which.
 fn undecided(topology: &Topology, others: &[Candidate]) -> Option<Diagnostic> {
     let [one @ Candidate { wanted: false, .. }, other @ Candidate { wanted: false, .. }] = others else {
         return None;
@@ -145,14 +147,30 @@ fn undecided(topology: &Topology, others: &[Candidate]) -> Option<Diagnostic> {
     Some(Diagnostic::new(topology.port_name(other.at()), finding))
 }
 
-fn subnet(port: &Port) -> Option<&str> {
-    match port.link_layer {
-        LinkLayer::InfiniBand => port.subnet.as_deref(),
-        _ => port.networks.first().map(String::as_str),
+/// A port's subnet, by its kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Subnet {
+    InfiniBand(SubnetPrefix),
+    Ipv4(Network),
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subnet::InfiniBand(prefix) => prefix.fmt(f),
+            Subnet::Ipv4(network) => network.fmt(f),
+        }
     }
 }
 
-/// Another kind of card than those that carry most: no evidence alone, and a second piece beside another.
+fn subnet(port: &Port) -> Option<Subnet> {
+    match port.link_layer {
+        LinkLayer::InfiniBand => port.subnet.map(Subnet::InfiniBand),
+        _ => port.networks.first().copied().map(Subnet::Ipv4),
+    }
+}
+
+/// A different kind of card than the cards that carry most: it counts only as a second piece of evidence.
 fn another_device(topology: &Topology, others: &[Candidate], nic: NicIndex) -> Option<String> {
     let device = |nic: NicIndex| device(topology, topology.nic(nic));
     let mine = device(nic)?;
@@ -160,7 +178,7 @@ fn another_device(topology: &Topology, others: &[Candidate], nic: NicIndex) -> O
     Some(format!("it is another device ({mine:04x}) than the fabric's ({many:04x})"))
 }
 
-/// What would be lost without it; `None` for nothing.
+/// What the node would lose without it; `None` for nothing.
 fn needed(topology: &Topology, others: &[Candidate], nic: NicIndex) -> Option<String> {
     if topology.nic(nic).role == Some(NicRole::Compute) {
         return Some("this machine's description says that it is a compute NIC".to_string());

@@ -33,7 +33,7 @@ pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: 
         let address = nic.and_then(|nic| nic.address);
         Pair {
             gpu,
-            nic: excluded.name.clone(),
+            nic: excluded.name.to_string(),
             port: excluded.port,
             path: address.map(|address| topology.path_type(topology.gpu(gpu).address, address)),
             alone_mbps: None,
@@ -49,7 +49,7 @@ pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: 
 fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail: RailIndex) -> Pair {
     Pair {
         gpu,
-        nic: node.rail(rail).name.clone(),
+        nic: node.rail(rail).name.to_string(),
         port: Some(node.rail(rail).port),
         path: Some(ways.kind(gpu, rail)),
         alone_mbps: ways.rates_known().then(|| ways.value(gpu, rail)),

@@ -4,14 +4,14 @@
 use crate::topology::{LinkLayer, NicIndex, Port, PortRef};
 use std::collections::BTreeMap;
 
-/// A port that nothing speaks against so far.
+/// A port without evidence against it so far.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate<'a> {
     /// its NIC
     pub(super) nic: NicIndex,
     /// itself
     pub(super) port: &'a Port,
-    /// does the admin want it whatever speaks against it?
+    /// does the admin want it whatever the evidence?
     pub(super) wanted: bool,
 }
 
@@ -22,7 +22,7 @@ impl Candidate<'_> {
     }
 }
 
-/// The kind of port that carries most: by bandwidth in all, then by number of ports, then the greater kind.
+/// The kind of port that carries most: by total bandwidth, then by number of ports, then the greater kind.
 pub(super) fn most_bandwidth<K: Ord + Copy>(good: &[Candidate], kind: impl Fn(&Candidate) -> K) -> Option<K> {
     let mut classes: BTreeMap<K, (u64, usize)> = BTreeMap::new();
     for candidate in good {
@@ -30,7 +30,8 @@ pub(super) fn most_bandwidth<K: Ord + Copy>(good: &[Candidate], kind: impl Fn(&C
         class.0 += candidate.port.rate_mbps.unwrap_or(0);
         class.1 += 1;
     }
-    // InfiniBand before Ethernet where they carry the same: `LinkLayer` is ordered so, and the first maximum wins
+    // InfiniBand before Ethernet if they carry the same: `LinkLayer` is ordered so, and the first maximum
+    // wins
     let mut best: Option<(K, (u64, usize))> = None;
     for (kind, carried) in classes {
         if best.is_none_or(|(_, most)| carried > most) {

@@ -1,15 +1,16 @@
-//! Tasks without GPUs that nobody bound: each gets a part of the step's NUMA nodes, whose NICs it then uses.
+//! Unbound tasks without GPUs: each gets a part of the step's NUMA nodes, and uses the NICs there.
 //!
-//! For every program that is started once for each NUMA node or core (MPI); a task that is alone on its node keeps all.
+//! This serves programs with one process per NUMA node or core (MPI); a task alone on its node keeps all
+//! nodes.
 #![forbid(unsafe_code)]
 
 use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};
 
-/// The NUMA nodes of one task; or why it has no part of its own.
+/// The NUMA nodes of one task, or why it has no part of its own.
 pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) -> Result<NodeSet, String> {
     let none = |why: &str| Err(format!("no GPU to be near to{why}"));
-    // Was it given GPUs that could not be told, such as a MIG device?  Then its part is where those are.
+    // Does it have GPUs that we cannot identify, such as a MIG device?  Then its part is where those are.
     let lists = GpuVendor::ALL.iter().filter_map(|vendor| task.gpus.variables.get(vendor.list_variable()));
     if !asked || lists.into_iter().any(|list| names_gpus(list)) {
         return none("");
@@ -21,8 +22,8 @@ pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) 
     nodes.map_or_else(|| none(""), Ok)
 }
 
-/// The NUMA nodes of all tasks in the order of local ids, by what all of them see alike; `None` where the step has GPUs,
-/// one task or one node here, or Slurm gave the tasks different CPUs.
+/// The NUMA nodes of all tasks in the order of local ids, from facts that all tasks share; `None` if the step
+/// has GPUs, one task or one node here, or Slurm gave the tasks different CPUs.
 pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = topology.nodes_of(&task.step_cpus);

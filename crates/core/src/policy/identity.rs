@@ -1,49 +1,51 @@
-//! Whose GPUs: which GPUs of the node a task has, from what Slurm and the kernel let it see.
+//! The GPUs of a task, from what Slurm and the kernel let it see.
 //!
-//! What counts is what the program will see, so its runtime is computed, not Slurm's intention.  The evidence, in order,
-//! for each vendor's GPUs:
+//! What counts is what the program will see, so we compute what its runtime does, not what Slurm intended.
+//! The evidence, in order, for each vendor's GPUs:
 //!
-//! 1. Where the task may not open one GPU's device node (a device cgroup, `ConstrainDevices`), only those that it may open
-//!    exist: the runtimes leave the others out before they count.
-//! 2. The vendor's variables over those, by the runtime's own rules ([`list`]): UUIDs by name, numbers by position in the
-//!    runtime's order, which is PCI order, for AMD the compute driver's.
-//! 3. An entry that names a GPU without a number (`MIG-<uuid>`, a UUID that the node does not tell): the one GPU that it
-//!    can mean; else, under 1, all that the task may open; else none, because a guess would move its traffic to a far NIC.
+//! 1. If the task may not open one GPU's device node (a device cgroup, `ConstrainDevices`), only those that
+//!    it may open exist: the runtimes leave the others out before they count.
+//! 2. The vendor's variables, applied to those by the runtime's own rules ([`list`]): UUIDs by name, numbers
+//!    by position in the runtime's order.  That is PCI order, for AMD the compute driver's.
+//! 3. An entry that names a GPU without a number (`MIG-<uuid>`, a UUID unknown on the node): the one GPU that
+//!    it can mean; else, under 1, all that the task may open; else none, because a wrong guess would move its
+//!    traffic to a far NIC.
 //! 4. Without a variable: under 1, what the task may open.
 //! 5. Else `SLURM_STEP_GPUS` of the whole step (`--gpu-bind=none` of 22.05 takes the variables away, its own too).
 //! 6. Else none: a task without GPUs.
 //!
-//! Slurm's own per-task numbers are not in the list: under `ConstrainDevices` every task reports the first GPUs of the step
-//! (`common_gres_set_env` in Slurm's src/interfaces/gres.c).  Nor is `SLURM_JOB_GPUS`, which a batch script hands down to
-//! the sruns on every node.  Shards and MPS set the same variables as whole GPUs; several tasks then have one GPU.
+//! We do not use Slurm's own per-task numbers: under `ConstrainDevices` every task reports the first GPUs of
+//! the step (`common_gres_set_env` in Slurm's src/interfaces/gres.c).  Nor do we use `SLURM_JOB_GPUS`, which
+//! a batch script hands down to the sruns on every node.  Shards and MPS set the same variables as whole
+//! GPUs; several tasks then share one GPU.
 #![forbid(unsafe_code)]
 
 mod list;
 #[cfg(test)]
 mod tests;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Shown};
 use crate::step::{Access, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 use std::collections::BTreeSet;
 
-/// A task's GPUs, in the order in which the program numbers them, and how that is known.
+/// A task's GPUs in the program's order, and how we know them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// which
     pub gpus: Vec<GpuIndex>,
-    /// how that is known, in words
+    /// how we know, in words
     pub reason: String,
 }
 
-/// The variables that decide: of all that the task's environment has, these are read.
+/// The variables that decide; we read no others of the task's environment.
 ///
-/// `GPU_DEVICE_ORDINAL`, which Slurm sets too, is not among them: OpenCL alone reads it (ROCm/clr,
+/// `GPU_DEVICE_ORDINAL`, which Slurm sets too, is not among them: only OpenCL reads it (ROCm/clr,
 /// rocclr/device/rocm/rocdevice.cpp).
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
-/// Entries of a list, at most; the runtimes stop at the number of devices.
+/// The most entries of a list; the runtimes stop at the number of devices.
 const MAX_ENTRIES: usize = 256;
 
 /// The GPUs that the program will see.
@@ -55,7 +57,7 @@ pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Identity 
         listed = Some(match listed {
             None => theirs,
             Some(mut all) => {
-                // where several vendors' GPUs share a node, the one that gave some speaks
+                // on a node with several vendors' GPUs, the reason is that of the first vendor with some
                 if all.gpus.is_empty() && !theirs.gpus.is_empty() {
                     all.reason = theirs.reason;
                 }
@@ -75,7 +77,7 @@ pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Identity 
     by_step(&sight, step, &denied)
 }
 
-/// What is to be said of numbers on this node before any task runs: where a number does not surely mean the GPU that
+/// Warnings about GPU numbers on this node before any task runs: numbers that may not mean the GPU that
 /// Slurm, or the user, has in mind.
 pub fn lint(topology: &Topology) -> Vec<Diagnostic> {
     let nvidia: Vec<GpuIndex> = positions(topology, GpuVendor::Nvidia);
@@ -107,17 +109,18 @@ impl Sight<'_> {
         self.topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
     }
 
-    /// Is one of the vendor's GPUs denied?  Of this vendor, because the display adapter of another may be denied to all.
+    /// Is one of this vendor's GPUs denied?  Others do not count: another vendor's display adapter may be
+    /// denied to all.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let access = self.topology.gpus.iter().zip(&self.grant.access);
         access.into_iter().any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
     }
 
-    /// The vendor's GPUs that exist for the task, in the order in which its runtime counts them.
+    /// The vendor's GPUs that exist for the task, in its runtime's order.
     fn visible(&self, vendor: GpuVendor) -> Vec<GpuIndex> {
         let denied = self.denies(vendor);
         let mut gpus = positions(self.topology, vendor);
-        // without a denial every GPU of the node can be opened, whether its node was found or not
+        // without a denial the task can open every GPU, even one whose device node we did not find
         gpus.retain(|&gpu| !denied || self.grant.access.get(gpu.0) == Some(&Access::Allowed));
         gpus.sort_by_key(|&gpu| {
             let index = self.topology.gpu(gpu).runtime_index;
@@ -130,12 +133,12 @@ impl Sight<'_> {
         self.grant.variables.get(name).map(String::as_str)
     }
 
-    /// By the vendor's variables; `None` where none of them says anything.
+    /// By the vendor's variables; `None` if none of them is set.
     fn listed(&self, vendor: GpuVendor) -> Option<Identity> {
         match vendor {
             GpuVendor::Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
             GpuVendor::Amd => self.rocm(),
-            // Level Zero takes these for no mask at all
+            // Level Zero reads these as no mask at all
             GpuVendor::Intel => {
                 self.variable(ZE).filter(|mask| !matches!(*mask, "" | "default")).map(|mask| self.ze(mask))
             }
@@ -162,7 +165,7 @@ impl Sight<'_> {
         Identity { gpus, reason }
     }
 
-    /// Entries that name a GPU which the node does not tell: a MIG instance's UUID is known to the driver's library alone.
+    /// Entries for a GPU unknown on the node: only the driver's library knows a MIG instance's UUID.
     fn traced(&self, listed: Listed, visible: &[GpuIndex]) -> Identity {
         let is_cut = |gpu: &GpuIndex| self.topology.gpu(*gpu).mig_instances.is_some();
         let is_nameless = |gpu: &GpuIndex| self.topology.gpu(*gpu).uuid.is_none();
@@ -201,10 +204,10 @@ impl Sight<'_> {
         Identity { gpus: found, reason: reasons.join("; ") }
     }
 
-    /// ROCR_VISIBLE_DEVICES counts for all programs; what a HIP program sees of those is then counted anew.
+    /// ROCR_VISIBLE_DEVICES applies to all programs; HIP programs count the remaining GPUs anew.
     fn rocm(&self) -> Option<Identity> {
         let visible = self.visible(GpuVendor::Amd);
-        // HIP takes the first that is not empty; beside NVIDIA's GPUs the second is meant for those
+        // HIP takes the first nonempty one; on a node with NVIDIA's GPUs the second is meant for those
         let hip =
             [(HIP, true), (CUDA, !self.has(GpuVendor::Nvidia))].into_iter().find_map(|(name, counts)| {
                 let list = self.variable(name).filter(|list| counts && !list.is_empty())?;
@@ -273,14 +276,14 @@ pub fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     step.gpus.as_deref().map_or_else(Vec::new, |list| step_list(topology, list))
 }
 
-/// What `SLURM_STEP_GPUS` would be for these GPUs.
+/// The `SLURM_STEP_GPUS` for these GPUs.
 pub fn slurms_numbers(topology: &Topology, gpus: &[GpuIndex]) -> String {
     let by_file = by_file(topology);
     let place = |gpu: &GpuIndex| by_file.iter().position(|other| other == gpu).unwrap_or(gpu.0).to_string();
     gpus.iter().map(place).collect::<Vec<_>>().join(",")
 }
 
-/// By `SLURM_STEP_GPUS`, less what the task may not open.
+/// By `SLURM_STEP_GPUS`, without the GPUs that the task may not open.
 fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Identity {
     let topology = sight.topology;
     let none = |reason: &str| Identity { gpus: Vec::new(), reason: reason.to_string() };
@@ -301,12 +304,12 @@ fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Identity {
     Identity { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
 }
 
-/// `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs where the site asked for them.
+/// `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs if the site asked for them.
 ///
-/// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia` (Slurm's
-/// src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with `AutoDetect=nvml` PCI order.  These differ where the driver did not
-/// number in PCI order, and there the first two are taken.  A place is not a number: AMD's files begin at `renderD128`,
-/// and a GPU that has failed leaves a hole.
+/// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia`
+/// (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with `AutoDetect=nvml` PCI order.  These differ
+/// if the driver did not number in PCI order; then we assume the first two.  A place is not a number: AMD's
+/// files begin at `renderD128`, and a failed GPU leaves a hole.
 fn step_list(topology: &Topology, text: &str) -> Vec<GpuIndex> {
     let all: Vec<GpuIndex> = topology.gpu_indices().collect();
     let by_file = by_file(topology);
@@ -321,7 +324,7 @@ fn step_list(topology: &Topology, text: &str) -> Vec<GpuIndex> {
     gpus
 }
 
-/// GPUs in the order of their device files' numbers, where these are known.
+/// GPUs in the order of their device files' numbers, if these are known.
 fn by_file(topology: &Topology) -> Vec<GpuIndex> {
     let mut by_file: Vec<GpuIndex> = topology.gpu_indices().collect();
     if topology.gpus.iter().all(|gpu| gpu.minor.is_some()) {
@@ -330,7 +333,7 @@ fn by_file(topology: &Topology) -> Vec<GpuIndex> {
     by_file
 }
 
-/// The kinds of GPUs, where they are of several: CUDA counts these fastest first by default.
+/// The kinds of GPUs, if there are several: CUDA counts these fastest first by default.
 fn unequal(topology: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| topology.gpu(gpu));
     let models: BTreeSet<&str> = gpus().filter_map(|gpu| gpu.model.as_deref()).collect();
@@ -344,6 +347,6 @@ fn unequal(topology: &Topology, gpus: &[GpuIndex]) -> Option<String> {
 }
 
 /// A user's text, on its way to a terminal and a log.
-fn shown(text: &str) -> String {
-    text.chars().take(64).flat_map(char::escape_debug).collect()
+fn shown(text: &str) -> Shown<'_> {
+    Shown::word(text, 64)
 }

@@ -1,4 +1,5 @@
-//! Decides: which NICs may be used, which GPU uses which, whose GPUs are whose, and what a task is bound to.
+//! Decides which NICs are candidates, which GPU uses which NIC, which task has which GPUs, and how to bind a
+//! task.
 //!
 //! Pure: the same topology and the same evidence give the same answer, on every node and in every task.
 #![forbid(unsafe_code)]
@@ -9,15 +10,19 @@ mod broken;
 pub mod candidates;
 mod closest;
 pub mod cores;
+mod crew;
 mod evidence;
 pub mod explain;
 mod fabric;
+mod flow;
 mod gpuless;
 pub mod identity;
+mod ladder;
 mod links;
 mod numa;
 pub mod pattern;
 mod rail;
+mod settle;
 pub mod solve;
 mod spread;
 pub mod strictness;
@@ -32,22 +37,22 @@ use candidates::Candidates;
 use solve::Budget;
 use ways::Ways;
 
-/// Which NICs the admin wants and does not want.
+/// The NICs that the admin wants and does not want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// only these, and these whatever the evidence against them; empty: all that the evidence allows
     pub include: Vec<Pattern>,
     /// never these
     pub exclude: Vec<Pattern>,
-    /// not these either, with the reason: no task of the job may open them
+    /// nor these, which no task of the job may open, with the reason
     pub unopenable: Vec<(NicIndex, String)>,
 }
 
-/// Share of the narrowest rate that each kind of path lets through, in thousandths.
+/// The share of the narrowest rate that each kind of path lets through, in thousandths.
 ///
-/// The order is certain, the figures are estimates: they weigh a far idle NIC against a near shared one.  SYS from
-/// collectives with one NIC, measured near and far (AWS p4d, OCI GB200, Azure GB300: 0.45 to 0.54); NODE from a
-/// transfer measured with both (Azure ND H100 v5: 0.70); PHB stands between NODE and PXB.
+/// The order is certain, the figures are estimates: they weigh a far idle NIC against a near shared one.  SYS
+/// is from collectives with one NIC, measured near and far (AWS p4d, OCI GB200, Azure GB300: 0.45 to 0.54).
+/// NODE is from a transfer measured with both (Azure ND H100 v5: 0.70).  PHB is between NODE and PXB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 
@@ -63,7 +68,7 @@ impl Through {
         self.0[path as usize]
     }
 
-    /// Says it for one kind of path, at most 1000.
+    /// Sets it for one kind of path, at most 1000.
     pub fn set(&mut self, path: PathType, thousandths: u64) {
         self.0[path as usize] = thousandths.min(1000);
     }
@@ -89,20 +94,20 @@ impl Effort {
     }
 }
 
-/// What a map is asked for.
+/// The request for a map.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request<'a> {
     /// the rule
     pub policy: Policy,
     /// NICs that each GPU gets under `closest`, `rail` and `spread`; 0 is 1
     pub nics_each: usize,
-    /// which NICs the admin wants and does not want
+    /// the NICs that the admin wants and does not want
     pub selection: Option<&'a Selection>,
     /// the site's rails in their order; empty: the good NICs in PCI order
     pub rails: &'a [Pattern],
-    /// what kinds of paths let through
+    /// what each kind of path lets through
     pub through: Through,
-    /// for `spread`, the GPUs of a job that has the node to itself
+    /// for `spread`, the GPUs of a job that is alone on the node
     pub alone: Option<&'a [GpuIndex]>,
     /// how long it may be looked for
     pub effort: Effort,

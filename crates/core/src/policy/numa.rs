@@ -1,4 +1,4 @@
-//! `numa`: each GPU all rails of its NUMA node; where that has none, the nearest of the node.
+//! `numa`: each GPU gets all rails of its NUMA node; if that has none, the node's nearest.
 #![forbid(unsafe_code)]
 
 use super::Ways;

@@ -1,10 +1,9 @@
-//! How an admin names NICs: a name, a PCI address or a network interface, each with `*` and `?`; or the subnet of their
-//! ports.
+//! An admin's patterns for NICs: a name, a PCI address or a network interface, each with `*` and `?`; or the
+//! subnet of their ports.
 #![forbid(unsafe_code)]
 
-use crate::topology::{Nic, Port};
+use crate::topology::{Network, Nic, SubnetPrefix};
 use std::fmt;
-use std::net::Ipv4Addr;
 
 /// One word of `include=` or `exclude=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,10 +16,10 @@ pub struct Pattern {
 enum Meaning {
     /// of a NIC: its name, address or interface
     Names,
-    /// of its ports: the InfiniBand subnet's prefix, as opensm.conf's `subnet_prefix` has it
-    Prefix(u64),
-    /// of its ports: the IPv4 network that holds theirs
-    Network { address: u32, mask: u32 },
+    /// of its ports: the InfiniBand subnet's prefix
+    Prefix(SubnetPrefix),
+    /// of its ports: an IPv4 network that contains theirs
+    Network(Network),
 }
 
 /// Why a word is not a pattern.
@@ -40,17 +39,18 @@ impl fmt::Display for BadPattern {
 }
 
 impl Pattern {
-    /// Reads one word.  No name of a NIC looks like a subnet: names have neither `:` nor `/`, addresses a `.`.
+    /// Reads one word.  No NIC's name or address looks like a subnet: names have neither `:` nor `/`,
+    /// addresses have a `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
         let bad = || BadPattern(word.chars().take(80).collect());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
         if word.is_empty() || word.len() > 64 || !word.bytes().all(plain) {
             return Err(bad());
         }
-        let meaning = match (word.contains('/'), prefix(word)) {
-            (true, _) => network(word).ok_or_else(bad)?,
-            (false, Some(prefix)) => Meaning::Prefix(prefix),
-            (false, None) => Meaning::Names,
+        let meaning = match (word.contains('/'), word.parse()) {
+            (true, _) => Meaning::Network(word.parse().map_err(|_| bad())?),
+            (false, Ok(prefix)) => Meaning::Prefix(prefix),
+            (false, Err(_)) => Meaning::Names,
         };
         Ok(Pattern { word: word.to_string(), meaning })
     }
@@ -60,48 +60,16 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let address = nic.address.map(|address| address.to_string());
-                let names = [Some(&nic.name), address.as_ref()].into_iter().flatten().chain(&nic.netdevs);
-                names.into_iter().any(|name| glob(self.word.as_bytes(), name.as_bytes()))
+                let netdevs = nic.netdevs.iter().map(String::as_str);
+                let mut names = [Some(&*nic.name), address.as_deref()].into_iter().flatten().chain(netdevs);
+                names.any(|name| glob(self.word.as_bytes(), name.as_bytes()))
             }
-            Meaning::Prefix(wanted) => {
-                let is_it = |port: &Port| port.subnet.as_deref().and_then(prefix) == Some(wanted);
-                nic.ports.iter().any(is_it)
-            }
-            Meaning::Network { address, mask } => {
-                nic.ports.iter().flat_map(|port| &port.networks).any(|text| {
-                    // a port's network lies in the wanted one
-                    let Some(Meaning::Network { address: own, mask: narrower }) = network(text) else {
-                        return false;
-                    };
-                    own & mask == address && narrower & mask == mask
-                })
+            Meaning::Prefix(wanted) => nic.ports.iter().any(|port| port.subnet == Some(wanted)),
+            Meaning::Network(wanted) => {
+                nic.ports.iter().flat_map(|port| &port.networks).any(|&own| wanted.contains(own))
             }
         }
     }
-}
-
-/// `fe80:0000:0000:0001` or `0xfe80000000000001`
-fn prefix(text: &str) -> Option<u64> {
-    let digits = |text: &str| text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if let Some(number) = text.strip_prefix("0x") {
-        return u64::from_str_radix(number, 16).ok().filter(|_| number.len() == 16 && digits(number));
-    }
-    let groups: Vec<&str> = text.split(':').collect();
-    let whole =
-        groups.len() == 4 && groups.iter().all(|group| (1..=4).contains(&group.len()) && digits(group));
-    whole.then(|| {
-        let groups = groups.iter().filter_map(|group| u64::from_str_radix(group, 16).ok());
-        groups.fold(0, |prefix, group| prefix << 16 | group)
-    })
-}
-
-/// `10.1.0.0/16`
-fn network(text: &str) -> Option<Meaning> {
-    let (address, bits) = text.split_once('/')?;
-    let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
-    let bits = bits.parse::<u32>().ok().filter(|&bits| bits <= 32)?;
-    let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-    Some(Meaning::Network { address: address & mask, mask })
 }
 
 impl fmt::Display for Pattern {
@@ -110,7 +78,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// `*` for any text, `?` for any character; linear in the product of the lengths, whatever the pattern.
+/// `*` for any text, `?` for any character; the time is linear in the product of the lengths for every
+/// pattern.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry = None;
@@ -125,7 +94,7 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 t += 1;
             }
             _ => match retry {
-                // the last star takes one character more
+                // the last star takes one more character
                 Some((after_star, taken)) => {
                     p = after_star;
                     t = taken + 1;
@@ -148,7 +117,7 @@ mod tests {
         let nic = Nic {
             address: Some("ce:00.0".parse().unwrap()),
             netdevs: vec!["ibp206s0".into()],
-            ..Nic::new("mlx5_10", NicKind::Verbs)
+            ..Nic::new("mlx5_10".parse().unwrap(), NicKind::Verbs)
         };
         for (word, expected) in [
             ("mlx5_10", true),
@@ -174,15 +143,15 @@ mod tests {
 
     #[test]
     fn a_pattern_means_the_nics_of_a_subnet() {
-        use crate::topology::{LinkLayer, PortState};
+        use crate::topology::{LinkLayer, Port, PortState};
         let port = |subnet: Option<&str>, networks: &[&str]| Port {
-            subnet: subnet.map(String::from),
-            networks: networks.iter().map(ToString::to_string).collect(),
+            subnet: subnet.map(|text| text.parse().unwrap()),
+            networks: networks.iter().map(|text| text.parse().unwrap()).collect(),
             ..Port::new(1, PortState::Active, LinkLayer::InfiniBand, None)
         };
         let nic = Nic {
             ports: vec![port(Some("fe80:0000:0000:00a1"), &["10.1.2.0/24", "192.168.7.0/24"])],
-            ..Nic::new("mlx5_0", NicKind::Verbs)
+            ..Nic::new("mlx5_0".parse().unwrap(), NicKind::Verbs)
         };
         let unknown = Nic { ports: vec![port(None, &[])], ..nic.clone() };
         for (word, expected) in [

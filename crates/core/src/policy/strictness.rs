@@ -1,14 +1,14 @@
-//! What a task must have, and fails without where the user said so: in Kubernetes' words for its Topology Manager.
+//! What a task must have, or fail if the user said so, in the words of Kubernetes' Topology Manager.
 //!
-//! `best-effort` asks for nothing.  `strict` asks that what was decided can be had.  `restricted` asks besides that NICs
-//! and CPUs are on the NUMA nodes of the task's GPUs wherever this node has such ones.  `single-numa-node` asks that GPUs,
-//! NICs and CPUs are all on one.
+//! `best-effort` asks for nothing.  `strict` asks that the decision can be carried out.  `restricted` also
+//! asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has any there.
+//! `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
 #![forbid(unsafe_code)]
 
 use crate::placement::{CpuDecision, NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NodeSet, Topology};
 
-/// What the task lacks, each in one sentence; what a `best-effort` task lacks is told, and the task runs.
+/// What the task lacks, in one sentence each; a `best-effort` task runs, and we report what it lacks.
 pub fn shortfalls(
     topology: &Topology,
     node: &NodePlacement,
@@ -38,7 +38,7 @@ pub fn shortfalls(
     }
     for rail in task.rails.iter().map(|&(rail, _)| node.rail(rail)) {
         let is_near = rail_node(rail).is_some_and(|rail_node| near.contains(rail_node));
-        // where the GPUs' NUMA nodes have no good NIC at all, nothing better can be had here
+        // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
         let better =
             node.rails.iter().any(|other| rail_node(other).is_some_and(|other| near.contains(other)));
         if !is_near && (single || better) {
@@ -48,9 +48,11 @@ pub fn shortfalls(
     let cpus = task.cpus.cpus();
     let near_cpus = topology.cpus_of(&near);
     if !cpus.is_empty() && !cpus.is_subset(&near_cpus) && (single || !near_cpus.is_empty()) {
-        // a task that says why it is out of reach has said it
-        if !matches!(task.cpus, CpuDecision::OutOfReach { .. }) {
-            lacks.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU"));
+        match &task.cpus {
+            // `missed` is reported above
+            CpuDecision::OutOfReach { .. } if task.missed.is_some() => {}
+            CpuDecision::OutOfReach { why, .. } => lacks.push(why.clone()),
+            _ => lacks.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU")),
         }
     }
     lacks

@@ -1,4 +1,4 @@
-//! One task's share of the node-wide map: its GPUs, their rails, its CPUs and memory.
+//! One task's part of the node-wide map: its GPUs, their rails, its CPUs and memory.
 #![forbid(unsafe_code)]
 
 use super::binding::{self, Bound, Situation};
@@ -9,7 +9,7 @@ use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Looks the task's GPUs up in the map; a task without GPUs gets the rails of the NUMA nodes that it runs on.
+/// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
 pub fn decide(
     topology: &Topology,
     node: &NodePlacement,
@@ -70,7 +70,7 @@ fn rails_of_gpus(
     rails
 }
 
-/// Those of a GPU's rails that the task may open, and where there is none the next best of the node.
+/// The rails of a GPU that the task may open; if there are none, the next best of the node.
 fn openable(
     topology: &Topology,
     node: &NodePlacement,
@@ -107,7 +107,7 @@ fn openable(
     rails
 }
 
-/// Rails of the NUMA nodes on which the task runs; all rails where those nodes have none.
+/// Rails of the NUMA nodes on which the task runs; all rails if those nodes have none.
 fn rails_near_cpus(
     topology: &Topology,
     node: &NodePlacement,
@@ -133,15 +133,16 @@ fn rails_near_cpus(
     rails.into_iter().map(|rail| (rail, path)).collect()
 }
 
-/// NCCL numbers NICs by their place in one list for all tasks of a node, so that list must not follow one task's rights.
+/// NCCL numbers NICs by their place in one list for all tasks of a node, so the list must not depend on one
+/// task's rights.
 pub fn warn_of_denied(node: &NodePlacement, topology: &Topology, task: &Task) -> Option<String> {
     let is_rail = |nic: &&NicIndex| node.rails.iter().any(|rail| rail.nic == **nic);
     let denied = task.denied_nics.iter().filter(is_rail);
     let denied: Vec<&str> = denied.map(|&nic| topology.nic(nic).name.as_str()).collect();
     (!denied.is_empty()).then(|| {
         format!(
-            "it may not open {}: NCCL passes over what it cannot open, and then numbers the NICs otherwise than in tasks \
-             of this node that may",
+            "it may not open {}: NCCL skips these, and then numbers the NICs differently than in tasks of this node \
+             that may open them",
             denied.join(" ")
         )
     })
@@ -157,12 +158,12 @@ mod tests {
     use crate::placement::Policy;
     use crate::policy::{self, Request};
 
-    /// What a task with these GPUs of a DGX H100 gets, and the reasons that name a refusal.
+    /// The rails of a task with these GPUs of a DGX H100, and the reasons that name a refusal.
     fn placed(gpus: &str, denied: &[&str], policy: Policy) -> (Vec<String>, Vec<String>) {
         placed_through(gpus, denied, policy, Through::default())
     }
 
-    /// The same where the admin says what kinds of paths let through.
+    /// The same with the admin's figures for what paths let through.
     fn placed_through(
         gpus: &str,
         denied: &[&str],

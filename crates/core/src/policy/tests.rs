@@ -62,7 +62,11 @@ impl Parts {
         for (number, &(switch, rate)) in self.nics.iter().enumerate() {
             let address = Some(below(&mut topology, switch));
             let ports = vec![Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(rate * 1000))];
-            topology.nics.push(Nic { address, ports, ..Nic::new(format!("mlx5_{number}"), NicKind::Verbs) });
+            topology.nics.push(Nic {
+                address,
+                ports,
+                ..Nic::new(format!("mlx5_{number}").parse().unwrap(), NicKind::Verbs)
+            });
         }
         topology.sort();
         topology
@@ -105,7 +109,7 @@ proptest! {
         let topology = parts.topology();
         let mut renamed = topology.clone();
         for (number, nic) in renamed.nics.iter_mut().enumerate() {
-            nic.name = format!("rocep{}", 90 - number);
+            nic.name = format!("rocep{}", 90 - number).parse().unwrap();
         }
         let rails = |node: &NodePlacement| -> Vec<Vec<RailIndex>> {
             node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail).collect()).collect()

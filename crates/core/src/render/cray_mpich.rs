@@ -1,11 +1,11 @@
 //! Cray MPICH: `MPICH_OFI_NIC_POLICY=GPU` on Slingshot, the same word in every task: the NIC nearest to the GPU in use.
 //!
-//! Its default, `BLOCK`, deals NICs out by rank, which on machines whose NICs hang off the GPUs is the wrong one for most
-//! (HPE's man page intro_mpi; OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU memory, so it is set only for
-//! programs that say so by `MPICH_GPU_SUPPORT_ENABLED=1`: for the others nobody documents what it does.  The policy chooses
-//! among the devices that libfabric shows, so it does not go with a device of one's own in `FI_CXI_DEVICE_NAME`, nor with
-//! the user's `MPICH_OFI_NIC_MAPPING` and `MPICH_OFI_NUM_NICS`, which belong to other policies.  `SHMEM_OFI_NIC_POLICY` knows
-//! no `GPU` and is left alone.
+//! Its default, `BLOCK`, deals NICs out by rank.  That is wrong for most ranks on machines whose NICs hang
+//! off the GPUs (HPE's man page intro_mpi; OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU
+//! memory, so we set it only for programs with `MPICH_GPU_SUPPORT_ENABLED=1`: its effect on others is
+//! undocumented.  The policy chooses among the devices that libfabric shows.  So it does not go with a task's
+//! own device in `FI_CXI_DEVICE_NAME`, nor with the user's `MPICH_OFI_NIC_MAPPING` and `MPICH_OFI_NUM_NICS`,
+//! which belong to other policies.  We leave `SHMEM_OFI_NIC_POLICY` alone: it has no `GPU`.
 #![forbid(unsafe_code)]
 
 use super::slingshot::{self, CXI_DEVICE};
@@ -17,7 +17,7 @@ pub(super) const NIC_MAPPING: &str = "MPICH_OFI_NIC_MAPPING";
 pub(super) const NUM_NICS: &str = "MPICH_OFI_NUM_NICS";
 pub(super) const GPU_SUPPORT: &str = "MPICH_GPU_SUPPORT_ENABLED";
 
-/// The policy; no answer where the node has no Slingshot NIC, or no GPU.
+/// The policy; no answer if the node has no Slingshot NIC or no GPU.
 pub(super) fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let topology = asked.topology;
     let slingshot = topology.nics.iter().filter(|nic| nic.kind == NicKind::Slingshot);

@@ -1,8 +1,9 @@
-//! EFA: nothing, ever, and the reason in the report.
+//! EFA: we set nothing, ever, and report why.
 //!
-//! aws-ofi-nccl groups the devices by the GPUs that it sees, all of the node's, and each peer must come to the same number
-//! of devices in a group (src/nccl_ofi_topo.cpp; its issue 1061: "Unexpected number of remote rails"), so no list of fewer
-//! is right, neither for a task nor for a node.  A task gets all devices beside its GPU without being told.
+//! aws-ofi-nccl groups the devices by the GPUs that it sees, all of the node's.  Every peer must find the
+//! same number of devices in a group (src/nccl_ofi_topo.cpp; its issue 1061: "Unexpected number of remote
+//! rails").  So no shorter list is right, for a task or for a node.  A task gets all devices beside its GPU
+//! anyway.
 #![forbid(unsafe_code)]
 
 use super::{Answer, Asked};
@@ -10,7 +11,7 @@ use crate::topology::NicKind;
 
 pub(super) const IFACE: &str = "FI_EFA_IFACE";
 
-/// Never a value; no answer where the node has no EFA device.
+/// Never a value; no answer if the node has no EFA device.
 pub(super) fn iface<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let has_efa = asked.topology.nics.iter().any(|nic| nic.kind == NicKind::Efa);
     has_efa.then(|| {

@@ -1,11 +1,12 @@
 //! libfabric, on demand (`env=default+libfabric`): the task's own device for the cxi and verbs providers.
 //!
-//! `FI_CXI_DEVICE_NAME` takes exact names, and ignores the whole value for one wrong name; a device must be one of those that
-//! Slurm set up for the step.  `FI_VERBS_DEVICE_NAME` takes beginnings of names, so `mlx5_1` would admit `mlx5_10`: a name
-//! that begins another one is not set.  (libfabric: man pages fi_cxi(7) and fi_verbs(7); prov/verbs/src/fi_verbs.c.)
+//! `FI_CXI_DEVICE_NAME` takes exact names, and one wrong name makes it ignore the whole value.  Each device
+//! must be one that Slurm set up for the step.  `FI_VERBS_DEVICE_NAME` takes beginnings of names, so `mlx5_1`
+//! would admit `mlx5_10`: we do not set a name that begins another one.  (libfabric: man pages fi_cxi(7) and
+//! fi_verbs(7); prov/verbs/src/fi_verbs.c.)
 //!
-//! Right for MPI libraries that open one device for a process.  Not for NCCL's plug-in over libfabric, which counts the
-//! devices of all ranks, nor with Cray MPICH's own policy: hence not by default.
+//! This suits MPI libraries that open one device per process.  It does not suit NCCL's plug-in over
+//! libfabric, which counts the devices of all ranks, nor Cray MPICH's own policy.  So it is off by default.
 #![forbid(unsafe_code)]
 
 use super::slingshot::{self, NIC_POLICY};
@@ -16,7 +17,7 @@ use crate::topology::{Gpu, NicIndex, NicKind, PathType, PortState, Topology};
 
 pub(super) const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
 
-/// The Slingshot NIC of each GPU: the nearest, and of several equally near ones each in turn.
+/// The Slingshot NIC of each GPU: the nearest; GPUs take equally near ones in turn.
 pub(super) fn nearest_slingshot(topology: &Topology) -> Vec<Option<NicIndex>> {
     let active = |port: PortState| matches!(port, PortState::Active | PortState::Unknown);
     let nics = || {
@@ -46,7 +47,7 @@ pub(super) fn nearest_slingshot(topology: &Topology) -> Vec<Option<NicIndex>> {
     topology.gpus.iter().map(of).collect()
 }
 
-/// The Slingshot NICs of the task's GPUs; no answer where the node has none.
+/// The Slingshot NICs of the task's GPUs; no answer if the node has none.
 pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let nearest = &asked.prepared.slingshot;
     if !asked.topology.nics.iter().any(|nic| nic.kind == NicKind::Slingshot) {
@@ -76,7 +77,7 @@ pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     Some(Answer::yes(names.join(","), "its GPU's NIC, as `env=libfabric` asks"))
 }
 
-/// The verbs devices of the task's GPUs; no answer where the node has none.
+/// The verbs devices of the task's GPUs; no answer if the node has none.
 pub(super) fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let verbs = || asked.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
     verbs().next()?;

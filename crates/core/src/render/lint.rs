@@ -1,14 +1,15 @@
-//! Reads the user's own variables as the libraries would, on this node, and says what looks wrong and what to do.
+//! Reads the user's own variables as the libraries would on this node, and reports what looks wrong and what
+//! to do.
 //!
-//! Nothing is changed: the user's choice stays.  Each finding rests on the rule of the library that is stated beside it.
+//! It changes nothing: the user's choice stays.  Each finding rests on the library's rule stated beside it.
 #![forbid(unsafe_code)]
 
 use super::Present;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Shown};
 use crate::step::{Access, Task};
 use crate::topology::{GpuVendor, Nic, NicKind, PortState, Topology};
 
-/// The variables that are looked at.
+/// The variables that we look at.
 pub const READ: [&str; 14] = [
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
@@ -40,6 +41,9 @@ pub struct Subject<'a> {
     pub interfaces: &'a [String],
 }
 
+/// Entries of one list that are told, at most: each is a line on a terminal and in slurmd's log.
+const MAX_TOLD: usize = 4;
+
 /// Everything that looks wrong, in the order of [`READ`]'s libraries.
 pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
     let mut found = Vec::new();
@@ -51,17 +55,29 @@ pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
     found
 }
 
+/// Adds the findings about the entries of one list, the first few of them one by one.
+fn add_entries(found: &mut Vec<Diagnostic>, mut of_list: Vec<Diagnostic>) {
+    // an entry may stand there twice
+    of_list.dedup();
+    let more = of_list.len().saturating_sub(MAX_TOLD);
+    let place = of_list.first().map(|first| first.place.clone());
+    found.extend(of_list.into_iter().take(MAX_TOLD));
+    if let (Some(place), 1..) = (place, more) {
+        found.push(Diagnostic::new(place, format!("{more} more such entries")));
+    }
+}
+
 fn value<'a>(subject: &Subject<'a>, name: &str) -> Option<&'a str> {
     subject.present.get(name).map(String::as_str).filter(|value| !value.is_empty())
 }
 
 /// A finding about `NAME=VALUE`, with the value as a terminal may show it.
 fn finding(name: &str, value: &str, text: impl Into<String>) -> Diagnostic {
-    let shown: String = value.chars().take(80).flat_map(char::escape_debug).collect();
-    Diagnostic::new(format!("{name}={shown}"), text)
+    Diagnostic::new(format!("{name}={}", Shown::word(value, 80)), text)
 }
 
-/// Switches that turn a transport off (NCCL's environment variables, "Debugging": not for production), and chatter.
+/// Switches that turn a transport off (NCCL's environment variables, "Debugging": not for production), and
+/// verbose logs.
 fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let verbs = subject.topology.nics.iter().any(|nic| nic.kind == NicKind::Verbs);
     for (name, off) in [
@@ -71,7 +87,7 @@ fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
     ] {
         let is_off = value(subject, name).and_then(|value| Some((value, value.parse::<i64>().ok()?)));
         let Some((value, 1..)) = is_off else { continue };
-        // on Slingshot and EFA there is nothing that it could disable
+        // on Slingshot and EFA it has nothing to disable
         if name != "NCCL_IB_DISABLE" || verbs {
             found.push(finding(name, value, format!("{off}: unset it where it is not for a test")));
         }
@@ -83,7 +99,8 @@ fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `NCCL_IB_HCA`: `^` leaves out, `=` takes whole names, else an entry is the beginning of a name (src/misc/utils.cc).
+/// `NCCL_IB_HCA`: `^` excludes, `=` takes whole names, else an entry is the beginning of a name
+/// (src/misc/utils.cc).
 fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let Some(list) = value(subject, "NCCL_IB_HCA") else { return };
     let (without, rest) = list.strip_prefix('^').map_or((false, list), |rest| (true, rest));
@@ -94,21 +111,23 @@ fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
     let names: Vec<&str> = rest.split(',').filter_map(|entry| entry.split(':').next()).collect();
     let matches = |name: &str, nic: &Nic| if exact { nic.name == name } else { nic.name.starts_with(name) };
+    let mut wrong = Vec::new();
     for name in names.iter().filter(|name| !name.is_empty()) {
         let hit: Vec<&str> = usable().filter(|nic| matches(name, nic)).map(|nic| nic.name.as_str()).collect();
-        let name: String = name.chars().take(64).flat_map(char::escape_debug).collect();
+        let name = Shown::word(name, 64).to_string();
         if hit.is_empty() {
             let text = format!("`{name}` names no active NIC of this node: `nic-placement show` lists them");
-            found.push(finding("NCCL_IB_HCA", list, text));
+            wrong.push(finding("NCCL_IB_HCA", list, text));
         } else if !exact && hit.contains(&name.as_str()) && hit.len() > 1 {
             let others: Vec<&str> = hit.into_iter().filter(|other| *other != name).collect();
             let text = format!(
                 "`{name}` also means {}, which begin with it: write `=` before the list",
                 others.join(" ")
             );
-            found.push(finding("NCCL_IB_HCA", list, text));
+            wrong.push(finding("NCCL_IB_HCA", list, text));
         }
     }
+    add_entries(found, wrong);
     let admitted =
         usable().filter(|nic| without != names.iter().any(|name| !name.is_empty() && matches(name, nic)));
     if admitted.count() == 0 && !rest.is_empty() {
@@ -132,20 +151,21 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let entries = list.strip_prefix('^').unwrap_or(list).split(',').map(str::trim);
+        let mut wrong = Vec::new();
         for entry in entries.filter(|entry| !entry.is_empty() && !entry.contains(['[', '*'])) {
             let (device, port) =
                 entry.split_once(':').map_or((entry, None), |(device, port)| (device, Some(port)));
             let nic = verbs().find(|nic| nic.name == device);
             let is_interface = port.is_none() && subject.interfaces.iter().any(|known| known == device);
-            // without a list of interfaces a name without a port may be one
+            // without a list of interfaces, a name without a port may be an interface
             let may_be_interface = port.is_none() && subject.interfaces.is_empty();
-            let shown: String = entry.chars().take(64).flat_map(char::escape_debug).collect();
+            let shown = Shown::word(entry, 64);
             match nic {
                 None if name == "UCX_NET_DEVICES" && (is_interface || may_be_interface) => {}
                 None => {
                     let text =
                         format!("`{shown}` is no device of this node: `nic-placement show` lists them");
-                    found.push(finding(name, list, text));
+                    wrong.push(finding(name, list, text));
                 }
                 Some(nic) => {
                     let port = port.and_then(|port| port.parse::<u8>().ok());
@@ -153,7 +173,7 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
                         nic.ports.is_empty() || nic.ports.iter().any(|p| p.number == port)
                     });
                     if !known {
-                        found.push(finding(
+                        wrong.push(finding(
                             name,
                             list,
                             format!("`{shown}` names a port that the device lacks"),
@@ -162,11 +182,12 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
                         let text = format!(
                             "before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`"
                         );
-                        found.push(finding(name, list, text));
+                        wrong.push(finding(name, list, text));
                     }
                 }
             }
         }
+        add_entries(found, wrong);
     }
 }
 
@@ -193,12 +214,12 @@ fn sockets(subject: &Subject, found: &mut Vec<Diagnostic>) {
     };
     let mut names = rest.split(',').filter_map(|entry| entry.split(':').next());
     if !names.any(|name| subject.interfaces.iter().any(|interface| matches(name, interface))) {
-        let text = "no interface of this node is named so, and NCCL then cannot start: name one of its own, or unset it";
+        let text = "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it";
         found.push(finding("NCCL_SOCKET_IFNAME", list, text));
     }
 }
 
-/// How the program numbers its GPUs, and which of them NCCL sees.
+/// The program's numbering of its GPUs, and which of them NCCL sees.
 fn gpus(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let Subject { topology, task, .. } = subject;
     let nvidia = || topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia);

@@ -1,7 +1,8 @@
-//! `NIC_PLACEMENT`: what was decided and what we set, in one line that programs and nested steps read.
+//! `NIC_PLACEMENT`: the decision and the variables we set, in one line for programs and nested steps.
 //!
 //! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours.
-//! A variable that no longer has the value recorded here was changed by somebody else and is theirs.  A space in a value
+//! A variable that no longer has the value recorded here was changed by somebody else and is theirs.  So is this variable
+//! itself, where it does not have this form.  A space in a value
 //! is written `%20`, and `%` itself `%25`.
 //!
 //! ```text
@@ -16,13 +17,13 @@ use std::fmt::Write;
 /// The variable's name.
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line as it grows.  Writing to a string cannot fail, so no answer is looked at.
+/// The line as it grows.  Writing to a string cannot fail, so we ignore the results.
 pub(super) struct Publication(String);
 
 impl Publication {
     /// The line with its facts.
     pub(super) fn new(topology: &Topology, node: &NodePlacement, task: &TaskPlacement) -> Publication {
-        // room for a node's list in two variables, so that it is not moved as it grows
+        // room for a node's list in two variables, which saves reallocation
         let mut line = String::with_capacity(640);
         let _ = write!(line, "v1 policy={} gpus=", node.policy);
         for (nth, &gpu) in task.gpus.iter().enumerate() {
@@ -35,7 +36,7 @@ impl Publication {
         Publication(line)
     }
 
-    /// One more variable that is ours.
+    /// Adds one of our variables.
     pub(super) fn add(&mut self, name: &str, value: &str) {
         let _ = write!(self.0, " set:{name}=");
         match value.contains([' ', '%']) {
@@ -50,21 +51,29 @@ impl Publication {
     }
 }
 
-/// What a line claims.
+/// Did a step of ours write this line, by its form?  Anything else in the variable is somebody's own.
+pub fn is_published(text: &str) -> bool {
+    let mut words = text.split(' ');
+    let facts = ["policy=", "gpus=", "nics="];
+    words.next() == Some("v1")
+        && facts.iter().all(|fact| words.next().is_some_and(|word| word.starts_with(fact)))
+        && words.all(|word| word.contains('='))
+}
+
+/// The claims of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marker {
     set: Vec<(String, String)>,
 }
 
 impl Marker {
-    /// Reads what an earlier step published; what cannot be read claims nothing, nor does a name that `may_be_ours` denies,
-    /// whoever wrote the line.
+    /// Reads what an earlier step published.  Unreadable words claim nothing, nor do names that `may_be_ours`
+    /// denies, whoever wrote the line.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
-        let mut words = text.split(' ');
-        if words.next() != Some("v1") {
+        if !is_published(text) {
             return Marker::default();
         }
-        let set = words.filter_map(|word| word.strip_prefix("set:")?.split_once('='));
+        let set = text.split(' ').filter_map(|word| word.strip_prefix("set:")?.split_once('='));
         let set = set.filter(|(name, _)| may_be_ours(name));
         let unescaped = |value: &str| value.replace("%20", " ").replace("%25", "%");
         Marker { set: set.map(|(name, value)| (name.to_string(), unescaped(value))).collect() }

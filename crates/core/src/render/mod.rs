@@ -1,9 +1,9 @@
 //! Turns a placement into what programs read: one file for each library, the marker, and the reports.
 //!
-//! The obvious value is often the wrong one (one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its
-//! bandwidth), so each file states the library's own rule and its source.  Each library answers with a value or none, and
-//! why; whose value stands is decided here, once.  Plain MPICH, Intel MPI and MVAPICH choose by their own rules and get
-//! nothing.
+//! The obvious value is often wrong: one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search,
+//! seven eighths of its bandwidth.  So each file states the library's own rule and its source.  Each library
+//! answers with a value or none, and why.  This module alone decides whose value stands.  Plain MPICH, Intel
+//! MPI and MVAPICH choose by their own rules and get nothing.
 #![forbid(unsafe_code)]
 
 mod cray_mpich;
@@ -34,7 +34,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use wanted::Libraries;
 
-/// What answers for one variable; `None` where the library can have nothing to do with this node.
+/// A library's answer for one variable; `None` if this node has nothing for the library.
 type Library = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
 
 /// The variables that we may set beside the marker and the admin's own, in the order of reports.
@@ -46,13 +46,13 @@ const ROWS: [(&str, Libraries, Library); 10] = [
     (slingshot::CXI_DEVICE, Libraries::LIBFABRIC, libfabric::cxi_device),
     (libfabric::VERBS_DEVICE, Libraries::LIBFABRIC, libfabric::verbs_device),
     (mooncake::FILTERS, Libraries::MOONCAKE, mooncake::filters),
-    // asked for by a word of its own
+    // users ask for these by a word of their own
     (openmp::NUM_THREADS, Libraries::NONE, openmp::num_threads),
     (openmp::PLACES, Libraries::NONE, openmp::places),
     (openmp::PROC_BIND, Libraries::NONE, openmp::proc_bind),
 ];
 
-/// Variables that change our mind about one of those.
+/// Variables we only read, because they affect what we set.
 const EVIDENCE: [&str; 12] = [
     ucx::TLS,
     nccl::CONF_FILE,
@@ -73,20 +73,29 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|(name, ..)| *name)
 }
 
-/// A task's variables before we touch it; those that nobody asks for may be missing.
+/// A task's variables before we change any; it may lack those that nobody asks for.
 pub type Present = BTreeMap<String, String>;
 
-/// What is known of one task beside its placement.
+/// What we know of one task beside its placement.
 #[derive(Clone, Copy)]
 pub struct Evidence<'e> {
     /// its environment
     pub present: &'e Present,
-    /// reads a file with the user's rights; asked only where the answer can change a value
+    /// reads a file with the user's rights; called only if the answer can change a value
     pub read: ReadFile<'e>,
 }
 
-/// Reads a text file by its path; `None` where there is none, or it is none.
-pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<String>;
+/// Reads a text file by its path; `None` if there is no such file or it is no text.
+pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<FileText>;
+
+/// What was read of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileText {
+    /// its text, or the beginning of it
+    pub text: String,
+    /// is there more than was read?
+    pub is_cut: bool,
+}
 
 /// What a library is asked about.
 struct Asked<'p, 'e> {
@@ -120,7 +129,7 @@ impl<'a> Answer<'a> {
         Answer { value: None, why: why.into() }
     }
 
-    /// The same without a copy of its texts.
+    /// The same answer, its texts borrowed.
     fn borrowed(&self) -> Answer<'_> {
         let value = self.value.as_ref().map(|value| Cow::Borrowed(value.as_ref()));
         Answer { value, why: Cow::Borrowed(&self.why) }
@@ -170,17 +179,28 @@ pub fn environment<'p>(
         };
         variables.push(Variable { name, change, why });
     }
-    variables.push(Variable {
-        name: marker::NAME.into(),
-        change: Change::Set(published.into_line()),
-        why: "tells programs and nested steps what was decided".into(),
-    });
+    variables.push(publication(published, evidence.present));
     variables
 }
 
-/// What undoes our earlier values where placement is off: an outer step's NIC is wrong for the tasks of an inner one.
+/// The marker, unless the user has a variable of their own that is called so.
+fn publication<'p>(published: Publication, present: &Present) -> Variable<'p> {
+    let (change, why) = match present.get(marker::NAME).filter(|text| !marker::is_published(text)) {
+        Some(users) => (
+            Change::KeepUsers(users.clone()),
+            "the user's own variable of that name stays, so nothing is published, and a step inside this one will take our \
+             values for the user's: unset it",
+        ),
+        None => (Change::Set(published.into_line()), "tells programs and nested steps what was decided"),
+    };
+    Variable { name: marker::NAME.into(), change, why: why.into() }
+}
+
+/// The changes that undo our earlier values if placement is off: an outer step's NIC is wrong for an inner
+/// step's tasks.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
-    let Some(text) = present.get(marker::NAME) else { return Vec::new() };
+    let text = present.get(marker::NAME).filter(|text| marker::is_published(text));
+    let Some(text) = text else { return Vec::new() };
     let earlier = Marker::parse(text, |name| name != marker::NAME && names.contains(&name));
     let ours =
         names.iter().filter(|name| present.get(**name).is_some_and(|value| earlier.is_ours(name, value)));

@@ -1,7 +1,7 @@
 //! Mooncake's transfer engine, on demand (`env=default+mooncake`): `MC_TE_FILTERS`, one list for every task of the node.
 //!
-//! Exact names of devices without ports; what is not named is not used, and of the rest the engine takes those of the
-//! memory's NUMA node first (mooncake-transfer-engine/src/topology.cpp).
+//! Exact device names without ports.  The engine uses only named devices, those of the memory's NUMA node
+//! first (mooncake-transfer-engine/src/topology.cpp).
 #![forbid(unsafe_code)]
 
 use super::template::names_of;

@@ -1,11 +1,13 @@
-//! Names of variables: which may never be set, which an admin should think about, which must be the same in every task.
+//! Names of variables: those never to set, those an admin should think about, those that must be equal in
+//! every task.
 //!
-//! The lists rest on the libraries' own documents: NCCL's "Environment Variables" puts most of [`DOUBTFUL`] under
-//! "Debugging", not for production, and others are the fabric's quality of service, which the topology does not tell.
+//! The lists rest on the libraries' own documents.  NCCL's "Environment Variables" puts most of [`DOUBTFUL`]
+//! under "Debugging", not for production; others set the fabric's quality of service, which the topology does
+//! not tell.
 #![forbid(unsafe_code)]
 
-/// Names, and beginnings of names, whose change could break or take over a task: the loader's, the shell's, Slurm's, and
-/// the lists of GPUs, which are Slurm's to make.
+/// Names, and beginnings of names, whose change could break or take over a task: the loader's, the shell's,
+/// Slurm's, and the lists of GPUs, which Slurm makes.
 const REFUSED: [&str; 24] = [
     "LD_*",
     "PATH",
@@ -33,8 +35,8 @@ const REFUSED: [&str; 24] = [
     "NIC_PLACEMENT*",
 ];
 
-/// Quality of service, algorithms, debugging, and addresses that only the site knows: nothing that follows from a topology.
-/// We never set them; an admin who does is asked whether it is meant.
+/// Quality of service, algorithms, debugging, and addresses that only the site knows: none follows from a
+/// topology. We never set them, and we ask an admin who does whether it is meant.
 pub const DOUBTFUL: [&str; 39] = [
     "NCCL_IB_TC",
     "NCCL_IB_SL",
@@ -77,8 +79,8 @@ pub const DOUBTFUL: [&str; 39] = [
     "MV2_*",
 ];
 
-/// Read by libraries that compare what the tasks of a node have: another value in each task breaks them, or takes their
-/// bandwidth without a word.
+/// Read by libraries that compare the tasks of a node: different values break them, or silently cost
+/// bandwidth.
 const UNIFORM: [&str; 9] = [
     "NCCL_*",
     "RCCL_*",
@@ -107,7 +109,7 @@ pub fn is_name(text: &str) -> bool {
     first && text.len() <= 255 && bytes.all(rest)
 }
 
-/// May nobody set it, not even the admin?
+/// Is it forbidden to everybody, even the admin?
 pub fn is_refused(name: &str) -> bool {
     is_in(&REFUSED, name)
 }

@@ -1,14 +1,15 @@
-//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, and only if it leaves something out.
+//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, set only to exclude something.
 //!
-//! Items are exact names with a port; `^` would turn the list round.  NVSHMEM filters by it whether or not
-//! `NVSHMEM_ENABLE_NIC_PE_MAPPING` is set, skips ports that are not active, and then computes on each processing element
-//! which NIC serves whom, by the same rule on all: the lists must be the same (NVSHMEM 3.5: src/modules/transport/ibrc,
-//! `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp).  `NVSHMEM_HCA_PE_MAPPING` is ignored
-//! beside it, so a user's own mapping keeps the list away.  With one NIC in each element's list (`env=nvshmem-pe`) there
-//! is nothing left to compute; that is right where all elements have exactly one.
+//! Items are exact names with a port; `^` would invert the list.  NVSHMEM filters by it with or without
+//! `NVSHMEM_ENABLE_NIC_PE_MAPPING` and skips inactive ports.  Then each processing element computes by the
+//! same rule which NIC serves which element, so all lists must be equal (NVSHMEM 3.5:
+//! src/modules/transport/ibrc, `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp).
+//! The list would make NVSHMEM ignore `NVSHMEM_HCA_PE_MAPPING`, so we set none beside a user's own mapping.
+//! With one NIC in each element's list (`env=nvshmem-pe`) nothing is left to compute; that is right if every
+//! element has exactly one.
 //!
-//! `NVSHMEM_HCA_PREFIX` is left alone: releases differ in its default (`mlx5`, later everything but `smi`), so no value
-//! is right for all.
+//! We leave `NVSHMEM_HCA_PREFIX` alone: its default differs between releases (`mlx5`, later everything but
+//! `smi`), so no value is right for all.
 #![forbid(unsafe_code)]
 
 use super::uniform::{self, List};
@@ -20,7 +21,7 @@ use crate::topology::{GpuVendor, Topology};
 pub(super) const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 pub(super) const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
 
-/// The node's list; `None` where no GPU of the node can run NVSHMEM.
+/// The node's list; `None` if no GPU of the node can run NVSHMEM.
 pub(super) fn list(topology: &Topology, node: &NodePlacement) -> Option<Answer<'static>> {
     if !topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia) {
         return None;
@@ -33,7 +34,7 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement) -> Option<Answer<'
     })
 }
 
-/// The node's list, or where that is asked for the task's one NIC.
+/// The node's list, or on request the task's one NIC.
 pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let of_the_node = asked.prepared.nvshmem.as_ref()?;
     if asked.users(PE_MAPPING).is_some() {

@@ -1,12 +1,12 @@
-//! OpenMP, where the user says `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND`.
+//! OpenMP, with `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND`.
 //!
-//! Without a number of threads a runtime starts one for each CPU of the mask, which is the whole NUMA node, in each of the
-//! tasks that share it.  Binding is another matter: with `OMP_PLACES` set, or `OMP_PROC_BIND` true, a runtime pins the thread
-//! that loads it to one core, and every thread that this one starts later inherits that core (measured with GCC 12's
-//! libgomp: the mask is one core after dlopen(3)).  A Python program that imports PyTorch is such a program (mpibind issue
-//! 41).  So the places are named and binding is switched off, which makes libgomp pass the places over: who wants pinned
-//! threads exports `OMP_PROC_BIND=spread` and has a core for each.
-//! (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c.)
+//! Without `OMP_NUM_THREADS` a runtime starts one thread for each CPU of the mask.  The mask is the whole
+//! NUMA node, and every task that shares it would start as many.  With `OMP_PLACES` set, or `OMP_PROC_BIND`
+//! true, a runtime pins the thread that loads it to one core.  All threads that this one starts later inherit
+//! that core (measured with GCC 12's libgomp: the mask is one core after dlopen(3)).  This happens in a
+//! Python program that imports PyTorch (mpibind issue 41).  So we name the places and switch binding off,
+//! which makes libgomp ignore the places.  Users who want pinned threads export `OMP_PROC_BIND=spread` and
+//! get a core for each. (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c.)
 #![forbid(unsafe_code)]
 
 use super::{Answer, Asked};
@@ -14,30 +14,30 @@ use super::{Answer, Asked};
 pub(super) const NUM_THREADS: &str = "OMP_NUM_THREADS";
 pub(super) const PLACES: &str = "OMP_PLACES";
 pub(super) const PROC_BIND: &str = "OMP_PROC_BIND";
-/// How users of one runtime ask for places of their own; `OMP_PLACES` would beat them.
+/// One runtime's own variables for places; `OMP_PLACES` would override them.
 pub(super) const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
 pub(super) const KMP_AFFINITY: &str = "KMP_AFFINITY";
 
-/// The cores that are the task's part.
+/// The number of cores in the task's part.
 pub(super) fn num_threads<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let threads = asked.task.threads?;
     Some(Answer::yes(threads.to_string(), "the cores that are the task's part"))
 }
 
-/// The places that a program would bind threads to that binds them itself.
+/// Places for programs that bind their own threads.
 pub(super) fn places<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     asked.task.threads?;
-    Some(unless(pinned(asked), "cores", "what a program that binds threads itself binds them to"))
+    Some(unless(pinned(asked), "cores", "places for programs that bind their own threads"))
 }
 
-/// No binding by the runtime; `false` would make it pass over places that the user names.
+/// Switches the runtime's binding off, unless the user names places: `false` would make it ignore them.
 pub(super) fn proc_bind<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     asked.task.threads?;
     let places = asked.users(PLACES).map(|_| PLACES);
     Some(unless(pinned(asked).or(places), "false", "a program that loads OpenMP keeps all its CPUs"))
 }
 
-/// The user's variable for one runtime that says where threads run.
+/// The user's variable that says where one runtime's threads run.
 fn pinned(asked: &Asked) -> Option<&'static str> {
     [GOMP_CPU_AFFINITY, KMP_AFFINITY].into_iter().find(|name| asked.users(name).is_some())
 }
@@ -55,7 +55,7 @@ mod tests {
     use crate::render::{Evidence, Prepared, Present, environment};
     use crate::topology::{CpuSet, Provenance, Topology};
 
-    /// What becomes of the three variables, in a step inside one of ours that set the first two.
+    /// The three variables in a step inside one of ours that set the first two.
     fn values(threads: Option<usize>, present: &[(&str, &str)]) -> Vec<String> {
         let topology = Topology::empty("test", Provenance::ThisSystem);
         let node = NodePlacement {
@@ -77,7 +77,8 @@ mod tests {
             missed: None,
             reasons: Vec::new(),
         };
-        let outer = [("NIC_PLACEMENT", "v1 set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores")];
+        let outer =
+            [("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores")];
         let present: Present =
             present.iter().chain(&outer).map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let prepared = Prepared::new(&topology, &node, Default::default(), &|_| None);

@@ -1,17 +1,21 @@
-//! What is the same for all tasks of a step, worked out once: which variables, their node-wide values, what files say.
+//! What all tasks of a step share, worked out once: the variables, their node-wide values, the contents of
+//! files.
 #![forbid(unsafe_code)]
 
 use super::marker::{self, Marker};
 use super::wanted::{Libraries, Wanted};
-use super::{Answer, Asked, EVIDENCE, Library, Present, ROWS, efa, libfabric, mooncake, nccl, nvshmem, ucx};
+use super::{
+    Answer, Asked, EVIDENCE, Library, Present, ROWS, ReadFile, efa, libfabric, mooncake, nccl, nvshmem, ucx,
+};
 use crate::diagnostic::Diagnostic;
 use crate::placement::NodePlacement;
 use crate::topology::{NicIndex, Topology};
+use std::collections::BTreeSet;
 
 /// A variable and what answers for it.
 pub(super) struct Row {
     pub(super) name: String,
-    /// do user and admin want it set?
+    /// do both user and admin want it set?
     pub(super) wanted: bool,
     pub(super) source: AnsweredBy,
 }
@@ -34,26 +38,22 @@ pub struct Prepared {
     pub(super) nccl: Answer<'static>,
     pub(super) nvshmem: Option<Answer<'static>>,
     pub(super) mooncake: Answer<'static>,
-    /// the site's file that sets UCX's variable
-    pub(super) ucx_file: Option<&'static str>,
+    /// why the site's file keeps us from setting UCX's variable
+    pub(super) ucx_site: Option<String>,
     /// each GPU's Slingshot NIC
     pub(super) slingshot: Vec<Option<NicIndex>>,
-    /// the values of those templates that hold no fact of a task, or why there is none
+    /// the values of templates without a fact of a task, or why there is none
     filled: Vec<Option<Result<String, String>>>,
 }
 
 impl Prepared {
-    /// Works it out.  `read` reads a site's file as this node has it; asked only where the answer can change a value.
-    pub fn new(
-        topology: &Topology,
-        node: &NodePlacement,
-        wanted: Wanted,
-        read: &dyn Fn(&str) -> Option<String>,
-    ) -> Prepared {
+    /// Works it out.  `read` reads a site's file on this node; it is called only if the answer can change a
+    /// value.
+    pub fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
         let wants = |name: &str, libraries: Libraries| {
             wanted.libraries.has(libraries) && !wanted.unwanted.iter().any(|unwanted| unwanted == name)
         };
-        // the admin's own template for a variable stands in the library's place
+        // the admin's own template for a variable replaces the library's
         let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
         let libraries = ROWS.iter().filter(|(name, ..)| !has_template(name));
         let mut rows: Vec<Row> = libraries
@@ -88,14 +88,14 @@ impl Prepared {
             Some(value)
         });
         let nothing = |_: &str| None;
-        let read_for = |name: &str| if is_wanted(name) { read } else { &nothing };
+        let read_for = |name: &str| -> ReadFile { if is_wanted(name) { read } else { &nothing } };
         Prepared {
             nccl: nccl::list(topology, node, read_for(nccl::IB_HCA)),
             nvshmem: nvshmem::list(topology, node),
             mooncake: mooncake::list(topology, node),
-            ucx_file: match topology.gpus.is_empty() || node.rails.is_empty() {
+            ucx_site: match topology.gpus.is_empty() || node.rails.is_empty() {
                 true => None,
-                false => ucx::site_file(read_for(ucx::NET_DEVICES)),
+                false => ucx::site(read_for(ucx::NET_DEVICES)),
             },
             slingshot: match wanted.libraries.has(Libraries::LIBFABRIC) {
                 true => libfabric::nearest_slingshot(topology),
@@ -107,7 +107,7 @@ impl Prepared {
         }
     }
 
-    /// All variables that are looked at or changed, sorted.
+    /// All variables that we read or change, sorted.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.rows.iter().map(|row| row.name.as_str()).chain(EVIDENCE).collect();
         names.sort_unstable();
@@ -115,13 +115,20 @@ impl Prepared {
         names
     }
 
-    /// What the user or the admin named in `no-env=` and nobody would set.
+    /// Names in the user's or the admin's `no-env=` that nobody would set.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        let unknown =
-            self.wanted.unwanted.iter().filter(|name| !self.rows.iter().any(|row| row.name == **name));
-        unknown
-            .map(|name| Diagnostic::new(format!("no-env={name}"), "nothing sets this variable: no effect"))
-            .collect()
+        let unknown = self.wanted.unwanted.iter().map(String::as_str);
+        let unknown: BTreeSet<&str> =
+            unknown.filter(|name| !self.rows.iter().any(|row| row.name == *name)).collect();
+        // one line, since a user can name hundreds
+        let named: Vec<&str> = unknown.iter().copied().take(3).collect();
+        let finding = match (named.len(), unknown.len() - named.len()) {
+            (0, _) => return Vec::new(),
+            (1, 0) => "nothing sets this variable: no effect".to_string(),
+            (_, 0) => "nothing sets these variables: no effect".to_string(),
+            (_, more) => format!("nothing sets these variables, nor {more} more: no effect"),
+        };
+        vec![Diagnostic::new(format!("no-env={}", named.join("+")), finding)]
     }
 
     /// What an earlier step of ours published in this environment.
@@ -132,7 +139,7 @@ impl Prepared {
         present.get(marker::NAME).map(|text| Marker::parse(text, may_be_ours)).unwrap_or_default()
     }
 
-    /// The admin's template's answer for a task.
+    /// The answer of the admin's template for a task.
     pub(super) fn fill(&self, index: usize, asked: &Asked<'_, '_>) -> Answer<'_> {
         let template = &self.wanted.templates[index];
         let why = "the admin's `set=`";

@@ -1,10 +1,11 @@
 //! The admin's own variables: `set=NAME=TEMPLATE`, filled from the same map as ours.
 //!
-//! `{word}` stands for a fact of the node or of the task; `{{` and `}}` for the braces themselves.  A fact that this node
-//! or task does not have leaves the variable unset: half a value is a wrong one.
+//! `{word}` stands for a fact of the node or of the task, `{{` and `}}` for braces.  If this node or task
+//! lacks the fact, the variable stays unset: half a value is wrong.
 #![forbid(unsafe_code)]
 
 use super::names;
+use crate::diagnostic::Shown;
 use crate::placement::{NodePlacement, TaskPlacement};
 use crate::topology::{GpuIndex, PciAddress, Topology};
 use std::fmt::Write;
@@ -57,7 +58,7 @@ enum Piece {
     Fact(Fact),
 }
 
-/// One variable of the admin's.
+/// One of the admin's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     name: String,
@@ -70,13 +71,13 @@ pub fn placeholders() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 impl Template {
-    /// Reads `NAME=TEMPLATE`; the second part of the answer is a doubt about a variable that is rarely set well.
+    /// Reads `NAME=TEMPLATE`; the second part of the answer warns of a variable that is rarely set well.
     pub fn parse(text: &str) -> Result<(Template, Option<String>), String> {
         let Some((name, rest)) = text.split_once('=') else {
             return Err("expected `set=NAME=TEMPLATE`".to_string());
         };
         if !names::is_name(name) {
-            let name: String = name.chars().take(40).flat_map(char::escape_debug).collect();
+            let name = Shown::word(name, 40);
             return Err(format!("`{name}` is no name of a variable: expected capitals, digits and `_`"));
         }
         if names::is_refused(name) {
@@ -123,7 +124,7 @@ impl Template {
         self.name.ends_with("_FILE")
     }
 
-    /// The value; or the word for which there is no fact here.
+    /// The value, or the word that has no fact here.
     pub fn fill(
         &self,
         topology: &Topology,
@@ -176,7 +177,7 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
             _ => return Err(format!("a single `{brace}`: write it twice where you mean the brace itself")),
         };
         let Some(fact) = FACTS.iter().find(|fact| fact.0 == word) else {
-            let word: String = word.chars().take(40).flat_map(char::escape_debug).collect();
+            let word = Shown::word(word, 40);
             return Err(format!("`{{{word}}}` is not known; known: {}", listed(true)));
         };
         if !plain.is_empty() {
@@ -209,7 +210,7 @@ fn look_up(
         _ => None,
     };
     match fact {
-        Fact::Nic => Some(one_rail()?.name.clone()),
+        Fact::Nic => Some(one_rail()?.name.to_string()),
         Fact::Port => Some(one_rail()?.port.to_string()),
         Fact::NicAddress => stated(topology.nic(one_rail()?.nic).address?),
         Fact::Nics => Some(joined(rails.iter().map(|(rail, _)| node.rail(*rail).to_string()))),
@@ -227,7 +228,7 @@ fn look_up(
         Fact::Rails => Some(joined(node.rails.iter().map(ToString::to_string))),
         Fact::RailNames => Some(names_of(node.rails.iter().map(|rail| rail.name.as_str()))),
         Fact::RailCount => Some(node.rails.len().to_string()),
-        // a name with a slash would lead a path elsewhere
+        // a slash in the name would change the path
         Fact::Machine => Some(topology.name.clone()).filter(|name| !name.contains('/')),
     }
 }

@@ -1,4 +1,4 @@
-//! What the libraries read, on a node of four GPUs and four NICs of which one carries storage.
+//! What the libraries read, on a node of four GPUs and four NICs; one NIC carries storage.
 #![forbid(unsafe_code)]
 
 mod libraries;
@@ -9,8 +9,8 @@ use super::wanted::{Fabric, Template, Wanted};
 use super::*;
 use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail, RailIndex};
 use crate::topology::{
-    CpuSet, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port, PortState,
-    Provenance, Topology,
+    CpuSet, DeviceName, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port,
+    PortState, Provenance, Topology,
 };
 
 fn node(storage: PortState) -> (Topology, NodePlacement) {
@@ -24,7 +24,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
         diagnostics: Vec::new(),
     };
     for index in 0..4usize {
-        let name = format!("mlx5_{index}");
+        let name: DeviceName = format!("mlx5_{index}").parse().unwrap();
         let state = if index == 3 { storage } else { PortState::Active };
         let port = Port::new(1, state, LinkLayer::InfiniBand, None);
         let address = format!("{index}0:00.0").parse().unwrap();
@@ -60,14 +60,17 @@ fn present(values: &[(&str, &str)]) -> Present {
     values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-/// The files of a node or of its user: `(path, text)`.
+/// The files of a node or of its user: `(path, text)`; `…` at a text's end means that it was cut there.
 type Files = &'static [(&'static str, &'static str)];
 
-fn reader(files: Files) -> impl Fn(&str) -> Option<String> {
-    |path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.to_string())
+fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
+    |path| {
+        let (_, text) = files.iter().find(|(name, _)| *name == path)?;
+        Some(FileText { text: text.to_string(), is_cut: text.ends_with('…') })
+    }
 }
 
-/// What one task of a step gets, with this wanted, environment, and files.
+/// One task of a step with what is wanted, its environment, and files.
 struct Situation {
     topology: Topology,
     node: NodePlacement,
@@ -117,7 +120,7 @@ impl Situation {
         })
     }
 
-    /// Why a variable is set or not; empty where nothing is said about it.
+    /// Why a variable is set or not; empty if there is no answer for it.
     fn why(&self, task: &TaskPlacement, name: &str) -> String {
         self.told(task).into_iter().find(|(told, ..)| told == name).map(|told| told.2).unwrap_or_default()
     }
@@ -213,7 +216,7 @@ fn nccl_gets_no_list_that_it_would_cut() {
     let more = |placement: &mut NodePlacement, count: usize| {
         let rails = (0..count).map(|nic| Rail {
             nic: NicIndex(0),
-            name: format!("roce{nic}"),
+            name: format!("roce{nic}").parse().unwrap(),
             port: 1,
             rate_mbps: None,
         });

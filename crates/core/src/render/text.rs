@@ -6,8 +6,8 @@ use crate::topology::{GpuIndex, Topology};
 
 /// A task's line under `verbose`, and in the tool's plans.
 ///
-/// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines that tasks write
-/// separately stand under each other.
+/// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines from
+/// separate tasks align.
 pub fn task_line(
     topology: &Topology,
     node: &NodePlacement,
@@ -36,13 +36,7 @@ pub fn task_line(
         unknown if unknown.is_empty() => "unknown".to_string(),
         cpus => cpus.to_string(),
     };
-    // a variable that is set explains itself, one that is not wants a reason
-    let not_set = variables.iter().filter(|variable| !matches!(variable.change, Change::Set(_)));
-    let not_set = not_set.map(|variable| match variable.change {
-        Change::KeepUsers(_) => format!("{}: {}", variable.name, variable.why),
-        _ => format!("{} not set: {}", variable.name, variable.why),
-    });
-    let reasons: Vec<String> = task.reasons.iter().cloned().chain(not_set).collect();
+    let reasons = reasons(task, variables);
     let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
     let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
     format!(
@@ -55,6 +49,17 @@ pub fn task_line(
         rail_width = rail_width.max().unwrap_or(0),
         cpu_width = cpu_width.max().unwrap_or(0),
     )
+}
+
+/// The reasons for a task's placement, one sentence for each answer.
+pub fn reasons(task: &TaskPlacement, variables: &[Variable]) -> Vec<String> {
+    // only an unset variable needs a reason
+    let not_set = variables.iter().filter(|variable| !matches!(variable.change, Change::Set(_)));
+    let not_set = not_set.map(|variable| match variable.change {
+        Change::KeepUsers(_) => format!("{}: {}", variable.name, variable.why),
+        _ => format!("{} not set: {}", variable.name, variable.why),
+    });
+    task.reasons.iter().cloned().chain(not_set).collect()
 }
 
 /// `gpu 3 0000:61:00.0`

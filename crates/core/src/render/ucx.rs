@@ -1,38 +1,38 @@
 //! UCX: `UCX_NET_DEVICES`, the network devices that a process may use.
 //!
-//! Items are exact and always `name:port` (a bare name is read only from 1.21 on); an unknown item is a warning, no known
-//! one an error at the first remote peer.  The list filters TCP interfaces too, and `^` is not understood everywhere, so a
-//! program that asked for the tcp transport gets its interfaces named beside its NIC.  Peers may use different devices as
-//! long as the fabric connects them.  (UCX: src/ucs/config/parser.c, src/ucp/core/ucp_context.c; its FAQ, "selecting
-//! networks and transports".)
+//! Items are exact and always `name:port`; UCX reads a bare name only from 1.21 on.  An unknown item causes a
+//! warning; a list without a known item fails at the first remote peer.  The list filters TCP interfaces too,
+//! and not every release knows `^`, so a program that asked for the tcp transport gets its interfaces named
+//! beside its NIC.  Peers may use different devices if the fabric connects them.  (UCX:
+//! src/ucs/config/parser.c, src/ucp/core/ucp_context.c; its FAQ, "selecting networks and transports".)
 //!
-//! Open MPI, MPICH and NIXL read it where they run on UCX, and need nothing of their own.
+//! Open MPI, MPICH and NIXL read it if they run on UCX, and need no variable of their own.
 #![forbid(unsafe_code)]
 
 use super::wanted::Fabric;
-use super::{Answer, Asked, nccl};
+use super::{Answer, Asked, ReadFile, nccl};
 use crate::placement::{RailIndex, TaskPlacement};
 use std::borrow::Cow;
 
 pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
 pub(super) const TLS: &str = "UCX_TLS";
 
-/// The site's configuration: UCX prefers its environment to it (src/ucs/config/parser.c).
+/// The site's configuration; UCX prefers the environment (src/ucs/config/parser.c).
 const SITE: &str = "/etc/ucx/ucx.conf";
 
-/// Interfaces with IPv4 routes; those are what the tcp transport can reach a peer by (the kernel's net/ipv4/fib_trie.c,
-/// `fib_route_seq_show`).
+/// Interfaces with IPv4 routes: the tcp transport reaches peers through these (the kernel's
+/// net/ipv4/fib_trie.c, `fib_route_seq_show`).
 const ROUTES: &str = "/proc/net/route";
 
 /// Items of a list, at most (`UCS_CONFIG_ARRAY_MAX` of src/ucs/config/parser.h: 64, in newer releases 128).
 const MAX_ITEMS: usize = 64;
 
-/// The site's file, if it sets the variable.
-pub(super) fn site_file(read: &dyn Fn(&str) -> Option<String>) -> Option<&'static str> {
-    read(SITE).is_some_and(|text| nccl::sets(&text, NET_DEVICES)).then_some(SITE)
+/// Why the site's file keeps us from setting the variable; `None` if it does not.
+pub(super) fn site(read: ReadFile) -> Option<String> {
+    nccl::claimed(read, SITE, NET_DEVICES)
 }
 
-/// The value, and why it is this or none.
+/// The value or none, and why.
 pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let (node, task) = (asked.node, asked.task);
     let no = |why: &'static str| Some(Answer::no(why));
@@ -42,8 +42,8 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if task.rails.is_empty() {
         return no("no NIC of this node may be chosen");
     }
-    if let Some(file) = asked.prepared.ucx_file {
-        return Some(Answer::no(format!("`{file}` sets it")));
+    if let Some(why) = &asked.prepared.ucx_site {
+        return Some(Answer::no(why.as_str()));
     }
     let isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
     let rails: Vec<RailIndex> = match isolated {
@@ -64,7 +64,9 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         reason(task)
     };
     if asked.evidence.present.get(TLS).is_some_and(|transports| names_tcp(transports)) {
-        let interfaces = (asked.evidence.read)(ROUTES).map(|routes| interfaces(&routes)).unwrap_or_default();
+        // a cut table may lack interfaces
+        let routes = (asked.evidence.read)(ROUTES).filter(|routes| !routes.is_cut);
+        let interfaces = routes.map(|routes| interfaces(&routes.text)).unwrap_or_default();
         if interfaces.is_empty() || list.len() + interfaces.len() > MAX_ITEMS {
             return no("`UCX_TLS` asks for tcp, and the list would hide its interfaces, which are not known");
         }
@@ -85,7 +87,8 @@ fn reason(task: &TaskPlacement) -> Cow<'static, str> {
     }
 }
 
-/// Does `UCX_TLS` ask for tcp by its name?  `^` before the list means all but these, `\` before an item no alias.
+/// Does `UCX_TLS` ask for tcp by its name?  `^` before the list means all but these, `\` before an item means
+/// no alias.
 fn names_tcp(transports: &str) -> bool {
     let mut items = transports.split(',').map(|item| item.trim().trim_start_matches('\\'));
     !transports.trim_start().starts_with('^') && items.any(|item| item == "tcp")

@@ -1,16 +1,13 @@
-//! What the lists for a whole node leave out: the libraries that read one find the rest by themselves.
+//! Lists for a whole node, set only to exclude NICs: the libraries find the rest by themselves.
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
 use crate::placement::NodePlacement;
 use crate::topology::{NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
-/// Bytes of a device's name that NCCL keeps (`struct netIf` in src/include/socket.h: `prefix[64]`), and the kernel allows.
-const MAX_NAME: usize = 63;
-
 /// A list for all tasks of a node.
 pub(super) enum List {
-    /// the entries, and the NICs that are not among them
+    /// the entries, and the NICs left out
     Needed(String, String),
     /// there is nothing to set, for this reason
     Not(&'static str),
@@ -18,8 +15,8 @@ pub(super) enum List {
 
 /// NICs that a verbs library would find and should not use, each once.
 ///
-/// Ports that are not active are skipped by the libraries themselves, and EFA, Slingshot and plain Ethernet are no
-/// devices that a verbs library could take for one of its own.
+/// The libraries skip inactive ports themselves, and no verbs library uses EFA, Slingshot or plain Ethernet
+/// devices.
 fn left_out(topology: &Topology, node: &NodePlacement) -> String {
     let is_rail = |nic: NicIndex, port: &Port| node.rail_at(PortRef { nic, port: port.number }).is_some();
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
@@ -29,7 +26,7 @@ fn left_out(topology: &Topology, node: &NodePlacement) -> String {
     names_of(unwanted.map(|(_, nic)| nic.name.as_str())).replace(',', " ")
 }
 
-/// `mlx5_0:1,mlx5_1:1` of the node's rails, where something must be left out.
+/// The node's rails as `mlx5_0:1,mlx5_1:1`, if something must be left out.
 pub(super) fn list(topology: &Topology, node: &NodePlacement) -> List {
     if node.rails.is_empty() {
         let why = match topology.is_left_to_libfabric() {
@@ -41,11 +38,6 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement) -> List {
     let left_out = left_out(topology, node);
     if left_out.is_empty() {
         return List::Not("every NIC that it would find may be used");
-    }
-    let special =
-        |name: &str| name.is_empty() || name.contains([',', ':', '^', '=', ' ']) || !name.is_ascii();
-    if node.rails.iter().any(|rail| rail.name.len() > MAX_NAME || special(&rail.name)) {
-        return List::Not("a NIC's name cannot stand in a list");
     }
     let entries: Vec<String> = node.rails.iter().map(ToString::to_string).collect();
     List::Needed(entries.join(","), left_out)

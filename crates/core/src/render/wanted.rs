@@ -1,4 +1,5 @@
-//! What a renderer is asked for: which libraries, which variables not, what the fabric connects, and the admin's templates.
+//! What a renderer is asked for: libraries, excluded variables, what the fabric connects, and the admin's
+//! templates.
 #![forbid(unsafe_code)]
 
 pub use super::names::is_name as is_variable_name;
@@ -39,7 +40,7 @@ impl Libraries {
     pub const LIBFABRIC: Libraries = Libraries(1 << 6);
     /// Mooncake's transfer engine
     pub const MOONCAKE: Libraries = Libraries(1 << 7);
-    /// what is on where nobody says `env=`
+    /// the set without `env=`
     pub const DEFAULT: Libraries = Libraries(0b1_1111);
     /// none of them
     pub const NONE: Libraries = Libraries(0);
@@ -54,7 +55,7 @@ impl Libraries {
         NAMES.map(|(name, _)| name).join(", ")
     }
 
-    /// These and those.
+    /// The union.
     #[must_use]
     pub fn with(self, others: Libraries) -> Libraries {
         Libraries(self.0 | others.0)
@@ -82,7 +83,7 @@ pub enum Fabric {
     IsolatedRails,
 }
 
-/// All of it, for one step.
+/// Everything wanted in one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// whose variables may be set

@@ -1,10 +1,10 @@
 //! GPUs, NICs and their ports, as data.
 #![forbid(unsafe_code)]
 
-use super::PciAddress;
+use super::{DeviceName, Network, PciAddress, SubnetPrefix};
 use std::fmt;
 
-/// Who made a GPU, and so which variable lists it and which device node opens it.
+/// A GPU's vendor, which decides the variable that lists it and the device node that opens it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GpuVendor {
     /// PCI vendor 10de
@@ -45,26 +45,27 @@ impl GpuVendor {
 pub struct Gpu {
     /// its PCI function
     pub address: PciAddress,
-    /// which part of it this is, where one function is partitioned into several GPUs (MI300X in DPX, QPX or CPX mode)
+    /// the partition's number, if its function is partitioned into several GPUs (MI300X in DPX, QPX or CPX
+    /// mode)
     pub partition: Option<u32>,
-    /// who made it
+    /// its vendor
     pub vendor: GpuVendor,
     /// the number in its device node's name: `Device Minor` for NVIDIA (`/dev/nvidia3`), the render node's for others
     /// (`/dev/dri/renderD131`)
     pub minor: Option<u32>,
     /// `GPU-…`, as `CUDA_VISIBLE_DEVICES` spells it
     pub uuid: Option<String>,
-    /// what the driver calls it
+    /// the driver's name for it
     pub model: Option<String>,
-    /// the number by which the vendor's runtime counts it before any list, where that is not PCI order: AMD's counts the
-    /// nodes of its compute driver (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
+    /// its number in the vendor's runtime before any list applies, if that is not PCI order: AMD's runtime
+    /// counts its compute driver's nodes (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
     pub runtime_index: Option<u32>,
-    /// how many MIG instances it is cut into, where it is (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`)
+    /// its number of MIG instances, if it has any (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`)
     pub mig_instances: Option<u32>,
 }
 
 impl Gpu {
-    /// A GPU of which only this is known.
+    /// A GPU with nothing else known.
     pub fn new(address: PciAddress, vendor: GpuVendor) -> Gpu {
         Gpu {
             address,
@@ -78,8 +79,8 @@ impl Gpu {
         }
     }
 
-    /// Is it joined to its CPU by NVLink-C2C, so that the CPU's PCIe host bridges are as near to it as to the CPU?
-    /// (NVIDIA Grace Hopper and Grace Blackwell; their GPUs carry the superchip's name.)
+    /// Does NVLink-C2C connect it to its CPU?  Then the CPU's PCIe host bridges are as near to the GPU as to
+    /// the CPU. (NVIDIA Grace Hopper and Grace Blackwell; their GPUs carry the superchip's name.)
     pub fn has_c2c(&self) -> bool {
         let model = self.model.as_deref().unwrap_or_default();
         ["GH200", "GB200", "GB300"].iter().any(|superchip| model.contains(superchip))
@@ -99,12 +100,12 @@ impl Gpu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
     /// its name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet `/sys/class/net`
-    pub name: String,
-    /// what programs reach it by
+    pub name: DeviceName,
+    /// the interface that programs use
     pub kind: NicKind,
     /// its PCI function; `None` for software devices such as rxe and siw
     pub address: Option<PciAddress>,
-    /// what a topology file or a model says it is for; the live bus does not say
+    /// its use, from a topology file or a model; the live bus does not tell
     pub role: Option<NicRole>,
     /// its ports in order of number
     pub ports: Vec<Port>,
@@ -119,10 +120,10 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// A NIC of which only this is known.
-    pub fn new(name: impl Into<String>, kind: NicKind) -> Nic {
+    /// A NIC with nothing else known.
+    pub fn new(name: DeviceName, kind: NicKind) -> Nic {
         Nic {
-            name: name.into(),
+            name,
             kind,
             address: None,
             role: None,
@@ -135,7 +136,7 @@ impl Nic {
     }
 }
 
-/// What programs reach a NIC by.
+/// The interface through which programs use a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum NicKind {
     /// libibverbs: InfiniBand, RoCE, iWARP
@@ -197,17 +198,18 @@ pub struct Port {
     /// its network interface
     pub netdev: Option<String>,
     /// the first half of its first GID: the subnet prefix on InfiniBand
-    pub subnet: Option<String>,
+    pub subnet: Option<SubnetPrefix>,
     /// the newest RoCE type of its GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
-    /// the interface by which the node's default route leaves through this port: its own, or a bond, bridge or VLAN above
+    /// the interface of the node's default route, if that leaves through this port: its own, or a bond,
+    /// bridge or VLAN above
     pub default_route: Option<String>,
-    /// IPv4 networks that its interface is in, such as `10.1.0.0/16`, by address
-    pub networks: Vec<String>,
+    /// its interface's IPv4 networks, such as `10.1.0.0/16`, by address
+    pub networks: Vec<Network>,
 }
 
 impl Port {
-    /// A port of which only this is known.
+    /// A port with nothing else known.
     pub fn new(number: u8, state: PortState, link_layer: LinkLayer, rate_mbps: Option<u64>) -> Port {
         Port {
             number,
@@ -251,7 +253,7 @@ impl fmt::Display for PortState {
     }
 }
 
-/// What a port speaks (`ports/N/link_layer`).
+/// A port's link layer (`ports/N/link_layer`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkLayer {
     /// InfiniBand

@@ -1,9 +1,9 @@
-//! The versioned JSON file in which a topology is kept, given to the plugin and exchanged.
+//! The versioned JSON file that holds a topology, for the plugin and for exchange.
 //!
-//! The types of the file (`schema`) are apart from those of the node, so that either may change without the
-//! other. What [`from_json`] returns is consistent (no name, address or CPU twice, every reference resolved,
-//! every parent leads to a host bridge), and it refuses the rest with one line that says where and what was
-//! expected instead.
+//! The file's types (`schema`) are separate from the node's, so either may change alone.  [`from_json`]
+//! returns only consistent topologies: no name, address or CPU occurs twice, every reference resolves, every
+//! parent leads to a host bridge.  It refuses others with one line that says where and what was expected
+//! instead.
 #![forbid(unsafe_code)]
 
 mod read;
@@ -14,14 +14,15 @@ mod values;
 mod write;
 
 use super::{Provenance, Topology};
+use crate::diagnostic::Shown;
 use std::fmt;
 
-/// What the field `format` of every topology file says.
+/// The field `format` of every topology file.
 pub const FORMAT: &str = "nic-placement topology";
 /// The version that this code reads and writes; it grows when an older reader would misread a newer file.
 pub const VERSION: u64 = 1;
 
-/// Bytes of a file: 190 times the built-in DGX H100, and the plugin reads the file inside slurmstepd.
+/// Bytes of a file, which the plugin reads inside slurmstepd: 190 times the built-in DGX H100.
 pub const MAX_BYTES: usize = 4 << 20;
 /// NUMA nodes, and one above their largest number: the largest `CONFIG_NODES_SHIFT` of Linux is 10.
 pub const MAX_NUMA_NODES: usize = 1024;
@@ -29,7 +30,7 @@ pub const MAX_NUMA_NODES: usize = 1024;
 pub const MAX_CORES: usize = 8192;
 /// PCI functions: every GPU and NIC allowed, each below seven bridges of its own.
 pub const MAX_PCI: usize = 4096;
-/// GPUs: sixteen times the 16 of the largest nodes, since the cost of the assignment grows with them.
+/// GPUs: sixteen times the 16 of the largest nodes; the assignment's cost grows with them.
 pub const MAX_GPUS: usize = 256;
 /// MIG instances of a GPU: a GPU of today has 7 slices, so 7 instances at most.
 pub const MAX_MIG_INSTANCES: u32 = 64;
@@ -39,11 +40,11 @@ pub const MAX_NICS: usize = 256;
 pub const MAX_PORTS: usize = 16;
 /// Network interfaces of a NIC: one for each port and some VLANs.
 pub const MAX_NETDEVS: usize = 64;
-/// Characters of a name: `IB_DEVICE_NAME_MAX` of `rdma/ib_user_verbs.h` is 64 with the final NUL.
-pub const MAX_NAME: usize = 63;
+/// IPv4 networks of a port: one or a few; on a node that also routes, as many as its routing table has.
+pub const MAX_NETWORKS: usize = 16 * 1024;
 /// Characters of free text (GPU models, sources): a few lines on a terminal.
 pub const MAX_TEXT: usize = 1024;
-/// Lanes of a PCIe link: the register that tells has six bits (Link Status, "Negotiated Link Width").
+/// Lanes of a PCIe link: the register has six bits (Link Status, "Negotiated Link Width").
 pub const MAX_WIDTH: u32 = 63;
 /// Tenths of GT/s of a PCIe lane: eight times PCIe 7.0, and far from overflow when multiplied by lanes.
 pub const MAX_TENTHS_GT: u32 = 10_000;
@@ -58,7 +59,7 @@ pub enum BadTopology {
         /// how many there are
         bytes: usize,
     },
-    /// not JSON, or a field is unknown, missing, twice there or of another type
+    /// not JSON, or a field is unknown, missing, repeated or of another type
     Json {
         /// line, from 1
         line: usize,
@@ -86,7 +87,7 @@ pub enum BadTopology {
         /// how many may be
         most: usize,
     },
-    /// a value does not mean what its place asks for
+    /// a value does not fit its field
     Value {
         /// where
         place: String,
@@ -95,11 +96,11 @@ pub enum BadTopology {
         /// what was expected instead
         expected: String,
     },
-    /// something that may be there once is there twice
+    /// something that must be unique occurs twice
     Twice {
         /// where the second one is
         place: String,
-        /// what is there twice
+        /// what occurs twice
         value: String,
         /// where the first one is
         first: String,
@@ -168,26 +169,15 @@ impl From<serde_json::Error> for BadTopology {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
         let finding = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-        // unknown fields are quoted as they are in the input, which need not be fit for a terminal
+        // the parser quotes unknown fields from the input, which may be unsafe for a terminal
         BadTopology::Json { line, column, finding: printable(finding, 400) }
     }
 }
 
-/// `text` as one line of at most `most` characters.
+/// `text` as one line of at most `most` characters, and whether that is all.
 fn printable(text: &str, most: usize) -> String {
-    let mut characters = text.chars();
-    let mut line = String::new();
-    for character in characters.by_ref().take(most) {
-        if character.is_control() {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    if characters.next().is_some() {
-        line.push('…');
-    }
-    line
+    let more = if text.chars().nth(most).is_some() { "…" } else { "" };
+    format!("{}{more}", Shown::message(text, most))
 }
 
 /// Reads a topology; `provenance` says where the text is from.
@@ -195,7 +185,7 @@ pub fn from_json(text: &str, provenance: Provenance) -> Result<Topology, BadTopo
     read::topology(parse(text)?, provenance)
 }
 
-/// What a topology file says of where its facts come from.
+/// The sources that a topology file names for its facts.
 pub fn sources(text: &str) -> Result<Vec<String>, BadTopology> {
     let file = parse(text)?;
     read::check_sources(&file.sources)?;
@@ -205,7 +195,7 @@ pub fn sources(text: &str) -> Result<Vec<String>, BadTopology> {
 /// Writes a topology: one line for each core, PCI function, GPU and NIC, the same bytes for the same
 /// topology.
 ///
-/// [`from_json`] reads it back if the topology is consistent, which one from a broken `/sys` need not be.
+/// [`from_json`] reads it back if the topology is consistent; one from a broken `/sys` may not be.
 pub fn to_json(topology: &Topology) -> String {
     to_json_with_sources(topology, &[])
 }
@@ -215,11 +205,30 @@ pub fn to_json_with_sources(topology: &Topology, sources: &[String]) -> String {
     write::json(&write::file(topology, sources))
 }
 
+/// A topology file that stands inside another JSON.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+pub struct Document(schema::File);
+
+impl Document {
+    /// The topology in it.
+    pub fn topology(self, provenance: Provenance) -> Result<Topology, BadTopology> {
+        let Document(file) = self;
+        if file.format != FORMAT {
+            return Err(BadTopology::Format { found: Some(file.format) });
+        }
+        if file.version != VERSION {
+            return Err(BadTopology::Version { found: Some(file.version) });
+        }
+        read::topology(file, provenance)
+    }
+}
+
 fn parse(text: &str) -> Result<schema::File, BadTopology> {
     if text.len() > MAX_BYTES {
         return Err(BadTopology::TooLarge { bytes: text.len() });
     }
-    // first the header alone: what is wrong with a newer file is its version, not the fields it adds
+    // the header first: a newer file is refused for its version, not for the fields it adds
     let header: schema::Header = serde_json::from_str(text)?;
     if header.format.as_deref() != Some(FORMAT) {
         return Err(BadTopology::Format { found: header.format });

@@ -1,4 +1,4 @@
-//! Where a GPU, a NIC or a port stands in a topology: numbers that cannot be taken for each other.
+//! Positions of GPUs, NICs and ports in a topology, as types that cannot be confused.
 #![forbid(unsafe_code)]
 
 use super::{Gpu, Nic, Port, Topology};
@@ -32,7 +32,7 @@ index! {
 /// A port of a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortRef {
-    /// whose
+    /// its NIC
     pub nic: NicIndex,
     /// its number, from 1
     pub port: u8,
@@ -49,7 +49,7 @@ impl Topology {
         &self.nics[nic.0]
     }
 
-    /// A port of a NIC of this topology; `None` where the NIC has none of that number.
+    /// A port of a NIC of this topology; `None` if the NIC has no such port.
     pub fn port(&self, at: PortRef) -> Option<&Port> {
         self.nic(at.nic).ports.iter().find(|port| port.number == at.port)
     }

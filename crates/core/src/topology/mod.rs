@@ -1,16 +1,20 @@
-//! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and how far each is from each.
+//! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and the distances between them.
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
 mod device;
 pub mod file;
 pub mod index;
+mod name;
+mod network;
 pub mod path;
 pub mod pci;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
 pub use index::{GpuIndex, NicIndex, PortRef};
+pub use name::{BadDeviceName, DeviceName};
+pub use network::{BadNetwork, BadSubnetPrefix, Network, SubnetPrefix};
 pub use path::{Ascent, Link, Meeting, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 
@@ -20,7 +24,7 @@ use std::fmt;
 /// One node of the cluster, as far as placement cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// what the machine is called: a model's name, a file's own name, or the host
+    /// the machine's name: a model's, a file's own, or the host's
     pub name: String,
     /// where the facts come from
     pub provenance: Provenance,
@@ -34,15 +38,15 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// NICs in PCI order, then those without a PCI function by name
     pub nics: Vec<Nic>,
-    /// kinds of paths between a GPU and a NIC that somebody states, where the PCI tree does not show them: a virtual
-    /// machine's bus, or a matrix that is all there is.  They count before the tree.
+    /// kinds of paths between a GPU and a NIC, stated because the PCI tree does not show them: on a virtual
+    /// machine's bus, or where a matrix is the only source.  They take precedence over the tree.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
-    /// the model that supplied the stated paths and the roles, where this is a live or captured node
+    /// the model that supplied the stated paths and the roles of a live or captured node
     pub supplied_by: Option<String>,
 }
 
-/// Where a topology's facts come from, and so what may be done with it: only [`Provenance::ThisSystem`] may move a
-/// process (hwloc's `is_thissystem` rule).
+/// Where a topology's facts come from.  Only [`Provenance::ThisSystem`] may move a process (hwloc's
+/// `is_thissystem` rule).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provenance {
     /// read from this kernel's `/sys` and `/proc`
@@ -99,7 +103,7 @@ pub struct Pu {
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
 impl Topology {
-    /// A node about which nothing is known.
+    /// A node with nothing known.
     pub fn empty(name: &str, provenance: Provenance) -> Topology {
         Topology {
             name: name.to_string(),
@@ -146,8 +150,8 @@ impl Topology {
         self.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus)).map(|node| node.os_index).collect()
     }
 
-    /// The NUMA node of a PCI function: what the kernel says of it or of a bridge above it, else the node that holds
-    /// its local CPUs, else the only node there is.
+    /// The NUMA node of a PCI function: the one that the kernel names for it or for a bridge above it, else
+    /// the one that holds its local CPUs, else the only one.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
@@ -183,7 +187,7 @@ impl Topology {
         self.numa_nodes.iter().find(together).map_or(node, |first| first.os_index.min(node))
     }
 
-    /// Are all NICs of the node reached through libfabric's own providers, which place themselves?
+    /// Do programs use all NICs of the node through libfabric's own providers, which choose NICs themselves?
     pub fn is_left_to_libfabric(&self) -> bool {
         let own = |kind: NicKind| matches!(kind, NicKind::Efa | NicKind::Slingshot);
         self.nics.iter().any(|nic| own(nic.kind)) && self.nics.iter().all(|nic| nic.kind != NicKind::Verbs)

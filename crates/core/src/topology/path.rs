@@ -38,12 +38,12 @@ impl fmt::Display for PathType {
     }
 }
 
-/// The way between two PCI functions, with all that others may have to share with it.
+/// The way between two PCI functions, with everything on it that other ways may share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
     /// what it crosses
     pub kind: PathType,
-    /// the PCIe links on it of which the rate is known
+    /// its PCIe links with a known rate
     pub links: Vec<Link>,
     /// the two NUMA nodes between which it goes from one to the other, the smaller first; `None` where it stays on one, or
     /// where one of them is not known
@@ -53,11 +53,11 @@ pub struct Way {
 /// A PCIe link on a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// the device below it, as its function 0: all functions of a device stand behind the same link
+    /// the device below it, by its function 0: all functions of a device share one link
     pub below: PciAddress,
     /// is it on the first function's side of the way?
     pub of_a: bool,
-    /// what it runs at now, in Mbit/s
+    /// its current rate in Mbit/s
     pub mbps: u64,
 }
 
@@ -112,10 +112,11 @@ impl Meeting {
 impl Topology {
     /// What the way between two PCI functions crosses.
     ///
-    /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with downstream ports
-    /// below it, so two functions share one switch when at most one bridge stands between each of them and the lowest
-    /// bridge above both.  Where the kernel names no NUMA node for one of them the path counts as [`PathType::Sys`]:
-    /// nothing shows that it is shorter.  A stated path ([`Topology::stated_paths`]) is of the kind that is stated.
+    /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with
+    /// downstream ports below it, so two functions share one switch when at most one bridge stands between
+    /// each of them and the lowest bridge above both.  If the kernel names no NUMA node for one of them, the
+    /// path is [`PathType::Sys`]: nothing shows that it is shorter.  A stated path
+    /// ([`Topology::stated_paths`]) has its stated kind.
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }

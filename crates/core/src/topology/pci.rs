@@ -38,10 +38,10 @@ impl fmt::Display for BadPciAddress {
 impl std::error::Error for BadPciAddress {}
 
 impl PciAddress {
-    /// Domains from here on are made up by readers of files that name no addresses: no report shows them as facts.
+    /// Readers of files without addresses invent domains from here on; no report shows those as facts.
     pub const INVENTED: u32 = 0xfffd_0000;
 
-    /// Is it made up?
+    /// Is it invented?
     pub fn is_invented(self) -> bool {
         self.domain >= PciAddress::INVENTED
     }
@@ -131,15 +131,15 @@ impl PciParent {
 /// Speed and width of a PCIe link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRate {
-    /// transfer rate of a lane in tenths of GT/s, so that 2.5 GT/s is 25
+    /// transfer rate of a lane in tenths of GT/s: 2.5 GT/s is 25
     pub tenths_gt: u32,
     /// lanes
     pub width: u32,
 }
 
 impl LinkRate {
-    /// What the link can move in one direction, in Mbit/s, after the line code: 8b/10b up to 5 GT/s and 128b/130b from
-    /// 8 GT/s on (PCI Express Base Specification, "Encoding").
+    /// The link's bandwidth in one direction, in Mbit/s, after the line code: 8b/10b up to 5 GT/s and
+    /// 128b/130b from 8 GT/s on (PCI Express Base Specification, "Encoding").
     pub fn mbps(self) -> u64 {
         let raw = u64::from(self.tenths_gt) * 100 * u64::from(self.width);
         if self.tenths_gt <= 50 { raw * 8 / 10 } else { raw * 128 / 130 }
@@ -191,7 +191,7 @@ pub struct PciFunction {
 }
 
 impl PciFunction {
-    /// A function of which only its place is known.
+    /// A function with only its place known.
     pub fn new(address: PciAddress, parent: PciParent) -> PciFunction {
         PciFunction {
             address,
@@ -217,10 +217,11 @@ pub struct PciTree {
 }
 
 impl PciTree {
-    /// Bridges above one function, at most.  The deepest machine known (MI300X behind doubled switches) has 7.
+    /// The most bridges above one function.  The deepest machine known (MI300X behind doubled switches) has
+    /// 7.
     pub const MAX_DEPTH: usize = 32;
 
-    /// Adds a function; one that is there already is replaced.
+    /// Adds a function, or replaces the one at its address.
     pub fn insert(&mut self, function: PciFunction) {
         self.functions.insert(function.address, function);
     }

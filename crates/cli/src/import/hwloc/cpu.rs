@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Subtypes of nodes that hold memory only, in the words of hwloc 2 and later.
 const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL"];
 
-/// The CPUs of an object that are there to be used.  Version 1 lists those that are offline too, and says apart which
-/// ones are online.
+/// An object's usable CPUs.  Version 1 lists offline CPUs too, and lists the online ones separately.
 fn usable_cpus(object: &Object) -> Result<CpuSet, BadImport> {
     let cpus = object.set("cpuset")?.unwrap_or_default();
     Ok(match object.set("online_cpuset")? {
@@ -21,7 +20,7 @@ fn usable_cpus(object: &Object) -> Result<CpuSet, BadImport> {
     })
 }
 
-/// The number of a NUMA node; where `os_index` is missing its own set tells.
+/// The number of a NUMA node; without `os_index` its own set tells.
 pub(super) fn numa_index(object: &Object) -> Result<u32, BadImport> {
     let number = match object.os_index()? {
         Some(number) => Some(number),
@@ -52,13 +51,13 @@ pub(super) fn numa_nodes(
         nodes.push((memory_only, usable_cpus(object)?, number));
     }
     if let (true, Some(machine)) = (nodes.is_empty(), file.of(Kind::Machine).next()) {
-        // hwloc 2 reads a file of version 1 in the same way
+        // hwloc 2 reads files of version 1 the same way
         diagnostics
             .push(Diagnostic::new("NUMANode", "none in the file: the machine counts as one, number 0"));
         nodes.push((false, usable_cpus(&file.objects[machine])?, 0));
     }
-    // A CPU is of one node only, in the kernel's eyes.  hwloc 2 gives a node without CPUs (memory of a GPU, MCDRAM, CXL)
-    // those of the nodes next to it, so the node that is nearest around a CPU keeps it.
+    // For the kernel, a CPU belongs to one node only.  hwloc 2 gives a node without CPUs (memory of a GPU,
+    // MCDRAM, CXL) the CPUs of neighbouring nodes, so the innermost node around a CPU keeps it.
     nodes.sort_by_key(|(memory_only, cpus, number)| (*memory_only, cpus.len(), *number));
     let mut taken = CpuSet::new();
     for (memory_only, cpus, os_index) in nodes {
@@ -75,7 +74,7 @@ pub(super) fn numa_nodes(
     Ok(())
 }
 
-/// Numbers for objects of one kind: the kernel's, or where one is missing or there twice their order.
+/// Numbers for objects of one kind: the kernel's, or if one is missing or repeated, their order.
 fn numbers(
     file: &Objects,
     objects: &BTreeSet<usize>,

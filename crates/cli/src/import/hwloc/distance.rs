@@ -1,4 +1,4 @@
-//! Distances between NUMA nodes, which version 1 keeps inside an object and later versions beside all objects.
+//! Distances between NUMA nodes: version 1 keeps them inside an object, later versions beside all objects.
 #![forbid(unsafe_code)]
 
 use super::cpu::numa_index;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 /// `HWLOC_DISTANCES_KIND_MEANS_LATENCY` of hwloc/distances.h.
 const MEANS_LATENCY: u32 = 1 << 2;
-/// A distance, at most; the ACPI's are bytes.
+/// The largest distance; ACPI's are bytes.
 const MAX_DISTANCE: u32 = 1_000_000;
 
-/// A square matrix, row after row, between the nodes of these numbers.
+/// A square matrix between the nodes with these numbers, row after row.
 struct Matrix {
     nodes: Vec<u32>,
     values: Vec<u32>,
@@ -45,7 +45,7 @@ pub(super) fn distances(file: &Objects, topology: &mut Topology, diagnostics: &m
     }
 }
 
-/// The rows in the topology's order; `None` unless the matrix is one of all its nodes.
+/// The rows in the topology's order; `None` unless the matrix covers all its nodes.
 fn rows(matrix: &Matrix, topology: &Topology) -> Option<Vec<Vec<u32>>> {
     let count = topology.numa_nodes.len();
     if matrix.nodes.len() != count || matrix.values.len() != count * count {
@@ -67,18 +67,18 @@ fn not_a_number(text: &str) -> String {
     format!("`{}` is not a distance: not used", shown(text))
 }
 
-/// Version 1: `<distances nbobjs= relative_depth= latency_base=>` inside the object above all that it is about, values
-/// as multiples of the base in the order of the objects.
+/// Version 1: `<distances nbobjs= relative_depth= latency_base=>` inside the object above all its objects;
+/// values are multiples of the base, in the order of the objects.
 fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
     let mut found = Vec::new();
-    // a matrix of all nodes can only be in an object that is around the first of them
+    // only an object around the first node can have a matrix of all nodes
     let around = file.of(Kind::NumaNode).next().into_iter().flat_map(|first| file.ancestors(first));
     for index in around {
         let below = |&node: &usize| file.ancestors(node).any(|above| above == index);
         let nodes = file.of(Kind::NumaNode).filter(below);
         let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(&file.objects[node]).ok()).collect();
         for element in children(file.objects[index].element, "distances") {
-            // between as many objects as there are nodes: matrices between cores or groups are of no use here
+            // only between as many objects as there are nodes: we need no matrices between cores or groups
             if element.attribute("nbobjs").and_then(|count| count.parse().ok()) != Some(nodes.len()) {
                 continue;
             }
@@ -130,7 +130,7 @@ fn matrix(file: &Objects, element: Node, by_gp_index: bool) -> Result<Matrix, St
         return Err(not_a_number(&far.to_string()));
     }
     if by_gp_index {
-        // hwloc's own numbers, which only the file knows
+        // hwloc's own numbers, valid in this file only
         let mut of_gp_index = BTreeMap::new();
         for object in file.of(Kind::NumaNode).map(|index| &file.objects[index]) {
             if let (Some(gp), Ok(number)) = (object.attribute("gp_index"), numa_index(object)) {

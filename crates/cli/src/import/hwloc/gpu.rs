@@ -1,19 +1,19 @@
-//! GPUs: PCI functions that look like one, and those in which hwloc's GPU libraries found one.
+//! GPUs: PCI functions that look like GPUs, and those in which hwloc's GPU libraries found one.
 #![forbid(unsafe_code)]
 
+use super::free_text;
 use super::object::{Kind, Object};
 use super::pci::Bus;
-use super::{free_text, is_name};
 use crate::import::{BadImport, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_GPUS;
-use nic_placement_core::topology::{Gpu, GpuVendor, PciFunction, Topology};
+use nic_placement_core::topology::{DeviceName, Gpu, GpuVendor, PciFunction, Topology};
 use std::collections::BTreeMap;
 
-/// Names that hwloc's libraries give to GPUs, the maker's own first: what they call a model counts in this order.
+/// Names that hwloc's libraries give to GPUs, the vendor's own first; the first one with a model name wins.
 const LIBRARIES: [&str; 5] = ["nvml", "rsmi", "ze", "cuda", "opencl"];
 
-/// ATI chips that only drive a server's console, as those of Matrox and ASPEED do: Rage XL, RV100, ES1000.
+/// ATI chips that only drive a server's console, like Matrox's and ASPEED's: Rage XL, RV100, ES1000.
 const CONSOLES: [u16; 3] = [0x4752, 0x5159, 0x515e];
 
 /// `nvml3` -> 3 of `nvml`; subdevices (`ze0.1`) and OpenCL's `opencl0d3` have no number here.
@@ -21,7 +21,8 @@ fn number(object: &Object, library: &str) -> Option<u32> {
     object.attribute("name")?.strip_prefix(library)?.parse().ok()
 }
 
-/// Which library found this device; `None` for what the display driver shows (`card0`) and for what is no GPU.
+/// The library that found this device; `None` for the display driver's devices (`card0`) and for devices
+/// other than GPUs.
 fn library(object: &Object, version: u32) -> Option<usize> {
     let name = object.attribute("name")?;
     let found = LIBRARIES.iter().position(|prefix| {
@@ -32,12 +33,12 @@ fn library(object: &Object, version: u32) -> Option<usize> {
     (object.os_types(version).gpu && is_gpu).then_some(found)
 }
 
-/// The vendor, where this function is a GPU that tasks compute on: the rule of discovery.
+/// The vendor, if this function is a GPU for computing: discovery's rule.
 fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
     let vendor = GpuVendor::from_pci(function.vendor?)?;
     let class = function.class? >> 8;
     let console = vendor == GpuVendor::Amd && function.device.is_some_and(|id| CONSOLES.contains(&id));
-    // the graphics that are part of an Intel CPU
+    // an Intel CPU's built-in graphics
     let built_in = vendor == GpuVendor::Intel && class == 0x0300;
     let looks_like_one = matches!(class, 0x0300 | 0x0302 | 0x0380 | 0x1200);
     (!console && !built_in && (looks_like_one || found_by_library)).then_some(vendor)
@@ -81,14 +82,14 @@ pub(super) fn gpus(
         let finding = format!("{} such devices, none below a PCI device: left out", homeless.len());
         diagnostics.push(Diagnostic::new(shown(first), finding));
     }
-    // what ought to tell GPUs apart and does not says nothing
+    // values that should tell GPUs apart but are equal identify none
     once(topology, diagnostics, "uuid", |gpu| gpu.uuid.clone(), |gpu| gpu.uuid = None);
     once(topology, diagnostics, "render node", Gpu::device_node, |gpu| gpu.minor = None);
     Ok(())
 }
 
-/// A GPU as its OS devices describe it; several, where the driver shows several below one function (MI300 in DPX, QPX
-/// or CPX mode: one `rsmi` device each).
+/// A GPU as its OS devices describe it, or several if the driver shows several below one function (MI300 in
+/// DPX, QPX or CPX mode: one `rsmi` device each).
 fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
     let mut libraries: Vec<(usize, &Object)> =
         devices.iter().filter_map(|object| Some((library(object, version)?, *object))).collect();
@@ -96,13 +97,13 @@ fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
     let model = libraries.iter().find_map(|(_, object)| free_text(object.info("GPUModel")?));
     let info = |name: &str| libraries.iter().find_map(|(_, object)| object.info(name));
     let uuid = match gpu.vendor {
-        GpuVendor::Nvidia => {
-            info("NVIDIAUUID").filter(|uuid| uuid.starts_with("GPU-") && is_name(uuid)).map(str::to_string)
-        }
+        GpuVendor::Nvidia => info("NVIDIAUUID")
+            .filter(|uuid| uuid.starts_with("GPU-") && DeviceName::is_one(uuid))
+            .map(str::to_string),
         GpuVendor::Amd => info("AMDUUID").and_then(amd_uuid),
         GpuVendor::Intel => None,
     };
-    // NVIDIA's minor numbers are its own driver's: neither CUDA nor NVML counts by them
+    // only NVIDIA's driver knows its minor numbers: neither CUDA nor NVML counts by them
     let minor = match gpu.vendor {
         GpuVendor::Nvidia => None,
         GpuVendor::Amd | GpuVendor::Intel => {
@@ -115,7 +116,7 @@ fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
     if parts < 2 {
         return vec![gpu];
     }
-    // one serial number and one name in /dev cannot tell the parts apart
+    // the parts share one serial number and one name in /dev, which identify none of them
     let part = |partition| Gpu { partition: Some(partition), minor: None, uuid: None, ..gpu.clone() };
     (0..).take(parts).map(part).collect()
 }
@@ -128,7 +129,7 @@ fn amd_uuid(text: &str) -> Option<String> {
     Some(format!("GPU-{number:016x}"))
 }
 
-/// Takes a value away from all GPUs that share it.
+/// Removes a value from all GPUs that share it.
 fn once(
     topology: &mut Topology,
     diagnostics: &mut Vec<Diagnostic>,

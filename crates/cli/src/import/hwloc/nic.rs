@@ -1,13 +1,14 @@
 //! NICs: OpenFabrics devices with their ports, Slingshot, EFA, and the plain network interfaces.
 #![forbid(unsafe_code)]
 
-use super::is_name;
 use super::object::{Kind, Object};
 use super::pci::Bus;
 use crate::import::{BadImport, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
-use nic_placement_core::topology::{LinkLayer, Nic, NicKind, PciFunction, Port, PortState, Topology};
+use nic_placement_core::topology::{
+    DeviceName, LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix, Topology,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// PCI vendor of Cray, whose network adapters are Slingshot's.
@@ -15,7 +16,7 @@ const CRAY: u16 = 0x17db;
 /// PCI vendor of Amazon; its devices `efa0` to `efa3` are Elastic Fabric Adapters.
 const AMAZON: u16 = 0x1d0f;
 
-/// The OS devices of one PCI device that are about networks.
+/// The network OS devices of one PCI device.
 #[derive(Default)]
 struct Card<'o> {
     verbs: Vec<&'o Object<'o>>,
@@ -23,6 +24,21 @@ struct Card<'o> {
     /// Portals adapters (Bull/Atos BXI)
     portals: Vec<&'o Object<'o>>,
     interfaces: Vec<&'o Object<'o>>,
+}
+
+/// A NIC as the file lists it.
+struct Listed {
+    name: String,
+    kind: NicKind,
+    /// without its address; `None` if its name is invalid
+    nic: Option<Nic>,
+}
+
+impl Listed {
+    fn new(name: &str, kind: NicKind, facts: impl FnOnce(Nic) -> Nic) -> Listed {
+        let nic = name.parse().ok().map(|name| facts(Nic::new(name, kind)));
+        Listed { name: name.to_string(), kind, nic }
+    }
 }
 
 fn name_of<'o>(object: &Object<'o>) -> &'o str {
@@ -57,8 +73,8 @@ impl<'o> Card<'o> {
             || self.interfaces.iter().any(said)
     }
 
-    /// The NICs of this card, without their address.
-    fn nics(&self, function: Option<&PciFunction>) -> Vec<Nic> {
+    /// The NICs of this card.
+    fn nics(&self, function: Option<&PciFunction>) -> Vec<Listed> {
         let netdevs: Vec<String> = self.netdevs();
         if !self.verbs.is_empty() {
             let efa = |function: &PciFunction| {
@@ -66,35 +82,34 @@ impl<'o> Card<'o> {
                     && function.device.is_some_and(|id| (0xefa0..=0xefa3).contains(&id))
             };
             let kind = if function.is_some_and(efa) { NicKind::Efa } else { NicKind::Verbs };
-            // which interface belongs to which of several devices the file does not say
+            // the file does not tell which of several devices an interface belongs to
             let alone = self.verbs.len() == 1;
             let interfaces: &[&Object] = if alone { &self.interfaces } else { &[] };
-            let nic = |object: &&Object| Nic {
+            let facts = |object: &Object, nic: Nic| Nic {
                 card: guid(object.info("SysImageGUID")),
                 ports: ports(object, interfaces),
                 netdevs: if alone { netdevs.clone() } else { Vec::new() },
-                ..Nic::new(name_of(object), kind)
+                ..nic
             };
+            let nic = |object: &&Object| Listed::new(name_of(object), kind, |nic| facts(object, nic));
             return self.verbs.iter().map(nic).collect();
         }
         if let [only] = self.slingshot.as_slice() {
-            return vec![Nic { netdevs, ..Nic::new(name_of(only), NicKind::Slingshot) }];
+            return vec![Listed::new(name_of(only), NicKind::Slingshot, |nic| Nic { netdevs, ..nic })];
         }
         if !self.slingshot.is_empty() {
-            return self
-                .slingshot
-                .iter()
-                .map(|object| Nic::new(name_of(object), NicKind::Slingshot))
-                .collect();
+            let nic = |object: &&Object| Listed::new(name_of(object), NicKind::Slingshot, |nic| nic);
+            return self.slingshot.iter().map(nic).collect();
         }
-        // without the name of the `cxi` device the interface's must do
+        // the file lacks the `cxi` device's name, so we use the interface's
         let kind = if self.is_slingshot(function) { NicKind::Slingshot } else { NicKind::Ethernet };
-        let nic = |name: String| Nic { netdevs: vec![name.clone()], ..Nic::new(name, kind) };
-        netdevs.into_iter().map(nic).collect()
+        let nic = |name: &String| Listed::new(name, kind, |nic| Nic { netdevs: vec![name.clone()], ..nic });
+        netdevs.iter().map(nic).collect()
     }
 
     fn netdevs(&self) -> Vec<String> {
-        let names = self.interfaces.iter().map(|object| name_of(object)).filter(|name| is_name(name));
+        let names =
+            self.interfaces.iter().map(|object| name_of(object)).filter(|name| DeviceName::is_one(name));
         let distinct: BTreeSet<&str> = names.collect();
         distinct.into_iter().take(MAX_NETDEVS).map(str::to_string).collect()
     }
@@ -106,14 +121,14 @@ pub(super) fn nics(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<(), BadImport> {
     let file = bus.file;
-    // by the PCI device, or by the OS device itself where there is none
+    // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();
     for index in file.of(Kind::OsDevice) {
         let device = bus.device_of(index);
         let key = (device, if device.is_some() { 0 } else { index });
         cards.entry(key).or_default().add(&file.objects[index], file.version);
     }
-    let mut found: Vec<(Option<usize>, Nic)> = Vec::new();
+    let mut found: Vec<(Option<usize>, Listed)> = Vec::new();
     for ((device, _), card) in &cards {
         let function = device.and_then(|device| bus.function(device));
         for object in &card.portals {
@@ -125,15 +140,15 @@ pub(super) fn nics(
         }
         found.extend(card.nics(function).into_iter().map(|nic| (*device, nic)));
     }
-    // where not all fit, the plain ones go first
-    found.sort_by_key(|(_, nic)| nic.kind);
+    // if not all fit, plain Ethernet ones are dropped first
+    found.sort_by_key(|(_, listed)| listed.kind);
     let mut names = BTreeSet::new();
     let mut unknown = Vec::new();
-    for (device, nic) in found {
+    for (device, Listed { name, nic, .. }) in found {
         let function = device.and_then(|device| bus.function(device));
-        let problem = if !is_name(&nic.name) {
+        let problem = if nic.is_none() {
             Some("a name that no library's variable could hold: this NIC is left out".to_string())
-        } else if names.contains(&nic.name) {
+        } else if names.contains(&name) {
             Some("a second NIC of this name: left out".to_string())
         } else if topology.nics.len() >= MAX_NICS {
             Some(format!("more than {MAX_NICS} NICs: this one is left out"))
@@ -143,9 +158,10 @@ pub(super) fn nics(
             None
         };
         if let Some(problem) = problem {
-            diagnostics.push(Diagnostic::new(shown(&nic.name), problem));
+            diagnostics.push(Diagnostic::new(shown(&name), problem));
             continue;
         }
+        let Some(nic) = nic else { continue };
         let address = match (device, function) {
             (Some(device), Some(function)) if bus.add(device, topology, diagnostics)? => {
                 Some(function.address)
@@ -154,9 +170,9 @@ pub(super) fn nics(
             (None, _) => None,
         };
         if nic.ports.iter().any(|port| port.state == PortState::Unknown) {
-            unknown.push(nic.name.clone());
+            unknown.push(name.clone());
         }
-        names.insert(nic.name.clone());
+        names.insert(name);
         topology.nics.push(Nic { address, ..nic });
     }
     if let Some(first) = unknown.first() {
@@ -198,7 +214,8 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
         }
     }
     if said.is_empty() {
-        // there is one at least: ports count from 1 (the kernel's include/rdma/ib_verbs.h, `rdma_start_port`)
+        // there is at least one port: ports count from 1 (the kernel's include/rdma/ib_verbs.h,
+        // `rdma_start_port`)
         said.insert(1, BTreeMap::new());
     }
     let single = said.len() == 1;
@@ -210,21 +227,20 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
             "4" => PortState::Active,
             _ => PortState::Unknown,
         };
-        // an interface says which port it is on as `Port`; older files do not
+        // an interface names its port as `Port`; in older files it does not
         let of_port = |object: &&&Object| match object.info("Port") {
             Some(text) => text.parse() == Ok(number),
             None => single,
         };
         let mine: Vec<&Object> = interfaces.iter().filter(of_port).copied().collect();
         let netdev = match mine.as_slice() {
-            [only] => Some(name_of(only)).filter(|name| is_name(name)).map(str::to_string),
+            [only] => Some(name_of(only)).filter(|name| DeviceName::is_one(name)).map(str::to_string),
             _ => None,
         };
         let gid = said.get("GID0").copied().filter(|gid| is_gid(gid));
         Port {
             netdev,
-            // a GID is a subnet's prefix and a port's number, four groups each
-            subnet: gid.map(|gid| gid[..19].to_string()),
+            subnet: gid.and_then(SubnetPrefix::of_gid),
             ..Port::new(number, state, link_layer(said.get("LID").copied(), gid, &mine), None)
         }
     };
@@ -237,8 +253,8 @@ fn is_gid(text: &str) -> bool {
     groups.by_ref().take(8).filter(|group| whole(group)).count() == 8 && groups.next().is_none()
 }
 
-/// hwloc does not write `link_layer`, but two things betray it: the hardware addresses of the interfaces, 20 bytes on
-/// InfiniBand (RFC 4391) and 6 on Ethernet; and a LID, which only InfiniBand's subnet managers give.  (iWARP drivers
+/// hwloc does not write `link_layer`, but two things show it.  Hardware addresses of interfaces have 20 bytes
+/// on InfiniBand (RFC 4391) and 6 on Ethernet.  Only InfiniBand's subnet managers give LIDs.  (iWARP drivers
 /// show a LID of 1 and a GID without a port's number.)
 fn link_layer(lid: Option<&str>, gid: Option<&str>, interfaces: &[&Object]) -> LinkLayer {
     let lengths: BTreeSet<usize> =

@@ -1,7 +1,6 @@
-//! The objects of the file, flat and in its order, with what every reader asks of them.
+//! The objects of the file, flat and in its order, with accessors for the readers.
 #![forbid(unsafe_code)]
 
-use crate::import::xml::MAX_DEPTH;
 use crate::import::{BadImport, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
@@ -17,7 +16,7 @@ pub(super) enum Kind {
     Bridge,
     PciDevice,
     OsDevice,
-    /// caches, groups, dies, memory caches, and what hwloc adds one day
+    /// caches, groups, dies, memory caches, and future kinds
     Other,
 }
 
@@ -38,7 +37,7 @@ impl Kind {
     }
 }
 
-/// What an OS device is for (`hwloc_obj_osdev_type_t`), as far as it matters here.
+/// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OsTypes {
     /// a display or a computing device
@@ -48,7 +47,7 @@ pub(super) struct OsTypes {
 }
 
 impl OsTypes {
-    /// Versions 1 and 2 number the types; version 3 sets a bit for each, since a device may be of several.
+    /// Versions 1 and 2 number the types; version 3 has a bit for each, since a device may have several.
     fn of(text: &str, version: u32) -> OsTypes {
         let text = text.trim();
         match text.parse::<u32>() {
@@ -85,7 +84,7 @@ pub(super) struct Object<'d> {
 }
 
 impl<'d> Object<'d> {
-    /// An attribute that says something.
+    /// An attribute that is not empty.
     pub fn attribute(&self, name: &str) -> Option<&'d str> {
         self.element.attribute(name).filter(|value| !value.is_empty())
     }
@@ -104,7 +103,7 @@ impl<'d> Object<'d> {
         BadImport::new(self.line(), problem)
     }
 
-    /// Costs a look at the whole text before it: for errors only.
+    /// Slow, since it scans all the text before the object: for errors only.
     pub fn line(&self) -> u32 {
         self.element.document().text_pos_at(self.element.range().start).row
     }
@@ -119,7 +118,7 @@ impl<'d> Object<'d> {
         Ok(Some(number.ok_or_else(expected)?).filter(|&number| number != u32::MAX))
     }
 
-    /// A set in hwloc's spelling: words of 32 bits from the highest down, `0x0000ffff,,0x00000001`.
+    /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
     pub fn set(&self, name: &str) -> Result<Option<CpuSet>, BadImport> {
         let Some(text) = self.attribute(name) else { return Ok(None) };
         set(text).map(Some).ok_or_else(|| {
@@ -148,7 +147,7 @@ fn set(text: &str) -> Option<Bitmap> {
     }
     let mut set = vec![0u64; words.len().div_ceil(2)];
     for (position, word) in words.iter().rev().enumerate() {
-        // `,,` stands for a word of zeros; `0xf...f`, a set without end, is refused here
+        // `,,` stands for a word of zeros; we refuse `0xf...f`, an infinite set
         let digits = word.strip_prefix("0x").unwrap_or(word);
         if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
@@ -188,14 +187,9 @@ impl<'d> Objects<'d> {
             )
         })?;
         let mut file = Objects { version, root, objects: Vec::new() };
-        // not recursive: a text may nest deeper than a stack
-        let mut ahead: Vec<(Node, Option<usize>, usize)> = vec![(root, None, 0)];
-        while let Some((element, parent, depth)) = ahead.pop() {
-            if depth > MAX_DEPTH {
-                let problem = format!("objects inside each other: expected at most {MAX_DEPTH}");
-                return Err(BadImport::new(line(element), problem));
-            }
-            let here = if depth == 0 {
+        let mut ahead: Vec<(Node, Option<usize>)> = vec![(root, None)];
+        while let Some((element, parent)) = ahead.pop() {
+            let here = if element == root {
                 None
             } else {
                 let kind = Kind::of(element.attribute("type").unwrap_or_default());
@@ -204,7 +198,7 @@ impl<'d> Objects<'d> {
             };
             let inner = element.children().filter(|child| child.has_tag_name("object"));
             let first = ahead.len();
-            ahead.extend(inner.map(|child| (child, here, depth + 1)));
+            ahead.extend(inner.map(|child| (child, here)));
             ahead[first..].reverse();
         }
         let mut machines = file.of(Kind::Machine);
@@ -236,7 +230,7 @@ impl<'d> Objects<'d> {
         self.ancestors(index).find(|&above| self.objects[above].kind == kind)
     }
 
-    /// What the file says of the machine as a whole; version 3 says it outside all objects.
+    /// The file's infos on the whole machine; version 3 has them outside all objects.
     pub fn machine_info(&self, name: &str) -> Option<&'d str> {
         let machine = self.of(Kind::Machine).next().map(|index| self.objects[index].element);
         let all = infos(self.root).chain(machine.into_iter().flat_map(infos));

@@ -22,7 +22,7 @@ impl<'f> Bus<'f> {
         for (index, object) in file.objects.iter().enumerate() {
             let is_function = match object.kind {
                 Kind::PciDevice => true,
-                // what has no address of its own is a host bridge
+                // a bridge without an address is a host bridge
                 Kind::Bridge => object.attribute("pci_busid").is_some(),
                 _ => false,
             };
@@ -52,7 +52,7 @@ impl<'f> Bus<'f> {
         self.file.above(os_device, Kind::PciDevice)
     }
 
-    /// Adds a device with all bridges above it.  `false` where it stands deeper than any path is followed.
+    /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
     pub fn add(
         &self,
         index: usize,
@@ -102,8 +102,8 @@ impl<'f> Bus<'f> {
         Ok(true)
     }
 
-    /// The outermost host bridge above the topmost function: the inner one of an Intel VMD controller is none for the
-    /// kernel's tree either.
+    /// The outermost host bridge above the topmost function: the kernel's tree does not count an Intel VMD
+    /// controller's inner one either.
     fn host_bridge(
         &self,
         top: usize,
@@ -118,13 +118,13 @@ impl<'f> Bus<'f> {
             let buses = buses(object)?.ok_or_else(|| object.bad("a host bridge without bridge_pci"))?;
             return Ok(HostBridge { domain: buses.domain, bus: buses.first });
         }
-        // lstopo leaves bridges out when it is told to; functions of one bus share a host bridge in any case
+        // lstopo can leave bridges out; functions of one bus share a host bridge in any case
         let finding = "no host bridge above it in the file: only what is on its bus counts as near";
         diagnostics.push(Diagnostic::new(address.to_string(), finding));
         Ok(HostBridge { domain: address.domain, bus: address.bus })
     }
 
-    /// The CPUs next to a device: those of the nearest object around it that is no I/O object.
+    /// The CPUs near a device: those of the innermost object around it that is no I/O object.
     fn locality(&self, index: usize) -> Result<Option<CpuSet>, BadImport> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];
@@ -179,12 +179,12 @@ fn hex(digits: &str, most: usize) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok().filter(|_| fits)
 }
 
-/// What an object says of itself; its parent is found later and only for those that matter.
+/// An object's own values; we find its parent later, and only if it matters.
 fn function(object: &Object) -> Result<PciFunction, BadImport> {
     let busid = object.attribute("pci_busid").unwrap_or_default();
     let address: PciAddress =
         busid.parse().map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {
-            object.bad(bad.to_string().replace(busid, &shown(busid)))
+            object.bad(bad.to_string().replace(busid, &shown(busid).to_string()))
         })?;
     let ids = object.attribute("pci_type").map(|text| {
         ids(text).ok_or_else(|| {
@@ -206,7 +206,7 @@ fn function(object: &Object) -> Result<PciFunction, BadImport> {
     })
 }
 
-/// `0302 [10de:2330] [10de:16c1] a1`, to which version 3 adds the programming interface, the class's third byte.
+/// `0302 [10de:2330] [10de:16c1] a1`; version 3 adds the programming interface, the class's third byte.
 fn ids(text: &str) -> Option<(u32, u16, u16)> {
     let mut words = text.split_whitespace();
     let class = hex(words.next()?, 4)?;
@@ -215,15 +215,16 @@ fn ids(text: &str) -> Option<(u32, u16, u16)> {
     Some((class << 8 | interface, hex(vendor, 4)? as u16, hex(device, 4)? as u16))
 }
 
-/// Speed and width behind a bandwidth in GB/s, which is all that hwloc keeps of a link.
+/// Speed and width for a bandwidth in GB/s; hwloc keeps only the bandwidth of a link.
 ///
-/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8); the nearest counts, and of equally near ones the
-/// slowest and widest up to 16 lanes, which leaves [`LinkRate::mbps`] right in any case.  A bandwidth that no PCIe link
-/// comes within a tenth of (a conventional bus, 0 where the kernel does not tell) stays unknown.
+/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8).  We take the nearest, and of equally near
+/// ones the slowest and widest up to 16 lanes; [`LinkRate::mbps`] is right in any case.  The rate stays
+/// unknown if no PCIe link comes within a tenth of the bandwidth (a conventional bus, 0 if the kernel does
+/// not tell).
 fn link_rate(gigabytes: f64) -> Option<LinkRate> {
     let wanted = Some(gigabytes * 8_000.0).filter(|wanted| wanted.is_finite())?;
     let mut best: Option<(f64, LinkRate)> = None;
-    // 32 lanes exist in the specification more than in machines
+    // 32 lanes last: they exist in the specification rather than in machines
     for widths in [&[16, 8, 4, 2, 1][..], &[32]] {
         for tenths_gt in [25, 50, 80, 160, 320, 640] {
             for &width in widths {

@@ -1,4 +1,4 @@
-//! Reading hwloc's XML, against small machines written for the purpose and against texts that nobody should send.
+//! Reading hwloc's XML, with small machines written for these tests and with bad texts.
 #![forbid(unsafe_code)]
 
 mod bad;
@@ -9,6 +9,7 @@ use super::*;
 use machines::{VERSION_1, VERSION_2, VERSION_3};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PathType, PciAddress, PciParent, PortState, Pu,
+    SubnetPrefix,
 };
 
 fn provenance() -> Provenance {
@@ -40,7 +41,7 @@ fn cpus(topology: &Topology) -> Vec<(u32, String, Vec<u32>)> {
 #[test]
 fn numa_nodes_have_the_cpus_and_distances_that_the_kernel_would_show() {
     let row = |index, cpus: &str, distances: [u32; 3]| (index, cpus.to_string(), distances.to_vec());
-    // the matrix is in another order, and the GPU's memory has the CPUs of its package in hwloc's eyes
+    // the matrix is in another order, and hwloc gives the GPU's memory the CPUs of its package
     let wanted = [row(0, "0-3", [10, 22, 30]), row(1, "4-7", [21, 10, 40]), row(2, "", [31, 41, 10])];
     assert_eq!(cpus(&good(VERSION_2).0), wanted);
     let wanted = [row(0, "0-3", [10, 21, 40]), row(1, "64-67", [22, 10, 41]), row(4, "", [40, 41, 10])];
@@ -52,7 +53,7 @@ fn cpus_know_their_package_and_a_core_number_that_is_unique_in_it() {
     let pu = |os_index, package, core| Pu { os_index, package, core };
     let (topology, diagnostics) = good(VERSION_2);
     let first = [pu(0, 0, 0), pu(1, 0, 0), pu(2, 0, 4), pu(3, 0, 4)];
-    // both cores of the second package call themselves 0
+    // both cores of the second package have the number 0
     let second = [pu(4, 1, 0), pu(5, 1, 0), pu(6, 1, 1), pu(7, 1, 1)];
     assert_eq!(topology.pus, [first, second].concat());
     assert!(diagnostics[0].starts_with("`Core of package 1`: numbers are missing or there twice"));
@@ -76,9 +77,9 @@ fn gpus_are_what_tasks_compute_on_and_nothing_that_drives_a_console() {
         ..Gpu::new(at("1:01:00.0"), GpuVendor::Amd)
     };
     assert_eq!(topology.gpus, [nvidia, part(0), part(1)]);
-    // nothing is said of this one, not even the vendor's name
+    // the file gives nothing for this one, not even the vendor's name
     assert_eq!(good(VERSION_1).0.gpus, [Gpu::new(at("05:00.0"), GpuVendor::Nvidia)]);
-    // neither is its class a GPU's, but CUDA found it
+    // its class is not a GPU's either, but CUDA found it
     assert_eq!(good(VERSION_3).0.gpus, [Gpu::new(at("02:00.0"), GpuVendor::Nvidia)]);
 }
 
@@ -131,8 +132,8 @@ fn ports_have_their_state_and_the_link_layer_that_the_file_betrays() {
         [(1, PortState::Init, infiniband, netdev("ib0")), (2, active, ethernet, netdev("eth2"))]
     );
     assert_eq!(ports(VERSION_3, "mlx4_0"), [(1, active, infiniband, netdev("ib0"))]);
-    assert_eq!(nic(&good(VERSION_2).0, "mlx5_0").ports[0].subnet.as_deref(), Some("fec0:0000:0000:0007"));
-    // without an interface the LID tells, unless it is the 1 that iWARP drivers make up
+    assert_eq!(nic(&good(VERSION_2).0, "mlx5_0").ports[0].subnet, Some(SubnetPrefix(0xfec0_0000_0000_0007)));
+    // without an interface the LID tells, except the 1 that iWARP drivers invent
     let alone = VERSION_2.replace("name=\"ibp20s0\" osdev_type=\"2\"", "name=\"sda\" osdev_type=\"0\"");
     assert_eq!(ports(&alone, "mlx5_0"), [(1, active, infiniband, None)]);
     let iwarp =
@@ -205,7 +206,7 @@ fn the_tree_holds_gpus_nics_and_the_bridges_above_them_only() {
     assert_eq!(gpu.link.current.map(|rate| rate.to_string()).as_deref(), Some("32.0 GT/s x16"));
     let host = HostBridge { domain: 0, bus: 0x10 };
     assert_eq!(topology.pci.get(at("10:01.0")).unwrap().parent, PciParent::Host(host));
-    // version 3 tells the third byte of the class
+    // version 3 has the third byte of the class
     assert_eq!(good(VERSION_3).0.pci.get(at("02:00.0")).unwrap().class, Some(0x0b4002));
 }
 

@@ -1,4 +1,4 @@
-//! `<cpu>` of NCCL's XML: a NUMA node, its CPUs, and what stands below it.
+//! `<cpu>` of NCCL's XML: a NUMA node, its CPUs, and everything below it.
 #![forbid(unsafe_code)]
 
 use super::{Element, INVENTED_HOSTS, Place, Reader, elements, values};
@@ -8,7 +8,7 @@ use nic_placement_core::topology::{CpuSet, HostBridge, NumaNode, PciParent};
 
 impl<'a> Reader<'a> {
     pub(super) fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadImport> {
-        // a file of a multi-node NVLink domain holds all its hosts, with the same addresses in each
+        // a file of a multi-node NVLink domain has all its hosts, with the same addresses in each
         if let Some(host) = cpu.attribute("host_hash") {
             let first = *self.host.get_or_insert(host);
             if first != host {
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The NUMA node that a `<cpu>` is; `None` where the kernel did not say (-1).
+    /// The NUMA node of a `<cpu>`; `None` if the kernel did not tell it (-1).
     fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadImport> {
         let number = match cpu.attribute("numaid") {
             None => {
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
                 )
             })?;
         }
-        // an offset says that this is a part of the mask, of a system that Slurm does not run on
+        // an offset marks a part of a mask, from a system that Slurm does not run on
         if cpu.attribute("affinity_offset").is_some_and(|offset| offset != "0") {
             self.note(format!("numaid {number}"), "`affinity` has an offset: its CPUs are not used");
             cpus = CpuSet::new();

@@ -1,32 +1,33 @@
-//! GPUs and NICs of NCCL's XML: `<gpu>`, `<nic>`, `<net>`, and functions that only their class gives away.
+//! GPUs and NICs of NCCL's XML: `<gpu>`, `<nic>`, `<net>`, and functions recognised by their class alone.
 #![forbid(unsafe_code)]
 
 use super::{Element, Reader, elements, has, values};
 use crate::import::{BadImport, shown};
 use nic_placement_core::topology::file::{MAX_GPUS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PciAddress, Port, PortState,
+    DeviceName, Gpu, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PciAddress, Port, PortState,
 };
 
-/// PCI vendor ids of Amazon and of Cray, whose RDMA devices are not for libibverbs.
+/// PCI vendor ids of Amazon and Cray; libibverbs is not for their RDMA devices.
 const AMAZON: u16 = 0x1d0f;
 const CRAY: u16 = 0x17db;
 
-/// A NIC that NCCL made of several, named `mlx5_0+mlx5_1`.
+/// A NIC that NCCL merged from several, named `mlx5_0+mlx5_1`.
 pub(super) struct Fused {
-    members: Vec<String>,
+    members: Vec<DeviceName>,
     address: Option<PciAddress>,
     vendor: Option<u16>,
     rate_mbps: Option<u64>,
 }
 
-/// The name of a NIC of which only the address is known.
+/// The name of a NIC with only its address known.
 pub(super) fn nameless(address: PciAddress) -> String {
     format!("pci-{}", address.to_string().replace(':', "-"))
 }
 
-/// What a device is reached by.  Files written by hand often have no more than its name; rdma-core begins with `rdma`
-/// those that are neither InfiniBand nor RoCE nor iWARP (its kernel-boot/rdma-persistent-naming.rules): EFA's.
+/// The kind of a device.  Files written by hand often have only its name.  In rdma-core, names that begin
+/// with `rdma` are neither InfiniBand nor RoCE nor iWARP (its kernel-boot/rdma-persistent-naming.rules): they
+/// are EFA's.
 fn kind(vendor: Option<u16>, name: &str) -> NicKind {
     match vendor {
         Some(AMAZON) => NicKind::Efa,
@@ -59,7 +60,7 @@ impl<'a> Reader<'a> {
             function.vendor = None;
             self.topology.pci.insert(function);
         }
-        // several ranks may share a GPU; parts of one function have an index each
+        // several ranks may share a GPU; each part of one function has its own index
         let mut devs: Vec<Option<&str>> = gpus.iter().map(|gpu| gpu.attribute("dev")).collect();
         devs.sort();
         devs.dedup();
@@ -74,7 +75,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whose GPU it is where no vendor says so: older files have none, and Hygon's are used like AMD's.
+    /// The GPU's vendor if the file does not name it: older files do not, and Hygon's GPUs are used like
+    /// AMD's.
     fn guessed(&self, pci: Element<'a>, gpus: &[Element<'a>]) -> GpuVendor {
         let is_accelerator = pci.attribute("class").is_some_and(|class| class.starts_with("0x1200"));
         let has_capability = gpus.iter().any(|gpu| gpu.attribute("sm").is_some());
@@ -111,17 +113,20 @@ impl<'a> Reader<'a> {
             Some(name) => name.to_string(),
             None => self.invented_name(net),
         };
-        if name.contains('+') && name.split('+').all(values::is_plain) {
-            let members = name.split('+').map(String::from).collect();
-            self.fused.push(Fused { members, address, vendor, rate_mbps });
-            return Ok(());
-        }
-        if !values::is_plain(&name) {
-            self.note(shown(&name), "a name that no library's variable could hold: this NIC is left out");
-            return Ok(());
-        }
+        let members: Result<Vec<DeviceName>, _> = name.split('+').map(str::parse).collect();
+        let name = match (members, name.parse::<DeviceName>()) {
+            (_, Ok(name)) => name,
+            (Ok(members), Err(_)) => {
+                self.fused.push(Fused { members, address, vendor, rate_mbps });
+                return Ok(());
+            }
+            (Err(_), Err(_)) => {
+                self.note(shown(&name), "a name that no library's variable could hold: this NIC is left out");
+                return Ok(());
+            }
+        };
         let port = net.attribute("port").and_then(|port| port.trim().parse::<u32>().ok());
-        // NCCL's sockets, which are network interfaces and no RDMA devices, have port 0
+        // NCCL's sockets have port 0: they are network interfaces, not RDMA devices
         let kind = if port == Some(0) { NicKind::Ethernet } else { kind(vendor, &name) };
         let card = net.attribute("guid").and_then(values::card);
         let nic = match self.names.get(&name).copied() {
@@ -138,12 +143,13 @@ impl<'a> Reader<'a> {
         let is_free = |number: &u32| {
             (1..=255).contains(number) && !ports.iter().any(|port| u32::from(port.number) == *number)
         };
-        // Sockets have no numbers.  NCCL's IB transport adds to the number of a port how many it has listed of the same card before
+        // Sockets have no numbers.  NCCL's IB transport adds the number of ports it has already listed of the
+        // same card
         let stated = if is_interface { 0 } else { port.unwrap_or(1) };
         let number = [stated.saturating_sub(index), stated].into_iter().chain(1..=255).find(is_free);
         match number.filter(|_| ports.len() < MAX_PORTS) {
             Some(number) => {
-                // only ports that are active are listed
+                // NCCL lists active ports only
                 ports.push(Port::new(number as u8, PortState::Active, LinkLayer::Unknown, rate_mbps));
                 Ok(())
             }
@@ -154,10 +160,10 @@ impl<'a> Reader<'a> {
     /// A name for a `<net>` that has none.
     fn invented_name(&mut self, net: Element<'a>) -> String {
         let dev = net.attribute("dev").and_then(|dev| dev.trim().parse().ok()).unwrap_or(0u16);
-        let free = |name: &String| !self.names.contains_key(name);
+        let free = |name: &String| !self.names.contains_key(name.as_str());
         let name =
             (dev..=u16::MAX).chain(0..dev).map(|dev| format!("net{dev}")).find(free).unwrap_or_default();
-        self.note(name.clone(), "a `<net>` without a name, called so here: no library knows it by this name");
+        self.note(name.clone(), "a `<net>` without a name: this one is invented, and no library knows it");
         name
     }
 
@@ -171,32 +177,37 @@ impl<'a> Reader<'a> {
         Ok(index)
     }
 
-    /// A NIC of which the file has the address only: it states a pairing that NCCL completes from the machine itself.
+    /// A NIC of which the file has only the address: the file states a pairing, and NCCL takes the rest from
+    /// the machine.
     pub(super) fn nameless_nic(
         &mut self,
         pci: Element<'a>,
         address: PciAddress,
         vendor: Option<u16>,
     ) -> Result<(), BadImport> {
-        // a `<net>` below it that was left out has its own finding, and a fused one its members later
+        // a `<net>` below it that we left out has its own finding, and a fused one gets its members later
         let has_nets = elements(pci).any(|child| child.has_tag_name("nic") && has(child, "net"));
         if has_nets {
             return Ok(());
         }
         let name = nameless(address);
-        if self.names.contains_key(&name) {
+        if self.names.contains_key(name.as_str()) {
             return Err(self.bad(pci, format!("the name `{name}` is that of a `<net>` already")));
         }
+        let Ok(name) = name.parse::<DeviceName>() else { return Ok(()) };
         self.nameless.push(address);
         self.add_nic(pci, Nic { address: Some(address), ..Nic::new(name.clone(), kind(vendor, &name)) })?;
         Ok(())
     }
 
-    /// Fused NICs are NCCL's own (`NCCL_NET_MERGE_LEVEL`): what programs can be told are their members, each with its
-    /// share of the rate unless the file lists it too.
+    /// Only NCCL knows fused NICs (`NCCL_NET_MERGE_LEVEL`).  Programs know their members: each gets its share
+    /// of the rate unless the file lists it too.
     pub(super) fn part_fused(&mut self) {
         for Fused { members, address, vendor, rate_mbps } in std::mem::take(&mut self.fused) {
-            self.note(members.join("+"), "a NIC that NCCL made of several: its members are used");
+            self.note(
+                members.iter().map(DeviceName::as_str).collect::<Vec<_>>().join("+"),
+                "a NIC that NCCL made of several: its members are used",
+            );
             let share = rate_mbps.map(|mbps| mbps / members.len() as u64).filter(|&mbps| mbps > 0);
             for name in members {
                 if self.names.contains_key(&name) {

@@ -1,5 +1,5 @@
-//! The properties of NCCL's XML: paths follow NCCL's rule in every tree, a machine survives being written and read, and
-//! no text makes the reader panic.
+//! The properties of NCCL's XML: paths follow NCCL's rule in every tree, a machine written is read back the
+//! same, and no text makes the reader panic.
 #![forbid(unsafe_code)]
 
 use super::tests::{SAMPLE, parse};
@@ -9,8 +9,8 @@ use nic_placement_core::topology::{
 };
 use proptest::prelude::*;
 
-/// All that must survive, in lines: GPUs, NICs and active ports with their rates, NUMA nodes, and the kind of every
-/// path, where the kinds that NCCL does not tell apart are one.
+/// Everything that must survive, in lines: GPUs, NICs and active ports with their rates, NUMA nodes, and the
+/// kind of every path.  Kinds that NCCL does not tell apart count as one.
 pub(super) fn facts(topology: &Topology) -> Vec<String> {
     let mut facts = Vec::new();
     for node in &topology.numa_nodes {
@@ -42,8 +42,7 @@ pub(super) fn facts(topology: &Topology) -> Vec<String> {
     facts
 }
 
-/// What every answer must hold: a refusal is one short line; what is accepted can be kept as a topology file and
-/// survives being written.
+/// Every refusal is one short line; every accepted text makes a topology file and survives being written.
 fn judge(text: &str) -> Result<bool, TestCaseError> {
     match parse(text) {
         Ok((topology, _)) => {
@@ -66,8 +65,8 @@ fn judge(text: &str) -> Result<bool, TestCaseError> {
     }
 }
 
-/// Is this what NCCL's own reader of XML takes?  It knows neither entities nor tabs, wants a single space before each
-/// attribute, and holds 16 of them and 254 bytes of each value.
+/// Does NCCL's own XML reader accept this?  It knows neither entities nor tabs, wants a single space before
+/// each attribute, and keeps 16 attributes and 254 bytes of each value.
 pub(super) fn is_fit_for_nccl(text: &str) -> bool {
     text.lines().all(|line| {
         let tag = line.trim_start_matches(' ').strip_prefix('<').and_then(|line| line.strip_suffix('>'));
@@ -119,8 +118,8 @@ fn tree(devices: &[(usize, &Device)], depth: usize, switches: &mut usize, text: 
     }
 }
 
-/// NCCL's rule (`ncclTopoSetPaths` in its src/graph/paths.cc): a step between two switches makes a path PXB, one between
-/// a CPU and what is below it PHB, one between CPUs SYS, and the rest of a path on PCI is PIX.
+/// NCCL's rule (`ncclTopoSetPaths` in its src/graph/paths.cc): a step between two switches makes a path PXB,
+/// a step between a CPU and a device below it PHB, a step between CPUs SYS; otherwise a path on PCI is PIX.
 fn by_nccls_rule(a: &Device, b: &Device) -> PathType {
     let shared = a.1.iter().zip(&b.1).take_while(|(a, b)| a == b).count();
     match (a.0 == b.0, shared) {
@@ -131,7 +130,7 @@ fn by_nccls_rule(a: &Device, b: &Device) -> PathType {
     }
 }
 
-/// Host bridges, each with up to two switches below each other, a GPU below the last and NICs below both.
+/// Host bridges, each with up to two nested switches, a GPU below the last and NICs below both.
 fn machines() -> impl Strategy<Value = Topology> {
     let slot = (
         0usize..4,
@@ -185,7 +184,7 @@ fn machines() -> impl Strategy<Value = Topology> {
                     address: Some(address),
                     ports: (1..=nic + 1).map(port).collect(),
                     card: Some(format!("946d:ae03:00{index:02x}:00a{nic}")),
-                    ..Nic::new(format!("mlx5_{index}{nic}"), NicKind::Verbs)
+                    ..Nic::new(format!("mlx5_{index}{nic}").parse().unwrap(), NicKind::Verbs)
                 });
             }
         }

@@ -1,4 +1,4 @@
-//! What a file means, what is repaired and said, and what is refused; `writing` has what is written.
+//! Files that we read, repair or refuse; `writing` tests writing.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ fn sample() -> Topology {
     topology
 }
 
-/// One `<cpu>` with this in it.
+/// One `<cpu>` with this content.
 fn cpu(inside: &str) -> String {
     format!("<system version=\"1\">\n<cpu numaid=\"0\">\n{inside}\n</cpu>\n</system>\n")
 }
@@ -162,7 +162,7 @@ fn what_had_to_be_repaired_is_said() {
     for (text, expected) in [
         (
             net("dev=\"3\""),
-            vec!["`net3`: a `<net>` without a name, called so here: no library knows it by this name"],
+            vec!["`net3`: a `<net>` without a name: this one is invented, and no library knows it"],
         ),
         (
             net("name=\"a,b\""),
@@ -292,7 +292,7 @@ fn mistakes_beyond_what_anybody_reads_are_counted() {
     let text = cpu(&format!("<nic>{}</nic>", "<net name=\"a,b\"/>".repeat(100)));
     let (_, said) = findings(&text);
     assert_eq!(said.len(), MAX_FINDINGS + 1);
-    // one of the others is that there is no GPU and no NIC
+    // one of the others is "no GPU and no NIC"
     assert_eq!(said[MAX_FINDINGS], "`<system>`: 37 more findings of these kinds");
 }
 
@@ -301,6 +301,9 @@ fn elements_a_hundred_thousand_deep_are_refused() {
     let text = cpu(&format!("{}{}", "<pci busid=\"0:1:0.0\">".repeat(100_000), "</pci>".repeat(100_000)));
     assert!(parse(&text).is_err());
     let text = cpu(&format!("{}{}", "<x>".repeat(100_000), "</x>".repeat(100_000)));
+    assert!(parse(&text).is_err());
+    // as deep as allowed, with unknown elements only
+    let text = cpu(&format!("{}{}", "<x>".repeat(126), "</x>".repeat(126)));
     assert_eq!(findings(&text).1[0], "`<x>`: not an element of NCCL's: left out");
 }
 

@@ -1,19 +1,13 @@
-//! What the attributes of NCCL's XML mean, one function for each kind of value.
+//! The attribute values of NCCL's XML, one function for each kind.
 //!
-//! NCCL reads numbers with `strtol` and falls back to a default where it knows a word not; here such a value is unknown.
+//! NCCL reads numbers with `strtol` and falls back to a default for words it does not know; we treat those as
+//! unknown.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::topology::file::{MAX_NAME, MAX_RATE_MBPS, MAX_TENTHS_GT, MAX_WIDTH};
+use nic_placement_core::topology::file::{MAX_RATE_MBPS, MAX_TENTHS_GT, MAX_WIDTH};
 use nic_placement_core::topology::{CpuSet, LinkRate};
 
-/// May this be a device's name?  It goes into variables, where `,` `:` `=` `^` mean something.
-pub(super) fn is_plain(name: &str) -> bool {
-    let starts_well = name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    starts_well && name.len() <= MAX_NAME && name.bytes().all(plain)
-}
-
-/// The kernel's `cpumap`: `0000ffff,ffffffff`.  Each group is 32 bits even where its leading zeros are missing.
+/// The kernel's `cpumap`: `0000ffff,ffffffff`.  Each group is 32 bits, even without its leading zeros.
 pub(super) fn affinity(text: &str) -> Option<CpuSet> {
     let groups: Vec<&str> = text.trim().split(',').collect();
     if groups.len() == 1 {
@@ -42,7 +36,7 @@ pub(super) fn id(text: &str) -> Option<u16> {
     hex(text, 4)?.try_into().ok()
 }
 
-/// `0x030200`; NCCL itself writes `0x03` where sysfs is silent, which names no class.
+/// `0x030200`; NCCL itself writes `0x03` if sysfs has no class, which is none.
 pub(super) fn class(text: &str) -> Option<u32> {
     hex(text, 6).filter(|_| text.trim().len() == 8)
 }
@@ -59,7 +53,7 @@ fn hex(text: &str, most: usize) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok().filter(|_| fits)
 }
 
-/// `16 GT/s`, `32.0 GT/s PCIe` and width `16`; nothing, `Unknown` and width 0 are what virtual machines show.
+/// `16 GT/s`, `32.0 GT/s PCIe` and width `16`; virtual machines show nothing, `Unknown` or width 0.
 pub(super) fn rate(speed: Option<&str>, width: Option<&str>) -> Option<LinkRate> {
     let number = speed?.trim().split_once(" GT/s")?.0;
     let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
@@ -76,8 +70,8 @@ pub(super) fn mbps(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|mbps| (1..=MAX_RATE_MBPS).contains(mbps))
 }
 
-/// `guid` is the bytes of `sys_image_guid` read as a number on a little-endian machine.  Sockets and some plugins count
-/// their devices in it instead.
+/// `guid` is the bytes of `sys_image_guid` read as a number on a little-endian machine.  Sockets and some
+/// plugins put a device counter there instead.
 pub(super) fn card(guid: &str) -> Option<String> {
     let guid = u64::from_str_radix(guid.trim().strip_prefix("0x")?, 16).ok()?;
     let groups =
@@ -85,7 +79,7 @@ pub(super) fn card(guid: &str) -> Option<String> {
     (guid > u64::from(u32::MAX)).then(|| groups(guid.swap_bytes()))
 }
 
-/// The inverse; `None` for a card that is not known by such an id.
+/// The inverse; `None` for a card without such an id.
 pub(super) fn guid(card: &str) -> Option<String> {
     let groups: Vec<&str> = card.split(':').collect();
     let fits = |group: &&str| group.len() == 4 && group.bytes().all(|digit| digit.is_ascii_hexdigit());

@@ -1,17 +1,17 @@
-//! Writes a topology as NCCL would dump it, so that `NCCL_TOPO_FILE` can tell NCCL of a machine what we know of it.
+//! Writes a topology as NCCL would dump it, so that `NCCL_TOPO_FILE` can pass it to NCCL.
 //!
-//! Bridges are climbed as NCCL does it: two at a time, so that a switch's ports are one `<pci>` and root ports none.
-//! What it does not say NCCL fills in from the machine it runs on: `arch` and what follows it, `sm`, links of unknown
+//! It climbs bridges as NCCL does, two at a time: a switch's ports become one `<pci>` and root ports none.
+//! NCCL fills in the rest from its own machine: `arch` and the attributes after it, `sm`, links of unknown
 //! speed.
 //!
-//! NCCL's reader holds 256 elements (`NCCL_TOPO_XML_MAX_NODES` of its src/graph/topo.h); a node of 8 GPUs and 32 NICs
-//! comes to about 120.
+//! NCCL's reader holds 256 elements (`NCCL_TOPO_XML_MAX_NODES` of its src/graph/topo.h); a node of 8 GPUs and
+//! 32 NICs has about 120.
 //!
-//! These facts do not survive, since the format has no place for them:
+//! The format has no place for these facts, which are lost:
 //!
-//! * two host bridges of one NUMA node are one `<cpu>`, so that NODE becomes PHB; so are all functions whose NUMA node
-//!   is unknown, whose paths were SYS;
-//! * a GPU and a NIC with nothing but one root port above both are PHB to NCCL, and PIX to us;
+//! * two host bridges of one NUMA node become one `<cpu>`, so NODE becomes PHB; all functions with an unknown
+//!   NUMA node become one too, though their paths were SYS;
+//! * a GPU and a NIC with only one root port above both are PHB to NCCL, and PIX to us;
 //! * distances, cores, stated paths, and a link that runs below what both its ends could do;
 //! * of GPUs the minor, UUID and model; of NICs the role, node, interfaces and ports that are not active; of ports the
 //!   link layer, and whether one without a state is active.
@@ -19,7 +19,7 @@
 
 use super::{BRIDGE, device, values};
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, LinkRate, Nic, NicKind, PciAddress, PciFunction, Port, PortState, Topology,
+    DeviceName, Gpu, GpuVendor, LinkRate, Nic, NicKind, PciAddress, PciFunction, Port, PortState, Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -40,15 +40,15 @@ pub fn write(topology: &Topology) -> String {
         Above::Cpu(node) => Some(*node),
         Above::Switch(_) => None,
     }));
-    // where NCCL puts NICs without a PCI function: at the first CPU
+    // NCCL puts NICs without a PCI function at the first CPU
     let mut loose: Vec<&Nic> =
         topology.nics.iter().filter(|nic| nic.address.is_none() && is_listed(nic)).collect();
     if numa_nodes.is_empty() && !loose.is_empty() {
         numa_nodes.insert(None);
     }
-    let name = Some(topology.name.as_str()).filter(|name| values::is_plain(name));
+    let name = Some(topology.name.as_str()).filter(|name| DeviceName::is_one(name));
     writer.open(0, "system", &[("version", Some("1".to_string())), ("name", name.map(String::from))], false);
-    // those of a known NUMA node first
+    // known NUMA nodes first
     let (unknown, known): (Vec<_>, Vec<_>) = numa_nodes.into_iter().partition(Option::is_none);
     for numa_node in known.into_iter().chain(unknown) {
         writer.cpu(numa_node, &std::mem::take(&mut loose));
@@ -57,7 +57,7 @@ pub fn write(topology: &Topology) -> String {
     writer.text
 }
 
-/// NCCL lists active ports only; of a NIC whose ports are unknown the name is enough for it to find the rest.
+/// NCCL lists active ports only; for a NIC with unknown ports, the name is enough for NCCL to find the rest.
 fn is_listed(nic: &Nic) -> bool {
     nic.ports.is_empty() || nic.ports.iter().any(is_usable)
 }
@@ -82,17 +82,17 @@ struct Writer<'a> {
 type Attributes<'a> = [(&'a str, Option<String>)];
 
 impl Writer<'_> {
-    /// Hangs a device below its switches, and those below their CPU.
+    /// Puts a device below its switches, and these below their CPU.
     fn hang(&mut self, device: PciAddress) {
         let mut here = device;
-        // only a way that ends at a host bridge is no circle
+        // a way that ends at a host bridge cannot be a circle
         if let (bridges, Some(_)) = self.topology.pci.ancestors(device) {
             for &switch in bridges.iter().skip(1).step_by(2) {
                 self.below.entry(Above::Switch(switch)).or_default().insert(here);
                 here = switch;
             }
         }
-        // a switch has one place: that of the first device below it
+        // a switch has one place: its first device's
         let mut cpus = self.below.iter().filter(|(above, _)| matches!(above, Above::Cpu(_)));
         if !cpus.any(|(_, below)| below.contains(&here)) {
             let numa_node = self.topology.numa_node_of(device);
@@ -116,7 +116,7 @@ impl Writer<'_> {
 
     fn cpu(&mut self, numa_node: Option<u32>, loose: &[&Nic]) {
         let node = numa_node.and_then(|node| self.topology.numa_node(node));
-        // as wide as the kernel's, which has room for every CPU
+        // as wide as the kernel's mask, which has room for every CPU
         let count = self.topology.cpus().iter().last().map_or(0, |last| last + 1);
         let affinity =
             node.map(|node| values::mask(&node.cpus, count)).filter(|mask| mask.len() <= MAX_VALUE);
@@ -146,7 +146,7 @@ impl Writer<'_> {
         let gpu = gpus.first().map(|&gpu| &topology.gpus[gpu]);
         let class = match function.and_then(|function| function.class) {
             Some(class) => format!("0x{class:06x}"),
-            // NCCL's own words where sysfs is silent
+            // NCCL's own values if sysfs has none
             None if gpu.is_some() => "0x03".to_string(),
             None if !nics.is_empty() => "0x02".to_string(),
             None => format!("0x{BRIDGE:06x}"),
@@ -166,10 +166,10 @@ impl Writer<'_> {
             ),
             ("link_width", rate.map(|rate| rate.width.to_string())),
         ];
-        // one of which the file that it came from had the address only has no name that NCCL would know
+        // a NIC from a file with only its address has no name that NCCL would know
         let nics: Vec<&Nic> = nics
             .into_iter()
-            .filter(|nic| !nic.ports.is_empty() || nic.name != device::nameless(address))
+            .filter(|nic| !nic.ports.is_empty() || *nic.name != *device::nameless(address))
             .collect();
         let is_empty = below.is_empty() && gpus.is_empty() && nics.is_empty();
         self.open(indent, "pci", &attributes, is_empty);
@@ -196,13 +196,13 @@ impl Writer<'_> {
                 false => nic.ports.iter().filter(|port| is_usable(port)).map(Some).collect(),
             };
             for port in usable {
-                // NCCL's IB transport counts on over the ports of a card, and its sockets have port 0
+                // NCCL's IB transport numbers the ports of a card in sequence, and its sockets have port 0
                 let number = port.map(|port| match nic.kind {
                     NicKind::Ethernet => 0,
                     _ => u32::from(port.number) + before,
                 });
                 let attributes = [
-                    ("name", Some(nic.name.clone())),
+                    ("name", Some(nic.name.to_string())),
                     ("dev", Some(self.net.to_string())),
                     ("speed", port.and_then(|port| port.rate_mbps).map(|mbps| mbps.to_string())),
                     ("port", number.map(|number| number.to_string())),
@@ -216,7 +216,7 @@ impl Writer<'_> {
         self.close(indent, "nic");
     }
 
-    /// What both ends of the link above a function could do.
+    /// The rate that both ends of the link above a function support.
     fn rate(&self, address: PciAddress) -> Option<LinkRate> {
         let able = |function: &PciFunction| function.link.max.or(function.link.current);
         let own = self.topology.pci.get(address).and_then(able);
@@ -248,7 +248,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // not even an escape may stand for these in XML
+            // XML allows these not even as escapes
             c if c.is_control() => escaped.push('?'),
             c => escaped.push(c),
         }

@@ -1,7 +1,7 @@
-//! The columns after the devices: which CPUs and NUMA nodes are near to a GPU, and which node its memory is.
+//! The columns after the devices: the CPUs and NUMA nodes near a GPU, and the node of its memory.
 //!
-//! nvidia-smi pads these columns by guess: values touch each other or are cut, and machines leave some out.  A value
-//! that cannot be told is unknown; the matrix before it is still good.
+//! nvidia-smi pads these columns by guess: values touch each other or are cut, and some machines leave
+//! columns out.  An unclear value is unknown; the matrix before it is still good.
 #![forbid(unsafe_code)]
 
 use super::header::Title;
@@ -15,15 +15,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// NUMA nodes have numbers below this (the kernel's largest `CONFIG_NODES_SHIFT` is 10).
 const MAX_NODE: u32 = 1024;
-/// Bytes of touching values that are taken apart, at most: a wider one holds a list that nvidia-smi does not print.
+/// The most bytes of touching values to take apart: nvidia-smi prints no list that would need more.
 const MAX_TOUCHING: usize = 64;
 
-/// What the matrix says of a GPU's surroundings.
+/// A GPU's surroundings in the matrix.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Affinity {
-    /// CPUs near to it
+    /// CPUs near it
     pub(super) cpus: Option<CpuSet>,
-    /// the NUMA node of its CPUs, then nodes that are memory only
+    /// the NUMA node of its CPUs, then memory-only nodes
     nodes: Vec<u32>,
     /// nodes that are its own memory
     memory: Vec<u32>,
@@ -43,7 +43,7 @@ pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnos
         diagnostics.push(Diagnostic::new("header", finding));
     }
     let mut affinities: Vec<Affinity> = Vec::new();
-    // GPUs of one socket have the same values: what is odd about them is said once
+    // GPUs of one socket have the same values: report each oddity once
     let mut findings: Vec<(String, Vec<String>)> = Vec::new();
     for number in &links.gpus {
         let label = format!("GPU{number}");
@@ -60,7 +60,7 @@ pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnos
         let labels = listed(labels.iter().map(String::as_str));
         diagnostics.push(Diagnostic::new("CPU Affinity", format!("{finding}, in the rows of {labels}")));
     }
-    // `0,2-17`: the first is the CPUs' node, unless the others have CPUs too
+    // `0,2-17`: the first one is the CPUs' node, unless the others have CPUs too
     let first: BTreeSet<u32> = affinities.iter().filter_map(Affinity::node).collect();
     for (affinity, number) in affinities.iter_mut().zip(&links.gpus) {
         if affinity.nodes.iter().skip(1).any(|node| first.contains(node)) {
@@ -77,7 +77,8 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
         return Affinity::default();
     }
     let (count, columns) = (words.len(), titles.len());
-    let text = shown(&words.join(" "));
+    let said = words.join(" ");
+    let text = shown(&said);
     if words.is_empty() {
         note("nothing is said of CPUs and NUMA nodes".to_string());
         return Affinity::default();
@@ -115,7 +116,8 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
             affinity
         }
     };
-    // 12 characters of `0,2,4,6,8,10,12,…` are all that is printed where even CPUs are one node's and odd the other's
+    // if one node has the even CPUs and the other the odd ones, nvidia-smi prints only 12 characters of
+    // `0,2,4,6,8,10,12,…`
     let singles = words[0].split(',').count() > 3 && !words[0].contains('-');
     if singles && affinity.cpus.is_some() {
         note(format!("`{}` may be the beginning of a longer list, which nvidia-smi cuts", shown(words[0])));
@@ -124,7 +126,7 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
 }
 
 impl Affinity {
-    /// Whether `word` can stand below this title; remembers what it says.
+    /// Can `word` stand below this title?  If so, its value is kept.
     fn set(&mut self, title: Title, word: &str) -> bool {
         if matches!(word, "N/A" | "-1") {
             return true;
@@ -141,8 +143,8 @@ impl Affinity {
     }
 }
 
-/// A list such as `0-3,8` as ranges, which must ascend as the kernel's and NVML's do: that bounds the work, and tells
-/// a cut number.
+/// A list such as `0-3,8` as ranges.  They must ascend, as the kernel's and NVML's do: that bounds the work,
+/// and reveals a cut number.
 fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
     let number = |digits: &str| -> Option<u32> {
         let plain =
@@ -161,7 +163,7 @@ fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
     Some(ranges)
 }
 
-/// The ways to read touching words as one value below each title; two are enough to know that it cannot be told.
+/// The ways to read touching words as one value below each title; two ways already make it ambiguous.
 fn take_apart<'a>(
     words: &[&'a str],
     titles: &[Title],
@@ -175,12 +177,13 @@ fn take_apart<'a>(
         }
         return;
     };
-    // what is left of the word would have to be filled by more titles than there are
+    // the rest of the word would need more titles than there are
     for end in (1..=word.len()).filter(|&end| word.is_char_boundary(end)) {
         let (value, left) = word.split_at(end);
         let fits = match title {
             Title::Cpu => value == "N/A" || ranges(value, Bitmap::LIMIT).is_some(),
-            // lists of nodes are a Grace machine's, where nothing was seen to touch: without them more can be told
+            // only Grace machines have lists of nodes, and there no values touch: without lists fewer cases
+            // are ambiguous
             Title::Numa | Title::GpuNuma => {
                 value == "N/A" || !value.contains(['-', ',']) && ranges(value, MAX_NODE).is_some()
             }
@@ -200,8 +203,8 @@ fn take_apart<'a>(
     }
 }
 
-/// The NUMA nodes that the GPUs name.  A node's CPUs are those near to a GPU that is near to the node: where a node has
-/// no GPU, its CPUs are not known.
+/// The NUMA nodes that the GPUs name.  A node's CPUs are those near a GPU that is near the node; without a
+/// GPU they are unknown.
 pub(super) fn numa_nodes(affinities: &[Affinity], diagnostics: &mut Vec<Diagnostic>) -> Vec<NumaNode> {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for affinity in affinities {

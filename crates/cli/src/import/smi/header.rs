@@ -1,11 +1,11 @@
-//! The header of the matrix: labels of devices, then titles, on one line or broken over several.
+//! The header of the matrix: labels of devices, then titles, on one or several lines.
 #![forbid(unsafe_code)]
 
 use super::word::{is_device_name, numbered};
 use super::{BadImport, gpu_number};
 use crate::import::shown;
 
-/// Columns for devices, at most.
+/// The most columns for devices.
 pub(super) const MAX_COLUMNS: usize = 2 * super::MAX_DEVICES;
 
 /// A column after the devices.
@@ -19,19 +19,19 @@ pub(super) enum Title {
 const TITLES: [(Title, &str); 3] =
     [(Title::Cpu, "CPU Affinity"), (Title::Numa, "NUMA Affinity"), (Title::GpuNuma, "GPU NUMA ID")];
 
-/// A header, or the part of one that stands on the lines read so far.
+/// A header, or its part on the lines read so far.
 pub(super) struct Header {
     pub(super) line: u32,
     pub(super) labels: Vec<String>,
     titles: Vec<&'static str>,
     /// do labels touch each other (`NIC8NIC9`)?
     pub(super) touching: bool,
-    /// has a line followed that is no part of it?
+    /// did another line follow it?
     ended: bool,
 }
 
 impl Header {
-    /// The header that a line ends with: labels, GPUs first, then words of titles.
+    /// The header at the end of a line: labels, GPUs first, then words of titles.
     pub(super) fn of(words: &[&str], line: u32) -> Option<Header> {
         let mut header =
             Header { line, labels: Vec::new(), titles: Vec::new(), touching: false, ended: false };
@@ -46,7 +46,7 @@ impl Header {
                 break;
             }
             header.touching |= labels.len() + titles.len() > 1;
-            // both are collected from the end of the line
+            // both were collected from the line's end
             labels.reverse();
             titles.reverse();
             header.labels.append(&mut labels);
@@ -57,7 +57,7 @@ impl Header {
         (!header.labels.is_empty() || !header.titles.is_empty()).then_some(header)
     }
 
-    /// This part and the next line's; the next alone where the two cannot be one header.
+    /// This part and the next line's; the next alone if the two cannot be one header.
     pub(super) fn and(mut self, mut next: Header) -> Option<Header> {
         let gpu = |label: &String| gpu_number(label).is_some();
         let again = next.labels.first().is_some_and(|first| self.labels.contains(first));
@@ -72,7 +72,7 @@ impl Header {
         Some(self)
     }
 
-    /// The header after a line that is no part of it; `None` after the second such line.
+    /// The header after another line; `None` after the second such line.
     pub(super) fn end(self) -> Option<Header> {
         (!self.ended).then_some(Header { ended: true, ..self })
     }
@@ -80,7 +80,7 @@ impl Header {
     /// The columns after the devices; the last may be cut.
     pub(super) fn titles(&mut self) -> Result<Vec<Title>, BadImport> {
         let mut words = self.titles.join(" ");
-        // a device's name that touches the title: `mlx5_7CPU Affinity`
+        // a device's name touches the title: `mlx5_7CPU Affinity`
         if let (true, Some(last)) = (words.starts_with("Affinity"), self.labels.last_mut()) {
             if let Some(name) = last.strip_suffix("CPU") {
                 *last = name.to_string();
@@ -111,7 +111,7 @@ impl Header {
     }
 }
 
-/// Is this the beginning of a word that only a header has?
+/// Is this the beginning of a word that occurs only in a header?
 fn is_cut(word: &str) -> bool {
     word.len() > 1 && ("NIC".starts_with(word) || word != "Affinity" && "Affinity".starts_with(word))
 }

@@ -1,19 +1,19 @@
-//! The names of NICs: the columns' own labels, or what the `NIC Legend:` says that `NIC0` stands for.
+//! The names of NICs: the columns' own labels, or the names for `NIC0` and so on in the `NIC Legend:`.
 #![forbid(unsafe_code)]
 
 use super::matrix::{self, Matrix};
 use super::text::Line;
-use super::word::MAX_LABEL;
 use super::{BadImport, is_nic_number, listed};
 use crate::import::shown;
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::DeviceName;
 use std::collections::BTreeMap;
 
 /// A name that the legend gives.
 struct Entry<'a> {
     name: &'a str,
     line: u32,
-    /// does the line go on with what is neither a remark nor one more entry?
+    /// does the line continue with neither a remark nor another entry?
     overwritten: bool,
 }
 
@@ -23,18 +23,18 @@ pub(super) fn read(
     matrix: &Matrix,
     nics: &[String],
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Vec<String>, BadImport> {
+) -> Result<Vec<DeviceName>, BadImport> {
     let entries = entries(lines, matrix, diagnostics)?;
-    // nvidia-smi overruns its own buffers where there are dozens of NICs, and what it then prints for some names are
-    // parts of its header (seen with 42 and 62 NICs): a word without any digit is one of those parts
+    // with dozens of NICs nvidia-smi overruns its own buffers and prints parts of its header instead of some
+    // names (seen with 42 and 62 NICs): a word without any digit is such a part
     let overwritten = entries.values().any(|entry| entry.overwritten);
     let doubtful = |entry: &Entry| {
         entry.overwritten
             || is_nic_number(entry.name)
             || overwritten && !entry.name.contains(|c: char| c.is_ascii_digit())
     };
-    let mut names: Vec<String> = Vec::new();
-    let mut lines_of: BTreeMap<String, u32> = BTreeMap::new();
+    let mut names: Vec<DeviceName> = Vec::new();
+    let mut lines_of: BTreeMap<DeviceName, u32> = BTreeMap::new();
     let (mut unnamed, mut unclear) = (Vec::new(), Vec::new());
     for label in nics {
         let entry = entries.get(label.as_str());
@@ -50,11 +50,12 @@ pub(super) fn read(
             }
         };
         let line = entry.map_or(matrix.line, |entry| entry.line);
-        if let Some(first) = lines_of.insert(name.to_string(), line) {
-            let line = line.max(first);
-            return Err(BadImport::new(line, format!("two NICs are called `{}`", shown(name))));
+        let name = device_name(label, name, line)?;
+        if let Some(first) = lines_of.insert(name.clone(), line) {
+            let problem = format!("two NICs are called `{}`", shown(&name));
+            return Err(BadImport::new(line.max(first), problem));
         }
-        names.push(name.to_string());
+        names.push(name);
     }
     let mut note = |labels: Vec<&str>, finding: &str| {
         if !labels.is_empty() {
@@ -98,7 +99,7 @@ fn entries<'a>(
                 entry(next).is_none() && next.starts_with(|first: char| first.is_alphanumeric())
             });
             let entry = Entry { name, line: line.number, overwritten };
-            check(label, &entry)?;
+            device_name(label, name, line.number)?;
             if let Some(first) = entries.get(label).filter(|first| first.name != name) {
                 let (name, first) = (shown(name), shown(first.name));
                 let problem = format!("`{label}` is called `{name}`, and before `{first}`");
@@ -115,15 +116,11 @@ fn entry(word: &str) -> Option<(&str, &str)> {
     word.split_once(':').filter(|(label, _)| is_nic_number(label))
 }
 
-fn check(label: &str, entry: &Entry) -> Result<(), BadImport> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    let starts_well = entry.name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
-    if starts_well && entry.name.len() <= MAX_LABEL && entry.name.chars().all(allowed) {
-        return Ok(());
-    }
-    let problem = format!(
-        "`{}` as the name of `{label}`: expected 1 to {MAX_LABEL} of the characters `A-Za-z0-9_.-`",
-        shown(entry.name)
-    );
-    Err(BadImport::new(entry.line, problem))
+/// The name that a line gives to a NIC.
+fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName, BadImport> {
+    name.parse().map_err(|_| {
+        let (name, most) = (shown(name), DeviceName::MAX);
+        let expected = format!("expected 1 to {most} of the characters `A-Za-z0-9_.-`");
+        BadImport::new(line, format!("`{name}` as the name of `{label}`: {expected}"))
+    })
 }

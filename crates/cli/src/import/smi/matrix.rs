@@ -1,4 +1,4 @@
-//! Finds the matrix in the text: its header, which may be broken over lines, and its rows.
+//! Finds the matrix in the text: its header, perhaps on several lines, and its rows.
 #![forbid(unsafe_code)]
 
 use super::header::{Header, MAX_COLUMNS, Title};
@@ -8,7 +8,7 @@ use super::{BadImport, gpu_number, listed};
 use crate::import::shown;
 use nic_placement_core::diagnostic::Diagnostic;
 
-/// Words before a row's label, at most: what a log or `srun --label` puts before each line.
+/// The most words before a row's label, which a log or `srun --label` may add.
 const MAX_PREFIX: usize = 8;
 /// What nvidia-smi prints instead of a matrix.
 const FAILURES: [(&str, &str); 3] = [
@@ -29,7 +29,7 @@ pub(super) struct Row {
     pub(super) rest: Vec<String>,
     /// do cells touch each other (`SYSSYS`)?
     touching: bool,
-    /// does the row go on in a second line?
+    /// does the row continue on a second line?
     broken: bool,
 }
 
@@ -53,7 +53,7 @@ impl Matrix {
         self.rows.iter().find(|row| row.label == label)
     }
 
-    /// What was read though it is not printed as it should be.
+    /// The misprints that we could read.
     pub(super) fn notes(&self) -> Vec<Diagnostic> {
         let mut notes = Vec::new();
         if self.touching {
@@ -86,7 +86,7 @@ pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadImport> {
         header = match (header.take(), Header::of(&words, line.number)) {
             (Some(begun), Some(more)) => begun.and(more),
             (None, more) => more.filter(|more| !more.labels.is_empty()),
-            // a log's blank line is not blank; what stands further off is no header of what follows
+            // a log's blank line is not blank; after a second other line the header no longer counts
             (Some(begun), None) => begun.end(),
         };
     }
@@ -112,7 +112,7 @@ pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadImport> {
     })
 }
 
-/// Where the label of a row stands among the words of a line: before the first cell.
+/// The position of a row's label among the words of a line: before the first cell.
 fn row_label(words: &[&str]) -> Option<usize> {
     (0..words.len().min(MAX_PREFIX))
         .find(|&at| is_label(words[at]) && words.get(at + 1).is_some_and(|next| cells_of(next).is_some()))
@@ -186,7 +186,7 @@ fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadImport> {
     Ok(matrix)
 }
 
-/// Does a line without a label go on with the row above it, which lacks what the line holds?
+/// Does a line without a label continue the row above, which lacks these cells?
 fn goes_on(row: &Row, words: &[&str], columns: usize) -> bool {
     let cells: usize = words.iter().filter_map(|word| cells_of(word)).map(|(cells, _)| cells.len()).sum();
     let known = words.iter().all(|word| cells_of(word).is_some() || is_affinity(word));
@@ -196,7 +196,7 @@ fn goes_on(row: &Row, words: &[&str], columns: usize) -> bool {
         && if cells > 0 { all <= columns } else { all == columns && !is_nic(&row.label) }
 }
 
-/// Is this line the header of one more matrix with such a first column?
+/// Is this line the header of another matrix with the same first column?
 pub(super) fn is_header(words: &[&str], first: Option<&String>) -> bool {
     Header::of(words, 0).is_some_and(|header| header.labels.first() == first)
 }

@@ -1,4 +1,4 @@
-//! The kinds of paths between GPUs and NICs: from the GPUs' rows, and from the NICs' where a GPU's is cut.
+//! The kinds of paths between GPUs and NICs: from the GPUs' rows, or from the NICs' rows if a GPU's is cut.
 #![forbid(unsafe_code)]
 
 use super::matrix::{Matrix, Row, is_nic};
@@ -8,7 +8,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;
 
-/// The devices of the matrix and how they reach each other.
+/// The devices of the matrix and the paths between them.
 pub(super) struct Links {
     /// numbers of the GPUs, ascending
     pub(super) gpus: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) fn read(
     let (gpus, nics) = devices(matrix, diagnostics)?;
     let nic_rows: Vec<Option<&[Cell]>> = nics.iter().map(|nic| nic_row(matrix, nic, diagnostics)).collect();
     let mut kinds = Vec::new();
-    // a NIC's row may say otherwise: the positions of the GPUs that it does so for
+    // for each NIC, the GPUs for which its own row differs
     let mut otherwise: Vec<Vec<String>> = vec![Vec::new(); nics.len()];
     for number in &gpus {
         let label = format!("GPU{number}");
@@ -98,7 +98,7 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
         if !is_nic(&row.label) {
             return Err(BadImport::new(row.line, format!("no column is called `{}`", row.label)));
         }
-        // the header may be cut in the middle of a name, which is then no device
+        // the header may be cut inside a name; that is no device
         let last = matrix.columns.last().filter(|last| matrix.row(last).is_none());
         if let Some(last) = last.filter(|last| row.label.starts_with(last.as_str())) {
             return bad(format!(
@@ -132,7 +132,7 @@ fn column(matrix: &Matrix, label: &str) -> Option<usize> {
     matrix.columns.iter().position(|column| column == label)
 }
 
-/// The cells of a GPU's row from the left, as far as it is sure which columns they belong to.
+/// The cells of a GPU's row from the left, as far as their columns are certain.
 fn gpu_cells<'a>(
     matrix: &Matrix,
     row: &'a Row,
@@ -156,8 +156,8 @@ fn gpu_cells<'a>(
     Ok(&row.cells)
 }
 
-/// Is a short row surely cut at its end?  It is where the columns after the devices are missing too, or the text ends
-/// with it.
+/// Is a short row certainly cut at its end?  It is if the columns after the devices are missing too, or the
+/// text ends with it.
 fn is_cut(matrix: &Matrix, row: &Row, ends_here: bool) -> bool {
     let last = ends_here && matrix.last_line == row.line;
     match row.rest.as_slice() {
@@ -172,13 +172,13 @@ fn is_cut(matrix: &Matrix, row: &Row, ends_here: bool) -> bool {
     }
 }
 
-/// Does the device's own `X`, and no other, stand in its own column, as far as the row goes?
+/// As far as the row goes, is the device's own `X` in its own column, and no other?
 fn ends_well(row: &Row, column: Option<usize>) -> bool {
     let own = |(at, cell): (usize, &Cell)| (*cell == Cell::Own) == (Some(at) == column);
     row.cells.iter().enumerate().all(own)
 }
 
-/// The cells of a NIC's row; `None` where there is none or it cannot be trusted.
+/// The cells of a NIC's row; `None` if there is none or it is unreliable.
 fn nic_row<'a>(matrix: &'a Matrix, nic: &str, diagnostics: &mut Vec<Diagnostic>) -> Option<&'a [Cell]> {
     let row = matrix.row(nic)?;
     let (count, columns) = (row.cells.len(), matrix.columns.len());
@@ -217,7 +217,7 @@ fn incomplete(matrix: &Matrix, gpu: &str, nic: &str, cells: usize) -> BadImport 
     }
 }
 
-/// The NUMA node of a NIC: that of its nearest GPUs, where these are not further than its own node.
+/// The NUMA node of a NIC: its nearest GPUs', if these are on its own node.
 pub(super) fn nic_node(
     links: &Links,
     nic: usize,

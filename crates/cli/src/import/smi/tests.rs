@@ -1,4 +1,4 @@
-//! What the reader makes of matrices: a plain one, each repair, and each refusal.
+//! The reader on matrices: a plain one, each repair, and each refusal.
 #![forbid(unsafe_code)]
 
 mod properties;
@@ -6,7 +6,7 @@ mod properties;
 use super::*;
 use nic_placement_core::topology::{CpuSet, PathType};
 
-/// A GPU and a NIC on each of two sockets, and every column that there is.
+/// A GPU and a NIC on each of two sockets, with every column.
 const PLAIN: &str = "\
 \tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
 GPU0\t X \tNV6\tPIX\tSYS\t0-7,16-23\t0\t\tN/A
@@ -127,7 +127,7 @@ fn memory_of_gpus_is_a_node_without_cpus() {
     assert_eq!(nodes, ["0:0-71", "1:72-143", "2:", "3:", "4:", "12:"]);
 }
 
-/// `(what is odd, the text, what a diagnostic must say)`; the paths must be those of [`PLAIN`].
+/// `(the oddity, the text, the diagnostic's words)`; the paths must be those of [`PLAIN`].
 #[test]
 fn what_is_unambiguous_is_repaired_and_named() {
     let without = |part: &str| PLAIN.replace(part, "");

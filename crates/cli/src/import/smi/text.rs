@@ -1,12 +1,12 @@
-//! The lines of the text without what a terminal, a mail or a bug report put around and into them.
+//! The lines of the text, without the additions of a terminal, a mail or a bug report.
 #![forbid(unsafe_code)]
 
 use super::BadImport;
 use crate::import::MAX_BYTES;
 
-/// Bytes of one line, at most: a row of 256 columns has about 2 KB.
+/// The most bytes of one line: a row of 256 columns has about 2 KB.
 const MAX_LINE: usize = 64 * 1024;
-/// Lines, at most.  A whole bug report has some hundreds.
+/// The most lines.  A whole bug report has some hundreds.
 const MAX_LINES: usize = 100_000;
 
 /// A line that is not blank.
@@ -59,7 +59,7 @@ fn clean(line: &str) -> String {
         }
         rest = &rest[first.len_utf8()..];
         match first {
-            // a byte order mark and a space of no width are not seen, and are no white space to Rust
+            // a byte order mark and a zero-width space are invisible, and no white space to Rust
             '\u{feff}' | '\u{200b}' | '\u{1b}' => {}
             _ if first.is_control() => text.push(' '),
             _ => text.push(first),
@@ -70,10 +70,10 @@ fn clean(line: &str) -> String {
     text.trim_end_matches(|c| around(c) || matches!(c, ',' | '\\')).to_string()
 }
 
-/// What follows the escape sequence at the start of `text`; `None` where there is none.
+/// The text after an escape sequence at its start; `None` if there is none.
 ///
-/// nvidia-smi underlines its header even in a pipe, and copying often keeps the sequence but loses the escape character
-/// or spells it `^[`.
+/// nvidia-smi underlines its header even in a pipe, and copying often keeps the sequence but loses the escape
+/// character or writes it as `^[`.
 fn after_escape(text: &str) -> Option<&str> {
     let escaped = text.strip_prefix('\u{1b}').or_else(|| text.strip_prefix("^["));
     if let Some(title) = escaped.and_then(|rest| rest.strip_prefix(']')) {
@@ -89,7 +89,7 @@ fn after_escape(text: &str) -> Option<&str> {
     let sequence = escaped.unwrap_or(text).strip_prefix('[')?;
     let end = sequence.bytes().position(|byte| !(b'0'..=b'?').contains(&byte))?;
     let last = sequence.as_bytes()[end];
-    // without the escape character only what sets colours and underlines is surely one
+    // without the escape character only sequences for colours and underlines are certain
     let ends_well = if escaped.is_some() { (b'@'..=b'~').contains(&last) } else { last == b'm' };
     ends_well.then(|| &sequence[end + 1..])
 }

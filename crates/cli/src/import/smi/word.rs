@@ -1,12 +1,9 @@
 //! The words of the matrix: labels of devices, and cells.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::topology::PathType;
+use nic_placement_core::topology::{DeviceName, PathType};
 
-/// Characters of a label, at most.
-pub(super) const MAX_LABEL: usize = 63;
-
-/// What a cell says.
+/// The meaning of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cell {
     /// `X`: the device itself
@@ -26,25 +23,22 @@ pub(super) fn is_label(word: &str) -> bool {
 pub(super) fn numbered(text: &str) -> Option<(&str, &str)> {
     let digits = text.strip_prefix("GPU").or_else(|| text.strip_prefix("NIC"))?;
     let count = digits.bytes().take_while(u8::is_ascii_digit).count();
-    // nobody writes `GPU007`, and two spellings of one number would be two devices
+    // no tool writes `GPU007`, and two forms of one number would be two devices
     let plain = (1..=4).contains(&count) && (count == 1 || !digits.starts_with('0'));
     plain.then(|| text.split_at(3 + count))
 }
 
 /// Can this be an RDMA device's own name, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`?
 pub(super) fn is_device_name(word: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    word.len() <= MAX_LABEL
+    DeviceName::is_one(word)
         && word.starts_with(|first: char| first.is_ascii_alphabetic())
-        && word.bytes().all(allowed)
         && word.contains(|c: char| c.is_ascii_digit() || c == '_')
         && !word.starts_with("GPU")
         && !word.starts_with("NIC")
         && cells_of(word).is_none()
 }
 
-/// The cells that a word consists of, and what of the columns after the devices touches them; `None` where it is
-/// neither.
+/// The cells in a word, and any text of later columns that touches them; `None` if it has neither.
 pub(super) fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
     const WORDS: [(&str, Cell); 9] = [
         ("X", Cell::Own),
@@ -55,7 +49,7 @@ pub(super) fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
         ("PHB", Cell::Path(PathType::Phb)),
         ("NODE", Cell::Path(PathType::Node)),
         ("SYS", Cell::Path(PathType::Sys)),
-        // between sockets, before there was `NODE`
+        // between sockets, in versions before `NODE`
         ("SOC", Cell::Path(PathType::Sys)),
     ];
     let mut cells = Vec::new();

@@ -1,17 +1,23 @@
 //! Routes, bonds and SR-IOV on trees written for them, and what a step reads of a NIC.
 #![forbid(unsafe_code)]
 
+use crate::diagnostic::Diagnostic;
 use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
 use crate::platform::recognise::{Dmi, recognise, supply};
 use crate::policy::{Selection, candidates};
-use crate::topology::{NicRole, Port, Provenance, Topology};
+use crate::topology::file::{self, MAX_NETWORKS};
+use crate::topology::{NicRole, Port, Provenance, SubnetPrefix, Topology};
 
 const HEADER: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
 
 /// The DGX H100 with files added, as a step reads it.
 fn dgx(files: &[(&str, &str)]) -> Topology {
+    dgx_and_findings(files).0
+}
+
+fn dgx_and_findings(files: &[(&str, &str)]) -> (Topology, Vec<Diagnostic>) {
     let mut machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
     // every interface in its class, as in a real tree
     let interfaces: Vec<String> = machine
@@ -31,7 +37,7 @@ fn dgx(files: &[(&str, &str)]) -> Topology {
         };
         machine.insert(path, entry);
     }
-    discover(&Root::manifest(machine), Scope::Placement, Provenance::ThisSystem).0
+    discover(&Root::manifest(machine), Scope::Placement, Provenance::ThisSystem)
 }
 
 fn routes(lines: &[&str]) -> String {
@@ -124,8 +130,35 @@ fn the_networks_of_an_interface_are_those_it_is_in() {
         "ibp24s0\t0000FEA9\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0",
     ]);
     let found = dgx(&[("proc/net/route", &table)]);
-    assert_eq!(port(&found, "mlx5_0").networks, ["10.1.1.0/24", "10.1.2.0/24"]);
-    assert_eq!(port(&found, "mlx5_3").networks, Vec::<String>::new());
+    assert_eq!(
+        port(&found, "mlx5_0").networks,
+        ["10.1.1.0/24", "10.1.2.0/24"].map(|text| text.parse().unwrap())
+    );
+    assert_eq!(port(&found, "mlx5_3").networks, []);
+}
+
+#[test]
+fn as_many_networks_are_kept_as_a_topology_file_can_hold_and_the_others_are_counted() {
+    let read = |networks: u32| {
+        let line = |network: u32| {
+            let [_, _, high, low] = network.to_be_bytes();
+            let (destination, mask) = ([10, high, low, 0], [255, 255, 255, 0]);
+            let [destination, mask] = [destination, mask].map(u32::from_ne_bytes);
+            format!("ibp24s0\t{destination:08X}\t00000000\t0001\t0\t0\t0\t{mask:08X}\t0\t0\t0")
+        };
+        let lines: Vec<String> = (0..networks).map(line).collect();
+        let table = routes(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let (topology, diagnostics) = dgx_and_findings(&[("proc/net/route", &table)]);
+        let said: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+        // what is written can be read again
+        let json = file::to_json(&topology);
+        let again = file::from_json(&json, Provenance::ThisSystem).unwrap();
+        (port(&again, "mlx5_0").networks.len(), said)
+    };
+    assert_eq!(read(100), (100, Vec::new()));
+    assert_eq!(read(MAX_NETWORKS as u32), (MAX_NETWORKS, Vec::new()));
+    let dropped = "`/proc/net/route`: 1000 networks more than the 16384 that are kept".to_string();
+    assert_eq!(read(MAX_NETWORKS as u32 + 1000), (MAX_NETWORKS, vec![dropped]));
 }
 
 #[test]
@@ -135,7 +168,7 @@ fn the_ports_of_one_function_are_told_by_their_interfaces_numbers() {
     nic.ports.push(Port { number: 2, ..nic.ports[0].clone() });
     nic.netdevs = vec!["ib0".to_string(), "ib1".to_string()];
     nic.ports[1].default_route = Some("bond0".to_string());
-    nic.ports[1].networks = vec!["10.1.0.0/16".to_string()];
+    nic.ports[1].networks = vec!["10.1.0.0/16".parse().unwrap()];
     let scope = Scope::Placement;
     let (found, _) = discover(&Root::manifest(synthesise(&machine)), scope, Provenance::ThisSystem);
     let ports = &found.nics[0].ports;
@@ -162,7 +195,7 @@ fn a_step_reads_the_device_nodes_subnets_and_virtual_functions_of_nics() {
     );
     assert_eq!(function("mlx5_2").physfn, Some("29:00.0".parse().unwrap()));
     assert_eq!(function("mlx5_0").device, Some(0x1021));
-    assert_eq!(port(&found, "mlx5_0").subnet.as_deref(), Some("fe80:0000:0000:0007"));
+    assert_eq!(port(&found, "mlx5_0").subnet, Some(SubnetPrefix(0xfe80_0000_0000_0007)));
     let uverbs: Vec<Option<&str>> = found.nics.iter().take(3).map(|nic| nic.uverbs.as_deref()).collect();
     assert_eq!(uverbs, [Some("uverbs0"), Some("uverbs1"), Some("uverbs2")]);
 }

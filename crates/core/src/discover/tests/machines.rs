@@ -3,7 +3,7 @@
 
 use crate::topology::{
     CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
-    PciTree, PcieLink, Port, PortState, Provenance, Pu, Topology,
+    PciTree, PcieLink, Port, PortState, Provenance, Pu, SubnetPrefix, Topology,
 };
 use proptest::prelude::*;
 
@@ -170,7 +170,7 @@ impl Slot {
         let port = |number| Port {
             phys_state: is_verbs.then(|| "LinkUp".to_string()),
             netdev: is_verbs.then(|| "eth".to_string()),
-            subnet: is_verbs.then(|| "fe80:0000:0000:0000".to_string()),
+            subnet: is_verbs.then_some(SubnetPrefix(0xfe80_0000_0000_0000)),
             gid_type: is_verbs.then(|| "RoCE v2".to_string()),
             default_route: (is_verbs && self.width == 4 && nic == 0).then(|| "bond0".to_string()),
             ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
@@ -182,7 +182,7 @@ impl Slot {
             guid: is_verbs.then(|| format!("guid{number}")),
             card: is_verbs.then(|| format!("card{}", self.index)),
             netdevs: vec![netdev],
-            ..Nic::new(name, kind)
+            ..Nic::new(name.parse().unwrap(), kind)
         });
     }
 }

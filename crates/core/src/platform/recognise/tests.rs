@@ -6,7 +6,7 @@ use super::*;
 use crate::policy::{self, Request};
 use crate::topology::{PciFunction, PciParent, PortState, Provenance};
 
-/// A machine of the model's kind as its own bus shows it: nobody states paths or roles.
+/// A machine of the model's kind as its own bus shows it, without stated paths or roles.
 fn as_seen(name: &str) -> Topology {
     let mut live = model(name).unwrap();
     live.provenance = Provenance::ThisSystem;
@@ -238,7 +238,7 @@ fn a_dgx_shows_its_switches_and_gets_roles_only() {
     let roles = |topology: &Topology| topology.nics.iter().map(|nic| nic.role).collect::<Vec<_>>();
     assert_eq!(roles(&live), roles(&known));
 
-    // other numbers of the buses, the same names: the roles are found all the same
+    // other bus numbers, the same names: the roles are still found
     let mut renumbered = as_seen("dgx-h100");
     for nic in &mut renumbered.nics {
         let old = nic.address.unwrap();
@@ -253,16 +253,16 @@ fn a_dgx_shows_its_switches_and_gets_roles_only() {
 #[test]
 fn assumed_addresses_supply_nothing() {
     let mut live = as_seen("dgx-b200");
-    // what stands where the model assumes a BlueField-3 is something else
+    // another NIC stands where the model assumes a BlueField-3
     let storage = live.nics.iter().position(|nic| nic.name == "mlx5_5").unwrap();
-    live.nics[storage].name = "mlx5_40".to_string();
+    live.nics[storage].name = "mlx5_40".parse().unwrap();
     supply(&mut live, &model("dgx-b200").unwrap());
     assert_eq!(live.nics[storage].role, None);
     assert!(live.stated_paths.is_empty());
     assert_eq!(live.nics.iter().filter(|nic| nic.role.is_some()).count(), 11);
 }
 
-/// The kernel of a g5.48xlarge names no NUMA node for the EFA device, but shows that everything is on one root.
+/// A g5.48xlarge's kernel names no NUMA node for the EFA device, but shows everything on one root.
 #[test]
 fn a_live_phb_is_not_made_farther() {
     let mut live = as_seen("aws-g5");

@@ -1,10 +1,10 @@
-//! The cases of binding, one machine with two sockets.
+//! The cases of binding, on one machine with two sockets.
 #![forbid(unsafe_code)]
 
 use super::*;
 use crate::topology::{CpuSet, Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 
-/// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory that shows as a node without CPUs.
+/// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory as a node without CPUs.
 fn node() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for (os_index, cpus) in [(0, "0-7"), (1, "8-15"), (2, "")] {
@@ -49,7 +49,7 @@ fn case(gpus: &[usize], cpus: &'static str, step_cpus: &'static str) -> Case {
     }
 }
 
-/// `cpus/nodes`, each empty where nothing changes.
+/// `cpus/nodes`, each empty if nothing changes.
 fn outcome(case: Case) -> String {
     let mut topology = node();
     topology.provenance = case.provenance;
@@ -136,13 +136,38 @@ fn what_the_user_bound_stays_bound() {
         ..Step::default()
     };
     let with = |step: Step| Case { step, ..case(&[1], "4-11", "4-11") };
-    assert_eq!(outcome(with(explicit(Some("cores"), None))), "/1");
+    assert_eq!(
+        outcome(with(explicit(Some("cores"), None))),
+        "/",
+        "threads on both sockets keep theirs local"
+    );
+    let near = Case { step: explicit(Some("cores"), None), ..case(&[1], "8-11", "4-11") };
+    assert_eq!(outcome(near), "/1");
     assert_eq!(outcome(with(explicit(Some("none"), Some("local")))), "/");
     assert_eq!(outcome(with(explicit(None, Some("local")))), "8-11/");
     for how in
         ["none", "threads", "sockets", "ldoms", "rank", "map_cpu:", "mask_cpu:", "rank_ldom", "map_ldom:"]
     {
         assert_eq!(outcome(with(explicit(Some(how), Some("map_mem:")))), "/", "--cpu-bind={how}");
+    }
+}
+
+#[test]
+fn a_users_way_of_binding_is_quoted_in_one_short_line() {
+    let topology = node();
+    let forged = format!("none\n[2026-01-01] error: FORGED\u{1b}[31m\u{202e}{}", "x".repeat(100_000));
+    let step = Step { cpu_bind: Some(forged.clone()), mem_bind: Some(forged), ..Step::default() };
+    let situation = Situation {
+        topology: &topology,
+        step: &step,
+        task: &Task::default(),
+        gpus: &[GpuIndex(1)],
+        binding: Binding { trust: true, ..Binding::default() },
+    };
+    let bound = bind(&situation);
+    for why in [bound.cpus.why(), bound.mems.why()] {
+        assert!(why.contains("none\\n[2026-01-01]") && why.len() < 200, "{why}");
+        assert!(!why.contains(['\n', '\u{1b}', '\u{202e}']), "{why:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Each piece of evidence alone, each that is too weak alone, and that a port which is left out changes nothing else.
+//! Each piece of evidence alone, each that is too weak alone; a port that is left out changes nothing else.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -6,13 +6,13 @@ use crate::placement::{NodePlacement, Policy};
 use crate::policy::{self, Pattern, Request};
 use crate::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, NicIndex, NumaNode, PciAddress, PciFunction, PciParent, Port,
-    Provenance,
+    Provenance, SubnetPrefix,
 };
 use proptest::prelude::*;
 
-const FABRIC: &str = "fe80:0000:0000:0001";
+const FABRIC: SubnetPrefix = SubnetPrefix(0xfe80_0000_0000_0001);
 
-/// A node of one NUMA node: slot k is a root port with GPU k below it, or not, and a NIC `mlx5_k` of the fabric's kind.
+/// One NUMA node: slot k is a root port with a NIC `mlx5_k` of the fabric's kind, and a GPU if `gpus[k]`.
 fn machine(gpus: &[bool]) -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     let cpus = (0..8).collect();
@@ -35,7 +35,7 @@ fn machine(gpus: &[bool]) -> Topology {
             address: Some(at(2)),
             ports: vec![fabric_port(1)],
             netdevs: vec![format!("ib{slot}")],
-            ..Nic::new(format!("mlx5_{slot}"), NicKind::Verbs)
+            ..Nic::new(format!("mlx5_{slot}").parse().unwrap(), NicKind::Verbs)
         });
     }
     topology
@@ -43,7 +43,7 @@ fn machine(gpus: &[bool]) -> Topology {
 
 fn fabric_port(number: u8) -> Port {
     Port {
-        subnet: Some(FABRIC.to_string()),
+        subnet: Some(FABRIC),
         ..Port::new(number, PortState::Active, LinkLayer::InfiniBand, Some(400_000))
     }
 }
@@ -68,7 +68,7 @@ fn default_route(topology: &mut Topology, nic: usize) {
     port(topology, nic).default_route = Some(format!("ib{nic}"));
 }
 
-/// Another function beside the fifth NIC's: a virtual one of it.
+/// Adds a virtual function of the fifth NIC.
 fn add_virtual_function(topology: &mut Topology) {
     let mut nic = topology.nics[4].clone();
     let address = nic.address.unwrap();
@@ -76,7 +76,7 @@ fn add_virtual_function(topology: &mut Topology) {
     let mut function = topology.pci.get(address).unwrap().clone();
     (function.address, function.physfn, function.vfs) = (own, Some(address), None);
     topology.pci.insert(function);
-    (nic.name, nic.address) = ("mlx5_5".to_string(), Some(own));
+    (nic.name, nic.address) = ("mlx5_5".parse().unwrap(), Some(own));
     topology.nics.push(nic);
 }
 
@@ -96,20 +96,20 @@ const FOUR: [&str; 4] = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"];
 
 type Change = fn(&mut Topology);
 
-/// One way to make a NIC no candidate.
+/// One way to disqualify a NIC.
 type Evidence = fn(&mut Topology, &mut Selection, usize);
 
-/// Each kind of evidence, and what is said.
+/// Each kind of evidence, and its message.
 const EVIDENCE: [(&str, Evidence); 14] = [
     ("the admin's `exclude=mlx5_", |topology, selection, nic| {
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
     ("the admin's `exclude=10.9.0.0/16`", |topology, selection, nic| {
-        port(topology, nic).networks = vec!["10.9.1.0/24".to_string()];
+        port(topology, nic).networks = vec!["10.9.1.0/24".parse().unwrap()];
         selection.exclude = patterns("10.9.0.0/16");
     }),
     ("the admin's `exclude=0xfe80000000000009`", |topology, selection, nic| {
-        port(topology, nic).subnet = Some("fe80:0000:0000:0009".to_string());
+        port(topology, nic).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0009));
         selection.exclude = patterns("0xfe80000000000009");
     }),
     ("it is a storage NIC, as this machine's description says", |topology, _, nic| {
@@ -129,7 +129,7 @@ const EVIDENCE: [(&str, Evidence); 14] = [
     (
         "it is on the subnet fe80:0000:0000:0002, the node's fabric on fe80:0000:0000:0001",
         |topology, _, nic| {
-            port(topology, nic).subnet = Some("fe80:0000:0000:0002".to_string());
+            port(topology, nic).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0002));
         },
     ),
     ("8 virtual functions of it are given to others, who share its port", |topology, _, nic| {
@@ -172,7 +172,7 @@ fn a_physical_function_stays_the_hosts_where_its_virtual_one_is_handed_out() {
         judged.excluded[0].why,
         "its virtual function `mlx5_5` is handed out here, and both share its port"
     );
-    // one that cannot be chosen is no reason to lose the port
+    // a virtual function that cannot be chosen does not cost the port
     port(&mut topology, 5).state = PortState::Down;
     assert!(names(&super::rails(&topology, &Selection::default()).rails).contains(&"mlx5_4"));
 }
@@ -183,7 +183,7 @@ fn roce_ports_differ_by_their_ipv4_networks() {
     for nic in 0..5 {
         port(&mut topology, nic).link_layer = LinkLayer::Ethernet;
         let network = if nic == 4 { "192.168.0.0/24" } else { "10.1.0.0/16" };
-        port(&mut topology, nic).networks = vec![network.to_string()];
+        port(&mut topology, nic).networks = vec![network.parse().unwrap()];
     }
     let judged = judged(&topology);
     assert_eq!(names(&judged.rails), FOUR);
@@ -198,7 +198,7 @@ fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_s
     let weak: [(&str, Change); 3] = [
         ("the node's default route leaves by it (`ib2`)", |topology| default_route(topology, 2)),
         ("it is on the subnet fe80:0000:0000:0002, the node's fabric on fe80:0000:0000:0001", |topology| {
-            port(topology, 2).subnet = Some("fe80:0000:0000:0002".to_string())
+            port(topology, 2).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0002))
         }),
         ("4 virtual functions of it are given to others, who share its port", |topology| {
             function(topology, 2, |function| function.vfs = Some(4));
@@ -215,20 +215,20 @@ fn one_weak_piece_does_not_take_the_nearest_nic_from_a_gpu_and_the_report_says_s
                 "`mlx5_2:1`: {said}; but no other NIC is as near to GPU 2: it is used, and `exclude=mlx5_2` would leave it out"
             )]
         );
-        // a second piece, and it goes
+        // with a second piece of evidence it goes
         let mut both = topology.clone();
         function(&mut both, 2, |function| function.device = Some(0xa2dc));
         let left_out = judged(&both);
         assert_eq!(names(&left_out.rails), ["mlx5_0", "mlx5_1", "mlx5_3", "mlx5_4"], "{said}");
         let why = format!("{said}, and it is another device (a2dc) than the fabric's (1021)");
         assert_eq!(left_out.excluded[0].why, why);
-        // but not where the machine is known
+        // but not on a known machine
         topology.nics[2].role = Some(NicRole::Compute);
         assert_eq!(judged(&topology).rails.len(), 5, "{said}");
     }
     let mut two_pieces = with_a_fifth_nic();
     default_route(&mut two_pieces, 2);
-    port(&mut two_pieces, 2).subnet = Some("fe80:0000:0000:0002".to_string());
+    port(&mut two_pieces, 2).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0002));
     let judged = judged(&two_pieces);
     assert_eq!(
         judged.excluded[0].why,
@@ -254,7 +254,7 @@ fn subnets_mean_something_only_where_one_has_most_ports() {
     let subnets = |numbers: &[u8]| {
         let mut topology = machine(&vec![false; numbers.len()]);
         for (nic, number) in numbers.iter().enumerate() {
-            port(&mut topology, nic).subnet = Some(format!("fe80:0000:0000:000{number}"));
+            port(&mut topology, nic).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0000 + u64::from(*number)));
         }
         let judged = judged(&topology);
         (judged.rails.len(), judged.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>())
@@ -275,7 +275,7 @@ fn what_the_admin_includes_is_used_whatever_speaks_against_it() {
         let (mut topology, mut selection) = (with_a_fifth_nic(), Selection::default());
         evidence(&mut topology, &mut selection, 4);
         selection.include = patterns("mlx5_*");
-        // but for what cannot work, and for what the admin also excludes
+        // except ports that cannot work or that the admin also excludes
         let never = ["exclude=", "port is down", "may not open", "no PCI function"];
         let expected = if never.iter().any(|never| said.contains(never)) { 4 } else { 5 };
         assert_eq!(rails(&topology, &selection).rails.len(), expected, "{said}");
@@ -327,7 +327,7 @@ fn a_port_that_was_never_a_rail_does_not_break_one() {
         change(&mut topology);
         assert_eq!(judged(&topology).broken.len(), expected, "{what}");
     }
-    // where every port is down no rail is known, and none can be told to be broken
+    // with every port down there is no rail, so none counts as broken
     let mut topology = machine(&[true, true]);
     (0..2).for_each(|nic| port(&mut topology, nic).state = PortState::Down);
     assert_eq!(judged(&topology).broken, []);
@@ -340,7 +340,7 @@ fn more_ports_than_ucx_can_use_are_cut_and_said() {
     assert_eq!(judged.diagnostics[0].finding, "70 usable ports: only the first 64 are used");
 }
 
-/// What matters of a map, without the positions that another NIC shifts.
+/// The parts of a map that another NIC must not change, without positions.
 fn essence(topology: &Topology, node: &NodePlacement) -> (Vec<String>, Vec<String>, Vec<Vec<String>>) {
     assert_eq!(topology.gpus.len(), node.gpus.len());
     (
@@ -370,7 +370,7 @@ proptest! {
         gpus.push(false);
         let spoil = |topology: &mut Topology, selection: &mut Selection| {
             for (nic, (_, evidence)) in slots.iter().enumerate() {
-                // some of the others have something against them too; selections are the extra NIC's
+                // there is evidence against some others too; selections concern the extra NIC alone
                 if (3..12).contains(evidence) {
                     EVIDENCE[*evidence].1(topology, selection, nic);
                 }
@@ -385,10 +385,10 @@ proptest! {
             let request = Request { policy, ..Request::default() };
             let with_it = policy::map(&with, &Request { selection: Some(&selection), ..request.clone() });
             let name = format!("mlx5_{}", slots.len());
-            if with_it.excluded.iter().any(|excluded| excluded.name == name) {
+            if with_it.excluded.iter().any(|excluded| excluded.name == *name) {
                 let expected = essence(&without, &policy::map(&without, &request));
                 let found = essence(&with, &with_it);
-                // it may itself be a rail that broke, for which the others hold their places
+                // it may itself be a broken rail, and a broken rail keeps its place
                 if found.1.iter().any(|broken| broken.starts_with(&name)) {
                     continue;
                 }

@@ -5,8 +5,8 @@ use super::*;
 use crate::topology::{Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu};
 use proptest::prelude::*;
 
-/// A machine: NUMA nodes of so many cores of so many threads, the second threads numbered behind all first ones as on
-/// Intel's or beside them, and GPUs dealt to the nodes in order.
+/// A machine of NUMA nodes with cores with threads, and GPUs dealt to the nodes in order.  Second threads are
+/// numbered after all first ones, as Intel does, or beside them.
 fn machine(nodes: u32, cores: u32, threads: u32, beside: bool, gpus: u32) -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for node in 0..nodes {
@@ -35,7 +35,7 @@ fn set(list: &str) -> CpuSet {
     CpuSet::from_list(list).unwrap()
 }
 
-/// What each task gets whose GPU is on the given node.
+/// Each task's share, with its GPU on the given node.
 fn shares(
     topology: &Topology,
     masks: &[CpuSet],
@@ -89,7 +89,7 @@ fn a_mask_that_all_share_is_divided_among_the_tasks_of_each_node_where_slurms_ru
     let topology = machine(2, 4, 2, false, 4);
     let got = shares(&topology, &[set("0-15")], "0,1,2,3", Some("gpu:per_task:1"), &nodes(&[0, 0, 1, 1]));
     assert_eq!(lists(got), ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]);
-    // and into a seat for each task of the step where it is not: smaller, and safe
+    // and into a seat per task of the step where it is not: smaller, and safe
     let got = shares(&topology, &[set("0-15")], "0,1,2,3", None, &nodes(&[1, 0, 0, 1]));
     assert_eq!(lists(got), ["4,12", "1,9", "2,10", "7,15"]);
 }
@@ -123,7 +123,8 @@ fn threads_are_those_of_the_tasks_own_part() {
     assert_eq!(count(&[], Some("map_ldom:"), 2, "0-3,8-11", "0-3,8-11"), 4, "the user's own binding");
 }
 
-/// Masks as Slurm and sites make them: one for all, blocks, in turns over the sockets, single threads, and any.
+/// Masks as Slurm and sites make them: one for all, blocks, round robin over sockets, single threads, and
+/// any.
 fn masks(kind: u8, tasks: u32, all: &[u32], draw: &[Vec<bool>]) -> Vec<CpuSet> {
     let tasks = tasks as usize;
     let pick = |keep: &dyn Fn(usize) -> bool| -> CpuSet {
@@ -142,7 +143,7 @@ fn masks(kind: u8, tasks: u32, all: &[u32], draw: &[Vec<bool>]) -> Vec<CpuSet> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Every task's GPUs may be anywhere, whatever Slurm's rule would have said, and no task knows of another's.
+    /// Every task's GPUs may be anywhere, whatever Slurm's rule says, and no task knows another's.
     #[test]
     fn no_two_tasks_get_one_core_wherever_their_gpus_are(
         (node_count, cores, threads, beside) in (1u32..5, 1u32..9, 1u32..3, any::<bool>()),
@@ -184,7 +185,7 @@ proptest! {
         }
     }
 
-    /// Where Slurm's rule is known and holds, everybody is near its GPUs and no core of the step stays idle.
+    /// If Slurm's rule is known and holds, every task is near its GPUs and no core of the step stays idle.
     #[test]
     fn what_slurm_dealt_is_near_and_complete(
         (node_count, cores, threads, beside) in (1u32..5, 2u32..9, 1u32..3, any::<bool>()),

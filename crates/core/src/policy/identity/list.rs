@@ -1,38 +1,38 @@
-//! The vendors' lists of GPUs, each read as the runtime that obeys it reads it.
+//! The vendors' lists of GPUs, each read as its runtime reads it.
 #![forbid(unsafe_code)]
 
 use super::MAX_ENTRIES;
 use crate::topology::{GpuIndex, Topology};
 use std::collections::BTreeSet;
 
-/// NVIDIA's list; HIP reads it too, in the place of its own.
+/// NVIDIA's list; HIP reads it too, in place of its own.
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 /// `PCI_BUS_ID`, or fastest first.
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// AMD's list for all programs.
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
-/// AMD's list for HIP programs, over what the first leaves.
+/// AMD's list for HIP programs, applied to what [`ROCR`] leaves.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
 /// Intel's list.
 pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
-/// What a number in Intel's list counts: `COMPOSITE` cards, `FLAT` and `COMBINED` stacks (tiles).
+/// The unit of numbers in Intel's list: cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
 pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 
-/// What a list names.
+/// The GPUs that a list names.
 #[derive(Default)]
 pub(super) struct Listed {
     /// each once, in the list's order
     pub gpus: Vec<GpuIndex>,
     /// did a UUID name one of them?
     pub by_uuid: bool,
-    /// entries in the form of a UUID that is none of those that the node tells, though it may be one that it does not
+    /// entries in the form of a UUID that the node does not list; they may still be a GPU's
     pub unknown: Vec<String>,
     /// did the list end at a number that is too high?
     pub out_of_range: bool,
 }
 
 impl Listed {
-    /// Takes a GPU once: two MIG instances, or two stacks, may be of one.
+    /// Takes a GPU once: it may have two MIG instances or two stacks in the list.
     fn take(&mut self, gpu: GpuIndex) {
         if !self.gpus.contains(&gpu) {
             self.gpus.push(gpu);
@@ -44,7 +44,7 @@ fn entries(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').take(MAX_ENTRIES)
 }
 
-/// CUDA's: up to the first entry that means nothing (CUDA Programming Guide, "CUDA Environment Variables").
+/// CUDA's: up to the first invalid entry (CUDA Programming Guide, "CUDA Environment Variables").
 pub(super) fn cuda(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(str::trim) {
@@ -63,8 +63,8 @@ pub(super) fn cuda(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Lis
     listed
 }
 
-/// The GPU in `GPU-<uuid>` and in `MIG-GPU-<uuid>/<gi>/<ci>`, the form before driver 470.42; its first digits are enough
-/// for CUDA where they are one GPU's alone.
+/// The GPU in `GPU-<uuid>` and in `MIG-GPU-<uuid>/<gi>/<ci>`, the form before driver 470.42; for CUDA the
+/// first digits are enough if only one GPU has them.
 pub(super) fn by_uuid(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> Option<GpuIndex> {
     let uuid = gpu_uuid(entry)?;
     let mut found = visible.iter().copied().filter(|&gpu| {
@@ -79,8 +79,8 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
     uuid.starts_with("GPU-").then(|| uuid.split('/').next().unwrap_or(uuid))
 }
 
-/// May this be the UUID of a GPU, or of a part of one, that the node does not tell?  The driver prints no GPU's UUID
-/// before it has started the GPU, and no MIG instance's at all.
+/// May this be a UUID, of a GPU or a part of one, that the node does not list?  The driver prints no GPU's
+/// UUID before it has started the GPU, and no MIG instance's at all.
 fn is_unknown(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let matches =
@@ -97,8 +97,9 @@ fn starts_with(text: &str, prefix: &str) -> bool {
     text.len() >= prefix.len() && text.as_bytes()[..prefix.len()].eq_ignore_ascii_case(prefix.as_bytes())
 }
 
-/// ROCm's, for all programs (ROCR-Runtime, src/core/runtime/amd_filter_device.cpp): up to the first entry that means
-/// nothing or that repeats one; a UUID in either case, at least one digit of it; numbers as strtol(3) takes them.
+/// ROCm's, for all programs (ROCR-Runtime, src/core/runtime/amd_filter_device.cpp): up to the first entry
+/// that is invalid or repeats one; UUIDs in upper or lower case, at least one digit of them; numbers as
+/// strtol(3) reads them.
 pub(super) fn rocr(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(|entry| entry.trim().to_ascii_uppercase()) {
@@ -115,7 +116,7 @@ pub(super) fn rocr(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Lis
     listed
 }
 
-/// `7`, `0x7`, `07`: what strtol(3) makes of the whole text with base 0.
+/// `7`, `0x7`, `07`: the whole text, read as by strtol(3) with base 0.
 fn strtol(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     match digits.strip_prefix("0X") {
@@ -125,8 +126,8 @@ fn strtol(text: &str) -> Option<usize> {
     }
 }
 
-/// ROCm's, for HIP programs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp): numbers exactly as they are printed, up to the
-/// first other entry; newer releases take UUIDs too.
+/// ROCm's, for HIP programs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp): numbers in plain decimal form, up
+/// to the first other entry; newer releases take UUIDs too.
 pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text) {
@@ -145,8 +146,8 @@ pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> List
     listed
 }
 
-/// Does a number count stacks (Level Zero's `FLAT` and `COMBINED`), or cards?  Stacks are the default where GPUs have
-/// several; an entry with a dot has a meaning among cards alone, so a mask that has one was written for those.
+/// Does a number count stacks (Level Zero's `FLAT` and `COMBINED`), or cards?  Stacks are the default if GPUs
+/// have several.  An entry with a dot makes sense only for cards, so a mask with one was written for cards.
 pub(super) fn is_flat(
     topology: &Topology,
     mask: &str,
@@ -160,8 +161,8 @@ pub(super) fn is_flat(
     }
 }
 
-/// Level Zero's (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp): a set, whose
-/// devices keep their own order, and from which what means nothing is left out.
+/// Level Zero's (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp): a set
+/// of devices in their own order, without invalid entries.
 pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &[GpuIndex]) -> Vec<GpuIndex> {
     let devices: Vec<GpuIndex> = match flat {
         true => visible
@@ -178,7 +179,7 @@ pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &
         let is_one = match stack {
             None => true,
             Some(_) if flat => false,
-            // a part of a stack, `0.1.2`, is of the card all the same
+            // a part of a stack, `0.1.2`, still belongs to the card
             Some(stack) => stack
                 .split('.')
                 .next()
@@ -192,7 +193,7 @@ pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &
     visible.iter().copied().filter(|gpu| chosen.contains(gpu)).collect()
 }
 
-/// Stacks of an Intel GPU that is known to have several: the Data Center GPU Max 1550 and 1350 have two
+/// The number of stacks of an Intel GPU known to have several: the Data Center GPU Max 1550 and 1350 have two
 /// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
 fn stacks(topology: &Topology, gpu: GpuIndex) -> Option<u32> {
     let device = topology.pci.get(topology.gpu(gpu).address).and_then(|function| function.device);

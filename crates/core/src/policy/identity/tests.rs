@@ -1,4 +1,4 @@
-//! What Slurm sets and what the kernel allows, row by row, against the GPUs that the program would see.
+//! Slurm's variables and the kernel's permissions, row by row, and the GPUs that the program would see.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -28,14 +28,14 @@ fn nvidia() -> Topology {
     topology
 }
 
-/// The same, and these GPUs are cut into MIG instances.
+/// The same, with these GPUs cut into MIG instances.
 fn mig(cut: &[usize]) -> Topology {
     let mut topology = nvidia();
     cut.iter().for_each(|&gpu| topology.gpus[gpu].mig_instances = Some(7));
     topology
 }
 
-/// Four GPUs, of which CUDA would number the last first.
+/// Four GPUs; CUDA would number the last one first.
 fn unequal_gpus() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for (index, device) in [0x20b0, 0x20b0, 0x20b0, 0x2330].into_iter().enumerate() {
@@ -44,7 +44,7 @@ fn unequal_gpus() -> Topology {
     topology
 }
 
-/// Four GPUs that the compute driver counts 2, 3, 0, 1, as on nodes whose sockets it visits the other way round.
+/// Four GPUs that the compute driver counts 2, 3, 0, 1, as on nodes whose sockets it visits in reverse.
 fn amd() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for index in 0..4u32 {
@@ -56,7 +56,7 @@ fn amd() -> Topology {
     topology
 }
 
-/// Two MI300X, each as two partitions of one function and with one serial number.
+/// Two MI300X, each as two partitions of one function with one serial number.
 fn partitions() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for index in 0..4u32 {
@@ -85,7 +85,7 @@ fn with_a_display_adapter() -> Topology {
 }
 
 struct Row {
-    /// what was asked of Slurm
+    /// the options for Slurm
     asked: &'static str,
     node: fn() -> Topology,
     /// what the task has: `VAR=LIST`

@@ -1,4 +1,4 @@
-//! What the user is told about variables of their own.
+//! What we tell users about their own variables.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -10,7 +10,7 @@ fn topology() -> Topology {
     for (index, name) in ["mlx5_1", "mlx5_10", "mlx5_2"].into_iter().enumerate() {
         let state = if index == 2 { PortState::Down } else { PortState::Active };
         let port = Port::new(1, state, LinkLayer::InfiniBand, None);
-        topology.nics.push(Nic { ports: vec![port], ..Nic::new(name, NicKind::Verbs) });
+        topology.nics.push(Nic { ports: vec![port], ..Nic::new(name.parse().unwrap(), NicKind::Verbs) });
     }
     for address in ["10:00.0", "20:00.0"] {
         topology.gpus.push(Gpu::new(address.parse().unwrap(), GpuVendor::Nvidia));
@@ -33,6 +33,17 @@ fn told(values: &[(&str, &str)]) -> Vec<String> {
 fn says(values: &[(&str, &str)], words: &str) {
     let told = told(values);
     assert!(told.len() == 1 && told[0].contains(words), "{values:?}: {told:?}");
+}
+
+#[test]
+fn a_list_of_thousands_of_mistakes_is_told_in_a_few_lines_and_hides_no_other() {
+    let wrong: String = (0..5_000).map(|entry| format!("no{entry},")).collect();
+    for name in ["NCCL_IB_HCA", "UCX_NET_DEVICES", "NVSHMEM_HCA_LIST"] {
+        let told = told(&[(name, &format!("{wrong}x:1")), ("NCCL_SOCKET_IFNAME", "nowhere")]);
+        assert!((5..10).contains(&told.len()), "{} lines", told.len());
+        assert!(told.iter().any(|line| line.contains("more such entries")), "{told:?}");
+        assert!(told.iter().any(|line| line.contains("NCCL_SOCKET_IFNAME")), "{told:?}");
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn slingshot(nics: usize) -> Situation {
         topology.nics.push(Nic {
             address: Some(address),
             ports: vec![port],
-            ..Nic::new(format!("cxi{index}"), NicKind::Slingshot)
+            ..Nic::new(format!("cxi{index}").parse().unwrap(), NicKind::Slingshot)
         });
         for half in 0..2 {
             let address: crate::topology::PciAddress = format!("{index}{}:00.0", half + 5).parse().unwrap();
@@ -87,6 +87,36 @@ fn what_a_configuration_file_sets_is_not_set_over_it() {
 }
 
 #[test]
+fn a_configuration_file_that_is_longer_than_what_is_read_of_it_may_set_anything() {
+    let task = task(&[1], &[1]);
+    let reason = |files: Files, variables: &[(&str, &str)], name: &str| {
+        Situation { files, ..Situation::new(PortState::Active) }.with(variables).why(&task, name)
+    };
+    let longer = |file: &str| format!("`{file}` is longer than what is read of it here, and may set it");
+    let nccl = |files: Files, variables: &[(&str, &str)]| reason(files, variables, "NCCL_IB_HCA");
+    assert_eq!(nccl(&[("/etc/nccl.conf", "# long…")], &[]), longer("/etc/nccl.conf"));
+    let at_home = [("HOME", "/home/me")];
+    assert_eq!(nccl(&[("/home/me/.nccl.conf", "NCCL_DEBUG=1\n…")], &at_home), longer("/home/me/.nccl.conf"));
+    assert_eq!(nccl(&[("/my.conf", "…")], &[("NCCL_CONF_FILE", "/my.conf")]), longer("/my.conf"));
+    let ucx = reason(&[("/etc/ucx/ucx.conf", "…")], &[], "UCX_NET_DEVICES");
+    assert_eq!(ucx, longer("/etc/ucx/ucx.conf"));
+    // what stands in the part read counts
+    assert_eq!(nccl(&[("/etc/nccl.conf", "NCCL_IB_HCA=x\n…")], &[]), "`/etc/nccl.conf` sets it");
+}
+
+#[test]
+fn a_routing_table_that_is_cut_tells_no_interfaces() {
+    let table = "Iface\tDestination\tGateway\tFlags\neth0\t00000000\t0100A8C0\t0003\n";
+    let tcp = |table: &str| {
+        let files: Files = Box::leak(Box::new([("/proc/net/route", &*table.to_string().leak())]));
+        let situation = Situation { files, ..Situation::new(PortState::Active) };
+        situation.with(&[("UCX_TLS", "rc,tcp")]).value(&task(&[1], &[1]), "UCX_NET_DEVICES")
+    };
+    assert_eq!(tcp(table).as_deref(), Some("mlx5_1:1,eth0"));
+    assert_eq!(tcp(&format!("{table}eth1…")), None);
+}
+
+#[test]
 fn the_file_at_home_is_not_read_where_the_user_names_another() {
     let files: Files = &[("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n")];
     let task = task(&[1], &[1]);
@@ -123,23 +153,14 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
     let task = task(&[1], &[1]);
     assert_eq!(amd(PortState::Active).changes(&task), [UCX, NCCL], "NVSHMEM is NVIDIA's");
     assert!(
-        amd(PortState::Active).why(&task, "NCCL_IB_HCA").contains("RCCL may not know the machine's model")
+        amd(PortState::Active)
+            .why(&task, "NCCL_IB_HCA")
+            .contains("with fewer NICs RCCL may not recognise the machine")
     );
     assert_eq!(amd(PortState::Down).changes(&task), [UCX]);
     for file in ["/home/me/.rccl.conf", "/etc/rccl.conf"] {
         let files: Files = Box::leak(Box::new([(file, "NCCL_IB_HCA=mlx5\n")]));
         assert_eq!(Situation { files, ..amd(PortState::Active) }.changes(&task), [UCX], "`{file}`");
-    }
-}
-
-#[test]
-fn a_name_that_a_list_could_not_hold_keeps_the_list_away() {
-    for name in ["mlx5,0", "a:b", "x y", &"x".repeat(64)] {
-        let mut situation = Situation::new(PortState::Active);
-        situation.node.rails[0].name = name.to_string();
-        situation.topology.nics[0].name = name.to_string();
-        let why = situation.why(&task(&[1], &[1]), "NCCL_IB_HCA");
-        assert_eq!(why, "a NIC's name cannot stand in a list", "`{name}`");
     }
 }
 
@@ -258,7 +279,7 @@ fn libfabric_gets_a_device_only_where_that_is_asked_for_and_never_beside_the_pol
 fn a_verbs_device_is_named_to_libfabric_only_where_its_name_begins_no_other() {
     let mut situation = Situation::new(PortState::Active).libraries(&["libfabric"]);
     assert_eq!(situation.changes(&task(&[1], &[1])), ["FI_VERBS_DEVICE_NAME=mlx5_1"]);
-    situation.topology.nics[3].name = "mlx5_10".to_string();
+    situation.topology.nics[3].name = "mlx5_10".parse().unwrap();
     assert_eq!(situation.changes(&task(&[1], &[1])), Vec::<String>::new());
     assert_eq!(situation.changes(&task(&[2], &[2])), ["FI_VERBS_DEVICE_NAME=mlx5_2"]);
 }
@@ -274,8 +295,10 @@ fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
         assert!(situation.why(&task(&[1], &[]), "FI_EFA_IFACE").contains("groups the devices"));
         assert!(situation.why(&task(&[1], &[]), "NCCL_IB_HCA").contains("through libfabric"));
     }
-    let chosen =
-        situation.with(&[("FI_EFA_IFACE", "rdmap0s1"), (marker::NAME, "v1 set:FI_EFA_IFACE=rdmap0s1")]);
+    let chosen = situation.with(&[
+        ("FI_EFA_IFACE", "rdmap0s1"),
+        (marker::NAME, "v1 policy=closest gpus= nics= set:FI_EFA_IFACE=rdmap0s1"),
+    ]);
     assert_eq!(chosen.changes(&task(&[1], &[])), Vec::<String>::new(), "no marker claims what is never ours");
 }
 
@@ -316,4 +339,13 @@ fn only_the_libraries_that_are_wanted_are_served() {
     let diagnostics: Vec<String> =
         situation.prepared().diagnostics().iter().map(ToString::to_string).collect();
     assert_eq!(diagnostics, ["`no-env=UCX_NET_DEVICE`: nothing sets this variable: no effect"]);
+    let mut many = Situation::new(PortState::Active);
+    many.wanted.unwanted =
+        ["A", "B", "A", "C", "D", "A"].iter().cycle().take(600).map(ToString::to_string).collect();
+    let diagnostics: Vec<String> = many.prepared().diagnostics().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        diagnostics,
+        ["`no-env=A+B+C`: nothing sets these variables, nor 1 more: no effect"],
+        "one line, however long the list"
+    );
 }

@@ -1,9 +1,9 @@
-//! Whose value it is: the user's stays, and a step inside a step replaces or removes what the outer one set.
+//! Ownership of values: the user's stays, and a nested step replaces or removes what the outer one set.
 #![forbid(unsafe_code)]
 
 use super::*;
 
-/// The variables that a task of an outer step hands down.
+/// The variables that an outer step's task hands down.
 fn handed_down(situation: &Situation, task: &TaskPlacement) -> Present {
     let mut present = situation.present.clone();
     for (name, change, _) in situation.told(task) {
@@ -79,9 +79,51 @@ fn the_admins_own_variables_nest_too_with_spaces_and_percent_signs_in_them() {
 #[test]
 fn a_marker_that_somebody_made_up_claims_nothing_but_our_variables() {
     let ours = |name: &str| name == "UCX_NET_DEVICES";
-    for text in ["", "v2 set:UCX_NET_DEVICES=x", "v1 set:PATH=/bin", "v1 set:UCX_NET_DEVICES", "\u{1F600}"] {
-        assert_eq!(Marker::parse(text, ours), Marker::default(), "`{text}`");
+    let facts = "policy=closest gpus= nics=";
+    for text in [
+        "".to_string(),
+        format!("v2 {facts} set:UCX_NET_DEVICES=x"),
+        format!("v1 {facts} set:PATH=/bin"),
+        format!("v1 {facts} set:UCX_NET_DEVICES"),
+        "\u{1F600}".to_string(),
+    ] {
+        assert_eq!(Marker::parse(&text, ours), Marker::default(), "`{text}`");
     }
-    assert!(Marker::parse("v1 set:UCX_NET_DEVICES=x", ours).is_ours("UCX_NET_DEVICES", "x"));
-    assert!(!Marker::parse("v1 set:UCX_NET_DEVICES=x", ours).is_ours("UCX_NET_DEVICES", "y"));
+    let line = format!("v1 {facts} set:UCX_NET_DEVICES=x");
+    assert!(Marker::parse(&line, ours).is_ours("UCX_NET_DEVICES", "x"));
+    assert!(!Marker::parse(&line, ours).is_ours("UCX_NET_DEVICES", "y"));
+}
+
+#[test]
+fn a_variable_of_the_users_own_that_is_called_like_the_marker_stays_and_nothing_is_published() {
+    for own in [
+        "",
+        "mine",
+        "v1",
+        "v1 mine",
+        "v1 set:UCX_NET_DEVICES=mlx5_0:1",
+        "v2 policy=x gpus= nics=",
+        "\u{fffd}",
+    ] {
+        let situation = Situation::new(PortState::Active).with(&[(marker::NAME, own)]);
+        let told = situation.told(&task(&[1], &[1]));
+        let (_, change, why) = told.last().expect("the marker comes last");
+        assert_eq!(*change, Change::KeepUsers(own.to_string()), "`{own}`");
+        assert!(why.contains("nothing is published"), "{why}");
+        assert!(
+            situation.changes(&task(&[1], &[1])).contains(&UCX.to_string()),
+            "the others are set all the same"
+        );
+        let present = present(&[(marker::NAME, own), ("UCX_NET_DEVICES", "mlx5_0:1")]);
+        assert_eq!(withdrawal(&["UCX_NET_DEVICES"], &present).len(), 0, "`{own}` claims nothing, and stays");
+    }
+}
+
+#[test]
+fn whatever_is_published_is_known_as_ours() {
+    for (gpus, rails) in [(&[][..], &[][..]), (&[0, 1], &[0, 1]), (&[], &[0]), (&[1], &[])] {
+        let situation = Situation::new(PortState::Active).set("MINE=a b%20 {rails} =");
+        let present = handed_down(&situation, &task(gpus, rails));
+        assert!(marker::is_published(&present[marker::NAME]), "{}", present[marker::NAME]);
+    }
 }

@@ -3,15 +3,15 @@
 
 use super::schema::{self, File};
 use super::values::{
-    Once, Result, at_most, dangling, free_text, hex, link_rate, list, name, network, optional, parent,
-    pci_address, word, wrong,
+    Once, OnceCpus, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name, network,
+    optional, parent, pci_address, subnet, word, wrong,
 };
 use super::{
-    BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NICS, MAX_NUMA_NODES, MAX_PCI,
-    MAX_PORTS, MAX_RATE_MBPS,
+    BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
+    MAX_PCI, MAX_PORTS, MAX_RATE_MBPS,
 };
 use crate::topology::{
-    Gpu, GpuVendor, LinkLayer, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
+    Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress, PciFunction, PciParent, PciTree,
     PcieLink, Port, PortState, Provenance, Pu, Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
     topology.pus = pus(&file.pus)?;
     topology.pci = pci(&file.pci, &topology)?;
-    // what has something below it is a bridge
+    // every function with another below it is a bridge
     let bridges: BTreeSet<PciAddress> = topology
         .pci
         .iter()
@@ -59,7 +59,7 @@ pub(super) fn check_sources(sources: &[String]) -> Result<()> {
 
 fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
     at_most("numa_nodes", nodes.len(), MAX_NUMA_NODES)?;
-    let (mut indices, mut cpus_seen) = (Once::new(), Once::new());
+    let (mut indices, mut cpus_seen) = (Once::new(), OnceCpus::default());
     let mut all = Vec::new();
     for (i, node) in nodes.iter().enumerate() {
         let place = format!("numa_nodes[{i}].os_index");
@@ -69,7 +69,7 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
         indices.add(&place, node.os_index)?;
         let place = format!("numa_nodes[{i}].cpus");
         let cpus = list(&place, &node.cpus)?;
-        cpus.iter().try_for_each(|cpu| cpus_seen.add(&place, cpu))?;
+        cpus_seen.add(place, &cpus)?;
         let distances = node.distances.clone();
         if !distances.is_empty() && distances.len() != nodes.len() {
             let place = format!("numa_nodes[{i}].distances");
@@ -83,7 +83,7 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
 
 fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
     at_most("pus", cores.len(), MAX_CORES)?;
-    let (mut ids, mut pus_seen) = (Once::new(), Once::new());
+    let (mut ids, mut pus_seen) = (Once::new(), OnceCpus::default());
     let mut all = Vec::new();
     for (i, core) in cores.iter().enumerate() {
         ids.add(&format!("pus[{i}]"), CoreId(core.package, core.core))?;
@@ -92,10 +92,8 @@ fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
         if pus.is_empty() {
             return Err(wrong(&place, &core.pus, "at least one CPU"));
         }
-        for os_index in pus.iter() {
-            pus_seen.add(&place, os_index)?;
-            all.push(Pu { os_index, package: core.package, core: core.core });
-        }
+        pus_seen.add(place, &pus)?;
+        all.extend(pus.iter().map(|os_index| Pu { os_index, package: core.package, core: core.core }));
     }
     Ok(all)
 }
@@ -142,7 +140,7 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
             iommu: optional(&function.iommu, |text| name(&at("iommu"), text))?,
         });
     }
-    // only now are all bridges known: the file need not be in address order
+    // last, when all bridges are known: the file need not be in address order
     for function in tree.iter() {
         let place = addresses.first_place(&function.address).replace(".address", ".parent");
         check_parents(&tree, function, &place)?;
@@ -150,7 +148,7 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
     Ok(tree)
 }
 
-/// The host bridge must be reached from everywhere; [`PciTree::ancestors`] stops where it is not.
+/// Every function must lead to a host bridge; [`PciTree::ancestors`] stops where one does not.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
@@ -164,7 +162,7 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<
         return Err(BadTopology::Circle { place: place.to_string(), value: address.to_string() });
     }
     if bridges.len() < PciTree::MAX_DEPTH {
-        // a parent further up is missing, which is an error where that parent is named
+        // a parent further up is missing: the function that names it gets the error
         return Ok(());
     }
     let expected = format!("at most `{}` above `{address}`", PciTree::MAX_DEPTH);
@@ -231,7 +229,7 @@ fn nics(
     let mut all = Vec::new();
     for (i, nic) in nics.iter().enumerate() {
         let at = |field: &str| format!("nics[{i}].{field}");
-        let nic_name = name(&at("name"), &nic.name)?;
+        let nic_name = device_name(&at("name"), &nic.name)?;
         names.add(&at("name"), nic_name.clone())?;
         // several NICs may share a function: the subfunctions of a ConnectX do
         let address = optional(&nic.address, |text| endpoint(&at("address"), text))?;
@@ -285,7 +283,7 @@ fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
             link_layer: layer.unwrap_or(LinkLayer::Unknown),
             phys_state: optional(&port.phys_state, |text| name(&at("phys_state"), text))?,
             netdev: optional(&port.netdev, |text| name(&at("netdev"), text))?,
-            subnet: optional(&port.subnet, |text| free_text(&at("subnet"), text))?,
+            subnet: optional(&port.subnet, |text| subnet(&at("subnet"), text))?,
             gid_type: optional(&port.gid_type, |text| free_text(&at("gid_type"), text))?,
             default_route: optional(&port.default_route, |text| name(&at("default_route"), text))?,
             networks: networks(&at("networks"), &port.networks)?,
@@ -294,8 +292,8 @@ fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
     Ok(all)
 }
 
-fn networks(place: &str, networks: &[String]) -> Result<Vec<String>> {
-    at_most(place, networks.len(), MAX_NETDEVS)?;
+fn networks(place: &str, networks: &[String]) -> Result<Vec<Network>> {
+    at_most(place, networks.len(), MAX_NETWORKS)?;
     networks.iter().enumerate().map(|(n, text)| network(&format!("{place}[{n}]"), text)).collect()
 }
 

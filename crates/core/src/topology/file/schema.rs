@@ -30,7 +30,7 @@ pub(super) struct File {
     pub gpus: Vec<Gpu>,
     #[serde(default)]
     pub nics: Vec<Nic>,
-    /// kinds of paths that count before what the PCI tree shows
+    /// kinds of paths that take precedence over the PCI tree
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<StatedPath>,
 }
@@ -52,7 +52,7 @@ pub(super) struct NumaNode {
     pub os_index: u32,
     /// a list such as `0-55,112-167`
     pub cpus: String,
-    /// to every node in order of os index, whatever the order of the nodes in the file
+    /// to every node in order of os index, in whatever order the file lists the nodes
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<u32>,
 }
@@ -115,7 +115,7 @@ impl Link {
 #[serde(deny_unknown_fields)]
 pub(super) struct Gpu {
     pub address: String,
-    /// which of the GPUs that share this function
+    /// its number among the GPUs that share this function
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
     pub vendor: String,
@@ -177,7 +177,7 @@ pub(super) struct Port {
     pub subnet: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gid_type: Option<String>,
-    /// the interface of the node's default route, where that leaves by this port
+    /// the interface of the node's default route, if that leaves through this port
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_route: Option<String>,
     /// such as `10.1.0.0/16`
@@ -191,7 +191,7 @@ pub(super) const VENDORS: [(&str, GpuVendor); 3] =
 pub(super) const ROLES: [(&str, NicRole); 3] =
     [("compute", NicRole::Compute), ("storage", NicRole::Storage), ("management", NicRole::Management)];
 
-/// Without `Unknown`, which is written as nothing.
+/// Without `Unknown`, which is not written.
 pub(super) const STATES: [(&str, PortState); 4] = [
     ("active", PortState::Active),
     ("down", PortState::Down),
@@ -199,11 +199,11 @@ pub(super) const STATES: [(&str, PortState); 4] = [
     ("armed", PortState::Armed),
 ];
 
-/// Without `Unknown`, which is written as nothing.
+/// Without `Unknown`, which is not written.
 pub(super) const LINK_LAYERS: [(&str, LinkLayer); 2] =
     [("InfiniBand", LinkLayer::InfiniBand), ("Ethernet", LinkLayer::Ethernet)];
 
-/// Without `Verbs`, which is written as nothing.
+/// Without `Verbs`, which is not written.
 pub(super) const KINDS: [(&str, NicKind); 3] =
     [("efa", NicKind::Efa), ("slingshot", NicKind::Slingshot), ("ethernet", NicKind::Ethernet)];
 

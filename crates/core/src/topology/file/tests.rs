@@ -4,7 +4,7 @@
 mod properties;
 
 use super::*;
-use crate::topology::{Bitmap, LinkLayer, PathType, PciAddress, PciTree, Port, PortState};
+use crate::topology::{Bitmap, DeviceName, LinkLayer, PathType, PciAddress, PciTree, Port, PortState};
 
 /// Three NUMA nodes, a GPU and a NIC below one switch, and a software NIC; every field is there at least
 /// once.
@@ -128,7 +128,7 @@ fn another_format_or_version_is_named_before_anything_else_is_judged() {
 
 #[test]
 fn names_that_a_variable_or_a_path_would_misread_are_refused() {
-    let long = "n".repeat(MAX_NAME + 1);
+    let long = "n".repeat(DeviceName::MAX + 1);
     for bad in
         ["", "mlx5_0:1", "a,b", "^mlx5", "=a", "a b", "../x", ".", "-a", "é", "a\\u0000", "a\\n", &long]
     {

@@ -1,11 +1,12 @@
 //! What the strings of the file mean, one function for each kind of value.
 #![forbid(unsafe_code)]
 
-use super::{BadTopology, MAX_NAME, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable};
-use crate::topology::{Bitmap, LinkRate, PciAddress, PciParent};
+use super::{BadTopology, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable};
+use crate::topology::{
+    BadDeviceName, Bitmap, DeviceName, LinkRate, Network, PciAddress, PciParent, SubnetPrefix,
+};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::net::Ipv4Addr;
 
 pub(super) type Result<T> = std::result::Result<T, BadTopology>;
 
@@ -19,7 +20,7 @@ impl<T: Ord + Display> Once<T> {
         Once { seen: BTreeMap::new() }
     }
 
-    /// Where `value` was seen; empty where it was not.
+    /// Where `value` was seen first; empty if never.
     pub(super) fn first_place(&self, value: &T) -> &str {
         self.seen.get(value).map_or("", String::as_str)
     }
@@ -30,6 +31,27 @@ impl<T: Ord + Display> Once<T> {
             return Err(BadTopology::Twice { place: place.to_string(), value, first: first.clone() });
         }
         self.seen.insert(value, place.to_string());
+        Ok(())
+    }
+}
+
+/// CPUs that may occur once: a step reads hundreds, so they are compared by sets.
+#[derive(Default)]
+pub(super) struct OnceCpus {
+    all: Bitmap,
+    sets: Vec<(String, Bitmap)>,
+}
+
+impl OnceCpus {
+    pub(super) fn add(&mut self, place: String, cpus: &Bitmap) -> Result<()> {
+        if self.all.intersects(cpus) {
+            let cpu = self.all.intersection(cpus).first().unwrap_or_default();
+            let first = self.sets.iter().find(|(_, set)| set.contains(cpu));
+            let first = first.map_or_else(String::new, |(place, _)| place.clone());
+            return Err(BadTopology::Twice { place, value: cpu.to_string(), first });
+        }
+        self.all = self.all.union(cpus);
+        self.sets.push((place, cpus.clone()));
         Ok(())
     }
 }
@@ -54,17 +76,13 @@ pub(super) fn optional<T>(text: &Option<String>, read: impl FnOnce(&str) -> Resu
     text.as_deref().map(read).transpose()
 }
 
-/// Names reach environment variables, where `,`, `:`, `=` and `^` mean something to the libraries, and paths
-/// below `/sys` and `/dev`, where `/` and `..` do.
+pub(super) fn device_name(place: &str, text: &str) -> Result<DeviceName> {
+    text.parse().map_err(|expected: BadDeviceName| wrong(place, text, expected))
+}
+
+/// A word that stands where programs also find device names.
 pub(super) fn name(place: &str, text: &str) -> Result<String> {
-    let starts_well = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if !starts_well || text.len() > MAX_NAME || !text.chars().all(allowed) {
-        let expected =
-            format!("1 to {MAX_NAME} of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`");
-        return Err(wrong(place, text, expected));
-    }
-    Ok(text.to_string())
+    Ok(device_name(place, text)?.into())
 }
 
 pub(super) fn free_text(place: &str, text: &str) -> Result<String> {
@@ -78,15 +96,13 @@ pub(super) fn free_text(place: &str, text: &str) -> Result<String> {
     Ok(text.to_string())
 }
 
-/// An IPv4 network.
-pub(super) fn network(place: &str, text: &str) -> Result<String> {
-    let known = text.split_once('/').is_some_and(|(address, bits)| {
-        address.parse::<Ipv4Addr>().is_ok() && bits.parse::<u8>().is_ok_and(|bits| bits <= 32)
-    });
-    if !known {
-        return Err(wrong(place, text, "an IPv4 network such as `10.1.0.0/16`"));
-    }
-    Ok(text.to_string())
+pub(super) fn network(place: &str, text: &str) -> Result<Network> {
+    text.parse().map_err(|_| wrong(place, text, "an IPv4 network such as `10.1.0.0/16`"))
+}
+
+pub(super) fn subnet(place: &str, text: &str) -> Result<SubnetPrefix> {
+    text.parse()
+        .map_err(|_| wrong(place, text, "an InfiniBand subnet's prefix such as `fe80:0000:0000:0001`"))
 }
 
 pub(super) fn word<T: Copy>(place: &str, text: &str, words: &[(&str, T)]) -> Result<T> {
@@ -140,8 +156,8 @@ pub(super) fn link_rate(place: &str, text: &str) -> Result<LinkRate> {
     rate().ok_or_else(|| wrong(place, text, "speed and lanes such as `32.0 GT/s x16`"))
 }
 
-/// The kernel's list format.  No number may be there twice, which the kernel never does and which would let a
-/// small text ask for much work.
+/// The kernel's list format.  No number may occur twice: the kernel never repeats one, and repeats would let
+/// a small text cost much work.
 pub(super) fn list(place: &str, text: &str) -> Result<Bitmap> {
     let mut set = Bitmap::new();
     if text.trim().is_empty() {

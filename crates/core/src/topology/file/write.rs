@@ -3,13 +3,13 @@
 
 use super::schema::{self, File};
 use super::{FORMAT, VERSION};
-use crate::topology::{Bitmap, LinkRate, PciParent, Port, Topology};
+use crate::topology::{Bitmap, DeviceName, LinkRate, PciParent, Port, Topology};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
 use std::io;
 
-/// The word for `value`; `None` for values that are written as nothing.
+/// The word for `value`; `None` for values that are not written.
 fn word<T: PartialEq>(words: &[(&str, T)], value: T) -> Option<String> {
     words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| word.to_string())
 }
@@ -56,7 +56,7 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
         mig_instances: gpu.mig_instances,
     });
     let nics = topology.nics.iter().map(|nic| schema::Nic {
-        name: nic.name.clone(),
+        name: nic.name.to_string(),
         kind: word(&schema::KINDS, nic.kind),
         address: nic.address.map(|address| address.to_string()),
         role: nic.role.and_then(|role| word(&schema::ROLES, role)),
@@ -74,7 +74,7 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
     File {
         format: FORMAT.to_string(),
         version: VERSION,
-        name: topology.name.clone(),
+        name: plain(&topology.name),
         sources: sources.to_vec(),
         numa_nodes: numa_nodes.collect(),
         pus: pus.collect(),
@@ -85,6 +85,17 @@ pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
     }
 }
 
+/// A name that a file can hold: vendors write `PowerEdge XE9680` into their products.
+fn plain(name: &str) -> String {
+    let plain = |letter: char| match letter {
+        letter if letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.') => letter,
+        _ => '-',
+    };
+    let plain: String = name.chars().map(plain).collect();
+    let plain: String = plain.trim_start_matches(['-', '.']).chars().take(DeviceName::MAX).collect();
+    if plain.is_empty() { "node".to_string() } else { plain }
+}
+
 fn port(port: &Port) -> schema::Port {
     schema::Port {
         number: port.number,
@@ -93,24 +104,24 @@ fn port(port: &Port) -> schema::Port {
         link_layer: word(&schema::LINK_LAYERS, port.link_layer),
         phys_state: port.phys_state.clone(),
         netdev: port.netdev.clone(),
-        subnet: port.subnet.clone(),
+        subnet: port.subnet.map(|prefix| prefix.to_string()),
         gid_type: port.gid_type.clone(),
         default_route: port.default_route.clone(),
-        networks: port.networks.clone(),
+        networks: port.networks.iter().map(ToString::to_string).collect(),
     }
 }
 
 pub(super) fn json(file: &File) -> String {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Lines::default());
-    // the file has string keys only and a Vec takes every byte, which leaves no way to fail
+    // this cannot fail: the file has string keys only, and a Vec takes every byte
     file.serialize(&mut serializer).expect("a topology file is always valid JSON");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("serde_json writes UTF-8")
 }
 
-/// Breaks lines between the fields of the file and between the elements of its lists, and nowhere below: a
-/// machine is a screenful, and a diff names the function or the port that changed.
+/// Breaks lines only between the file's fields and between the elements of its lists: a machine fits a
+/// screen, and a diff names the function or the port that changed.
 #[derive(Default)]
 struct Lines {
     depth: usize,

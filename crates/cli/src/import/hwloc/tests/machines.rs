@@ -1,8 +1,9 @@
-//! Machines that do not exist, in hwloc's spelling: one for each version of the format.
+//! Invented machines in hwloc's XML, one for each version of the format.
 #![forbid(unsafe_code)]
 
-/// Two packages of two cores.  The first has a GPU with memory of its own, a switch with a GPU and a NIC, and a second NIC
-/// on the same host bridge; the second a partitioned GPU next to a Slingshot NIC.  An EFA hangs where no package is near.
+/// Two packages of two cores.  The first has a GPU with memory of its own, a switch with a GPU and a NIC, and
+/// a second NIC on the same host bridge; the second a partitioned GPU next to a Slingshot NIC.  An EFA has no
+/// package near it.
 pub const VERSION_2: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0">
@@ -195,7 +196,7 @@ pub const VERSION_1: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 </topology>
 "#;
 
-/// Types as bits, what is said of the machine beside it, and the class's third byte.
+/// Types as bits, the machine's infos beside it, and the class's third byte.
 pub const VERSION_3: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc3.dtd">
 <topology version="3.0">

@@ -5,8 +5,8 @@ use super::*;
 use nic_placement_core::topology::file::{from_json, to_json};
 use proptest::prelude::*;
 
-/// What every answer must hold: a refusal is one line of bounded length, findings are few and short, and what is
-/// accepted passes all checks of a topology file.
+/// Every refusal is one line of bounded length, findings are few and short, and every accepted text passes
+/// all checks of a topology file.
 fn judge(text: &str) -> Result<(), TestCaseError> {
     let one_line = |said: String| {
         prop_assert!(!said.chars().any(char::is_control) && said.chars().count() < 600, "{said:?}");
@@ -63,7 +63,7 @@ proptest! {
         machine in machine(),
         moves in prop::collection::vec(any::<(prop::sample::Index, prop::sample::Index)>(), 1..6),
     ) {
-        // the odd pieces between quotes are the values
+        // pieces at odd places stood between quotes: the values
         let mut pieces: Vec<&str> = machine.split('"').collect();
         let values = pieces.len() / 2;
         for (from, to) in moves {

@@ -1,4 +1,4 @@
-//! What is written, and what of it NCCL could not hold.
+//! What we write, and what NCCL's format cannot hold.
 #![forbid(unsafe_code)]
 
 use super::super::properties::{facts, is_fit_for_nccl};
@@ -94,13 +94,13 @@ fn a_link_is_written_as_what_both_its_ends_could_do_and_a_function_below_the_nod
 fn what_nccl_could_not_hold_is_left_for_it_to_find() {
     let mut topology = Topology::empty("a machine with \"quotes\"", Provenance::ThisSystem);
     topology.numa_nodes.push(NumaNode { os_index: 0, cpus: (0..900).collect(), distances: Vec::new() });
-    topology.nics.push(Nic::new("rxe0", NicKind::Verbs));
+    topology.nics.push(Nic::new("rxe0".parse().unwrap(), NicKind::Verbs));
     let text = write(&topology);
     assert!(text.starts_with("<system version=\"1\">\n  <cpu numaid=\"0\">\n"), "{text}");
     assert!(text.contains("<net name=\"rxe0\" dev=\"0\"/>"), "{text}");
     topology.numa_nodes.clear();
     assert!(write(&topology).contains("<cpu numaid=\"-1\">"));
-    // parents that form a circle, as no reader lets them
+    // parents in a circle, which no reader accepts
     let circle = address("01:00.0");
     topology.pci.insert(PciFunction::new(circle, PciParent::Bridge(circle)));
     topology.gpus.push(Gpu::new(circle, GpuVendor::Amd));

@@ -1,5 +1,5 @@
-//! The properties of the reader: a matrix reads the same in every form in which it is printed, and no text makes the
-//! reader panic.
+//! The properties of the reader: a matrix reads the same in every printed form, and no text makes the reader
+//! panic.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -15,22 +15,22 @@ struct Machine {
     nodes: Vec<u32>,
 }
 
-/// How a matrix is printed.
+/// The printed form of a matrix.
 #[derive(Debug, Clone)]
 struct Form {
     tabs: bool,
     /// `NIC0` and a legend, or the devices' own names
     legend: bool,
-    /// how many columns after the devices
+    /// the number of columns after the devices
     titles: usize,
-    /// words of the header after which its line is broken
+    /// words of the header that end a line
     broken: Vec<Index>,
     ansi: bool,
     nic_rows: bool,
     /// the row that comes first
     first_row: Index,
     prefix: &'static str,
-    /// does other text stand around it?
+    /// is there other text around it?
     fenced: bool,
 }
 
@@ -111,7 +111,7 @@ fn print(machine: &Machine, form: &Form) -> String {
     if form.fenced { format!("Output of the tool:\n```\n{text}```\nThanks\n") } else { text }
 }
 
-/// What every answer must hold: a refusal is one line of bounded length, and what is accepted can be kept as a file.
+/// Every refusal is one line of bounded length, and every accepted text makes a topology file.
 fn judge(text: &str) -> Result<(), TestCaseError> {
     match read(text, Provenance::File("test".to_string())) {
         Ok((topology, _)) => {

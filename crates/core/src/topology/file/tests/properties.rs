@@ -5,8 +5,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What every answer must hold: a refusal is one line of bounded length, and what is accepted is read back
-/// the same.
+/// Every refusal is one line of bounded length, and every accepted text is read back the same.
 fn judge(text: &str) -> Result<(), TestCaseError> {
     match read(text) {
         Ok(topology) => {
@@ -49,7 +48,7 @@ proptest! {
 
     #[test]
     fn a_value_put_in_the_place_of_another_never_makes_the_reader_panic(from: usize, to: usize) {
-        // the odd pieces between quotes are strings: keys and values alike
+        // pieces at odd places stood between quotes: keys and values alike
         let mut pieces: Vec<&str> = SAMPLE.split('"').collect();
         let odd = pieces.len() / 2;
         pieces[from % odd * 2 + 1] = pieces[to % odd * 2 + 1];

@@ -1,20 +1,24 @@
 //! The node, from wherever the admin wants it read: this system, a directory, a built-in machine, a topology file.
 #![forbid(unsafe_code)]
 
+pub mod file;
+pub mod kept;
+
 use crate::config::NodeSource;
 use crate::diagnostic::Diagnostic;
-use crate::discover::{Root, Scope, discover, root};
+use crate::discover::root::{self, Author, Unreadable};
+use crate::discover::{Root, Scope, discover};
 use crate::platform;
 use crate::platform::recognise::{Dmi, recognise, supply};
-use crate::topology::{Gpu, Provenance, Topology, file};
+use crate::topology::{self, Gpu, Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
 /// Why there is no topology.
 #[derive(Debug)]
 pub enum NoTopology {
-    /// the file or directory cannot be read
-    Unreadable(String, std::io::Error),
+    /// the file or directory cannot be read, or is not to be gone by
+    Unreadable(Unreadable),
     /// the file is not a topology
     Bad(String, String),
     /// there is no such model
@@ -24,7 +28,7 @@ pub enum NoTopology {
 impl fmt::Display for NoTopology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoTopology::Unreadable(path, error) => write!(f, "cannot read `{path}`: {error}"),
+            NoTopology::Unreadable(unreadable) => write!(f, "{unreadable}"),
             NoTopology::Bad(path, problem) => write!(f, "`{path}` is no topology: {problem}"),
             NoTopology::NoModel(name) => {
                 let known: Vec<&str> = platform::names().collect();
@@ -39,21 +43,23 @@ impl std::error::Error for NoTopology {}
 /// Bytes of a topology file, at most: slurmstepd holds it in memory, as root.  The largest built-in machine has 9 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-/// Reads the node, and what was odd about it.
-pub fn read(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
+/// Reads the node, and what was odd about it.  For a process of root's, `author` keeps others from describing it.
+pub fn read(
+    source: &NodeSource,
+    scope: Scope,
+    author: Author,
+) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
     match source {
         NodeSource::Live => Ok(read_root(&Root::live(), scope, Provenance::ThisSystem)),
         NodeSource::Sysfs(path) => {
-            let root = Root::directory(Path::new(path))
-                .map_err(|error| NoTopology::Unreadable(path.clone(), error))?;
+            let root = Root::directory(Path::new(path), author).map_err(NoTopology::Unreadable)?;
             Ok(read_root(&root, scope, Provenance::Captured(path.clone())))
         }
         NodeSource::Machine(name) => platform::model(name)
             .map(|topology| (topology, Vec::new()))
             .ok_or(NoTopology::NoModel(name.clone())),
         NodeSource::Topology(path) => {
-            let bytes = root::read_file(Path::new(path), MAX_FILE)
-                .map_err(|error| NoTopology::Unreadable(path.clone(), error))?;
+            let bytes = root::read_file(Path::new(path), MAX_FILE, author).map_err(NoTopology::Unreadable)?;
             let topology =
                 from_json(path, &bytes).map_err(|problem| NoTopology::Bad(path.clone(), problem))?;
             Ok((topology, Vec::new()))
@@ -66,7 +72,7 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
     let text = std::str::from_utf8(bytes).map(|text| text.trim_start_matches('\u{feff}').trim_start());
     match text {
         Ok(text) if text.starts_with('{') => {
-            file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
+            topology::file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
         }
         _ => Err(format!(
             "line 1 does not begin the project's own JSON, which is expected: `nic-placement import {path} -o FILE` makes it \
@@ -84,6 +90,7 @@ pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology
         topology.supplied_by = (!supplied.is_empty()).then(|| name.to_string());
         diagnostics.extend(supplied);
     }
+    diagnostics.extend(root.notes());
     (topology, diagnostics)
 }
 

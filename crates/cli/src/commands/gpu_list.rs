@@ -1,0 +1,55 @@
+//! GPUs as the command line names them: by position in PCI order, or by PCI address.
+#![forbid(unsafe_code)]
+
+use super::Failure;
+use super::misunderstood::misunderstood;
+use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};
+
+/// `1 GPU`, `8 GPUs`
+pub(super) fn counted(gpus: usize) -> String {
+    if gpus == 1 { "1 GPU".to_string() } else { format!("{gpus} GPUs") }
+}
+
+/// `0-3,5`, or PCI addresses; in the order given.  All of the node where there is no list.
+pub(super) fn several(
+    option: &str,
+    list: Option<&str>,
+    topology: &Topology,
+) -> Result<Vec<GpuIndex>, Failure> {
+    let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
+    let mut gpus: Vec<GpuIndex> = Vec::new();
+    for word in list.split(',').map(str::trim) {
+        let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
+            let gpu = topology.gpu_index(address);
+            vec![gpu.ok_or_else(|| {
+                format!("`{option}`: no GPU of `{}` has the address `{word}`", topology.name)
+            })?]
+        } else {
+            let set =
+                Bitmap::from_list(word).map_err(|bad| format!("`{option}`: {bad}, or PCI addresses"))?;
+            set.iter().map(|index| GpuIndex(index as usize)).collect()
+        };
+        for gpu in found {
+            if gpu.0 >= topology.gpus.len() {
+                let (name, count) = (&topology.name, topology.gpus.len());
+                return Err(format!("`{option}`: no GPU {gpu}, `{name}` has {count}").into());
+            }
+            if gpus.contains(&gpu) {
+                return Err(format!("`{option}`: GPU {gpu} is named twice").into());
+            }
+            gpus.push(gpu);
+        }
+    }
+    Ok(gpus)
+}
+
+/// One GPU.
+pub(super) fn one(option: &str, word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
+    let found = match (word.parse::<usize>(), word.parse::<PciAddress>()) {
+        (Ok(index), _) => (index < topology.gpus.len()).then_some(GpuIndex(index)),
+        (_, Ok(address)) => topology.gpu_index(address),
+        _ => return Err(misunderstood(format!("`{option} {word}`: expected an index or a PCI address"))),
+    };
+    let count = counted(topology.gpus.len());
+    found.ok_or_else(|| format!("`{option} {word}`: no such GPU, `{}` has {count}", topology.name).into())
+}

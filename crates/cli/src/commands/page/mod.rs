@@ -1,0 +1,155 @@
+//! What a command prints on stdout: lines of at most 100 columns for people, and exact bytes for programs.
+#![forbid(unsafe_code)]
+
+mod table;
+mod text;
+
+pub(super) use table::Table;
+pub(super) use text::{Style, Text, shown};
+
+use std::ffi::OsStr;
+
+/// Columns of a line: what fits beside an editor, into a ticket and into a manual.
+const WIDTH: usize = 100;
+/// Columns by which the rest of a long line is set in.
+const INDENT: usize = 2;
+
+/// When to colour what people read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Colour {
+    /// on a terminal, unless NO_COLOR is set
+    Auto,
+    /// always
+    Always,
+    /// never
+    Never,
+}
+
+impl Colour {
+    /// `NO_COLOR` counts where it is not empty (no-color.org), and an option of the command line beats it.
+    pub(super) fn is_on(
+        self,
+        is_terminal: bool,
+        no_color: Option<&OsStr>,
+        terminal_type: Option<&OsStr>,
+    ) -> bool {
+        match self {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => {
+                is_terminal
+                    && no_color.is_none_or(OsStr::is_empty)
+                    && terminal_type.is_none_or(|name| name != "dumb")
+            }
+        }
+    }
+}
+
+/// What is to be printed.
+pub(super) struct Page {
+    out: String,
+    colour: bool,
+    is_terminal: bool,
+}
+
+impl Page {
+    pub(super) fn new(colour: bool, is_terminal: bool) -> Page {
+        Page { out: String::new(), colour, is_terminal }
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.out.as_bytes()
+    }
+
+    /// What a program reads: the same bytes in a pipe and a file.  On a terminal nobody parses it, and a control
+    /// character would be obeyed.
+    pub(super) fn exact(&mut self, text: &str) {
+        match self.is_terminal {
+            true => self.out.push_str(&text::defused(text)),
+            false => self.out.push_str(text),
+        }
+    }
+
+    pub(super) fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// One line, or several of which all but the first are set in.
+    pub(super) fn line(&mut self, text: impl Into<Text>) {
+        self.paragraph(0, INDENT, text.into());
+    }
+
+    /// One line, or several, all of them set in.
+    pub(super) fn block(&mut self, margin: usize, text: impl Into<Text>) {
+        self.paragraph(margin, margin, text.into());
+    }
+
+    /// A line that is set in, or several of which all but the first are set in further.
+    pub(super) fn indented(&mut self, text: impl Into<Text>) {
+        self.paragraph(INDENT, 2 * INDENT, text.into());
+    }
+
+    /// A word and what it says, which stays beside it.
+    pub(super) fn item(&mut self, word: impl Into<Text>, text: impl Into<Text>) {
+        let word = word.into();
+        // a long word is text like any other
+        let hanging = if word.width() <= WIDTH / 2 { word.width() } else { INDENT };
+        self.paragraph(0, hanging, word.unbroken().then(text));
+    }
+
+    pub(super) fn table(&mut self, table: &Table) {
+        table.lines(WIDTH).iter().for_each(|line| self.write(line));
+    }
+
+    fn paragraph(&mut self, first: usize, others: usize, text: Text) {
+        for (number, line) in text.lines(WIDTH - first, WIDTH - others).into_iter().enumerate() {
+            let margin = Text::margin(if number == 0 { first } else { others });
+            self.write(&margin.then(line));
+        }
+    }
+
+    fn write(&mut self, line: &Text) {
+        line.write(self.colour, &mut self.out);
+        self.out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_and_no_color_turns_them_off_where_it_is_not_empty() {
+        let on = |choice: Colour, is_terminal, no_color: Option<&str>, terminal: &str| {
+            choice.is_on(is_terminal, no_color.map(OsStr::new), Some(OsStr::new(terminal)))
+        };
+        assert!(on(Colour::Auto, true, None, "xterm") && on(Colour::Auto, true, Some(""), "xterm"));
+        assert!(!on(Colour::Auto, true, Some("0"), "xterm") && !on(Colour::Auto, true, None, "dumb"));
+        assert!(!on(Colour::Auto, false, None, "xterm"));
+        assert!(on(Colour::Always, false, Some("1"), "dumb") && !on(Colour::Never, true, None, "xterm"));
+    }
+
+    #[test]
+    fn the_rest_of_a_long_line_is_set_in() {
+        let mut page = Page::new(false, false);
+        page.item("note: ", "word ".repeat(30).trim_end());
+        page.line("word ".repeat(30).trim_end());
+        let text = String::from_utf8(page.as_bytes().to_vec()).unwrap();
+        let margins = text.lines().map(|line| line.len() - line.trim_start().len());
+        assert_eq!(margins.collect::<Vec<_>>(), [0, 6, 0, 2]);
+        assert!(text.lines().all(|line| line.len() <= WIDTH) && text.matches("word").count() == 60);
+    }
+
+    #[test]
+    fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
+        let printed = |is_terminal| {
+            let mut page = Page::new(false, is_terminal);
+            page.exact("a\x1b\n");
+            page.as_bytes().to_vec()
+        };
+        assert_eq!(
+            (&*printed(false), &*printed(true)),
+            (&b"a\x1b\n"[..], &br"a\u{1b}"[..].iter().chain(b"\n").copied().collect::<Vec<_>>()[..])
+        );
+    }
+}

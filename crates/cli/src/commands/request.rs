@@ -1,0 +1,77 @@
+//! What a map is asked for: the words of the plugin's option, and the admin's arguments that change a map.
+#![forbid(unsafe_code)]
+
+use super::Failure;
+use super::misunderstood::misunderstood;
+use nic_placement_core::config::options::{Place, at};
+use nic_placement_core::config::{Admin, Words, settle};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::plan::Wish;
+use nic_placement_core::render::Present;
+
+/// Options of all commands that make a map.
+#[derive(clap::Args)]
+#[command(next_help_heading = "What is asked for")]
+pub(super) struct Request {
+    /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
+    #[arg(long, value_name = "WORDS", long_help = words_help())]
+    words: Option<String>,
+    /// use only these NICs: names, PCI addresses or interfaces, with * and ?
+    ///
+    /// As the argument include= of plugstack.conf, which also takes subnets.
+    #[arg(long, value_name = "LIST", action = clap::ArgAction::Append)]
+    include: Vec<String>,
+    /// never use these NICs
+    #[arg(long, value_name = "LIST", action = clap::ArgAction::Append)]
+    exclude: Vec<String>,
+    /// the rails in their order, for the policy rail (default: the good NICs in PCI order)
+    #[arg(long, value_name = "LIST", action = clap::ArgAction::Append)]
+    rails: Vec<String>,
+}
+
+/// With all words that can change a plan.
+fn words_help() -> String {
+    let words = at(Place::Option).filter(|spec| !["off", "help", "verbose", "dry-run"].contains(&spec.name));
+    let words: String = words.map(|spec| format!("\n  {:<22}  {}", spec.spelling(), spec.help)).collect();
+    format!("words of srun's option, separated by commas (default: closest){words}")
+}
+
+impl Request {
+    /// The wish, and what is odd about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
+    pub(super) fn wish(&self, more: &[(&str, &[String])]) -> Result<(Wish, Vec<Diagnostic>), Failure> {
+        let mut wish = Wish {
+            settings: settle(&Words::default(), None, Some(&Words::default())),
+            // a plan binds nobody, so it may say what it would bind on any machine
+            admin: Admin { trust_topology: true, ..Admin::default() },
+        };
+        if let Some(text) = &self.words {
+            let words = Words::parse(text).map_err(misunderstood)?;
+            wish.settings = settle(&Words::default(), None, Some(&words));
+            if !wish.settings.enabled || words.help || words.verbose || words.dry_run {
+                let expected = "expected a policy, strictness or binding, as `rail,strict`";
+                return Err(misunderstood(format!("`--words {text}` plans nothing: {expected}")));
+            }
+        }
+        let own: [(&str, &[String]); 3] =
+            [("include", &self.include), ("exclude", &self.exclude), ("rails", &self.rails)];
+        let mut doubts = Vec::new();
+        for (name, value) in
+            own.iter().chain(more).flat_map(|(name, values)| values.iter().map(move |v| (name, v)))
+        {
+            doubts.extend(wish.admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
+        }
+        Ok((wish, doubts))
+    }
+}
+
+/// `--variable NAME=VALUE`, again for more.
+pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
+    let mut present = Present::new();
+    for text in given {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err(misunderstood(format!("`--variable {text}`: expected NAME=VALUE")));
+        };
+        present.insert(name.to_string(), value.to_string());
+    }
+    Ok(present)
+}

@@ -1,0 +1,171 @@
+//! Did the user of srun name a way of binding CPUs, or only say how many threads of a core to use?
+//!
+//! srun turns `--hint`, `--threads-per-core`, `--ntasks-per-core`, `--ntasks-per-socket` and `-B` into a
+//! `SLURM_CPU_BIND_TYPE` of its own (src/common/slurm_opt.c, `verify_hint`; src/srun/libsrun/opt.c): half of the sites
+//! have `--hint=nomultithread` in their templates, and none of them chose CPUs by it.  Such a hint still holds after a
+//! task is moved, since it moves only to CPUs that are in its step's masks, and these have one thread of a core each.
+//!
+//! What the node sees, on Slurm 22.05.8, 24.11.5 and 26.05.2 (`tests/end_to_end/cases_hint.rs`):
+//!
+//! ```text
+//! srun                                  TYPE             LIST on 22.05   beside it
+//! --cpu-bind=cores|threads|sockets      cores|…          the user's text
+//! --cpu-bind=none, map_cpu:…            none, map_cpu:
+//! --cpu-bind=verbose                    (empty)
+//! --hint=nomultithread                  threads          (empty)         SLURM_THREADS_PER_CORE=1
+//! --hint=compute_bound, memory_bound    cores            (empty)         SLURM_THREADS_PER_CORE=1
+//! --hint=multithread                    threads          (empty)         SLURM_NTASKS_PER_CORE=65535
+//! --threads-per-core=1, -B S:C:T        threads          (empty)         SLURM_THREADS_PER_CORE
+//! --ntasks-per-core=1                   cores            (empty)         SLURM_NTASKS_PER_CORE
+//! --ntasks-per-socket=2                 sockets          (empty)         SLURM_NTASKS_PER_SOCKET
+//! -B 2                                  sockets          (empty)         nothing
+//! ```
+//!
+//! `--cpu-bind=threads --threads-per-core=1` looks like a hint after 22.05, and `-B 2` like a choice: only srun's own
+//! process can tell, which sees the command line, and hands the node one word ([`VARIABLE`]).
+#![forbid(unsafe_code)]
+
+/// What srun's process tells the node, in the environment of the step, and each task's hook removes.
+pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
+/// the user named a way of binding
+pub const CHOSEN: &str = "chosen";
+/// the user named none
+pub const IMPLIED: &str = "implied";
+
+/// Variables of the step that tell; read in slurmstepd's parent, before slurmd's own values take their place.
+pub const READ: [&str; 6] = [
+    "SLURM_CPU_BIND_TYPE",
+    "SLURM_CPU_BIND_LIST",
+    "SLURM_THREADS_PER_CORE",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_SOCKET",
+    VARIABLE,
+];
+
+/// The user's own way of binding, as messages name it; `None` where nobody chose one.
+pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let set = |name: &str| read(name).filter(|value| !value.is_empty());
+    let how = set("SLURM_CPU_BIND_TYPE")?;
+    let beside: &[&str] = match how.as_str() {
+        "threads" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
+        "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
+        "sockets" => &["SLURM_NTASKS_PER_SOCKET"],
+        // a list, a mask, `none`, `ldoms`: no hint is turned into these
+        _ => return Some(how),
+    };
+    let is_hint = match set(VARIABLE).as_deref() {
+        Some(CHOSEN) => false,
+        Some(IMPLIED) => true,
+        _ if set("SLURM_CPU_BIND_LIST").is_some() => false,
+        _ => beside.iter().any(|name| set(name).is_some()),
+    };
+    (!is_hint).then_some(how)
+}
+
+/// What srun's process tells, by its command line and environment; `None` where the node sees it too.
+///
+/// Options are known by any unambiguous beginning (getopt_long(3)), and a program's own arguments are taken for srun's: a
+/// word too many costs a task its move, and never its choice.
+pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
+    let mut options = arguments.iter().skip(1).zip(arguments.iter().skip(2).map(Some).chain([None]));
+    let mut named = variable.is_some_and(names_a_way);
+    let mut counts_nodes = false;
+    for (argument, next) in options.by_ref() {
+        let (name, value) = argument.split_once('=').map_or((argument.as_str(), None), |(n, v)| (n, Some(v)));
+        let value = value.or(next.map(String::as_str)).unwrap_or_default();
+        if is_option(name, "--cpu-bind", "--cpu-b") || is_option(name, "--cpu_bind", "--cpu_b") {
+            named |= names_a_way(value);
+        }
+        counts_nodes |= name.starts_with("-B") || is_option(name, "--extra-node-info", "--ext");
+    }
+    match (named, counts_nodes) {
+        (true, _) => Some(CHOSEN),
+        (false, true) => Some(IMPLIED),
+        (false, false) => None,
+    }
+}
+
+/// Is this `full`, or a beginning of it that is at least `least` long?
+fn is_option(name: &str, full: &str, least: &str) -> bool {
+    full.starts_with(name) && name.len() >= least.len()
+}
+
+/// Is there a word in `--cpu-bind`'s list that is more than a wish to read what is done?
+fn names_a_way(list: &str) -> bool {
+    let words = list.split(',').filter(|word| !word.is_empty());
+    words.into_iter().any(|word| !matches!(word, "q" | "quiet" | "v" | "verbose" | "help"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen_of(variables: &str) -> Option<String> {
+        let pairs: Vec<(&str, &str)> = variables.split(' ').filter_map(|word| word.split_once('=')).collect();
+        let named = |name: &str| match name {
+            "SLURM_CPU_BIND_TYPE" => "TYPE".to_string(),
+            "SLURM_CPU_BIND_LIST" => "LIST".to_string(),
+            VARIABLE => "TOLD".to_string(),
+            other => other.trim_start_matches("SLURM_").to_string(),
+        };
+        chosen(|name| {
+            pairs.iter().find(|(known, _)| *known == named(name)).map(|(_, value)| value.to_string())
+        })
+    }
+
+    #[test]
+    fn hints_and_thread_counts_choose_no_cpus() {
+        for hint in [
+            "TYPE=threads LIST= THREADS_PER_CORE=1",
+            "TYPE=cores LIST= THREADS_PER_CORE=1",
+            "TYPE=threads LIST= NTASKS_PER_CORE=65535",
+            "TYPE=cores LIST= NTASKS_PER_CORE=1",
+            "TYPE=sockets LIST= NTASKS_PER_SOCKET=2",
+            "TYPE=sockets LIST= TOLD=implied",
+            "TYPE= LIST=verbose",
+            "",
+        ] {
+            assert_eq!(chosen_of(hint), None, "{hint}");
+        }
+    }
+
+    #[test]
+    fn a_way_that_the_user_named_is_a_choice_whatever_stands_beside_it() {
+        for (choice, how) in [
+            ("TYPE=cores LIST=cores", "cores"),
+            ("TYPE=cores LIST=", "cores"),
+            ("TYPE=sockets LIST=", "sockets"),
+            ("TYPE=threads LIST=threads THREADS_PER_CORE=1", "threads"),
+            ("TYPE=threads LIST= THREADS_PER_CORE=1 TOLD=chosen", "threads"),
+            ("TYPE=none LIST=", "none"),
+            ("TYPE=ldoms LIST= THREADS_PER_CORE=1", "ldoms"),
+            ("TYPE=map_cpu: LIST=0,1", "map_cpu:"),
+            ("TYPE=mask_cpu: LIST=0x1 TOLD=implied", "mask_cpu:"),
+        ] {
+            assert_eq!(chosen_of(choice).as_deref(), Some(how), "{choice}");
+        }
+    }
+
+    #[test]
+    fn srun_tells_what_its_command_line_says_and_the_node_cannot_see() {
+        let told = |line: &str, variable: Option<&str>| {
+            let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+            told_by_srun(&words, variable)
+        };
+        assert_eq!(told("srun -n8 ./a", None), None);
+        assert_eq!(told("srun --hint=nomultithread ./a", None), None);
+        assert_eq!(told("srun --cpu-bind=cores ./a", None), Some(CHOSEN));
+        assert_eq!(told("srun --cpu-bind cores ./a", None), Some(CHOSEN));
+        assert_eq!(told("srun --cpu-b=threads --threads-per-core=1 ./a", None), Some(CHOSEN));
+        assert_eq!(told("srun --cpu_bind=none ./a", None), Some(CHOSEN));
+        assert_eq!(told("srun --cpu-bind=verbose ./a", None), None, "it asks to read, and not to bind");
+        assert_eq!(told("srun --cpu-bind=v,cores ./a", None), Some(CHOSEN));
+        assert_eq!(told("srun ./a", Some("quiet,mask_cpu:0x1")), Some(CHOSEN));
+        assert_eq!(told("srun ./a", Some("verbose")), None);
+        assert_eq!(told("srun -B 2 ./a", None), Some(IMPLIED));
+        assert_eq!(told("srun --extra-node-info=2:2 ./a", None), Some(IMPLIED));
+        assert_eq!(told("srun -B2:2:1 --cpu-bind=sockets ./a", None), Some(CHOSEN));
+        assert_eq!(told("srun --cpu-freq=high --cpus-per-task=4 ./a", None), None);
+        assert_eq!(told("srun", None), None);
+    }
+}

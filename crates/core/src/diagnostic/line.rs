@@ -1,0 +1,100 @@
+//! One line of a log or a terminal, whatever stands in the text that it is made of.
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Bytes of a line, at most, the mark of a cut included.  As much as Linux writes to a pipe in one piece (`PIPE_BUF`), and
+/// twice as much as a task with eight GPUs has to say.
+pub const MAX_BYTES: usize = 4096;
+
+/// Room for the mark: ` [cut: 18446744073709551615 bytes in all]`
+const MARK: usize = 48;
+
+/// `text` without a character that ends a line, moves a cursor, or turns the direction of what follows: each of these is
+/// written as in a literal of Rust (`\n`, `\u{1b}`).  What is longer than [`MAX_BYTES`] is cut, and says so.
+///
+/// Quoted text should have been escaped where it was quoted, where its length can be bounded too; this holds where
+/// somebody forgot it.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_BYTES && !text.chars().any(disturbs) {
+        return Cow::Borrowed(text);
+    }
+    let mut line = String::with_capacity(text.len().min(MAX_BYTES) + MARK);
+    let mut fits = 0;
+    for character in text.chars() {
+        match disturbs(character) {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+        if line.len() <= MAX_BYTES - MARK {
+            fits = line.len();
+        }
+        if line.len() > MAX_BYTES {
+            line.truncate(fits);
+            // writing to a string cannot fail
+            let _ = write!(line, " [cut: {} bytes in all]", text.len());
+            break;
+        }
+    }
+    Cow::Owned(line)
+}
+
+/// Control characters (C0, DEL, C1), the separators of lines and paragraphs, and those that turn the writing direction
+/// (Unicode Standard Annex #9, section 2).
+pub(super) fn disturbs(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}')
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_line_is_passed_on_as_it_is() {
+        let text = "GPU 0: `mlx5_0:1` is the only NIC at PIX; 400 Gb/s — für alle";
+        assert!(matches!(one_line(text), Cow::Borrowed(same) if same == text));
+    }
+
+    #[test]
+    fn nothing_ends_a_line_moves_a_cursor_or_turns_the_direction() {
+        let controls = (0..0xa0).filter_map(char::from_u32).filter(|c| c.is_control());
+        let others = "\u{2028}\u{2029}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars();
+        let all: Vec<char> = controls.chain(others).collect();
+        assert_eq!(all.len(), 32 + 33 + 9, "C0, DEL and C1, and nine more");
+        for character in all {
+            let line = one_line(&format!("a{character}b")).into_owned();
+            assert_eq!(line, format!("a{}b", character.escape_default()), "{character:?}");
+            assert!(line.is_ascii());
+        }
+        assert_eq!(
+            one_line("none\n[2026-01-01] error: FORGED\u{1b}[31m"),
+            "none\\n[2026-01-01] error: FORGED\\u{1b}[31m"
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_cut_at_a_character_and_says_how_long_it_was() {
+        let just = "x".repeat(MAX_BYTES);
+        assert_eq!(one_line(&just), just.as_str());
+        for piece in ["x", "é", "\u{1b}", "\u{202e}", "a\né"] {
+            for count in [1, 1366, 4096, 4097, 1 << 20] {
+                let text = piece.repeat(count);
+                let escaped = piece.replace(disturbs, "").len()
+                    + piece.matches(disturbs).map(|c| c.escape_default().count()).sum::<usize>();
+                let line = one_line(&text);
+                let mark = format!(" [cut: {} bytes in all]", text.len());
+                match escaped * count <= MAX_BYTES {
+                    true => assert_eq!(line.len(), escaped * count, "{count} times {piece:?}"),
+                    false => {
+                        assert!(line.len() <= MAX_BYTES && line.ends_with(&mark), "{count} times {piece:?}")
+                    }
+                }
+                let kept = line.strip_suffix(mark.as_str()).unwrap_or(&line);
+                assert_eq!(kept.matches('{').count(), kept.matches('}').count(), "an escape is cut in two");
+            }
+        }
+    }
+}

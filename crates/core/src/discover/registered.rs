@@ -1,0 +1,168 @@
+//! What the kernel knows of its devices from memory: which are registered, since when, and which links carry.
+//!
+//! No file here asks a driver or a device's firmware, nor takes a lock that one may hold, so none of this can wait for
+//! hardware.  What a registration is told by is its inode: kernfs numbers them upwards and uses none twice while the system
+//! runs (`__kernfs_new_node`, fs/kernfs/dir.c), so a device that was taken away and came back, or whose driver was loaded
+//! anew, has another one under the same name, and with it maybe another minor, order or state.
+//!
+//! What this does not tell changes without a registration.  MIG instances are such ([`complete`] counts them), and what a
+//! GPU of NVIDIA's that was not initialised at that time did not say yet.  AMD's order and partitions are told: the compute
+//! driver counts its changes (`generation_id`).
+#![forbid(unsafe_code)]
+
+use super::gpu::{mig_instances, nvidia};
+use super::{MAX_DEVICES, Root};
+use crate::topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
+use std::collections::BTreeMap;
+
+/// What is registered: each place with what tells it from a later one of that name.
+pub type Registered = BTreeMap<String, String>;
+
+/// Whose entries are devices, or drivers' links to them.
+const NICS: [&str; 3] = ["sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/cxi"];
+const GPUS: [&str; 5] = [
+    "proc/driver/nvidia/gpus",
+    "sys/bus/pci/drivers/nvidia",
+    "sys/bus/pci/drivers/amdgpu",
+    "sys/bus/pci/drivers/xe",
+    "sys/bus/pci/drivers/i915",
+];
+/// Where no driver has a GPU, one may stand on the bus.
+const BUS: &str = "sys/bus/pci/devices";
+/// What is told by a text: a counter of the compute driver's changes, and which CPUs and memory there are.
+const TEXTS: [&str; 3] = [
+    "sys/devices/virtual/kfd/kfd/topology/generation_id",
+    "sys/devices/system/cpu/online",
+    "sys/devices/system/node/online",
+];
+const NET: &str = "sys/class/net";
+
+/// What is registered now.
+pub fn registered(root: &Root) -> Registered {
+    let mut found = Registered::new();
+    for class in NICS {
+        enter(&mut found, class, root.numbered(class, |name| name != "abi_version"));
+    }
+    let nics = found.len();
+    for place in GPUS {
+        enter(&mut found, place, root.numbered(place, |name| name.parse::<PciAddress>().is_ok()));
+    }
+    if found.len() == nics {
+        let all: Vec<String> = root.list(BUS, |_| true);
+        found.insert(BUS.to_string(), all.join(" "));
+    }
+    found.extend(TEXTS.into_iter().filter_map(|text| Some((text.to_string(), root.read(text)?))));
+    found
+}
+
+fn enter(found: &mut Registered, place: &str, entries: Vec<(String, u64)>) {
+    let entries = entries.into_iter().take(MAX_DEVICES);
+    found.extend(entries.map(|(name, inode)| (format!("{place}/{name}"), inode.to_string())));
+}
+
+/// The first thing that is not as it was, in words.
+pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
+    for (place, as_now) in now {
+        match then.get(place) {
+            None => return Some(format!("`/{place}` is new")),
+            Some(as_then) if as_then != as_now => return Some(format!("`/{place}` is not what it was")),
+            Some(_) => {}
+        }
+    }
+    let gone = then.keys().find(|place| !now.contains_key(*place));
+    gone.map(|place| format!("`/{place}` is gone"))
+}
+
+/// What tells whether a link carries: the interface of each port whose state its interface knows, with its `operstate`.
+///
+/// Ports of InfiniBand are not among them: their state is known to the firmware alone.  Of `operstate` and `carrier` only
+/// the first: since Linux 6.8 the second wants the lock of all interfaces (`carrier_show`, net/core/net-sysfs.c), which a
+/// driver may hold while it waits for its firmware.  `operstate` follows the carrier at once where that is lost
+/// (`linkwatch_urgent_event`, net/core/link_watch.c).
+pub fn links(root: &Root, topology: &Topology) -> BTreeMap<String, String> {
+    let nics = topology.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
+    let interfaces = nics.flat_map(|nic| nic.ports.iter().filter_map(|port| interface(nic, port)));
+    let states = interfaces.take(MAX_DEVICES).filter_map(|name| {
+        let state = root.read(&format!("{NET}/{name}/operstate"))?;
+        Some((name.to_string(), state))
+    });
+    states.collect()
+}
+
+/// The interface whose link is the port's.
+fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
+    let only = || match (nic.ports.len(), nic.netdevs.as_slice()) {
+        (1, [only]) => Some(only.as_str()),
+        _ => None,
+    };
+    port.netdev.as_deref().or_else(only).filter(|_| port.link_layer == LinkLayer::Ethernet)
+}
+
+/// Does the link carry?  `None` where the driver does not say (Documentation/networking/operstates.rst).
+fn carries(operstate: Option<&String>) -> Option<bool> {
+    match operstate?.as_str() {
+        "up" => Some(true),
+        "down" | "lowerlayerdown" | "notpresent" => Some(false),
+        _ => None,
+    }
+}
+
+/// Takes over into `topology` which links were lost after `then`; answers with what was found.  An interface whose link
+/// came up is an error: what its port's rate is now, only the firmware knows.
+pub fn follow_links(
+    topology: &mut Topology,
+    then: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> Result<Vec<String>, String> {
+    let mut lost = Vec::new();
+    for nic in topology.nics.iter_mut().filter(|nic| nic.kind != NicKind::Ethernet) {
+        for at in 0..nic.ports.len() {
+            let Some(name) = interface(nic, &nic.ports[at]).map(str::to_string) else { continue };
+            let port = &mut nic.ports[at];
+            match (carries(then.get(&name)), carries(now.get(&name))) {
+                (Some(false) | None, Some(true)) if port.state != PortState::Active => {
+                    return Err(format!("the link of `{name}` came up"));
+                }
+                (Some(true) | None, Some(false)) if port.state == PortState::Active => {
+                    port.state = PortState::Down;
+                    lost.push(format!("`{}` port {}: the link of `{name}` is down", nic.name, port.number));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(lost)
+}
+
+/// Takes over into `topology` what changes without a registration, and is known in memory.
+pub fn complete(root: &Root, topology: &mut Topology) {
+    for gpu in topology.gpus.iter_mut().filter(|gpu| gpu.vendor == GpuVendor::Nvidia) {
+        if gpu.uuid.is_none() {
+            // a driver that has not initialised the GPU waits for nothing of it
+            let Gpu { uuid, minor, .. } = nvidia(root, gpu.address, &gpu.address.to_string());
+            (gpu.uuid, gpu.minor) = (uuid, minor.or(gpu.minor));
+        }
+        gpu.mig_instances = gpu.minor.and_then(|minor| mig_instances(root, minor));
+    }
+}
+
+/// What may make a written file wrong, for who waits for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    /// what is registered, and each interface on a device with its `operstate`
+    pub devices: Registered,
+    /// the other interfaces: bonds and VLANs, and those of containers, which come and go
+    pub others: Registered,
+}
+
+/// What there is to be watched now.
+pub fn watched(root: &Root) -> Watched {
+    let mut watched = Watched { devices: registered(root), others: Registered::new() };
+    for (name, inode) in root.numbered(NET, |_| true) {
+        let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
+        let state = root.read(&format!("{path}/operstate")).unwrap_or_default();
+        let to = if path.contains("/virtual/") { &mut watched.others } else { &mut watched.devices };
+        to.insert(format!("{NET}/{name}"), format!("{inode} {state}"));
+    }
+    watched
+}

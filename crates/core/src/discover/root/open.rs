@@ -1,0 +1,194 @@
+//! Opens what may be anything: never waits, opens nothing that is no regular file, goes by nobody else's word, says why.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::fs::{self, File, FileType, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Whose word a file has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// anybody's: who reads it named it, and has the rights of nobody else
+    Anyone,
+    /// root's alone: a process of root's goes by what it says
+    Root,
+}
+
+/// Why a file or directory is not read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// its path
+    pub path: String,
+    /// what is wrong with it
+    pub problem: Problem,
+}
+
+/// What is wrong with a file or directory.
+#[derive(Debug)]
+pub enum Problem {
+    /// the system's own answer
+    System(io::Error),
+    /// it is this, and that was expected: it was not opened
+    Kind(&'static str, &'static str),
+    /// it has more bytes than this
+    TooLong(usize),
+    /// it belongs to this user, and should be root's
+    Owner(u32),
+    /// this mode lets others than its owner write to it
+    Writable(u32),
+}
+
+impl Problem {
+    /// The problem of the file at `path`.
+    pub fn of(self, path: &Path) -> Unreadable {
+        Unreadable { path: path.display().to_string(), problem: self }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        Problem::System(error)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::System(error) => write!(f, "cannot be read: {error}"),
+            Problem::Kind(found, expected) => write!(f, "is {found}: expected {expected}"),
+            Problem::TooLong(limit) => write!(f, "is longer than {limit} bytes"),
+            Problem::Owner(user) => write!(f, "belongs to user {user}, not to root: chown root"),
+            Problem::Writable(_) => write!(f, "can be written by others than root: chmod go-w"),
+        }
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unreadable { path, problem } = self;
+        match problem {
+            Problem::System(error) => write!(f, "cannot read `{path}`: {error}"),
+            problem => write!(f, "`{path}` {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// Not to wait for a pipe's writer or a lease's holder; not to become a terminal's process; not to leave it to a task.
+const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+
+/// Opens a file in a place where only the kernel puts files, below `/sys` and `/proc`.
+pub(super) fn kernels(path: &Path) -> Result<File, Problem> {
+    open(path, FLAGS)
+}
+
+/// Opens a file whose path was followed to its end: a link that took its place by now is not followed.
+pub(super) fn resolved(path: &Path) -> Result<File, Problem> {
+    is_regular(&fs::symlink_metadata(path)?)?;
+    open(path, FLAGS | libc::O_NOFOLLOW)
+}
+
+/// Opens a file in any other place.
+fn anybodys(path: &Path) -> Result<File, Problem> {
+    // to open a device can already do something, so what it is is asked before
+    is_regular(&fs::metadata(path)?)?;
+    open(path, FLAGS)
+}
+
+fn open(path: &Path, flags: i32) -> Result<File, Problem> {
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    // another may have taken its place
+    is_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn is_regular(facts: &Metadata) -> Result<(), Problem> {
+    match facts.is_file() {
+        true => Ok(()),
+        false => Err(Problem::Kind(name(facts.file_type()), "a regular file")),
+    }
+}
+
+fn name(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_file() => "a regular file",
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a named pipe",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_char_device() => "a character device",
+        kind if kind.is_block_device() => "a block device",
+        kind if kind.is_symlink() => "a symbolic link",
+        _ => "something else",
+    }
+}
+
+fn is_by(author: Author, facts: &Metadata) -> Result<(), Problem> {
+    let others = libc::S_IWGRP | libc::S_IWOTH;
+    match author {
+        Author::Anyone => Ok(()),
+        Author::Root if facts.uid() != 0 => Err(Problem::Owner(facts.uid())),
+        Author::Root if facts.mode() & others != 0 => Err(Problem::Writable(facts.mode())),
+        Author::Root => Ok(()),
+    }
+}
+
+/// Reads a regular file that says what somebody wants: a node's description, a list; `limit` bytes at most.
+///
+/// The author is asked of the open file, so no other can take its place.  The directories above it are not asked: who may
+/// write there can put a file of root's in its place, and no other.
+pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
+    anybodys(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
+}
+
+/// The same for a file that stands at `path` itself: one that a link leads to is refused.
+pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
+    resolved(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
+}
+
+fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Problem> {
+    let facts = file.metadata()?;
+    is_by(author, &facts)?;
+    let most = limit as u64 + 1;
+    let mut bytes = Vec::with_capacity(facts.len().min(most) as usize + 1);
+    file.take(most).read_to_end(&mut bytes)?;
+    if bytes.len() > limit { Err(Problem::TooLong(limit)) } else { Ok(bytes) }
+}
+
+/// The beginning of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beginning {
+    /// what was read, the bytes that are not UTF-8 replaced: a line of it may still mean something
+    pub text: String,
+    /// is there more?
+    pub is_cut: bool,
+}
+
+/// Reads a configuration file of a user's or a site's, `limit` bytes at most; `None` where there is no such regular file.
+///
+/// For processes with the user's own rights, and for paths that no user chose.
+pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
+    let mut bytes = Vec::new();
+    anybodys(path).ok()?.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
+    let is_cut = bytes.len() > limit;
+    bytes.truncate(limit);
+    Some(Beginning { text: String::from_utf8_lossy(&bytes).into_owned(), is_cut })
+}
+
+/// A descriptor of a directory that serves only to look names up below it (`O_PATH`), kept while the mount namespace of
+/// the process may change.  A link to a directory is none.
+pub fn directory_descriptor(path: &Path) -> io::Result<File> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Is this a directory, and its author's alone to write to?
+pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Problem> {
+    let facts = fs::metadata(path)?;
+    if !facts.is_dir() {
+        return Err(Problem::Kind(name(facts.file_type()), "a directory"));
+    }
+    is_by(author, &facts)
+}

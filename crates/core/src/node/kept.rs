@@ -1,0 +1,133 @@
+//! Decides whether the node file tells this node as it is now, and makes one.
+#![forbid(unsafe_code)]
+
+use super::file::{self, NodeFile, Stamp};
+use super::read_root;
+use crate::diagnostic::Diagnostic;
+use crate::discover::Scope;
+use crate::discover::registered::{complete, difference, follow_links, links, registered};
+use crate::discover::root::{Author, Problem, Root, Unreadable, read_unlinked};
+use crate::topology::{Provenance, Topology};
+use std::fmt;
+use std::path::Path;
+
+/// A node that was kept.
+#[derive(Debug)]
+pub struct Kept {
+    /// the node, with what changed since and is known without asking hardware
+    pub topology: Topology,
+    /// how long ago it was read, in seconds
+    pub age: u64,
+    /// the links that were lost since
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Why a node file is not used.
+#[derive(Debug)]
+pub enum NotUsed {
+    /// there is none
+    Absent(String),
+    /// it is not to be trusted, or cannot be read
+    Unreadable(Unreadable),
+    /// it is no node file
+    Bad(file::BadNodeFile),
+    /// it was written before this system was started
+    OtherBoot,
+    /// it was written this many seconds ago, and that is more than the second number
+    TooOld(u64, u64),
+    /// it says that it was written this many seconds from now
+    Early(u64),
+    /// something came or went
+    Changed(String),
+}
+
+impl NotUsed {
+    /// Is that what an admin knows who never had one written?
+    pub fn is_absent(&self) -> bool {
+        matches!(self, NotUsed::Absent(_))
+    }
+}
+
+impl fmt::Display for NotUsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotUsed::Absent(path) => write!(f, "there is no node file `{path}`"),
+            NotUsed::Unreadable(unreadable) => write!(f, "the node file: {unreadable}"),
+            NotUsed::Bad(bad) => write!(f, "the node file cannot be read: {bad}"),
+            NotUsed::OtherBoot => {
+                write!(f, "the node file was written before this system was started, or by another")
+            }
+            NotUsed::TooOld(age, most) => {
+                write!(f, "the node file is {age} s old, and {most} s may be: a refresh that hangs?")
+            }
+            NotUsed::Early(ahead) => write!(f, "the node file says that it was written {ahead} s from now"),
+            NotUsed::Changed(what) => write!(f, "the node is not as the node file says: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for NotUsed {}
+
+const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
+
+/// Reads the node file at `path`, and uses it if it is of this boot, of these devices and no older than `max_age` seconds.
+/// `boottime` is the clock that it is told by, in seconds.
+///
+/// Of the node itself it reads what the kernel has in memory, so it never waits for a device: not a file below
+/// `/sys/class/infiniband/*/ports`.
+pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
+    let bytes =
+        read_unlinked(path, file::MAX_BYTES, author).map_err(|unreadable| match unreadable.problem {
+            Problem::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                NotUsed::Absent(unreadable.path)
+            }
+            problem => NotUsed::Unreadable(Unreadable { problem, ..unreadable }),
+        })?;
+    let text = String::from_utf8_lossy(&bytes);
+    let node = file::from_json(&text, Provenance::ThisSystem).map_err(NotUsed::Bad)?;
+    settle(&Root::live(), node, max_age, boottime)
+}
+
+/// The node of a file, as it is now.
+fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Result<Kept, NotUsed> {
+    let NodeFile { stamp, registered: then, links: links_then, mut topology } = node;
+    if root.read(BOOT_ID).as_ref() != Some(&stamp.boot_id) {
+        return Err(NotUsed::OtherBoot);
+    }
+    let Some(age) = boottime.checked_sub(stamp.boottime) else {
+        return Err(NotUsed::Early(stamp.boottime - boottime));
+    };
+    if age > max_age {
+        return Err(NotUsed::TooOld(age, max_age));
+    }
+    if let Some(what) = difference(&then, &registered(root)) {
+        return Err(NotUsed::Changed(what));
+    }
+    let links_now = links(root, &topology);
+    let lost = follow_links(&mut topology, &links_then, &links_now).map_err(NotUsed::Changed)?;
+    complete(root, &mut topology);
+    let since = |what| Diagnostic::new(stamp.time.clone(), format!("since then: {what}"));
+    Ok(Kept { topology, age, diagnostics: lost.into_iter().map(since).collect() })
+}
+
+/// Reads the node, all of it, for a node file; what was odd about it is told too.  A node whose devices came or went
+/// meanwhile is no node, nor one that its own file would not give back.
+pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<Diagnostic>), String> {
+    let boot_id = root.read(BOOT_ID).ok_or_else(|| format!("cannot read `/{BOOT_ID}`"))?;
+    let before = registered(root);
+    let (topology, diagnostics) = read_root(root, Scope::Full, Provenance::ThisSystem);
+    let links = links(root, &topology);
+    if let Some(what) = difference(&before, &registered(root)) {
+        return Err(format!("the node changed while it was read: {what}"));
+    }
+    let stamp = Stamp { boot_id, boottime, time };
+    let node = NodeFile { stamp, registered: before, links, topology };
+    match file::from_json(&file::to_json(&node), Provenance::ThisSystem) {
+        Ok(again) if again == node => Ok((node, diagnostics)),
+        Ok(_) => Err("the node's topology is not consistent: a file would not give it back".to_string()),
+        Err(bad) => Err(format!("the node's topology is not consistent: {bad}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

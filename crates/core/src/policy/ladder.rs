@@ -1,0 +1,109 @@
+//! Nearness as a ladder: the NUMA nodes of a task's GPUs, then those at the next distance, up to the whole
+//! machine.
+//!
+//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance).  On an EPYC with
+//! four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is the socket.
+#![forbid(unsafe_code)]
+
+use crate::topology::{CpuSet, NodeSet, Topology};
+
+/// NUMA nodes up to some distance, and their CPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rung {
+    /// these and all nearer ones
+    pub(super) nodes: NodeSet,
+    /// their CPUs
+    pub(super) cpus: CpuSet,
+    /// the distance of the farthest of them; `None` on the first rung, and on the last one if no distance is
+    /// known
+    pub(super) distance: Option<u32>,
+}
+
+/// The rungs around some NUMA nodes, each wider than the one before; the last one is the whole machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ladder(Vec<Rung>);
+
+impl Ladder {
+    /// The ladder around `nodes`, without rungs that add no CPU, except the first.
+    pub(super) fn around(topology: &Topology, nodes: &NodeSet) -> Ladder {
+        let rung = |nodes: NodeSet, distance| Rung { cpus: topology.cpus_of(&nodes), nodes, distance };
+        let mut rungs = vec![rung(nodes.clone(), None)];
+        let others =
+            || topology.numa_nodes.iter().map(|node| node.os_index).filter(|node| !nodes.contains(*node));
+        let nearest = |node: u32| nodes.iter().filter_map(|own| topology.distance(own, node)).min();
+        let mut distances: Vec<u32> = others().filter_map(nearest).collect();
+        distances.sort_unstable();
+        distances.dedup();
+        // a node at an unknown distance belongs to the last rung
+        for distance in distances {
+            let reached = others().filter(|&node| nearest(node).is_some_and(|known| known <= distance));
+            rungs.push(rung(nodes.union(&reached.collect()), Some(distance)));
+        }
+        rungs.push(rung(nodes.union(&others().collect()), None));
+        let mut ladder = vec![rungs.remove(0)];
+        for rung in rungs {
+            if ladder.last().is_none_or(|below| below.cpus != rung.cpus) {
+                ladder.push(rung);
+            }
+        }
+        Ladder(ladder)
+    }
+
+    /// The rungs, nearest first.
+    pub(super) fn rungs(&self) -> &[Rung] {
+        &self.0
+    }
+
+    /// The lowest rung that holds all of `cpus`; the last one if none does.
+    pub(super) fn rung_of(&self, cpus: &CpuSet) -> usize {
+        self.0.iter().position(|rung| cpus.is_subset(&rung.cpus)).unwrap_or(self.0.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{NumaNode, Provenance};
+
+    /// Four NUMA nodes of two CPUs, two on each socket, and one of memory alone.
+    fn machine(known: bool) -> Topology {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for os_index in 0..5u32 {
+            let cpus = if os_index < 4 {
+                [2 * os_index, 2 * os_index + 1].into_iter().collect()
+            } else {
+                CpuSet::new()
+            };
+            let distance = |other: u32| match (other == os_index, other / 2 == os_index / 2) {
+                (true, _) => 10,
+                (_, true) => 12,
+                _ => 32,
+            };
+            let distances = if known { (0..5).map(distance).collect() } else { Vec::new() };
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
+        }
+        topology
+    }
+
+    fn rungs(known: bool, nodes: &[u32]) -> Vec<String> {
+        let ladder = Ladder::around(&machine(known), &nodes.iter().copied().collect());
+        ladder.rungs().iter().map(|rung| rung.cpus.to_string()).collect()
+    }
+
+    #[test]
+    fn the_second_rung_is_the_socket_where_a_socket_has_several_nodes() {
+        assert_eq!(rungs(true, &[3]), ["6-7", "4-7", "0-7"]);
+        assert_eq!(rungs(true, &[0, 1]), ["0-3", "0-7"]);
+        assert_eq!(rungs(true, &[0, 2]), ["0-1,4-5", "0-7"]);
+        assert_eq!(rungs(false, &[3]), ["6-7", "0-7"], "without distances near is yes or no");
+        assert_eq!(rungs(true, &[4]), ["", "0-7"], "a node without CPUs");
+    }
+
+    #[test]
+    fn a_mask_stands_on_the_lowest_rung_that_holds_all_of_it() {
+        let ladder = Ladder::around(&machine(true), &[3].into_iter().collect());
+        let rung = |list: &str| ladder.rung_of(&CpuSet::from_list(list).unwrap());
+        assert_eq!([rung("7"), rung("5-6"), rung("0"), rung("0-7")], [0, 1, 2, 2]);
+        assert_eq!(rung("900"), 2, "a CPU of no NUMA node");
+    }
+}

@@ -1,0 +1,270 @@
+//! No task loses CPUs by being near, over generated machines, masks, busy nodes and rules for dealing GPUs.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::placement::{Bind, Binding, CpuDecision, Mem};
+use crate::policy::binding::{Situation, bind};
+use crate::policy::flow::served;
+use crate::step::{Step, Task};
+use crate::topology::{Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
+use proptest::prelude::*;
+
+/// Sockets of NUMA nodes of cores of two threads, the second threads numbered after all first ones, and
+/// `gpus` GPUs dealt to the nodes in order.
+fn machine(sockets: u32, nodes: u32, cores: u32, gpus: u32) -> Topology {
+    let mut topology = Topology::empty("test", Provenance::ThisSystem);
+    let all = sockets * nodes;
+    for node in 0..all {
+        let first = node * cores..(node + 1) * cores;
+        let cpus = first.clone().chain(first.map(|cpu| cpu + all * cores)).collect();
+        let distance = |other: u32| match (other == node, other / nodes == node / nodes) {
+            (true, _) => 10,
+            (_, true) => 12,
+            _ => 32,
+        };
+        topology.numa_nodes.push(NumaNode {
+            os_index: node,
+            cpus,
+            distances: (0..all).map(distance).collect(),
+        });
+    }
+    for gpu in 0..gpus {
+        let address = format!("{:02x}:00.0", gpu + 1).parse().unwrap();
+        let parent = PciParent::Host("pci0000:00".parse().unwrap());
+        topology
+            .pci
+            .insert(PciFunction { numa_node: Some(gpu * all / gpus), ..PciFunction::new(address, parent) });
+        topology.gpus.push(Gpu { minor: Some(gpu), ..Gpu::new(address, GpuVendor::Nvidia) });
+    }
+    topology.sort();
+    topology
+}
+
+fn set(list: &str) -> CpuSet {
+    CpuSet::from_list(list).unwrap()
+}
+
+/// A step, and the GPU of each of its tasks.
+#[derive(Debug, Clone)]
+struct Played {
+    topology: Topology,
+    masks: Vec<CpuSet>,
+    gpus: Vec<usize>,
+    cpus_per_task: Option<u32>,
+    /// `SLURMD_TRES_BIND`
+    rule: Option<String>,
+    bind: Bind,
+}
+
+impl Played {
+    fn step(&self) -> Step {
+        let gpus = (0..self.topology.gpus.len()).map(|gpu| gpu.to_string()).collect::<Vec<_>>().join(",");
+        let cpus_per_task = self.cpus_per_task;
+        Step { tasks: self.masks.len() as u32, gpus: Some(gpus), cpus_per_task, ..Step::default() }
+    }
+
+    fn task(&self, id: usize) -> Task {
+        let shared = self.masks.iter().all(|mask| *mask == self.masks[0]);
+        Task {
+            local_id: id as u32,
+            cpus: self.masks[id].clone(),
+            step_cpus: self.masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask)),
+            // slurmd lists no masks if it bound no task
+            masks: if shared { Vec::new() } else { self.masks.clone() },
+            gpu_bind: self.rule.clone(),
+            ..Task::default()
+        }
+    }
+
+    /// Each task's own decision.
+    fn decisions(&self) -> Vec<CpuDecision> {
+        let binding = Binding { bind: self.bind, mem: Mem::Prefer, ..Binding::default() };
+        let step = self.step();
+        let one = |id: usize| {
+            let (task, gpus) = (self.task(id), [GpuIndex(self.gpus[id])]);
+            let situation =
+                Situation { topology: &self.topology, step: &step, task: &task, gpus: &gpus, binding };
+            bind(&situation).cpus
+        };
+        (0..self.masks.len()).map(one).collect()
+    }
+
+    fn lists(&self) -> Vec<String> {
+        self.decisions().iter().map(|decision| decision.cpus().to_string()).collect()
+    }
+}
+
+/// A DGX H100's two sockets, 8 tasks of `-c4` on whole cores, as Slurm 22.05 deals them: cores from socket to
+/// socket, GPUs in order.
+fn misdealt() -> Played {
+    let mask = |id: u32| {
+        let core = id / 2 * 2 + if id % 2 == 0 { 0 } else { 56 };
+        [core, core + 1, core + 112, core + 113].into_iter().collect()
+    };
+    Played {
+        topology: machine(2, 1, 56, 8),
+        masks: (0..8).map(mask).collect(),
+        gpus: (0..8).collect(),
+        cpus_per_task: Some(4),
+        rule: Some("gpu:per_task:1".to_string()),
+        bind: Bind::Auto,
+    }
+}
+
+#[test]
+fn moved_tasks_take_the_cpus_that_others_leave() {
+    let found = misdealt().lists();
+    // ranks 1 and 3 have GPUs of socket 0, ranks 4 and 6 of socket 1: they change places
+    assert_eq!(found[0], "0-1,112-113");
+    assert_eq!([&found[1], &found[3]], ["4-5,116-117", "6-7,118-119"]);
+    assert_eq!([&found[4], &found[6]], ["56-57,168-169", "58-59,170-171"]);
+}
+
+#[test]
+fn on_a_busy_node_tasks_keep_their_part() {
+    // another job holds all cores of socket 0 but the last: Slurm gave this job 55,167 and cores of socket 1
+    let masks = ["55,56,167-168", "57-58,169-170", "59-60,171-172", "61-62,173-174"];
+    let masks = masks.into_iter().chain(["63-64,175-176", "65-66,177-178", "67-68,179-180", "69-70,181-182"]);
+    let busy = Played { masks: masks.map(set).collect(), ..misdealt() };
+    let before: Vec<String> = busy.masks.iter().map(ToString::to_string).collect();
+    assert_eq!(busy.lists(), before, "each keeps its four CPUs");
+    let decisions = busy.decisions();
+    let CpuDecision::OutOfReach { why, .. } = &decisions[1] else { panic!("{:?}", decisions[1]) };
+    assert!(why.contains("the step has 2 CPUs") && why.contains("`bind=numa`"), "{why}");
+    let numa = Played { bind: Bind::Numa, ..busy };
+    assert_eq!(numa.lists()[..4], ["55,167", "55,167", "55,167", "55,167"], "who asks for it gets it");
+}
+
+#[test]
+fn one_task_with_a_whole_node_and_one_gpu_keeps_all_of_it() {
+    let whole = Played { masks: vec![set("0-223")], gpus: vec![0], cpus_per_task: None, ..misdealt() };
+    assert_eq!(whole.lists(), ["0-223"]);
+    let asked = Played { cpus_per_task: Some(16), ..whole.clone() };
+    assert_eq!(asked.lists(), ["0-55,112-167"], "its part of 16 fits near its GPU");
+    assert_eq!(Played { bind: Bind::Numa, ..whole }.lists(), ["0-55,112-167"]);
+}
+
+#[test]
+fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
+    let shared = Played { masks: vec![set("0-223"); 8], cpus_per_task: None, ..misdealt() };
+    let expected: Vec<&str> = ["0-55,112-167"; 4].into_iter().chain(["56-111,168-223"; 4]).collect();
+    assert_eq!(shared.lists(), expected);
+    // later releases do not tell which task has which GPU, only that each has its own
+    let later = Played { rule: Some("gres/gpu:per_task:1".to_string()), ..shared.clone() };
+    assert_eq!(later.lists(), expected);
+    let unknown = Played { rule: None, ..shared };
+    assert_eq!(unknown.lists(), ["0-223"; 8], "all eight might belong to one socket");
+}
+
+#[test]
+fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
+    // a DGX A100: four NUMA nodes per socket, GPUs on every other one; the step has only cores of nodes 0 and
+    // 4
+    let topology = machine(2, 4, 16, 8);
+    let gpu_on = |node: u32| {
+        let there = topology.gpus.iter().position(|gpu| topology.numa_node_of(gpu.address) == Some(node));
+        there.unwrap()
+    };
+    let masks = vec![set("64-65,192-193"), set("0-1,128-129")];
+    let gpus = vec![gpu_on(3), gpu_on(7)];
+    let rule = Some(format!("gpu:map_gpu:{},{}", gpus[0], gpus[1]));
+    let played = Played { topology, masks, gpus, cpus_per_task: Some(4), rule, bind: Bind::Auto };
+    assert_eq!(played.lists(), ["0-1,128-129", "64-65,192-193"], "they change sockets");
+    let why = played.decisions()[0].why().to_string();
+    assert!(why.contains("NUMA nodes 0-3") && why.contains("distance 12"), "{why}");
+}
+
+#[test]
+fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
+    // a DGX A100: two GPUs on every other NUMA node, and eight tasks that share the whole machine
+    let topology = machine(2, 4, 16, 8);
+    let on = |node: u32| {
+        let there = |gpu: &usize| topology.numa_node_of(topology.gpus[*gpu].address) == Some(node);
+        (0..8).find(there).unwrap()
+    };
+    let gpus: Vec<usize> = [3, 3, 1, 1, 7, 7, 5, 5].into_iter().map(on).collect();
+    let listed: Vec<String> = gpus.iter().map(usize::to_string).collect();
+    let rule = Some(format!("gpu:map_gpu:{}", listed.join(",")));
+    let masks = vec![set("0-255"); 8];
+    let played = Played { topology, masks, gpus, cpus_per_task: None, rule, bind: Bind::Auto };
+    let sockets: Vec<&str> = ["0-63,128-191"; 4].into_iter().chain(["64-127,192-255"; 4]).collect();
+    assert_eq!(played.lists(), sockets, "32 CPUs each are too many for 32 on a node, and fit the socket");
+    let asked = Played { cpus_per_task: Some(16), ..played };
+    assert_eq!(asked.lists()[..2], ["48-63,176-191"; 2], "16 each fit");
+}
+
+#[test]
+fn who_finds_no_room_does_not_keep_the_others_away() {
+    // four NUMA nodes on two sockets, three cores for five tasks: the second node has none of the step's CPUs
+    let topology = machine(2, 2, 1, 4);
+    let played = Played {
+        masks: vec![set("0,2-4,6-7"); 5],
+        gpus: vec![0, 0, 1, 2, 3],
+        cpus_per_task: None,
+        rule: Some("gpu:map_gpu:0,0,1,2,3".to_string()),
+        bind: Bind::Auto,
+        topology,
+    };
+    assert_eq!(played.lists(), ["0,4", "0,4", "0,2-4,6-7", "2,6", "3,7"]);
+}
+
+fn any_step() -> impl Strategy<Value = Played> {
+    let shape = (1u32..3, prop_oneof![Just(1u32), Just(2), Just(4)], 1u32..5, 1usize..9);
+    let how = (
+        0usize..3,
+        0u64..u64::MAX,
+        0usize..4,
+        prop::option::of(1u32..6),
+        prop::collection::vec(0usize..8, 8),
+    );
+    (shape, how).prop_map(|((sockets, nodes, cores, tasks), (kind, held, rule, cpus_per_task, gpus))| {
+        let topology = machine(sockets, nodes, cores, 8);
+        // the CPUs that other jobs left
+        let free: Vec<u32> = topology.cpus().iter().filter(|cpu| held >> (cpu % 64) & 1 == 0).collect();
+        let free = if free.is_empty() { vec![0] } else { free };
+        let all: CpuSet = free.iter().copied().collect();
+        let masks: Vec<CpuSet> = (0..tasks)
+            .map(|id| match kind {
+                0 => all.clone(),
+                // dealt in turn, or in blocks
+                1 => free.iter().copied().skip(id).step_by(tasks).collect(),
+                _ => free[id * free.len() / tasks..(id + 1) * free.len() / tasks].iter().copied().collect(),
+            })
+            .map(|mask: CpuSet| if mask.is_empty() { all.clone() } else { mask })
+            .collect();
+        let in_order: Vec<usize> = (0..tasks).collect();
+        let listed = |gpus: &[usize]| gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let gpus = gpus[..tasks].to_vec();
+        let (gpus, rule) = match rule {
+            0 => (in_order, Some("gpu:per_task:1".to_string())),
+            1 => (gpus.clone(), Some(format!("gpu:map_gpu:{}", listed(&gpus)))),
+            // a GPU for each task, in an unknown order
+            2 => ((0..tasks).map(|id| (id * 3 + 1) % 8).collect(), Some("gres/gpu:per_task:1".to_string())),
+            _ => (gpus, None),
+        };
+        Played { topology, masks, gpus, cpus_per_task, rule, bind: Bind::Auto }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn every_tasks_part_is_served_as_well_as_by_slurms_masks(played in any_step()) {
+        let crew = Crew::new(&played.topology, &played.step(), &played.task(0));
+        let decided = played.decisions();
+        let masks: Vec<CpuSet> = decided.iter().map(|decision| decision.cpus().clone()).collect();
+        prop_assert!(
+            served(&masks, &crew.parts) >= served(&played.masks, &crew.parts),
+            "{:?} became {:?} with parts {:?}", played.masks, masks, crew.parts
+        );
+        for (id, mask) in masks.iter().enumerate() {
+            prop_assert!(mask.is_subset(&crew.cpus), "CPUs beyond the step's");
+            prop_assert!(!mask.is_empty());
+            let home = played.topology.numa_node_of(played.topology.gpus[played.gpus[id]].address);
+            let ladder = Ladder::around(&played.topology, &home.into_iter().collect());
+            let (before, after) = (ladder.rung_of(&played.masks[id]), ladder.rung_of(mask));
+            prop_assert!(after < before || *mask == played.masks[id], "moved without being nearer");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Device names, which programs find in lists and paths.
+#![forbid(unsafe_code)]
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+/// A device's name, safe wherever it is written.
+///
+/// Names go into variables, where `,` `:` `=` `^` and a space have a meaning for the libraries (NCCL's
+/// src/misc/utils.cc, `parseStringList`; UCX's src/ucs/config/parser.c), and into paths below `/sys` and
+/// `/dev`, where `/` and `..` have one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceName(String);
+
+impl DeviceName {
+    /// Characters, at most: `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h is 64 with the final
+    /// NUL, and NCCL keeps as many (`struct netIf` in its src/include/socket.h: `prefix[64]`).
+    pub const MAX: usize = 63;
+
+    /// Can this be a name?  1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`.
+    pub fn is_one(text: &str) -> bool {
+        let starts_well = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
+        starts_well && text.len() <= DeviceName::MAX && text.chars().all(DeviceName::may_hold)
+    }
+
+    /// May a name hold this character?
+    pub fn may_hold(c: char) -> bool {
+        c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The text cannot be a device's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadDeviceName;
+
+impl fmt::Display for BadDeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = DeviceName::MAX;
+        write!(f, "1 to {most} of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`")
+    }
+}
+
+impl std::error::Error for BadDeviceName {}
+
+impl FromStr for DeviceName {
+    type Err = BadDeviceName;
+
+    fn from_str(text: &str) -> Result<DeviceName, BadDeviceName> {
+        DeviceName::is_one(text).then(|| DeviceName(text.to_string())).ok_or(BadDeviceName)
+    }
+}
+
+impl Deref for DeviceName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Borrow<str> for DeviceName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for DeviceName {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for DeviceName {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl From<DeviceName> for String {
+    fn from(name: DeviceName) -> String {
+        name.0
+    }
+}
+
+impl From<&DeviceName> for String {
+    fn from(name: &DeviceName) -> String {
+        name.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_list_or_a_path_would_misread_is_no_name() {
+        for good in ["mlx5_0", "roceP6p3s0", "a", "_x", "0", "hsi0.1-b", &"x".repeat(63)] {
+            assert_eq!(good.parse::<DeviceName>().unwrap(), *good);
+        }
+        let bad = ["", "mlx5,0", "a:b", "x y", "^a", "=a", "a=b", ".", "..", "-a", "a/b", "é", "a\0", "a\n"];
+        for bad in bad.into_iter().chain([&*"x".repeat(64)]) {
+            assert_eq!(bad.parse::<DeviceName>(), Err(BadDeviceName), "`{bad}`");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A port's networks: InfiniBand's by subnet prefix, IPv4's by address and mask.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+/// An IPv4 network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Network {
+    address: Ipv4Addr,
+    bits: u8,
+}
+
+/// The text is no network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadNetwork;
+
+impl fmt::Display for BadNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected an IPv4 network such as `10.1.0.0/16`")
+    }
+}
+
+impl std::error::Error for BadNetwork {}
+
+impl Network {
+    /// The network of an address whose hosts have the first `bits` bits in common, 0 to 32.
+    pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
+        (bits <= 32).then_some(Network { address, bits })
+    }
+
+    /// An address in it, as it was given.
+    pub fn address(self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// `255.255.0.0` where hosts have 16 bits in common.
+    pub fn mask(self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0))
+    }
+
+    /// Is `other` inside this network?
+    pub fn contains(self, other: Network) -> bool {
+        let first = |network: Network| network.address & self.mask();
+        self.bits <= other.bits && first(self) == first(other)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl FromStr for Network {
+    type Err = BadNetwork;
+
+    fn from_str(text: &str) -> Result<Network, BadNetwork> {
+        let (address, bits) = text.split_once('/').ok_or(BadNetwork)?;
+        let (address, bits) = (address.parse().map_err(drop), bits.parse().map_err(drop));
+        let (Ok(address), Ok(bits)) = (address, bits) else { return Err(BadNetwork) };
+        Network::new(address, bits).ok_or(BadNetwork)
+    }
+}
+
+/// The prefix of an InfiniBand subnet: the first half of every GID in it (InfiniBand Architecture Specification 1, 4.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SubnetPrefix(pub u64);
+
+/// The text is no prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadSubnetPrefix;
+
+impl fmt::Display for BadSubnetPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected the prefix of an InfiniBand subnet such as `fe80:0000:0000:0001`")
+    }
+}
+
+impl std::error::Error for BadSubnetPrefix {}
+
+impl SubnetPrefix {
+    /// The prefix of a GID as the kernel writes it, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
+    pub fn of_gid(gid: &str) -> Option<SubnetPrefix> {
+        /// Eight groups of four digits (`%pI6`, the kernel's Documentation/core-api/printk-formats.rst).
+        const GID: usize = 39;
+        let prefix = gid.get(..19).filter(|_| gid.len() == GID && gid.is_ascii())?;
+        prefix.parse().ok()
+    }
+}
+
+impl fmt::Display for SubnetPrefix {
+    /// `fe80:0000:0000:0001`, as the kernel writes the first half of a GID.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = [48, 32, 16, 0].map(|shift| self.0 >> shift & 0xffff);
+        write!(f, "{a:04x}:{b:04x}:{c:04x}:{d:04x}")
+    }
+}
+
+impl FromStr for SubnetPrefix {
+    type Err = BadSubnetPrefix;
+
+    /// `fe80:0000:0000:0001`, as GIDs have it, or `0xfe80000000000001`, as opensm.conf's `subnet_prefix` has it.
+    fn from_str(text: &str) -> Result<SubnetPrefix, BadSubnetPrefix> {
+        let hex = |digits: &str| {
+            // from_str_radix accepts a sign, which no number here has
+            let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            u64::from_str_radix(digits, 16).ok().filter(|_| plain)
+        };
+        let prefix = match text.strip_prefix("0x") {
+            Some(digits) => hex(digits).filter(|_| digits.len() == 16),
+            None => {
+                let groups: Vec<&str> = text.split(':').collect();
+                let whole = groups.len() == 4 && groups.iter().all(|group| group.len() <= 4);
+                let join = |prefix, group: &&str| Some(prefix << 16 | hex(group)?);
+                groups.iter().try_fold(0, join).filter(|_| whole)
+            }
+        };
+        prefix.map(SubnetPrefix).ok_or(BadSubnetPrefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_read_and_written_and_holds_what_lies_in_it() {
+        let network = |text: &str| text.parse::<Network>();
+        for text in ["10.1.0.0/16", "0.0.0.0/0", "192.168.7.1/32", "10.1.99.99/16"] {
+            assert_eq!(network(text).unwrap().to_string(), text);
+        }
+        for text in ["", "10.1.0.0", "10.1/16", "10.1.0.0/33", "10.1.0.0/-1", "10.1.0.0/", "fe80::/64", "a/8"]
+        {
+            assert_eq!(network(text), Err(BadNetwork), "`{text}`");
+        }
+        assert_eq!(network("10.1.0.0/20").unwrap().mask(), Ipv4Addr::new(255, 255, 240, 0));
+        assert_eq!(network("10.1.0.0/0").unwrap().mask(), Ipv4Addr::UNSPECIFIED);
+        for (outer, inner, holds) in [
+            ("10.1.0.0/16", "10.1.2.0/24", true),
+            ("10.1.99.99/16", "10.1.2.0/24", true),
+            ("10.1.2.0/24", "10.1.2.0/24", true),
+            ("10.1.2.0/25", "10.1.2.0/24", false),
+            ("10.2.0.0/16", "10.1.2.0/24", false),
+            ("0.0.0.0/0", "10.1.2.0/24", true),
+        ] {
+            assert_eq!(
+                network(outer).unwrap().contains(network(inner).unwrap()),
+                holds,
+                "{inner} in {outer}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_prefix_has_two_spellings_and_is_written_as_the_kernel_does() {
+        let prefix = SubnetPrefix(0xfe80_0000_0000_00a1);
+        for text in ["fe80:0000:0000:00a1", "fe80:0:0:A1", "0xfe800000000000a1"] {
+            assert_eq!(text.parse(), Ok(prefix), "`{text}`");
+        }
+        assert_eq!(prefix.to_string(), "fe80:0000:0000:00a1");
+        for text in
+            ["", "fe80", "fe80:0:0", "fe80:0:0:1:2", "fe80:0:0:+1", "fe80::1:1", "fe80:0:0:00001", "0xfe80"]
+        {
+            assert_eq!(text.parse::<SubnetPrefix>(), Err(BadSubnetPrefix), "`{text}`");
+        }
+        let gid = "fe80:0000:0000:00a1:b859:9f03:00d4:1a2e";
+        assert_eq!(SubnetPrefix::of_gid(gid), Some(prefix));
+        for bad in [&gid[1..], &gid[..19], "fe80:0000:0000:0g00:b859:9f03:00d4:1a2e", ""] {
+            assert_eq!(SubnetPrefix::of_gid(bad), None, "`{bad}`");
+        }
+    }
+}

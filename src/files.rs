@@ -1,0 +1,16 @@
+//! Reads the files that libraries read, for what decides about their variables: a site's as root, a user's in the task.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::discover::root::{Beginning, Root, read_configuration};
+use nic_placement_core::render::FileText;
+use std::path::Path;
+
+/// Tables of the kernel's, which grow with the node.
+const TABLES: &str = "/proc/net/";
+
+/// A file's text, or the beginning of it, with the rights that this process has.
+pub(crate) fn read(path: &str) -> Option<FileText> {
+    let limit = if path.starts_with(TABLES) { Root::MAX_TABLE } else { Root::MAX_FILE };
+    let Beginning { text, is_cut } = read_configuration(Path::new(path), limit)?;
+    Some(FileText { text, is_cut })
+}

@@ -1,0 +1,177 @@
+//! The man page of the tool, from its table of commands and options.
+
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, italic, roman};
+use nic_placement_cli::commands::command_line;
+use std::collections::BTreeMap;
+
+const HEAD: &str = "\
+.\\\" Made from the tool's table of commands: `BLESS=1 cargo test -p nic-placement-cli --test docs` writes it anew.
+";
+const TAIL: &str = "\
+.SH EXIT STATUS
+0 done, 1 could not, 2 the command line was not understood.
+.SH ENVIRONMENT
+.TP
+.B NO_COLOR
+set and not empty: no colours, unless
+.B \\-\\-color
+asks for them
+.TP
+.B SLURM_CONF
+where
+.B check
+finds slurm.conf, which names plugstack.conf
+.SH SEE ALSO
+.BR nic\\-placement (8),
+.BR srun (1)
+";
+
+/// The whole page.
+pub fn page() -> String {
+    let mut table = command_line();
+    table.build();
+    let version = env!("CARGO_PKG_VERSION");
+    let mut page = format!("{HEAD}.TH NIC-PLACEMENT 1 \"\" \"nic-placement {version}\" \"User Commands\"\n");
+    page.push_str(&body(|roff| {
+        roff.control("SH", ["NAME"]);
+        roff.text([roman(format!("nic-placement - {}", about(&table).0))]);
+        roff.control("SH", ["SYNOPSIS"]);
+        commands(&table).enumerate().for_each(|(number, command)| synopsis(command, number > 0, roff));
+        roff.control("SH", ["DESCRIPTION"]);
+        roff.text([roman(about(&table).1)]);
+        roff.control("SH", ["COMMANDS"]);
+    }));
+    // an option is explained at its first command
+    let mut explained = BTreeMap::new();
+    for command in commands(&table) {
+        page.push_str(&section(command, &mut explained));
+    }
+    let everywhere = table.get_arguments().cloned().map(|argument| argument.help_heading(None::<&str>));
+    page.push_str(&options(everywhere.collect()).replacen(".PP\n\\fIOptions\\fR\n", ".SH OPTIONS\n", 1));
+    page + TAIL
+}
+
+fn commands(table: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+    table.get_subcommands().filter(|command| !command.is_hide_set())
+}
+
+/// The sentence of its short help, and what the long one adds.
+fn about(command: &clap::Command) -> (String, String) {
+    let short = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    let more = long.strip_prefix(&short).unwrap_or_default().trim().to_string();
+    (short, more)
+}
+
+fn synopsis(command: &clap::Command, is_next: bool, roff: &mut Roff) {
+    if is_next {
+        roff.control("br", []);
+    }
+    let mut line = vec![bold(format!("nic-placement {}", command.get_name()))];
+    if own(command).any(|argument| !argument.is_positional()) {
+        line.extend([roman(" ["), italic("OPTION"), roman("...]")]);
+    }
+    for argument in command.get_positionals() {
+        let name = argument.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
+        let (open, close) = if argument.is_required_set() { ("", "") } else { ("[", "]") };
+        line.extend([roman(format!(" {open}")), italic(name), roman(close)]);
+    }
+    roff.text(line);
+}
+
+/// The command's arguments, without those that every command has.
+fn own(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
+    command.get_arguments().filter(|argument| !argument.is_global_set())
+}
+
+fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) -> String {
+    let (short, more) = about(command);
+    let mut text = body(|roff| {
+        roff.control("SS", [command.get_name()]);
+        roff.text([roman(format!("{}{}.", short[..1].to_uppercase(), &short[1..]))]);
+        if !more.is_empty() {
+            roff.text([roman(more)]);
+        }
+    });
+    let arguments = own(command).cloned().map(|argument| {
+        let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string);
+        let key = format!("{} {}", argument.get_id(), help.unwrap_or_default());
+        match explained.get(&key) {
+            Some(first) => argument.long_help(format!("as for {first}")),
+            None => {
+                explained.insert(key, command.get_name().to_string());
+                argument
+            }
+        }
+    });
+    let arguments: Vec<clap::Arg> = arguments.collect();
+    if !arguments.is_empty() {
+        text.push_str(&options(arguments));
+    }
+    if let Some(examples) = command.get_after_help() {
+        let examples = examples.to_string();
+        text.push_str(&body(|roff| {
+            roff.control("PP", []);
+            roff.text([italic("Examples")]);
+            roff.control("nf", []);
+            for line in examples.lines().skip(1) {
+                roff.text([roman(line)]);
+            }
+            roff.control("fi", []);
+        }));
+    }
+    text
+}
+
+/// The options, below the same headings as in the help.
+fn options(arguments: Vec<clap::Arg>) -> String {
+    let shown = arguments.into_iter().map(|argument| argument.global(false));
+    let command = clap::Command::new("part")
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .version("0")
+        .args(shown);
+    let text = rendered(|out| Man::new(command.clone()).render_options_section(out));
+    let headings: Vec<&str> =
+        command.get_arguments().filter_map(|argument| argument.get_help_heading()).collect();
+    let only_values = command.get_arguments().all(clap::Arg::is_positional);
+    let otherwise = if only_values { "Arguments" } else { "Options" };
+    let mut out = String::new();
+    for line in text.lines() {
+        match (line.strip_prefix(".SH "), line.strip_prefix("  ").and_then(|row| row.split_once("  "))) {
+            (Some(name), _) => {
+                let name = name.trim_matches('"');
+                let heading = headings.iter().find(|heading| heading.to_uppercase() == name);
+                out.push_str(&format!(".PP\n\\fI{}\\fR\n", heading.unwrap_or(&otherwise)));
+            }
+            // a row of the words that an option takes
+            (_, Some((word, meaning))) => {
+                out.push_str(&format!(".RS\n.TP\n\\fB{word}\\fR\n{}\n.RE\n", meaning.trim_start()));
+            }
+            // a paragraph of the same option
+            _ if line.is_empty() => out.push_str(".IP\n"),
+            _ => out.push_str(&format!("{line}\n")),
+        }
+    }
+    out
+}
+
+fn body(write: impl FnOnce(&mut Roff)) -> String {
+    let mut roff = Roff::new();
+    write(&mut roff);
+    ascii(&roff.to_roff())
+}
+
+/// A part of the page as `clap_mangen` writes it, without the lines that define an apostrophe.
+fn rendered(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
+    let mut bytes = Vec::new();
+    write(&mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el "));
+    ascii(&lines.map(|line| format!("{line}\n")).collect::<String>())
+}
+
+fn ascii(text: &str) -> String {
+    text.replace('…', "...").replace("\\*(Aq", "\\(aq").replace('`', "\\(ga")
+}

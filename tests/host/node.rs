@@ -1,0 +1,75 @@
+//! A machine that the plugin takes for the one it runs on, with a node file of it; shared by the tests and the bench.
+// Each of the crates that include this file uses a part of it.
+#![allow(dead_code)]
+
+use crate::harness::{self, Step};
+use nic_placement_core::discover::Root;
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::node::{file, kept};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// What the kernel calls this run of itself.
+pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A DGX H100 that the plugin takes for this machine, and the file that a refresh wrote of it.
+pub struct Node {
+    /// its files
+    pub tree: PathBuf,
+    /// the node file of it
+    pub file: PathBuf,
+}
+
+/// Seconds since this system was started.
+pub fn uptime() -> u64 {
+    let text = fs::read_to_string("/proc/uptime").unwrap();
+    text.split('.').next().unwrap().parse().unwrap()
+}
+
+impl Node {
+    pub fn new(name: &str) -> Node {
+        let tree = harness::own_dgx_h100(name);
+        let place = |path: &str| tree.join(path.trim_start_matches('/'));
+        fs::create_dir_all(place(BOOT_ID).parent().unwrap()).unwrap();
+        fs::copy(BOOT_ID, place(BOOT_ID)).unwrap();
+        // the device nodes, as files that everybody may open
+        fs::create_dir_all(place("dev/infiniband")).unwrap();
+        for name in fs::read_dir(place("sys/class/infiniband_verbs")).unwrap() {
+            fs::write(place("dev/infiniband").join(name.unwrap().file_name()), "").unwrap();
+        }
+        (0..8).for_each(|gpu| fs::write(place(&format!("dev/nvidia{gpu}")), "").unwrap());
+        let node = Node { file: tree.parent().unwrap().join("node.json"), tree };
+        node.refresh(uptime());
+        node
+    }
+
+    /// Writes the file as if it were then.
+    pub fn refresh(&self, boottime: u64) {
+        let root = Root::directory(&self.tree, Author::Anyone).unwrap();
+        let (node, _) = kept::make(&root, boottime, "then".to_string()).unwrap();
+        fs::write(&self.file, file::to_json(&node)).unwrap();
+        fs::set_permissions(&self.file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+
+    pub fn step(&self) -> Step {
+        let step = Step::in_context("remote").arg("default=closest,bind=none").task_per_gpu();
+        let step = step.arg(&format!("node-file={}", self.file.display()));
+        step.word("--root", self.tree.to_str().unwrap()).word("--tell-files", "1")
+    }
+
+    /// Takes the ports from the tree: who asks for their state finds none, and no NIC that may be chosen.
+    pub fn without_ports(self) -> Node {
+        for name in fs::read_dir(self.tree.join("sys/class/infiniband")).unwrap() {
+            fs::remove_dir_all(name.unwrap().path().join("ports")).unwrap();
+        }
+        self
+    }
+
+    /// Changes the file's text.
+    pub fn edit(&self, from: &str, to: &str) {
+        let text = fs::read_to_string(&self.file).unwrap();
+        assert!(text.contains(from), "{from}");
+        fs::write(&self.file, text.replacen(from, to, 1)).unwrap();
+    }
+}

@@ -1,0 +1,176 @@
+//! `refresh` with a real kernel: what `check` says of the file, one refresh at a time; `--watch`: in a network namespace of its own a link goes down, and the file is written anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Not every kernel has the first kind.
+const LINK: &str = "{ ip link add name d0 type dummy || ip link add name d0 type veth; } 2> /dev/null";
+
+/// A shell's line in a namespace with its own links and a /sys that shows them; `None`, and why, where there can be none.
+fn namespace(line: &str) -> Option<Command> {
+    let words = ["--net", "--mount", "--fork", "--kill-child", "sh", "-c"];
+    let line = format!("mount -t sysfs none /sys && {LINK} && {line}");
+    let mut command = Command::new("unshare");
+    command.args(words).arg(line);
+    let mut probe = Command::new("unshare");
+    let probe = probe.args(words).arg(format!("mount -t sysfs none /sys && {LINK}")).output();
+    match probe {
+        Ok(output) if output.status.success() => Some(command),
+        Ok(output) => {
+            println!("skipped: no network namespace: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+            None
+        }
+        Err(error) => {
+            println!("skipped: no `unshare`: {error}");
+            None
+        }
+    }
+}
+
+struct Watcher {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Watcher {
+    /// Starts `line` in a namespace; `$W` in it is the watcher's command line, `$F` its folder.
+    fn start(name: &str, line: &str, every: &str) -> Option<Watcher> {
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("watch-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let watch = format!(
+            "{} refresh --watch --every {every} --output {}",
+            env!("CARGO_BIN_EXE_nic-placement"),
+            folder.join("node.json").display()
+        );
+        let mut command = namespace(line)?;
+        command.env("W", watch).env("F", &folder).stdin(Stdio::null());
+        let said = fs::File::create(folder.join("said")).unwrap();
+        let child = command.stdout(said.try_clone().unwrap()).stderr(said).spawn().unwrap();
+        Some(Watcher { child, folder })
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.folder.join("said")).unwrap_or_default()
+    }
+
+    fn written(&self, name: &str) -> Option<SystemTime> {
+        fs::metadata(self.folder.join(name)).ok()?.modified().ok()
+    }
+
+    /// How long after `since` a file is there that is newer.
+    fn newer(&self, since: Option<SystemTime>, patience: Duration) -> Option<Duration> {
+        let begun = Instant::now();
+        while begun.elapsed() < patience {
+            if self.written("node.json") > since {
+                return Some(begun.elapsed());
+            }
+            sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    fn ask(&self, for_what: &str) {
+        fs::write(self.folder.join(for_what), "").unwrap();
+    }
+}
+
+/// What the namespace does: a link, the watcher, and what is asked by a file.
+const LINE: &str = "ip link set d0 up && { $W & } && \
+    while [ ! -e $F/down ]; do sleep 0.01; done && ip link set d0 down && \
+    while [ ! -e $F/gone ]; do sleep 0.01; done && ip link del d0 && wait";
+
+#[test]
+fn a_link_that_goes_down_is_in_the_file_within_a_second_and_nothing_else_writes_it() {
+    let Some(watcher) = Watcher::start("link", LINE, "300") else { return };
+    assert!(watcher.newer(None, Duration::from_secs(20)).is_some(), "no file\n{}", watcher.said());
+    sleep(Duration::from_secs(1));
+    let first = watcher.written("node.json");
+    sleep(Duration::from_millis(1500));
+    assert_eq!(watcher.written("node.json"), first, "nothing has changed\n{}", watcher.said());
+    watcher.ask("down");
+    let took = watcher.newer(first, Duration::from_secs(10));
+    println!("the file was written {took:?} after the link went down");
+    assert!(took.is_some_and(|took| took < Duration::from_secs(1)), "{took:?}\n{}", watcher.said());
+}
+
+#[test]
+fn without_a_change_the_time_writes_the_file() {
+    let Some(watcher) = Watcher::start("time", "$W", "1") else { return };
+    assert!(watcher.newer(None, Duration::from_secs(20)).is_some(), "no file\n{}", watcher.said());
+    for _ in 0..2 {
+        let last = watcher.written("node.json");
+        assert!(watcher.newer(last, Duration::from_secs(10)).is_some(), "{}", watcher.said());
+    }
+}
+
+#[test]
+fn a_refresh_beside_one_that_has_not_ended_is_refused() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("refresh-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let refresh = || {
+        let output = folder.join("node.json");
+        let tool = env!("CARGO_BIN_EXE_nic-placement");
+        Command::new(tool).args(["refresh", "-o"]).arg(output).output().unwrap()
+    };
+    assert!(refresh().status.success());
+    let lock = folder.join(".node.json.lock");
+    let mut held = Command::new("flock");
+    held.arg("--no-fork").arg(&lock).args(["sh", "-c", "echo held; exec sleep 30"]);
+    let mut held = held.stdout(Stdio::piped()).spawn().expect("util-linux");
+    std::io::Read::read_exact(held.stdout.as_mut().unwrap(), &mut [0; 4]).unwrap();
+    let refused = refresh();
+    let _ = held.kill();
+    let _ = held.wait();
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("another refresh writes") && said.contains("has not ended"), "{said}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn check_says_from_where_a_step_has_the_node_and_how_old_that_is() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (file, lines) = (folder.join("node.json"), folder.join("plugstack.conf"));
+    let tool = |arguments: &[&str]| {
+        let tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+        let output = { tool }.args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).replace("\n       ", " ")
+    };
+    let check = |cache: &str| {
+        let line = format!("optional libnic_placement.so node-file={} {cache}\n", file.display());
+        fs::write(&lines, line).unwrap();
+        tool(&["check", "--plugstack", lines.to_str().unwrap()])
+    };
+    let said = check("");
+    assert!(said.contains("note   each step reads the node itself, and waits for its hardware: `"), "{said}");
+    tool(&["refresh", "--output", file.to_str().unwrap()]);
+    let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&file).unwrap()) == 0;
+    let said = check("");
+    match is_root {
+        true => {
+            assert!(said.contains("ok     a step has the node from `") && said.contains(" s old"), "{said}")
+        }
+        false => assert!(said.contains("not to root: chown root"), "{said}"),
+    }
+    let said = check("cache=0");
+    assert!(said.contains("note   `cache=0`: each step reads the node itself"), "{said}");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, &text[..text.len() / 2]).unwrap();
+    let said = check("");
+    assert!(said.contains("wrong  each step reads the node itself: "), "{said}");
+    fs::remove_dir_all(&folder).unwrap();
+}

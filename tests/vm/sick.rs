@@ -1,0 +1,90 @@
+//! A card whose firmware does not answer, on a real kernel: who reads the node waits for it and cannot be ended; a step with
+//! the node file does not notice.
+
+use super::boot::{Boot, CANNOT, unwanted};
+use super::harness;
+use nic_placement_core::topology::Provenance;
+use nic_placement_core::{node, topology::PortState};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What sick.sh said, and its folder; `None` where there can be no guest.
+fn played() -> Option<(String, PathBuf)> {
+    let skipped = |reason: &str| println!("skipped: no guest under qemu: {reason}");
+    if let Some(reason) = unwanted() {
+        skipped(&reason);
+        return None;
+    }
+    let host = harness::host()?;
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vm-sick");
+    let tests = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests");
+    let also = [Path::new(env!("CARGO_BIN_EXE_nic-placement")), host, &harness::plugin()];
+    let also = also.map(|file| file.to_str().expect("a path in UTF-8").to_string()).join(":");
+    let program = tests.join("vm/sick.sh");
+    let ran = Boot { machine: "four-nodes", program, arguments: Vec::new(), also, out: out.clone() }.run();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    if ran.status.code() == Some(CANNOT) {
+        skipped(errors.trim_end());
+        return None;
+    }
+    println!("{said}");
+    assert!(ran.status.success(), "{}\n{said}{errors}", ran.status);
+    Some((said, out))
+}
+
+/// The milliseconds of `WHAT: status 0 after N ms`.
+fn took(said: &str, what: &str) -> u64 {
+    let line = said.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": status 0 after "));
+    let ms = line.and_then(|rest| rest.strip_suffix(" ms")?.parse().ok());
+    ms.unwrap_or_else(|| panic!("`{what}` did not end well:\n{said}"))
+}
+
+#[test]
+fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_node_file() {
+    let Some((said, out)) = played() else { return };
+    let file =
+        |name: &str| fs::read_to_string(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let node = |name: &str| node::file::from_json(&file(name), Provenance::ThisSystem).unwrap();
+    println!("with the file, on the sick node, emulated:\n{}", file("step-sick-times.out"));
+
+    // a reader of the node waits, uninterruptibly, and a second refresh does not join it
+    for waits in ["after 3 s: show is D", "killed, after another second: show is D"] {
+        assert!(said.contains(waits), "{waits}\n{said}");
+    }
+    assert_eq!(said.matches("the refresh is D").count(), 2, "{said}");
+    assert!(said.contains("second-refresh: status 1 after"), "{said}");
+    assert!(file("second-refresh.out").contains("another refresh writes"), "{}", file("second-refresh.out"));
+    for waited in ["step-sick-live", "live-sick"] {
+        let line = said.lines().find(|line| line.starts_with(&format!("{waited}: status"))).unwrap();
+        let at = |what: &str| said.find(what).unwrap();
+        assert!(at(line) > at("step-sick-file"), "`{waited}` ended before the card was well\n{said}");
+    }
+
+    // with the file a step takes what it takes on a node that is well, and gets the same
+    let (well, sick) = (took(&said, "step-well-file"), took(&said, "step-sick-file"));
+    assert!(sick < 1_000 && sick <= 4 * well + 200, "{sick} ms, {well} ms\n{said}");
+    let environment = |name: &str| {
+        let lines = file(name);
+        let task = |line: &&str| line.starts_with("task ") && line.contains(": env ");
+        lines.lines().filter(task).map(str::to_string).collect::<Vec<_>>()
+    };
+    assert!(!environment("step-well-live.out").is_empty());
+    for name in ["step-well-file.out", "step-sick-file.out"] {
+        assert_eq!(environment(name), environment("step-well-live.out"), "{name}");
+        assert!(file(name).contains("the node from `/run/nic-placement/node.json`"), "{}", file(name));
+    }
+
+    // the watcher, on real rtnetlink
+    let took =
+        said.lines().find_map(|line| line.strip_prefix("link: in the file after ")?.strip_suffix(" ms"));
+    let took: u64 = took.and_then(|ms| ms.parse().ok()).unwrap_or_else(|| panic!("{said}"));
+    assert!(took < 3_000, "{took} ms on an emulated machine\n{said}{}", file("watch.out"));
+    assert_eq!(node("before-link.json").links["eth0"], "unknown");
+    assert_eq!(node("after-link.json").links["eth0"], "down");
+    let (after, lost) = (file("step-after-link.out"), file("step-link-lost.out"));
+    let told = "port 1: the link of `eth0` is down";
+    assert!(lost.contains(told) && !after.contains(told), "{after}{lost}");
+    let ports = node("node.json").topology.nics.into_iter().flat_map(|nic| nic.ports);
+    assert!(ports.filter(|port| port.state == PortState::Active).count() > 3);
+}
