@@ -80,26 +80,46 @@ fn shares(machine: &Machine, rails_of: &[Vec<usize>]) -> Vec<u64> {
     Answer::new(&problem, rails_of.to_vec()).shares().iter().map(|mbps| mbps / 1000).collect()
 }
 
-/// The best answer of all, the first in rail order where several are: every answer is looked at.
+/// The best answer of all, the first in rail order where several are.  Every answer is looked at, but for those whose
+/// beginning is worse already than the best known one: further GPUs can only lessen what the first ones have.
 fn exhaustive(problem: &Problem) -> (Score, Vec<Vec<usize>>) {
-    fn descend(problem: &Problem, begun: &mut Vec<Vec<usize>>, best: &mut Option<(Score, Vec<Vec<usize>>)>) {
-        let gpu = begun.len();
-        if gpu == problem.gpus() {
-            let score = Score::of(problem, begun);
-            if best.as_ref().is_none_or(|(known, _)| score < *known) {
-                *best = Some((score, begun.clone()));
+    let mut all = Exhaustive { problem, load: load::Load::new(problem), begun: Vec::new(), best: None };
+    all.descend();
+    all.best.unwrap()
+}
+
+struct Exhaustive<'p> {
+    problem: &'p Problem,
+    load: load::Load<'p>,
+    begun: Vec<Vec<usize>>,
+    best: Option<(Score, Vec<Vec<usize>>)>,
+}
+
+impl Exhaustive<'_> {
+    fn descend(&mut self) {
+        let gpu = self.begun.len();
+        let shares = self.begun.iter().enumerate().map(|(gpu, rails)| score::total(&self.load, gpu, rails));
+        let mut shares: Vec<u64> = shares.collect();
+        shares.sort_unstable();
+        shares.resize(self.problem.gpus(), u64::MAX);
+        if self.best.as_ref().is_some_and(|(known, _)| shares < known.shares) {
+            return;
+        }
+        if gpu == self.problem.gpus() {
+            let score = Score::of(self.problem, &self.begun);
+            if self.best.as_ref().is_none_or(|(known, _)| score < *known) {
+                self.best = Some((score, self.begun.clone()));
             }
             return;
         }
-        for set in sets(problem.rails(), problem.wants(gpu)) {
-            begun.push(set);
-            descend(problem, begun, best);
-            begun.pop();
+        for set in sets(self.problem.rails(), self.problem.wants(gpu)) {
+            set.iter().for_each(|&rail| self.load.put(gpu, rail));
+            self.begun.push(set.clone());
+            self.descend();
+            self.begun.pop();
+            set.iter().for_each(|&rail| self.load.lift(gpu, rail));
         }
     }
-    let mut best = None;
-    descend(problem, &mut Vec::new(), &mut best);
-    best.unwrap()
 }
 
 /// All sets of so many rails, in order.
@@ -327,8 +347,10 @@ proptest! {
     ) {
         let problem = machine.problem();
         let rails_of = start::nearest(&problem);
-        let (gpu, rail) = (gpu.index(problem.gpus()), rail.index(problem.rails()));
-        prop_assume!(!rails_of[gpu].contains(&rail));
+        let gpu = gpu.index(problem.gpus());
+        let others: Vec<usize> = (0..problem.rails()).filter(|rail| !rails_of[gpu].contains(rail)).collect();
+        prop_assume!(!others.is_empty());
+        let rail = others[rail.index(others.len())];
         let here = Score::of(&problem, &rails_of);
         let moved = |slot: usize| {
             let mut other = rails_of.clone();
@@ -347,6 +369,30 @@ proptest! {
             Loss::Users => prop_assert!(there.path == here.path && there.users > here.users),
             Loss::Order => prop_assert!(there == here),
             Loss::Gain => prop_assert!(there < here),
+        }
+    }
+
+    #[test]
+    fn no_bound_rules_out_the_beginning_of_the_best_answer(
+        machine in machines(1..=5, 1..=4, 3, 1), each in 1usize..3, seed in any::<u64>(),
+    ) {
+        let problem = machine.wanting(each).problem();
+        let (score, answer) = exhaustive(&problem);
+        let mut order: Vec<usize> = (0..problem.gpus()).collect();
+        order.sort_by_key(|&gpu| (gpu as u64 + 1).wrapping_mul(seed | 1));
+        let mut load = load::Load::new(&problem);
+        let mut rails_of = vec![Vec::new(); problem.gpus()];
+        let nearest = bound::nearest(&problem);
+        for gpu in order {
+            answer[gpu].iter().for_each(|&rail| load.put(gpu, rail));
+            rails_of[gpu].clone_from(&answer[gpu]);
+            let ways = (0..problem.gpus()).flat_map(|gpu| (0..problem.rails()).map(move |rail| (gpu, rail)));
+            let most: Vec<u64> =
+                ways.map(|(gpu, rail)| problem.most(gpu, rail).min(load.joining(gpu, rail))).collect();
+            let (problem, load, rails_of) = (&problem, &load, &rails_of);
+            let begun = bound::Begun { problem, load, rails_of, most: &most, nearest: &nearest };
+            prop_assert_ne!(begun.compare(&score), std::cmp::Ordering::Greater);
+            prop_assert!(begun.most_for_the_worst() >= score.worst_mbps());
         }
     }
 
@@ -381,5 +427,14 @@ proptest! {
         let before = rail_of(&Machine::new(&vec![400_000; gpus], &kinds(gpus), &links));
         let after = rail_of(&Machine::new(&vec![400_000; gpus + 1], &kinds(gpus + 1), &links));
         prop_assert_eq!(before, after);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn eight_gpus_on_eight_rails_are_solved_as_by_exhaustive_search(machine in machines(7..=8, 6..=8, 2, 1)) {
+        assert_is_the_best(&machine);
     }
 }
