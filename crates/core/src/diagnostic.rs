@@ -42,8 +42,8 @@ impl<'a> Shown<'a> {
         Shown { text, most, is_message: false }
     }
 
-    /// A message that quotes such words: at most `most` characters.  What ends a line, moves a cursor or turns the writing
-    /// direction is escaped.
+    /// A message that quotes such words: at most `most` characters, with only those escaped that would end a line, move a
+    /// cursor or turn the writing direction.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown { text, most, is_message: true }
     }

@@ -18,6 +18,10 @@ use crate::placement::{Bind, Binding, CpuDecision, Mem, MemDecision, TaskPlaceme
 use crate::step::{Memory, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 
+/// Tasks with masks of their own, at most, that are settled together: tasks with GPUs of their own are fewer.  More of them
+/// stay where Slurm put them.
+const MOST_DIFFERENT_MASKS: usize = 64;
+
 /// Characters of the user's own way of binding that a reason shows, at most.
 const MAX_SHOWN: usize = 64;
 
@@ -186,6 +190,10 @@ fn in_crew(situation: &Situation, near: &Near, crew: &Crew) -> Option<(CpuSet, u
     let id = task.local_id as usize;
     // the other tasks expect the mask that slurmd listed for this one
     if crew.masks.get(id) != Some(&task.cpus) {
+        return None;
+    }
+    // a user can forge the list of masks, and each task that moves works through all of them
+    if crew.len() > MOST_DIFFERENT_MASKS && crew.masks.iter().any(|mask| *mask != task.cpus) {
         return None;
     }
     let Some(homes) = &crew.homes else {

@@ -17,7 +17,7 @@ pub(super) struct Likeness<'a> {
     layers: BTreeSet<LinkLayer>,
     devices: BTreeSet<u16>,
     gpus: Vec<Ascent>,
-    /// the longest path from a rail to its nearest GPU
+    /// how far from its nearest GPU the farthest of them is
     farthest: Option<PathType>,
 }
 

@@ -41,7 +41,7 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
         likeness.as_ref().is_some_and(|likeness| likeness.would_be_a_rail(candidate))
     };
     let broken = failed.iter().filter(would_be_a_rail);
-    // a port without a link may report a lower rate than it had
+    // a port without a link may tell a lower rate than it had
     let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
     let broken = broken.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
     let Judging { mut excluded, diagnostics, .. } = judging;

@@ -94,7 +94,7 @@ impl Effort {
     }
 }
 
-/// The request for a map.
+/// What a map is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request<'a> {
     /// the rule
