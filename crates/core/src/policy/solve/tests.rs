@@ -406,9 +406,8 @@ proptest! {
     }
 
     #[test]
-    fn a_rail_that_nobody_uses_can_go_without_moving_anybody(machine in machines(1..=5, 2..=6, 1, 1)) {
+    fn a_rail_that_nobody_uses_can_go_without_moving_anybody(machine in machines(1..=4, 5..=6, 1, 1)) {
         let used = rail_of(&machine);
-        prop_assume!((0..machine.rates.len()).any(|rail| !used.contains(&rail)));
         let gone = (0..machine.rates.len()).find(|rail| !used.contains(rail)).unwrap();
         let mut without = machine.clone();
         without.rates.remove(gone);
