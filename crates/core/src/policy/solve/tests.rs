@@ -186,6 +186,19 @@ fn far_gpus_are_spread_and_not_put_together_where_they_disturb_but_one() {
 }
 
 #[test]
+fn a_bound_leaves_to_newcomers_what_those_on_a_rail_cannot_use() {
+    // GPUs 0 and 1 share an uplink of 252 to both rails, so a third on their rail gets more than a third of it; a bound that
+    // overlooked this ruled the best answer out
+    let machine = Machine::new(
+        &[400_000; 2],
+        &[vec![3, 0], vec![3, 0], vec![2, 0], vec![0, 0]],
+        &[504_000, 504_000, 504_000, 126_000],
+    );
+    let machine = machine.shared(252_000, &[(0, 0), (0, 1), (1, 0), (1, 1)]);
+    assert_eq!(rail_of(&machine), [0, 0, 1, 0]);
+}
+
+#[test]
 fn a_narrow_link_makes_sharing_free_and_a_near_rail_is_shared_then() {
     let narrow = Machine::new(&[400_000; 2], &[vec![0, 1], vec![0, 1]], &[126_000; 2]);
     assert_eq!(rail_of(&narrow), [0, 0]);
