@@ -8,7 +8,9 @@
 use super::broken::device;
 use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, SubnetPrefix, Topology};
+use crate::topology::{
+    LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, SubnetPrefix, Topology,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -57,7 +59,12 @@ pub(super) fn judge(topology: &Topology, good: &[Candidate], cut: &Cut) -> Verdi
 }
 
 /// The evidence against a port by itself, whatever the others are.
-pub(super) fn facts(topology: &Topology, good: &[Candidate], cut: &Cut, candidate: &Candidate) -> Vec<String> {
+pub(super) fn facts(
+    topology: &Topology,
+    good: &[Candidate],
+    cut: &Cut,
+    candidate: &Candidate,
+) -> Vec<String> {
     let &Candidate { nic, port, .. } = candidate;
     [default_route(port), virtual_functions(topology, good, cut, nic)].into_iter().flatten().collect()
 }

@@ -206,7 +206,8 @@ impl Port {
 
     fn level(&self, more: usize) -> u64 {
         let (before, after) = self.users.split_at(self.users.partition_point(|&other| other < self.own));
-        let owns = before.iter().copied().chain(std::iter::repeat_n(self.own, more)).chain(after.iter().copied());
+        let owns =
+            before.iter().copied().chain(std::iter::repeat_n(self.own, more)).chain(after.iter().copied());
         level(self.capacity, self.users.len() + more, owns)
     }
 
