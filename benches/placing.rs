@@ -7,6 +7,8 @@
 //! The figures are CPU time.  Every row alternates with the first row of its table, so that a machine that slows down slows
 //! both.  The last column is the ratio.
 
+mod slow;
+
 use nic_placement_core::config::Settings;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
@@ -176,6 +178,9 @@ fn odd_problems() {
 }
 
 fn main() {
+    if std::env::args().any(|word| word == "search") {
+        return slow::search(6, 150);
+    }
     println!("{:<52} {:>10} {:>8}", "the map alone", "us", "ratio");
     let sizes =
         [(2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (8, 4), (16, 8), (64, 8), (8, 12), (8, 1)];
