@@ -16,7 +16,7 @@ mod optimum;
 #[allow(dead_code, reason = "the test's own part")]
 mod plans;
 
-use nic_placement_core::placement::{NodePlacement, Rail};
+use nic_placement_core::placement::{NicsEach, NodePlacement, Rail};
 use nic_placement_core::platform;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{Gpu, PathType, Topology};
@@ -121,7 +121,8 @@ fn greedy(machine: &Machine) -> Vec<usize> {
 }
 
 fn machine(name: &str, topology: &Topology) -> Option<Machine> {
-    let node: NodePlacement = policy::map(topology, &Request { nics_each: 1, ..Request::default() });
+    let node: NodePlacement =
+        policy::map(topology, &Request { nics_each: NicsEach::Number(1), ..Request::default() });
     if topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }

@@ -54,7 +54,7 @@ const NARROW_ARROWS: [(&str, &str, &[&str]); 5] = [
     // the grammar must know a renderer's options, but not how it renders
     ("config", "render", &["wanted"]),
     // a user's word names a policy or a strictness; the grammar does not need what the policy decides
-    ("config", "placement", &["policy", "strictness", "bind", "mem", "gpuuse"]),
+    ("config", "placement", &["policy", "strictness", "bind", "mem", "gpuuse", "nicseach"]),
     // a node is the same, whatever the user asks for
     ("node", "config", &["nodesource"]),
     // a plan says how much must be read, and reads nothing

@@ -2,7 +2,7 @@
 
 use crate::optimum::Ways;
 use nic_placement_cli::import::smi;
-use nic_placement_core::placement::NodePlacement;
+use nic_placement_core::placement::{NicsEach, NodePlacement};
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
 use std::path::Path;
@@ -70,7 +70,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     let mut wrong = Vec::new();
     let (mut plans, mut gpus, mut unproven) = (0, 0, 0);
     for (name, topology) in matrices(corpus)? {
-        let node = policy::map(&topology, &Request { nics_each: 1, ..Request::default() });
+        let node = policy::map(&topology, &Request { nics_each: NicsEach::Number(1), ..Request::default() });
         if node.rails.is_empty() {
             wrong.push(format!("{name}: no NIC may be chosen: {:?}", node.excluded));
             continue;

@@ -69,6 +69,21 @@ pub enum GpuUse {
     LocalId,
 }
 
+/// How many NICs each GPU gets under `closest`, `rail` and `spread`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NicsEach {
+    /// its even part of its nearest NICs, where these are more than the GPUs that share them; else one
+    #[default]
+    Auto,
+    /// so many; 0 is 1
+    Number(u8),
+}
+
+impl NicsEach {
+    /// The most that a GPU gets: beyond four no library here gains (UCX uses 2 rails, NCCL merges 4).
+    pub const MOST: u8 = 8;
+}
+
 /// The CPUs to bind a task to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {

@@ -43,7 +43,7 @@ impl Wish {
     fn request<'a>(&'a self, alone: Option<&'a [GpuIndex]>, effort: Effort) -> Request<'a> {
         Request {
             policy: self.settings.policy,
-            nics_each: self.settings.nics_per_task.into(),
+            nics_each: self.settings.nics_per_task,
             selection: Some(&self.admin.selection),
             rails: &self.admin.rails,
             through: self.admin.through,

@@ -10,7 +10,7 @@ pub mod words;
 pub use plugstack::{Admin, NodeFileUse, NodeSource};
 pub use words::{BadWord, Words};
 
-use crate::placement::{Bind, GpuUse, Mem, Policy, Strictness};
+use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
 use crate::render::wanted::{Libraries, Wanted};
 
 /// The environment variable with the same words as the option.
@@ -31,8 +31,8 @@ pub struct Settings {
     pub dry_run: bool,
     /// what a task fails without
     pub strictness: Strictness,
-    /// NICs that each GPU gets, where the policy counts them; 0 is 1
-    pub nics_per_task: u8,
+    /// NICs that each GPU gets, where the policy counts them
+    pub nics_per_task: NicsEach,
     /// which of the GPUs that a task sees it uses
     pub gpu: GpuUse,
     /// which CPUs are bound

@@ -36,7 +36,11 @@ const fn argument(name: &'static str, value: &'static str, help: &'static str) -
 /// All of them, in the order of the help text.
 pub const OPTIONS: &[Spec] = &[
     word("closest", "", "each GPU the NIC that gives it the most bandwidth, evenly used (the default)"),
-    word("rail", "", "GPU k the k-th NIC, the same on every node"),
+    word(
+        "rail",
+        "",
+        "GPU k the k-th NIC, or the k-th group of them where there are several for each, the same on every node",
+    ),
     word(
         "spread",
         "",
@@ -48,7 +52,12 @@ pub const OPTIONS: &[Spec] = &[
     word("help", "", "print this and exit"),
     word("verbose", "", "one line for each task: GPUs, NICs, CPUs, memory, variables, and why"),
     word("dry-run", "", "print those lines and change nothing"),
-    word("nics-per-task", "N", "NICs for each GPU under closest, rail and spread: 1 to 8 (default 1)"),
+    word(
+        "nics-per-task",
+        "auto|N",
+        "NICs for each GPU under closest, rail and spread: its even part of its nearest ones where these are more than the \
+         GPUs that share them, else one (default), or 1 to 8",
+    ),
     word("best-effort", "", "run every task, whatever it got (the default)"),
     word("strict", "", "fail a task whose placement cannot be had, instead of running it without"),
     word(

@@ -4,7 +4,7 @@
 use super::options::{OPTIONS, Place, help};
 use super::words::Switch;
 use super::*;
-use crate::placement::Strictness;
+use crate::placement::{NicsEach, Strictness};
 use crate::policy::Through;
 use crate::render::wanted::Fabric;
 use crate::topology::PathType;
@@ -34,7 +34,7 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
                 if value.is_empty() { spec.name.to_string() } else { format!("{}={value}", spec.name) };
             match spec.place {
                 Place::Option => {
-                    let text = if spec.value == "N" { text.replace("=N", "=2") } else { text };
+                    let text = text.replace("nics-per-task=N", "nics-per-task=2");
                     assert!(Words::parse(&text).is_ok(), "`{text}`");
                 }
                 Place::Plugstack => {
@@ -57,14 +57,17 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
     assert_eq!(
         message("verbose,closet"),
         "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, help, verbose, \
-         dry-run, nics-per-task=N, best-effort, strict, restricted, single-numa-node, gpu=visible|local-id, bind=auto|numa|core|none, \
-         mem=prefer|strict|none, omp=on|off, env=LIBRARY,…, no-env=NAME,…"
+         dry-run, nics-per-task=auto|N, best-effort, strict, restricted, single-numa-node, gpu=visible|local-id, \
+         bind=auto|numa|core|none, mem=prefer|strict|none, omp=on|off, env=LIBRARY,…, no-env=NAME,…"
     );
     assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));
     assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=auto|numa|core|none`");
     assert_eq!(message("bind"), "`bind` is not understood: expected `bind=auto|numa|core|none`");
     assert_eq!(message("verbose=2"), "`verbose=2` is not understood: expected `verbose`");
-    assert_eq!(message("nics-per-task=9"), "`nics-per-task=9` is not understood: expected `nics-per-task=N`");
+    assert_eq!(
+        message("nics-per-task=9"),
+        "`nics-per-task=9` is not understood: expected `nics-per-task=auto|N`"
+    );
     assert_eq!(message("strict,restricted"), "`strict` and `restricted` cannot both hold: say one");
     assert_eq!(message("numa,off"), "`numa` and `off` cannot both hold: say one");
     assert_eq!(message(&"x".repeat(2000)), "2000 bytes of words: at most 1024 are read");
@@ -103,7 +106,9 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
     assert_eq!((both.bind, both.verbose, both.dry_run), (Bind::None, true, false));
     assert_eq!(both.strictness, Strictness::Strict);
     let softened = super::settle(&words("restricted,nics-per-task=2"), Some(&words("best-effort")), None);
-    assert_eq!((softened.strictness, softened.nics_per_task), (Strictness::BestEffort, 2));
+    let again = super::settle(&words("nics-per-task=2"), Some(&words("nics-per-task=auto")), None);
+    assert_eq!(again.nics_per_task, NicsEach::Auto, "a site's number is taken back");
+    assert_eq!((softened.strictness, softened.nics_per_task), (Strictness::BestEffort, NicsEach::Number(2)));
     assert_eq!(words("off").policy, Some(Switch::Off));
 }
 

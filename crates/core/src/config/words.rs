@@ -3,15 +3,12 @@
 
 use super::options::{self, Place};
 use crate::diagnostic::Shown;
-use crate::placement::{Bind, GpuUse, Mem, Policy, Strictness};
+use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
 use crate::render::wanted::{Libraries, is_variable_name};
 use std::fmt;
 
 /// Bytes of one text of words, at most: every word once is a tenth of it.
 const MAX_BYTES: usize = 1024;
-
-/// NICs for each GPU, at most: beyond four no library here gains (UCX uses 2 rails, NCCL merges 4).
-const MAX_NICS_PER_TASK: u8 = 8;
 
 /// On with a policy, or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +41,7 @@ pub struct Words {
     /// `best-effort`, `strict`, `restricted` or `single-numa-node`
     pub strictness: Option<Strictness>,
     /// `nics-per-task=`
-    pub nics_per_task: Option<u8>,
+    pub nics_per_task: Option<NicsEach>,
     /// `env=`: the last one of the text
     pub env: Option<Libraries>,
     /// `no-env=`: all of the text
@@ -206,8 +203,11 @@ fn say_once(said: &mut Option<&'static str>, word: &'static str) -> Result<(), B
     }
 }
 
-fn nics_per_task(value: &str) -> Option<u8> {
-    value.parse().ok().filter(|number| (1..=MAX_NICS_PER_TASK).contains(number))
+fn nics_per_task(value: &str) -> Option<NicsEach> {
+    if value == "auto" {
+        return Some(NicsEach::Auto);
+    }
+    value.parse().ok().filter(|number| (1..=NicsEach::MOST).contains(number)).map(NicsEach::Number)
 }
 
 fn gpu_use(value: &str) -> Option<GpuUse> {

@@ -216,7 +216,7 @@ fn each_gpu_has_the_nics_nearest_that_somebody_states() {
 }
 
 #[test]
-fn closest_gives_each_gpu_one_of_its_stated_nics_and_uses_them_evenly() {
+fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
     for stated in STATED {
         let topology = model(stated.machine).unwrap();
         let placement = policy::map(&topology, &Request::default());
@@ -227,11 +227,17 @@ fn closest_gives_each_gpu_one_of_its_stated_nics_and_uses_them_evenly() {
             continue;
         }
         for (gpus, nics) in stated.groups {
-            let mut used: Vec<&str> = gpus.iter().map(|&gpu| chosen(&placement, gpu)).collect();
+            let part = (nics.len() / gpus.len()).max(1);
+            let of_gpu = |&gpu: &usize| {
+                let choices = &placement.gpus[gpu].choices;
+                assert_eq!(choices.len(), part, "{}: GPU {gpu}", stated.machine);
+                choices.iter().map(|choice| placement.rail(choice.rail).name.as_str())
+            };
+            let mut used: Vec<&str> = gpus.iter().flat_map(of_gpu).collect();
             assert!(used.iter().all(|nic| nics.contains(nic)), "{}: {used:?}", stated.machine);
             used.sort_unstable();
             used.dedup();
-            assert_eq!(used.len(), gpus.len().min(nics.len()), "{}: {used:?}", stated.machine);
+            assert_eq!(used.len(), (part * gpus.len()).min(nics.len()), "{}: {used:?}", stated.machine);
         }
     }
 }

@@ -1,22 +1,24 @@
 //! `all`: each GPU gets all rails of the node, nearest first.
 #![forbid(unsafe_code)]
 
-use super::Ways;
+use super::{Request, Ways};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
 
-pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, ways: &Ways) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
     let rails_of = vec![(0..node.rails.len()).collect::<Vec<usize>>(); topology.gpus.len()];
-    serve(topology, ways, &rails_of, |_, rails| format!("all {} good NICs of the node", rails.len()))
+    serve(topology, node, request, &rails_of, |_, rails| format!("all {} good NICs of the node", rails.len()))
 }
 
 /// Gives each GPU the rails listed for it, the best first.
 pub(super) fn serve(
     topology: &Topology,
-    ways: &Ways,
+    node: &NodePlacement,
+    request: &Request,
     rails_of: &[Vec<usize>],
     reason: impl Fn(GpuIndex, &[usize]) -> String,
 ) -> Vec<GpuPlacement> {
+    let ways = Ways::for_answer(topology, &node.rails, &request.through, rails_of);
     let choices = ways.choices(&ways.answer(rails_of)).into_iter().zip(rails_of);
     topology
         .numbered_gpus()

@@ -185,15 +185,15 @@ fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
 }
 
 /// The task's new place, if all tasks of the step decide by the same facts; `None` if it must stay.
-fn in_crew(situation: &Situation, near: &Near, crew: &Crew) -> Option<(CpuSet, usize)> {
+fn in_crew(situation: &Situation, near: &Near, crew: &Crew<'_>) -> Option<(CpuSet, usize)> {
     let Situation { topology, step, task, gpus, .. } = situation;
     let id = task.local_id as usize;
     // the other tasks expect the mask that slurmd listed for this one
-    if crew.masks.get(id) != Some(&task.cpus) {
+    if id >= crew.len() || *crew.mask(id) != task.cpus {
         return None;
     }
     // a user can forge the list of masks, and each task that moves works through all of them
-    if crew.len() > MOST_DIFFERENT_MASKS && crew.masks.iter().any(|mask| *mask != task.cpus) {
+    if crew.len() > MOST_DIFFERENT_MASKS && !crew.shares_one_mask() {
         return None;
     }
     let Some(homes) = &crew.homes else {
@@ -212,10 +212,7 @@ fn in_crew(situation: &Situation, near: &Near, crew: &Crew) -> Option<(CpuSet, u
     };
     // the other tasks follow Slurm's rule; a task with other GPUs than the rule says stays where they expect
     // it
-    (homes.get(id) == Some(&near.nodes)).then(|| {
-        let settled = settle(topology, crew);
-        (settled.masks[id].clone(), settled.rungs[id])
-    })
+    (homes.get(id) == Some(&near.nodes)).then(|| settle(topology, crew, id))
 }
 
 /// `bind=core`, if the step's cores can be divided.

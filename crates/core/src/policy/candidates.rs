@@ -54,6 +54,7 @@ struct Judging<'a> {
     topology: &'a Topology,
     /// no evidence against these so far
     good: Vec<Candidate<'a>>,
+    cut: evidence::Cut,
     excluded: Vec<Excluded>,
     diagnostics: Vec<Diagnostic>,
 }
@@ -69,7 +70,7 @@ impl<'a> Judging<'a> {
                 None => good.extend(nic.ports.iter().map(|port| Candidate { nic: index, port, wanted })),
             }
         }
-        Judging { topology, good, excluded, diagnostics: Vec::new() }
+        Judging { topology, good, cut: evidence::cut(topology), excluded, diagnostics: Vec::new() }
     }
 
     fn say_what_means_no_nic(&mut self, selection: &Selection) {
@@ -132,7 +133,7 @@ impl<'a> Judging<'a> {
     }
 
     fn leave_out_by_evidence(&mut self) {
-        let mut verdict = evidence::judge(self.topology, &self.good);
+        let mut verdict = evidence::judge(self.topology, &self.good, &self.cut);
         self.leave_out(|position, _| verdict.left_out.get(&position).cloned());
         self.diagnostics.append(&mut verdict.notes);
     }
@@ -155,7 +156,7 @@ impl<'a> Judging<'a> {
     /// The candidates with no evidence of their own against them; all candidates if each has some.
     fn free_of_suspicion(&self) -> Vec<Candidate<'a>> {
         let is_free = |candidate: &Candidate| {
-            candidate.wanted || evidence::facts(self.topology, &self.good, candidate).is_empty()
+            candidate.wanted || evidence::facts(self.topology, &self.good, &self.cut, candidate).is_empty()
         };
         let free: Vec<Candidate> = self.good.iter().copied().filter(is_free).collect();
         if free.is_empty() { self.good.clone() } else { free }

@@ -2,52 +2,79 @@
 #![forbid(unsafe_code)]
 
 use super::explain::why_this;
-use super::solve::{MOST_RAILS, Score, Solution, most_for_the_worst, solve, solve_around};
-use super::{Request, Ways};
+use super::solve::{Budget, Kept, MOST_RAILS, Score, Solution, most_for_the_worst, solve, solve_around};
+use super::{Request, Ways, parts};
 use crate::diagnostic::Diagnostic;
-use crate::placement::{GpuPlacement, NodePlacement, Policy, Rail};
+use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail};
 use crate::topology::Topology;
 
 pub(super) fn map_gpus(
     topology: &Topology,
     node: &mut NodePlacement,
-    ways: &Ways,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let solution = steady(topology, node, ways, request);
+    let (ways, solution) = steady(topology, node, request);
     if !solution.exact {
         node.diagnostics.push(Diagnostic::new(
             "closest",
             "too many GPUs share too few NICs: good, but not proven the best",
         ));
     }
-    placements(topology, node, ways, &solution.rails_of)
+    placements(topology, node, &ways, &solution.rails_of)
 }
 
 /// The best answer.  Where NICs of the node are broken, GPUs whose NICs work keep those that they have when all work,
 /// unless the worst-off GPU would get more if they moved: a node that lost a NIC then still pairs like the others.
-pub(super) fn steady(topology: &Topology, node: &NodePlacement, ways: &Ways, request: &Request) -> Solution {
+pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Request) -> (Ways, Solution) {
     let mut budget = request.effort.budget();
     let healthy = in_order(node);
     if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
-        return solve(&ways.problem, &mut budget);
+        return best(topology, &node.rails, request, &mut budget);
     }
-    let whole = known(&healthy, request).unwrap_or_else(|| {
-        let whole = Ways::new(topology, &healthy, &request.through, request.nics_each.max(1));
-        solve(&whole.problem, &mut budget).rails_of
-    });
+    let whole = known(&healthy, request);
+    let whole = whole.unwrap_or_else(|| best(topology, &healthy, request, &mut budget).1.rails_of);
     let usable: Vec<Option<usize>> = healthy.iter().map(|rail| Some(node.rail_at(rail.at())?.0)).collect();
-    let kept = |(gpu, rails): (usize, Vec<usize>)| {
-        let rails: Option<Vec<usize>> = rails.into_iter().map(|rail| usable[rail]).collect();
-        rails.filter(|rails| rails.len() == ways.problem.wants(gpu))
+    let left: Vec<Vec<usize>> =
+        whole.iter().map(|rails| rails.iter().filter_map(|&rail| usable[rail]).collect()).collect();
+    // a GPU's part is what works of the part that it has when all work
+    let ways = match request.nics_each {
+        NicsEach::Auto => {
+            let ways = Ways::for_answer(topology, &node.rails, &request.through, &left);
+            let parts = parts::of_nearest(&ways.problem);
+            ways.with_parts(parts)
+        }
+        NicsEach::Number(number) => numbered(topology, &node.rails, request, number),
     };
-    let kept: Vec<Option<Vec<usize>>> = whole.into_iter().enumerate().map(kept).collect();
-    let stay = solve_around(&ways.problem, &kept, &mut budget);
+    let kept = left.into_iter().enumerate();
+    let kept = kept.map(|(gpu, left)| Some(left).filter(|left| left.len() == ways.problem.wants(gpu)));
+    let kept: Vec<Option<Vec<usize>>> = kept.collect();
+    let solution = around(&ways, &kept, &mut budget);
+    (ways, solution)
+}
+
+/// The best answer for these rails.
+fn best(topology: &Topology, rails: &[Rail], request: &Request, budget: &mut Budget) -> (Ways, Solution) {
+    let NicsEach::Number(number) = request.nics_each else {
+        return parts::solved(topology, rails, &request.through, budget);
+    };
+    let ways = numbered(topology, rails, request, number);
+    let solution = solve(&ways.problem, budget);
+    (ways, solution)
+}
+
+/// The ways where each GPU is to get so many.
+fn numbered(topology: &Topology, rails: &[Rail], request: &Request, number: u8) -> Ways {
+    Ways::new(topology, rails, &request.through, &vec![number.into(); topology.gpus.len()])
+}
+
+/// The best answer in which these GPUs keep their rails; the best of all where the worst-off GPU gets more in that.
+fn around(ways: &Ways, kept: &Kept, budget: &mut Budget) -> Solution {
+    let stay = solve_around(&ways.problem, kept, budget);
     let worst = |solution: &Solution| Score::of(&ways.problem, &solution.rails_of).worst_mbps();
-    if worst(&stay) >= most_for_the_worst(&ways.problem, &mut budget) {
+    if worst(&stay) >= most_for_the_worst(&ways.problem, budget) {
         return stay;
     }
-    let anew = solve(&ways.problem, &mut budget);
+    let anew = solve(&ways.problem, budget);
     if worst(&anew) > worst(&stay) { anew } else { stay }
 }
 

@@ -8,12 +8,15 @@
 use super::{gpuless, identity};
 use crate::step::{GpuGrant, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
+use std::collections::BTreeMap;
 
 /// The tasks of a step on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Crew {
-    /// `[task]`: Slurm's mask; the step's CPUs if Slurm bound no task
-    pub(super) masks: Vec<CpuSet>,
+pub(super) struct Crew<'t> {
+    /// the tasks on this node
+    tasks: usize,
+    /// Slurm's masks: one where all tasks have the same, which is the step's CPUs if Slurm bound no task
+    masks: &'t [CpuSet],
     /// `[task]`: the CPUs that it asked for (`-c`), else its share of the step's; never more than Slurm's mask has
     pub(super) parts: Vec<usize>,
     /// `[task]`: the NUMA nodes of its GPUs; `None` if no rule tells all tasks' nodes
@@ -22,31 +25,50 @@ pub(super) struct Crew {
     pub(super) cpus: CpuSet,
 }
 
-impl Crew {
+impl<'t> Crew<'t> {
     /// The crew of `task`.
-    pub(super) fn new(topology: &Topology, step: &Step, task: &Task) -> Crew {
+    pub(super) fn new(topology: &Topology, step: &Step, task: &'t Task) -> Crew<'t> {
         let tasks = step.tasks_here();
-        // Slurm's rule when there are fewer masks than tasks (src/plugins/task/affinity/affinity.c,
-        // `get_cpuset`): it starts again at the first
-        let mask = |id: usize| match task.masks.as_slice() {
-            [] => task.cpus.clone(),
-            masks => masks[id % masks.len()].clone(),
+        let masks = match task.masks.as_slice() {
+            [] => std::slice::from_ref(&task.cpus),
+            masks => &masks[..masks.len().min(tasks)],
         };
-        let masks: Vec<CpuSet> = (0..tasks).map(mask).collect();
+        let is_one = masks.iter().all(|mask| *mask == masks[0]);
+        let masks = if is_one { &masks[..1] } else { masks };
         let cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
         let asked = step.cpus_per_task.map_or(cpus.len() / tasks, |asked| asked as usize).max(1);
-        let parts = masks.iter().map(|mask| asked.min(mask.len())).collect();
+        let sizes: Vec<usize> = masks.iter().map(CpuSet::len).collect();
+        let parts = (0..tasks).map(|id| asked.min(sizes[id % sizes.len()])).collect();
         let homes = deal(topology, step, task).or_else(|| gpuless::deal(topology, step, task));
-        Crew { masks, parts, homes, cpus }
+        Crew { tasks, masks, parts, homes, cpus }
     }
 
     /// The number of tasks.
     pub(super) fn len(&self) -> usize {
-        self.masks.len()
+        self.tasks
+    }
+
+    /// Slurm's mask of a task.  With fewer masks than tasks Slurm starts again at the first (src/plugins/task/affinity/
+    /// affinity.c, `get_cpuset`).
+    pub(super) fn mask(&self, id: usize) -> &'t CpuSet {
+        &self.masks[id % self.masks.len()]
+    }
+
+    /// Slurm's masks of all tasks.
+    pub(super) fn all_masks(&self) -> impl Iterator<Item = &'t CpuSet> {
+        (0..self.tasks).map(|id| self.mask(id))
+    }
+
+    /// Do all tasks have the same mask?
+    pub(super) fn shares_one_mask(&self) -> bool {
+        self.masks.len() == 1
     }
 
     /// Does each task have CPUs that no other task has?
     pub(super) fn is_private(&self) -> bool {
+        if self.masks.len() < self.tasks {
+            return false;
+        }
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         sum == self.cpus.len() && self.masks.iter().all(|mask| !mask.is_empty())
     }
@@ -99,5 +121,11 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
     if !counts_from_0 || !map.iter().all(|gpu| list.contains(gpu)) {
         return None;
     }
-    (0..tasks).map(|id| nodes_of(&[map[id % map.len()]])).collect()
+    // many tasks share few GPUs
+    let mut known: BTreeMap<&str, Option<NodeSet>> = BTreeMap::new();
+    let of_task = |id: usize| {
+        let gpu = map[id % map.len()];
+        known.entry(gpu).or_insert_with(|| nodes_of(&[gpu])).clone()
+    };
+    (0..tasks).map(of_task).collect()
 }

@@ -8,8 +8,10 @@
 use super::broken::device;
 use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Network, Nic, NicIndex, NicRole, PathType, Port, SubnetPrefix, Topology};
-use std::collections::BTreeMap;
+use crate::topology::{
+    LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, SubnetPrefix, Topology,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The result of the evidence.
@@ -25,10 +27,10 @@ pub(super) struct Verdict {
 ///
 /// A port's judgement rests on itself and on ports without evidence against them.  So leaving a port out
 /// never changes the judgement of the others.
-pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
+pub(super) fn judge(topology: &Topology, good: &[Candidate], cut: &Cut) -> Verdict {
     let mut against: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for (position, candidate) in good.iter().enumerate() {
-        let pieces = facts(topology, good, candidate);
+        let pieces = facts(topology, good, cut, candidate);
         if !candidate.wanted && !pieces.is_empty() {
             against.insert(position, pieces);
         }
@@ -57,9 +59,23 @@ pub(super) fn judge(topology: &Topology, good: &[Candidate]) -> Verdict {
 }
 
 /// The evidence against a port by itself, whatever the others are.
-pub(super) fn facts(topology: &Topology, good: &[Candidate], candidate: &Candidate) -> Vec<String> {
+pub(super) fn facts(
+    topology: &Topology,
+    good: &[Candidate],
+    cut: &Cut,
+    candidate: &Candidate,
+) -> Vec<String> {
     let &Candidate { nic, port, .. } = candidate;
-    [default_route(port), virtual_functions(topology, good, nic)].into_iter().flatten().collect()
+    [default_route(port), virtual_functions(topology, good, cut, nic)].into_iter().flatten().collect()
+}
+
+/// The physical functions of which a NIC of the node is a virtual one.
+pub(super) type Cut = BTreeSet<PciAddress>;
+
+/// Looked up once for all ports.
+pub(super) fn cut(topology: &Topology) -> Cut {
+    let functions = topology.nics.iter().filter_map(|nic| topology.pci.get(nic.address?));
+    functions.filter_map(|function| function.physfn).collect()
 }
 
 /// The candidates without evidence against them.
@@ -86,8 +102,12 @@ fn default_route(port: &Port) -> Option<String> {
 /// A physical function and its virtual ones share one port.  If a virtual one may be chosen, the site hands
 /// out virtual ones, and the physical one stays the host's.  If none is visible here, virtual machines or
 /// containers have them, and the port carries their traffic too.
-fn virtual_functions(topology: &Topology, good: &[Candidate], nic: NicIndex) -> Option<String> {
+fn virtual_functions(topology: &Topology, good: &[Candidate], cut: &Cut, nic: NicIndex) -> Option<String> {
     let address = topology.nic(nic).address?;
+    let own = topology.pci.get(address)?;
+    if own.vfs.is_none() && !cut.contains(&address) {
+        return None;
+    }
     let is_virtual = |nic: &Nic| {
         let function = nic.address.and_then(|address| topology.pci.get(address));
         function.is_some_and(|function| function.physfn == Some(address))
@@ -97,7 +117,7 @@ fn virtual_functions(topology: &Topology, good: &[Candidate], nic: NicIndex) -> 
     if let Some(Nic { name: other, .. }) = chosen.next() {
         return Some(format!("its virtual function `{other}` is handed out here, and both share its port"));
     }
-    match topology.pci.get(address)?.vfs? {
+    match own.vfs? {
         _ if topology.nics.iter().any(is_virtual) => None,
         1 => Some("a virtual function of it is given to others, who share its port".to_string()),
         vfs => Some(format!("{vfs} virtual functions of it are given to others, who share its port")),

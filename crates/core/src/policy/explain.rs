@@ -11,7 +11,7 @@ use crate::topology::{GpuIndex, PathType, Topology};
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: GpuIndex) -> Vec<Pair> {
-    let ways = Ways::new(topology, &node.rails, &request.through, request.nics_each.max(1));
+    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of(node));
     let mut answer = ways.answer(&rails_of(node));
     let own = &node.gpu(gpu).choices;
     let mut pairs: Vec<Pair> = own
@@ -91,6 +91,9 @@ pub(super) fn why_this(
             kind(nearer),
             loss(node, ways, answer, gpu, nearer)
         ),
+        None if choices.len() > 1 && ways.part(gpu).is_some_and(|part| part.holds(choices)) => {
+            part_of_nearest(ways, gpu, choices.len(), farthest)
+        }
         None if as_near == choices.len() && choices.len() == 1 => format!("the only NIC at {farthest}"),
         None if as_near == choices.len() => format!("the only {as_near} NICs up to {farthest}"),
         None if choices.len() == 1 => format!("one of {as_near} NICs at {farthest}, the nearest there are"),
@@ -119,6 +122,18 @@ pub(super) fn why_this(
     format!("{} {verb} {distance}; {use_of_it}", names.join(" and "))
 }
 
+/// How many of its nearest rails a GPU has, where nobody said a number.
+fn part_of_nearest(ways: &Ways, gpu: GpuIndex, rails: usize, path: PathType) -> String {
+    let Some(part) = ways.part(gpu) else { return String::new() };
+    let of_all = part.nearest.count_ones();
+    let why = match rails < part.rails {
+        _ if part.is_nccls(rails) => "as NCCL uses them",
+        true => "and more would help nobody",
+        false => "its even part",
+    };
+    format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
+}
+
 /// Why not this rail.
 fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     match node.policy {
@@ -126,6 +141,7 @@ fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex
             loss(node, ways, answer, gpu, rail)
         }
         Policy::Closest | Policy::Spread => "the job does not have this GPU".to_string(),
+        Policy::Rail if answer.users(rail.0) == 0 => "it is no GPU's rail".to_string(),
         Policy::Rail => "it is another GPU's rail".to_string(),
         Policy::Numa => "it is on another NUMA node".to_string(),
         Policy::All => "it is not on this node".to_string(),

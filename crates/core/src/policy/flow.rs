@@ -6,9 +6,15 @@ use std::collections::BTreeMap;
 
 /// The most CPUs that the tasks can get if task `i` wants `wanted[i]` CPUs of `masks[i]` and no two tasks
 /// share one.
-pub(super) fn served(masks: &[CpuSet], wanted: &[usize]) -> usize {
-    let mut flow = Flow::new(masks);
-    (0..masks.len()).map(|task| flow.serve(task, wanted[task])).sum()
+pub(super) fn served<'m>(masks: impl IntoIterator<Item = &'m CpuSet>, wanted: &[usize]) -> usize {
+    // tasks with the same mask are as good as one that wants what all of them want
+    let mut of_mask: BTreeMap<&CpuSet, usize> = BTreeMap::new();
+    for (mask, wanted) in masks.into_iter().zip(wanted) {
+        *of_mask.entry(mask).or_default() += wanted;
+    }
+    let masks: Vec<&CpuSet> = of_mask.keys().copied().collect();
+    let mut flow = Flow::new(&masks);
+    of_mask.into_values().enumerate().map(|(task, wanted)| flow.serve(task, wanted)).sum()
 }
 
 /// CPUs that the same tasks may use form one class; a node has few classes, however many CPUs it has.
@@ -22,21 +28,24 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(masks: &[CpuSet]) -> Flow {
-        let mut users: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    fn new(masks: &[&CpuSet]) -> Flow {
+        // for each CPU its tasks, a bit for each
+        let each = masks.len().div_ceil(64).max(1);
+        let words = masks.iter().map(|mask| mask.words().len()).max().unwrap_or(0);
+        let mut tasks_of = vec![0u64; 64 * words * each];
         for (task, mask) in masks.iter().enumerate() {
-            mask.iter().for_each(|cpu| users.entry(cpu).or_default().push(task));
+            let (word, bit) = (task / 64, 1 << (task % 64));
+            mask.iter().for_each(|cpu| tasks_of[cpu as usize * each + word] |= bit);
         }
-        let mut sizes: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
-        users.into_values().for_each(|tasks| *sizes.entry(tasks).or_default() += 1);
-        let mut flow = Flow {
-            classes: vec![Vec::new(); masks.len()],
-            free: Vec::with_capacity(sizes.len()),
-            used: vec![BTreeMap::new(); sizes.len()],
-        };
-        for (class, (tasks, size)) in sizes.into_iter().enumerate() {
-            flow.free.push(size);
-            tasks.into_iter().for_each(|task| flow.classes[task].push(class));
+        let mut users: Vec<&[u64]> =
+            tasks_of.chunks_exact(each).filter(|tasks| tasks.iter().any(|word| *word != 0)).collect();
+        users.sort_unstable();
+        let mut flow = Flow { classes: vec![Vec::new(); masks.len()], free: Vec::new(), used: Vec::new() };
+        for same in users.chunk_by(|one, other| one == other) {
+            let is_one = |task: &usize| same[0][task / 64] >> (task % 64) & 1 == 1;
+            (0..masks.len()).filter(is_one).for_each(|task| flow.classes[task].push(flow.free.len()));
+            flow.free.push(same.len());
+            flow.used.push(BTreeMap::new());
         }
         flow
     }

@@ -50,7 +50,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// The links above these GPUs and rails; each GPU is to get `each` rails.
+    /// The links above these GPUs and rails; a GPU is to get `each` rails at most.
     pub(super) fn new<'a>(
         gpus: impl Iterator<Item = Option<&'a Ascent>>,
         rails: &[Option<Ascent>],

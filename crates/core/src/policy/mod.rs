@@ -20,6 +20,7 @@ pub mod identity;
 mod ladder;
 mod links;
 mod numa;
+mod parts;
 pub mod pattern;
 mod rail;
 pub mod reach;
@@ -32,7 +33,7 @@ mod ways;
 
 pub use pattern::Pattern;
 
-use crate::placement::{NodePlacement, Policy};
+use crate::placement::{NicsEach, NodePlacement, Policy};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
 use solve::Budget;
@@ -100,8 +101,8 @@ impl Effort {
 pub struct Request<'a> {
     /// the rule
     pub policy: Policy,
-    /// NICs that each GPU gets under `closest`, `rail` and `spread`; 0 is 1
-    pub nics_each: usize,
+    /// NICs that each GPU gets under `closest`, `rail` and `spread`
+    pub nics_each: NicsEach,
     /// the NICs that the admin wants and does not want
     pub selection: Option<&'a Selection>,
     /// the site's rails in their order; empty: the good NICs in PCI order
@@ -123,13 +124,12 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let Candidates { rails, broken, excluded, diagnostics } = candidates::rails(topology, selection);
     let mut node =
         NodePlacement { policy: request.policy, rails, broken, excluded, gpus: Vec::new(), diagnostics };
-    let ways = Ways::new(topology, &node.rails, &request.through, request.nics_each.max(1));
     node.gpus = match request.policy {
-        Policy::Closest => closest::map_gpus(topology, &mut node, &ways, request),
-        Policy::Rail => rail::map_gpus(topology, &mut node, &ways, request),
-        Policy::Spread => spread::map_gpus(topology, &mut node, &ways, request),
-        Policy::Numa => numa::map_gpus(topology, &ways),
-        Policy::All => all::map_gpus(topology, &node, &ways),
+        Policy::Closest => closest::map_gpus(topology, &mut node, request),
+        Policy::Rail => rail::map_gpus(topology, &mut node, request),
+        Policy::Spread => spread::map_gpus(topology, &mut node, request),
+        Policy::Numa => numa::map_gpus(topology, &node, request),
+        Policy::All => all::map_gpus(topology, &node, request),
     };
     node
 }

@@ -1,11 +1,12 @@
 //! `numa`: each GPU gets all rails of its NUMA node; if that has none, the node's nearest.
 #![forbid(unsafe_code)]
 
-use super::Ways;
-use crate::placement::GpuPlacement;
+use super::{Request, Ways};
+use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{PathType, Topology};
 
-pub(super) fn map_gpus(topology: &Topology, ways: &Ways) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
+    let ways = Ways::new(topology, &node.rails, &request.through, &vec![1; topology.gpus.len()]);
     let rails_of: Vec<Vec<usize>> = ways
         .kinds
         .iter()
@@ -18,7 +19,7 @@ pub(super) fn map_gpus(topology: &Topology, ways: &Ways) -> Vec<GpuPlacement> {
             }
         })
         .collect();
-    super::all::serve(topology, ways, &rails_of, |gpu, rails| {
+    super::all::serve(topology, node, request, &rails_of, |gpu, rails| {
         match rails.iter().any(|&rail| ways.kinds[gpu.0][rail] < PathType::Sys) {
             true => format!("all {} good NICs of its NUMA node", rails.len()),
             false => "its NUMA node has no good NIC: all that are nearest".to_string(),

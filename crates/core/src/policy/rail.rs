@@ -1,14 +1,15 @@
 //! `rail`: GPU k gets rail k, on every node, whatever this node's paths say.
 //!
 //! Rails are the good NICs in PCI order, with the broken ones counted, or those that the admin lists.  With fewer rails
-//! than GPUs neighbours share one.  A GPU whose rail is broken gets what `closest` leaves it.
+//! than GPUs neighbours share one; with several times as many, GPU k's rails are the k-th group of them.  A GPU whose rail
+//! is broken gets what `closest` leaves it, unless others of its group work.
 #![forbid(unsafe_code)]
 
 use super::closest::{in_order, placements};
 use super::solve::solve_around;
 use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
-use crate::placement::{Excluded, GpuPlacement, NodePlacement, Rail, RailIndex};
+use crate::placement::{Excluded, GpuPlacement, NicsEach, NodePlacement, Rail, RailIndex};
 use crate::topology::{Gpu, PciAddress, Topology};
 
 /// A rail in its order: its name, and where it stands among the usable ones.
@@ -20,7 +21,6 @@ struct Numbered {
 pub(super) fn map_gpus(
     topology: &Topology,
     node: &mut NodePlacement,
-    ways: &Ways,
     request: &Request,
 ) -> Vec<GpuPlacement> {
     let rails = numbered(topology, node, request);
@@ -28,50 +28,74 @@ pub(super) fn map_gpus(
         let finding = format!("rail {number} is broken: {}", why_broken(node, &rail.name));
         node.diagnostics.push(Diagnostic::new(&rail.name, finding));
     }
-    let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
-    addresses.dedup();
-    let wanted = request.nics_each.max(1).min(rails.len());
-    let numbers = |gpu: &Gpu| -> Vec<usize> {
-        let index = addresses.iter().position(|known| *known == gpu.address).unwrap_or(0);
-        let first = match rails.len() >= addresses.len() * wanted {
-            true => index * wanted,
-            false => index * rails.len() / addresses.len(),
-        };
-        (first..first + wanted).map(|number| number % rails.len().max(1)).collect()
-    };
-    let asked: Vec<Vec<usize>> = topology.gpus.iter().map(numbers).collect();
-    let kept: Vec<Option<Vec<usize>>> = asked
-        .iter()
-        .map(|numbers| numbers.iter().map(|&number| Some(rails[number].usable?.0)).collect())
-        .map(|kept: Option<Vec<usize>>| {
-            kept.map(|mut rails| {
-                rails.sort_unstable();
-                rails
-            })
-        })
-        .map(|kept| kept.filter(|rails| !rails.is_empty()))
-        .collect();
+    let asked = numbers(topology, rails.len(), request.nics_each);
+    let is_auto = request.nics_each == NicsEach::Auto;
+    let kept: Vec<Option<Vec<usize>>> =
+        asked.iter().map(|numbers| working(&rails, numbers, is_auto)).collect();
+    let wants = kept.iter().zip(&asked).map(|(kept, asked)| match kept {
+        Some(kept) => kept.len(),
+        None if is_auto => 1,
+        None => asked.len(),
+    });
+    let wants: Vec<usize> = wants.collect();
+    let ways = Ways::new(topology, &node.rails, &request.through, &wants);
     let rails_of = match node.rails.is_empty() {
         true => Vec::new(),
         false => solve_around(&ways.problem, &kept, &mut request.effort.budget()).rails_of,
     };
-    let mut gpus = placements(topology, node, ways, &rails_of);
+    let mut gpus = placements(topology, node, &ways, &rails_of);
+    if rails.is_empty() {
+        return gpus;
+    }
     for (index, gpu) in gpus.iter_mut().enumerate() {
-        let named = |number: &usize| format!("rail {number} ({})", rails[*number].name);
-        let list = asked[index].iter().map(named).collect::<Vec<_>>().join(" and ");
-        if kept[index].is_some() {
-            gpu.reason = format!("{list} is GPU {index}'s");
-            continue;
-        }
-        let broken = asked[index].iter().filter(|number| rails[**number].usable.is_none());
-        let broken = broken.map(named).collect::<Vec<_>>().join(" and ");
-        if rails.is_empty() {
-            continue;
-        }
-        gpu.reason = format!("{broken} is broken; in its place {}", gpu.reason);
-        gpu.shortfall = Some(format!("GPU {index}: {broken} is broken"));
+        let list = |numbers: &mut dyn Iterator<Item = &usize>| {
+            let named = |number: &usize| format!("rail {number} ({})", rails[*number].name);
+            numbers.map(named).collect::<Vec<_>>().join(" and ")
+        };
+        let is_broken = |number: &&usize| rails[**number].usable.is_none();
+        let working = list(&mut asked[index].iter().filter(|number| !is_broken(number)));
+        let broken = list(&mut asked[index].iter().filter(is_broken));
+        let is_own = format!("{working} is GPU {index}'s");
+        gpu.reason = match (&kept[index], broken.is_empty()) {
+            (Some(_), true) => is_own,
+            (Some(_), false) => format!("{is_own}; {broken} is broken"),
+            (None, _) => format!("{broken} is broken; in its place {}", gpu.reason),
+        };
+        gpu.shortfall = (!broken.is_empty()).then(|| format!("GPU {index}: {broken} is broken"));
     }
     gpus
+}
+
+/// The numbers of each GPU's rails, for so many rails: those of the k-th of as many groups as there are GPUs.  `auto` takes
+/// the group.  With fewer rails than a group should have, neighbours share.
+fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
+    // partitions of one GPU count as one
+    let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+    addresses.dedup();
+    let group = rails / addresses.len().max(1);
+    let wanted = match each {
+        NicsEach::Auto => group.min(NicsEach::MOST.into()),
+        NicsEach::Number(number) => number.into(),
+    };
+    let wanted = wanted.max(1).min(rails);
+    let of_gpu = |gpu: &Gpu| {
+        let index = addresses.iter().position(|known| *known == gpu.address).unwrap_or(0);
+        let first = if group >= wanted { index * group } else { index * rails / addresses.len() };
+        (first..first + wanted).map(|number| number % rails.max(1)).collect()
+    };
+    topology.gpus.iter().map(of_gpu).collect()
+}
+
+/// The places of a GPU's rails among the usable ones, ascending.  `None` where one is broken, or where `some` are enough, if
+/// all are.
+fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<Vec<usize>> {
+    let usable = numbers.iter().filter_map(|&number| Some(rails[number].usable?.0));
+    let mut usable: Vec<usize> = usable.collect();
+    usable.sort_unstable();
+    usable.dedup();
+    let is_usable = |number: &usize| rails[*number].usable.is_some();
+    let is_enough = !usable.is_empty() && (some || numbers.iter().all(is_usable));
+    is_enough.then_some(usable)
 }
 
 /// The rails in the site's order.

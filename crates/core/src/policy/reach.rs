@@ -11,7 +11,7 @@ pub struct Reach(Ways);
 impl Reach {
     /// The ways to these ports, whose positions name them from here on.
     pub fn new(topology: &Topology, ports: &[Rail], through: &Through) -> Reach {
-        Reach(Ways::new(topology, ports, through, 1))
+        Reach(Ways::new(topology, ports, through, &vec![1; topology.gpus.len()]))
     }
 
     /// The path to a port.

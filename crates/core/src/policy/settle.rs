@@ -10,64 +10,59 @@ use super::crew::Crew;
 use super::flow::served;
 use super::ladder::Ladder;
 use crate::topology::{CpuSet, NodeSet, Topology};
+use std::borrow::Cow;
 use std::cmp::Reverse;
-
-/// The tasks' CPUs, if all of them decide by this rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Settled {
-    /// `[task]`
-    pub(super) masks: Vec<CpuSet>,
-    /// `[task]`: the rung of its ladder that it reached
-    pub(super) rungs: Vec<usize>,
-}
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A task while we settle it.
 struct Mover {
     id: usize,
-    ladder: Ladder,
+    /// the step's CPUs on each rung of its ladder
+    regions: Rc<Vec<CpuSet>>,
     /// the rung of Slurm's mask
     here: usize,
     /// the rung it should reach; it stays if that is `here`
     target: usize,
 }
 
-/// Settles all tasks of a crew if every task's home is known.  Every task of the step computes the same.
-pub(super) fn settle(topology: &Topology, crew: &Crew) -> Settled {
+/// Settles all tasks of a crew if every task's home is known: the CPUs of one of them, and the rung of its ladder that it
+/// reaches.  Every task of the step computes the same for all.
+pub(super) fn settle(topology: &Topology, crew: &Crew, id: usize) -> (CpuSet, usize) {
     let homes = crew.homes.as_deref().unwrap_or_default();
-    let mut movers: Vec<Mover> = homes
-        .iter()
-        .take(crew.len())
-        .enumerate()
-        .map(|(id, home)| {
+    // many tasks share few homes
+    let mut known: BTreeMap<&NodeSet, (Ladder, Rc<Vec<CpuSet>>)> = BTreeMap::new();
+    let mut movers: Vec<Mover> = Vec::with_capacity(crew.len());
+    for (id, home) in homes.iter().take(crew.len()).enumerate() {
+        let (ladder, regions) = known.entry(home).or_insert_with(|| {
             let ladder = Ladder::around(topology, home);
-            let here = ladder.rung_of(&crew.masks[id]);
-            Mover { id, ladder, here, target: 0 }
-        })
-        .collect();
-    let before = served(&crew.masks, &crew.parts);
+            let regions = ladder.rungs().iter().map(|rung| crew.cpus.intersection(&rung.cpus)).collect();
+            (ladder, Rc::new(regions))
+        });
+        let here = ladder.rung_of(crew.mask(id));
+        movers.push(Mover { id, regions: Rc::clone(regions), here, target: 0 });
+    }
+    let before = served(crew.all_masks(), &crew.parts);
     // each turn sends a task one rung farther, so the loop ends
     loop {
         let give_way = match try_targets(crew, &movers) {
             Err(too_many) => too_many,
-            Ok(masks) if served(&masks, &crew.parts) >= before => {
-                let rungs = movers.iter().map(|mover| mover.target.min(mover.here)).collect();
-                return Settled { masks, rungs };
+            Ok(mut masks) if served(masks.iter().map(|mask| &**mask), &crew.parts) >= before => {
+                return (masks.swap_remove(id).into_owned(), movers[id].target.min(movers[id].here));
             }
             Ok(masks) => in_the_way(crew, &movers, &masks, before),
         };
-        for mover in movers.iter_mut().filter(|mover| give_way.contains(&mover.id)) {
-            mover.target += 1;
-        }
+        // a mover stands at the place of its task
+        give_way.into_iter().for_each(|id| movers[id].target += 1);
     }
 }
 
 /// The movers by region, the farthest region first: those who gain least give way first.
-fn groups<'a>(crew: &Crew, movers: &'a [Mover]) -> Vec<Vec<&'a Mover>> {
+fn groups<'a>(movers: &'a [Mover]) -> Vec<Vec<&'a Mover>> {
     let mut groups: Vec<Vec<&Mover>> = Vec::new();
     for mover in movers.iter().filter(|mover| mover.moves()) {
-        let same = |group: &&mut Vec<&Mover>| {
-            group[0].target == mover.target && group[0].region(crew) == mover.region(crew)
-        };
+        let same =
+            |group: &&mut Vec<&Mover>| group[0].target == mover.target && group[0].region() == mover.region();
         match groups.iter_mut().find(same) {
             Some(group) => group.push(mover),
             None => groups.push(vec![mover]),
@@ -79,14 +74,14 @@ fn groups<'a>(crew: &Crew, movers: &'a [Mover]) -> Vec<Vec<&'a Mover>> {
 
 /// The movers that give way if not all tasks have their parts: in the smallest crowded region, those that
 /// came farthest; if no region is crowded by itself, the group without which all others have their parts.
-fn in_the_way(crew: &Crew, movers: &[Mover], masks: &[CpuSet], before: usize) -> Vec<usize> {
-    let groups = groups(crew, movers);
-    let mut regions: Vec<CpuSet> = groups.iter().map(|group| group[0].region(crew)).collect();
-    regions.sort_by_key(CpuSet::len);
-    for region in &regions {
-        let confined: Vec<usize> = (0..crew.len()).filter(|&id| masks[id].is_subset(region)).collect();
-        let crowd = movers.iter().filter(|mover| mover.moves() && confined.contains(&mover.id));
-        let need: usize = confined.iter().map(|&id| crew.parts[id]).sum();
+fn in_the_way(crew: &Crew, movers: &[Mover], masks: &[Cow<CpuSet>], before: usize) -> Vec<usize> {
+    let groups = groups(movers);
+    let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
+    regions.sort_by_key(|region| region.len());
+    for region in regions {
+        let is_confined: Vec<bool> = masks.iter().map(|mask| mask.is_subset(region)).collect();
+        let crowd = movers.iter().filter(|mover| mover.moves() && is_confined[mover.id]);
+        let need: usize = (0..crew.len()).filter(|&id| is_confined[id]).map(|id| crew.parts[id]).sum();
         if let (true, Some(farthest)) = (need > region.len(), crowd.clone().map(|mover| mover.target).max()) {
             return crowd.filter(|mover| mover.target == farthest).map(|mover| mover.id).collect();
         }
@@ -94,8 +89,8 @@ fn in_the_way(crew: &Crew, movers: &[Mover], masks: &[CpuSet], before: usize) ->
     let ids = |group: &Vec<&Mover>| group.iter().map(|mover| mover.id).collect::<Vec<usize>>();
     let is_enough = |group: &&Vec<&Mover>| {
         let mut without = masks.to_vec();
-        ids(group).into_iter().for_each(|id| without[id] = crew.masks[id].clone());
-        served(&without, &crew.parts) >= before
+        ids(group).into_iter().for_each(|id| without[id] = Cow::Borrowed(crew.mask(id)));
+        served(without.iter().map(|mask| &**mask), &crew.parts) >= before
     };
     groups.iter().find(is_enough).or(groups.first()).map(ids).unwrap_or_default()
 }
@@ -106,43 +101,50 @@ impl Mover {
     }
 
     /// The step's CPUs on the rung that it should reach.
-    fn region(&self, crew: &Crew) -> CpuSet {
-        crew.cpus.intersection(&self.ladder.rungs()[self.target].cpus)
+    fn region(&self) -> &CpuSet {
+        &self.regions[self.target]
     }
 }
 
 /// All tasks' masks if all movers reach their targets; or the movers whose region does not hold their parts.
-fn try_targets(crew: &Crew, movers: &[Mover]) -> Result<Vec<CpuSet>, Vec<usize>> {
-    let mut masks = crew.masks.clone();
+fn try_targets<'a>(crew: &'a Crew, movers: &'a [Mover]) -> Result<Vec<Cow<'a, CpuSet>>, Vec<usize>> {
+    let mut masks: Vec<Cow<CpuSet>> = crew.all_masks().map(Cow::Borrowed).collect();
     // a mover whose mask has its part of near CPUs gives the rest away and takes nothing
     let mut homeless: Vec<&Mover> = Vec::new();
     for mover in movers.iter().filter(|mover| mover.moves()) {
-        let part = crew.masks[mover.id].intersection(&mover.region(crew));
+        let part = match crew.shares_one_mask() {
+            true => Cow::Borrowed(mover.region()),
+            false => Cow::Owned(crew.mask(mover.id).intersection(mover.region())),
+        };
         if part.len() >= crew.parts[mover.id].max(1) {
             masks[mover.id] = part;
         } else {
             homeless.push(mover);
         }
     }
-    let is_homeless = |id: usize| homeless.iter().any(|mover| mover.id == id);
-    let settled: Vec<usize> = (0..crew.len()).filter(|&id| !is_homeless(id)).collect();
+    let mut is_homeless = vec![false; crew.len()];
+    homeless.iter().for_each(|mover| is_homeless[mover.id] = true);
+    let settled = (0..crew.len()).filter(|&id| !is_homeless[id]);
+    let others = match homeless.is_empty() {
+        true => CpuSet::new(),
+        false => settled.fold(CpuSet::new(), |all, id| all.union(&masks[id])),
+    };
     while let Some(first) = homeless.first() {
-        let near = first.region(crew);
+        let near = first.region();
         let (group, rest): (Vec<&Mover>, Vec<&Mover>) =
-            homeless.iter().partition(|mover| mover.region(crew) == near);
+            homeless.iter().partition(|mover| mover.region() == near);
         homeless = rest;
         let ids: Vec<usize> = group.iter().map(|mover| mover.id).collect();
         let wanted: Vec<usize> = ids.iter().map(|&id| crew.parts[id]).collect();
-        let others = settled.iter().fold(CpuSet::new(), |all, &id| all.union(&masks[id]));
-        let left = minus(&near, &others);
+        let left = minus(near, &others);
         let need: usize = wanted.iter().sum();
         if left.len() >= need.max(1) {
             let seats = if crew.is_private() { seats(crew, &left, &wanted) } else { None };
             let seats = seats.unwrap_or_else(|| vec![left; ids.len()]);
-            ids.iter().zip(seats).for_each(|(&id, seat)| masks[id] = seat);
+            ids.iter().zip(seats).for_each(|(&id, seat)| masks[id] = Cow::Owned(seat));
         } else if near.len() >= need.max(1) {
             // other tasks have some of these CPUs too; the flow tells whether every task has its part
-            ids.iter().for_each(|&id| masks[id] = near.clone());
+            ids.iter().for_each(|&id| masks[id] = Cow::Borrowed(near));
         } else {
             return Err(ids);
         }
@@ -153,7 +155,7 @@ fn try_targets(crew: &Crew, movers: &[Mover]) -> Result<Vec<CpuSet>, Vec<usize>>
 /// A seat of its own for each mover, made of the masks of the tasks that left, which Slurm has cut along
 /// cores.  The remaining masks go round.  `None` if the masks are too few or too small.
 fn seats(crew: &Crew, left: &CpuSet, wanted: &[usize]) -> Option<Vec<CpuSet>> {
-    let units = crew.masks.iter().map(|mask| mask.intersection(left)).filter(|unit| !unit.is_empty());
+    let units = (0..crew.len()).map(|id| crew.mask(id).intersection(left)).filter(|unit| !unit.is_empty());
     let mut seats = vec![CpuSet::new(); wanted.len()];
     for (place, unit) in units.enumerate() {
         let seat = &mut seats[place % wanted.len()];
@@ -174,7 +176,7 @@ pub(super) fn settle_alone(
     may_be_near: impl Fn(&NodeSet) -> usize,
 ) -> (CpuSet, usize) {
     let ladder = Ladder::around(topology, home);
-    let own = &crew.masks[id];
+    let own = crew.mask(id);
     let here = ladder.rung_of(own);
     let most = crew.parts.iter().copied().max().unwrap_or(1).max(1);
     for (number, rung) in ladder.rungs().iter().enumerate().take(here) {
@@ -184,12 +186,12 @@ pub(super) fn settle_alone(
             return (part, number);
         }
         let comers = may_be_near(&rung.nodes).clamp(1, crew.len());
-        let need = if crew.masks.iter().all(|mask| mask == own) {
+        let need = if crew.shares_one_mask() {
             comers * most
         } else {
             // a task that overlaps may stay, and one that does not may come
             let inside: Vec<usize> =
-                (0..crew.len()).filter(|&other| other != id && crew.masks[other].intersects(&near)).collect();
+                (0..crew.len()).filter(|&other| other != id && crew.mask(other).intersects(&near)).collect();
             let others = crew.len() - inside.len();
             inside.iter().map(|&other| crew.parts[other]).sum::<usize>() + comers.min(others).max(1) * most
         };

@@ -134,7 +134,7 @@ fn openable(
     let names: Vec<String> = refused.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
     let mut reason = format!("its device cgroup denies it {}", names.join(" "));
     if rails.is_empty() {
-        let ways = Ways::new(topology, &node.rails, through, 1);
+        let ways = Ways::new(topology, &node.rails, through, &vec![1; topology.gpus.len()]);
         let allowed = node.rail_indices().filter(|&rail| !is_denied(rail));
         let best = allowed.min_by_key(|&rail| (Reverse(ways.value(gpu, rail)), ways.kind(gpu, rail), rail));
         match best {

@@ -12,11 +12,11 @@ use proptest::prelude::*;
 
 /// A machine of two NUMA nodes with two switches each: what hangs below each switch.
 #[derive(Debug, Clone)]
-struct Parts {
+pub(super) struct Parts {
     /// the switch of each GPU
-    gpus: Vec<u8>,
+    pub(super) gpus: Vec<u8>,
     /// the switch of each NIC, and its rate in Gbit/s
-    nics: Vec<(u8, u64)>,
+    pub(super) nics: Vec<(u8, u64)>,
 }
 
 fn at(bus: u8, device: u8) -> PciAddress {
@@ -24,7 +24,7 @@ fn at(bus: u8, device: u8) -> PciAddress {
 }
 
 impl Parts {
-    fn topology(&self) -> Topology {
+    pub(super) fn topology(&self) -> Topology {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for os_index in 0..2 {
             let cpus = (os_index * 4..os_index * 4 + 4).collect();
@@ -73,14 +73,14 @@ impl Parts {
     }
 }
 
-fn parts() -> impl Strategy<Value = Parts> {
+pub(super) fn parts() -> impl Strategy<Value = Parts> {
     let nic = (0u8..4, prop_oneof![5 => Just(400u64), 1 => Just(200)]);
     (prop::collection::vec(0u8..4, 1..=5), prop::collection::vec(nic, 1..=6))
         .prop_map(|(gpus, nics)| Parts { gpus, nics })
 }
 
 /// The rails of each GPU, by name.
-fn names(node: &NodePlacement) -> Vec<Vec<String>> {
+pub(super) fn names(node: &NodePlacement) -> Vec<Vec<String>> {
     let names =
         |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
     node.gpus.iter().map(names).collect()
@@ -119,36 +119,46 @@ proptest! {
 
     #[test]
     fn a_nic_that_fails_moves_no_gpu_that_did_not_use_it_unless_the_worst_off_gains(
-        parts in parts(), failing in any::<prop::sample::Index>(),
+        parts in parts(), failing in any::<prop::sample::Index>(), is_auto in any::<bool>(),
     ) {
         let topology = parts.topology();
-        let before = closest(&topology);
+        let nics_each = if is_auto { NicsEach::Auto } else { NicsEach::Number(1) };
+        let request = Request { nics_each, ..Request::default() };
+        let before = map(&topology, &request);
         let mut degraded = topology.clone();
         let failing = failing.index(degraded.nics.len());
         degraded.nics[failing].ports[0].state = PortState::Down;
-        let after = closest(&degraded);
+        let after = map(&degraded, &request);
         prop_assume!(!after.rails.is_empty() && after.broken.len() + after.rails.len() == before.rails.len());
         let gone = format!("{}:1", topology.nics[failing].name);
-        let (was, is) = (names(&before), names(&after));
-        let moved = |gpu: &usize| !was[*gpu].contains(&gone) && was[*gpu] != is[*gpu];
+        let sorted = |mut names: Vec<Vec<String>>| {
+            names.iter_mut().for_each(|names| names.sort());
+            names
+        };
+        let (was, is) = (sorted(names(&before)), sorted(names(&after)));
+        // of several NICs those are left that work
+        let left: Vec<Vec<String>> =
+            was.iter().map(|names| names.iter().filter(|name| **name != gone).cloned().collect()).collect();
+        let moved = |gpu: &usize| !left[*gpu].is_empty() && left[*gpu] != is[*gpu];
         if (0..was.len()).any(|gpu| moved(&gpu)) {
             // whoever did not use it stays: no way to deal the others is as good for the worst off
-            let ways = Ways::new(&degraded, &after.rails, &Through::default(), 1);
+            let ways = Ways::new(&degraded, &after.rails, &Through::default(), &is.iter().map(Vec::len).collect::<Vec<usize>>());
             let rail = |name: &String| after.rails.iter().position(|rail| rail.to_string() == *name);
-            let fixed: Vec<Option<usize>> = was.iter().map(|names| rail(&names[0])).collect();
-            let free: Vec<usize> = (0..fixed.len()).filter(|&gpu| fixed[gpu].is_none()).collect();
+            let rails_of = |names: &[Vec<String>]| -> Vec<Vec<usize>> {
+                names.iter().map(|names| names.iter().map(|name| rail(name).unwrap()).collect()).collect()
+            };
+            let fixed = rails_of(&left);
+            let free: Vec<usize> = (0..fixed.len()).filter(|&gpu| fixed[gpu].is_empty()).collect();
             let rails = after.rails.len();
             let staying = (0..rails.pow(free.len() as u32)).map(|mut code| {
                 let mut answer = fixed.clone();
                 for &gpu in &free {
-                    answer[gpu] = Some(code % rails);
+                    answer[gpu] = vec![code % rails];
                     code /= rails;
                 }
-                let answer: Vec<Vec<usize>> = answer.into_iter().map(|rail| vec![rail.unwrap()]).collect();
                 solve::Score::of(&ways.problem, &answer).worst_mbps()
             });
-            let chosen: Vec<Vec<usize>> = is.iter().map(|names| vec![rail(&names[0]).unwrap()]).collect();
-            prop_assert!(solve::Score::of(&ways.problem, &chosen).worst_mbps() > staying.max().unwrap());
+            prop_assert!(solve::Score::of(&ways.problem, &rails_of(&is)).worst_mbps() > staying.max().unwrap());
         }
     }
 
@@ -163,11 +173,12 @@ proptest! {
     }
 
     #[test]
-    fn every_policy_gives_every_gpu_a_nic_where_there_is_one(parts in parts(), each in 1usize..4) {
+    fn every_policy_gives_every_gpu_a_nic_where_there_is_one(parts in parts(), each in 0u8..4) {
         let topology = parts.topology();
         let everybody: Vec<GpuIndex> = topology.gpu_indices().collect();
         for policy in [Policy::Closest, Policy::Rail, Policy::Spread, Policy::Numa, Policy::All] {
-            let request = Request { policy, nics_each: each, alone: Some(&everybody), ..Request::default() };
+            let nics_each = if each == 0 { NicsEach::Auto } else { NicsEach::Number(each) };
+            let request = Request { policy, nics_each, alone: Some(&everybody), ..Request::default() };
             let node = map(&topology, &request);
             for gpu in &node.gpus {
                 prop_assert!(!gpu.choices.is_empty() && !gpu.reason.is_empty());
@@ -175,8 +186,8 @@ proptest! {
                 rails.sort_unstable();
                 rails.dedup();
                 prop_assert_eq!(rails.len(), gpu.choices.len());
-                if matches!(policy, Policy::Closest | Policy::Rail) {
-                    prop_assert_eq!(rails.len(), each.min(node.rails.len()));
+                if matches!(policy, Policy::Closest | Policy::Rail) && each > 0 {
+                    prop_assert_eq!(rails.len(), node.rails.len().min(each.into()));
                 }
             }
         }
@@ -230,7 +241,10 @@ fn the_admins_list_is_the_order_of_the_rails() {
 #[test]
 fn several_rails_for_each_gpu_follow_each_other() {
     let topology = Parts { gpus: vec![0, 3], nics: vec![(0, 400), (1, 400), (2, 400), (3, 400)] }.topology();
-    let node = map(&topology, &Request { policy: Policy::Rail, nics_each: 2, ..Request::default() });
+    let node = map(
+        &topology,
+        &Request { policy: Policy::Rail, nics_each: NicsEach::Number(2), ..Request::default() },
+    );
     assert_eq!(names(&node), [["mlx5_0:1", "mlx5_1:1"], ["mlx5_3:1", "mlx5_2:1"]], "the nearer first");
 }
 

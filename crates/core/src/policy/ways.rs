@@ -19,11 +19,28 @@ pub(super) struct Ways {
     pub(super) problem: Problem,
     /// is any rate or link known?
     rates_known: bool,
+    /// for each GPU its part of its nearest rails; none where a GPU gets a number of them, or one each
+    parts: Vec<Part>,
 }
 
 impl Ways {
-    /// The ways to these rails; each GPU is to get `each` of them.
-    pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, each: usize) -> Ways {
+    /// The ways to these rails, for an answer that stands: each GPU has as many as that gives it.
+    pub(super) fn for_answer(
+        topology: &Topology,
+        rails: &[Rail],
+        through: &Through,
+        rails_of: &[Vec<usize>],
+    ) -> Ways {
+        Ways::new(topology, rails, through, &rails_of.iter().map(Vec::len).collect::<Vec<usize>>())
+    }
+
+    /// The same, where GPUs have these parts, and no numbers.
+    pub(super) fn with_parts(self, parts: Vec<Part>) -> Ways {
+        Ways { parts, ..self }
+    }
+
+    /// The ways to these rails; each GPU is to get so many of them, but at least one.
+    pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
         let nics: Vec<Option<Ascent>> =
             rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
         let gpus: Vec<Ascent> = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect();
@@ -35,10 +52,10 @@ impl Ways {
             || !rails.is_empty() && gpus.iter().chain(nics.iter().flatten()).any(is_known);
         let rates: Vec<u64> = rates.into_iter().map(|rate| rate.unwrap_or(UNKNOWN_RATE)).collect();
         let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
-        let mut draft = Draft::new(&rates, &vec![each; gpus.len()]);
+        let mut draft = Draft::new(&rates, wants);
         // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
         let climbing = gpus.iter().zip(&has_c2c).map(|(gpu, has_c2c)| (!has_c2c).then_some(gpu));
-        let mut links = Links::new(climbing.clone(), &nics, &rates, each);
+        let mut links = Links::new(climbing.clone(), &nics, &rates, wants.iter().copied().max().unwrap_or(1));
         let of_gpus: Vec<Climb> = climbing.map(|gpu| links.climb(gpu, &mut draft)).collect();
         let of_nics: Vec<Climb> = nics.iter().map(|nic| links.climb(nic.as_ref(), &mut draft)).collect();
         let mut connections = Connections::new(topology, through, &rates);
@@ -68,8 +85,9 @@ impl Ways {
             }
             kinds.push(row);
         }
-        Ways { kinds, problem: draft.finish(), rates_known }
+        Ways { kinds, problem: draft.finish(), rates_known, parts: Vec::new() }
     }
+
     /// The path between a GPU and a rail.
     pub(super) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
         self.kinds[gpu.0][rail.0]
@@ -107,9 +125,37 @@ impl Ways {
         self.rates_known.then(|| gbps(mbps))
     }
 
+    /// A GPU's part of its nearest rails, where parts were dealt.
+    pub(super) fn part(&self, gpu: GpuIndex) -> Option<&Part> {
+        self.parts.get(gpu.0)
+    }
+
     /// Is any rate or link known?
     pub(super) fn rates_known(&self) -> bool {
         self.rates_known
+    }
+}
+
+/// A GPU's part of its nearest rails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    /// its nearest rails, a bit for each
+    pub(super) nearest: u64,
+    /// GPUs that have one of these among their own nearest, itself included
+    pub(super) sharers: usize,
+    /// its even part of them, at least one
+    pub(super) rails: usize,
+}
+
+impl Part {
+    /// Are all of these rails among its nearest?
+    pub(super) fn holds(&self, choices: &[RailUse]) -> bool {
+        choices.iter().all(|choice| self.nearest >> choice.rail.0 & 1 == 1)
+    }
+
+    /// Is it the number that NCCL uses too?
+    pub(super) fn is_nccls(&self, rails: usize) -> bool {
+        self.nearest.count_ones() as usize == rails * self.sharers
     }
 }
 

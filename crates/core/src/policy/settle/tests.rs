@@ -251,7 +251,8 @@ proptest! {
 
     #[test]
     fn every_tasks_part_is_served_as_well_as_by_slurms_masks(played in any_step()) {
-        let crew = Crew::new(&played.topology, &played.step(), &played.task(0));
+        let task = played.task(0);
+        let crew = Crew::new(&played.topology, &played.step(), &task);
         let decided = played.decisions();
         let masks: Vec<CpuSet> = decided.iter().map(|decision| decision.cpus().clone()).collect();
         prop_assert!(

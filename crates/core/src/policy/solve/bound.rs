@@ -119,9 +119,11 @@ impl Begun<'_> {
                 owns[rail] = owns[rail].max(Some(problem.most(gpu, rail)));
             }
         }
-        let mut ports: Vec<Port> = (0..problem.rails())
-            .map(|rail| Port::new(problem.capacity(rail), self.load.users(rail), owns[rail].unwrap_or(0)))
-            .collect();
+        let port = |rail: usize| {
+            let users = self.load.users(rail).iter().map(|&(_, gpu)| self.load.share(gpu as usize, rail));
+            Port::new(problem.capacity(rail), users.collect(), owns[rail].unwrap_or(0))
+        };
+        let mut ports: Vec<Port> = (0..problem.rails()).map(port).collect();
         let mut open = 0;
         for _ in self.open() {
             open += 1;
@@ -132,12 +134,7 @@ impl Begun<'_> {
         }
         self.load.count(open * (4 + ports.len()) + 8 * problem.gpus());
         let mut shares: Vec<u64> = Vec::with_capacity(problem.gpus());
-        for (rail, port) in ports.iter().enumerate() {
-            let level = port.level(port.more);
-            let users = self.load.users(rail).iter();
-            shares.extend(users.map(|&(_, gpu)| self.load.share(gpu as usize, rail).min(level)));
-            shares.extend(std::iter::repeat_n(port.own.min(level), port.more));
-        }
+        ports.iter().for_each(|port| shares.extend(port.shares(port.more)));
         shares.iter_mut().for_each(|share| *share /= PARTS);
         shares.sort_unstable();
         Some(shares)
@@ -185,17 +182,19 @@ pub(super) fn most(problem: &Problem) -> Vec<u64> {
 }
 
 /// A rail, those who are on it, and how many more come who can each use as much.
-struct Port<'a> {
+struct Port {
     capacity: u64,
-    users: &'a [(u64, u32)],
+    /// what each of those on it has now, ascending
+    users: Vec<u64>,
     own: u64,
     more: usize,
     /// what the next one gets
     next: u64,
 }
 
-impl<'a> Port<'a> {
-    fn new(capacity: u64, users: &'a [(u64, u32)], own: u64) -> Port<'a> {
+impl Port {
+    fn new(capacity: u64, mut users: Vec<u64>, own: u64) -> Port {
+        users.sort_unstable();
         let port = Port { capacity, users, own, more: 0, next: 0 };
         Port { next: port.own.min(port.level(1)), ..port }
     }
@@ -206,34 +205,29 @@ impl<'a> Port<'a> {
     }
 
     fn level(&self, more: usize) -> u64 {
-        let lesser = self.users.partition_point(|&(other, _)| other < self.own);
-        let (before, after) = self.users.split_at(lesser);
-        let own = |&(own, _): &(u64, u32)| own;
-        let newcomers = std::iter::repeat_n(self.own, more);
-        let owns = before.iter().map(own).chain(newcomers).chain(after.iter().map(own));
+        let (before, after) = self.users.split_at(self.users.partition_point(|&other| other < self.own));
+        let owns =
+            before.iter().copied().chain(std::iter::repeat_n(self.own, more)).chain(after.iter().copied());
         level(self.capacity, self.users.len() + more, owns)
     }
 
-    /// What everybody on it gets, ascending.
-    fn shares(&self, more: usize) -> Vec<u64> {
+    /// What everybody on it gets, in no order.
+    fn shares(&self, more: usize) -> impl Iterator<Item = u64> {
         let level = self.level(more);
-        let owns = self.users.iter().map(|&(own, _)| own).chain(std::iter::repeat_n(self.own, more));
-        let mut shares: Vec<u64> = owns.map(|own| own.min(level)).collect();
-        shares.sort_unstable();
-        shares
+        let owns = self.users.iter().copied().chain(std::iter::repeat_n(self.own, more));
+        owns.map(move |own| own.min(level))
     }
 
     /// Which of two rails one more GPU should rather take; `Less` is this one.
     fn harm(&self, other: &Port) -> Ordering {
         other.next.cmp(&self.next).then_with(|| {
-            let is_alike = (self.capacity, self.own, self.more, self.users.len())
-                == (other.capacity, other.own, other.more, other.users.len())
-                && self.users.iter().zip(other.users).all(|(one, two)| one.0 == two.0);
-            if is_alike {
+            if (self.capacity, self.own, self.more, &self.users)
+                == (other.capacity, other.own, other.more, &other.users)
+            {
                 return Ordering::Equal;
             }
             let together = |here: usize, there: usize| {
-                let mut all = self.shares(self.more + here);
+                let mut all: Vec<u64> = self.shares(self.more + here).collect();
                 all.extend(other.shares(other.more + there));
                 all.sort_unstable();
                 all

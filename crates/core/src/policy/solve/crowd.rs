@@ -26,40 +26,47 @@ impl Crowd {
     /// The crowds of all places.
     pub(super) fn of_all(problem: &Problem) -> Vec<Crowd> {
         let mut crowds: Vec<Crowd> = (0..problem.places()).map(|_| Crowd::default()).collect();
-        // of one GPU: how many of its ways cross a place, and the least and the most that one of them lets through
-        let mut crossing = vec![(0usize, u64::MAX, 0u64); problem.places()];
+        let mut of_one: Vec<OfOne> = vec![OfOne::default(); problem.places()];
         let mut met: Vec<usize> = Vec::new();
         for gpu in 0..problem.gpus() {
             let mut open = 0;
             for rail in problem.open_to(gpu) {
                 open += 1;
-                let own = problem.own(gpu, rail);
+                let (own, bit) = (problem.own(gpu, rail), 1 << rail);
                 let mark = mixed((gpu * problem.rails() + rail) as u64);
                 for place in problem.crossed(gpu, rail) {
-                    let (count, least, most) = &mut crossing[place];
-                    if *count == 0 {
+                    let one = &mut of_one[place];
+                    if one.rails == 0 {
                         met.push(place);
                     }
-                    (*count, *least, *most) = (*count + 1, own.min(*least), own.max(*most));
-                    crowds[place].rails |= 1 << rail;
-                    crowds[place].mark ^= mark;
+                    one.rails |= bit;
+                    one.mark ^= mark;
+                    (one.least, one.most) = (one.least.min(own), one.most.max(own));
                 }
             }
-            let want = problem.wants(gpu);
             for place in met.drain(..) {
-                let (count, least, most) = std::mem::replace(&mut crossing[place], (0, u64::MAX, 0));
-                let crowd = &mut crowds[place];
-                crowd.ways += count;
-                crowd.demand += most * want.min(count) as u64;
-                if count == open && place >= problem.rails() {
-                    crowd.captives.push((gpu, count));
-                }
-                let must = if place < problem.rails() { 0 } else { want.saturating_sub(open - count) };
-                crowd.forced.extend(std::iter::repeat_n((least, gpu), must));
+                let one = std::mem::take(&mut of_one[place]);
+                crowds[place].add(problem, gpu, &one, open, place < problem.rails());
             }
         }
         crowds.iter_mut().for_each(|crowd| crowd.forced.sort_unstable());
         crowds
+    }
+
+    /// Adds one GPU, which may choose from `open` rails.
+    fn add(&mut self, problem: &Problem, gpu: usize, one: &OfOne, open: usize, is_rail: bool) {
+        let (want, count) = (problem.wants(gpu), one.rails.count_ones() as usize);
+        self.ways += count;
+        self.rails |= one.rails;
+        self.mark ^= one.mark;
+        self.demand += one.most * want.min(count) as u64;
+        if !is_rail {
+            if count == open {
+                self.captives.push((gpu, count));
+            }
+            let must = want.saturating_sub(open - count);
+            self.forced.extend(std::iter::repeat_n((one.least, gpu), must));
+        }
     }
 
     /// The GPUs that get nothing but through it, as far as they may choose from all rails.
@@ -79,6 +86,23 @@ impl Crowd {
         let users = self.forced.len() + usize::from(mine.is_none());
         let others = self.forced.iter().enumerate().filter(|(at, _)| Some(*at) != mine);
         level(capacity, users, others.map(|(_, &(least, _))| least).chain([u64::MAX]))
+    }
+}
+
+/// One GPU's ways over a place.
+#[derive(Clone)]
+struct OfOne {
+    /// a bit for each rail to which they lead
+    rails: u64,
+    mark: u64,
+    /// the least that one of them lets through, and the most
+    least: u64,
+    most: u64,
+}
+
+impl Default for OfOne {
+    fn default() -> OfOne {
+        OfOne { rails: 0, mark: 0, least: u64::MAX, most: 0 }
     }
 }
 

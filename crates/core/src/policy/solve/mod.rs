@@ -17,6 +17,7 @@ mod bound;
 mod budget;
 mod crowd;
 mod draft;
+mod idle;
 mod level;
 mod load;
 mod part;
@@ -32,6 +33,7 @@ mod twins;
 pub use answer::{Answer, Loss};
 pub use budget::Budget;
 pub use draft::Draft;
+pub use idle::{Most, deal_idle};
 pub use problem::{KINDS, Problem};
 pub use score::Score;
 

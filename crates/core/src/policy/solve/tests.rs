@@ -1,8 +1,9 @@
-//! The solver against exhaustive search, on generated machines.
+//! The solver on machines made by hand, and exhaustive search to compare it with.
 #![forbid(unsafe_code)]
 
 use super::*;
-use proptest::prelude::*;
+
+mod properties;
 
 const THROUGH: [u64; 5] = [1000, 1000, 850, 700, 450];
 
@@ -80,26 +81,46 @@ fn shares(machine: &Machine, rails_of: &[Vec<usize>]) -> Vec<u64> {
     Answer::new(&problem, rails_of.to_vec()).shares().iter().map(|mbps| mbps / 1000).collect()
 }
 
-/// The best answer of all, the first in rail order where several are: every answer is looked at.
+/// The best answer of all, the first in rail order where several are.  Every answer is looked at, but for those whose
+/// beginning is worse already than the best known one: further GPUs can only lessen what the first ones have.
 fn exhaustive(problem: &Problem) -> (Score, Vec<Vec<usize>>) {
-    fn descend(problem: &Problem, begun: &mut Vec<Vec<usize>>, best: &mut Option<(Score, Vec<Vec<usize>>)>) {
-        let gpu = begun.len();
-        if gpu == problem.gpus() {
-            let score = Score::of(problem, begun);
-            if best.as_ref().is_none_or(|(known, _)| score < *known) {
-                *best = Some((score, begun.clone()));
+    let mut all = Exhaustive { problem, load: load::Load::new(problem), begun: Vec::new(), best: None };
+    all.descend();
+    all.best.unwrap()
+}
+
+struct Exhaustive<'p> {
+    problem: &'p Problem,
+    load: load::Load<'p>,
+    begun: Vec<Vec<usize>>,
+    best: Option<(Score, Vec<Vec<usize>>)>,
+}
+
+impl Exhaustive<'_> {
+    fn descend(&mut self) {
+        let gpu = self.begun.len();
+        let shares = self.begun.iter().enumerate().map(|(gpu, rails)| score::total(&self.load, gpu, rails));
+        let mut shares: Vec<u64> = shares.collect();
+        shares.sort_unstable();
+        shares.resize(self.problem.gpus(), u64::MAX);
+        if self.best.as_ref().is_some_and(|(known, _)| shares < known.shares) {
+            return;
+        }
+        if gpu == self.problem.gpus() {
+            let score = Score::of(self.problem, &self.begun);
+            if self.best.as_ref().is_none_or(|(known, _)| score < *known) {
+                self.best = Some((score, self.begun.clone()));
             }
             return;
         }
-        for set in sets(problem.rails(), problem.wants(gpu)) {
-            begun.push(set);
-            descend(problem, begun, best);
-            begun.pop();
+        for set in sets(self.problem.rails(), self.problem.wants(gpu)) {
+            set.iter().for_each(|&rail| self.load.put(gpu, rail));
+            self.begun.push(set.clone());
+            self.descend();
+            self.begun.pop();
+            set.iter().for_each(|&rail| self.load.lift(gpu, rail));
         }
     }
-    let mut best = None;
-    descend(problem, &mut Vec::new(), &mut best);
-    best.unwrap()
 }
 
 /// All sets of so many rails, in order.
@@ -166,6 +187,19 @@ fn far_gpus_are_spread_and_not_put_together_where_they_disturb_but_one() {
 }
 
 #[test]
+fn a_bound_leaves_to_newcomers_what_those_on_a_rail_cannot_use() {
+    // GPUs 0 and 1 share an uplink of 252 to both rails, so a third on their rail gets more than a third of it; a bound that
+    // overlooked this ruled the best answer out
+    let machine = Machine::new(
+        &[400_000; 2],
+        &[vec![3, 0], vec![3, 0], vec![2, 0], vec![0, 0]],
+        &[504_000, 504_000, 504_000, 126_000],
+    );
+    let machine = machine.shared(252_000, &[(0, 0), (0, 1), (1, 0), (1, 1)]);
+    assert_eq!(rail_of(&machine), [0, 0, 1, 0]);
+}
+
+#[test]
 fn a_narrow_link_makes_sharing_free_and_a_near_rail_is_shared_then() {
     let narrow = Machine::new(&[400_000; 2], &[vec![0, 1], vec![0, 1]], &[126_000; 2]);
     assert_eq!(rail_of(&narrow), [0, 0]);
@@ -219,167 +253,4 @@ fn those_who_keep_their_rails_keep_them_and_the_others_make_the_best_of_it() {
     let problem = alike(4, 3).problem();
     let kept = vec![Some(vec![2]), None, Some(vec![0]), None];
     assert_eq!(solve_around(&problem, &kept, &mut plenty()).rails_of, [[2], [0], [0], [1]]);
-}
-
-/// Machines from few different figures, so that ties are common; `shared` adds uplinks that several ways cross.
-fn machines(
-    gpus: std::ops::RangeInclusive<usize>,
-    rails: std::ops::RangeInclusive<usize>,
-    shared: usize,
-    each: usize,
-) -> impl Strategy<Value = Machine> {
-    (gpus, rails).prop_flat_map(move |(gpus, rails)| {
-        let rate = prop_oneof![4 => Just(400_000u64), 1 => Just(200_000), 1 => Just(100_000)];
-        let link = prop_oneof![4 => Just(504_000u64), 1 => Just(252_000), 1 => Just(126_000)];
-        let kinds = prop::collection::vec(prop::collection::vec(0u8..5, rails), gpus);
-        let uplinks =
-            prop::collection::vec((prop_oneof![Just(504_000u64), Just(252_000)], any::<u64>()), 0..=shared);
-        (prop::collection::vec(rate, rails), kinds, prop::collection::vec(link, gpus), uplinks).prop_map(
-            move |(rates, kinds, links, uplinks)| {
-                let mut machine = Machine::new(&rates, &kinds, &links).wanting(each);
-                for (capacity, bits) in uplinks {
-                    let ways = (0..gpus * rails).filter(|way| bits.rotate_right(*way as u32) & 3 == 0);
-                    let ways: Vec<(usize, usize)> = ways.map(|way| (way / rails, way % rails)).collect();
-                    machine = machine.shared(capacity, &ways);
-                }
-                machine
-            },
-        )
-    })
-}
-
-fn assert_is_the_best(machine: &Machine) {
-    let problem = machine.problem();
-    let solution = solve(&problem, &mut plenty());
-    assert!(solution.exact, "not proven: {machine:?}");
-    let (score, answer) = exhaustive(&problem);
-    assert_eq!(Score::of(&problem, &solution.rails_of), score, "{:?} against {answer:?}", solution.rails_of);
-    assert_eq!(solution.rails_of, answer, "of equal answers the first in rail order");
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    #[test]
-    fn the_answer_is_the_one_that_exhaustive_search_finds(machine in machines(1..=5, 1..=5, 0, 1)) {
-        assert_is_the_best(&machine);
-    }
-
-    #[test]
-    fn with_shared_links_too(machine in machines(1..=5, 1..=4, 3, 1)) {
-        assert_is_the_best(&machine);
-    }
-
-    #[test]
-    fn with_several_rails_for_each_gpu_too(machine in machines(1..=4, 1..=5, 1, 2)) {
-        assert_is_the_best(&machine);
-    }
-
-    #[test]
-    fn with_another_number_of_rails_for_each_gpu_too(
-        machine in machines(1..=4, 1..=4, 1, 1), wants in prop::collection::vec(1usize..4, 4),
-    ) {
-        let wants = wants[..machine.wants.len()].to_vec();
-        assert_is_the_best(&Machine { wants, ..machine });
-    }
-
-    #[test]
-    fn the_shares_of_an_answer_overload_no_place(machine in machines(1..=6, 1..=6, 3, 2), seed in any::<u64>()) {
-        let problem = machine.problem();
-        let choices = sets(problem.rails(), problem.wants(0));
-        let rails_of: Vec<Vec<usize>> = (0..problem.gpus())
-            .map(|gpu| choices[(seed.rotate_right(8 * gpu as u32) % 251) as usize % choices.len()].clone())
-            .collect();
-        let load = load::Load::of(&problem, &rails_of);
-        let mut carried = vec![0; machine.rates.len() + machine.places.len()];
-        for (gpu, rails) in rails_of.iter().enumerate() {
-            for &rail in rails {
-                let share = load.share(gpu, rail);
-                let (kind, places) = &machine.ways[gpu][rail];
-                prop_assert!(share <= machine.rates[rail] * problem::PARTS * THROUGH[usize::from(*kind)] / 1000);
-                carried[rail] += share;
-                places.iter().for_each(|place| carried[machine.rates.len() + place] += share);
-            }
-        }
-        let capacities = machine.rates.iter().chain(&machine.places);
-        for (carried, capacity) in carried.into_iter().zip(capacities) {
-            prop_assert!(carried <= capacity * problem::PARTS);
-        }
-    }
-
-    #[test]
-    fn a_budget_that_ends_leaves_an_answer_no_worse_than_the_nearest_rail_with_the_fewest_users(
-        machine in machines(1..=9, 1..=9, 3, 1), each in 1usize..3, looks in 0u64..3000,
-    ) {
-        let problem = machine.wanting(each).problem();
-        let solution = solve(&problem, &mut Budget::new(looks));
-        let near = start::nearest(&problem);
-        prop_assert!(Score::of(&problem, &solution.rails_of) <= Score::of(&problem, &near));
-        if solution.exact {
-            let best = solve(&problem, &mut plenty());
-            prop_assert_eq!(Score::of(&problem, &solution.rails_of), Score::of(&problem, &best.rails_of));
-        }
-    }
-
-    #[test]
-    fn what_a_move_loses_is_what_the_scores_say(
-        machine in machines(1..=6, 2..=6, 3, 2), gpu in any::<prop::sample::Index>(), rail in any::<prop::sample::Index>(),
-    ) {
-        let problem = machine.problem();
-        let rails_of = start::nearest(&problem);
-        let (gpu, rail) = (gpu.index(problem.gpus()), rail.index(problem.rails()));
-        prop_assume!(!rails_of[gpu].contains(&rail));
-        let here = Score::of(&problem, &rails_of);
-        let moved = |slot: usize| {
-            let mut other = rails_of.clone();
-            other[gpu][slot] = rail;
-            Score::of(&problem, &other)
-        };
-        let there = (0..rails_of[gpu].len()).map(moved).min().unwrap();
-        let loss = Answer::new(&problem, rails_of).loss(gpu, rail).unwrap();
-        match loss {
-            Loss::Less { there: less, here: more, .. } => {
-                prop_assert!(less < more && there.shares < here.shares);
-                let differing = there.shares.iter().zip(&here.shares).find(|(a, b)| a != b).unwrap();
-                prop_assert!(less <= *differing.0 && more > *differing.0);
-            }
-            Loss::Path => prop_assert!(there.shares == here.shares && there.path > here.path),
-            Loss::Users => prop_assert!(there.path == here.path && there.users > here.users),
-            Loss::Order => prop_assert!(there == here),
-            Loss::Gain => prop_assert!(there < here),
-        }
-    }
-
-    #[test]
-    fn gpus_in_another_order_get_as_much(machine in machines(1..=6, 1..=6, 2, 1), seed in any::<u64>()) {
-        let mut order: Vec<usize> = (0..machine.wants.len()).collect();
-        order.sort_by_key(|&gpu| (gpu as u64 + 1).wrapping_mul(seed | 1));
-        let other = Machine { ways: order.iter().map(|&gpu| machine.ways[gpu].clone()).collect(), ..machine.clone() };
-        let score = |machine: &Machine| Score::of(&machine.problem(), &solved(machine));
-        prop_assert_eq!(score(&machine), score(&other));
-    }
-
-    #[test]
-    fn a_rail_that_nobody_uses_can_go_without_moving_anybody(machine in machines(1..=5, 2..=6, 1, 1)) {
-        let used = rail_of(&machine);
-        prop_assume!((0..machine.rates.len()).any(|rail| !used.contains(&rail)));
-        let gone = (0..machine.rates.len()).find(|rail| !used.contains(rail)).unwrap();
-        let mut without = machine.clone();
-        without.rates.remove(gone);
-        without.ways.iter_mut().for_each(|ways| drop(ways.remove(gone)));
-        let expected: Vec<usize> = used.iter().map(|&rail| rail - usize::from(rail > gone)).collect();
-        prop_assert_eq!(rail_of(&without), expected);
-    }
-
-    #[test]
-    fn a_farther_rail_changes_nothing_for_gpus_that_have_a_near_one_each(gpus in 1usize..=8, far in 2u8..5) {
-        let near = |gpu: usize, rail: usize| if gpu == rail { 0 } else { 3 };
-        let kinds = |rails: usize| -> Vec<Vec<u8>> {
-            (0..gpus).map(|gpu| (0..rails).map(|rail| if rail == gpus { far } else { near(gpu, rail) }).collect()).collect()
-        };
-        let links = vec![504_000; gpus];
-        let before = rail_of(&Machine::new(&vec![400_000; gpus], &kinds(gpus), &links));
-        let after = rail_of(&Machine::new(&vec![400_000; gpus + 1], &kinds(gpus + 1), &links));
-        prop_assert_eq!(before, after);
-    }
 }

@@ -1,0 +1,210 @@
+//! How many rails each GPU gets where nobody says a number: its even part of its nearest ones.
+//!
+//! NCCL deals NICs like this (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU uses its local NICs, those to
+//! which its path has most bandwidth and of these the nearest, divided by the GPUs local to them.  NCCL rounds up, and GPUs
+//! then share a NIC.  A part here is rounded down: of nine NICs for eight GPUs each gets one.
+#![forbid(unsafe_code)]
+
+use super::Through;
+use super::solve::{Budget, Most, Problem, Score, Solution, deal_idle, solve};
+use super::ways::{Part, Ways};
+use crate::placement::{NicsEach, Rail};
+use crate::topology::Topology;
+
+/// Each GPU's part.
+pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
+    let nearest: Vec<u64> = (0..problem.gpus()).map(|gpu| nearest(problem, gpu)).collect();
+    let part = |&nearest_of_one: &u64| {
+        // a single rail has no parts
+        let sharers = match nearest_of_one.count_ones() {
+            0 | 1 => 1,
+            _ => nearest.iter().filter(|others| **others & nearest_of_one != 0).count(),
+        };
+        let rails = (nearest_of_one.count_ones() as usize / sharers).clamp(1, NicsEach::MOST.into());
+        Part { nearest: nearest_of_one, sharers, rails }
+    };
+    nearest.iter().map(part).collect()
+}
+
+/// The rails that give a GPU most, and of these the nearest.
+fn nearest(problem: &Problem, gpu: usize) -> u64 {
+    let key = |rail: usize| (u64::MAX - problem.alone_mbps(gpu, rail), problem.kind(gpu, rail));
+    let best = (0..problem.rails()).map(key).min();
+    (0..problem.rails()).filter(|&rail| Some(key(rail)) == best).fold(0, |all, rail| all | 1 << rail)
+}
+
+/// The best answer where nobody says how many rails a GPU gets.  First all get one.  Then rails that are idle go to GPUs to
+/// which they are nearest, as far as their parts go and as nobody who has less loses by it.  With these numbers all is
+/// solved anew, so that a GPU's rails stand beside each other.
+pub(super) fn solved(
+    topology: &Topology,
+    rails: &[Rail],
+    through: &Through,
+    budget: &mut Budget,
+) -> (Ways, Solution) {
+    let ways = Ways::new(topology, rails, through, &vec![1; topology.gpus.len()]);
+    let one_each = solve(&ways.problem, budget);
+    let parts = of_nearest(&ways.problem);
+    if parts.iter().all(|part| part.rails <= 1) || one_each.rails_of.is_empty() {
+        return (ways, one_each);
+    }
+    let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
+    let several = Ways::new(topology, rails, through, &wants);
+    let most: Vec<Most> = parts.iter().map(|part| Most { of: part.nearest, rails: part.rails }).collect();
+    let dealt = deal_idle(&several.problem, one_each.rails_of.clone(), &most, budget);
+    if dealt == one_each.rails_of {
+        return (ways, one_each);
+    }
+    let all_have_theirs = dealt.iter().zip(&wants).all(|(rails, &wants)| rails.len() == wants);
+    let ways = if all_have_theirs { several } else { Ways::for_answer(topology, rails, through, &dealt) };
+    let anew = solve(&ways.problem, budget);
+    let score = |rails_of: &[Vec<usize>]| Score::of(&ways.problem, rails_of);
+    let solution = match score(&anew.rails_of) <= score(&dealt) {
+        true => anew,
+        false => Solution { rails_of: dealt, exact: false },
+    };
+    (ways.with_parts(parts), solution)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::placement::{NicsEach, NodePlacement, Policy};
+    use crate::platform;
+    use crate::policy::tests::{Parts, names, parts};
+    use crate::policy::{Request, map};
+    use crate::topology::{GpuIndex, PortState, Topology};
+    use proptest::prelude::*;
+
+    fn oci(down: &[&str]) -> Topology {
+        let mut topology = platform::model("oci-bm-gpu-h100-8").unwrap();
+        for nic in topology.nics.iter_mut().filter(|nic| down.contains(&nic.name.as_str())) {
+            nic.ports[0].state = PortState::Down;
+        }
+        topology
+    }
+
+    fn dealt(topology: &Topology, policy: Policy, nics_each: NicsEach) -> NodePlacement {
+        map(topology, &Request { policy, nics_each, ..Request::default() })
+    }
+
+    /// The numbers of each GPU's rails.
+    fn rails(node: &NodePlacement) -> Vec<Vec<usize>> {
+        let of_gpu = |gpu: usize| node.gpus[gpu].choices.iter().map(|choice| choice.rail.0).collect();
+        (0..node.gpus.len()).map(of_gpu).collect()
+    }
+
+    /// How many NICs each GPU of a machine of two sockets with two switches each gets, by the switches of GPUs and NICs.
+    fn counts(gpus: &[u8], nics: &[u8]) -> Vec<usize> {
+        let nics = nics.iter().map(|&switch| (switch, 400)).collect();
+        let topology = Parts { gpus: gpus.to_vec(), nics }.topology();
+        rails(&dealt(&topology, Policy::Closest, NicsEach::Auto)).iter().map(Vec::len).collect()
+    }
+
+    fn pairs() -> Vec<Vec<usize>> {
+        (0..8).map(|gpu| vec![2 * gpu, 2 * gpu + 1]).collect()
+    }
+
+    #[test]
+    fn a_gpu_with_two_ports_of_its_own_gets_both() {
+        let node = dealt(&oci(&[]), Policy::Closest, NicsEach::Auto);
+        assert_eq!(rails(&node), pairs());
+        let reason =
+            "mlx5_0:1 and mlx5_1:1 are 2 of its 2 nearest NICs (PXB), as NCCL uses them; 400 Gb/s together";
+        assert_eq!(node.gpus[0].reason, reason);
+        let one = dealt(&oci(&[]), Policy::Closest, NicsEach::Number(1));
+        assert_eq!(
+            rails(&one),
+            (0..8).map(|gpu| vec![2 * gpu]).collect::<Vec<_>>(),
+            "a number stays a number"
+        );
+    }
+
+    #[test]
+    fn a_part_is_what_the_nearest_nics_give_each_of_those_who_share_them() {
+        assert_eq!(counts(&[0, 1], &[0, 1]), [1, 1]);
+        assert_eq!(counts(&[0, 0], &[0, 0, 0]), [1, 1], "no NIC is dealt twice");
+        assert_eq!(counts(&[0], &[0, 0, 0]), [2], "its own link carries no more than two of them");
+        assert_eq!(counts(&[0, 1, 2, 3], &[0, 1, 2, 3, 3]), [1, 1, 1, 2]);
+        assert_eq!(
+            counts(&[0, 1, 2], &[0, 0, 0, 2]),
+            [1, 1, 1],
+            "a GPU without a NIC of its own shares another's"
+        );
+        assert_eq!(
+            counts(&[1, 0, 2, 2, 1], &[0, 1, 0, 2]),
+            [1; 5],
+            "the poor ones of the other switch need it"
+        );
+        assert_eq!(counts(&[0], &[2, 3]), [1], "the connection of the sockets carries no more");
+    }
+
+    #[test]
+    fn nine_nics_for_eight_gpus_are_one_for_each() {
+        let mut topology = platform::model("dgx-h100").unwrap();
+        // all of them on one switch
+        let gpus: Vec<_> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+        let bridge = topology.pci.get(gpus[0]).unwrap().parent;
+        let nics = topology.nics.iter().filter_map(|nic| nic.address);
+        for address in nics.chain(gpus).collect::<Vec<_>>() {
+            let function = topology.pci.get(address).cloned().unwrap();
+            topology.pci.insert(crate::topology::PciFunction { parent: bridge, ..function });
+        }
+        let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
+        assert!(node.rails.len() >= 8 && rails(&node).iter().all(|rails| rails.len() == 1));
+    }
+
+    #[test]
+    fn a_port_that_is_down_costs_its_gpu_that_port_and_nobody_anything_else() {
+        let node = dealt(&oci(&["mlx5_4"]), Policy::Closest, NicsEach::Auto);
+        let whole = names(&dealt(&oci(&[]), Policy::Closest, NicsEach::Auto));
+        let degraded = names(&node);
+        assert_eq!(degraded[1], ["mlx5_3:1"]);
+        let others = |names: &[Vec<String>]| [&names[..1], &names[2..]].concat();
+        assert_eq!(others(&degraded), others(&whole));
+        assert!(node.gpus[0].reason.contains("as NCCL uses them"), "{}", node.gpus[0].reason);
+    }
+
+    #[test]
+    fn the_rails_of_a_gpu_are_its_group_of_them() {
+        assert_eq!(rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Auto)), pairs());
+        let one = rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Number(1)));
+        assert_eq!(one, (0..8).map(|gpu| vec![2 * gpu]).collect::<Vec<_>>(), "the first of the group");
+        let node = dealt(&oci(&["mlx5_4"]), Policy::Rail, NicsEach::Auto);
+        assert_eq!(names(&node)[1], ["mlx5_3:1"]);
+        assert_eq!(node.gpus[1].reason, "rail 2 (mlx5_3:1) is GPU 1's; rail 3 (mlx5_4:1) is broken");
+        assert_eq!(node.gpus[1].shortfall.as_deref(), Some("GPU 1: rail 3 (mlx5_4:1) is broken"));
+        assert_eq!(names(&node)[2], ["mlx5_5:1", "mlx5_6:1"], "the numbers do not shift");
+        let node = dealt(&oci(&["mlx5_3", "mlx5_4"]), Policy::Rail, NicsEach::Auto);
+        assert_eq!(names(&node)[1].len(), 1);
+        let reason = "rail 2 (mlx5_3:1) and rail 3 (mlx5_4:1) is broken; in its place ";
+        assert!(node.gpus[1].reason.starts_with(reason), "{}", node.gpus[1].reason);
+    }
+
+    #[test]
+    fn a_job_alone_on_the_node_gets_idle_nics_beside_its_parts() {
+        let topology = oci(&[]);
+        let alone = [GpuIndex(0), GpuIndex(4)];
+        let request = Request { policy: Policy::Spread, alone: Some(&alone), ..Request::default() };
+        let node = map(&topology, &request);
+        assert_eq!((rails(&node)[0].len(), rails(&node)[4].len()), (8, 8));
+        assert_eq!(rails(&node)[0][..2], [0, 1]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        // more NICs than one are only taken where nobody who has less needs them
+        #[test]
+        fn nobody_loses_by_the_parts_of_others(parts in parts()) {
+            let topology = parts.topology();
+            let get = |nics_each| -> Vec<u64> {
+                let node = dealt(&topology, Policy::Closest, nics_each);
+                let share = |gpu: usize| node.gpus[gpu].choices.iter().filter_map(|choice| choice.share_mbps).sum();
+                let mut shares: Vec<u64> = (0..node.gpus.len()).map(share).collect();
+                shares.sort_unstable();
+                shares
+            };
+            prop_assert!(get(NicsEach::Auto) >= get(NicsEach::Number(1)));
+        }
+    }
+}
