@@ -3,7 +3,7 @@
 
 use super::explain::why_this;
 use super::solve::{Budget, Kept, MOST_RAILS, Score, Solution, most_for_the_worst, solve, solve_around};
-use super::{Request, Ways, parts};
+use super::{Effort, Request, Ways, parts};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail};
 use crate::topology::Topology;
@@ -20,7 +20,7 @@ pub(super) fn map_gpus(
             "too many GPUs share too few NICs: good, but not proven the best",
         ));
     }
-    placements(topology, node, &ways, &solution.rails_of)
+    placements(topology, node, &ways, &solution.rails_of, request.effort)
 }
 
 /// The best answer.  Where NICs of the node are broken, GPUs whose NICs work keep those that they have when all work,
@@ -78,11 +78,14 @@ fn around(ways: &Ways, kept: &Kept, budget: &mut Budget) -> Solution {
     if worst(&anew) > worst(&stay) { anew } else { stay }
 }
 
-/// The rails that each GPU has when all work, where a map of that node is at hand.
+/// The rails that each GPU has when all work, where a map of that node is at hand; or when all work that did when the map
+/// was made.
 fn known(healthy: &[Rail], request: &Request) -> Option<Vec<Vec<usize>>> {
-    let map = request.known.filter(|map| map.broken.is_empty() && map.rails == healthy)?;
+    let map = request.known.filter(|map| in_order(map) == healthy)?;
+    let number = |rail: &Rail| healthy.iter().position(|other| other.at() == rail.at()).unwrap_or(0);
+    let numbers: Vec<usize> = map.rails.iter().map(number).collect();
     let rails_of = |gpu: &GpuPlacement| {
-        let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| choice.rail.0).collect();
+        let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| numbers[choice.rail.0]).collect();
         rails.sort_unstable();
         rails
     };
@@ -102,7 +105,9 @@ pub(super) fn placements(
     node: &NodePlacement,
     ways: &Ways,
     rails_of: &[Vec<usize>],
+    effort: Effort,
 ) -> Vec<GpuPlacement> {
+    let mut budget = effort.budget_of_reasons();
     let mut answer = ways.answer(rails_of);
     let mut choices = ways.choices(&answer).into_iter();
     topology
@@ -111,7 +116,7 @@ pub(super) fn placements(
             let choices = choices.next().unwrap_or_default();
             let reason = match choices.is_empty() {
                 true => "no NIC of this node may be chosen".to_string(),
-                false => why_this(node, ways, &mut answer, gpu, &choices),
+                false => why_this(node, ways, &mut answer, gpu, &choices, &mut budget),
             };
             GpuPlacement {
                 choices,
