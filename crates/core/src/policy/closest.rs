@@ -45,6 +45,7 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Reques
         }
         NicsEach::Number(number) => numbered(topology, &node.rails, request, number),
     };
+    budget.spend(ways.looks());
     let kept = left.into_iter().enumerate();
     let kept = kept.map(|(gpu, left)| Some(left).filter(|left| left.len() == ways.problem.wants(gpu)));
     let kept: Vec<Option<Vec<usize>>> = kept.collect();
@@ -58,6 +59,7 @@ fn best(topology: &Topology, rails: &[Rail], request: &Request, budget: &mut Bud
         return parts::solved(topology, rails, &request.through, budget);
     };
     let ways = numbered(topology, rails, request, number);
+    budget.spend(ways.looks());
     let solution = solve(&ways.problem, budget);
     (ways, solution)
 }
@@ -71,7 +73,7 @@ fn numbered(topology: &Topology, rails: &[Rail], request: &Request, number: u8) 
 fn around(ways: &Ways, kept: &Kept, budget: &mut Budget) -> Solution {
     let stay = solve_around(&ways.problem, kept, budget);
     let worst = |solution: &Solution| Score::of(&ways.problem, &solution.rails_of).worst_mbps();
-    if worst(&stay) >= most_for_the_worst(&ways.problem, budget) {
+    if budget.is_spent() || worst(&stay) >= most_for_the_worst(&ways.problem, budget) {
         return stay;
     }
     let anew = solve(&ways.problem, budget);
