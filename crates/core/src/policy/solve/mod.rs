@@ -6,10 +6,10 @@
 //! it carries evenly among those who cross it, and what one of them cannot use, since its own way is narrower, the others
 //! get.  Shares of several rails add up.
 //!
-//! The solver starts with the better of two simple answers ([`start`]).  What the worst-off GPU gets there rules out many
-//! ways, and often the problem falls into parts ([`part`]) that are solved by themselves: where no answer can be better than
-//! the known one ([`bound`]) that is all, else it is improved by moves, and then all answers are walked through that could
-//! be better ([`search`]).  All this is work that a [`Budget`] limits; where that ends, the answer is good and not proven.
+//! The solver starts with the better of two simple answers (`start`).  What the worst-off GPU gets there rules out many
+//! ways, and often the problem falls into parts (`part`) that are solved by themselves: where no answer can be better than
+//! the known one (`bound`) that is all, else it is improved by moves, and then all answers are walked through that could
+//! be better (`search`).  All this is work that a [`Budget`] limits; where that ends, the answer is good and not proven.
 #![forbid(unsafe_code)]
 
 mod answer;
