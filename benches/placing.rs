@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench placing
+//! cargo bench --bench placing -- search      looks for machines that take long
 //! ```
 //!
 //! The figures are CPU time.  Every row alternates with the first row of its table, so that a machine that slows down slows
@@ -177,6 +178,40 @@ fn odd_problems() {
     }
 }
 
+/// The worst that the search has found, and machines of the largest size.
+const SLOW: [(&str, slow::Genes); 10] = [
+    ("found, 221 GPUs, 47 NICs, 7 each", genes([221, 47, 47, 8, 1, 2, 7, 2], 649_897_713)),
+    ("found, 210 GPUs, 41 NICs, 8 each", genes([210, 41, 28, 7, 0, 1, 8, 1], 316_121_111)),
+    ("found, 88 GPUs, 64 NICs, 1 each", genes([88, 64, 56, 13, 2, 0, 1, 3], 210_368_550)),
+    ("found, 241 GPUs, 56 NICs, 4 each", genes([241, 56, 49, 9, 0, 1, 4, 2], 582_153_368)),
+    ("found, 234 GPUs, 51 NICs, auto", genes([234, 51, 59, 11, 0, 0, 0, 6], 735_865_855)),
+    ("256 GPUs, 64 NICs, 8 each, at random", genes([256, 64, 45, 8, 0, 3, 8, 5], 7)),
+    ("256 GPUs, 64 NICs, in order", genes([256, 64, 64, 16, 1, 1, 1, 0], 1)),
+    ("16 GPUs, 16 NICs, 2 each, at random", genes([16, 16, 8, 4, 0, 3, 2, 0], 5)),
+    ("found, 15 GPUs, 16 NICs, 2 each", genes([15, 16, 39, 12, 0, 1, 2, 6], 41_998_488)),
+    ("found, 10 GPUs, 8 NICs, 2 each", genes([10, 8, 41, 9, 1, 2, 2, 6], 231_971_810)),
+];
+
+const fn genes(list: [usize; 8], seed: u64) -> slow::Genes {
+    slow::Genes::of(list, seed)
+}
+
+fn slow_machines() {
+    println!(
+        "\n{:<44} {:>9} {:>9} {:>7}",
+        "slow machines, the least of nine turns", "step us", "task us", "proven"
+    );
+    for (name, genes) in SLOW {
+        let cost = slow::cost(&genes, 9);
+        println!(
+            "{name:<44} {:>9} {:>9} {:>7}",
+            cost.step.as_micros(),
+            cost.task.as_micros(),
+            cost.is_proven
+        );
+    }
+}
+
 fn main() {
     if std::env::args().any(|word| word == "search") {
         return slow::search(6, 150);
@@ -203,4 +238,5 @@ fn main() {
     ];
     measure(&rows);
     odd_problems();
+    slow_machines();
 }

@@ -54,7 +54,8 @@ impl Genes {
         [gpus, nics, switches, nodes, order, links, each, down]
     }
 
-    fn of(list: [usize; 8], seed: u64) -> Genes {
+    /// By the order of the fields.
+    pub const fn of(list: [usize; 8], seed: u64) -> Genes {
         let [gpus, nics, switches, nodes, order, links, each, down] = list;
         Genes { gpus, nics, switches, nodes, order, links, each, down, seed }
     }

@@ -1,7 +1,7 @@
 //! Where a task may run and where its memory comes from, never beyond what Slurm gave the step.
 //!
 //! By default ([`Bind::Auto`]) a task moves as near to its GPUs as it can while every task of the step keeps
-//! its part ([`super::settle`]).  Memory follows: it comes from the NUMA nodes of the task's CPUs and of its
+//! its part (`settle`).  Memory follows: it comes from the NUMA nodes of the task's CPUs and of its
 //! GPU, if these are near each other.  MPOL_PREFERRED_MANY tries the node nearest to the allocating CPU first
 //! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets keeps the
 //! kernel's default: each thread gets memory where it runs.  A preference would make memory remote for some

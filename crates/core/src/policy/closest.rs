@@ -3,7 +3,7 @@
 
 use super::explain::why_this;
 use super::solve::{Budget, Kept, MOST_RAILS, Score, Solution, most_for_the_worst, solve, solve_around};
-use super::{Request, Ways, parts};
+use super::{Effort, Request, Ways, parts};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail};
 use crate::topology::Topology;
@@ -20,7 +20,7 @@ pub(super) fn map_gpus(
             "too many GPUs share too few NICs: good, but not proven the best",
         ));
     }
-    placements(topology, node, &ways, &solution.rails_of)
+    placements(topology, node, &ways, &solution.rails_of, request.effort)
 }
 
 /// The best answer.  Where NICs of the node are broken, GPUs whose NICs work keep those that they have when all work,
@@ -45,6 +45,7 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Reques
         }
         NicsEach::Number(number) => numbered(topology, &node.rails, request, number),
     };
+    budget.spend(ways.looks());
     let kept = left.into_iter().enumerate();
     let kept = kept.map(|(gpu, left)| Some(left).filter(|left| left.len() == ways.problem.wants(gpu)));
     let kept: Vec<Option<Vec<usize>>> = kept.collect();
@@ -58,6 +59,7 @@ fn best(topology: &Topology, rails: &[Rail], request: &Request, budget: &mut Bud
         return parts::solved(topology, rails, &request.through, budget);
     };
     let ways = numbered(topology, rails, request, number);
+    budget.spend(ways.looks());
     let solution = solve(&ways.problem, budget);
     (ways, solution)
 }
@@ -71,18 +73,21 @@ fn numbered(topology: &Topology, rails: &[Rail], request: &Request, number: u8) 
 fn around(ways: &Ways, kept: &Kept, budget: &mut Budget) -> Solution {
     let stay = solve_around(&ways.problem, kept, budget);
     let worst = |solution: &Solution| Score::of(&ways.problem, &solution.rails_of).worst_mbps();
-    if worst(&stay) >= most_for_the_worst(&ways.problem, budget) {
+    if budget.is_spent() || worst(&stay) >= most_for_the_worst(&ways.problem, budget) {
         return stay;
     }
     let anew = solve(&ways.problem, budget);
     if worst(&anew) > worst(&stay) { anew } else { stay }
 }
 
-/// The rails that each GPU has when all work, where a map of that node is at hand.
+/// The rails that each GPU has when all work, where a map of that node is at hand; or when all work that did when the map
+/// was made.
 fn known(healthy: &[Rail], request: &Request) -> Option<Vec<Vec<usize>>> {
-    let map = request.known.filter(|map| map.broken.is_empty() && map.rails == healthy)?;
+    let map = request.known.filter(|map| in_order(map) == healthy)?;
+    let number = |rail: &Rail| healthy.iter().position(|other| other.at() == rail.at()).unwrap_or(0);
+    let numbers: Vec<usize> = map.rails.iter().map(number).collect();
     let rails_of = |gpu: &GpuPlacement| {
-        let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| choice.rail.0).collect();
+        let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| numbers[choice.rail.0]).collect();
         rails.sort_unstable();
         rails
     };
@@ -102,7 +107,9 @@ pub(super) fn placements(
     node: &NodePlacement,
     ways: &Ways,
     rails_of: &[Vec<usize>],
+    effort: Effort,
 ) -> Vec<GpuPlacement> {
+    let mut budget = effort.budget_of_reasons();
     let mut answer = ways.answer(rails_of);
     let mut choices = ways.choices(&answer).into_iter();
     topology
@@ -111,7 +118,7 @@ pub(super) fn placements(
             let choices = choices.next().unwrap_or_default();
             let reason = match choices.is_empty() {
                 true => "no NIC of this node may be chosen".to_string(),
-                false => why_this(node, ways, &mut answer, gpu, &choices),
+                false => why_this(node, ways, &mut answer, gpu, &choices, &mut budget),
             };
             GpuPlacement {
                 choices,

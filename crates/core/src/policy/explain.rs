@@ -4,7 +4,7 @@
 //! did, in the first respect that the solver compares.
 #![forbid(unsafe_code)]
 
-use super::solve::{Answer, Loss};
+use super::solve::{Answer, Budget, Loss};
 use super::{Request, Ways};
 use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
@@ -77,6 +77,7 @@ pub(super) fn why_this(
     answer: &mut Answer,
     gpu: GpuIndex,
     choices: &[RailUse],
+    budget: &mut Budget,
 ) -> String {
     let names: Vec<String> = choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
     let farthest = choices.iter().map(|choice| choice.path).max().unwrap_or(PathType::Sys);
@@ -85,12 +86,14 @@ pub(super) fn why_this(
     let others = node.rail_indices().filter(|rail| !choices.iter().any(|choice| choice.rail == *rail));
     let nearer = others.filter(|&rail| kind(rail) < farthest);
     let distance = match nearer.min_by_key(|&rail| (kind(rail), rail)) {
-        Some(nearer) => format!(
-            "at {farthest}, for {} is {} but {}",
-            node.rail(nearer),
-            kind(nearer),
-            loss(node, ways, answer, gpu, nearer)
-        ),
+        Some(nearer) => {
+            let why = match budget.is_spent() {
+                true => "`nic-placement explain` says what it would cost".to_string(),
+                false => loss(node, ways, answer, gpu, nearer),
+            };
+            budget.spend(answer.take_looks());
+            format!("at {farthest}, for {} is {} but {why}", node.rail(nearer), kind(nearer))
+        }
         None if choices.len() > 1 && ways.part(gpu).is_some_and(|part| part.holds(choices)) => {
             part_of_nearest(ways, gpu, choices.len(), farthest)
         }

@@ -5,7 +5,7 @@
 //!
 //! 1. If the task may not open one GPU's device node (a device cgroup, `ConstrainDevices`), only those that
 //!    it may open exist: the runtimes leave the others out before they count.
-//! 2. The vendor's variables, applied to those by the runtime's own rules ([`list`]): UUIDs by name, numbers
+//! 2. The vendor's variables, applied to those by the runtime's own rules (`list`): UUIDs by name, numbers
 //!    by position in the runtime's order.  That is PCI order, for AMD the compute driver's.
 //! 3. An entry that names a GPU without a number (`MIG-<uuid>`, a UUID unknown on the node): the one GPU that
 //!    it can mean; else, under 1, all that the task may open; else none, because a wrong guess would move its

@@ -87,6 +87,14 @@ pub enum Effort {
 }
 
 impl Effort {
+    /// For the reasons of one map: what would be lost elsewhere.
+    fn budget_of_reasons(self) -> Budget {
+        Budget::new(match self {
+            Effort::Step => 60_000,
+            Effort::Task => 12_000,
+        })
+    }
+
     /// For all solving of one map.
     pub fn budget(self) -> Budget {
         Budget::new(match self {

@@ -43,7 +43,7 @@ pub(super) fn map_gpus(
         true => Vec::new(),
         false => solve_around(&ways.problem, &kept, &mut request.effort.budget()).rails_of,
     };
-    let mut gpus = placements(topology, node, &ways, &rails_of);
+    let mut gpus = placements(topology, node, &ways, &rails_of, request.effort);
     if rails.is_empty() {
         return gpus;
     }

@@ -58,7 +58,7 @@ pub(super) fn settle(topology: &Topology, crew: &Crew, id: usize) -> (CpuSet, us
 }
 
 /// The movers by region, the farthest region first: those who gain least give way first.
-fn groups<'a>(movers: &'a [Mover]) -> Vec<Vec<&'a Mover>> {
+fn groups(movers: &[Mover]) -> Vec<Vec<&Mover>> {
     let mut groups: Vec<Vec<&Mover>> = Vec::new();
     for mover in movers.iter().filter(|mover| mover.moves()) {
         let same =

@@ -14,7 +14,7 @@ pub(super) fn map_gpus(
     let (ways, solution) = steady(topology, node, request);
     let mut rails_of = solution.rails_of;
     let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !rails_of.is_empty()) else {
-        let mut gpus = placements(topology, node, &ways, &rails_of);
+        let mut gpus = placements(topology, node, &ways, &rails_of, request.effort);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
             gpu.reason.push_str("; no idle NIC is added, since the job may not be alone on the node");
         }
@@ -39,7 +39,7 @@ pub(super) fn map_gpus(
             rails_of[gpu].sort_unstable();
         }
     }
-    let mut gpus = placements(topology, node, &ways, &own);
+    let mut gpus = placements(topology, node, &ways, &own, request.effort);
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
     for (gpu, choices) in ways.choices(&ways.answer(&rails_of)).into_iter().enumerate() {
         let more = choices.len().saturating_sub(own[gpu].len());

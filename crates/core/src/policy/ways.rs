@@ -34,6 +34,11 @@ impl Ways {
         Ways::new(topology, rails, through, &rails_of.iter().map(Vec::len).collect::<Vec<usize>>())
     }
 
+    /// The work that it was to find them, in the looks of a budget.
+    pub(super) fn looks(&self) -> u64 {
+        12 * (self.problem.gpus() * self.problem.rails()) as u64
+    }
+
     /// The same, where GPUs have these parts, and no numbers.
     pub(super) fn with_parts(self, parts: Vec<Part>) -> Ways {
         Ways { parts, ..self }

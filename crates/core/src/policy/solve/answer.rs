@@ -109,7 +109,7 @@ impl<'p> Answer<'p> {
     }
 
     /// The work since this was asked last.
-    pub(super) fn take_looks(&self) -> u64 {
+    pub fn take_looks(&self) -> u64 {
         self.load.take_looks()
     }
 

@@ -123,13 +123,22 @@ impl Begun<'_> {
             let users = self.load.users(rail).iter().map(|&(_, gpu)| self.load.share(gpu as usize, rail));
             Port::new(problem.capacity(rail), users.collect(), owns[rail].unwrap_or(0))
         };
-        let mut ports: Vec<Port> = (0..problem.rails()).map(port).collect();
+        let mut ports: Vec<Port> = Vec::with_capacity(problem.rails());
+        for rail in 0..problem.rails() {
+            let port = port(rail);
+            // equal ones are compared by a number
+            let like = ports.iter().position(|known| {
+                (known.capacity, known.own, &known.users) == (port.capacity, port.own, &port.users)
+            });
+            ports.push(Port { like: like.unwrap_or(rail), ..port });
+        }
         let mut open = 0;
         for _ in self.open() {
             open += 1;
             let reached = (0..ports.len()).filter(|&at| owns[at].is_some());
-            if let Some(best) = reached.min_by(|&a, &b| ports[a].harm(&ports[b])) {
+            if let Some(best) = reached.min_by(|&a, &b| ports[a].harm(&ports[b], self.load)) {
                 ports[best].take_one();
+                self.load.count(ports[best].users.len() + ports[best].more);
             }
         }
         self.load.count(open * (4 + ports.len()) + 8 * problem.gpus());
@@ -190,12 +199,14 @@ struct Port {
     more: usize,
     /// what the next one gets
     next: u64,
+    /// the first rail that is like it, but for those who come
+    like: usize,
 }
 
 impl Port {
     fn new(capacity: u64, mut users: Vec<u64>, own: u64) -> Port {
         users.sort_unstable();
-        let port = Port { capacity, users, own, more: 0, next: 0 };
+        let port = Port { capacity, users, own, more: 0, next: 0, like: 0 };
         Port { next: port.own.min(port.level(1)), ..port }
     }
 
@@ -219,13 +230,12 @@ impl Port {
     }
 
     /// Which of two rails one more GPU should rather take; `Less` is this one.
-    fn harm(&self, other: &Port) -> Ordering {
+    fn harm(&self, other: &Port, load: &Load) -> Ordering {
         other.next.cmp(&self.next).then_with(|| {
-            if (self.capacity, self.own, self.more, &self.users)
-                == (other.capacity, other.own, other.more, &other.users)
-            {
+            if (self.like, self.more) == (other.like, other.more) {
                 return Ordering::Equal;
             }
+            load.count(8 * (4 + self.users.len() + self.more + other.users.len() + other.more));
             let together = |here: usize, there: usize| {
                 let mut all: Vec<u64> = self.shares(self.more + here).collect();
                 all.extend(other.shares(other.more + there));

@@ -18,6 +18,8 @@ pub(super) struct Crowd {
     /// the GPUs that cannot get their rails without it, once for each way that they need over it: the least that one of
     /// these lets through, and the GPU; ascending
     pub(super) forced: Vec<(u64, usize)>,
+    /// of each of these GPUs the same least; ascending by GPU
+    least_of: Vec<(usize, u64)>,
     /// the GPUs of which every way crosses it, and how many ways that is
     captives: Vec<(usize, usize)>,
 }
@@ -65,7 +67,10 @@ impl Crowd {
                 self.captives.push((gpu, count));
             }
             let must = want.saturating_sub(open - count);
-            self.forced.extend(std::iter::repeat_n((one.least, gpu), must));
+            if must > 0 {
+                self.forced.extend(std::iter::repeat_n((one.least, gpu), must));
+                self.least_of.push((gpu, one.least));
+            }
         }
     }
 
@@ -80,13 +85,36 @@ impl Crowd {
         (self.rails.count_ones() == 1 && self.ways == crowds[rail].ways).then_some(rail)
     }
 
-    /// What a GPU has of the place at most, beside the others who must cross it.
-    pub(super) fn at_most(&self, capacity: u64, gpu: usize) -> u64 {
-        let mine = self.forced.iter().position(|&(_, user)| user == gpu);
-        let users = self.forced.len() + usize::from(mine.is_none());
-        let others = self.forced.iter().enumerate().filter(|(at, _)| Some(*at) != mine);
-        level(capacity, users, others.map(|(_, &(least, _))| least).chain([u64::MAX]))
+    /// What GPUs have of the place at most, beside the others who must cross it: those who need not, and those who must, by
+    /// the least that they can use there, ascending.
+    pub(super) fn at_most(&self, capacity: u64) -> AtMost {
+        let leasts = || self.forced.iter().map(|&(least, _)| least);
+        let newcomer = level(capacity, self.forced.len() + 1, leasts().chain([u64::MAX]));
+        let mut of_least: Vec<(u64, u64)> = Vec::new();
+        for (at, least) in leasts().enumerate() {
+            if of_least.last().is_none_or(|&(known, _)| known != least) {
+                let others = leasts().take(at).chain(leasts().skip(at + 1));
+                of_least.push((least, level(capacity, self.forced.len(), others.chain([u64::MAX]))));
+            }
+        }
+        AtMost { newcomer, of_least }
     }
+
+    /// What one GPU has of the place at most.
+    pub(super) fn of_gpu(&self, at_most: &AtMost, gpu: usize) -> u64 {
+        let mine = self.least_of.binary_search_by_key(&gpu, |&(user, _)| user).ok();
+        let least = mine.map(|at| self.least_of[at].1);
+        let known = least.and_then(|least| at_most.of_least.binary_search_by_key(&least, |&(of, _)| of).ok());
+        known.map_or(at_most.newcomer, |at| at_most.of_least[at].1)
+    }
+}
+
+/// What GPUs have of a place at most, in parts of a Mbit/s.
+pub(super) struct AtMost {
+    /// who need not cross it
+    newcomer: u64,
+    /// who must, by the least that they can use there
+    of_least: Vec<(u64, u64)>,
 }
 
 /// One GPU's ways over a place.

@@ -6,10 +6,10 @@
 //! it carries evenly among those who cross it, and what one of them cannot use, since its own way is narrower, the others
 //! get.  Shares of several rails add up.
 //!
-//! The solver starts with the better of two simple answers ([`start`]).  What the worst-off GPU gets there rules out many
-//! ways, and often the problem falls into parts ([`part`]) that are solved by themselves: where no answer can be better than
-//! the known one ([`bound`]) that is all, else it is improved by moves, and then all answers are walked through that could
-//! be better ([`search`]).  All this is work that a [`Budget`] limits; where that ends, the answer is good and not proven.
+//! The solver starts with the better of two simple answers (`start`).  What the worst-off GPU gets there rules out many
+//! ways, and often the problem falls into parts (`part`) that are solved by themselves: where no answer can be better than
+//! the known one (`bound`) that is all, else it is improved by moves, and then all answers are walked through that could
+//! be better (`search`).  All this is work that a [`Budget`] limits; where that ends, the answer is good and not proven.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -77,9 +77,11 @@ pub fn solve_around(problem: &Problem, kept: &Kept, budget: &mut Budget) -> Solu
     if problem.gpus() > MOST_ORDERED && near.is_best(budget) {
         return Solution { rails_of: near.into_rails(), exact: true };
     }
-    budget.spend(16 * ways);
-    let rich = Answer::new(&whole, start::richest(&whole));
-    let rails_of = if rich.score() < near.score() { rich.into_rails() } else { near.into_rails() };
+    let rounds = (0..problem.gpus()).map(|gpu| problem.wants(gpu)).max().unwrap_or(1) as u64;
+    let rails_of = match richest(&whole, 16 * ways * rounds, budget) {
+        Some(rich) if rich.score() < near.score() => rich.into_rails(),
+        _ => near.into_rails(),
+    };
     let mut solution = Solution { rails_of: vec![Vec::new(); problem.gpus()], exact: true };
     let mut open = vec![Part::whole(whole, rails_of)];
     // small parts first, so that a large one leaves them their part of the budget
@@ -92,6 +94,12 @@ pub fn solve_around(problem: &Problem, kept: &Kept, budget: &mut Budget) -> Solu
         }
     }
     solution
+}
+
+/// The answer in which GPU after GPU takes what gives it most, unless that is more work than half of what is left.
+fn richest<'p>(problem: &'p Problem, looks: u64, budget: &mut Budget) -> Option<Answer<'p>> {
+    let may = looks <= budget.left() / 2;
+    (may && budget.spend(looks)).then(|| Answer::new(problem, start::richest(problem)))
 }
 
 /// A part with the best answer to it, or with one for which that is not `exact`; `None` where it fell into parts that were
@@ -121,7 +129,8 @@ fn settled<'p>(
             open.append(&mut parts);
             return None;
         }
-        is_best = answer.is_best(budget) || search(&part.problem, Goal::Best, &mut part.rails_of, budget);
+        is_best = budget.left() > 0 && answer.is_best(budget)
+            || search(&part.problem, Goal::Best, &mut part.rails_of, budget);
     }
     if is_best && part.gpus.len() <= MOST_ORDERED {
         search(&part.problem, Goal::First, &mut part.rails_of, budget);

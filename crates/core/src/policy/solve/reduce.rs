@@ -1,7 +1,7 @@
 //! Makes problems smaller: what can never bind goes, and a part of one becomes a problem by itself.
 #![forbid(unsafe_code)]
 
-use super::crowd::Crowd;
+use super::crowd::{AtMost, Crowd};
 use super::problem::{Edge, Problem, bits};
 
 /// Reckons with those who have no choice, and leaves out places that matter to nobody.
@@ -65,17 +65,18 @@ impl Problem {
         if crowds.iter().all(|crowd| crowd.forced.is_empty()) {
             return;
         }
+        let at_most = |(place, crowd): (usize, &Crowd)| crowd.at_most(self.capacities[place]);
+        let at_most: Vec<AtMost> = crowds.iter().enumerate().map(at_most).collect();
+        // for each place who was asked about last, and the answer
+        let mut known: Vec<(usize, u64)> = vec![(usize::MAX, u64::MAX); crowds.len()];
         for gpu in 0..self.gpus() {
-            let mut known: Vec<(usize, u64)> = Vec::new();
             for rail in 0..self.rails {
                 let mut most = self.own(gpu, rail);
                 for place in self.crossed(gpu, rail).filter(|&place| !crowds[place].forced.is_empty()) {
-                    let at_most = known.iter().find(|(of, _)| *of == place).map(|(_, at_most)| *at_most);
-                    most = most.min(at_most.unwrap_or_else(|| {
-                        let at_most = crowds[place].at_most(self.capacities[place], gpu);
-                        known.push((place, at_most));
-                        at_most
-                    }));
+                    if known[place].0 != gpu {
+                        known[place] = (gpu, crowds[place].of_gpu(&at_most[place], gpu));
+                    }
+                    most = most.min(known[place].1);
                 }
                 self.edges[gpu * self.rails + rail].most = most;
             }

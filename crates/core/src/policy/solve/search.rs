@@ -28,6 +28,12 @@ pub(super) fn search(
     rails_of: &mut Vec<Vec<usize>>,
     budget: &mut Budget,
 ) -> bool {
+    // what is made before the walk
+    let count: usize = (0..problem.gpus()).map(|gpu| number_of_sets(problem, gpu)).sum();
+    let pairs = problem.gpus().pow(2) + problem.rails().pow(2);
+    if !budget.spend((8 * count + 4 * pairs) as u64) {
+        return false;
+    }
     let choices: Option<Vec<Vec<Vec<usize>>>> = (0..problem.gpus()).map(|gpu| sets(problem, gpu)).collect();
     let Some(choices) = choices else { return false };
     let mut ways_over: Vec<Vec<u32>> = vec![Vec::new(); problem.places()];
@@ -55,6 +61,17 @@ pub(super) fn search(
     };
     walk.descend(problem.gpus());
     !walk.budget.is_spent()
+}
+
+/// How many sets of rails a GPU may get, or as many as are too many.
+fn number_of_sets(problem: &Problem, gpu: usize) -> usize {
+    if problem.is_decided(gpu) {
+        return 1;
+    }
+    let rails = problem.open_to(gpu).count();
+    // in this order each quotient is a whole number
+    let binomial = |sets: usize, taken: usize| (sets * (rails - taken) / (taken + 1)).min(MOST_CHOICES + 1);
+    (0..problem.wants(gpu)).fold(1, binomial)
 }
 
 /// All sets of rails that a GPU may get, in order; `None` where there are too many.
