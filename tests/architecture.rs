@@ -27,7 +27,7 @@ use tree::{CRATES, Source, test_files};
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them.  Each other crate counts as one module, but the tool's pure `import` counts separately.  `core`'s lib.rs is only
 /// the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 16] = [
+const ARROWS: [(&str, &str); 17] = [
     ("diagnostic", ""),
     ("topology", "diagnostic"),
     ("step", "topology diagnostic"),
@@ -41,9 +41,10 @@ const ARROWS: [(&str, &str); 16] = [
     ("node", "config discover platform topology diagnostic"),
     ("plan", "config discover policy judge render placement step topology diagnostic"),
     ("sys", "topology"),
-    ("plugin", "sys core"),
+    ("process", "sys core"),
+    ("plugin", "process sys core"),
     ("cli::import", "topology diagnostic"),
-    ("cli", "cli::import sys core"),
+    ("cli", "cli::import process sys core"),
 ];
 
 /// `(user, used, words)`: arrows that reach only a part of a module: the items with one of these words in their path.

@@ -6,10 +6,11 @@ use std::fs;
 use std::path::Path;
 
 /// `(crate, its source folder, how other crates call it)`
-pub const CRATES: [(&str, &str, &str); 4] = [
+pub const CRATES: [(&str, &str, &str); 5] = [
     ("plugin", "src", "nic_placement"),
     ("core", "crates/core/src", "nic_placement_core"),
     ("sys", "crates/sys/src", "nic_placement_sys"),
+    ("process", "crates/process/src", "nic_placement_process"),
     ("cli", "crates/cli/src", "nic_placement_cli"),
 ];
 

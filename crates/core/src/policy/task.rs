@@ -4,7 +4,7 @@
 use super::binding::{self, Bound, Situation};
 use super::{Through, Ways, cores, identity};
 use crate::placement::{Binding, CpuDecision, NodePlacement, RailIndex, RailUse, TaskPlacement};
-use crate::step::{Step, Task};
+use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ pub fn decide(
     binding: Binding,
     through: &Through,
 ) -> TaskPlacement {
-    let identity = identity::identify(topology, step, &task.gpus);
-    let gpus = identity.gpus;
+    let known = || identity::identify(topology, step, &task.gpus);
+    let Claim { gpus, reason } = task.claim.clone().unwrap_or_else(known);
     let Bound { cpus, mems, missed } =
         binding::bind(&Situation { topology, step, task, gpus: &gpus, binding });
     let threads = binding.count_threads.then(|| cores::threads(topology, step, task, cpus.cpus()));
     let mut reasons = vec![match gpus.as_slice() {
-        [] => identity.reason,
-        [gpu] => format!("GPU {gpu}: {}", identity.reason),
-        many => format!("GPUs {}: {}", list(many), identity.reason),
+        [] => reason,
+        [gpu] => format!("GPU {gpu}: {reason}"),
+        many => format!("GPUs {}: {reason}", list(many)),
     }];
     let rails = match gpus.is_empty() {
         true => rails_near_cpus(topology, node, &cpus, &task.denied_nics, &mut reasons),
