@@ -16,6 +16,14 @@ pub(super) struct Request {
     /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
     #[arg(long, value_name = "WORDS", long_help = words_help())]
     words: Option<String>,
+    #[command(flatten)]
+    nics: Nics,
+}
+
+/// Which NICs may be used, as plugstack.conf's arguments say.
+#[derive(clap::Args)]
+#[command(next_help_heading = "What is asked for")]
+pub(super) struct Nics {
     /// use only these NICs: names, PCI addresses or interfaces, with * and ?
     ///
     /// As the argument include= of plugstack.conf, which also takes subnets.
@@ -52,16 +60,27 @@ impl Request {
                 return Err(misunderstood(format!("`--words {text}` plans nothing: {expected}")));
             }
         }
-        let own: [(&str, &[String]); 3] =
-            [("include", &self.include), ("exclude", &self.exclude), ("rails", &self.rails)];
-        let mut doubts = Vec::new();
-        for (name, value) in
-            own.iter().chain(more).flat_map(|(name, values)| values.iter().map(move |v| (name, v)))
-        {
-            doubts.extend(wish.admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
-        }
+        let mut doubts = self.nics.add_to(&mut wish.admin)?;
+        doubts.extend(add(&mut wish.admin, more)?);
         Ok((wish, doubts))
     }
+}
+
+impl Nics {
+    /// Adds them to what the admin says; the answer is what is odd about it.
+    pub(super) fn add_to(&self, admin: &mut Admin) -> Result<Vec<Diagnostic>, Failure> {
+        add(admin, &[("include", &self.include), ("exclude", &self.exclude), ("rails", &self.rails)])
+    }
+}
+
+fn add(admin: &mut Admin, arguments: &[(&str, &[String])]) -> Result<Vec<Diagnostic>, Failure> {
+    let mut doubts = Vec::new();
+    for (name, value) in
+        arguments.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)))
+    {
+        doubts.extend(admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
+    }
+    Ok(doubts)
 }
 
 /// `--variable NAME=VALUE`, again for more.
