@@ -201,7 +201,9 @@ fn deal(
     values: &Values,
 ) -> Deal {
     let all: Vec<_> = topology.gpu_indices().collect();
-    let nobody = Deal { step_gpus: values.get(STEP_GPUS).cloned(), rule: None };
+    // a process with a GPU must not be taken for one of a step without: those are dealt over the NUMA nodes
+    let named = (!seen.gpus.is_empty()).then(|| identity::slurms_numbers(topology, &seen.gpus));
+    let nobody = Deal { step_gpus: values.get(STEP_GPUS).cloned().or(named), rule: None };
     let Some(rank) = &found.rank else { return nobody };
     match (seen.gpus.len(), claim.gpus.len()) {
         // the first takes the first of them, the next the next: Slurm 22.05's rule
