@@ -37,8 +37,9 @@ const EVERYWHERE: &str = "Options of every command";
 
 /// which NIC, CPUs and memory each GPU task gets, and why
 ///
-/// Shows, plans and records without Slurm what the plugin nic-placement does with it: the same code decides. It needs
-/// no privileges and changes nothing on the node, but that `refresh` writes the node file.
+/// Shows, plans and records without Slurm what the plugin nic-placement does with it, and does it for a launcher's
+/// processes: the same code decides. It needs no privileges and changes nothing on the node, but that `refresh` writes
+/// the node file.
 #[derive(Parser)]
 #[command(
     name = "nic-placement",

@@ -5,7 +5,8 @@
 //! and no evidence: the reason says so.  Processes that are fewer than the GPUs take the first ones, not blocks.
 #![forbid(unsafe_code)]
 
-use super::{Sight, identify};
+use super::list::CUDA_ORDER;
+use super::{Sight, identify, unequal};
 use crate::step::{Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use std::collections::BTreeSet;
@@ -41,7 +42,14 @@ pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
         (true, true) => "the node has no GPU",
         (true, false) => "it may open no GPU",
     };
-    Claim { gpus, reason: reason.to_string() }
+    let counts_by_speed = sight.variable(CUDA_ORDER) != Some("PCI_BUS_ID") && sight.has(GpuVendor::Nvidia);
+    let mut reason = reason.to_string();
+    if counts_by_speed && unequal(topology, &gpus).is_some() {
+        reason.push_str(&format!(
+            ", but the GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`: their order is a guess"
+        ));
+    }
+    Claim { gpus, reason }
 }
 
 /// Which of the GPUs that it sees a process will use, as far as its rank tells; and why that tells nothing, if it should.
