@@ -59,6 +59,12 @@ fn where_plugstack_conf_is_not_in_sight_the_steps_lists_tell_which_nics_it_uses(
     assert_eq!(of(&reports, "NCCL_IB_HCA"), [list]);
     let nic = reports[0].of("UCX_NET_DEVICES");
     assert!(["mlx5_0:1", "mlx5_4:1"].contains(&nic), "{nic}");
+    // as from another node
+    let list = "=mlx5_0:1,mlx5_44:1";
+    let marker = format!("v1 policy=closest gpus= nics= set:NCCL_IB_HCA={list}");
+    let reports = node.reports(&[("NIC_PLACEMENT", &marker), ("NCCL_IB_HCA", list)], &line);
+    assert_eq!(of(&reports, "UCX_NET_DEVICES"), ["mlx5_3:1"]);
+    assert_eq!(reports[0].of("NCCL_IB_HCA").matches("mlx5_").count(), 8);
 }
 
 /// A file with the plugin's line.

@@ -14,7 +14,7 @@ use nic_placement_core::render::Present;
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct Request {
     /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
-    #[arg(long, value_name = "WORDS", long_help = words_help())]
+    #[arg(long, value_name = "WORDS", long_help = words_help("closest", &["off", "help", "verbose", "dry-run"]))]
     words: Option<String>,
     #[command(flatten)]
     nics: Nics,
@@ -37,11 +37,11 @@ pub(super) struct Nics {
     rails: Vec<String>,
 }
 
-/// With all words that can change a plan.
-fn words_help() -> String {
-    let words = at(Place::Option).filter(|spec| !["off", "help", "verbose", "dry-run"].contains(&spec.name));
+/// With all words but some; `default` is what holds without any.
+pub(super) fn words_help(default: &str, but: &[&str]) -> String {
+    let words = at(Place::Option).filter(|spec| !but.contains(&spec.name));
     let words: String = words.map(|spec| format!("\n  {:<22}  {}", spec.spelling(), spec.help)).collect();
-    format!("words of srun's option, separated by commas (default: closest){words}")
+    format!("words of srun's option, separated by commas (default: {default}){words}")
 }
 
 impl Request {

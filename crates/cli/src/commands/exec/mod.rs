@@ -12,7 +12,7 @@ use super::Failure;
 use super::misunderstood::misunderstood;
 use super::node::Node;
 use super::plugstack;
-use super::request::Nics;
+use super::request::{Nics, words_help};
 use clap::{ArgAction, ValueHint};
 use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, settle};
 use nic_placement_core::placement::Strictness;
@@ -51,7 +51,7 @@ Examples:
   nic-placement exec verbose,dry-run -- true")]
 pub(super) struct Options {
     /// words of srun's option, as rail,strict (default: those of SLURM_NIC_PLACEMENT, else closest)
-    #[arg(value_name = "WORDS")]
+    #[arg(value_name = "WORDS", long_help = words_help("those of SLURM_NIC_PLACEMENT, else closest", &["help"]))]
     words: Option<String>,
     /// the program and its arguments
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]

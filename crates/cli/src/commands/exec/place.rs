@@ -41,15 +41,11 @@ pub(super) fn place(
 ) -> Result<Vec<String>, Failure> {
     let values = environment.values();
     let found = rank::find(&values, options.local_rank, options.local_size);
-    let Wanted { settings, mut admin, knows_admin } = wanted;
+    let Wanted { settings, admin, knows_admin } = wanted;
     let reports = settings.verbose || settings.dry_run;
     voice::listen(reports || found.is_first());
-    let in_a_placed_step = values.get(marker::NAME).is_some_and(|text| marker::is_published(text));
-    if in_a_placed_step && !knows_admin {
-        as_the_step_did(&mut admin, &values);
-    }
     let wish = Wish { settings, admin };
-    let plan = match plan(options, wish, &values, &found) {
+    let plan = match plan(options, wish, knows_admin, &values, &found) {
         Ok(plan) => plan,
         Err(failure) => {
             // told by the failure itself where a strict word makes it one
@@ -62,17 +58,20 @@ pub(super) fn place(
     Ok(carry_out(&plan, &task, reports, found.is_first(), &values, environment))
 }
 
-/// Without plugstack.conf, as in a container, the lists of the step around tell which NICs the admin lets be used.
-fn as_the_step_did(admin: &mut Admin, values: &Values) {
+/// Without plugstack.conf, as in a container, the lists of the step around tell which NICs the admin lets be used.  A list
+/// with NICs that are not here is another node's.
+fn as_the_step_did(admin: &mut Admin, values: &Values, topology: &Topology) {
     let Some(text) = values.get(marker::NAME) else { return };
     let published = Marker::parse(text, |name| LISTS_OF_THE_NODE.contains(&name));
     let ours = LISTS_OF_THE_NODE.iter().find_map(|name| {
         let list = values.get(*name)?;
         published.is_ours(name, list).then_some(list)
     });
-    let names = ours.into_iter().flat_map(|list| list.trim_start_matches(['=', '^']).split(','));
-    let names = names.map(|entry| entry.split(':').next().unwrap_or_default());
-    admin.selection.include.extend(names.filter_map(|name| Pattern::parse(name).ok()));
+    let names = ours.into_iter().flat_map(|list| list.trim_start_matches('=').split(','));
+    let names: Vec<&str> = names.map(|entry| entry.split(':').next().unwrap_or_default()).collect();
+    if names.iter().all(|name| topology.nic_index(name).is_some()) {
+        admin.selection.include.extend(names.iter().filter_map(|name| Pattern::parse(name).ok()));
+    }
 }
 
 /// A plan for the launcher's processes on this node, and this one of them.
@@ -82,8 +81,18 @@ struct Placed {
     notes: Vec<String>,
 }
 
-fn plan(options: &Options, wish: Wish, values: &Values, found: &Found) -> Result<Placed, Failure> {
+fn plan(
+    options: &Options,
+    mut wish: Wish,
+    knows_admin: bool,
+    values: &Values,
+    found: &Found,
+) -> Result<Placed, Failure> {
     let (topology, diagnostics) = topology(options, &wish)?;
+    let in_a_placed_step = values.get(marker::NAME).is_some_and(|text| marker::is_published(text));
+    if in_a_placed_step && !knows_admin {
+        as_the_step_did(&mut wish.admin, values, &topology);
+    }
     diagnostics.iter().for_each(|diagnostic| log::warn!("{diagnostic}"));
     let devices = Devices::open();
     let grant = gpus::grant(values, &topology, devices.directory.as_ref());
@@ -110,7 +119,6 @@ fn plan(options: &Options, wish: Wish, values: &Values, found: &Found) -> Result
     let closed = nics::closed(&devices, &plan);
     let plan = nics::without_closed(&plan, &closed, true).unwrap_or(plan);
     plan.diagnostics().iter().for_each(|diagnostic| log::warn!("{diagnostic}"));
-    let in_a_placed_step = values.get(marker::NAME).is_some_and(|text| marker::is_published(text));
     let task = Task {
         local_id: found.rank.as_ref().map_or(0, |rank| rank.number),
         global_id: found.global,
