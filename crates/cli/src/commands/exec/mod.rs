@@ -16,7 +16,7 @@ use super::request::{Nics, words_help};
 use clap::{ArgAction, ValueHint};
 use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, settle};
 use nic_placement_core::placement::Strictness;
-use nic_placement_sys as sys;
+use nic_placement_program::become_program;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt;
@@ -144,7 +144,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
             format!("`{}` is not started, as a strict word asks: {}", shown(options), failures.join("; "));
         return Err(Box::new(NotStarted { status: NOT_HAD, why }));
     }
-    let error = sys::become_program(&options.command, environment.entries());
+    let error = become_program(&options.command, environment.entries());
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
     Err(Box::new(NotStarted { status, why: format!("cannot start `{}`: {error}", shown(options)) }))
 }

@@ -3,6 +3,8 @@
 //! Rust's runtime ignores SIGPIPE before `main`, and opens `/dev/null` where one of the first three descriptors is closed.
 //! Both would be handed on.  `std::process::Command::exec` resets SIGPIPE, which is wrong too for who was started with it
 //! ignored.  So what was there is noted before `main`, and restored.
+//!
+//! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
