@@ -99,7 +99,7 @@ fn plan(
     let grant = gpus::without_absent(grant, &topology);
     let of_slurm = Step { gpus: values.get(STEP_GPUS).cloned(), ..Step::default() };
     let seen = seen(&topology, &of_slurm, &grant);
-    let (claim, note) = claimed(&topology, seen.clone(), found.rank.as_ref());
+    let (claim, note) = claimed(&topology, &grant, seen.clone(), found.rank.as_ref());
     let cpus = sys::affinity().unwrap_or_default();
     let launcher = launcher(values, found);
     let deal = deal(&topology, &seen, &claim, &grant, found, launcher.as_ref(), values);

@@ -42,18 +42,16 @@ pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
         (true, true) => "the node has no GPU",
         (true, false) => "it may open no GPU",
     };
-    let counts_by_speed = sight.variable(CUDA_ORDER) != Some("PCI_BUS_ID") && sight.has(GpuVendor::Nvidia);
-    let mut reason = reason.to_string();
-    if counts_by_speed && unequal(topology, &gpus).is_some() {
-        reason.push_str(&format!(
-            ", but the GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`: their order is a guess"
-        ));
-    }
-    Claim { gpus, reason }
+    Claim { gpus, reason: reason.to_string() }
 }
 
 /// Which of the GPUs that it sees a process will use, as far as its rank tells; and why that tells nothing, if it should.
-pub fn claimed(topology: &Topology, seen: Claim, rank: Option<&Rank>) -> (Claim, Option<String>) {
+pub fn claimed(
+    topology: &Topology,
+    grant: &GpuGrant,
+    seen: Claim,
+    rank: Option<&Rank>,
+) -> (Claim, Option<String>) {
     let count = seen.gpus.len();
     let Some(rank) = rank.filter(|_| count > 1) else { return (seen, None) };
     let Rank { number, of, said, by_user } = rank;
@@ -72,14 +70,30 @@ pub fn claimed(topology: &Topology, seen: Claim, rank: Option<&Rank>) -> (Claim,
         let note = untold(format!("`{said}` is past the {count} GPUs that it sees"));
         return (seen, note);
     };
-    let vendors: BTreeSet<GpuVendor> = seen.gpus.iter().map(|&gpu| topology.gpu(gpu).vendor).collect();
-    if vendors.len() > 1 {
-        let note = untold("its GPUs are of several vendors, and each counts its own".to_string());
-        return (seen, note);
+    if let Some(why) = uncountable(topology, &seen.gpus, grant) {
+        return (seen, untold(why));
     }
     let reason =
         format!("`{said}` means by convention number {number} of the {count} that it sees ({})", seen.reason);
     (Claim { gpus: vec![gpu], reason }, None)
+}
+
+/// Why a number among these GPUs means nothing, if so: we do not know how the program counts them.
+fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
+    let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
+    let vendors: BTreeSet<GpuVendor> = all().map(|gpu| gpu.vendor).collect();
+    let in_pci_order = grant.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
+    if vendors.len() > 1 {
+        return Some("its GPUs are of several vendors, and each counts its own".to_string());
+    }
+    if vendors.contains(&GpuVendor::Intel) {
+        return Some("a number may mean a stack of its GPUs".to_string());
+    }
+    if all().any(|gpu| gpu.mig_instances.is_some()) {
+        return Some("a number may mean a MIG instance".to_string());
+    }
+    let differ = vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some();
+    differ.then(|| format!("its GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"))
 }
 
 #[cfg(test)]
@@ -105,7 +119,8 @@ mod tests {
     fn of_rank(list: Option<&str>, number: u32, of: Option<u32>) -> (Vec<usize>, Option<String>) {
         let topology = dgx();
         let rank = Rank { number, of, said: format!("LOCAL_RANK={number}"), by_user: false };
-        let (claim, note) = claimed(&topology, seen(&topology, &Step::default(), &grant(list)), Some(&rank));
+        let (claim, note) =
+            claimed(&topology, &grant(list), seen(&topology, &Step::default(), &grant(list)), Some(&rank));
         (gpus(&claim), note)
     }
 
@@ -161,7 +176,36 @@ mod tests {
         assert_eq!(of_rank(Some("2,3"), 0, Some(1)), (vec![2, 3], None));
         let topology = dgx();
         let rank = Rank { number: 0, of: Some(1), said: "--local-rank 0".to_string(), by_user: true };
-        let (claim, _) = claimed(&topology, seen(&topology, &Step::default(), &grant(None)), Some(&rank));
+        let (claim, _) =
+            claimed(&topology, &grant(None), seen(&topology, &Step::default(), &grant(None)), Some(&rank));
         assert_eq!(gpus(&claim), [0]);
+    }
+
+    #[test]
+    fn gpus_that_the_program_may_count_in_another_way_are_not_counted() {
+        let of = |change: fn(&mut Topology)| {
+            let mut topology = dgx();
+            change(&mut topology);
+            let rank = Rank { number: 1, of: Some(8), said: "LOCAL_RANK=1".to_string(), by_user: false };
+            let (claim, note) = claimed(
+                &topology,
+                &grant(None),
+                seen(&topology, &Step::default(), &grant(None)),
+                Some(&rank),
+            );
+            assert_eq!(claim.gpus.len(), 8);
+            note.unwrap()
+        };
+        assert!(
+            of(|node| node.gpus[3].mig_instances = Some(2)).starts_with("a number may mean a MIG instance: ")
+        );
+        assert!(of(|node| node.gpus[3].vendor = GpuVendor::Amd).contains("several vendors"));
+        let intel = |node: &mut Topology| node.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Intel);
+        assert!(of(intel).starts_with("a number may mean a stack"));
+        let differ = of(|node| node.gpus[3].model = Some("another".to_string()));
+        assert!(
+            differ.starts_with("its GPUs differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`"),
+            "{differ}"
+        );
     }
 }
