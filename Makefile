@@ -42,9 +42,10 @@ test-slurms:    ## the end-to-end tests on other releases of Slurm too, and READ
 	$(libraries) tests/slurm/releases.sh run
 	BLESS=1 $(CARGO) test --locked --test docs
 
-# what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has
+# what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has; and launchers
 test-libraries:
 	tests/slurm/install.sh
+	tests/exec/install.sh
 	$(CARGO) build --release --locked
 	$(CARGO) build --release --locked -p nic-placement --features panic-in-hooks --target-dir target/panic
 	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked -p nic-placement

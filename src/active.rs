@@ -1,8 +1,8 @@
 //! What slurmstepd's parent leaves for the step's tasks, which inherit it by fork.
 #![forbid(unsafe_code)]
 
-use crate::nics::Devices;
 use nic_placement_core::plan::Plan;
+use nic_placement_process::nics::Devices;
 use once_cell::sync::OnceCell;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::AtomicBool;

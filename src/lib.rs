@@ -10,12 +10,9 @@
 #![allow(non_upper_case_globals)]
 
 mod active;
-mod bind;
 mod command;
 mod environment;
-mod files;
 mod log;
-mod nics;
 mod option;
 mod step;
 mod task;

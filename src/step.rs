@@ -5,23 +5,19 @@
 
 use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal};
 use crate::environment::variable;
-use crate::nics::{self, Devices};
-use crate::{files, option, task};
-use nic_placement_core::config::{
-    Admin, ENVIRONMENT, NodeFileUse, NodeSource, Settings, Words, cpu_bind, settle,
-};
+use crate::{option, task};
+use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, cpu_bind, settle};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
-use nic_placement_core::discover::{Root, Scope};
-use nic_placement_core::node;
-use nic_placement_core::node::kept::{self, Kept};
+use nic_placement_core::node::NoTopology;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::Step;
-use nic_placement_core::topology::{CpuSet, Provenance, Topology};
+use nic_placement_core::step::{Starter, Step};
+use nic_placement_core::topology::{CpuSet, Topology};
+use nic_placement_process::nics::{self, Devices};
+use nic_placement_process::{files, node};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// The file name of pyxis, the plugin that brings tasks into containers.  It gives every task of the node the environment of
@@ -89,6 +85,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let cores = list.and_then(|list| CpuSet::from_list(list).ok()).map_or(0, |cores| cores.len());
     Step {
         node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
+        starter: Starter::Slurm,
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
         cpus_per_task: variable(spank, "SLURM_CPUS_PER_TASK").and_then(|count| count.parse().ok()),
@@ -100,45 +97,13 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     }
 }
 
-/// This node, from the node file where that is as the node is, which waits for no hardware; else as it is read.
-fn this_node(admin: &Admin, scope: Scope, author: Author) -> (Topology, Vec<Diagnostic>) {
-    let NodeFileUse { path, max_age } = &admin.node_file;
-    if *max_age > 0 {
-        match kept::read(Path::new(path), *max_age, author, sys::seconds_since_boot()) {
-            Ok(Kept { topology, age, diagnostics }) => {
-                log::debug!("the node from `{path}`, which is {age} s old");
-                return (topology, diagnostics);
-            }
-            Err(why) if why.is_absent() => log::debug!("{why}: the node is read"),
-            Err(why) => log::warn!("{why}; the node is read instead"),
-        }
-    }
-    node::read_root(&Root::live(), scope, Provenance::ThisSystem)
-}
-
-fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, node::NoTopology> {
+fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, NoTopology> {
     // a slurmd that a user runs as itself goes by what that user says
     let author = if sys::is_root() { Author::Root } else { Author::Anyone };
-    let (node, diagnostics) = match &wish.admin.source {
-        NodeSource::Live => this_node(&wish.admin, wish.scope(), author),
-        NodeSource::Sysfs(_) => node::read(&wish.admin.source, wish.scope(), author)?,
-        NodeSource::Machine(_) | NodeSource::Topology(_) => {
-            let (mut node, mut diagnostics) = node::read(&wish.admin.source, wish.scope(), author)?;
-            let (here, _) = this_node(&wish.admin, Scope::Placement, author);
-            diagnostics.extend(node::confirm(&mut node, &here));
-            (node, diagnostics)
-        }
-    };
+    let (node, diagnostics) = node::read(&wish.admin, wish.scope(), author)?;
     let step = granted(spank, &wish, &node);
     // the paths are the libraries' own or the admin's
-    let mut plan = Plan::new(node, wish, step, &files::read);
-    if devices.lack_uverbs() && !plan.map.rails.is_empty() {
-        log::warn!("`/dev/{}` is missing: no RDMA device of this node can be opened", nics::DIRECTORY);
-        // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
-        if plan.node.provenance.is_this_system() {
-            plan = plan.without(nics::all_missing(&plan.node), &files::read);
-        }
-    }
+    let plan = nics::without_missing(Plan::new(node, wish, step, &files::read), devices);
     warn(&diagnostics);
     warn(&plan.diagnostics());
     Ok(plan)

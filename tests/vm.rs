@@ -172,3 +172,40 @@ fn the_recorded_guests_are_what_the_guests_are_today() {
         assert_eq!(shown, guest.answer("show.json"), "{}: BLESS=1 records it anew", recorded.display());
     }
 }
+
+/// What each process of a launcher told, by its number.
+fn told(answer: &str) -> BTreeMap<usize, String> {
+    let line =
+        |line: &str| line.split_once(' ').map(|(rank, rest)| (rank.parse().unwrap(), rest.to_string()));
+    answer.lines().filter_map(line).collect()
+}
+
+#[test]
+fn each_process_of_a_launcher_runs_beside_its_gpu_with_exec_and_anywhere_without() {
+    for guest in guests() {
+        let topology = guest.topology();
+        let plan = here(&[
+            "plan",
+            "--json",
+            "--gpus-per-task",
+            "1",
+            "--topology",
+            text(&guest.answers.join("show.json")),
+        ]);
+        let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+        let expected = |rank: usize| {
+            let near = topology.numa_node_of(topology.gpus[rank].address).unwrap();
+            let cpus = &topology.numa_node(near).unwrap().cpus;
+            let value = |name: &str| plan["tasks"][rank]["env"][name].as_str().unwrap_or("-").to_string();
+            let (nic, list) = (value("UCX_NET_DEVICES"), value("NCCL_IB_HCA"));
+            format!("cpus={cpus} policy=preferred-many:{near} nic={nic} list={list}")
+        };
+        let ranks = 0..topology.gpus.len();
+        let said = guest.answer("exec.said");
+        let all: BTreeMap<usize, String> = ranks.clone().map(|rank| (rank, expected(rank))).collect();
+        assert_eq!(told(&guest.answer("exec.with")), all, "{}: {said}", guest.name);
+        let anywhere = format!("cpus={} policy=default nic=- list=-", topology.cpus());
+        let without: BTreeMap<usize, String> = ranks.map(|rank| (rank, anywhere.clone())).collect();
+        assert_eq!(told(&guest.answer("exec.without")), without, "{}", guest.name);
+    }
+}

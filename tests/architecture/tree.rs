@@ -6,10 +6,12 @@ use std::fs;
 use std::path::Path;
 
 /// `(crate, its source folder, how other crates call it)`
-pub const CRATES: [(&str, &str, &str); 4] = [
+pub const CRATES: [(&str, &str, &str); 6] = [
     ("plugin", "src", "nic_placement"),
     ("core", "crates/core/src", "nic_placement_core"),
     ("sys", "crates/sys/src", "nic_placement_sys"),
+    ("process", "crates/process/src", "nic_placement_process"),
+    ("program", "crates/program/src", "nic_placement_program"),
     ("cli", "crates/cli/src", "nic_placement_cli"),
 ];
 

@@ -1,4 +1,4 @@
-//! The tool `nic-placement`: shows, explains, plans and checks without Slurm what the plugin does with it.
+//! The tool `nic-placement`: shows, explains, plans and checks without Slurm what the plugin does with it, and does it for processes of launchers.
 //!
 //! * [`commands`] is the command line, a file for each command.
 //! * [`describe`] reads a node from a file of any format: [`import`] holds the readers of other programs' files,

@@ -1,129 +1,14 @@
 //! Our decisions as data, each with its reason.
 #![forbid(unsafe_code)]
 
+mod asked;
+
+pub use asked::{Bind, Binding, GpuUse, Mem, NicsEach, Policy, Strictness};
+
 use crate::diagnostic::Diagnostic;
 use crate::topology::{CpuSet, DeviceName, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
 use std::borrow::Cow;
 use std::fmt;
-
-/// The rule that gives NICs to GPUs.  A closed set: each rule has its own file under `policy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
-    /// each GPU gets one NIC: the one with the most bandwidth for it, then the nearest, evenly
-    #[default]
-    Closest,
-    /// GPU k gets the k-th NIC, on every node
-    Rail,
-    /// as `closest`, plus the idle NICs if the job is alone on the node
-    Spread,
-    /// each GPU gets all good NICs of its NUMA node
-    Numa,
-    /// each GPU gets all good NICs of the node
-    All,
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Policy::Closest => "closest",
-            Policy::Rail => "rail",
-            Policy::Spread => "spread",
-            Policy::Numa => "numa",
-            Policy::All => "all",
-        })
-    }
-}
-
-/// The demands without which a task fails, each stronger than the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Strictness {
-    /// none: it runs with whatever it got
-    #[default]
-    BestEffort,
-    /// the decision must be carried out
-    Strict,
-    /// NICs and CPUs on the NUMA nodes of its GPUs, if the node has any there
-    Restricted,
-    /// GPUs, NICs and CPUs all on one NUMA node
-    SingleNumaNode,
-}
-
-impl fmt::Display for Strictness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Strictness::BestEffort => "best-effort",
-            Strictness::Strict => "strict",
-            Strictness::Restricted => "restricted",
-            Strictness::SingleNumaNode => "single-numa-node",
-        })
-    }
-}
-
-/// Which of the GPUs that a task sees it will use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum GpuUse {
-    /// any of them
-    #[default]
-    Visible,
-    /// the one that its local id names, which the user promises
-    LocalId,
-}
-
-/// How many NICs each GPU gets under `closest`, `rail` and `spread`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum NicsEach {
-    /// its even part of its nearest NICs, where these are more than the GPUs that share them; else one
-    #[default]
-    Auto,
-    /// so many; 0 is 1
-    Number(u8),
-}
-
-impl NicsEach {
-    /// The most that a GPU gets: beyond four no library here gains (UCX uses 2 rails, NCCL merges 4).
-    pub const MOST: u8 = 8;
-}
-
-/// The CPUs to bind a task to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Bind {
-    /// those that Slurm gave it
-    None,
-    /// those near its GPUs, if they hold the parts of all tasks that will share them
-    #[default]
-    Auto,
-    /// those of its GPUs' NUMA node, even if it has few CPUs
-    Numa,
-    /// whole cores of that node, which no other task of the step gets
-    Core,
-}
-
-/// The memory policy for a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mem {
-    /// it stays as it is
-    None,
-    /// the near NUMA nodes first, then any other
-    #[default]
-    Prefer,
-    /// the near NUMA nodes alone
-    Strict,
-}
-
-/// What to bind, and whose wish it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Binding {
-    /// CPUs
-    pub bind: Bind,
-    /// memory
-    pub mem: Mem,
-    /// count threads for OpenMP?
-    pub count_threads: bool,
-    /// did the user ask for placement, rather than only the admin's default?
-    pub asked: bool,
-    /// may we bind by facts from another source than this system (the admin's `trust-topology`)?
-    pub trust: bool,
-}
 
 index! {
     /// Position in [`NodePlacement::rails`], from 0.

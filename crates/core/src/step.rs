@@ -4,19 +4,31 @@
 use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
 use std::collections::BTreeMap;
 
+/// Who started the tasks of a step on this node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Starter {
+    /// Slurm
+    #[default]
+    Slurm,
+    /// a launcher inside a task, or without Slurm: its processes are the step's tasks
+    Launcher,
+}
+
 /// A step on this node, as known before its tasks start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
     /// the node's name, for reports
     pub node: String,
+    /// who started its tasks
+    pub starter: Starter,
     /// tasks of the step on this node
     pub tasks: u32,
     /// tasks of the step on all its nodes
     pub total_tasks: u32,
     /// CPUs requested for each task (`-c`, `SLURM_CPUS_PER_TASK`); `None` if nobody did
     pub cpus_per_task: Option<u32>,
-    /// the user's way of binding (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`); `None` if the user
-    /// chose none
+    /// the user's way of binding (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`), or in words how a
+    /// launcher bound the task; `None` if nobody chose a way
     pub cpu_bind: Option<String>,
     /// the user's `--mem-bind` (`SLURM_MEM_BIND_TYPE`); `None` without one
     pub mem_bind: Option<String>,
@@ -35,6 +47,8 @@ pub struct Task {
     pub global_id: u32,
     /// the evidence about its GPUs
     pub gpus: GpuGrant,
+    /// its GPUs, if somebody worked them out from more than that evidence
+    pub claim: Option<Claim>,
     /// NICs that it may not open though other tasks of its job may.  The node's map has no NICs that no task
     /// of the job may open.
     pub denied_nics: Vec<NicIndex>,
@@ -58,6 +72,8 @@ pub struct Task {
 pub struct Memory {
     /// why its policy must stay, if it must: somebody set one before
     pub taken: Option<String>,
+    /// NUMA nodes that a placed step around it prefers: our own policy, which may become a part of itself
+    pub ours: Option<NodeSet>,
     /// the NUMA nodes of its cpuset that have memory; `None` if unknown
     pub allowed: Option<NodeSet>,
 }
@@ -76,6 +92,15 @@ pub struct GpuGrant {
     pub variables: BTreeMap<&'static str, String>,
     /// for each GPU of the topology, whether the task may open its device node
     pub access: Vec<Access>,
+}
+
+/// A task's GPUs in the program's order, and how we know them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// which
+    pub gpus: Vec<GpuIndex>,
+    /// how we know, in words
+    pub reason: String,
 }
 
 /// Whether a task may open a device node (faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`, which asks the device cgroup

@@ -1,4 +1,4 @@
-//! sched_getaffinity(2) and sched_setaffinity(2) of the calling thread, through libc's functions, where sites
+//! sched_getaffinity(2) and sched_setaffinity(2) of the calling thread, or of a process, through libc's functions, where sites
 //! and tests trace and replace them.
 #![allow(unsafe_code)]
 
@@ -10,12 +10,17 @@ const WORDS: usize = (Bitmap::LIMIT / 64) as usize;
 
 /// CPUs that the calling thread may run on.
 pub fn affinity() -> io::Result<CpuSet> {
+    affinity_of(0)
+}
+
+/// CPUs that the first thread of a process may run on; of the calling thread where `process` is 0.
+pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
     // on the stack: glibc would answer a request of 1 KiB by walking its free lists, and in a freshly forked
     // task each page that it writes there is a page fault
     let mut words = [0u64; WORDS];
     // SAFETY: the buffer is WORDS * 8 bytes long, as said, aligned for the unsigned longs that cpu_set_t is made of, and
     // any bytes are valid for it.  glibc writes all of it.
-    let result = unsafe { libc::sched_getaffinity(0, WORDS * 8, words.as_mut_ptr().cast()) };
+    let result = unsafe { libc::sched_getaffinity(process, WORDS * 8, words.as_mut_ptr().cast()) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }

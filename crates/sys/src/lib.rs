@@ -11,7 +11,7 @@ mod lock;
 mod memory;
 
 pub use access::{Refusal, may_open, refusal};
-pub use affinity::{affinity, set_affinity};
+pub use affinity::{affinity, affinity_of, set_affinity};
 pub use clock::seconds_since_boot;
 pub use environment::{set_variable_before_threads, unset_variable_before_threads};
 pub use loaded::is_loaded_after_us;

@@ -7,6 +7,7 @@
 mod check;
 mod completions;
 mod evidence;
+mod exec;
 mod explain;
 mod gpu_list;
 mod import;
@@ -26,6 +27,7 @@ pub mod snapshot;
 mod whole;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use exec::NotStarted;
 use misunderstood::Misunderstood;
 use page::{Colour, Page};
 use std::ffi::OsString;
@@ -37,8 +39,9 @@ const EVERYWHERE: &str = "Options of every command";
 
 /// which NIC, CPUs and memory each GPU task gets, and why
 ///
-/// Shows, plans and records without Slurm what the plugin nic-placement does with it: the same code decides. It needs
-/// no privileges and changes nothing on the node, but that `refresh` writes the node file.
+/// Shows, plans and records without Slurm what the plugin nic-placement does with it, and does it for a launcher's
+/// processes: the same code decides. It needs no privileges and changes nothing on the node, but that `refresh` writes
+/// the node file.
 #[derive(Parser)]
 #[command(
     name = "nic-placement",
@@ -77,6 +80,7 @@ enum Command {
     Show(show::Options),
     Plan(plan::Options),
     Explain(explain::Options),
+    Exec(exec::Options),
     Check(check::Options),
     Snapshot(snapshot::Options),
     Refresh(refresh::Options),
@@ -102,7 +106,7 @@ pub fn command_line() -> clap::Command {
     CommandLine::command()
 }
 
-/// Runs the tool; 0 done, 1 could not, 2 not understood.
+/// Runs the tool; 0 done, 1 could not, 2 not understood.  `exec` has more, or ends as its program does.
 pub fn main() -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
     let (page, result) = match parse(std::env::args_os()) {
@@ -132,9 +136,10 @@ pub fn main() -> ExitCode {
         }
         (Err(failure), _) => {
             tell(&failure.to_string());
-            match failure.is::<Misunderstood>() {
-                true => ExitCode::from(2),
-                false => ExitCode::FAILURE,
+            match failure.downcast_ref::<NotStarted>() {
+                Some(NotStarted { status, .. }) => ExitCode::from(*status),
+                None if failure.is::<Misunderstood>() => ExitCode::from(2),
+                None => ExitCode::FAILURE,
             }
         }
     }
@@ -155,6 +160,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Show(options)) => show::run(&options, page),
         Some(Command::Plan(options)) => plan::run(&options, page),
         Some(Command::Explain(options)) => explain::run(&options, page),
+        Some(Command::Exec(options)) => exec::run(&options),
         Some(Command::Check(options)) => check::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),

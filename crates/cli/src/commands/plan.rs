@@ -219,6 +219,7 @@ fn tasks(of_step: &StepOptions, evidence: &Evidence, topology: &Topology) -> Res
                 local_id: id,
                 global_id: id,
                 gpus: played.clone().unwrap_or_else(|| grant(topology, &mine)),
+                claim: None,
                 denied_nics: Vec::new(),
                 cpus: cpus.clone(),
                 step_cpus: cpus.clone(),

@@ -14,8 +14,16 @@ use nic_placement_core::render::Present;
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct Request {
     /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
-    #[arg(long, value_name = "WORDS", long_help = words_help())]
+    #[arg(long, value_name = "WORDS", long_help = words_help("closest", &["off", "help", "verbose", "dry-run"]))]
     words: Option<String>,
+    #[command(flatten)]
+    nics: Nics,
+}
+
+/// Which NICs may be used, as plugstack.conf's arguments say.
+#[derive(clap::Args)]
+#[command(next_help_heading = "What is asked for")]
+pub(super) struct Nics {
     /// use only these NICs: names, PCI addresses or interfaces, with * and ?
     ///
     /// As the argument include= of plugstack.conf, which also takes subnets.
@@ -29,11 +37,11 @@ pub(super) struct Request {
     rails: Vec<String>,
 }
 
-/// With all words that can change a plan.
-fn words_help() -> String {
-    let words = at(Place::Option).filter(|spec| !["off", "help", "verbose", "dry-run"].contains(&spec.name));
+/// With all words but some; `default` is what holds without any.
+pub(super) fn words_help(default: &str, but: &[&str]) -> String {
+    let words = at(Place::Option).filter(|spec| !but.contains(&spec.name));
     let words: String = words.map(|spec| format!("\n  {:<22}  {}", spec.spelling(), spec.help)).collect();
-    format!("words of srun's option, separated by commas (default: closest){words}")
+    format!("words of srun's option, separated by commas (default: {default}){words}")
 }
 
 impl Request {
@@ -52,16 +60,27 @@ impl Request {
                 return Err(misunderstood(format!("`--words {text}` plans nothing: {expected}")));
             }
         }
-        let own: [(&str, &[String]); 3] =
-            [("include", &self.include), ("exclude", &self.exclude), ("rails", &self.rails)];
-        let mut doubts = Vec::new();
-        for (name, value) in
-            own.iter().chain(more).flat_map(|(name, values)| values.iter().map(move |v| (name, v)))
-        {
-            doubts.extend(wish.admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
-        }
+        let mut doubts = self.nics.add_to(&mut wish.admin)?;
+        doubts.extend(add(&mut wish.admin, more)?);
         Ok((wish, doubts))
     }
+}
+
+impl Nics {
+    /// Adds them to what the admin says; the answer is what is odd about it.
+    pub(super) fn add_to(&self, admin: &mut Admin) -> Result<Vec<Diagnostic>, Failure> {
+        add(admin, &[("include", &self.include), ("exclude", &self.exclude), ("rails", &self.rails)])
+    }
+}
+
+fn add(admin: &mut Admin, arguments: &[(&str, &[String])]) -> Result<Vec<Diagnostic>, Failure> {
+    let mut doubts = Vec::new();
+    for (name, value) in
+        arguments.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)))
+    {
+        doubts.extend(admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
+    }
+    Ok(doubts)
 }
 
 /// `--variable NAME=VALUE`, again for more.

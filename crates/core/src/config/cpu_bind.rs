@@ -25,6 +25,8 @@
 //! process can tell, which sees the command line, and hands the node one word ([`VARIABLE`]).
 #![forbid(unsafe_code)]
 
+use crate::topology::CpuSet;
+
 /// What srun's process tells the node, in the environment of the step, and each task's hook removes.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 /// the user named a way of binding
@@ -32,20 +34,19 @@ pub const CHOSEN: &str = "chosen";
 /// the user named none
 pub const IMPLIED: &str = "implied";
 
+/// slurmd's way of binding, and what srun asked for
+pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
+/// the masks or CPUs that go with it
+pub const LIST: &str = "SLURM_CPU_BIND_LIST";
+
 /// Variables of the step that tell; read in slurmstepd's parent, before slurmd's own values take their place.
-pub const READ: [&str; 6] = [
-    "SLURM_CPU_BIND_TYPE",
-    "SLURM_CPU_BIND_LIST",
-    "SLURM_THREADS_PER_CORE",
-    "SLURM_NTASKS_PER_CORE",
-    "SLURM_NTASKS_PER_SOCKET",
-    VARIABLE,
-];
+pub const READ: [&str; 6] =
+    [TYPE, LIST, "SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", VARIABLE];
 
 /// The user's own way of binding, as messages name it; `None` where nobody chose one.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
-    let how = set("SLURM_CPU_BIND_TYPE")?;
+    let how = set(TYPE)?;
     let beside: &[&str] = match how.as_str() {
         "threads" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
@@ -56,10 +57,22 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let is_hint = match set(VARIABLE).as_deref() {
         Some(CHOSEN) => false,
         Some(IMPLIED) => true,
-        _ if set("SLURM_CPU_BIND_LIST").is_some() => false,
+        _ if set(LIST).is_some() => false,
         _ => beside.iter().any(|name| set(name).is_some()),
     };
     (!is_hint).then_some(how)
+}
+
+/// The masks of the step's tasks on this node, as slurmd lists them in a task's environment where it bound them.
+pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
+    let list = read(LIST).unwrap_or_default().split(',');
+    let masks: Option<Vec<CpuSet>> = match read(TYPE).unwrap_or_default() {
+        how if how.starts_with("mask_cpu") => list.map(|mask| CpuSet::from_mask(mask).ok()).collect(),
+        how if how.starts_with("map_cpu") => list.map(|cpu| CpuSet::from_list(cpu).ok()).collect(),
+        _ => None,
+    };
+    // a list that is understood in part tells of nobody
+    masks.unwrap_or_default()
 }
 
 /// What srun's process tells, by its command line and environment; `None` where the node sees it too.

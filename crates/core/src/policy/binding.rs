@@ -15,7 +15,7 @@ use super::settle::{settle, settle_alone};
 use super::{gpuless, identity};
 use crate::diagnostic::Shown;
 use crate::placement::{Bind, Binding, CpuDecision, Mem, MemDecision, TaskPlacement};
-use crate::step::{Memory, Step, Task};
+use crate::step::{Memory, Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 
 /// Tasks with masks of their own, at most, that are settled together: tasks with GPUs of their own are fewer.  More of them
@@ -95,8 +95,12 @@ fn near(situation: &Situation) -> Result<Near, String> {
 fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Option<String>) {
     let Situation { topology, step, task, binding, .. } = situation;
     let keep = |why: String| (CpuDecision::Keep { cpus: task.cpus.clone(), why }, None);
-    if let Some(how) = &step.cpu_bind {
-        return keep(format!("`--cpu-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
+    match (&step.cpu_bind, step.starter) {
+        (Some(how), Starter::Slurm) => {
+            return keep(format!("`--cpu-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
+        }
+        (Some(how), Starter::Launcher) => return keep(Shown::message(how, 4 * MAX_SHOWN).to_string()),
+        (None, _) => {}
     }
     if binding.bind == Bind::None {
         return keep("`bind=none`".to_string());
@@ -163,13 +167,17 @@ fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
         _ => {
             let nearer = crew.cpus.intersection(&ladder.rungs()[here - 1].cpus);
             if nearer.is_empty() || !crew.cpus.intersects(&ladder.rungs()[0].cpus) {
-                let why = out_of_reach(near);
+                let why = out_of_reach(near, step.starter);
                 return (CpuDecision::OutOfReach { cpus: own, why: why.clone() }, Some(why));
             }
             let part = crew.parts.get(task.local_id as usize).copied().unwrap_or(0);
             let room = nearer.len();
-            let why = match crew.len() {
-                1 => format!(
+            let why = match (crew.len(), step.starter) {
+                (_, Starter::Launcher) => format!(
+                    "near NUMA node {gpus_nodes} of its GPU it has {room} CPUs, too few for the processes that belong there \
+                     with {part} each: it keeps all that it has; `bind=numa` would bring it near"
+                ),
+                (1, _) => format!(
                     "near NUMA node {gpus_nodes} of its GPU the step has {room} CPUs, too few for this task's {part}: it \
                      keeps them all; a smaller `-c` or `bind=numa` would bring it near"
                 ),
@@ -217,14 +225,14 @@ fn in_crew(situation: &Situation, near: &Near, crew: &Crew<'_>) -> Option<(CpuSe
 
 /// `bind=core`, if the step's cores can be divided.
 fn own_cores(situation: &Situation, near: &Near, cpus: CpuSet, how: &str) -> (CpuDecision, Option<String>) {
-    let Situation { topology, task, .. } = situation;
+    let Situation { topology, step, task, .. } = situation;
     let near_cpus = topology.cpus_of(&near.nodes);
     let is_near = cpus.intersects(&near_cpus);
     let missed = (!is_near).then(|| match task.step_cpus.intersects(&near_cpus) {
         true => {
             format!("the step's cores on NUMA node {} are other tasks'; `bind=numa` shares them", near.nodes)
         }
-        false => out_of_reach(near),
+        false => out_of_reach(near, step.starter),
     });
     let decision = match (missed.clone(), cpus == task.cpus) {
         (Some(why), true) => CpuDecision::OutOfReach { cpus, why },
@@ -237,7 +245,7 @@ fn own_cores(situation: &Situation, near: &Near, cpus: CpuSet, how: &str) -> (Cp
 
 /// `bind=numa`: the task's CPUs on the near nodes; if it has none there, the step's.
 fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>) {
-    let Situation { topology, task, .. } = situation;
+    let Situation { topology, step, task, .. } = situation;
     let near_cpus = topology.cpus_of(&near.nodes);
     if task.cpus.is_subset(&near_cpus) {
         let cpus = task.cpus.clone();
@@ -252,7 +260,7 @@ fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
         let why = format!("moved to the step's CPUs on {}", near.described());
         return (CpuDecision::Set { cpus: step_near, why }, None);
     }
-    let why = out_of_reach(near);
+    let why = out_of_reach(near, step.starter);
     (CpuDecision::OutOfReach { cpus: task.cpus.clone(), why: why.clone() }, Some(why))
 }
 
@@ -263,6 +271,9 @@ pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else { return };
     if let Some(why) = &memory.taken {
         return placement.keep_memory(why.clone());
+    }
+    if memory.ours.as_ref().is_some_and(|ours| !nodes.is_subset(ours)) {
+        return placement.keep_memory("the placed step around it prefers other NUMA nodes".to_string());
     }
     // if the cpuset is unknown, the kernel accepts or refuses the nodes
     let Some(allowed) = &memory.allowed else { return };
@@ -286,11 +297,14 @@ pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
     }
 }
 
-fn out_of_reach(near: &Near) -> String {
+fn out_of_reach(near: &Near, starter: Starter) -> String {
     let nodes = &near.nodes;
-    format!(
-        "the step has no CPU on NUMA node {nodes} of its GPU; `-m block:block` or `--gpu-bind=closest` may give it one"
-    )
+    match starter {
+        Starter::Slurm => format!(
+            "the step has no CPU on NUMA node {nodes} of its GPU; `-m block:block` or `--gpu-bind=closest` may give it one"
+        ),
+        Starter::Launcher => format!("it was given no CPU on NUMA node {nodes} of its GPU"),
+    }
 }
 
 fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) -> MemDecision {

@@ -22,25 +22,17 @@
 
 mod claim;
 mod list;
+pub mod rank;
 #[cfg(test)]
 mod tests;
 
 pub use claim::by_local_id;
 
 use crate::diagnostic::{Diagnostic, Shown};
-use crate::step::{Access, GpuGrant, Step};
+use crate::step::{Access, Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 use std::collections::BTreeSet;
-
-/// A task's GPUs in the program's order, and how we know them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// which
-    pub gpus: Vec<GpuIndex>,
-    /// how we know, in words
-    pub reason: String,
-}
 
 /// The variables that decide; we read no others of the task's environment.
 ///
@@ -52,9 +44,9 @@ pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 const MAX_ENTRIES: usize = 256;
 
 /// The GPUs that the program will see.
-pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Identity {
+pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     let sight = Sight { topology, grant };
-    let mut listed: Option<Identity> = None;
+    let mut listed: Option<Claim> = None;
     for vendor in GpuVendor::ALL.into_iter().filter(|&vendor| sight.has(vendor)) {
         let Some(theirs) = sight.listed(vendor) else { continue };
         listed = Some(match listed {
@@ -75,7 +67,7 @@ pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Identity 
     let denied: Vec<GpuVendor> = GpuVendor::ALL.into_iter().filter(|&vendor| sight.denies(vendor)).collect();
     let open: Vec<GpuIndex> = denied.iter().flat_map(|&vendor| sight.visible(vendor)).collect();
     if !open.is_empty() {
-        return Identity { gpus: open, reason: "the GPUs that the task may open".to_string() };
+        return Claim { gpus: open, reason: "the GPUs that the task may open".to_string() };
     }
     by_step(&sight, step, &denied)
 }
@@ -137,7 +129,7 @@ impl Sight<'_> {
     }
 
     /// By the vendor's variables; `None` if none of them is set.
-    fn listed(&self, vendor: GpuVendor) -> Option<Identity> {
+    fn listed(&self, vendor: GpuVendor) -> Option<Claim> {
         match vendor {
             GpuVendor::Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
             GpuVendor::Amd => self.rocm(),
@@ -148,7 +140,7 @@ impl Sight<'_> {
         }
     }
 
-    fn cuda(&self, text: &str) -> Identity {
+    fn cuda(&self, text: &str) -> Claim {
         let visible = self.visible(GpuVendor::Nvidia);
         let listed = list::cuda(self.topology, text, &visible);
         if !listed.unknown.is_empty() {
@@ -165,11 +157,11 @@ impl Sight<'_> {
                 ", which is a guess: the GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"
             ));
         }
-        Identity { gpus, reason }
+        Claim { gpus, reason }
     }
 
     /// Entries for a GPU unknown on the node: only the driver's library knows a MIG instance's UUID.
-    fn traced(&self, listed: Listed, visible: &[GpuIndex]) -> Identity {
+    fn traced(&self, listed: Listed, visible: &[GpuIndex]) -> Claim {
         let is_cut = |gpu: &GpuIndex| self.topology.gpu(*gpu).mig_instances.is_some();
         let is_nameless = |gpu: &GpuIndex| self.topology.gpu(*gpu).uuid.is_none();
         let mut found = listed.gpus;
@@ -204,11 +196,11 @@ impl Sight<'_> {
             reasons.truncate(told);
             reasons.push(format!("{more} more such entries"));
         }
-        Identity { gpus: found, reason: reasons.join("; ") }
+        Claim { gpus: found, reason: reasons.join("; ") }
     }
 
     /// ROCR_VISIBLE_DEVICES applies to all programs; HIP programs count the remaining GPUs anew.
-    fn rocm(&self) -> Option<Identity> {
+    fn rocm(&self) -> Option<Claim> {
         let visible = self.visible(GpuVendor::Amd);
         // HIP takes the first nonempty one; on a node with NVIDIA's GPUs the second is meant for those
         let hip =
@@ -228,7 +220,7 @@ impl Sight<'_> {
             }
             None => (visible, String::new()),
         };
-        let Some((name, text)) = hip else { return Some(Identity { gpus: below, reason }) };
+        let Some((name, text)) = hip else { return Some(Claim { gpus: below, reason }) };
         let Listed { gpus, by_uuid, out_of_range, .. } = list::hip(self.topology, text, &below);
         if rocr.is_none() {
             reason = self.reason(name, text, GpuVendor::Amd, &gpus, by_uuid);
@@ -238,14 +230,14 @@ impl Sight<'_> {
                 "; `{name}={}` counts among these and names none: a HIP program sees no GPU",
                 shown(text)
             ));
-            return Some(Identity { gpus: below, reason });
+            return Some(Claim { gpus: below, reason });
         } else if gpus != below {
             reason.push_str(&format!(", then `{name}={}` among these", shown(text)));
         }
-        Some(Identity { gpus, reason })
+        Some(Claim { gpus, reason })
     }
 
-    fn ze(&self, mask: &str) -> Identity {
+    fn ze(&self, mask: &str) -> Claim {
         let visible = self.visible(GpuVendor::Intel);
         let flat = list::is_flat(self.topology, mask, self.variable(HIERARCHY), &visible);
         let gpus = list::level_zero(self.topology, mask, flat, &visible);
@@ -253,7 +245,7 @@ impl Sight<'_> {
         if flat && !gpus.is_empty() {
             reason.push_str(", each stack a device");
         }
-        Identity { gpus, reason }
+        Claim { gpus, reason }
     }
 
     fn reason(&self, name: &str, text: &str, vendor: GpuVendor, gpus: &[GpuIndex], by_uuid: bool) -> String {
@@ -287,9 +279,9 @@ pub fn slurms_numbers(topology: &Topology, gpus: &[GpuIndex]) -> String {
 }
 
 /// By `SLURM_STEP_GPUS`, without the GPUs that the task may not open.
-fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Identity {
+fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Claim {
     let topology = sight.topology;
-    let none = |reason: &str| Identity { gpus: Vec::new(), reason: reason.to_string() };
+    let none = |reason: &str| Claim { gpus: Vec::new(), reason: reason.to_string() };
     let Some(list) = &step.gpus else {
         return none(match denied.is_empty() {
             true => "Slurm gave it no GPU",
@@ -304,7 +296,7 @@ fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Identity {
     if gpus.is_empty() {
         return none("`SLURM_STEP_GPUS` names no GPU of this node that the task may open");
     }
-    Identity { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
+    Claim { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
 }
 
 /// `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs if the site asked for them.

@@ -2,10 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::binding::{self, Bound, Situation};
-use super::identity::Identity;
 use super::{Through, Ways, cores, identity};
 use crate::placement::{Binding, CpuDecision, GpuUse, NodePlacement, RailIndex, RailUse, TaskPlacement};
-use crate::step::{Step, Task};
+use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,26 +19,27 @@ pub fn decide(
     through: &Through,
     gpu_use: GpuUse,
 ) -> TaskPlacement {
-    let (identity, claim) = identify(topology, step, task, gpu_use);
+    let (seen, promise) = identify(topology, step, task, gpu_use);
     let may_promise = gpu_use == GpuUse::Visible
+        && task.claim.is_none()
         && step.tasks_here() > 1
-        && identity::by_local_id(topology, step, task, &identity).is_ok();
-    let gpus = identity.gpus;
-    let promised = claim.as_ref().and_then(|claim| claim.as_ref().ok());
+        && identity::by_local_id(topology, step, task, &seen).is_ok();
+    let Claim { gpus, reason } = seen;
+    let promised = promise.as_ref().and_then(|promise| promise.as_ref().ok());
     let with_promise = promised.map(|all| Task { promised: Some(all.clone()), ..task.clone() });
     let task = with_promise.as_ref().unwrap_or(task);
     let Bound { cpus, mems, missed } =
         binding::bind(&Situation { topology, step, task, gpus: &gpus, binding });
-    let refused = claim.and_then(Result::err);
+    let refused = promise.and_then(Result::err);
     let missed = match (refused, missed) {
         (Some(refused), Some(missed)) => Some(format!("{refused}; {missed}")),
         (refused, missed) => refused.or(missed),
     };
     let threads = binding.count_threads.then(|| cores::threads(topology, step, task, cpus.cpus()));
     let mut reasons = vec![match gpus.as_slice() {
-        [] => identity.reason,
-        [gpu] => format!("GPU {gpu}: {}", identity.reason),
-        many => format!("GPUs {}: {}", list(many), identity.reason),
+        [] => reason,
+        [gpu] => format!("GPU {gpu}: {reason}"),
+        many => format!("GPUs {}: {reason}", list(many)),
     }];
     let rails = match gpus.is_empty() {
         true => rails_near_cpus(topology, node, &cpus, &task.denied_nics, &mut reasons),
@@ -59,8 +59,8 @@ fn identify(
     step: &Step,
     task: &Task,
     gpu_use: GpuUse,
-) -> (Identity, Option<Result<Vec<GpuIndex>, String>>) {
-    let seen = identity::identify(topology, step, &task.gpus);
+) -> (Claim, Option<Result<Vec<GpuIndex>, String>>) {
+    let seen = task.claim.clone().unwrap_or_else(|| identity::identify(topology, step, &task.gpus));
     let claim = || identity::by_local_id(topology, step, task, &seen);
     match gpu_use {
         // who sees one GPU needs no promise, whoever made it for all
@@ -72,7 +72,7 @@ fn identify(
                     "local id {} of the {count} that every task sees, as `gpu=local-id` promises ({})",
                     task.local_id, seen.reason
                 );
-                (Identity { gpus: vec![own], reason }, Some(Ok(all)))
+                (Claim { gpus: vec![own], reason }, Some(Ok(all)))
             }
             Err(why) => (seen, Some(Err(format!("`gpu=local-id` does not hold: {why}")))),
         },

@@ -201,3 +201,44 @@ fn facts_that_are_not_this_systems_bind_nothing_unless_the_admin_trusts_them() {
     assert_eq!(outcome(Case { provenance: model(), ..case(&[1], "4-11", "4-11") }), "/");
     assert_eq!(outcome(Case { provenance: model(), trust: true, ..case(&[1], "4-11", "4-11") }), "8-11/1");
 }
+
+#[test]
+fn what_a_launcher_bound_stays_and_its_words_are_the_reason() {
+    let bound = Step {
+        starter: Starter::Launcher,
+        cpu_bind: Some("`orted` bound it".to_string()),
+        ..Step::default()
+    };
+    let situation = |step: Step| {
+        let task = Task { cpus: CpuSet::from_list("4-11").unwrap(), ..Task::default() };
+        let binding =
+            Binding { bind: Bind::Numa, mem: Mem::Prefer, asked: true, trust: false, count_threads: false };
+        let topology = node();
+        let gpus = [GpuIndex(1)];
+        bind(&Situation { topology: &topology, step: &step, task: &task, gpus: &gpus, binding }).cpus
+    };
+    let CpuDecision::Keep { why, .. } = situation(bound) else { panic!("it moved") };
+    assert_eq!(why, "`orted` bound it");
+}
+
+#[test]
+fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
+    let settled = |ours: &str| {
+        let mut placement = TaskPlacement {
+            local_id: 0,
+            global_id: 0,
+            gpus: Vec::new(),
+            rails: Vec::new(),
+            cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
+            mems: MemDecision::Prefer { nodes: NodeSet::from_list("1").unwrap(), why: String::new() },
+            threads: None,
+            missed: None,
+            reasons: Vec::new(),
+        };
+        let ours = Some(NodeSet::from_list(ours).unwrap());
+        settle_memory(&mut placement, &Memory { ours, ..Memory::default() });
+        placement.mems.nodes().map(ToString::to_string)
+    };
+    assert_eq!(settled("0-1").as_deref(), Some("1"));
+    assert_eq!(settled("0"), None);
+}

@@ -6,8 +6,8 @@
 //! not used.
 #![forbid(unsafe_code)]
 
-use super::{CUDA_ORDER, Identity, of_the_step, unequal};
-use crate::step::{Step, Task};
+use super::{CUDA_ORDER, of_the_step, unequal};
+use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub fn by_local_id(
     topology: &Topology,
     step: &Step,
     task: &Task,
-    seen: &Identity,
+    seen: &Claim,
 ) -> Result<Vec<GpuIndex>, String> {
     let (tasks, gpus) = (step.tasks_here(), seen.gpus.as_slice());
     if gpus.is_empty() {

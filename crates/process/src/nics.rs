@@ -1,6 +1,7 @@
-//! Which NICs a task may open: asked of `/dev/infiniband/uverbsN` without opening it, as for GPUs.
+//! Which NICs a process may open: asked of `/dev/infiniband/uverbsN` without opening it, as for GPUs.
 #![forbid(unsafe_code)]
 
+use crate::files;
 use nic_placement_core::discover::root;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Nic, NicIndex, NicKind, Topology};
@@ -10,28 +11,28 @@ use std::fs::File;
 use std::path::Path;
 
 /// Where libibverbs looks for the nodes (rdma-core's libibverbs/device.c), below `/dev`.
-pub(crate) const DIRECTORY: &str = "infiniband";
+const DIRECTORY: &str = "infiniband";
 
 /// NICs that are closed.
 #[derive(Default)]
-pub(crate) struct Closed {
+pub struct Closed {
     /// to every task of the job, with the reason
-    pub(crate) to_the_job: Vec<(NicIndex, String)>,
+    pub to_the_job: Vec<(NicIndex, String)>,
     /// to this task: its device cgroup may differ from those of others
-    pub(crate) to_this_task: Vec<NicIndex>,
+    pub to_this_task: Vec<NicIndex>,
 }
 
 /// `/dev`, open, and what is known of it.
-pub(crate) struct Devices {
+pub struct Devices {
     /// `None` where it cannot be looked into
-    pub(crate) directory: Option<File>,
+    pub directory: Option<File>,
     /// does it have nodes of RDMA devices?
     uverbs: bool,
 }
 
 impl Devices {
     /// Those of this process.
-    pub(crate) fn open() -> Devices {
+    pub fn open() -> Devices {
         let directory = match root::directory_descriptor(Path::new("/dev")) {
             Ok(directory) => Some(directory),
             Err(error) => {
@@ -50,19 +51,40 @@ impl Devices {
     }
 
     /// Is it known that no RDMA device can be opened?
-    pub(crate) fn lack_uverbs(&self) -> bool {
+    fn lack_uverbs(&self) -> bool {
         self.directory.is_some() && !self.uverbs
     }
 }
 
+/// The plan of a node on which no RDMA device can be opened, if that is so.
+pub fn without_missing(plan: Plan, devices: &Devices) -> Plan {
+    if !devices.lack_uverbs() || plan.map.rails.is_empty() {
+        return plan;
+    }
+    log::warn!("`/dev/{DIRECTORY}` is missing: no RDMA device of this node can be opened");
+    // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
+    if !plan.node.provenance.is_this_system() {
+        return plan;
+    }
+    plan.without(all_missing(&plan.node), &files::read)
+}
+
 /// Every verbs device, where that place is missing.
-pub(crate) fn all_missing(topology: &Topology) -> Vec<(NicIndex, String)> {
+fn all_missing(topology: &Topology) -> Vec<(NicIndex, String)> {
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
     verbs.map(|(index, _)| (index, format!("`/dev/{DIRECTORY}` is missing on this node"))).collect()
 }
 
+/// The plan without NICs that nobody of the job may open, where there are such; `tells` says it in the log.
+pub fn without_closed(plan: &Plan, closed: &Closed, tells: bool) -> Option<Plan> {
+    for (nic, why) in closed.to_the_job.iter().filter(|_| tells) {
+        log::warn!("`{}` is not used: {why}", plan.node.nic(*nic).name);
+    }
+    (!closed.to_the_job.is_empty()).then(|| plan.without(closed.to_the_job.clone(), &files::read))
+}
+
 /// Asks for each rail; for every other NIC too where a rail is closed to the job, since another may take its place.
-pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
+pub fn closed(devices: &Devices, plan: &Plan) -> Closed {
     let mut closed = Closed::default();
     let (Some(directory), true) = (&devices.directory, devices.uverbs) else { return closed };
     let rails: BTreeSet<NicIndex> = plan.map.rails.iter().map(|rail| rail.nic).collect();

@@ -1,4 +1,4 @@
-//! Sets a task's CPU affinity and memory policy, then reads both back.
+//! Sets a process's CPU affinity and memory policy, then reads both back.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::placement::{CpuDecision, MemDecision, TaskPlacement};
@@ -6,7 +6,7 @@ use nic_placement_sys::{self as sys, MemoryPolicy};
 use std::io;
 
 /// Sets both, CPUs first, since the kernel takes memory where the task runs; returns what did not take.
-pub(crate) fn apply(placement: &mut TaskPlacement) -> Vec<String> {
+pub fn apply(placement: &mut TaskPlacement) -> Vec<String> {
     let mut failures = Vec::new();
     if let CpuDecision::Set { cpus, .. } = &placement.cpus {
         match sys::set_affinity(cpus).and_then(|()| sys::affinity()) {

@@ -9,7 +9,7 @@ use std::path::Path;
 const TABLES: &str = "/proc/net/";
 
 /// A file's text, or the beginning of it, with the rights that this process has.
-pub(crate) fn read(path: &str) -> Option<FileText> {
+pub fn read(path: &str) -> Option<FileText> {
     let limit = if path.starts_with(TABLES) { Root::MAX_TABLE } else { Root::MAX_FILE };
     let Beginning { text, is_cut } = read_configuration(Path::new(path), limit)?;
     Some(FileText { text, is_cut })

@@ -1,0 +1,81 @@
+//! Who started this process: where that runs, and what it was told.
+//!
+//! A launcher's processes start on the CPUs of their launcher, unless it bound them.  So they share its CPUs if they have
+//! the same, and each knows it without asking the others, which may be binding themselves just now.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::topology::CpuSet;
+use nic_placement_sys as sys;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Processes between this one and its launcher, at most: shells, wrappers, containers' entry points.
+const MAX_ANCESTORS: usize = 32;
+/// Bytes of an environment or a status that are read, at most: the kernel's own bound for execve(2) is near.
+const MAX_BYTES: u64 = 6 * 1024 * 1024;
+
+/// The launcher.
+pub(super) struct Launcher {
+    /// the name of its program
+    pub(super) name: String,
+    /// where it may run
+    pub(super) cpus: CpuSet,
+    /// its environment as it was started, `NAME=VALUE` each; `None` if that is not for us to read
+    environment: Option<Vec<Vec<u8>>>,
+}
+
+impl Launcher {
+    /// The nearest ancestor that has not the variable and value by which the launcher numbered this process; the parent if
+    /// it numbered by none.
+    pub(super) fn find(numbered_by: Option<(&str, &str)>) -> Option<Launcher> {
+        let mut process = parent("self")?;
+        for _ in 0..MAX_ANCESTORS {
+            let environment = environment(process);
+            let entry = numbered_by.map(|(name, value)| format!("{name}={value}"));
+            let is_numbered = match (&environment, &entry) {
+                (Some(all), Some(entry)) => all.iter().any(|other| other == entry.as_bytes()),
+                _ => false,
+            };
+            if !is_numbered {
+                let cpus = sys::affinity_of(process).ok()?;
+                let name = text(&format!("/proc/{process}/comm"))?.trim_end().to_string();
+                return Some(Launcher { name, cpus, environment });
+            }
+            process = parent(&process.to_string())?;
+        }
+        None
+    }
+
+    /// Had the launcher these values of these variables itself?  `None` if nobody knows.
+    pub(super) fn had(&self, variables: &[(&str, &str)]) -> Option<bool> {
+        let all = self.environment.as_ref()?;
+        let has = |(name, value): &(&str, &str)| {
+            let entry = format!("{name}={value}");
+            all.iter().any(|other| other == entry.as_bytes())
+        };
+        Some(variables.iter().all(has))
+    }
+}
+
+/// proc(5): the fourth field of `stat`, behind a name that may hold anything.
+fn parent(process: &str) -> Option<i32> {
+    let stat = text(&format!("/proc/{process}/stat"))?;
+    let fields = &stat[stat.rfind(')')? + 1..];
+    fields.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 0)
+}
+
+fn environment(process: i32) -> Option<Vec<Vec<u8>>> {
+    let bytes = bytes(&format!("/proc/{process}/environ"))?;
+    Some(bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
+}
+
+fn text(path: &str) -> Option<String> {
+    Some(String::from_utf8_lossy(&bytes(path)?).into_owned())
+}
+
+fn bytes(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(Path::new(path)).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}

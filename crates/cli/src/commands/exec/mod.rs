@@ -1,0 +1,196 @@
+//! `nic-placement exec`: becomes a program whose NIC, CPUs and memory are those of its own GPU, in a process that a launcher
+//! started.
+#![forbid(unsafe_code)]
+
+mod launcher;
+mod place;
+mod rank;
+mod variables;
+mod voice;
+
+use super::Failure;
+use super::misunderstood::misunderstood;
+use super::node::Node;
+use super::plugstack;
+use super::request::{Nics, words_help};
+use clap::{ArgAction, ValueHint};
+use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, settle};
+use nic_placement_core::placement::Strictness;
+use nic_placement_program::become_program;
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use variables::Environment;
+use voice::say;
+
+/// start a program with its NIC, CPUs and memory, in a process of a launcher
+///
+/// For processes that torchrun, mpirun or a container start inside a task, or without Slurm. It finds out which of the
+/// node's processes this one is and which GPU is its own, sets the same variables as the plugin, binds CPUs and memory
+/// inside what it was given, and becomes CMD. In a step with --nic-placement it takes, of what the task has, what belongs to
+/// this process. Your own variables stay. If anything goes wrong, CMD is started as it would have been without.
+///
+/// A process that sees one GPU has that one. Of several it takes the one at its own number among the node's processes, which
+/// is a convention: --local-rank, else LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID,
+/// PALS_LOCAL_RANKID, PMI_LOCAL_RANK, FLUX_TASK_LOCAL_ID, SLURM_LOCALID. If there are more processes than GPUs, or only one,
+/// it takes the NICs of all.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Ends as CMD ends. Before that:
+  125  a strict word was given, and the placement could not be had
+  126  CMD was found and could not be started
+  127  CMD was not found
+  2    the command line was not understood
+
+Examples:
+  torchrun --no-python --nproc-per-node=8 nic-placement exec -- python train.py
+  mpirun --bind-to none nic-placement exec rail,strict -- ./app
+  nic-placement exec verbose,dry-run -- true")]
+pub(super) struct Options {
+    /// words of srun's option, as rail,strict (default: those of SLURM_NIC_PLACEMENT, else closest)
+    #[arg(value_name = "WORDS", long_help = words_help("those of SLURM_NIC_PLACEMENT, else closest", &["help"]))]
+    words: Option<String>,
+    /// the program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+    /// the number of this process on its node, from 0, whatever its launcher says
+    #[arg(long, value_name = "N", help_heading = PROCESS)]
+    local_rank: Option<u32>,
+    /// how many processes the launcher started on this node
+    #[arg(long, value_name = "N", help_heading = PROCESS)]
+    local_size: Option<u32>,
+    /// tell on stderr what was decided and why, as the word verbose does
+    #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
+    verbose: bool,
+    #[command(flatten)]
+    node: Node,
+    /// bind by --machine or --topology as if it were read from this node
+    #[arg(long, help_heading = "Which node (without one of these, this one)")]
+    trust_topology: bool,
+    #[command(flatten)]
+    nics: Nics,
+    /// this file, with what it includes, instead of the one that Slurm reads: the admin's arguments hold here too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "What is asked for")]
+    plugstack: Option<PathBuf>,
+}
+
+const PROCESS: &str = "Which process";
+
+/// A strict word was given, and the placement could not be had.
+const NOT_HAD: u8 = 125;
+const NOT_STARTED: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Why the program was not started, and the status that says so.
+#[derive(Debug)]
+pub(super) struct NotStarted {
+    pub(super) status: u8,
+    why: String,
+}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for NotStarted {}
+
+/// What the user and the admin want.
+struct Wanted {
+    settings: Settings,
+    admin: Admin,
+    /// is the admin's line of plugstack.conf known?
+    knows_admin: bool,
+}
+
+/// Returns only if the program was not started.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let words = options.words.as_deref().map(Words::parse).transpose().map_err(misunderstood)?;
+    if words.as_ref().is_some_and(|words| words.help) {
+        return Err(misunderstood("`help` starts nothing: `nic-placement exec --help`"));
+    }
+    options.nics.add_to(&mut Admin::default())?;
+    // known before anything can go wrong, so that it holds whatever goes wrong
+    let strict = Cell::new(is_strict(words.as_ref().and_then(|words| words.strictness)));
+    let mut environment = Environment::of_this_process();
+    let before = environment.clone();
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        say(&format!("bug at {place}: {panic}; please report this"));
+    }));
+    let failures = catch_unwind(AssertUnwindSafe(|| {
+        let wanted = wanted(options, words.as_ref(), &environment)?;
+        let Settings { enabled, strictness, dry_run, .. } = wanted.settings;
+        strict.set(enabled && is_strict(Some(strictness)) && !dry_run);
+        if !enabled {
+            return Ok(Vec::new());
+        }
+        place::place(options, wanted, &mut environment)
+    }));
+    let failures = match failures {
+        Ok(Ok(failures)) => failures,
+        Ok(Err(failure)) => vec![failure.to_string()],
+        Err(_) => {
+            environment = before;
+            vec!["a bug".to_string()]
+        }
+    };
+    if strict.get() && !failures.is_empty() {
+        let why =
+            format!("`{}` is not started, as a strict word asks: {}", shown(options), failures.join("; "));
+        return Err(Box::new(NotStarted { status: NOT_HAD, why }));
+    }
+    let error = become_program(&options.command, environment.entries());
+    let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
+    Err(Box::new(NotStarted { status, why: format!("cannot start `{}`: {error}", shown(options)) }))
+}
+
+fn is_strict(word: Option<Strictness>) -> bool {
+    word.is_some_and(|word| word > Strictness::BestEffort)
+}
+
+/// The program's name.
+fn shown(options: &Options) -> String {
+    options.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// What plugstack.conf, the environment and the words say; a word here beats the environment, as srun's option does.
+fn wanted(options: &Options, words: Option<&Words>, environment: &Environment) -> Result<Wanted, Failure> {
+    let values = environment.values();
+    let variable = values.get(ENVIRONMENT).filter(|text| !text.is_empty());
+    let variable = variable.and_then(|text| match Words::parse(text) {
+        Ok(words) => Some(words),
+        Err(bad) => {
+            say(&format!("{ENVIRONMENT}: {bad}; ignored"));
+            None
+        }
+    });
+    let (mut admin, knows_admin) = admins(options);
+    let asks = Words::default();
+    // the command asks for placement, but its user may have switched it off in a module
+    let words = words.or(if variable.is_none() { Some(&asks) } else { None });
+    let mut settings = settle(&admin.default, variable.as_ref(), words);
+    settings.verbose |= options.verbose;
+    admin.trust_topology |= options.trust_topology;
+    for doubt in options.nics.add_to(&mut admin)? {
+        say(&doubt.to_string());
+    }
+    Ok(Wanted { settings, admin, knows_admin })
+}
+
+/// The arguments of the plugin's line in plugstack.conf, and whether there is one in sight.
+fn admins(options: &Options) -> (Admin, bool) {
+    let slurms_own = || plugstack::place(|name| std::env::var_os(name));
+    let file = options.plugstack.clone().unwrap_or_else(slurms_own);
+    let (lines, _) = plugstack::read(&file);
+    let line = lines.iter().find(|line| line.file_name().contains("nic_placement"));
+    match line {
+        // what is wrong with it `nic-placement check` tells the admin
+        Some(line) => (Admin::parse(line.arguments.iter().map(String::as_str)).0, true),
+        None => (Admin::default(), false),
+    }
+}

@@ -1,0 +1,263 @@
+//! Which of its node's processes this one is, by the variables of its launcher.
+#![forbid(unsafe_code)]
+
+use super::variables::Values;
+use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::policy::identity::rank::Rank;
+
+/// Processes on one node, at most: what is more is no count of processes.
+const MAX_PROCESSES: u32 = 4096;
+
+/// The variables of one kind of launcher.
+struct Launcher {
+    /// the process's number on its node
+    local: &'static str,
+    /// how many processes there are on the node
+    of: fn(&Values) -> Option<u32>,
+    /// its number among all, and how many these are
+    world: (&'static str, &'static str),
+}
+
+/// The launchers in the order in which they count.
+///
+/// A launcher hands its own environment on, so variables of several are there at once: torchrun in a task of srun, mpirun in a
+/// batch script.  The innermost counts.  Slurm starts the others and is started by none, so it is last, and Flux, which may
+/// run in Slurm, before it.  `LOCAL_RANK` is first since programs themselves choose their GPU by it, whoever set it.
+const LAUNCHERS: [Launcher; 8] = [
+    // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
+    Launcher {
+        local: "LOCAL_RANK",
+        of: |values| count(values, "LOCAL_WORLD_SIZE").or(count(values, "LOCAL_SIZE")),
+        world: ("RANK", "WORLD_SIZE"),
+    },
+    // Open MPI (docs.open-mpi.org, "Environment variables set for MPI applications")
+    Launcher {
+        local: "OMPI_COMM_WORLD_LOCAL_RANK",
+        of: |values| count(values, "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        world: ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    },
+    // MVAPICH2's mpirun_rsh
+    Launcher {
+        local: "MV2_COMM_WORLD_LOCAL_RANK",
+        of: |values| count(values, "MV2_COMM_WORLD_LOCAL_SIZE"),
+        world: ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    },
+    // Hydra: MPICH, Intel MPI, MVAPICH
+    Launcher {
+        local: "MPI_LOCALRANKID",
+        of: |values| count(values, "MPI_LOCALNRANKS"),
+        world: ("PMI_RANK", "PMI_SIZE"),
+    },
+    // HPE's mpiexec
+    Launcher {
+        local: "PALS_LOCAL_RANKID",
+        of: |values| count(values, "PALS_LOCAL_SIZE"),
+        world: ("PALS_RANKID", "PMI_SIZE"),
+    },
+    // Cray PMI, which others set too
+    Launcher {
+        local: "PMI_LOCAL_RANK",
+        of: |values| count(values, "PMI_LOCAL_SIZE"),
+        world: ("PMI_RANK", "PMI_SIZE"),
+    },
+    // flux-shell(1) tells no count for the node: an even share where there is one
+    Launcher {
+        local: "FLUX_TASK_LOCAL_ID",
+        of: |values| {
+            let (all, nodes) = (number(values, "FLUX_JOB_SIZE")?, number(values, "FLUX_JOB_NNODES")?);
+            (nodes > 0 && all % nodes == 0).then(|| all / nodes).filter(|of| (1..=MAX_PROCESSES).contains(of))
+        },
+        world: ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    },
+    Launcher { local: SLURM, of: slurms_count, world: ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS") },
+];
+
+/// srun.  sbatch's script has it too, as number 0 of no step: there nobody counts.
+const SLURM: &str = "SLURM_LOCALID";
+const SLURMS_COUNTS: &str = "SLURM_STEP_TASKS_PER_NODE";
+
+/// This process among the others.
+pub(super) struct Found {
+    /// on its node; `None` if nobody says
+    pub(super) rank: Option<Rank>,
+    /// the variable that says so; none where the user did
+    pub(super) variable: Option<&'static str>,
+    /// number among all processes
+    pub(super) global: u32,
+    /// how many these are
+    pub(super) total: u32,
+    /// what was said and is not understood
+    pub(super) doubt: Option<String>,
+}
+
+impl Found {
+    /// Is it the one that tells what all would?
+    pub(super) fn is_first(&self) -> bool {
+        self.rank.as_ref().is_none_or(|rank| rank.number == 0)
+    }
+
+    /// Did Slurm start it, with no launcher between?
+    pub(super) fn is_slurms(&self) -> bool {
+        self.variable == Some(SLURM)
+    }
+}
+
+/// By the user's own words, else by the first launcher that tells.
+pub(super) fn find(values: &Values, local_rank: Option<u32>, local_size: Option<u32>) -> Found {
+    let told = LAUNCHERS.iter().find(|launcher| number(values, launcher.local).is_some());
+    let told = told.filter(|launcher| launcher.local != SLURM || (launcher.of)(values).is_some());
+    let of = local_size.or_else(|| (told?.of)(values));
+    let number_of = |launcher: &Launcher| number(values, launcher.local);
+    let by_user = local_rank.is_some();
+    let said = match (local_rank, told) {
+        (Some(number), _) => Some((number, format!("--local-rank {number}"))),
+        (None, Some(launcher)) => {
+            number_of(launcher).map(|number| (number, format!("{}={number}", launcher.local)))
+        }
+        (None, None) => None,
+    };
+    let (mut rank, mut doubt) = (None, None);
+    if let Some((number, said)) = said {
+        match of.is_none_or(|of| number < of) && number < MAX_PROCESSES {
+            true => rank = Some(Rank { number, of, said, by_user }),
+            false => {
+                doubt = Some(format!(
+                    "`{said}` of {} processes: it is taken for one without a number",
+                    of.unwrap_or(0)
+                ));
+            }
+        }
+    }
+    let doubt = doubt.or_else(|| misspelt(values));
+    let world = told.and_then(|told| Some((number(values, told.world.0)?, number(values, told.world.1))));
+    let local = rank.as_ref().map_or(0, |rank| rank.number);
+    let (global, total) = world.unwrap_or((local, of));
+    let variable = told.map(|told| told.local).filter(|_| !by_user);
+    Found { rank, variable, global, total: total.unwrap_or(1).max(1), doubt }
+}
+
+/// A launcher's number that is none.
+fn misspelt(values: &Values) -> Option<String> {
+    LAUNCHERS.iter().find_map(|Launcher { local, .. }| {
+        // `-1` says that there is no launcher
+        let text = values.get(*local).filter(|text| !text.is_empty() && *text != "-1")?;
+        text.parse::<u32>()
+            .is_err()
+            .then(|| format!("`{local}={}` is no number: ignored", Shown::word(text, 40)))
+    })
+}
+
+fn number(values: &Values, name: &str) -> Option<u32> {
+    values.get(name)?.parse().ok()
+}
+
+fn count(values: &Values, name: &str) -> Option<u32> {
+    number(values, name).filter(|count| (1..=MAX_PROCESSES).contains(count))
+}
+
+/// `SLURM_STEP_TASKS_PER_NODE`, such as `8(x2),4`, at the place of this node.
+fn slurms_count(values: &Values) -> Option<u32> {
+    let mut node = number(values, "SLURM_NODEID")?;
+    for entry in values.get(SLURMS_COUNTS)?.split(',') {
+        let (tasks, nodes) = match entry.split_once("(x") {
+            Some((tasks, nodes)) => (tasks, nodes.strip_suffix(')')?.parse().ok()?),
+            None => (entry, 1),
+        };
+        if node < nodes {
+            return tasks.parse().ok().filter(|tasks| (1..=MAX_PROCESSES).contains(tasks));
+        }
+        node -= nodes;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Values {
+        let pairs = text.split_whitespace().filter_map(|word| word.split_once('='));
+        pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+
+    /// `number/of said`, number and count among all.
+    fn found(text: &str) -> String {
+        let Found { rank, global, total, doubt, .. } = find(&values(text), None, None);
+        let rank = rank.map_or("-".to_string(), |rank| {
+            format!("{}/{} {}", rank.number, rank.of.map_or("?".to_string(), |of| of.to_string()), rank.said)
+        });
+        format!("{rank}, {global} of {total}{}", doubt.map(|doubt| format!(", {doubt}")).unwrap_or_default())
+    }
+
+    #[test]
+    fn each_launcher_is_known_by_its_own_variables() {
+        for (variables, expected) in [
+            ("LOCAL_RANK=3 LOCAL_WORLD_SIZE=8 RANK=11 WORLD_SIZE=16", "3/8 LOCAL_RANK=3, 11 of 16"),
+            ("LOCAL_RANK=3 LOCAL_SIZE=8", "3/8 LOCAL_RANK=3, 3 of 8"),
+            ("LOCAL_RANK=3", "3/? LOCAL_RANK=3, 3 of 1"),
+            (
+                "OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=8",
+                "1/4 OMPI_COMM_WORLD_LOCAL_RANK=1, 5 of 8",
+            ),
+            (
+                "MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=4 MV2_COMM_WORLD_RANK=5 MV2_COMM_WORLD_SIZE=8",
+                "1/4 MV2_COMM_WORLD_LOCAL_RANK=1, 5 of 8",
+            ),
+            ("MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 PMI_RANK=5 PMI_SIZE=8", "1/4 MPI_LOCALRANKID=1, 5 of 8"),
+            (
+                "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 PALS_RANKID=5 PMI_SIZE=8",
+                "1/4 PALS_LOCAL_RANKID=1, 5 of 8",
+            ),
+            ("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4 PMI_RANK=5 PMI_SIZE=8", "1/4 PMI_LOCAL_RANK=1, 5 of 8"),
+            (
+                "FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2 FLUX_TASK_RANK=5",
+                "1/4 FLUX_TASK_LOCAL_ID=1, 5 of 8",
+            ),
+            ("FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=7 FLUX_JOB_NNODES=2", "1/? FLUX_TASK_LOCAL_ID=1, 1 of 1"),
+            (
+                "SLURM_LOCALID=2 SLURM_NODEID=2 SLURM_STEP_TASKS_PER_NODE=8(x2),4 SLURM_PROCID=18 SLURM_STEP_NUM_TASKS=20",
+                "2/4 SLURM_LOCALID=2, 18 of 20",
+            ),
+        ] {
+            assert_eq!(found(variables), expected, "{variables}");
+        }
+    }
+
+    #[test]
+    fn the_innermost_launcher_counts() {
+        let slurm = "SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=1";
+        let ompi = "OMPI_COMM_WORLD_LOCAL_RANK=5 OMPI_COMM_WORLD_LOCAL_SIZE=8";
+        let torch = "LOCAL_RANK=7 LOCAL_WORLD_SIZE=8";
+        assert_eq!(found(&format!("{slurm} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
+        assert_eq!(found(&format!("{slurm} {ompi}")), "5/8 OMPI_COMM_WORLD_LOCAL_RANK=5, 5 of 8");
+        assert_eq!(found(&format!("{slurm} {ompi} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
+    }
+
+    #[test]
+    fn a_batch_script_is_no_task_of_a_step() {
+        assert_eq!(
+            found("SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_TASKS_PER_NODE=8"),
+            "-, 0 of 1"
+        );
+    }
+
+    #[test]
+    fn what_is_no_number_is_told_of_and_counts_for_nothing() {
+        assert_eq!(found("LOCAL_RANK=first"), "-, 0 of 1, `LOCAL_RANK=first` is no number: ignored");
+        assert_eq!(found("LOCAL_RANK=-1"), "-, 0 of 1");
+        assert_eq!(found("LOCAL_RANK= MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2"), "1/2 MPI_LOCALRANKID=1, 1 of 2");
+        assert!(found("LOCAL_RANK=8 LOCAL_WORLD_SIZE=8").contains("`LOCAL_RANK=8` of 8 processes"));
+        assert!(found("LOCAL_RANK=4000000000").starts_with("-, "));
+        assert_eq!(found("LOCAL_RANK=0 LOCAL_WORLD_SIZE=4000000000"), "0/? LOCAL_RANK=0, 0 of 1");
+        assert!(found("SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=8(x2").starts_with("-, "));
+    }
+
+    #[test]
+    fn the_user_s_own_word_beats_every_launcher() {
+        let torch = values("LOCAL_RANK=7 LOCAL_WORLD_SIZE=8 RANK=15 WORLD_SIZE=16");
+        let found = find(&torch, Some(2), None);
+        let rank = found.rank.unwrap();
+        assert_eq!((rank.number, rank.of, rank.said.as_str()), (2, Some(8), "--local-rank 2"));
+        assert_eq!(find(&torch, Some(2), Some(4)).rank.unwrap().of, Some(4));
+    }
+}

@@ -1,0 +1,49 @@
+//! The environment of this process, and what the program gets of it.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::placement::{Change, Variable};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// Variables as text; what is not UTF-8 is still somebody's value.
+pub(super) type Values = BTreeMap<String, String>;
+
+/// An environment in its order.
+#[derive(Clone)]
+pub(super) struct Environment(Vec<(OsString, OsString)>);
+
+impl Environment {
+    /// That of this process.
+    pub(super) fn of_this_process() -> Environment {
+        Environment(std::env::vars_os().collect())
+    }
+
+    /// Its variables as text; of several with one name the first counts, as for getenv(3).
+    pub(super) fn values(&self) -> Values {
+        let mut values = Values::new();
+        for (name, value) in &self.0 {
+            let name = name.to_string_lossy().into_owned();
+            values.entry(name).or_insert_with(|| value.to_string_lossy().into_owned());
+        }
+        values
+    }
+
+    /// Makes the changes; all others stay as they are, byte for byte.
+    pub(super) fn change(&mut self, variables: &[Variable]) {
+        for Variable { name, change, .. } in variables {
+            let name = OsStr::new(name.as_ref());
+            match change {
+                Change::Set(value) => {
+                    self.0.retain(|(other, _)| other != name);
+                    self.0.push((name.to_os_string(), value.into()));
+                }
+                Change::Remove => self.0.retain(|(other, _)| other != name),
+                Change::KeepUsers(_) | Change::Leave => {}
+            }
+        }
+    }
+
+    pub(super) fn entries(&self) -> &[(OsString, OsString)] {
+        &self.0
+    }
+}

@@ -1,0 +1,211 @@
+//! The GPU of a process that a launcher started: of several that it sees, the one at its rank's place.
+//!
+//! Every launcher's processes see the same GPUs, and the k-th of them takes the k-th GPU: so PyTorch's documents tell
+//! programs (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`), and so do the examples of MPI's.  It is a convention
+//! and no evidence: the reason says so.  Processes that are fewer than the GPUs take the first ones, not blocks.
+#![forbid(unsafe_code)]
+
+use super::list::CUDA_ORDER;
+use super::{Sight, identify, unequal};
+use crate::step::{Claim, GpuGrant, Step};
+use crate::topology::{GpuIndex, GpuVendor, Topology};
+use std::collections::BTreeSet;
+
+/// A process among those that a launcher started on its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rank {
+    /// its number, from 0
+    pub number: u32,
+    /// how many there are; `None` if nobody says
+    pub of: Option<u32>,
+    /// who says so, such as `LOCAL_RANK=3`
+    pub said: String,
+    /// did the user name the number, rather than a launcher?
+    pub by_user: bool,
+}
+
+/// The GPUs that a process sees, with or without Slurm.
+///
+/// As [`identify`], but a process that nothing keeps from any GPU sees all: no variable, no denied device, and no list of
+/// a step.
+pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
+    let found = identify(topology, step, grant);
+    let sight = Sight { topology, grant };
+    let vendors = || GpuVendor::ALL.into_iter().filter(|&vendor| sight.has(vendor));
+    if !found.gpus.is_empty() || step.gpus.is_some() || vendors().any(|vendor| sight.listed(vendor).is_some())
+    {
+        return found;
+    }
+    let gpus: Vec<GpuIndex> = vendors().flat_map(|vendor| sight.visible(vendor)).collect();
+    let reason = match (gpus.is_empty(), topology.gpus.is_empty()) {
+        (false, _) => "nothing keeps it from any GPU of the node",
+        (true, true) => "the node has no GPU",
+        (true, false) => "it may open no GPU",
+    };
+    Claim { gpus, reason: reason.to_string() }
+}
+
+/// Which of the GPUs that it sees a process will use, as far as its rank tells; and why that tells nothing, if it should.
+pub fn claimed(
+    topology: &Topology,
+    grant: &GpuGrant,
+    seen: Claim,
+    rank: Option<&Rank>,
+) -> (Claim, Option<String>) {
+    let count = seen.gpus.len();
+    let Some(rank) = rank.filter(|_| count > 1) else { return (seen, None) };
+    let Rank { number, of, said, by_user } = rank;
+    // who is alone may well drive all of them
+    if *of == Some(1) && !by_user {
+        return (seen, None);
+    }
+    let untold = |why: String| {
+        Some(format!("{why}: which of them it will use is not known, so it gets the NICs of all"))
+    };
+    if of.is_some_and(|of| of as usize > count) {
+        let note = untold(format!("{} processes share the {count} GPUs that they see", of.unwrap_or(0)));
+        return (seen, note);
+    }
+    let Some(&gpu) = seen.gpus.get(*number as usize) else {
+        let note = untold(format!("`{said}` is past the {count} GPUs that it sees"));
+        return (seen, note);
+    };
+    if let Some(why) = uncountable(topology, &seen.gpus, grant) {
+        return (seen, untold(why));
+    }
+    let reason =
+        format!("`{said}` means by convention number {number} of the {count} that it sees ({})", seen.reason);
+    (Claim { gpus: vec![gpu], reason }, None)
+}
+
+/// Why a number among these GPUs means nothing, if so: we do not know how the program counts them.
+fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
+    let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
+    let vendors: BTreeSet<GpuVendor> = all().map(|gpu| gpu.vendor).collect();
+    let in_pci_order = grant.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
+    if vendors.len() > 1 {
+        return Some("its GPUs are of several vendors, and each counts its own".to_string());
+    }
+    if vendors.contains(&GpuVendor::Intel) {
+        return Some("a number may mean a stack of its GPUs".to_string());
+    }
+    if all().any(|gpu| gpu.mig_instances.is_some()) {
+        return Some("a number may mean a MIG instance".to_string());
+    }
+    let differ = vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some();
+    differ.then(|| format!("its GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform;
+    use crate::step::Access;
+
+    fn dgx() -> Topology {
+        platform::model("dgx-h100").unwrap()
+    }
+
+    fn grant(list: Option<&str>) -> GpuGrant {
+        let variables = list.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string())).into_iter().collect();
+        GpuGrant { variables, access: vec![Access::Unknown; 8] }
+    }
+
+    fn gpus(claim: &Claim) -> Vec<usize> {
+        claim.gpus.iter().map(|gpu| gpu.0).collect()
+    }
+
+    /// The GPUs of a process of this rank that has this list, and what is said of it.
+    fn of_rank(list: Option<&str>, number: u32, of: Option<u32>) -> (Vec<usize>, Option<String>) {
+        let topology = dgx();
+        let rank = Rank { number, of, said: format!("LOCAL_RANK={number}"), by_user: false };
+        let (claim, note) =
+            claimed(&topology, &grant(list), seen(&topology, &Step::default(), &grant(list)), Some(&rank));
+        (gpus(&claim), note)
+    }
+
+    #[test]
+    fn a_process_that_nothing_keeps_from_any_gpu_sees_all() {
+        let topology = dgx();
+        let seen = |grant: &GpuGrant, step: &Step| gpus(&super::seen(&topology, step, grant));
+        assert_eq!(seen(&grant(None), &Step::default()), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(seen(&grant(Some("")), &Step::default()), [0; 0], "an empty list is a list");
+        assert_eq!(seen(&grant(Some("6,2")), &Step::default()), [6, 2]);
+        let step = Step { gpus: Some("4,5".to_string()), ..Step::default() };
+        assert_eq!(seen(&grant(None), &step), [4, 5]);
+        let mut denied = grant(None);
+        denied.access = vec![Access::Denied; 8];
+        assert_eq!(seen(&denied, &Step::default()), [0; 0]);
+        denied.access[3] = Access::Allowed;
+        assert_eq!(seen(&denied, &Step::default()), [3]);
+    }
+
+    #[test]
+    fn of_several_gpus_the_rank_names_one_in_the_program_s_order() {
+        for number in 0..8 {
+            assert_eq!(of_rank(None, number, Some(8)), (vec![number as usize], None));
+        }
+        assert_eq!(of_rank(Some("6,2"), 0, Some(2)).0, [6]);
+        assert_eq!(of_rank(Some("6,2"), 1, Some(2)).0, [2]);
+        assert_eq!(of_rank(None, 1, Some(4)).0, [1], "fewer processes than GPUs: the k-th, not a block");
+        assert_eq!(of_rank(None, 1, None).0, [1]);
+    }
+
+    #[test]
+    fn the_only_gpu_is_everybody_s() {
+        for number in 0..8 {
+            assert_eq!(of_rank(Some("5"), number, Some(8)), (vec![5], None));
+        }
+    }
+
+    #[test]
+    fn more_processes_than_gpus_claim_none_and_say_so() {
+        let (all, note) = of_rank(Some("0,1,2,3"), 2, Some(8));
+        assert_eq!(all, [0, 1, 2, 3]);
+        assert!(
+            note.unwrap()
+                .starts_with("8 processes share the 4 GPUs that they see: which of them it will use")
+        );
+        let (all, note) = of_rank(Some("0,1"), 5, None);
+        assert_eq!(all, [0, 1]);
+        assert!(note.unwrap().starts_with("`LOCAL_RANK=5` is past the 2 GPUs that it sees"));
+    }
+
+    #[test]
+    fn who_is_alone_may_drive_all_gpus_unless_the_user_names_its_rank() {
+        assert_eq!(of_rank(Some("2,3"), 0, Some(1)), (vec![2, 3], None));
+        let topology = dgx();
+        let rank = Rank { number: 0, of: Some(1), said: "--local-rank 0".to_string(), by_user: true };
+        let (claim, _) =
+            claimed(&topology, &grant(None), seen(&topology, &Step::default(), &grant(None)), Some(&rank));
+        assert_eq!(gpus(&claim), [0]);
+    }
+
+    #[test]
+    fn gpus_that_the_program_may_count_in_another_way_are_not_counted() {
+        let of = |change: fn(&mut Topology)| {
+            let mut topology = dgx();
+            change(&mut topology);
+            let rank = Rank { number: 1, of: Some(8), said: "LOCAL_RANK=1".to_string(), by_user: false };
+            let (claim, note) = claimed(
+                &topology,
+                &grant(None),
+                seen(&topology, &Step::default(), &grant(None)),
+                Some(&rank),
+            );
+            assert_eq!(claim.gpus.len(), 8);
+            note.unwrap()
+        };
+        assert!(
+            of(|node| node.gpus[3].mig_instances = Some(2)).starts_with("a number may mean a MIG instance: ")
+        );
+        assert!(of(|node| node.gpus[3].vendor = GpuVendor::Amd).contains("several vendors"));
+        let intel = |node: &mut Topology| node.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Intel);
+        assert!(of(intel).starts_with("a number may mean a stack"));
+        let differ = of(|node| node.gpus[3].model = Some("another".to_string()));
+        assert!(
+            differ.starts_with("its GPUs differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`"),
+            "{differ}"
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! The node of a process, from where the admin wants it read.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::discover::{Root, Scope};
+use nic_placement_core::node::kept::{self, Kept};
+use nic_placement_core::node::{self, NoTopology};
+use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_sys as sys;
+use std::path::Path;
+
+/// The node and what was odd about it.  A description is confirmed by the node itself.
+pub fn read(admin: &Admin, scope: Scope, author: Author) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
+    match &admin.source {
+        NodeSource::Live => Ok(this_node(&admin.node_file, scope, author)),
+        NodeSource::Sysfs(_) => node::read(&admin.source, scope, author),
+        NodeSource::Machine(_) | NodeSource::Topology(_) => {
+            let (described, diagnostics) = node::read(&admin.source, scope, author)?;
+            Ok(confirmed(described, diagnostics, &admin.node_file, author))
+        }
+    }
+}
+
+/// A description without what is not on this node.
+pub fn confirmed(
+    mut described: Topology,
+    mut diagnostics: Vec<Diagnostic>,
+    node_file: &NodeFileUse,
+    author: Author,
+) -> (Topology, Vec<Diagnostic>) {
+    let (here, _) = this_node(node_file, Scope::Placement, author);
+    diagnostics.extend(node::confirm(&mut described, &here));
+    (described, diagnostics)
+}
+
+/// This node, from the node file where that is as the node is, which waits for no hardware; else as it is read.
+fn this_node(
+    NodeFileUse { path, max_age }: &NodeFileUse,
+    scope: Scope,
+    author: Author,
+) -> (Topology, Vec<Diagnostic>) {
+    if *max_age > 0 {
+        match kept::read(Path::new(path), *max_age, author, sys::seconds_since_boot()) {
+            Ok(Kept { topology, age, diagnostics }) => {
+                log::debug!("the node from `{path}`, which is {age} s old");
+                return (topology, diagnostics);
+            }
+            Err(why) if why.is_absent() => log::debug!("{why}: the node is read"),
+            Err(why) => log::warn!("{why}; the node is read instead"),
+        }
+    }
+    node::read_root(&Root::live(), scope, Provenance::ThisSystem)
+}

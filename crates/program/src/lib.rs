@@ -1,0 +1,79 @@
+//! execvpe(3): the process becomes another program, with the signals and descriptors that it was given itself.
+//!
+//! Rust's runtime ignores SIGPIPE before `main`, and opens `/dev/null` where one of the first three descriptors is closed.
+//! Both would be handed on.  `std::process::Command::exec` resets SIGPIPE, which is wrong too for who was started with it
+//! ignored.  So what was there is noted before `main`, and restored.
+//!
+//! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, OsStr, OsString, c_char, c_int};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// Was SIGPIPE ignored when this program was started?
+static IGNORED_PIPES: AtomicBool = AtomicBool::new(false);
+/// A bit for each of the first three descriptors that was closed.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+/// Runs when the program is loaded, before Rust's `main`.
+// SAFETY: the linker collects function pointers in this section, and the loader calls each once with (argc, argv, envp),
+// which a C function may ignore.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = note;
+
+extern "C" fn note() {
+    // SAFETY: all zero is a valid sigaction; the call only writes to it, and sets nothing without a new one.
+    let ignored = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    };
+    IGNORED_PIPES.store(ignored, Ordering::Relaxed);
+    for descriptor in 0..3 {
+        // SAFETY: F_GETFD has no precondition and touches no memory.
+        if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
+            CLOSED.fetch_or(1 << descriptor, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Becomes `command`, which execvp(3) looks for in `PATH`, with this environment; returns only if that fails.
+pub fn become_program(command: &[OsString], environment: &[(OsString, OsString)]) -> io::Error {
+    // naming it keeps the linker from leaving it out
+    std::hint::black_box(&CONSTRUCTOR);
+    let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_bytes())).collect();
+    let variable = |(name, value): &(OsString, OsString)| {
+        let parts = [name.as_bytes(), OsStr::new("=").as_bytes(), value.as_bytes()];
+        CString::new(parts.concat())
+    };
+    let variables: Result<Vec<CString>, _> = environment.iter().map(variable).collect();
+    let (words, variables) = match (words, variables) {
+        (Ok(words), Ok(variables)) if !words.is_empty() => (words, variables),
+        _ => return io::Error::from(io::ErrorKind::InvalidInput),
+    };
+    let pointers = |texts: &[CString]| -> Vec<*const c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (pointers(&words), pointers(&variables));
+    restore();
+    // SAFETY: both arrays end with NULL and hold texts that end with NUL, which live until the call returns, if it does.
+    unsafe { libc::execvpe(words[0].as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+fn restore() {
+    let pipes: libc::sighandler_t = match IGNORED_PIPES.load(Ordering::Relaxed) {
+        true => libc::SIG_IGN,
+        false => libc::SIG_DFL,
+    };
+    // SAFETY: these two dispositions have no handler that could run.
+    unsafe { libc::signal(libc::SIGPIPE, pipes) };
+    let closed = CLOSED.load(Ordering::Relaxed);
+    for descriptor in (0..3 as c_int).filter(|descriptor| closed & 1 << descriptor != 0) {
+        // SAFETY: nobody opened it but Rust's runtime, which does not use it.
+        unsafe { libc::close(descriptor) };
+    }
+}

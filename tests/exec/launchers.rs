@@ -1,0 +1,124 @@
+//! Below real launchers each of eight processes runs on its GPU's NUMA node, with its own NIC; without `exec` none does.
+
+use crate::harness::NIC_OF_GPU;
+use crate::played::{Node, Report, node};
+use std::path::PathBuf;
+
+const ALL_CPUS: &str = "0-223";
+const NEAR: [&str; 2] = ["0-55,112-167", "56-111,168-223"];
+/// The node's list: without its storage and management NICs.
+const LIST: &str = "=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1";
+
+/// Is there such a program?  Says so if not.
+fn there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !there {
+        println!("skipped: there is no `{program}`: tests/exec/install.sh");
+    }
+    there
+}
+
+/// Each process is where its GPU is, and has what is its own.
+fn is_placed(reports: &[Report]) {
+    assert_eq!(reports.iter().map(Report::rank).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+    for report in reports {
+        let node = report.rank() / 4;
+        assert_eq!(report.of("cpus"), NEAR[node], "process {}", report.rank());
+        assert_eq!(report.of("mem"), format!("preferred-many:{node}"));
+        assert_eq!(report.of("UCX_NET_DEVICES"), format!("mlx5_{}:1", NIC_OF_GPU[report.rank()]));
+        assert_eq!(report.of("NCCL_IB_HCA"), LIST, "the same for all");
+        assert!(report.of("NIC_PLACEMENT").starts_with("v1 policy=closest gpus=0000:"));
+    }
+}
+
+/// Nothing was done.
+fn is_unplaced(reports: &[Report]) {
+    assert_eq!(reports.len(), 8);
+    for report in reports {
+        assert_eq!((report.of("cpus"), report.of("mem")), (ALL_CPUS, "default"));
+        for variable in ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NIC_PLACEMENT"] {
+            assert_eq!(report.of(variable), "-");
+        }
+    }
+}
+
+/// `launcher` starts the report with the number that `variable` holds, with `exec` and without.
+fn with_and_without(node: &Node, launcher: &str, variable: &str) {
+    let program = format!("sh -c 'REPORTED_RANK=${variable} exec {}'", node.report());
+    is_unplaced(&node.reports(&[], &format!("{launcher} {program}")));
+    is_placed(&node.reports(&[], &format!("{launcher} nic-placement exec -- {program}")));
+}
+
+const OPEN_MPI: &str = "mpirun.openmpi --allow-run-as-root --oversubscribe -n 8";
+
+#[test]
+fn open_mpi_s_processes_are_each_beside_their_gpu() {
+    let Some(node) = node().filter(|_| there("mpirun.openmpi")) else { return };
+    with_and_without(node, &format!("{OPEN_MPI} --bind-to none"), "OMPI_COMM_WORLD_LOCAL_RANK");
+}
+
+#[test]
+fn mpich_s_processes_are_each_beside_their_gpu() {
+    let Some(node) = node().filter(|_| there("mpirun.mpich")) else { return };
+    with_and_without(node, "mpirun.mpich -n 8", "MPI_LOCALRANKID");
+}
+
+#[test]
+fn what_open_mpi_bound_stays_where_it_is_and_gets_its_nic() {
+    let Some(node) = node().filter(|_| there("mpirun.openmpi")) else { return };
+    let line = |exec: &str| {
+        format!(
+            "{OPEN_MPI} --map-by socket --bind-to socket {exec} sh -c 'REPORTED_RANK=$OMPI_COMM_WORLD_LOCAL_RANK exec {}'",
+            node.report()
+        )
+    };
+    let without = node.reports(&[], &line(""));
+    assert_ne!(without[0].of("cpus"), ALL_CPUS, "Open MPI binds");
+    let with = node.reports(&[], &line("nic-placement exec --"));
+    for (before, after) in without.iter().zip(&with) {
+        assert_eq!(before.of("cpus"), after.of("cpus"));
+        assert_eq!(after.of("UCX_NET_DEVICES"), format!("mlx5_{}:1", NIC_OF_GPU[after.rank()]));
+    }
+    let said = node
+        .run(&[], &format!("{OPEN_MPI} --map-by socket --bind-to socket nic-placement exec verbose -- true"));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        said.contains("CPUs: `mpirun.openmpi` bound it (`mpirun --bind-to none` leaves that to `exec`)"),
+        "{said}"
+    );
+}
+
+/// Eight workers of gloo add their numbers, then report.
+const WORKER: &str = "\
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group('gloo')
+sum = torch.tensor([dist.get_rank()])
+dist.all_reduce(sum)
+assert sum.item() == 28, sum
+dist.destroy_process_group()
+os.environ['REPORTED_RANK'] = os.environ['LOCAL_RANK']
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
+#[test]
+fn torchrun_s_workers_are_each_beside_their_gpu() {
+    let folder = std::env::var_os("NIC_PLACEMENT_TORCH").map_or_else(
+        || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/nic-placement/torch"),
+        PathBuf::from,
+    );
+    let torchrun = folder.join("bin/torchrun");
+    if !torchrun.is_file() {
+        println!("skipped: there is no `{}`: tests/exec/install.sh", torchrun.display());
+        return;
+    }
+    let Some(node) = node() else { return };
+    let torchrun = format!("{} --standalone --no-python --nproc-per-node=8", torchrun.display());
+    let program = format!("sh -c 'REPORTED_RANK=$LOCAL_RANK exec {}'", node.report());
+    is_unplaced(&node.reports(&[], &format!("{torchrun} {program}")));
+    let worker = crate::harness::private_folder("exec-worker").join("worker.py");
+    std::fs::write(&worker, WORKER).unwrap();
+    let python = folder.join("bin/python");
+    let program = format!("{} {} {}", python.display(), worker.display(), node.report());
+    is_placed(&node.reports(&[], &format!("{torchrun} nic-placement exec -- {program}")));
+}
