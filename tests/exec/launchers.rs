@@ -26,7 +26,7 @@ fn is_placed(reports: &[Report]) {
         let node = report.rank() / 4;
         assert_eq!(report.of("cpus"), NEAR[node], "process {}", report.rank());
         assert_eq!(report.of("mem"), format!("preferred-many:{node}"));
-        assert_eq!(report.of("UCX_NET_DEVICES"), format!("mlx5_{}:1", NIC_OF_GPU[report.rank()]));
+        assert_eq!(report.ports(), format!("mlx5_{}:1", NIC_OF_GPU[report.rank()]));
         assert_eq!(report.of("NCCL_IB_HCA"), LIST, "the same for all");
         assert!(report.of("NIC_PLACEMENT").starts_with("v1 policy=closest gpus=0000:"));
     }
@@ -78,7 +78,7 @@ fn what_open_mpi_bound_stays_where_it_is_and_gets_its_nic() {
     let with = node.reports(&[], &line("nic-placement exec --"));
     for (before, after) in without.iter().zip(&with) {
         assert_eq!(before.of("cpus"), after.of("cpus"));
-        assert_eq!(after.of("UCX_NET_DEVICES"), format!("mlx5_{}:1", NIC_OF_GPU[after.rank()]));
+        assert_eq!(after.ports(), format!("mlx5_{}:1", NIC_OF_GPU[after.rank()]));
     }
     let said = node
         .run(&[], &format!("{OPEN_MPI} --map-by socket --bind-to socket nic-placement exec verbose -- true"));

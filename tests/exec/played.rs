@@ -31,6 +31,12 @@ impl Report {
         self.0.get(name).map_or("-", String::as_str)
     }
 
+    /// The RDMA ports of UCX's list, which may have network interfaces besides; `-` where it has none.
+    pub fn ports(&self) -> &str {
+        let list = self.of("UCX_NET_DEVICES");
+        list.find(",eth").or(list.find(",lo")).map_or(list, |end| &list[..end])
+    }
+
     pub fn rank(&self) -> usize {
         self.of("REPORTED_RANK").parse().unwrap()
     }

@@ -17,7 +17,7 @@ fn launched(node: &Node, size: usize, before: &str, words: &str) -> String {
 }
 
 fn nics(reports: &[Report]) -> Vec<&str> {
-    reports.iter().map(|report| report.of("UCX_NET_DEVICES")).collect()
+    reports.iter().map(|report| report.ports()).collect()
 }
 
 fn cpus(reports: &[Report]) -> Vec<&str> {
@@ -190,7 +190,7 @@ fn off_in_the_variable_or_here_changes_nothing_and_a_word_here_beats_the_variabl
             &[("SLURM_NIC_PLACEMENT", variable)],
             &launched(node, 1, "CUDA_VISIBLE_DEVICES=2", words),
         );
-        reports[0].of("UCX_NET_DEVICES").to_string()
+        reports[0].ports().to_string()
     };
     assert_eq!(nic("off", ""), "-");
     assert_eq!(nic("closest", "off"), "-");

@@ -16,17 +16,21 @@ fn of<'r>(reports: &'r [Report], name: &str) -> Vec<&'r str> {
     reports.iter().map(|report| report.of(name)).collect()
 }
 
+fn ports(reports: &[Report]) -> Vec<&str> {
+    reports.iter().map(Report::ports).collect()
+}
+
 #[test]
 fn in_a_placed_step_each_process_takes_its_own_of_what_the_task_has() {
     let Some(node) = node() else { return };
     let whole = format!("REPORTED_RANK=0 nic-placement exec -- {}", node.report());
     let whole = node.reports(&[], &whole);
-    assert_eq!(whole[0].of("UCX_NET_DEVICES").matches("mlx5_").count(), 8);
+    assert_eq!(whole[0].ports().matches("mlx5_").count(), 8);
     assert_eq!(whole[0].of("mem"), "preferred-many:0-1");
     let reports = node.reports(&[], &nested(node, "", ""));
     let mems: Vec<String> = (0..8).map(|n| format!("preferred-many:{}", n / 4)).collect();
     assert_eq!(of(&reports, "mem"), mems, "the step's preference becomes a part of itself");
-    assert_eq!(reports[5].of("UCX_NET_DEVICES"), "mlx5_9:1");
+    assert_eq!(reports[5].ports(), "mlx5_9:1");
     assert_eq!(reports[5].of("cpus"), "56-111,168-223");
     assert_eq!(reports[5].of("NCCL_IB_HCA"), whole[0].of("NCCL_IB_HCA"));
     assert!(reports[5].of("NIC_PLACEMENT").contains("set:UCX_NET_DEVICES=mlx5_9:1"));
@@ -36,14 +40,14 @@ fn in_a_placed_step_each_process_takes_its_own_of_what_the_task_has() {
 fn what_the_user_changed_in_a_placed_step_is_the_user_s() {
     let Some(node) = node() else { return };
     let reports = node.reports(&[], &nested(node, "export UCX_NET_DEVICES=mlx5_0:1;", ""));
-    assert_eq!(of(&reports, "UCX_NET_DEVICES"), ["mlx5_0:1"; 8]);
+    assert_eq!(ports(&reports), ["mlx5_0:1"; 8]);
 }
 
 #[test]
 fn off_in_a_placed_step_leaves_what_the_step_set() {
     let Some(node) = node() else { return };
     let reports = node.reports(&[], &nested(node, "", "off"));
-    assert_eq!(of(&reports, "UCX_NET_DEVICES")[3].matches("mlx5_").count(), 8);
+    assert_eq!(ports(&reports)[3].matches("mlx5_").count(), 8);
 }
 
 #[test]
@@ -57,13 +61,13 @@ fn where_plugstack_conf_is_not_in_sight_the_steps_lists_tell_which_nics_it_uses(
     );
     let reports = node.reports(&[("NIC_PLACEMENT", &marker), ("NCCL_IB_HCA", list)], &line);
     assert_eq!(of(&reports, "NCCL_IB_HCA"), [list]);
-    let nic = reports[0].of("UCX_NET_DEVICES");
+    let nic = reports[0].ports();
     assert!(["mlx5_0:1", "mlx5_4:1"].contains(&nic), "{nic}");
     // as from another node
     let list = "=mlx5_0:1,mlx5_44:1";
     let marker = format!("v1 policy=closest gpus= nics= set:NCCL_IB_HCA={list}");
     let reports = node.reports(&[("NIC_PLACEMENT", &marker), ("NCCL_IB_HCA", list)], &line);
-    assert_eq!(of(&reports, "UCX_NET_DEVICES"), ["mlx5_3:1"]);
+    assert_eq!(ports(&reports), ["mlx5_3:1"]);
     assert_eq!(reports[0].of("NCCL_IB_HCA").matches("mlx5_").count(), 8);
 }
 
@@ -86,11 +90,11 @@ fn the_admins_arguments_hold() {
         node.reports(&[], &line)
     };
     let reports = worker("exclude=mlx5_0 set=NVSHMEM_HCA_LIST={rails}");
-    assert_ne!(of(&reports, "UCX_NET_DEVICES"), ["mlx5_0:1"]);
+    assert_ne!(ports(&reports), ["mlx5_0:1"]);
     assert!(!reports[0].of("NCCL_IB_HCA").contains("mlx5_0:"), "{}", reports[0].of("NCCL_IB_HCA"));
     assert!(reports[0].of("NVSHMEM_HCA_LIST").starts_with("mlx5_3:1,"));
     let reports = worker("default=nics-per-task=2");
-    assert_eq!(of(&reports, "UCX_NET_DEVICES")[0].matches("mlx5_").count(), 2);
+    assert_eq!(ports(&reports)[0].matches("mlx5_").count(), 2);
 }
 
 #[test]
@@ -106,12 +110,12 @@ fn the_node_comes_from_the_node_file_where_that_is_as_the_node_is() {
     // nothing but the file says that this link is down
     let spoil = format!("sed -i '/\"mlx5_0\"/s/\"active\"/\"down\"/' {}", file.display());
     let reports = node.reports(&[], &format!("{refresh} && {worker}"));
-    assert_eq!(of(&reports, "UCX_NET_DEVICES"), ["mlx5_0:1"]);
+    assert_eq!(ports(&reports), ["mlx5_0:1"]);
     let reports = node.reports(&[], &format!("{refresh} && {spoil} && {worker}"));
-    assert_ne!(of(&reports, "UCX_NET_DEVICES"), ["mlx5_0:1"], "the file counts");
+    assert_ne!(ports(&reports), ["mlx5_0:1"], "the file counts");
     let aged = format!("sed -i 's/\"boottime\": [0-9]*/\"boottime\": 1/' {}", file.display());
     let reports = node.reports(&[], &format!("{refresh} && {spoil} && {aged} && {worker}"));
-    assert_eq!(of(&reports, "UCX_NET_DEVICES"), ["mlx5_0:1"], "a file that is not believed costs nothing");
+    assert_eq!(ports(&reports), ["mlx5_0:1"], "a file that is not believed costs nothing");
 }
 
 #[test]
@@ -123,7 +127,7 @@ fn a_slurm_task_without_a_launcher_is_known_by_slurms_own_number() {
         node.reports(&[], &line)
     };
     let reports = worker("");
-    assert_eq!((reports[0].of("UCX_NET_DEVICES"), reports[0].of("cpus")), ("mlx5_9:1", "56-111,168-223"));
+    assert_eq!((reports[0].ports(), reports[0].of("cpus")), ("mlx5_9:1", "56-111,168-223"));
     // slurmd lists what it bound: a mask of its own stays
     let reports = worker("SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x1,0x2");
     assert_eq!(reports[0].of("cpus"), "0-223");
