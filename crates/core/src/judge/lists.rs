@@ -62,13 +62,15 @@ pub const LISTS: [List; 6] = [
         use_of: UseOf::Nearest,
         admits: |list, nic, _| entries(list).any(|entry| nic.name == entry),
     },
-    // by the beginning of the name (prov/verbs/src/verbs_init.c)
+    // one beginning of a name, in capitals or not (prov/verbs/src/verbs_info.c, `vrb_init_info`)
     List {
         variable: "FI_VERBS_DEVICE_NAME",
         library: "libfabric",
         kind: NicKind::Verbs,
         use_of: UseOf::All,
-        admits: |list, nic, _| entries(list).any(|entry| nic.name.starts_with(entry)),
+        admits: |list, nic, _| {
+            nic.name.get(..list.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(list))
+        },
     },
     // whole names (prov/cxi/src/cxip_info.c)
     List {
@@ -192,7 +194,8 @@ mod tests {
         assert_eq!(admitted("NVSHMEM_HCA_LIST", "mlx5_1:2"), ["mlx5_1:2"]);
         assert_eq!(admitted("NVSHMEM_HCA_LIST", "^mlx5_1"), ["mlx5_10:1"]);
         assert_eq!(admitted("MC_TE_FILTERS", "mlx5_1, mlx5_2"), ["mlx5_1:1", "mlx5_1:2"]);
-        assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "mlx5_1").len(), 3);
+        assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "MLX5_1").len(), 3);
+        assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "mlx5_1,mlx5_10").len(), 0, "it is no list");
         assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi1"), ["cxi1:1"]);
     }
 }

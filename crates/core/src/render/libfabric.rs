@@ -118,16 +118,21 @@ pub(super) fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return no("the task has no GPU with a NIC");
     }
     let names = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rail(*rail).name.as_str()));
+    // the whole value is one beginning of a name, so a comma in it matches no device (prov/verbs/src/verbs_info.c,
+    // `vrb_init_info`: strncasecmp)
+    if names.contains(',') {
+        return no("it takes one name, and the task has several NICs");
+    }
     let begins = |name: &str, other: &str| {
         other.get(..name.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(name))
     };
     let begins_another = |name: &str| verbs().any(|nic| nic.name != name && begins(name, &nic.name));
-    if names.split(',').any(begins_another) {
+    if begins_another(&names) {
         return no("it takes names by their beginning, and this one begins another NIC's too");
     }
     let has_address = |nic: &Nic| nic.ports.iter().any(|port| !port.networks.is_empty());
     let lacks_one = |name: &str| verbs().any(|nic| nic.name == name && !has_address(nic));
-    if verbs().any(has_address) && names.split(',').any(lacks_one) {
+    if verbs().any(has_address) && lacks_one(&names) {
         return no("its interface has no IP address, and libfabric skips such a device");
     }
     Some(Answer::yes(names, "its GPU's NIC, as `env=libfabric` asks"))

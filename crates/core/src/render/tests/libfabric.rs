@@ -87,6 +87,10 @@ fn libfabric_gets_a_device_only_where_that_is_asked_for_and_never_beside_the_pol
 fn a_verbs_device_is_named_to_libfabric_only_where_its_name_begins_no_other() {
     let mut situation = Situation::new(PortState::Active).libraries(&["libfabric"]);
     assert_eq!(situation.changes(&task(&[1], &[1])), ["FI_VERBS_DEVICE_NAME=mlx5_1"]);
+    // a comma list would name no device at all
+    assert_eq!(situation.changes(&task(&[0, 1], &[0, 1])), [""; 0]);
+    let why = situation.why(&task(&[0, 1], &[0, 1]), "FI_VERBS_DEVICE_NAME");
+    assert_eq!(why, "it takes one name, and the task has several NICs");
     situation.topology.nics[3].name = "mlx5_10".parse().unwrap();
     assert_eq!(situation.changes(&task(&[1], &[1])), Vec::<String>::new());
     assert_eq!(situation.changes(&task(&[2], &[2])), ["FI_VERBS_DEVICE_NAME=mlx5_2"]);
