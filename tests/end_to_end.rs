@@ -13,6 +13,8 @@
 
 #[path = "end_to_end/cases_bind.rs"]
 mod cases_bind;
+#[path = "end_to_end/cases_components.rs"]
+mod cases_components;
 #[path = "end_to_end/cases_contained.rs"]
 mod cases_contained;
 #[path = "end_to_end/cases_core.rs"]
@@ -45,6 +47,8 @@ mod cases_order;
 mod cases_policy;
 #[path = "end_to_end/cases_release.rs"]
 mod cases_release;
+#[path = "end_to_end/cases_shapes.rs"]
+mod cases_shapes;
 #[path = "end_to_end/cases_steps.rs"]
 mod cases_steps;
 #[path = "end_to_end/harness.rs"]
@@ -94,6 +98,8 @@ fn main() -> std::process::ExitCode {
             cases_order::CASES,
             cases_release::CASES,
             cases_steps::CASES,
+            cases_shapes::CASES,
+            cases_components::CASES,
         ],
     );
     suite.on(

@@ -57,6 +57,8 @@ pub struct Cluster {
 pub struct Bed<'w> {
     pub site: &'w Site,
     dir: PathBuf,
+    /// what the cluster was brought up with
+    knobs: Vec<(&'static str, String)>,
     /// what the current case ran, to be shown if it fails
     transcript: RefCell<String>,
     /// how long each node's log was when the current case began
@@ -85,7 +87,7 @@ impl<'w> Bed<'w> {
             .enumerate()
             .map(|(k, machine)| format!("n{k}={}", machine(site).display()))
             .collect();
-        let knobs = [
+        let knobs = vec![
             ("NICP_DIR", dir.display().to_string()),
             ("NICP_NODES", cluster.nodes.len().to_string()),
             ("NICP_MACHINES", machines.join(" ")),
@@ -113,6 +115,7 @@ impl<'w> Bed<'w> {
         let bed = Bed {
             site,
             dir,
+            knobs: knobs.clone(),
             transcript: RefCell::default(),
             log_starts: RefCell::default(),
             nodes: cluster.nodes.len(),
@@ -189,6 +192,18 @@ impl<'w> Bed<'w> {
         }
         self.note(&format!("$ {command}\n{}{}exit code {}\n", ran.stdout, ran.stderr, ran.code));
         ran
+    }
+
+    /// Ends a node's slurmd and starts it anew; the steps on that node go on.
+    pub fn restart(&self, node: &str) {
+        let script = self.site.repository.join("tests/slurm/cluster.sh");
+        let said = self.dir.join("restarted");
+        let mut restart = Command::new(&script);
+        restart.args(["restart", node]).envs(self.knobs.clone()).stdin(Stdio::null()).stdout(Stdio::null());
+        restart.stderr(fs::File::create(&said).expect("a file"));
+        let status = restart.status().expect("`cluster.sh`");
+        assert!(status.success(), "{}", fs::read_to_string(&said).unwrap_or_default());
+        self.note(&format!("slurmd of {node} was restarted\n"));
     }
 
     /// slurm.conf.
