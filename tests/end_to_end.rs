@@ -17,6 +17,8 @@ mod cases_bind;
 mod cases_components;
 #[path = "end_to_end/cases_contained.rs"]
 mod cases_contained;
+#[path = "end_to_end/cases_containers.rs"]
+mod cases_containers;
 #[path = "end_to_end/cases_core.rs"]
 mod cases_core;
 #[path = "end_to_end/cases_environment.rs"]
@@ -109,10 +111,15 @@ fn main() -> std::process::ExitCode {
             cases_identity::CASES_WITH_CGROUPS,
             cases_local_id::CASES_WITH_CGROUPS,
             cases_nics::CASES_WITH_CGROUPS,
+            cases_containers::CASES,
         ],
     );
     suite.on(machines::with_four_numa_nodes_to_a_socket(), &[cases_ladder::CASES]);
-    suite.on(machines::with_contained_jobs(), &[cases_contained::CASES]);
+    suite.on(
+        machines::with_contained_jobs(),
+        &[cases_contained::CASES, cases_shapes::CASES_OF_A_STEP_MANAGER, cases_shapes::CASES_WITH_X11],
+    );
+    suite.on(machines::whose_gpus_slurm_finds(), &[cases_shapes::CASES_THAT_FIND_THEIR_GPUS]);
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
     suite.on(machines::of_an_unknown_release(), &[cases_release::CASES_UNKNOWN_ON_THE_NODE]);
     suite.finish()

@@ -9,12 +9,16 @@ pub const CASES: &[Case] = cases![
     tasks_with_gpus_of_their_own_are_placed_however_slurm_dealt_them,
     tasks_that_outnumber_the_gpus_share_the_nic_of_the_gpu_they_share,
     overlapping_steps_of_one_job_are_placed_alike,
-    an_asynchronous_step_is_placed,
     each_task_of_a_job_array_is_placed,
     a_requeued_job_is_placed_again,
     a_step_survives_a_restart_of_slurmd_and_the_next_one_is_placed,
     an_interactive_shell_has_nothing_set_and_its_sruns_are_placed,
 ];
+
+/// Steps that the job's own step manager starts, and not srun.
+pub const CASES_OF_A_STEP_MANAGER: &[Case] = cases![an_asynchronous_step_is_placed];
+
+pub const CASES_WITH_X11: &[Case] = cases![a_task_with_a_display_is_placed];
 
 pub const CASES_THAT_FIND_THEIR_GPUS: &[Case] = cases![tasks_are_placed_where_slurm_finds_the_gpus_itself];
 
@@ -48,6 +52,11 @@ fn right(tasks: &[Task], gpu: impl Fn(&Task) -> Option<usize>, sharing: usize) -
 /// The task sees one GPU and uses it.
 fn the_only_one(task: &Task) -> Option<usize> {
     Some(task.gpus()).filter(|gpus| gpus.len() == 1).map(|gpus| gpus[0])
+}
+
+/// The task can open one GPU; with constrained devices the variable counts those alone.
+fn the_one_it_opens(task: &Task) -> Option<usize> {
+    Some(task.open()).filter(|open| open.len() == 1).and_then(|open| open.first().copied())
 }
 
 /// One row of README's table; all must be right with the plugin.
@@ -124,11 +133,11 @@ fn an_asynchronous_step_is_placed(bed: &Bed) {
     if bed.site.release < (26, 5) {
         skip("`srun --async` came with Slurm 26.05");
     }
-    let command = "rm -f async.*; salloc --quiet -w n0 -n8 -c14 --gpus-per-task=1 @ bash -c '
+    let command = "rm -f async.*; salloc --quiet --stepmgr -w n0 -n8 -c14 --gpus-per-task=1 @ bash -c '
         srun --async -n8 --gpus-per-task=1 --output=$PWD/async.%t $report > step || exit
         for n in {1..100}; do [ $(cat async.* 2> /dev/null | grep -c rank=) = 8 ] && break; sleep 0.1; done; cat async.*'";
     let (without, with) = bed.without_and_with(FLAG, 8, command);
-    row("srun --async", &without, &with, the_only_one, 1);
+    row("srun --async", &without, &with, the_one_it_opens, 1);
 }
 
 /// Submits, waits until no such job is left, prints what the files hold; not `sbatch --wait`, which looks every two seconds.
@@ -204,6 +213,21 @@ fn an_interactive_shell_has_nothing_set_and_its_sruns_are_placed(bed: &Bed) {
         }
         assert_eq!(right(tasks, the_only_one, 1), [8; 4], "{tasks:?}");
     }
+}
+
+fn a_task_with_a_display_is_placed(bed: &Bed) {
+    if !bed.site.root.join("usr/bin/xauth").exists() {
+        skip("no `xauth` here, without which srun forwards no display");
+    }
+    // nothing listens behind the display: srun asks for its cookie, and the node for a port
+    let display = "export XAUTHORITY=$PWD/cookies DISPLAY=localhost:77; xauth -q add $DISPLAY . 00112233445566778899aabbccddeeff";
+    let command = format!("{display}; srun --x11 -w n0 -n2 -c14 --gpus-per-task=1 @ $report DISPLAY");
+    let (without, with) = bed.without_and_with(FLAG, 2, &command);
+    for task in without.iter().chain(&with) {
+        let display = task.env("DISPLAY").expect("a display");
+        assert!(display != "localhost:77", "the node's own: {task:?}");
+    }
+    row("srun --x11", &without, &with, the_one_it_opens, 1);
 }
 
 fn tasks_are_placed_where_slurm_finds_the_gpus_itself(bed: &Bed) {

@@ -51,6 +51,9 @@ pub struct Cluster {
     pub extra: fn(&Site) -> String,
     /// sockets:cores:threads of all nodes, where not a DGX H100's
     pub shape: Option<&'static str>,
+    /// gres.conf's word for finding GPUs; the function returns none where this Slurm has no such word, and the cases are
+    /// skipped
+    pub autodetect: Option<fn(&Site) -> Option<&'static str>>,
 }
 
 /// A cluster that runs.
@@ -94,6 +97,10 @@ impl<'w> Bed<'w> {
             ("NICP_PLUGSTACK", (cluster.plugstack)(site)),
             ("NICP_ROOT", site.root.display().to_string()),
             ("NICP_BIND", site.shared()),
+            (
+                "NICP_AUTODETECT",
+                cluster.autodetect.and_then(|word| word(site)).unwrap_or_default().to_string(),
+            ),
             ("NICP_EXTRA", (cluster.extra)(site)),
             ("NICP_SHAPES", cluster.shape.unwrap_or_default().to_string()),
             (
@@ -314,6 +321,15 @@ impl Suite {
         let cases: Vec<&Case> =
             groups.iter().flat_map(|group| group.iter()).filter(|case| wanted(case.0)).collect();
         if cases.is_empty() {
+            return;
+        }
+        if cluster.autodetect.is_some_and(|word| word(&self.site).is_none()) {
+            self.skipped += cases.len();
+            println!(
+                "skipped {} cases on `{}`: this Slurm finds no GPUs without NVIDIA's library",
+                cases.len(),
+                cluster.name
+            );
             return;
         }
         // Slurm 22.05 needs systemd's help for the cgroups of version 2

@@ -72,6 +72,7 @@ pub fn plain() -> Cluster {
         preload: None,
         extra: interactive,
         shape: None,
+        autodetect: None,
     }
 }
 
@@ -85,6 +86,7 @@ pub fn with_cgroups() -> Cluster {
         preload: None,
         extra: none,
         shape: None,
+        autodetect: None,
     }
 }
 
@@ -98,6 +100,7 @@ pub fn with_four_numa_nodes_to_a_socket() -> Cluster {
         preload: None,
         extra: none,
         shape: Some("2:64:2"),
+        autodetect: None,
     }
 }
 
@@ -111,6 +114,7 @@ pub fn with_a_prolog_plugin() -> Cluster {
         preload: None,
         extra: none,
         shape: None,
+        autodetect: None,
     }
 }
 
@@ -123,7 +127,7 @@ pub fn with_contained_jobs() -> Cluster {
         };
         let spank =
             if site.release < (24, 5) { "" } else { "SlurmdParameters=config_overrides,contain_spank" };
-        format!("PrologFlags=Contain\\n{namespaces}\\n{spank}\\n")
+        format!("PrologFlags=Contain,X11\\n{namespaces}\\n{spank}\\n")
     };
     Cluster {
         name: "contained",
@@ -133,6 +137,25 @@ pub fn with_contained_jobs() -> Cluster {
         preload: None,
         extra,
         shape: None,
+        autodetect: None,
+    }
+}
+
+/// One node whose GPUs slurmd finds by itself; gres.conf names none.
+pub fn whose_gpus_slurm_finds() -> Cluster {
+    Cluster {
+        name: "autodetect",
+        nodes: &[dgx],
+        plugstack: our_plugin,
+        cgroups: false,
+        preload: None,
+        extra: none,
+        shape: None,
+        autodetect: Some(|site| match site.release {
+            release if release < (24, 11) => None,
+            release if release < (26, 5) => Some("nvidia"),
+            _ => Some("full"),
+        }),
     }
 }
 
@@ -147,6 +170,7 @@ pub fn of_an_unknown_release() -> Cluster {
         preload,
         extra: none,
         shape: None,
+        autodetect: None,
     }
 }
 

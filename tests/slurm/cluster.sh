@@ -29,6 +29,7 @@
 #                   list leaves out has the default machine                    `nic-placement snapshot --machine dgx-h100`
 #   NICP_SHAPES     SOCKETS:CORES:THREADS for all nodes, or a list `n1=1:32:1` 2:56:2 (a DGX H100)
 #   NICP_PLUGSTACK  the text of plugstack.conf, `\n` between its lines         (empty: no plugin)
+#   NICP_AUTODETECT the word of gres.conf by which slurmd finds the GPUs itself (empty: gres.conf lists them)
 #   NICP_PRELOAD    a library that slurmd and slurmstepd load before all others (LD_PRELOAD)
 #   NICP_CGROUP     yes: jobs live in cgroups (v1) and may open their own GPUs only (ConstrainDevices)       no
 #   NICP_EXTRA      more lines for slurm.conf, `\n` between them
@@ -209,7 +210,9 @@ write_configuration() {
         half=$((${#minors[@]} / 2))
         gres=
         if [ ${#minors[@]} -gt 0 ]; then gres="Gres=gpu:${#minors[@]},shard:$((4 * ${#minors[@]}))"; fi
-        if [ "$sockets" -ge 2 ] && [ "$half" -gt 0 ]; then
+        if [ -n "${NICP_AUTODETECT:-}" ]; then
+            echo "NodeName=$node AutoDetect=$NICP_AUTODETECT" >> "$dir/etc/gres.conf"
+        elif [ "$sockets" -ge 2 ] && [ "$half" -gt 0 ]; then
             # the first half of the GPUs is near the first half of the cores, as on every two-socket GPU server
             {
                 echo "NodeName=$node Name=gpu File=/dev/nvidia$(numbers "${minors[@]:0:half}")" \
@@ -233,6 +236,11 @@ write_configuration() {
         echo 'CgroupPlugin=cgroup/v1'
         if [ "$cgroup" = yes ]; then printf '%s\n' ConstrainDevices=yes ConstrainCores=no ConstrainRAMSpace=no; fi
     } > "$dir/etc/cgroup.conf"
+    # for `srun --container`; the pattern is that of Slurm's containers.shtml
+    local container='runc --root='$dir/oci' COMMAND %n.%u.%j.%s.%t'
+    printf '%s\n' "RunTimeQuery=\"${container/COMMAND/state}\"" "RunTimeKill=\"${container/COMMAND/kill -a}\"" \
+        "RunTimeDelete=\"${container/COMMAND/delete --force}\"" "RunTimeRun=\"${container/COMMAND/run} -b %b\"" \
+        > "$dir/etc/oci.conf"
     # read if NICP_EXTRA asks for a separate /tmp for each job
     printf '%s\n' AutoBasePath=true "BasePath=$dir/containers" > "$dir/etc/job_container.conf"
     local proctrack=proctrack/linuxproc task=task/affinity
