@@ -111,13 +111,13 @@ fn main() -> std::process::ExitCode {
             cases_identity::CASES_WITH_CGROUPS,
             cases_local_id::CASES_WITH_CGROUPS,
             cases_nics::CASES_WITH_CGROUPS,
-            cases_containers::CASES,
         ],
     );
     suite.on(machines::with_four_numa_nodes_to_a_socket(), &[cases_ladder::CASES]);
+    suite.on(machines::with_contained_jobs(), &[cases_contained::CASES]);
     suite.on(
-        machines::with_contained_jobs(),
-        &[cases_contained::CASES, cases_shapes::CASES_OF_A_STEP_MANAGER, cases_shapes::CASES_WITH_X11],
+        machines::with_a_step_of_slurms_own(),
+        &[cases_shapes::CASES_OF_SLURMS_OWN_STEP, cases_containers::CASES],
     );
     suite.on(machines::whose_gpus_slurm_finds(), &[cases_shapes::CASES_THAT_FIND_THEIR_GPUS]);
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);

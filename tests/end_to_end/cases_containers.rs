@@ -1,7 +1,7 @@
 //! Tasks in containers that Slurm starts by itself (`srun --container`, a bundle of the Open Container Initiative).
 
-use crate::harness::{Bed, Case, cases, skip};
-use crate::machines::{nccl_list, ucx_of};
+use crate::harness::{Bed, Case, cases, skip, while_another_job_has_gpus};
+use crate::machines::{nccl_list, ucx_of_all};
 
 pub const CASES: &[Case] = cases![tasks_in_a_bundle_have_the_variables_of_their_gpus];
 
@@ -41,11 +41,16 @@ fn tasks_in_a_bundle_have_the_variables_of_their_gpus(bed: &Bed) {
         skip("no `runc` here: `tests/slurm/install.sh` installs it");
     }
     let bundle = bundle(bed);
-    let command = format!("srun -w n0 -n2 -c4 --gpus-per-task=1 --container={bundle} @ $report");
-    let (_, placed) = bed.without_and_with("--nic-placement", 2, &command);
-    for task in &placed {
-        let gpu = *task.open().first().expect("a GPU that the task may open");
-        assert_eq!(task.ucx(), [ucx_of(gpu)], "of {task:?}");
-        assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "of {task:?}");
+    // Slurm 22.05 starts one task of a step and node in a bundle
+    let step = format!("srun -w n0 -n1 -c4 --gres=gpu:1 --container={bundle} @ $report");
+    let (_, placed) = bed.without_and_with("--nic-placement", 1, &while_another_job_has_gpus(3, &step));
+    let task = &placed[0];
+    if bed.site.release < (23, 2) {
+        // it writes the bundle's environment before it starts the task, which has not even its rank
+        assert!(task.is_untouched() && task.env("CUDA_VISIBLE_DEVICES").is_none(), "{task:?}");
+        skip("Slurm 22.05 gives a bundle no environment of its task");
     }
+    assert_eq!(task.ucx().len(), 1, "of {task:?}");
+    assert!(ucx_of_all(3..8).contains(&task.ucx()[0].to_string()), "not of the other job: {task:?}");
+    assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "of {task:?}");
 }

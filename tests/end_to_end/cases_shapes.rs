@@ -15,10 +15,9 @@ pub const CASES: &[Case] = cases![
     an_interactive_shell_has_nothing_set_and_its_sruns_are_placed,
 ];
 
-/// Steps that the job's own step manager starts, and not srun.
-pub const CASES_OF_A_STEP_MANAGER: &[Case] = cases![an_asynchronous_step_is_placed];
-
-pub const CASES_WITH_X11: &[Case] = cases![a_task_with_a_display_is_placed];
+/// What Slurm's own step of a job does: it starts steps, and forwards a display.
+pub const CASES_OF_SLURMS_OWN_STEP: &[Case] =
+    cases![an_asynchronous_step_is_placed, a_task_with_a_display_is_placed];
 
 pub const CASES_THAT_FIND_THEIR_GPUS: &[Case] = cases![tasks_are_placed_where_slurm_finds_the_gpus_itself];
 
@@ -167,7 +166,7 @@ fn a_requeued_job_is_placed_again(bed: &Bed) {
         until [ -e ran ]; do sleep 0.1; done; scontrol requeue $job
         for n in {1..200}; do
             [ \"$(grep -c rank= requeue.out 2> /dev/null)\" = 2 ] && break
-            scontrol update JobId=$job StartTime=now 2> /dev/null
+            scontrol update JobId=$job StartTime=now || squeue -h -o '%T %r %S' -j $job
             sleep 0.1
         done; cat requeue.out";
     let (without, with) = bed.without_and_with(FLAG, 2, command);
@@ -231,5 +230,11 @@ fn a_task_with_a_display_is_placed(bed: &Bed) {
 }
 
 fn tasks_are_placed_where_slurm_finds_the_gpus_itself(bed: &Bed) {
-    compare(bed, 8, 1, "srun -w n0 -n8 -c14 --gpus-per-task=1 @ $report");
+    let (without, with) =
+        bed.without_and_with(FLAG, 8, "srun -w n0 -n8 -c14 --exclusive --gpus-per-task=1 @ $report");
+    let (before, after) = (right(&without, the_only_one, 1), right(&with, the_only_one, 1));
+    println!("    AutoDetect, srun -n8 --gpus-per-task=1: {before:?} -> {after:?} of 8");
+    assert_eq!((after[0], after[1]), (8, 8), "GPU and NIC: {with:?}");
+    // where Slurm deals GPUs in order, no task can know which of its neighbours would make room for it
+    assert!(after[2] >= before[2] && after[3] >= before[3], "never poorer: {with:?}");
 }

@@ -127,7 +127,7 @@ pub fn with_contained_jobs() -> Cluster {
         };
         let spank =
             if site.release < (24, 5) { "" } else { "SlurmdParameters=config_overrides,contain_spank" };
-        format!("PrologFlags=Contain,X11\\n{namespaces}\\n{spank}\\n")
+        format!("PrologFlags=Contain\\n{namespaces}\\n{spank}\\n")
     };
     Cluster {
         name: "contained",
@@ -141,11 +141,25 @@ pub fn with_contained_jobs() -> Cluster {
     }
 }
 
+/// One node whose jobs have a step of Slurm's own, which forwards displays and may manage the job's other steps.
+pub fn with_a_step_of_slurms_own() -> Cluster {
+    Cluster {
+        name: "extern",
+        nodes: &[dgx],
+        plugstack: our_plugin,
+        cgroups: true,
+        preload: None,
+        extra: |_| "PrologFlags=Contain,X11\\n".to_string(),
+        shape: None,
+        autodetect: None,
+    }
+}
+
 /// One node whose GPUs slurmd finds by itself; gres.conf names none.
 pub fn whose_gpus_slurm_finds() -> Cluster {
     Cluster {
         name: "autodetect",
-        nodes: &[dgx],
+        nodes: &[with_the_drivers_files],
         plugstack: our_plugin,
         cgroups: false,
         preload: None,
@@ -215,6 +229,21 @@ pub fn minors_in_pci_order(site: &Site) -> Vec<usize> {
 
 pub fn dgx(site: &Site) -> PathBuf {
     site.machine("dgx-h100", |_| {})
+}
+
+/// As `dgx`, with the file in which slurmd looks for the CPUs near a GPU (src/plugins/gpu/nvidia/gpu_nvidia.c).
+fn with_the_drivers_files(site: &Site) -> PathBuf {
+    site.machine("drivers", |tree| {
+        let gpus = fs::read_dir(tree.join("proc/driver/nvidia/gpus")).expect("the GPUs");
+        let mut addresses: Vec<_> = gpus.map(|entry| entry.expect("a GPU").file_name()).collect();
+        addresses.sort();
+        for (gpu, address) in addresses.iter().enumerate() {
+            let function = tree.join("sys/bus/pci/drivers/nvidia").join(address);
+            fs::create_dir_all(&function).expect("a function of the driver");
+            let cpus = ["0-55,112-167\n", "56-111,168-223\n"][numa_node_of(gpu)];
+            fs::write(function.join("local_cpulist"), cpus).expect("its CPUs");
+        }
+    })
 }
 
 pub fn dgx_a100(site: &Site) -> PathBuf {

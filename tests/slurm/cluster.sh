@@ -237,7 +237,7 @@ write_configuration() {
         if [ "$cgroup" = yes ]; then printf '%s\n' ConstrainDevices=yes ConstrainCores=no ConstrainRAMSpace=no; fi
     } > "$dir/etc/cgroup.conf"
     # for `srun --container`; the pattern is that of Slurm's containers.shtml
-    local container='runc --root='$dir/oci' COMMAND %n.%u.%j.%s.%t'
+    local container='runc --rootless=true --root='$dir/oci' COMMAND %n.%u.%j.%s.%t'
     printf '%s\n' "RunTimeQuery=\"${container/COMMAND/state}\"" "RunTimeKill=\"${container/COMMAND/kill -a}\"" \
         "RunTimeDelete=\"${container/COMMAND/delete --force}\"" "RunTimeRun=\"${container/COMMAND/run} -b %b\"" \
         > "$dir/etc/oci.conf"
