@@ -6,8 +6,11 @@
 #![forbid(unsafe_code)]
 
 use crate::option;
-use nic_placement_core::config::{ENVIRONMENT, Words, cpu_bind, replaces_the_allocations};
+use nic_placement_core::config::{
+    ENVIRONMENT, OPTION, Words, components, cpu_bind, replaces_the_allocations, settle,
+};
 use nic_placement_sys::{set_variable_before_threads, unset_variable_before_threads};
+use std::sync::{Mutex, PoisonError};
 
 /// What sbatch and salloc leave, in the environment of the job: for srun, sbatch and salloc, and for the node
 /// (src/common/spank.c, `_opt_env_name`; `_set_spank_env` of salloc.c and sbatch.c; the same from 22.05 to 26.05).
@@ -38,11 +41,76 @@ pub(crate) fn init_post_opt() {
     }
 }
 
+/// What the option said when each component of the command line was settled: Slurm then calls this process again.  A
+/// component that does not name the option has what the one before it had.
+static COMPONENTS: Mutex<Vec<Option<(Words, String)>>> = Mutex::new(Vec::new());
+
+/// In srun: hands the nodes the words of each component of a heterogeneous job.
+pub(crate) fn tell_the_components() {
+    let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    settled.push(option::value());
+    if settled.len() == 1 {
+        // that of an outer srun's step, whose components were others
+        if variable(components::VARIABLE).is_some() {
+            report(components::VARIABLE, unset_variable_before_threads(components::VARIABLE));
+        }
+        return;
+    }
+    let arguments = arguments();
+    let order = components::in_order(&arguments);
+    let inside_an_ordinary_job = variable(components::JOB).is_some() && variable(components::SIZE).is_none();
+    if inside_an_ordinary_job {
+        if settled.len() == order.len() && differ(&settled) {
+            log::error!(
+                "--{OPTION}: components of a step inside one job cannot be told apart: the last words hold for all"
+            );
+        }
+        return;
+    }
+    let texts = settled.iter().map(|value| value.as_ref().map(|(_, text)| text.clone()));
+    let list = components::write(order.iter().map(|(number, _)| *number).zip(texts));
+    report(components::VARIABLE, set_variable_before_threads(components::VARIABLE, &list));
+    let binds = order.iter().map(|(number, part)| (*number, Some(bind_of(*number, part).to_string())));
+    report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, &components::write(binds)));
+}
+
+/// Whether the user named a way of binding for one component (`SLURM_CPU_BIND_HET_GROUP_1`: src/srun/opt.c, `_opt_env`).
+fn bind_of(component: u32, part: &[String]) -> &'static str {
+    let variables = ["SLURM_CPU_BIND".to_string(), format!("SLURM_CPU_BIND_HET_GROUP_{component}")];
+    let named =
+        |name: &String| cpu_bind::told_by_srun(part, variable(name).as_deref()) == Some(cpu_bind::CHOSEN);
+    if variables.iter().any(named) { cpu_bind::CHOSEN } else { cpu_bind::UNNAMED }
+}
+
+/// In sbatch and salloc: says once that the steps inside get the same words, where the components have different ones.  A
+/// batch script has those of the first component, the shell of salloc those of the last.
+pub(crate) fn tell_of_components() {
+    let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = differ(&settled);
+    settled.push(option::value());
+    if !said && differ(&settled) {
+        log::error!(
+            "--{OPTION}: the job's sruns do not see different words of its components: name them at each srun"
+        );
+    }
+}
+
+fn differ(settled: &[Option<(Words, String)>]) -> bool {
+    settled.windows(2).any(|pair| is_other(&pair[0], &pair[1]))
+}
+
+fn is_other(one: &Option<(Words, String)>, other: &Option<(Words, String)>) -> bool {
+    let [one, other] = [one, other].map(|value| value.as_ref().map(|(words, _)| words));
+    settle(&Words::default(), None, one) != settle(&Words::default(), None, other)
+}
+
+fn arguments() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// In srun: whether the user named a way of binding.  The command line says it; what the node sees is not always clear.
 pub(crate) fn tell_the_node() {
-    let arguments: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(word) = cpu_bind::told_by_srun(&arguments, variable("SLURM_CPU_BIND").as_deref()) {
+    if let Some(word) = cpu_bind::told_by_srun(&arguments(), variable("SLURM_CPU_BIND").as_deref()) {
         report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, word));
     }
 }

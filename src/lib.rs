@@ -121,10 +121,12 @@ pub extern "C" fn slurm_spank_init_post_opt(
             Context::Slurmd | Context::JobScript => {}
             Context::Local => {
                 command::tell_the_node();
+                command::tell_the_components();
                 command::init_post_opt();
             }
             Context::Allocator => {
                 command::note_what_was_before();
+                command::tell_of_components();
                 command::init_post_opt();
             }
             Context::Remote => {

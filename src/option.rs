@@ -1,14 +1,15 @@
 //! The option's value in this process, and in test builds the panics that it asks for.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::config::{OPTION, Words, options};
+use crate::environment::variable;
+use nic_placement_core::config::{OPTION, Words, components, options};
 use slurm_spank::SpankHandle;
 use std::io::{self, ErrorKind, Write};
 use std::process::exit;
 use std::sync::{Mutex, PoisonError};
 
-/// What the last call of the option's callback said.
-static VALUE: Mutex<Option<Words>> = Mutex::new(None);
+/// What the last call of the option's callback said, as words and as text.
+static VALUE: Mutex<Option<(Words, String)>> = Mutex::new(None);
 
 /// Takes a value from Slurm; `false` refuses it, which ends srun, sbatch and salloc before anything is queued.
 ///
@@ -19,7 +20,7 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
         // the user asked for the help and not for the job
         Ok(words) if words.help && !remote => exit(print_help()),
         Ok(words) => {
-            *VALUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+            *VALUE.lock().unwrap_or_else(PoisonError::into_inner) = Some((words, text.to_string()));
             true
         }
         Err(bad) => {
@@ -27,6 +28,16 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
             remote
         }
     }
+}
+
+/// On a node: the component of a heterogeneous job that this step is of.
+fn this_component(spank: &SpankHandle) -> Option<u32> {
+    components::of_job(spank.job_id().ok()?, |name| variable(spank, name))
+}
+
+/// On a node: a word of srun's process to this step.
+pub(crate) fn told_by_srun(spank: &SpankHandle, name: &str) -> Option<String> {
+    components::told_to(this_component(spank), variable(spank, name)?)
 }
 
 /// Prints the help; the answer is the exit status.
@@ -44,9 +55,19 @@ fn print_help() -> i32 {
     }
 }
 
-/// What the user's option says; `None` without the option.
-pub(crate) fn value() -> Option<Words> {
+/// What the user's option says, and its text; `None` without the option.
+pub(crate) fn value() -> Option<(Words, String)> {
     VALUE.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// On a node: what the option says for this component of the job; that of an ordinary job is all of it.
+pub(crate) fn of_this_component(spank: &SpankHandle) -> Option<Words> {
+    let all = || value().map(|(words, _)| words);
+    let Some(list) = variable(spank, components::VARIABLE) else { return all() };
+    match this_component(spank) {
+        Some(component) => components::words_of(&list, component).and_then(|text| Words::parse(text).ok()),
+        None => all(),
+    }
 }
 
 /// The arguments behind the plugin's path in plugstack.conf, but for the one that test builds add.

@@ -73,7 +73,7 @@ fn wish(spank: &SpankHandle) -> Wish {
             None
         }
     });
-    let settings = settle(&admin.default, environment.as_ref(), option::value().as_ref());
+    let settings = settle(&admin.default, environment.as_ref(), option::of_this_component(spank).as_ref());
     Wish { admin, settings }
 }
 
@@ -89,7 +89,10 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
         cpus_per_task: variable(spank, "SLURM_CPUS_PER_TASK").and_then(|count| count.parse().ok()),
-        cpu_bind: cpu_bind::chosen(|name| variable(spank, name)),
+        cpu_bind: cpu_bind::chosen(|name| match name {
+            cpu_bind::VARIABLE => option::told_by_srun(spank, name),
+            _ => variable(spank, name),
+        }),
         mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
         gpus: variable(spank, "SLURM_STEP_GPUS"),
         // who has every core of the node shares it with nobody

@@ -5,7 +5,7 @@ use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal, is_progr
 use crate::environment::{self, Values, variable};
 use crate::log::say;
 use crate::option;
-use nic_placement_core::config::{Admin, ENVIRONMENT, Words, cpu_bind, settle};
+use nic_placement_core::config::{Admin, ENVIRONMENT, Words, components, cpu_bind, settle};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::Task;
@@ -18,14 +18,13 @@ use slurm_spank::SpankHandle;
 use std::sync::atomic::Ordering;
 
 pub(crate) fn init(spank: &SpankHandle) {
-    // srun's word to slurmstepd is none to the program, nor to the sruns that it starts
-    let told = variable(spank, cpu_bind::VARIABLE).map(|_| spank.unsetenv(cpu_bind::VARIABLE));
-    if let Some(Err(error)) = told {
-        log::debug!("{}: {error}", cpu_bind::VARIABLE);
-    }
     let failures = match ACTIVE.get() {
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
-        None => return withdraw(spank),
+        None => {
+            withdraw(spank);
+            forget_what_srun_told(spank);
+            return;
+        }
         Some(active) => match &active.plan {
             Ok(plan) => place(spank, active, plan),
             Err(problem) => {
@@ -37,8 +36,18 @@ pub(crate) fn init(spank: &SpankHandle) {
             }
         },
     };
+    forget_what_srun_told(spank);
     if !failures.is_empty() {
         fail_if_strict(spank.task_global_id().unwrap_or(0), &failures.join("; "));
+    }
+}
+
+/// srun's words to slurmstepd are none to the program, nor to the sruns that it starts.
+fn forget_what_srun_told(spank: &SpankHandle) {
+    for name in [cpu_bind::VARIABLE, components::VARIABLE] {
+        if let Some(Err(error)) = variable(spank, name).map(|_| spank.unsetenv(name)) {
+            log::debug!("{name}: {error}");
+        }
     }
 }
 
@@ -129,7 +138,7 @@ fn withdraw(spank: &SpankHandle) {
     let (admin, _) = Admin::parse(option::arguments(spank));
     let words = variable(spank, ENVIRONMENT).and_then(|text| Words::parse(&text).ok());
     // who wants nothing changed wants this left too
-    if settle(&admin.default, words.as_ref(), option::value().as_ref()).dry_run {
+    if settle(&admin.default, words.as_ref(), option::of_this_component(spank).as_ref()).dry_run {
         return;
     }
     let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();

@@ -13,8 +13,12 @@
 
 #[path = "end_to_end/cases_bind.rs"]
 mod cases_bind;
+#[path = "end_to_end/cases_components.rs"]
+mod cases_components;
 #[path = "end_to_end/cases_contained.rs"]
 mod cases_contained;
+#[path = "end_to_end/cases_containers.rs"]
+mod cases_containers;
 #[path = "end_to_end/cases_core.rs"]
 mod cases_core;
 #[path = "end_to_end/cases_environment.rs"]
@@ -45,6 +49,8 @@ mod cases_order;
 mod cases_policy;
 #[path = "end_to_end/cases_release.rs"]
 mod cases_release;
+#[path = "end_to_end/cases_shapes.rs"]
+mod cases_shapes;
 #[path = "end_to_end/cases_steps.rs"]
 mod cases_steps;
 #[path = "end_to_end/harness.rs"]
@@ -94,6 +100,8 @@ fn main() -> std::process::ExitCode {
             cases_order::CASES,
             cases_release::CASES,
             cases_steps::CASES,
+            cases_shapes::CASES,
+            cases_components::CASES,
         ],
     );
     suite.on(
@@ -107,6 +115,11 @@ fn main() -> std::process::ExitCode {
     );
     suite.on(machines::with_four_numa_nodes_to_a_socket(), &[cases_ladder::CASES]);
     suite.on(machines::with_contained_jobs(), &[cases_contained::CASES]);
+    suite.on(
+        machines::with_a_step_of_slurms_own(),
+        &[cases_shapes::CASES_OF_SLURMS_OWN_STEP, cases_containers::CASES],
+    );
+    suite.on(machines::whose_gpus_slurm_finds(), &[cases_shapes::CASES_THAT_FIND_THEIR_GPUS]);
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
     suite.on(machines::of_an_unknown_release(), &[cases_release::CASES_UNKNOWN_ON_THE_NODE]);
     suite.finish()

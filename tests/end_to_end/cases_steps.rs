@@ -6,7 +6,6 @@ use crate::report::Task;
 
 pub const CASES: &[Case] = cases![
     each_component_of_a_heterogeneous_step_is_placed,
-    the_last_option_of_a_heterogeneous_step_holds_for_all_its_components,
     an_interactive_step_is_left_alone,
     no_explicit_cpu_binding_is_touched,
     words_that_bind_nothing_leave_the_task_to_be_moved,
@@ -27,22 +26,6 @@ fn each_component_of_a_heterogeneous_step_is_placed(bed: &Bed) {
     assert_placed(&placed);
     let nodes: Vec<&str> = placed.iter().map(Task::node).collect();
     assert_eq!(nodes, ["n0", "n0", "n1", "n1"]);
-}
-
-fn the_last_option_of_a_heterogeneous_step_holds_for_all_its_components(bed: &Bed) {
-    let component = "-n1 --gpus-per-task=1";
-    for (first, last, placed) in [("off", "closest", true), ("closest", "off", false)] {
-        let tasks = bed.tasks(
-            2,
-            &format!(
-                "srun -w n0 {component} --nic-placement={first} $report \
-                 : -w n1 {component} --nic-placement={last} $report"
-            ),
-        );
-        for task in &tasks {
-            assert_eq!(!task.is_untouched(), placed, "first `{first}`, then `{last}`: {task:?}");
-        }
-    }
 }
 
 fn an_interactive_step_is_left_alone(bed: &Bed) {

@@ -51,12 +51,17 @@ pub struct Cluster {
     pub extra: fn(&Site) -> String,
     /// sockets:cores:threads of all nodes, where not a DGX H100's
     pub shape: Option<&'static str>,
+    /// gres.conf's word for finding GPUs; the function returns none where this Slurm has no such word, and the cases are
+    /// skipped
+    pub autodetect: Option<fn(&Site) -> Option<&'static str>>,
 }
 
 /// A cluster that runs.
 pub struct Bed<'w> {
     pub site: &'w Site,
     dir: PathBuf,
+    /// what the cluster was brought up with
+    knobs: Vec<(&'static str, String)>,
     /// what the current case ran, to be shown if it fails
     transcript: RefCell<String>,
     /// how long each node's log was when the current case began
@@ -85,13 +90,17 @@ impl<'w> Bed<'w> {
             .enumerate()
             .map(|(k, machine)| format!("n{k}={}", machine(site).display()))
             .collect();
-        let knobs = [
+        let knobs = vec![
             ("NICP_DIR", dir.display().to_string()),
             ("NICP_NODES", cluster.nodes.len().to_string()),
             ("NICP_MACHINES", machines.join(" ")),
             ("NICP_PLUGSTACK", (cluster.plugstack)(site)),
             ("NICP_ROOT", site.root.display().to_string()),
             ("NICP_BIND", site.shared()),
+            (
+                "NICP_AUTODETECT",
+                cluster.autodetect.and_then(|word| word(site)).unwrap_or_default().to_string(),
+            ),
             ("NICP_EXTRA", (cluster.extra)(site)),
             ("NICP_SHAPES", cluster.shape.unwrap_or_default().to_string()),
             (
@@ -113,6 +122,7 @@ impl<'w> Bed<'w> {
         let bed = Bed {
             site,
             dir,
+            knobs: knobs.clone(),
             transcript: RefCell::default(),
             log_starts: RefCell::default(),
             nodes: cluster.nodes.len(),
@@ -189,6 +199,18 @@ impl<'w> Bed<'w> {
         }
         self.note(&format!("$ {command}\n{}{}exit code {}\n", ran.stdout, ran.stderr, ran.code));
         ran
+    }
+
+    /// Ends a node's slurmd and starts it anew; the steps on that node go on.
+    pub fn restart(&self, node: &str) {
+        let script = self.site.repository.join("tests/slurm/cluster.sh");
+        let said = self.dir.join("restarted");
+        let mut restart = Command::new(&script);
+        restart.args(["restart", node]).envs(self.knobs.clone()).stdin(Stdio::null()).stdout(Stdio::null());
+        restart.stderr(fs::File::create(&said).expect("a file"));
+        let status = restart.status().expect("`cluster.sh`");
+        assert!(status.success(), "{}", fs::read_to_string(&said).unwrap_or_default());
+        self.note(&format!("slurmd of {node} was restarted\n"));
     }
 
     /// slurm.conf.
@@ -299,6 +321,15 @@ impl Suite {
         let cases: Vec<&Case> =
             groups.iter().flat_map(|group| group.iter()).filter(|case| wanted(case.0)).collect();
         if cases.is_empty() {
+            return;
+        }
+        if cluster.autodetect.is_some_and(|word| word(&self.site).is_none()) {
+            self.skipped += cases.len();
+            println!(
+                "skipped {} cases on `{}`: this Slurm finds no GPUs without NVIDIA's library",
+                cases.len(),
+                cluster.name
+            );
             return;
         }
         // Slurm 22.05 needs systemd's help for the cgroups of version 2

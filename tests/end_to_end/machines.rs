@@ -72,6 +72,7 @@ pub fn plain() -> Cluster {
         preload: None,
         extra: interactive,
         shape: None,
+        autodetect: None,
     }
 }
 
@@ -85,6 +86,7 @@ pub fn with_cgroups() -> Cluster {
         preload: None,
         extra: none,
         shape: None,
+        autodetect: None,
     }
 }
 
@@ -98,6 +100,7 @@ pub fn with_four_numa_nodes_to_a_socket() -> Cluster {
         preload: None,
         extra: none,
         shape: Some("2:64:2"),
+        autodetect: None,
     }
 }
 
@@ -111,6 +114,7 @@ pub fn with_a_prolog_plugin() -> Cluster {
         preload: None,
         extra: none,
         shape: None,
+        autodetect: None,
     }
 }
 
@@ -133,6 +137,39 @@ pub fn with_contained_jobs() -> Cluster {
         preload: None,
         extra,
         shape: None,
+        autodetect: None,
+    }
+}
+
+/// One node whose jobs have a step of Slurm's own, which forwards displays and may manage the job's other steps.
+pub fn with_a_step_of_slurms_own() -> Cluster {
+    Cluster {
+        name: "extern",
+        nodes: &[dgx],
+        plugstack: our_plugin,
+        cgroups: true,
+        preload: None,
+        extra: |_| "PrologFlags=Contain,X11\\n".to_string(),
+        shape: None,
+        autodetect: None,
+    }
+}
+
+/// One node whose GPUs slurmd finds by itself; gres.conf names none.
+pub fn whose_gpus_slurm_finds() -> Cluster {
+    Cluster {
+        name: "autodetect",
+        nodes: &[with_the_drivers_files],
+        plugstack: our_plugin,
+        cgroups: false,
+        preload: None,
+        extra: none,
+        shape: None,
+        autodetect: Some(|site| match site.release {
+            release if release < (24, 11) => None,
+            release if release < (26, 5) => Some("nvidia"),
+            _ => Some("full"),
+        }),
     }
 }
 
@@ -147,6 +184,7 @@ pub fn of_an_unknown_release() -> Cluster {
         preload,
         extra: none,
         shape: None,
+        autodetect: None,
     }
 }
 
@@ -191,6 +229,21 @@ pub fn minors_in_pci_order(site: &Site) -> Vec<usize> {
 
 pub fn dgx(site: &Site) -> PathBuf {
     site.machine("dgx-h100", |_| {})
+}
+
+/// As `dgx`, with the file in which slurmd looks for the CPUs near a GPU (src/plugins/gpu/nvidia/gpu_nvidia.c).
+fn with_the_drivers_files(site: &Site) -> PathBuf {
+    site.machine("drivers", |tree| {
+        let gpus = fs::read_dir(tree.join("proc/driver/nvidia/gpus")).expect("the GPUs");
+        let mut addresses: Vec<_> = gpus.map(|entry| entry.expect("a GPU").file_name()).collect();
+        addresses.sort();
+        for (gpu, address) in addresses.iter().enumerate() {
+            let function = tree.join("sys/bus/pci/drivers/nvidia").join(address);
+            fs::create_dir_all(&function).expect("a function of the driver");
+            let cpus = ["0-55,112-167\n", "56-111,168-223\n"][numa_node_of(gpu)];
+            fs::write(function.join("local_cpulist"), cpus).expect("its CPUs");
+        }
+    })
 }
 
 pub fn dgx_a100(site: &Site) -> PathBuf {

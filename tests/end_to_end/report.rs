@@ -47,6 +47,11 @@ impl Task {
         self.word("node")
     }
 
+    /// Its number among the tasks of its step on its node.
+    pub fn local(&self) -> usize {
+        self.number("local")
+    }
+
     /// Its memory policy, like `preferred:0`.
     pub fn mem(&self) -> &str {
         self.word("mem")

@@ -4,6 +4,7 @@
 #
 #   cluster.sh up        start munged, slurmctld and the slurmd "nodes" n0, n1 ...; return once all are idle
 #   cluster.sh down      end all of it; nothing stays running, mounted or left among the cgroups
+#   cluster.sh restart nK  end a node's slurmd and start it anew; the node's steps go on
 #   cluster.sh status    what runs, and what Slurm says of its nodes
 #   cluster.sh env       shell lines for `eval`: with them, srun and friends talk to this cluster
 #   cluster.sh run CMD…  run one command that way
@@ -28,6 +29,7 @@
 #                   list leaves out has the default machine                    `nic-placement snapshot --machine dgx-h100`
 #   NICP_SHAPES     SOCKETS:CORES:THREADS for all nodes, or a list `n1=1:32:1` 2:56:2 (a DGX H100)
 #   NICP_PLUGSTACK  the text of plugstack.conf, `\n` between its lines         (empty: no plugin)
+#   NICP_AUTODETECT the word of gres.conf by which slurmd finds the GPUs itself (empty: gres.conf lists them)
 #   NICP_PRELOAD    a library that slurmd and slurmstepd load before all others (LD_PRELOAD)
 #   NICP_CGROUP     yes: jobs live in cgroups (v1) and may open their own GPUs only (ConstrainDevices)       no
 #   NICP_EXTRA      more lines for slurm.conf, `\n` between them
@@ -208,7 +210,9 @@ write_configuration() {
         half=$((${#minors[@]} / 2))
         gres=
         if [ ${#minors[@]} -gt 0 ]; then gres="Gres=gpu:${#minors[@]},shard:$((4 * ${#minors[@]}))"; fi
-        if [ "$sockets" -ge 2 ] && [ "$half" -gt 0 ]; then
+        if [ -n "${NICP_AUTODETECT:-}" ]; then
+            echo "NodeName=$node AutoDetect=$NICP_AUTODETECT" >> "$dir/etc/gres.conf"
+        elif [ "$sockets" -ge 2 ] && [ "$half" -gt 0 ]; then
             # the first half of the GPUs is near the first half of the cores, as on every two-socket GPU server
             {
                 echo "NodeName=$node Name=gpu File=/dev/nvidia$(numbers "${minors[@]:0:half}")" \
@@ -232,6 +236,11 @@ write_configuration() {
         echo 'CgroupPlugin=cgroup/v1'
         if [ "$cgroup" = yes ]; then printf '%s\n' ConstrainDevices=yes ConstrainCores=no ConstrainRAMSpace=no; fi
     } > "$dir/etc/cgroup.conf"
+    # for `srun --container`; the pattern is that of Slurm's containers.shtml
+    local container='runc --rootless=true --root='$dir/oci' COMMAND %n.%u.%j.%s.%t'
+    printf '%s\n' "RunTimeQuery=\"${container/COMMAND/state}\"" "RunTimeKill=\"${container/COMMAND/kill -a}\"" \
+        "RunTimeDelete=\"${container/COMMAND/delete --force}\"" "RunTimeRun=\"${container/COMMAND/run} -b %b\"" \
+        > "$dir/etc/oci.conf"
     # read if NICP_EXTRA asks for a separate /tmp for each job
     printf '%s\n' AutoBasePath=true "BasePath=$dir/containers" > "$dir/etc/job_container.conf"
     local proctrack=proctrack/linuxproc task=task/affinity
@@ -322,11 +331,27 @@ up() {
     start slurmctld "${into[@]}" slurmctld -D -f "$SLURM_CONF"
     for ((k = 0; k < nodes; k++)); do
         mkdir -p "$dir/spool/n$k"
-        start "slurmd.n$k" "${into[@]}" unshare --mount "$here/machine.sh" enter "$dir/node/n$k" "$cgroup" \
-            env LD_PRELOAD="$dir/bin/fakecpu.so${NICP_PRELOAD:+ $NICP_PRELOAD}" slurmd -D -N "n$k" -f "$SLURM_CONF"
+        start_node "n$k"
     done
     wait_until_idle
     say "$nodes nodes are idle; \`eval \"\$($0 env)\"\` to use them"
+}
+
+start_node() {
+    start "slurmd.$1" "${into[@]}" unshare --mount "$here/machine.sh" enter "$dir/node/$1" "$cgroup" \
+        env LD_PRELOAD="$dir/bin/fakecpu.so${NICP_PRELOAD:+ $NICP_PRELOAD}" slurmd -D -N "$1" -f "$SLURM_CONF"
+}
+
+# restart NODE: its log goes on
+restart() {
+    local lines tries=100
+    lines=$(wc -l < "$dir/log/slurmd.$1.log")
+    stop "slurmd.$1"
+    start_node "$1"
+    until tail -n "+$((lines + 1))" "$dir/log/slurmd.$1.log" | grep -q 'slurmd started on'; do
+        if [ $((tries -= 1)) -eq 0 ] || ! running "slurmd.$1"; then die "\`$1\` did not come back"; fi
+        sleep 0.05
+    done
 }
 
 stop_slurm() {
@@ -367,9 +392,10 @@ status() {
 
 find_root
 case ${1:-} in
+    restart) [ -e "$dir/pid/slurmd.${2:-}" ] || die "no node \`${2:-}\` here"; restart "$2" ;;
     up | down) [ "$(id -u)" -eq 0 ] || die "\`$1\` needs root: mount namespaces, device nodes, slurmd"; "$1" ;;
     status) status ;;
     env) echo "export SLURM_CONF=$SLURM_CONF" ;;
     run) shift; exec "${into[@]}" "$@" ;;
-    *) sed -n '3,9p' "$0"; exit 2 ;;
+    *) sed -n '3,10p' "$0"; exit 2 ;;
 esac

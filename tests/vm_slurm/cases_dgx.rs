@@ -1,6 +1,6 @@
 //! Eight GPUs on two sockets, a NUMA node without CPUs, and device cgroups.
 
-use crate::machine::Machine;
+use crate::machine::{Gpu, Machine};
 use crate::report::Task;
 use crate::{Case, cases};
 use nic_placement_core::topology::{CpuSet, NodeSet};
@@ -20,6 +20,9 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("mem-bind.placed", "srun -n8 --gpus-per-task=1 --mem-bind=map_mem:1,0 --nic-placement $task"),
     ("pairs.bare", "srun -n4 --gpus-per-task=2 $task"),
     ("pairs.placed", "srun -n4 --gpus-per-task=2 --nic-placement $task"),
+    ("local-id.bare", "srun -n8 --gres=gpu:8 $task"),
+    ("local-id.unpromised", "srun -n8 --gres=gpu:8 --nic-placement $task"),
+    ("local-id", "srun -n8 --gres=gpu:8 --nic-placement=gpu=local-id $task"),
     ("all.bare", "srun -n1 -c8 --gres=gpu:8 $task"),
     ("all.placed", "srun -n1 -c8 --gres=gpu:8 --nic-placement $task"),
     ("core.bare", "srun -n4 -c2 --gpus-per-task=2 $task"),
@@ -65,6 +68,7 @@ pub const CASES: &[Case] = cases![
     with_the_flag_each_task_and_all_its_pages_are_on_its_gpus_numa_node,
     each_task_gets_the_nic_beside_the_gpu_that_it_may_open,
     with_two_gpus_a_task_gets_the_nics_beside_both,
+    tasks_that_see_all_gpus_are_near_the_one_of_their_local_id_if_that_is_promised,
     an_explicit_cpu_bind_stays_and_memory_stays_beside_it,
     an_explicit_mem_bind_stays_and_pages_follow_it,
     a_task_with_all_gpus_keeps_its_cpus_and_never_prefers_the_node_without_cpus,
@@ -121,6 +125,33 @@ fn assert_near(guest: &Machine, tasks: &[Task]) {
 
 fn with_the_flag_each_task_and_all_its_pages_are_on_its_gpus_numa_node(guest: &Machine) {
     assert_near(guest, &guest.tasks("placed", 8));
+}
+
+/// The GPU that a program takes which opens the one of its local id.
+fn by_local_id<'m>(guest: &'m Machine, task: &Task) -> &'m Gpu {
+    let local_id: usize = task.word("SLURM_LOCALID").parse().expect("a number");
+    &guest.gpus[guest.gpus_of(task)[local_id]]
+}
+
+fn tasks_that_see_all_gpus_are_near_the_one_of_their_local_id_if_that_is_promised(guest: &Machine) {
+    let right = |step: &str| {
+        let mut counts = [0; 3];
+        for task in guest.tasks(step, 8) {
+            let gpu = by_local_id(guest, &task);
+            let nics: Vec<&str> =
+                task.env("UCX_NET_DEVICES").into_iter().flat_map(|list| list.split(',')).collect();
+            counts[0] += usize::from(guest.nearest_nics(gpu) == nics);
+            counts[1] += usize::from(task.cpus().is_subset(&gpu.cpus));
+            counts[2] += usize::from(task.node_of_its_pages() == Some(gpu.numa_node));
+        }
+        println!("    {step}: NIC, CPUs, pages right of 8: {counts:?}");
+        counts
+    };
+    let (bare, unpromised, promised) =
+        (right("local-id.bare"), right("local-id.unpromised"), right("local-id"));
+    assert_eq!(promised, [8; 3]);
+    assert_eq!([bare[0], unpromised[0]], [0, 0], "without the word no task has the one NIC of one GPU");
+    assert!(bare[1] < 8 && unpromised[1] < 8, "Slurm deals tasks to sockets, and not to GPUs");
 }
 
 /// Four cores of two threads, two on each socket: a core for each of four tasks with two GPUs.

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Variables that a line shows.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 10] = [
     "SLURM_JOB_ID",
     "SLURM_PROCID",
+    "SLURM_LOCALID",
     "CUDA_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
     "SLURM_STEP_GPUS",

@@ -33,6 +33,9 @@ pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 pub const CHOSEN: &str = "chosen";
 /// the user named none
 pub const IMPLIED: &str = "implied";
+/// the user named none for this component of a heterogeneous job.  Its variables can be those of a component before it, for
+/// which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`).
+pub const UNNAMED: &str = "unnamed";
 
 /// slurmd's way of binding, and what srun asked for
 pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
@@ -46,7 +49,8 @@ pub const READ: [&str; 6] =
 /// The user's own way of binding, as messages name it; `None` where nobody chose one.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
-    let how = set(TYPE)?;
+    let told = set(VARIABLE);
+    let how = set(TYPE).filter(|_| told.as_deref() != Some(UNNAMED))?;
     let beside: &[&str] = match how.as_str() {
         "threads" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
@@ -54,7 +58,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
         // a list, a mask, `none`, `ldoms`: no hint is turned into these
         _ => return Some(how),
     };
-    let is_hint = match set(VARIABLE).as_deref() {
+    let is_hint = match told.as_deref() {
         Some(CHOSEN) => false,
         Some(IMPLIED) => true,
         _ if set(LIST).is_some() => false,
@@ -80,7 +84,7 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
 /// Options are known by any unambiguous beginning (getopt_long(3)), and a program's own arguments are taken for srun's: a
 /// word too many costs a task its move, and never its choice.
 pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
-    let mut options = arguments.iter().skip(1).zip(arguments.iter().skip(2).map(Some).chain([None]));
+    let mut options = arguments.iter().zip(arguments.iter().skip(1).map(Some).chain([None]));
     let mut named = variable.is_some_and(names_a_way);
     let mut counts_nodes = false;
     for (argument, next) in options.by_ref() {
@@ -136,6 +140,8 @@ mod tests {
             "TYPE=sockets LIST= NTASKS_PER_SOCKET=2",
             "TYPE=sockets LIST= TOLD=implied",
             "TYPE= LIST=verbose",
+            "TYPE=none TOLD=unnamed",
+            "TYPE=cores LIST=cores TOLD=unnamed",
             "",
         ] {
             assert_eq!(chosen_of(hint), None, "{hint}");

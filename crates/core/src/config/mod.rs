@@ -1,6 +1,7 @@
 //! What the admin and the user want: one table of options, one grammar, three places to say it.
 #![forbid(unsafe_code)]
 
+pub mod components;
 pub mod cpu_bind;
 pub mod options;
 pub mod plugstack;
