@@ -38,11 +38,7 @@ fn report() -> &'static str {
 
 fn each_component_of_a_heterogeneous_job_has_words_of_its_own(bed: &Bed) {
     let report = report();
-    for (first, second, expected) in [
-        ("off", "closest", [false, true]),
-        ("closest", "off", [true, false]),
-        ("closest", "closest,bind=none", [true, true]),
-    ] {
+    for (first, second, expected) in [("off", "closest", [false, true]), ("closest", "off", [true, false])] {
         let command = format!(
             "srun -w n0 {PART} --nic-placement={first} {report} : -w n1 {PART} --nic-placement={second} {report}"
         );

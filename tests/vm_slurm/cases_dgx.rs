@@ -140,7 +140,8 @@ fn tasks_that_see_all_gpus_are_near_the_one_of_their_local_id_if_that_is_promise
             let gpu = by_local_id(guest, &task);
             let nics: Vec<&str> =
                 task.env("UCX_NET_DEVICES").into_iter().flat_map(|list| list.split(',')).collect();
-            counts[0] += usize::from(guest.nearest_nics(gpu) == nics);
+            let nearest = guest.nearest_nics(gpu);
+            counts[0] += usize::from(nics.len() == 1 && nearest.iter().any(|nic| nic == nics[0]));
             counts[1] += usize::from(task.cpus().is_subset(&gpu.cpus));
             counts[2] += usize::from(task.node_of_its_pages() == Some(gpu.numa_node));
         }

@@ -6,9 +6,10 @@
 //! not used.
 #![forbid(unsafe_code)]
 
-use super::{CUDA_ORDER, of_the_step, unequal};
+use super::of_the_step;
+use super::rank::uncountable;
 use crate::step::{Claim, Step, Task};
-use crate::topology::{GpuIndex, GpuVendor, Topology};
+use crate::topology::{GpuIndex, Topology};
 use std::collections::BTreeSet;
 
 /// The GPU of each task of the step on this node, in the order of local ids; or what speaks against it.
@@ -37,19 +38,10 @@ pub fn by_local_id(
     if tasks > gpus.len() || task.local_id as usize >= tasks {
         return Err(format!("{tasks} tasks are more than the {} GPUs that they see", gpus.len()));
     }
-    let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
-    let vendors: BTreeSet<GpuVendor> = all().map(|gpu| gpu.vendor).collect();
-    if vendors.len() > 1 || vendors.contains(&GpuVendor::Intel) {
-        return Err("how the program counts its GPUs is not known: several vendors', or stacks".to_string());
+    match uncountable(topology, gpus, &task.gpus) {
+        Some(why) => Err(why),
+        None => Ok(gpus[..tasks].to_vec()),
     }
-    if all().any(|gpu| gpu.mig_instances.is_some()) {
-        return Err("MIG instances count as GPUs here".to_string());
-    }
-    let in_pci_order = task.gpus.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
-    if vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some() {
-        return Err(format!("the GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"));
-    }
-    Ok(gpus[..tasks].to_vec())
 }
 
 /// Does this `SLURMD_TRES_BIND` leave all GPUs to every task (`--gpu-bind=none`, also with `verbose`)?

@@ -79,7 +79,7 @@ pub fn claimed(
 }
 
 /// Why a number among these GPUs means nothing, if so: we do not know how the program counts them.
-fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
+pub(super) fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
     let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
     let vendors: BTreeSet<GpuVendor> = all().map(|gpu| gpu.vendor).collect();
     let in_pci_order = grant.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
