@@ -294,4 +294,6 @@ pub enum Change {
     Remove,
     /// it has no value and gets none
     Leave,
+    /// the same, since a configuration file of its library's gives it this value
+    LeaveToFile(String),
 }

@@ -170,7 +170,8 @@ impl Plan {
 fn tell_what_stays(variables: &mut [Variable], uses: &[Use]) {
     for of in uses {
         let not_ours = variables.iter_mut().filter(|variable| {
-            variable.name == of.variable && matches!(variable.change, Change::KeepUsers(_) | Change::Set(_))
+            variable.name == of.variable
+                && matches!(variable.change, Change::KeepUsers(_) | Change::Set(_) | Change::LeaveToFile(_))
         });
         not_ours.for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
     }

@@ -22,6 +22,8 @@ pub enum Whose {
     User,
     /// the admin's, by `set=`
     Admin,
+    /// a configuration file's of the library
+    File,
 }
 
 impl fmt::Display for Whose {
@@ -29,6 +31,7 @@ impl fmt::Display for Whose {
         f.write_str(match self {
             Whose::User => "the user's",
             Whose::Admin => "the admin's",
+            Whose::File => "a configuration file's",
         })
     }
 }
@@ -109,6 +112,7 @@ pub fn uses(
                 (value, Whose::Admin)
             }
             Some(Variable { change: Change::KeepUsers(value), .. }) => (value, Whose::User),
+            Some(Variable { change: Change::LeaveToFile(value), .. }) => (value, Whose::File),
             Some(_) => return None,
             None => (present.get(list.variable)?, Whose::User),
         };

@@ -102,6 +102,31 @@ fn the_admins_own_list_is_judged_too() {
 }
 
 #[test]
+fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
+    let words = Words::parse("restricted").unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let wish = Wish { settings, ..Wish::default() };
+    let site = |path: &str| {
+        let text = match path {
+            "/etc/nccl.conf" => "NCCL_IB_HCA==mlx5_0,mlx5_1 # the site's",
+            "/home/u/ucx.conf" => "UCX_NET_DEVICES=mlx5_11:1",
+            _ => return None,
+        };
+        Some(crate::render::FileText { text: text.to_string(), is_cut: false })
+    };
+    let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &site);
+    let present: Present = [("HOME".to_string(), "/home/u".to_string())].into();
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    // a described node has no interfaces, so UCX's list is made only where these are known
+    let task = plan.task(&task, Evidence { present: &present, read: &site });
+    let uses: Vec<String> = task.uses.iter().map(|of| format!("{}: {of}", of.library)).collect();
+    assert!(uses.contains(&"NCCL: mlx5_0:1 PIX".to_string()), "{uses:?}");
+    let said = task.line("n");
+    assert!(said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"), "{said}");
+}
+
+#[test]
 fn the_line_names_what_will_be_used_beside_what_was_planned() {
     let line = |list: &str| with("0", "closest", "", &[("UCX_NET_DEVICES", list)], |task| task.line("node1"));
     let far = line("mlx5_6:1");

@@ -167,6 +167,7 @@ fn use_of(of: &Use) -> UseOf<'_> {
     let list_of = match of.whose {
         Whose::User => "user",
         Whose::Admin => "admin",
+        Whose::File => "file",
     };
     UseOf { library: of.library, variable: of.variable, list_of, nics: nics.collect() }
 }
@@ -232,7 +233,7 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
             .iter()
             .filter_map(|variable| match &variable.change {
                 Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
-                Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
+                Change::KeepUsers(_) | Change::Remove | Change::Leave | Change::LeaveToFile(_) => None,
             })
             .collect(),
         uses: of.uses.iter().map(use_of).collect(),

@@ -6,6 +6,7 @@
 //! MPI and MVAPICH choose by their own rules and get nothing.
 #![forbid(unsafe_code)]
 
+mod claimed;
 mod cray_mpich;
 mod deepep;
 mod efa;
@@ -33,6 +34,7 @@ pub use prepare::Prepared;
 
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;
+use claimed::Claimed;
 use marker::{Marker, Publication};
 use prepare::AnsweredBy;
 use std::borrow::Cow;
@@ -133,21 +135,28 @@ impl Asked<'_, '_> {
 struct Answer<'a> {
     value: Option<Cow<'a, str>>,
     why: Cow<'a, str>,
+    /// the value that a configuration file gives, if the variable is left to that
+    of_file: Option<Cow<'a, str>>,
 }
 
 impl<'a> Answer<'a> {
     fn yes(value: impl Into<Cow<'a, str>>, why: impl Into<Cow<'a, str>>) -> Answer<'a> {
-        Answer { value: Some(value.into()), why: why.into() }
+        Answer { value: Some(value.into()), why: why.into(), of_file: None }
     }
 
     fn no(why: impl Into<Cow<'a, str>>) -> Answer<'a> {
-        Answer { value: None, why: why.into() }
+        Answer { value: None, why: why.into(), of_file: None }
+    }
+
+    fn left_to(Claimed { why, value }: Claimed) -> Answer<'a> {
+        Answer { value: None, why: why.into(), of_file: value.map(Cow::from) }
     }
 
     /// The same answer, its texts borrowed.
     fn borrowed(&self) -> Answer<'_> {
+        let borrowed = |text: &'_ Option<Cow<'a, str>>| text.as_deref().map(str::to_string).map(Cow::from);
         let value = self.value.as_ref().map(|value| Cow::Borrowed(value.as_ref()));
-        Answer { value, why: Cow::Borrowed(&self.why) }
+        Answer { value, why: Cow::Borrowed(&self.why), of_file: borrowed(&self.of_file) }
     }
 }
 
@@ -179,9 +188,9 @@ pub fn environment<'p>(
             (true, AnsweredBy::Library(library) | AnsweredBy::Never(library)) => library(&asked),
             (true, AnsweredBy::Template(index)) => Some(prepared.fill(index, &asked)),
         };
-        let (value, why) = match answer {
-            Some(answer) => (answer.value, answer.why),
-            None if ours => (None, "an outer step's value, which is not wanted here".into()),
+        let Answer { value, why, of_file } = match answer {
+            Some(answer) => answer,
+            None if ours => Answer::no("an outer step's value, which is not wanted here"),
             None => continue,
         };
         let change = match value {
@@ -190,7 +199,7 @@ pub fn environment<'p>(
                 Change::Set(value.into_owned())
             }
             None if ours => Change::Remove,
-            None => Change::Leave,
+            None => of_file.map_or(Change::Leave, |value| Change::LeaveToFile(value.into_owned())),
         };
         variables.push(Variable { name, change, why });
     }

@@ -17,6 +17,7 @@
 //! from it: one more reason to set none unless a NIC must be excluded.
 #![forbid(unsafe_code)]
 
+use super::claimed::{Claimed, Grammar, claimed_in};
 use super::uniform::{self, List};
 use super::wanted::Fabric;
 use super::{Answer, Asked, Evidence, ReadFile};
@@ -37,45 +38,8 @@ const MAX_ENTRIES: usize = 32;
 /// (src/misc/param.cc).
 const SITE: [&str; 2] = ["/etc/nccl.conf", "/etc/rccl.conf"];
 
-/// How a configuration file is written.
-#[derive(Clone, Copy)]
-pub(super) struct Grammar {
-    /// what stands between a name and its value
-    separators: &'static [char],
-    /// what begins a comment within a line
-    comment: char,
-}
-
-impl Grammar {
-    /// NCCL's: `NAME=VALUE`, and `#` begins a comment.
-    ///
-    /// NCCL wants the name at the line's very beginning; we accept white space before it, since the user meant to
-    /// set it.
-    pub(super) const NCCL: Grammar = Grammar { separators: &['='], comment: '#' };
-    /// UCX's, an INI file: `NAME=VALUE` or `NAME: VALUE`, and `;` begins a comment (src/ucs/config/ini.c).  What stands
-    /// before a name in a line, as `#` does, makes another name of it.
-    pub(super) const INI: Grammar = Grammar { separators: &['=', ':'], comment: ';' };
-}
-
-/// Why a configuration file in this grammar keeps us from setting the first of these variables: it sets one of them.
-pub(super) fn claimed_in(read: ReadFile, file: &str, variables: &[&str], grammar: Grammar) -> Option<String> {
-    let found = read(file)?;
-    let lines = found.text.trim_start_matches('\u{feff}').lines();
-    let mut names =
-        lines.filter_map(|line| line.split(grammar.comment).next()?.split_once(grammar.separators));
-    let file = file.escape_debug();
-    let set = names.find_map(|(name, _)| variables.iter().position(|variable| *variable == name.trim()));
-    match set {
-        Some(0) => return Some(format!("`{file}` sets it")),
-        Some(other) => return Some(format!("`{file}` sets `{}`", variables[other])),
-        None => {}
-    }
-    // the library reads the whole file
-    found.is_cut.then(|| format!("`{file}` is longer than what is read of it here, and may set it"))
-}
-
-/// The same for a file of NCCL's.
-fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<String> {
+/// What a file of NCCL's says of a variable.
+fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<Claimed> {
     claimed_in(read, file, &[variable], Grammar::NCCL)
 }
 
@@ -94,8 +58,8 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement, read: ReadFile) ->
             "{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"
         ));
     }
-    if let Some(why) = sites_file(topology, read, IB_HCA) {
-        return Answer::no(why);
+    if let Some(claimed) = sites_file(topology, read, IB_HCA) {
+        return Answer::left_to(claimed);
     }
     let model = if has_amd(topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
     Answer::yes(format!("={list}"), format!("one list for the whole node, without {left_out}{model}"))
@@ -112,7 +76,7 @@ pub(super) fn rails_alone(
         return None;
     }
     Some(match sites_file(topology, read, CROSS_NIC) {
-        Some(why) => Answer::no(why),
+        Some(claimed) => Answer::left_to(claimed),
         None => Answer::yes("0", "the fabric's rails are isolated, so no connection may change them"),
     })
 }
@@ -121,15 +85,15 @@ pub(super) fn rails_alone(
 pub(super) fn cross_nic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let answer = asked.prepared.rails_alone.as_ref()?;
     if answer.value.is_some() {
-        if let Some(why) = users_file(asked.topology, &asked.evidence, CROSS_NIC) {
-            return Some(Answer::no(why));
+        if let Some(claimed) = users_file(asked.topology, &asked.evidence, CROSS_NIC) {
+            return Some(Answer::left_to(claimed));
         }
     }
     Some(answer.borrowed())
 }
 
 /// Why the site's configuration file keeps us from setting a variable.
-fn sites_file(topology: &Topology, read: ReadFile, name: &str) -> Option<String> {
+fn sites_file(topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
     let files = if has_amd(topology) { &SITE[..] } else { &SITE[..1] };
     files.iter().find_map(|file| claimed(read, file, name))
 }
@@ -138,8 +102,8 @@ fn sites_file(topology: &Topology, read: ReadFile, name: &str) -> Option<String>
 pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let answer = &asked.prepared.nccl;
     if answer.value.is_some() {
-        if let Some(why) = users_file(asked.topology, &asked.evidence, IB_HCA) {
-            return Some(Answer::no(why));
+        if let Some(claimed) = users_file(asked.topology, &asked.evidence, IB_HCA) {
+            return Some(Answer::left_to(claimed));
         }
     }
     Some(answer.borrowed())
@@ -148,7 +112,7 @@ pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
 /// Why the user's configuration file keeps us from setting the variable; we read it with the user's rights.
 ///
 /// NCCL asks the system for the home directory; Slurm puts the same into `HOME`.
-fn users_file(topology: &Topology, evidence: &Evidence, name: &str) -> Option<String> {
+fn users_file(topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let at_home = |file: &str| variable(HOME).map(|home| format!("{home}/{file}"));
     let nccls = variable(CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));

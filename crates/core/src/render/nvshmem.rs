@@ -18,7 +18,8 @@
 //! `smi`), so no value is right for all.
 #![forbid(unsafe_code)]
 
-use super::nccl::{self, HOME};
+use super::claimed::{Claimed, Grammar, claimed_in};
+use super::nccl::HOME;
 use super::uniform::{self, List};
 use super::wanted::Libraries;
 use super::{Answer, Asked, Evidence, ReadFile};
@@ -38,7 +39,7 @@ const SITE: &str = "/etc/nvshmem.conf";
 pub(super) struct Shared {
     list: Answer<'static>,
     /// why the site's file keeps us from setting a list
-    site: Option<String>,
+    site: Option<Claimed>,
 }
 
 /// The node's list; `None` if no GPU of the node can run NVSHMEM.
@@ -63,12 +64,12 @@ pub(super) fn shared(
 }
 
 /// Why a file keeps us from setting a list: it has one, or a mapping, which a list would switch off.
-fn claimed(read: ReadFile, file: &str) -> Option<String> {
-    nccl::claimed_in(read, file, &[HCA_LIST, PE_MAPPING], nccl::Grammar::NCCL)
+fn claimed(read: ReadFile, file: &str) -> Option<Claimed> {
+    claimed_in(read, file, &[HCA_LIST, PE_MAPPING], Grammar::NCCL)
 }
 
 /// The same of the user's own files, which we read with the user's rights.
-fn users_file(evidence: &Evidence) -> Option<String> {
+fn users_file(evidence: &Evidence) -> Option<Claimed> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let at_home = variable(HOME).map(|home| format!("{home}/.nvshmem.conf"));
     let mut files = at_home.into_iter().chain(variable(CONF_FILE).cloned());
@@ -99,10 +100,10 @@ pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if answer.value.is_none() {
         return Some(answer);
     }
-    if let Some(why) = &shared.site {
-        return Some(Answer::no(why.as_str()));
+    if let Some(claimed) = &shared.site {
+        return Some(Answer::left_to(claimed.clone()));
     }
-    Some(users_file(&asked.evidence).map_or(answer, Answer::no))
+    Some(users_file(&asked.evidence).map_or(answer, Answer::left_to))
 }
 
 /// The switch without which the newest releases do not read the task's one NIC.

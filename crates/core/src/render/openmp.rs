@@ -89,7 +89,7 @@ mod tests {
             Change::Set(value) => format!("{}={value}", variable.name),
             Change::KeepUsers(value) => format!("{}: {value} stays", variable.name),
             Change::Remove => format!("{} goes", variable.name),
-            Change::Leave => format!("{} is left", variable.name),
+            Change::Leave | Change::LeaveToFile(_) => format!("{} is left", variable.name),
         })
         .collect()
     }

@@ -112,7 +112,7 @@ impl Situation {
         told.filter_map(|(name, change, _)| match change {
             Change::Set(value) => Some(format!("{name}={value}")),
             Change::Remove => Some(name),
-            Change::KeepUsers(_) | Change::Leave => None,
+            Change::KeepUsers(_) | Change::Leave | Change::LeaveToFile(_) => None,
         })
         .collect()
     }
@@ -236,7 +236,7 @@ fn nccl_gets_no_list_that_it_would_cut() {
     };
     for (count, expected) in [(32, true), (33, false)] {
         more(&mut placement, count);
-        let Answer { value, why } = nccl::list(&topology, &placement, &|_| None);
+        let Answer { value, why, .. } = nccl::list(&topology, &placement, &|_| None);
         assert_eq!(value.is_some(), expected, "{count} rails");
         assert_eq!(why == "33 ports may be used, and NCCL reads a list of 32 at most", !expected, "{why}");
     }

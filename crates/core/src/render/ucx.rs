@@ -23,6 +23,7 @@
 mod interfaces;
 pub(super) mod transports;
 
+use super::claimed::{Claimed, Grammar, claimed_in};
 use super::wanted::{Fabric, Libraries};
 use super::{Answer, Asked, Evidence, ReadFile, nccl};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
@@ -49,7 +50,7 @@ const MAX_ITEMS: usize = 64;
 /// What all tasks share.
 pub(super) struct Shared {
     /// why the site's file keeps us from setting the variable
-    site: Option<String>,
+    site: Option<Claimed>,
     /// the interfaces of the node
     interfaces: Interfaces,
 }
@@ -73,17 +74,15 @@ pub(super) fn shared(
 }
 
 /// Why a file keeps us from setting the variable; `None` if it does not.
-///
-/// A section may be for other machines than this one, and counts all the same.
-fn claimed(read: ReadFile, file: &str) -> Option<String> {
-    nccl::claimed_in(read, file, &[NET_DEVICES], nccl::Grammar::INI)
+fn claimed(read: ReadFile, file: &str) -> Option<Claimed> {
+    claimed_in(read, file, &[NET_DEVICES], Grammar::INI)
 }
 
 /// Why a file of the user's keeps us from setting the variable; we read it with the user's rights.
 ///
 /// UCX reads `ucx.conf` at home, in the user's own folder and in the working directory, since 1.12
 /// (src/ucs/config/parser.c `ucs_config_parse_config_files`).
-fn users_file(evidence: &Evidence) -> Option<String> {
+fn users_file(evidence: &Evidence) -> Option<Claimed> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let folders = [nccl::HOME, CONFIG_DIR].into_iter().filter_map(variable);
     let mut files = folders.map(|folder| format!("{folder}/{FILE}")).chain([FILE.to_string()]);
@@ -100,8 +99,8 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let Some(shared) = asked.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
         return no("no NIC of this node may be chosen");
     };
-    if let Some(why) = &shared.site {
-        return Some(Answer::no(why.as_str()));
+    if let Some(claimed) = &shared.site {
+        return Some(Answer::left_to(claimed.clone()));
     }
     let left = transports::left(asked.evidence.present.get(TLS).map(String::as_str));
     if !left.rdma {
@@ -133,8 +132,8 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
             return no("the list would hide the node's IP interfaces, which are not known");
         }
     };
-    if let Some(why) = users_file(&asked.evidence) {
-        return Some(Answer::no(why));
+    if let Some(claimed) = users_file(&asked.evidence) {
+        return Some(Answer::left_to(claimed));
     }
     let why = if isolated {
         Cow::from("the fabric's rails are isolated, so all good NICs of the node")
