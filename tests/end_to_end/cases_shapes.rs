@@ -159,13 +159,13 @@ fn a_requeued_job_is_placed_again(bed: &Bed) {
         if [ -z \"$SLURM_RESTART_COUNT\" ]; then srun true; touch ran; sleep 60; fi
         srun $report\n";
     bed.file("script", script);
-    // a requeued job must wait until its credential has expired, unless it is told to start; each word to it puts it off
+    // a requeued job waits until its credential has expired, unless it is told to start; at once would be too early for slurmd
     let command = "rm -f ran requeue.out
         job=$(sbatch --parsable --requeue -w n0 -n2 -c14 --gpus-per-task=1 @ --output=requeue.out script) || exit
         until [ -e ran ]; do sleep 0.1; done; scontrol requeue $job
         for n in {1..200}; do
             [ \"$(grep -c rank= requeue.out 2> /dev/null)\" = 2 ] && break
-            [ $((n % 10)) = 3 ] && scontrol update JobId=$job StartTime=now
+            [ $((n % 30)) = 25 ] && scontrol update JobId=$job StartTime=now
             sleep 0.1
         done; cat requeue.out";
     let (without, with) = bed.without_and_with(FLAG, 2, command);
