@@ -46,7 +46,7 @@ fn a_broken_topology_file_is_named_with_the_place_and_the_job_runs(bed: &Bed) {
     let whole = bed.site.topology_file();
     let broken = [
         (whole[..whole.len() / 2].to_string(), ["line ", "column "]),
-        (whole.replace("\"os_index\": 1", "\"os_index\": \"one\""), ["line 7 ", "expected"]),
+        (whole.replace("\"os_index\": 1", "\"os_index\": \"one\""), ["line 8 ", "expected"]),
         (whole.replace("\"version\": 1", "\"version\": 77"), ["`version`", "77"]),
         ("# a shopping list".to_string(), ["line 1 ", "expected"]),
     ];
