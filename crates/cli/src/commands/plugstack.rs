@@ -29,9 +29,21 @@ impl Line {
     }
 }
 
-/// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf, which `SLURM_CONF` may name.
+/// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent
+/// (slurm.conf(5), "Configless"; src/common/fetch_config.c).
+fn slurm_conf(variable: impl Fn(&str) -> Option<OsString>, is_there: impl Fn(&Path) -> bool) -> PathBuf {
+    const USUAL: &str = "/etc/slurm/slurm.conf";
+    const SENT: &str = "/run/slurm/conf/slurm.conf";
+    match variable("SLURM_CONF") {
+        Some(named) => PathBuf::from(named),
+        None if !is_there(Path::new(USUAL)) && is_there(Path::new(SENT)) => PathBuf::from(SENT),
+        None => PathBuf::from(USUAL),
+    }
+}
+
+/// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf.
 pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
-    let slurm_conf = variable("SLURM_CONF").map_or(PathBuf::from("/etc/slurm/slurm.conf"), PathBuf::from);
+    let slurm_conf = slurm_conf(variable, Path::is_file);
     let stated = text(&slurm_conf).ok().and_then(|text| {
         let mut values = text.lines().filter_map(|line| {
             let (name, value) = line.split('#').next()?.split_once('=')?;
@@ -136,6 +148,19 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slurm_conf_is_where_the_variable_says_or_usual_or_where_a_configless_slurmd_keeps_it() {
+        let found = |named: Option<&str>, there: &[&str]| {
+            let named = named.map(OsString::from);
+            slurm_conf(|_| named.clone(), |path| there.iter().any(|there| path == Path::new(there)))
+        };
+        let (usual, sent) = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf");
+        assert_eq!(found(Some("/site/slurm.conf"), &[usual, sent]), Path::new("/site/slurm.conf"));
+        assert_eq!(found(None, &[usual, sent]), Path::new(usual));
+        assert_eq!(found(None, &[sent]), Path::new(sent));
+        assert_eq!(found(None, &[]), Path::new(usual));
+    }
 
     #[test]
     fn slurm_conf_says_where_plugstack_conf_is_and_else_it_is_beside_it() {
