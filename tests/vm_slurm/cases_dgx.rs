@@ -138,8 +138,7 @@ fn tasks_that_see_all_gpus_are_near_the_one_of_their_local_id_if_that_is_promise
         let mut counts = [0; 3];
         for task in guest.tasks(step, 8) {
             let gpu = by_local_id(guest, &task);
-            let nics: Vec<&str> =
-                task.env("UCX_NET_DEVICES").into_iter().flat_map(|list| list.split(',')).collect();
+            let nics = task.ucx();
             let nearest = guest.nearest_nics(gpu);
             counts[0] += usize::from(nics.len() == 1 && nearest.iter().any(|nic| nic == nics[0]));
             counts[1] += usize::from(task.cpus().is_subset(&gpu.cpus));
