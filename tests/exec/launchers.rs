@@ -103,22 +103,23 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 #[test]
 fn torchrun_s_workers_are_each_beside_their_gpu() {
-    let folder = std::env::var_os("NIC_PLACEMENT_TORCH").map_or_else(
-        || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/nic-placement/torch"),
-        PathBuf::from,
-    );
+    // Debian's, or that of another environment
+    let folder = std::env::var_os("NIC_PLACEMENT_TORCH").map_or(PathBuf::from("/usr"), PathBuf::from);
     let torchrun = folder.join("bin/torchrun");
     if !torchrun.is_file() {
         println!("skipped: there is no `{}`: tests/exec/install.sh", torchrun.display());
         return;
     }
     let Some(node) = node() else { return };
-    let torchrun = format!("{} --standalone --no-python --nproc-per-node=8", torchrun.display());
+    // 1.13 of Debian 12 knows a way to send outputs by its number alone, and not 0, the default, on Python 3.11
+    let outputs = "--redirects 2 --tee 2";
+    let torchrun =
+        format!("{} --standalone --no_python --nproc_per_node=8 {outputs}", torchrun.display());
     let program = format!("sh -c 'REPORTED_RANK=$LOCAL_RANK exec {}'", node.report());
     is_unplaced(&node.reports(&[], &format!("{torchrun} {program}")));
     let worker = crate::harness::private_folder("exec-worker").join("worker.py");
     std::fs::write(&worker, WORKER).unwrap();
-    let python = folder.join("bin/python");
+    let python = folder.join("bin/python3");
     let program = format!("{} {} {}", python.display(), worker.display(), node.report());
     is_placed(&node.reports(&[], &format!("{torchrun} nic-placement exec -- {program}")));
 }
