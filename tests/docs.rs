@@ -395,7 +395,7 @@ fn every_module_stands_in_the_tree_of_the_architecture() {
         "crates/core/src",
         "crates/sys/src",
         "crates/process/src",
-        "crates/program/src",
+        "crates/sys/program/src",
         "crates/cli/src",
     ] {
         for entry in fs::read_dir(path(folder)).unwrap() {

@@ -182,14 +182,9 @@ pub fn uses(sources: &[Source]) -> Vec<Use> {
 /// A use as a step from one node of a graph to another: between files, or between the modules that hold them.
 #[derive(Clone)]
 pub struct Step {
-    from: String,
-    to: String,
+    pub from: String,
+    pub to: String,
     pub by: Use,
-}
-
-/// Each use between its two files.
-pub fn between_files(uses: Vec<Use>) -> Vec<Step> {
-    uses.into_iter().map(|by| Step { from: by.from.clone(), to: by.to.clone(), by }).collect()
 }
 
 /// Each use between two modules of one parent; a module counts with everything below it.  If one file's module is above the

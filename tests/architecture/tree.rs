@@ -11,7 +11,7 @@ pub const CRATES: [(&str, &str, &str); 6] = [
     ("core", "crates/core/src", "nic_placement_core"),
     ("sys", "crates/sys/src", "nic_placement_sys"),
     ("process", "crates/process/src", "nic_placement_process"),
-    ("program", "crates/program/src", "nic_placement_program"),
+    ("program", "crates/sys/program/src", "nic_placement_program"),
     ("cli", "crates/cli/src", "nic_placement_cli"),
 ];
 

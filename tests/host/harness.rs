@@ -179,14 +179,14 @@ pub fn stderr(output: &Output) -> String {
 pub struct Step {
     words: Vec<OsString>,
     /// in place of [`plugin`]
-    library: Option<PathBuf>,
+    plugin_file: Option<PathBuf>,
     daemon_env: Vec<(&'static str, &'static str)>,
 }
 
 impl Step {
     /// In `context`: `local`, `allocator`, `remote` or `slurmd`.
     pub fn in_context(context: &str) -> Step {
-        Step { words: vec!["--context".into(), context.into()], library: None, daemon_env: Vec::new() }
+        Step { words: vec!["--context".into(), context.into()], plugin_file: None, daemon_env: Vec::new() }
     }
 
     /// On a compute node that is a DGX H100.
@@ -200,8 +200,8 @@ impl Step {
     }
 
     /// With another build of the plugin.
-    pub fn library(mut self, file: &Path) -> Step {
-        self.library = Some(file.to_path_buf());
+    pub fn plugin_file(mut self, file: &Path) -> Step {
+        self.plugin_file = Some(file.to_path_buf());
         self
     }
 
@@ -266,7 +266,7 @@ impl Step {
     pub fn command(&self, host: &Path) -> Command {
         let mut command = Command::new(host);
         command.env_clear().envs(self.daemon_env.iter().copied());
-        command.arg("--so").arg(self.library.clone().unwrap_or_else(plugin));
+        command.arg("--so").arg(self.plugin_file.clone().unwrap_or_else(plugin));
         command.arg("--network").arg(no_network()).args(&self.words);
         command
     }

@@ -178,7 +178,7 @@ fn a_panic_in_any_hook_or_in_the_callback_is_answered_0() {
     let Some(library) = harness::panicking_plugin() else { return };
     for hook in ["init", "option", "init_post_opt", "task_init"] {
         for text in ["closest", "typo\nx", "closest,strict"] {
-            let step = default_on().library(&library).arg(&format!("panic={hook}"));
+            let step = default_on().plugin_file(&library).arg(&format!("panic={hook}"));
             // a panic in init leaves the option unregistered
             let step = if hook == "init" { step } else { step.option(text) };
             let played = play!(step.task("CUDA_VISIBLE_DEVICES=0"));

@@ -12,7 +12,8 @@
 # The folders (0.3 GB each) are kept in ${XDG_CACHE_HOME:-~/.cache}/nic-placement, so that only the first run downloads.
 # If a release cannot be downloaded, the script says so and goes on.  Needs root, and debootstrap to make folders.
 #
-# Knobs: NICP_RELEASES, the names of the wanted releases (see `known`); NIC_PLACEMENT_SO, the library.
+# Knobs: NICP_RELEASES, the names of the wanted releases (see `known`); NIC_PLACEMENT_SO, the library; NICP_UBUNTU_MIRROR, the
+# archive of Ubuntu.  Else the archives are those that apt has packages from, or debootstrap's own.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,27 +28,36 @@ packages=slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge,procps
 
 say() { echo "releases: $*" >&2; }
 
+# archive DISTRIBUTION: the first archive of it that apt has packages from
+archive() {
+    apt-get indextargets --format '$(REPO_URI)' "Origin: $1" "Label: $1" | sed 's,/$,,' | head -n 1
+}
+
 make_folder() {
     local name=$1 folder=$cache/slurm-$1 new=$cache/slurm-$1.new log=$cache/$1.log
-    local mirror=http://deb.debian.org/debian include=$packages options=()
-    case $name in
-        noble | resolute)
-            mirror=http://archive.ubuntu.com/ubuntu
-            options=(--components=main,universe
-                --keyring="$cache/slurm-trixie/usr/share/keyrings/ubuntu-archive-keyring.gpg") ;;
-        trixie) include+=,ubuntu-keyring ;;
-    esac
+    # all of Ubuntu's releases share one script, and this debootstrap may not know the newer ones
+    local mirror include=$packages options=() script=()
     if ! command -v debootstrap > /dev/null && ! apt-get -qq install -y --no-install-recommends debootstrap > /dev/null
     then
         say "no \`debootstrap\` here, without which \`$name\` cannot be had"
         return 1
     fi
-    say "making \`$folder\`, which takes minutes"
+    case $name in
+        noble | resolute)
+            script=(gutsy)
+            mirror=${NICP_UBUNTU_MIRROR:-$(archive Ubuntu)}
+            options=(--components=main,universe
+                --keyring="$cache/slurm-trixie/usr/share/keyrings/ubuntu-archive-keyring.gpg") ;;
+        *)
+            mirror=$(archive Debian)
+            if [ "$name" = trixie ]; then include+=,ubuntu-keyring; fi ;;
+    esac
+    # without one, debootstrap takes its own default
+    say "making \`$folder\` from ${mirror:-the archive that debootstrap knows}, which takes minutes"
     rm -rf "$new"
     mkdir -p "$cache"
-    # the last word names the script: all of Ubuntu's releases share one, and this debootstrap may not know the newer ones
-    if ! debootstrap --variant=minbase --include="$include" "${options[@]}" "$name" "$new" "$mirror" \
-        $(case $mirror in *ubuntu) echo gutsy ;; esac) > "$log" 2>&1; then
+    if ! debootstrap --variant=minbase --include="$include" "${options[@]}" "$name" "$new" "$mirror" "${script[@]}" \
+        > "$log" 2>&1; then
         say "\`$name\` cannot be had: $(tail -n 1 "$log") (\`$log\`)"
         rm -rf "$new"
         return 1

@@ -9,7 +9,7 @@ pub struct List {
     /// its name
     pub variable: &'static str,
     /// who reads it
-    pub library: &'static str,
+    pub reader: &'static str,
     /// the NICs that it is about
     pub kind: NicKind,
     /// what the library makes of the NICs that it admits
@@ -31,7 +31,7 @@ pub const LISTS: [List; 6] = [
     // `[^]name:port,...`, whole names; since 1.21 a name alone means its port (src/ucp/core/ucp_context.c)
     List {
         variable: "UCX_NET_DEVICES",
-        library: "UCX",
+        reader: "UCX",
         kind: NicKind::Verbs,
         use_of: UseOf::All,
         admits: |list, nic, port| list.trim() == "all" || negatable(list, nic, port),
@@ -40,7 +40,7 @@ pub const LISTS: [List; 6] = [
     // src/graph/topo.cc, `ncclTopoGetLocal`
     List {
         variable: "NCCL_IB_HCA",
-        library: "NCCL",
+        reader: "NCCL",
         kind: NicKind::Verbs,
         use_of: UseOf::Nearest,
         admits: nccl,
@@ -49,7 +49,7 @@ pub const LISTS: [List; 6] = [
     // processing element (src/host/topo/topo.cpp)
     List {
         variable: "NVSHMEM_HCA_LIST",
-        library: "NVSHMEM",
+        reader: "NVSHMEM",
         kind: NicKind::Verbs,
         use_of: UseOf::Nearest,
         admits: negatable,
@@ -57,7 +57,7 @@ pub const LISTS: [List; 6] = [
     // names without ports (mooncake-transfer-engine/src/topology.cpp)
     List {
         variable: "MC_TE_FILTERS",
-        library: "Mooncake",
+        reader: "Mooncake",
         kind: NicKind::Verbs,
         use_of: UseOf::Nearest,
         admits: |list, nic, _| entries(list).any(|entry| nic.name == entry),
@@ -65,7 +65,7 @@ pub const LISTS: [List; 6] = [
     // one beginning of a name, in capitals or not (prov/verbs/src/verbs_info.c, `vrb_init_info`)
     List {
         variable: "FI_VERBS_DEVICE_NAME",
-        library: "libfabric",
+        reader: "libfabric",
         kind: NicKind::Verbs,
         use_of: UseOf::All,
         admits: |list, nic, _| {
@@ -75,7 +75,7 @@ pub const LISTS: [List; 6] = [
     // whole names (prov/cxi/src/cxip_info.c)
     List {
         variable: "FI_CXI_DEVICE_NAME",
-        library: "libfabric",
+        reader: "libfabric",
         kind: NicKind::Slingshot,
         use_of: UseOf::All,
         admits: |list, nic, _| entries(list).any(|entry| nic.name == entry),

@@ -39,8 +39,8 @@ impl fmt::Display for Whose {
 /// The NICs that one library will use by a list that is not ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
-    /// the library
-    pub library: &'static str,
+    /// the library that reads the list
+    pub reader: &'static str,
     /// the variable that holds the list
     pub variable: &'static str,
     /// whose list it is
@@ -180,7 +180,7 @@ fn used(
     let mut ports: Vec<UsedPort> = found.into_values().collect();
     ports.sort_by_key(|port| (Reverse(port.percent), port.path));
     let planned = planned.iter().map(ToString::to_string).collect();
-    Use { library: list.library, variable: list.variable, whose, ports, planned }
+    Use { reader: list.reader, variable: list.variable, whose, ports, planned }
 }
 
 /// Why the map has no such rail.

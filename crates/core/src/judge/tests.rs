@@ -11,7 +11,7 @@ use crate::topology::CpuSet;
 /// What comes of these variables for a task with these GPUs of a DGX H100, and what a strict word says.
 fn told(gpus: &str, words: &str, values: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
     with(gpus, words, "", values, |task| {
-        let uses = task.uses.iter().map(|of| format!("{}: {of}", of.library));
+        let uses = task.uses.iter().map(|of| format!("{}: {of}", of.reader));
         (uses.collect(), task.shortfalls.clone())
     })
 }
@@ -120,7 +120,7 @@ fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
     task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
     // a described node has no interfaces, so UCX's list is made only where these are known
     let task = plan.task(&task, Evidence { present: &present, read: &site });
-    let uses: Vec<String> = task.uses.iter().map(|of| format!("{}: {of}", of.library)).collect();
+    let uses: Vec<String> = task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect();
     assert!(uses.contains(&"NCCL: mlx5_0:1 PIX".to_string()), "{uses:?}");
     let said = task.line("n");
     assert!(said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"), "{said}");

@@ -169,7 +169,7 @@ fn use_of(of: &Use) -> UseOf<'_> {
         Whose::Admin => "admin",
         Whose::File => "file",
     };
-    UseOf { library: of.library, variable: of.variable, list_of, nics: nics.collect() }
+    UseOf { library: of.reader, variable: of.variable, list_of, nics: nics.collect() }
 }
 
 #[derive(Serialize)]

@@ -38,7 +38,7 @@ pub fn task_line(
         many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
     };
     let others = uses.iter().filter(|of| !of.is_as_planned());
-    let rails = others.fold(rails, |rails, of| format!("{rails}, but {}: {of}", of.library));
+    let rails = others.fold(rails, |rails, of| format!("{rails}, but {}: {of}", of.reader));
     let gpu_width = topology.gpu_indices().map(|gpu| gpu_cell(topology, gpu).len());
     let rail_width = node.gpus.iter().flat_map(|gpu| gpu.choices.first());
     let rail_width = rail_width.map(|choice| 4 + rail(&(choice.rail, choice.path)).len());

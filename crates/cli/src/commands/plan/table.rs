@@ -69,7 +69,7 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
     };
     // what a list of the user's own makes of it
     let others = task.uses.iter().filter(|of| !of.is_as_planned());
-    let nics = others.fold(nics, |nics, of| nics.then(format!(", but {}: {of}", of.library)));
+    let nics = others.fold(nics, |nics, of| nics.then(format!(", but {}: {of}", of.reader)));
     let cpus = placement.cpus.cpus();
     vec![
         or(ranges(gpus).into(), "none"),
