@@ -6,22 +6,24 @@ target := $(or $(CARGO_TARGET_DIR),target)
 prefix  ?= /usr/local
 bindir  ?= $(prefix)/bin
 libdir  ?= $(prefix)/lib
+includedir ?= $(prefix)/include
 datadir ?= $(prefix)/share
 mandir  ?= $(datadir)/man
 docdir  ?= $(datadir)/doc/nic-placement
+pkgconfigdir ?= $(libdir)/pkgconfig
 # where slurmd and srun find the plugin; plugstack.conf names it by its full path
 plugindir ?= $(libdir)/slurm
 # where systemd looks for the units that write the node file
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test test-slurms test-libraries bench install clean
+.PHONY: help build demo lint test test-slurms test-clients test-libraries bench pictures install clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 21
-	@echo 'install takes prefix=, libdir=, plugindir=, unitdir= and DESTDIR='
+	@echo 'install takes prefix=, libdir=, includedir=, plugindir=, unitdir= and DESTDIR='
 
-build:          ## the plugin and the tool, in target/release
+build:          ## the plugin, the tool and the launchers' library, in target/release
 	$(CARGO) build --release --locked
 
 demo:           ## a real Slurm on this machine: srun without and with the option (root, apt)
@@ -42,10 +44,17 @@ test-slurms:    ## the end-to-end tests on other releases of Slurm too, and READ
 	$(libraries) tests/slurm/releases.sh run
 	BLESS=1 $(CARGO) test --locked --test docs
 
+test-clients:   ## UCX, Open MPI, MPICH and libfabric between two guests, by bytes (root, apt, 210 MB)
+	tests/slurm/install.sh
+	tests/clients/install.sh
+	$(CARGO) build --release --locked
+	CLIENTS=all $(CARGO) test --locked --test clients
+
 # what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has; and launchers
 test-libraries:
 	tests/slurm/install.sh
 	tests/exec/install.sh
+	tests/clients/install.sh
 	$(CARGO) build --release --locked
 	$(CARGO) build --release --locked -p nic-placement --features panic-in-hooks --target-dir target/panic
 	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked -p nic-placement
@@ -59,13 +68,25 @@ bench:          ## microseconds of each hook, milliseconds of a step (root, apt)
 	$(CARGO) build --release --locked
 	benches/srun.sh
 
+pictures:       ## README's picture, from the tool's own output (rsvg-convert, pngquant, DejaVu Sans)
+	$(CARGO) run --locked -p nic-placement-cli -- \
+		plan --machine dgx-h100 --gpus-per-task 1 --svg -o docs/plan-dgx-h100.svg
+	rsvg-convert --zoom 1.5 docs/plan-dgx-h100.svg | pngquant --speed 1 64 - > docs/plan-dgx-h100.png.new
+	mv -f docs/plan-dgx-h100.png.new docs/plan-dgx-h100.png
+
 install:        ## copy what `make build` made
 	@test -e $(target)/release/libnic_placement.so || { echo 'install: nothing is built: run `make build`' >&2; exit 1; }
 	$(call put,755,$(target)/release/libnic_placement.so,$(plugindir)/libnic_placement.so)
 	$(call put,755,$(target)/release/nic-placement,$(bindir)/nic-placement)
+	$(call put,755,$(target)/release/libnic_placement_capi.so,$(libdir)/libnic_placement_core.so.$(version))
+	ln -sfn libnic_placement_core.so.$(version) $(DESTDIR)$(libdir)/$(soname)
+	ln -sfn $(soname) $(DESTDIR)$(libdir)/libnic_placement_core.so
+	$(call put,644,include/nic_placement.h,$(includedir)/nic_placement.h)
+	$(pkgconfig)
 	$(call put,644,packaging/man/nic-placement.1,$(mandir)/man1/nic-placement.1)
 	$(call put,644,packaging/man/nic-placement.8,$(mandir)/man8/nic-placement.8)
 	$(call put,644,plugstack.conf.example,$(docdir)/plugstack.conf.example)
+	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
 	$(call unit,nic-placement-refresh.service)
 	$(call unit,nic-placement-refresh.timer)
 	$(call unit,nic-placement-watch.service)
@@ -75,6 +96,16 @@ install:        ## copy what `make build` made
 
 # put MODE,FILE,PLACE: by rename, since slurmd keeps the plugin mapped and must not see it change under its feet
 put = install -D -m $(1) $(2) $(DESTDIR)$(3).new && mv -f $(DESTDIR)$(3).new $(DESTDIR)$(3)
+
+version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+soname := $(shell sed -n 's/^const SONAME: &str = "\(.*\)";/\1/p' crates/capi/build.rs)
+
+# the library's place and version, for pkg-config
+pkgconfig = install -d $(DESTDIR)$(pkgconfigdir) && sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' \
+	-e 's|@includedir@|$(includedir)|' -e 's|@version@|$(version)|' packaging/pkgconfig/nic-placement-core.pc.in \
+	> $(DESTDIR)$(pkgconfigdir)/nic-placement-core.pc.new && \
+	chmod 644 $(DESTDIR)$(pkgconfigdir)/nic-placement-core.pc.new && \
+	mv -f $(DESTDIR)$(pkgconfigdir)/nic-placement-core.pc.new $(DESTDIR)$(pkgconfigdir)/nic-placement-core.pc
 
 # unit FILE: with the place of the tool
 unit = install -d $(DESTDIR)$(unitdir) && sed 's|/usr/local/bin|$(bindir)|' packaging/systemd/$(1) \

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! cargo bench --bench placing
+//! cargo bench --bench placing -- slow        the machines that took longest, alone
+//! cargo bench --bench placing -- proof       what it would take to prove the best answer for small odd problems
 //! cargo bench --bench placing -- search      looks for machines that take long
 //! ```
 //!
@@ -14,7 +16,7 @@ use nic_placement_core::config::Settings;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::policy::Effort;
-use nic_placement_core::policy::solve::{Draft, Problem, solve};
+use nic_placement_core::policy::solve::{Budget, Draft, Problem, solve};
 use nic_placement_core::render::{Evidence, Present};
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
 use nic_placement_core::topology::{
@@ -178,6 +180,31 @@ fn odd_problems() {
     }
 }
 
+/// What it takes to prove the best answer where a step's budget does not: the budget is doubled until it is enough, or for too
+/// long.
+fn proofs() {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let step = Effort::Step.budget().left();
+    println!("{:<40} {:>14} {:>12} {:>8}", "odd problems", "looks / a step's", "ms", "proven");
+    for (gpus, rails, each) in [(8, 8, 1), (10, 8, 1), (12, 12, 1), (8, 8, 2), (16, 16, 1), (16, 16, 2)] {
+        for seed in 1..=3 {
+            let problem = odd_problem(gpus, rails, each, seed);
+            let mut times = 1;
+            let (is_proven, time) = loop {
+                let begin = cpu_time();
+                let is_proven = black_box(solve(&problem, &mut Budget::new(step * times))).exact;
+                let time = cpu_time().saturating_sub(begin);
+                if is_proven || time > PATIENCE {
+                    break (is_proven, time);
+                }
+                times *= 2;
+            };
+            let name = format!("{gpus} GPUs, {rails} NICs, {each} each, number {seed}");
+            println!("{name:<40} {times:>14} {:>12} {is_proven:>8}", time.as_millis());
+        }
+    }
+}
+
 /// The worst that the search has found, and machines of the largest size.
 const SLOW: [(&str, slow::Genes); 10] = [
     ("found, 221 GPUs, 47 NICs, 7 each", genes([221, 47, 47, 8, 1, 2, 7, 2], 649_897_713)),
@@ -213,8 +240,15 @@ fn slow_machines() {
 }
 
 fn main() {
-    if std::env::args().any(|word| word == "search") {
+    let is_asked = |word: &str| std::env::args().any(|other| other == word);
+    if is_asked("search") {
         return slow::search(6, 150);
+    }
+    if is_asked("proof") {
+        return proofs();
+    }
+    if is_asked("slow") {
+        return slow_machines();
     }
     println!("{:<52} {:>10} {:>8}", "the map alone", "us", "ratio");
     let sizes =

@@ -1,7 +1,7 @@
 //! What slurmstepd's parent leaves for the step's tasks, which inherit it by fork.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::plan::Plan;
+use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_process::nics::Devices;
 use once_cell::sync::OnceCell;
 use slurm_spank::SpankHandle;
@@ -23,6 +23,17 @@ pub(crate) struct Active {
 
 /// Set where this step wants placement.
 pub(crate) static ACTIVE: OnceCell<Active> = OnceCell::new();
+
+/// What is wanted in this step, where it is not placed; it is read once, and no task reads a file again.
+pub(crate) static NOT_PLACED: OnceCell<NotPlaced> = OnceCell::new();
+
+/// A step without placement.
+pub(crate) struct NotPlaced {
+    /// what the admin and the user say
+    pub(crate) wish: Wish,
+    /// a line for its user, who asked and does not get it
+    pub(crate) refusal: Option<String>,
+}
 
 /// Set where this step's tasks are to fail without their placement, also if making the plan fails in a way that nobody
 /// thought of.

@@ -5,11 +5,16 @@
 //! `spank_process_env_options`), so it would beat a variable that was set closer to them.
 #![forbid(unsafe_code)]
 
+use crate::log::say;
 use crate::option;
 use nic_placement_core::config::{
-    ENVIRONMENT, OPTION, Words, components, cpu_bind, replaces_the_allocations, settle,
+    ENVIRONMENT, OPTION, TOLD, Words, components, cpu_bind, replaces_the_allocations, settle,
 };
+use nic_placement_core::discover::root::Author;
+use nic_placement_process::admin::{self, Off};
 use nic_placement_sys::{set_variable_before_threads, unset_variable_before_threads};
+use slurm_spank::SpankHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// What sbatch and salloc leave, in the environment of the job: for srun, sbatch and salloc, and for the node
@@ -41,6 +46,35 @@ pub(crate) fn init_post_opt() {
     }
 }
 
+/// In srun: tells a user who asks for placement that the admin has switched it off, and the nodes that it is told.
+///
+/// What is wrong with the file here is the admin's matter, and the nodes have files of their own.
+pub(crate) fn tell_who_asked(spank: &SpankHandle) {
+    /// Slurm calls again for each component.
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    let environment = variable(ENVIRONMENT).filter(|text| !text.is_empty());
+    let environment = environment.and_then(|text| Words::parse(&text).ok());
+    let value = option::value();
+    let option = value.as_ref().map(|(words, _)| words);
+    let settings = settle(&Words::default(), environment.as_ref(), option);
+    if !IS_TOLD.load(Ordering::Relaxed) && variable(TOLD).is_some() {
+        // that of an outer srun
+        report(TOLD, unset_variable_before_threads(TOLD));
+    }
+    if !settings.enabled || settings.observe || IS_TOLD.load(Ordering::Relaxed) {
+        return;
+    }
+    match admin::find(option::arguments(spank), || None, Author::Root).off {
+        Some(why @ Off::Disabled(_)) => {
+            IS_TOLD.store(true, Ordering::Relaxed);
+            say(&format!("this step runs without placement: {why}"));
+            report(TOLD, set_variable_before_threads(TOLD, "1"));
+        }
+        Some(why) => log::debug!("{why}"),
+        None => {}
+    }
+}
+
 /// What the option said when each component of the command line was settled: Slurm then calls this process again.  A
 /// component that does not name the option has what the one before it had.
 static COMPONENTS: Mutex<Vec<Option<(Words, String)>>> = Mutex::new(Vec::new());
@@ -67,16 +101,34 @@ pub(crate) fn tell_the_components() {
         }
         return;
     }
-    let texts = settled.iter().map(|value| value.as_ref().map(|(_, text)| text.clone()));
-    let list = components::write(order.iter().map(|(number, _)| *number).zip(texts));
+    let texts = settled.iter().map(|value| value.as_ref().map(|(_, text)| text.clone())).collect();
+    let Some(list) = components::told(&order, texts) else {
+        if settled.len() == order.len() + 1 && differ(&settled) {
+            log::error!(
+                "--{OPTION}: the command line does not tell its components apart: the last words hold for all"
+            );
+        }
+        return forget_the_components();
+    };
     report(components::VARIABLE, set_variable_before_threads(components::VARIABLE, &list));
     let binds = order.iter().map(|(number, part)| (*number, Some(bind_of(*number, part).to_string())));
     report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, &components::write(binds)));
 }
 
-/// Whether the user named a way of binding for one component (`SLURM_CPU_BIND_HET_GROUP_1`: src/srun/opt.c, `_opt_env`).
+/// Takes back what was told of fewer components.
+fn forget_the_components() {
+    report(components::VARIABLE, unset_variable_before_threads(components::VARIABLE));
+    // one word is of the whole line
+    if variable(cpu_bind::VARIABLE).is_some_and(|told| told.contains(':')) {
+        report(cpu_bind::VARIABLE, unset_variable_before_threads(cpu_bind::VARIABLE));
+    }
+}
+
+/// Whether the user named a way of binding for one component (`SLURM_CPU_BIND_HET_GROUP_1`, of old `…_PACK_GROUP_1`:
+/// src/srun/opt.c, `_opt_env`).
 fn bind_of(component: u32, part: &[String]) -> &'static str {
-    let variables = ["SLURM_CPU_BIND".to_string(), format!("SLURM_CPU_BIND_HET_GROUP_{component}")];
+    let of_it = |group: &str| format!("SLURM_CPU_BIND_{group}_GROUP_{component}");
+    let variables = ["SLURM_CPU_BIND".to_string(), of_it("HET"), of_it("PACK")];
     let named =
         |name: &String| cpu_bind::told_by_srun(part, variable(name).as_deref()) == Some(cpu_bind::CHOSEN);
     if variables.iter().any(named) { cpu_bind::CHOSEN } else { cpu_bind::UNNAMED }

@@ -35,7 +35,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
             // whether it may be overwritten has been decided with its value in sight
             Change::Set(value) => spank.setenv(name.as_ref(), value, true),
             Change::Remove => spank.unsetenv(name.as_ref()),
-            Change::KeepUsers(_) | Change::Leave | Change::LeaveToFile(_) => Ok(()),
+            Change::KeepUsers(_) | Change::Leave => Ok(()),
         };
         if let Err(error) = result {
             failures.push(format!("{name}: {error}"));
@@ -47,7 +47,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     for Variable { name, change, .. } in variables {
         let wanted = match change {
             Change::Set(value) => Some(value),
-            Change::Remove | Change::Leave | Change::LeaveToFile(_) => None,
+            Change::Remove | Change::Leave => None,
             Change::KeepUsers(value) => Some(value),
         };
         if now.get(name.as_ref()) != wanted {

@@ -1,11 +1,11 @@
 //! The plugin: what Slurm finds in the shared object, the wall around each hook, and nothing else.
 //!
-//! The only file beside `sys` that may hold `unsafe`.  No `#[cfg(test)]` may reach it: a test program that refers to
-//! Slurm's symbols does not link; `tests/host.rs` and `tests/end_to_end.rs` test it from outside.
+//! Outside `crates/sys` this is the only file that may hold `unsafe`.  This package has no `#[cfg(test)]`: a test program that
+//! refers to Slurm's symbols does not link.  `tests/host.rs` and `tests/end_to_end.rs` test it from outside.
 //!
-//! Why not `SPANK_PLUGIN!`: it exports all twelve hooks, and to Slurm a hook's presence is a request.  Exporting
-//! `job_prolog` makes slurmd start a process for every job (Slurm's src/common/spank.c, `has_prolog`), and its version
-//! stamp fits one release.
+//! We do not use slurm-spank's `SPANK_PLUGIN!`, because it exports all twelve hooks, and Slurm acts on the mere presence of a
+//! hook.  With `job_prolog` slurmd starts a process for every job (Slurm's src/common/spank.c, `has_prolog`).  The macro also
+//! stamps one release of Slurm.
 #![allow(unsafe_code)]
 #![allow(non_upper_case_globals)]
 
@@ -123,6 +123,7 @@ pub extern "C" fn slurm_spank_init_post_opt(
                 command::tell_the_node();
                 command::tell_the_components();
                 command::init_post_opt();
+                command::tell_who_asked(handle);
             }
             Context::Allocator => {
                 command::note_what_was_before();

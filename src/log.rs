@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const COMMAND: u8 = 0;
 const NODE: u8 = 1;
 const TASK: u8 = 2;
+/// slurmstepd's parent in a step that is observed: its one line says what was odd, too.
+const OBSERVER: u8 = 3;
 static WHERE: AtomicU8 = AtomicU8::new(COMMAND);
 
 struct ToSlurm;
@@ -25,7 +27,7 @@ impl Log for ToSlurm {
 
     fn log(&self, record: &Record) {
         let level = match (record.level(), WHERE.load(Ordering::Relaxed)) {
-            (Level::Error, COMMAND | NODE) => LogLevel::Error,
+            (Level::Error, COMMAND | NODE | OBSERVER) => LogLevel::Error,
             (Level::Error | Level::Warn, TASK) => LogLevel::Info,
             (Level::Warn, NODE) => LogLevel::Info,
             (Level::Warn | Level::Info, _) => LogLevel::Verbose,
@@ -39,9 +41,14 @@ impl Log for ToSlurm {
     fn flush(&self) {}
 }
 
-/// A line on the terminal of the task's user.
+/// A line on the terminal of the user, in srun or in a task.
 pub(super) fn say(line: &str) {
     slurm_spank_log(&one_line(&format!("nic-placement: {line}")));
+}
+
+/// A line that the admin finds in slurmd's log without having asked for more, and the user does not see.
+pub(super) fn tell_admin(line: &str) {
+    spank_log(LogLevel::Info, &one_line(&format!("nic-placement: {line}")));
 }
 
 /// Takes the log over in this process; the second call finds it taken, by us.
@@ -51,6 +58,11 @@ pub(super) fn install(context: Context) {
     if log::set_logger(&ToSlurm).is_ok() {
         log::set_max_level(LevelFilter::Trace);
     }
+}
+
+/// From now on this process only observes its step.
+pub(super) fn in_observer() {
+    WHERE.store(OBSERVER, Ordering::Relaxed);
 }
 
 /// From now on this process is a task.

@@ -3,19 +3,23 @@
 //! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal};
+use crate::active::{
+    ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, NotPlaced, STRICT, is_normal, is_program_of_job,
+};
 use crate::environment::variable;
+use crate::log::{in_observer, tell_admin};
 use crate::{option, task};
-use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, cpu_bind, settle};
+use nic_placement_core::config::rollout::Rollout;
+use nic_placement_core::config::{ENVIRONMENT, Settings, Words, components, cpu_bind, settle};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::root::Author;
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{Starter, Step};
 use nic_placement_core::topology::{CpuSet, Topology};
+use nic_placement_process::admin::{Found, Off};
 use nic_placement_process::nics::{self, Devices};
-use nic_placement_process::{files, node};
+use nic_placement_process::{admin, files, maps, node};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::Ordering;
@@ -40,13 +44,21 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
 }
 
 fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
-    if !is_normal(spank) {
+    let is_normal = is_normal(spank);
+    if !is_normal && !is_program_of_job(spank) {
         return Err(Inactive::NotAStep);
     }
-    let wish = wish(spank);
-    let Settings { enabled, strictness, dry_run, verbose, .. } = wish.settings;
-    STRICT.store(enabled && strictness > Strictness::BestEffort && !dry_run, Ordering::Relaxed);
-    if !enabled {
+    let (wish, off) = wish(spank);
+    let Settings { enabled, asked, observe, strictness, dry_run, verbose, .. } = wish.settings;
+    let is_placed = is_normal && enabled && !observe && off.is_none();
+    STRICT.store(is_placed && strictness > Strictness::BestEffort && !dry_run, Ordering::Relaxed);
+    if !is_placed {
+        if is_normal && observe && off.is_none() {
+            tell_admin(&observed(spank, wish.clone()));
+        }
+        let refusal = off.filter(|_| is_normal && enabled && asked && !observe);
+        let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
+        let _ = NOT_PLACED.set(NotPlaced { wish, refusal });
         return Err(Inactive::NotAsked);
     }
     let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
@@ -55,15 +67,39 @@ fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
     }
     let devices = Devices::open();
     let plan = plan(spank, wish, &devices).map_err(|error| error.to_string());
+    if let Ok((_, diagnostics)) = &plan {
+        warn(diagnostics);
+    }
+    let plan = plan.map(|(plan, _)| plan);
     let names = plan.as_ref().map(names).unwrap_or_default();
     Ok(Active { plan, reports: verbose || dry_run, devices, names, container_later })
 }
 
-/// What plugstack.conf, the user's environment and the option say.
-fn wish(spank: &SpankHandle) -> Wish {
-    let (admin, diagnostics) = Admin::parse(option::arguments(spank));
-    for diagnostic in diagnostics {
-        log::error!("{diagnostic}");
+/// What would be, in one line for the step on this node.
+fn observed(spank: &SpankHandle, wish: Wish) -> String {
+    in_observer();
+    let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
+    let found = match plan(spank, wish, &Devices::open()) {
+        Ok((plan, findings)) => {
+            let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            let more = if findings.is_empty() { String::new() } else { format!("; {}", findings.join("; ")) };
+            format!("{}{more}", plan.observed())
+        }
+        Err(problem) => format!("nothing would be set: {problem}"),
+    };
+    format!("observe: step {job}.{step}: {found}")
+}
+
+/// What plugstack.conf, the configuration file, the user's environment and the option say, and why nobody is placed here.
+fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
+    // the user's word for it: no more than that user may choose hangs on it
+    let partition = || variable(spank, "SLURM_JOB_PARTITION");
+    let Found { admin, findings, off, .. } = admin::find(option::arguments(spank), partition, node::author());
+    findings.iter().for_each(|finding| log::error!("{finding}"));
+    match &off {
+        Some(why @ Off::Refused(_)) => log::error!("{why}"),
+        Some(why) => log::debug!("{why}"),
+        None => {}
     }
     let environment = variable(spank, ENVIRONMENT).filter(|text| !text.is_empty());
     let environment = environment.and_then(|text| match Words::parse(&text) {
@@ -73,8 +109,15 @@ fn wish(spank: &SpankHandle) -> Wish {
             None
         }
     });
-    let settings = settle(&admin.default, environment.as_ref(), option::of_this_component(spank).as_ref());
-    Wish { admin, settings }
+    let default = match admin.rollout == Rollout::default() {
+        true => admin.default.clone(),
+        false => {
+            let job = components::leader(spank.job_id().unwrap_or(0), |name| variable(spank, name));
+            admin.rollout.default_of(job, &admin.default)
+        }
+    };
+    let settings = settle(&default, environment.as_ref(), option::of_this_component(spank).as_ref());
+    (Wish { admin, settings }, off)
 }
 
 /// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces
@@ -100,16 +143,20 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     }
 }
 
-fn plan(spank: &SpankHandle, wish: Wish, devices: &Devices) -> Result<Plan, NoTopology> {
-    // a slurmd that a user runs as itself goes by what that user says
-    let author = if sys::is_root() { Author::Root } else { Author::Anyone };
-    let (node, diagnostics) = node::read(&wish.admin, wish.scope(), author)?;
+/// The plan, and what is odd about the node, the wish and the map.
+fn plan(
+    spank: &SpankHandle,
+    mut wish: Wish,
+    devices: &Devices,
+) -> Result<(Plan, Vec<Diagnostic>), NoTopology> {
+    let author = node::author();
+    let (node, mut diagnostics) = node::read(&wish.admin, wish.scope(), author)?;
+    maps::find(&mut wish.admin, author);
     let step = granted(spank, &wish, &node);
     // the paths are the libraries' own or the admin's
     let plan = nics::without_missing(Plan::new(node, wish, step, &files::read), devices);
-    warn(&diagnostics);
-    warn(&plan.diagnostics());
-    Ok(plan)
+    diagnostics.extend(plan.diagnostics());
+    Ok((plan, diagnostics))
 }
 
 fn warn(diagnostics: &[Diagnostic]) {

@@ -1,11 +1,10 @@
 //! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, STRICT, is_normal, is_program_of_job};
+use crate::active::{ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, Values, variable};
 use crate::log::say;
-use crate::option;
-use nic_placement_core::config::{Admin, ENVIRONMENT, Words, components, cpu_bind, settle};
+use nic_placement_core::config::{TOLD, components, cpu_bind};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::Task;
@@ -21,6 +20,7 @@ pub(crate) fn init(spank: &SpankHandle) {
     let failures = match ACTIVE.get() {
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
         None => {
+            tell_who_asked(spank);
             withdraw(spank);
             forget_what_srun_told(spank);
             return;
@@ -42,9 +42,18 @@ pub(crate) fn init(spank: &SpankHandle) {
     }
 }
 
+/// Who asked for placement and gets none here is told once, in the step's first task, unless srun has told it.
+fn tell_who_asked(spank: &SpankHandle) {
+    let Some(refusal) = NOT_PLACED.get().and_then(|step| step.refusal.as_ref()) else { return };
+    let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
+    if is_first && variable(spank, TOLD).is_none() {
+        say(refusal);
+    }
+}
+
 /// srun's words to slurmstepd are none to the program, nor to the sruns that it starts.
 fn forget_what_srun_told(spank: &SpankHandle) {
-    for name in [cpu_bind::VARIABLE, components::VARIABLE] {
+    for name in [cpu_bind::VARIABLE, components::VARIABLE, TOLD] {
         if let Some(Err(error)) = variable(spank, name).map(|_| spank.unsetenv(name)) {
             log::debug!("{name}: {error}");
         }
@@ -117,6 +126,7 @@ fn task(
         global_id: spank.task_global_id().unwrap_or(0),
         gpus: gpus::grant(values, &plan.node, active.devices.directory.as_ref()),
         claim: None,
+        sees: None,
         denied_nics,
         step_cpus: masks.iter().fold(cpus.clone(), |all, mask| all.union(mask)),
         cpus,
@@ -135,14 +145,13 @@ fn withdraw(spank: &SpankHandle) {
     if !marked || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }
-    let (admin, _) = Admin::parse(option::arguments(spank));
-    let words = variable(spank, ENVIRONMENT).and_then(|text| Words::parse(&text).ok());
+    let wish = NOT_PLACED.get().map(|step| &step.wish);
     // who wants nothing changed wants this left too
-    if settle(&admin.default, words.as_ref(), option::of_this_component(spank).as_ref()).dry_run {
+    if wish.is_some_and(|wish| wish.settings.dry_run) {
         return;
     }
     let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
-    names.extend(admin.templates.iter().map(|template| template.name()));
+    names.extend(wish.into_iter().flat_map(|wish| &wish.admin.templates).map(|template| template.name()));
     names.sort_unstable();
     names.dedup();
     let present = environment::values(spank, &names);

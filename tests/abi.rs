@@ -3,6 +3,7 @@
 #[path = "host/harness.rs"]
 mod harness;
 
+use harness::compiler::symbols;
 use harness::{c_compiler, compile, manifest_path, plugin, private_folder, stderr};
 use std::collections::BTreeSet;
 use std::fs;
@@ -49,22 +50,6 @@ const OFFERED_SINCE_22_05: [&str; 21] = [
 /// Where Debian keeps the library that every Slurm process links.
 const LIBSLURMFULL: &str = "/usr/lib/x86_64-linux-gnu/slurm-wlm/libslurmfull.so";
 
-/// `(kind, name)` of the symbols that `nm` lists, or `None` where there is no `nm`.
-fn symbols(file: &Path, which: &str) -> Option<Vec<(char, String)>> {
-    let Ok(output) = Command::new("nm").args(["-D", which]).arg(file).output() else {
-        println!("skipped: there is no `nm`, which comes with the C compiler");
-        return None;
-    };
-    assert!(output.status.success(), "{}", stderr(&output));
-    let listing = String::from_utf8_lossy(&output.stdout).into_owned();
-    let parsed = listing.lines().filter_map(|line| {
-        let mut words = line.split_whitespace().rev();
-        let name = words.next()?.split('@').next()?.to_string();
-        Some((words.next()?.chars().next()?, name))
-    });
-    Some(parsed.collect())
-}
-
 /// What the plugin asks of the process that loads it.
 fn asked_of_slurm() -> Option<Vec<String>> {
     let undefined = symbols(&plugin(), "--undefined-only")?;
@@ -78,6 +63,24 @@ fn the_library_exports_its_hooks_and_nothing_else() {
     let mut names: Vec<_> = defined.into_iter().map(|(_, name)| name).collect();
     names.sort();
     assert_eq!(names, EXPORTS);
+}
+
+/// srun and slurmstepd have libc and the dynamic linker already; whatever else is named, each of them would load for us.
+#[test]
+fn the_library_loads_nothing_that_every_process_has_not_loaded_already() {
+    let output =
+        Command::new("readelf").args(["--dynamic", "--wide"]).arg(plugin()).env("LC_ALL", "C").output();
+    let Ok(output) = output else {
+        println!("skipped: there is no `readelf`");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let needed: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once("Shared library: [")).map(|(_, name)| name).collect();
+    assert!(!needed.is_empty(), "{text}");
+    let is_loaded = |name: &&&str| ["libc.so.6]", "ld-linux"].iter().any(|known| name.starts_with(known));
+    let more: Vec<&&str> = needed.iter().filter(|name| !is_loaded(name)).collect();
+    assert!(more.is_empty(), "{more:?}");
 }
 
 #[test]
@@ -176,7 +179,7 @@ fn the_header_stands_alone() {
     if c_compiler().is_some() {
         assert_compiles(
             "header-alone",
-            &format!("#include <nic_placement.h>\n#include <nic_placement.h>\n{USES}"),
+            &format!("#include <nic_placement_spank.h>\n#include <nic_placement_spank.h>\n{USES}"),
         );
     }
 }
@@ -184,9 +187,9 @@ fn the_header_stands_alone() {
 #[test]
 fn the_header_agrees_with_slurms() {
     if c_compiler().is_some() && has_spank_h() {
-        let after = format!("#include <slurm/spank.h>\n#include <nic_placement.h>\n{USES}");
+        let after = format!("#include <slurm/spank.h>\n#include <nic_placement_spank.h>\n{USES}");
         assert_compiles("header-after", &after);
-        let before = format!("#include <nic_placement.h>\n#include <slurm/spank.h>\n{USES}");
+        let before = format!("#include <nic_placement_spank.h>\n#include <slurm/spank.h>\n{USES}");
         assert_compiles("header-before", &before);
     }
 }

@@ -7,25 +7,34 @@
 
 #[path = "docs/man.rs"]
 mod man;
+#[path = "docs/named.rs"]
+mod named;
+#[path = "docs/pictures.rs"]
+mod pictures;
+#[path = "docs/shown.rs"]
+mod shown;
 #[path = "docs/units.rs"]
 mod units;
 
 use nic_placement_core::config::options::{OPTIONS, Place, Spec, at};
 use nic_placement_core::config::releases::{RELEASES, of_version};
 use nic_placement_core::config::words::Switch;
-use nic_placement_core::config::{Admin, Words};
+use nic_placement_core::config::{Admin, Conf, Words};
+use shown::{shown_commands, shows};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "docs/launchers.md",
     "plugstack.conf.example",
+    "nic-placement.conf.example",
     "packaging/man/nic-placement.1",
     "packaging/man/nic-placement.8",
 ];
@@ -59,18 +68,20 @@ struct Style {
 const MARKDOWN: Style = Style {
     head: |block| format!("| {block} | |\n|---|---|\n"),
     entry: |spec| {
-        format!("| `{}` | {} |\n", spec.spelling().replace('|', "\\|"), spec.help.replace('|', "\\|"))
+        format!("| `{}` | {} |\n", spec.spelling().replace('|', "\\|"), spec.sentence().replace('|', "\\|"))
     },
 };
 const ROFF: Style = Style {
     head: |_| String::new(),
     entry: |spec| match spec.value {
-        "" => format!(".TP\n.B {}\n{}\n", roff(spec.name), roff(spec.help)),
-        value => format!(".TP\n.BI {}= {}\n{}\n", roff(spec.name), roff(value), roff(spec.help)),
+        "" => format!(".TP\n.B {}\n{}\n", roff(spec.name), roff(&spec.sentence())),
+        value => format!(".TP\n.BI {}= {}\n{}\n", roff(spec.name), roff(value), roff(&spec.sentence())),
     },
 };
-const COMMENTS: Style =
-    Style { head: |_| String::new(), entry: |spec| format!("#   {:<22}  {}\n", spec.spelling(), spec.help) };
+const COMMENTS: Style = Style {
+    head: |_| String::new(),
+    entry: |spec| format!("#   {:<22}  {}\n", spec.spelling(), spec.sentence()),
+};
 
 fn is_policy(spec: &Spec) -> bool {
     let words = Words::parse(spec.name).map(|words| words.policy);
@@ -204,7 +215,7 @@ fn generated_blocks_are_those_of_the_option_table() {
             assert!(wanted == text, "{name} is not as the option table: `BLESS=1 cargo test --test docs`");
         }
     }
-    assert!(blocks >= 7, "only {blocks} generated blocks were found");
+    assert!(blocks >= 8, "only {blocks} generated blocks were found");
 }
 
 #[test]
@@ -219,49 +230,11 @@ fn a_block_is_replaced_and_nothing_else() {
 
 // ---- commands and their output ----
 
-/// The `console` blocks of a document: each command with the lines shown below it.
-fn shown_commands(text: &str) -> Vec<(String, Vec<String>)> {
-    let mut commands: Vec<(String, Vec<String>)> = Vec::new();
-    let mut inside = false;
-    for line in text.lines() {
-        match (inside, line) {
-            (false, "```console") => inside = true,
-            (true, "```") => inside = false,
-            (true, line) => match (line.strip_prefix("$ "), commands.last_mut()) {
-                (Some(command), _) => commands.push((command.to_string(), Vec::new())),
-                (None, Some((_, lines))) => lines.push(line.to_string()),
-                (None, None) => panic!("a console block that begins without a command: {line}"),
-            },
-            _ => {}
-        }
-    }
-    commands
-}
-
-/// `…` or `...` alone stands for any lines, and `…` at the end of a line for the rest of it.
-fn shows(shown: &[String], printed: &[&str]) -> bool {
-    match (shown.split_first(), printed.split_first()) {
-        (None, first) => first.is_none(),
-        (Some((dots, rest)), _) if ["…", "..."].contains(&dots.trim()) => {
-            (0..=printed.len()).any(|skipped| shows(rest, &printed[skipped..]))
-        }
-        (Some((line, rest)), Some((first, others))) => {
-            let same = match line.strip_suffix('…') {
-                Some(beginning) => first.starts_with(beginning.trim_end()),
-                None => line.trim_end() == first.trim_end(),
-            };
-            same && shows(rest, others)
-        }
-        (Some(_), None) => false,
-    }
-}
-
-#[test]
-fn the_readme_shows_what_the_tool_prints() {
+/// Checks the tool's commands in a document that every reader can run; the others need the reader's own node or file.
+fn checked_commands(document: &str) -> usize {
     let mut checked = 0;
-    for (command, shown) in shown_commands(&read("README.md")) {
+    for (command, shown) in shown_commands(&read(document)) {
         let Some(arguments) = command.strip_prefix("nic-placement ") else { continue };
-        // only commands that every reader can run; the others need the reader's own node or file
         if !["--machine ", "--topology tests/"].iter().any(|source| arguments.contains(source)) {
             continue;
         }
@@ -273,11 +246,45 @@ fn the_readme_shows_what_the_tool_prints() {
         let lines: Vec<&str> = printed.lines().collect();
         assert!(
             shows(&shown, &lines),
-            "README.md shows another output of `{command}`, which prints:\n{printed}"
+            "{document} shows another output of `{command}`, which prints:\n{printed}"
         );
         checked += 1;
     }
+    checked
+}
+
+#[test]
+fn the_readme_shows_what_the_tool_prints() {
+    let checked = checked_commands("README.md");
     assert!(checked >= 4, "only {checked} commands were checked");
+}
+
+#[test]
+fn each_page_below_docs_is_checked_and_shows_what_the_tool_prints() {
+    for entry in fs::read_dir(path("docs")).unwrap() {
+        let name = format!("docs/{}", entry.unwrap().file_name().into_string().unwrap());
+        let is_picture = [".svg", ".png"].iter().any(|ending| name.ends_with(ending));
+        assert!(is_picture || DOCUMENTS.contains(&name.as_str()), "{name} is no document that is checked");
+    }
+    let checked = checked_commands("docs/launchers.md");
+    assert!(checked >= 4, "only {checked} commands were checked");
+}
+
+#[test]
+fn the_words_that_a_document_gives_to_exec_are_known() {
+    let mut words = 0;
+    for name in DOCUMENTS {
+        let text = read(name).replace("\\-", "-");
+        for line in text.lines().filter(|line| line.contains(" -- ")) {
+            let Some((_, rest)) = line.split_once("nic-placement exec ") else { continue };
+            let given = rest.split_whitespace().next().unwrap_or_default();
+            if given.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+                assert!(Words::parse(given).is_ok(), "{name}: `exec {given}`");
+                words += 1;
+            }
+        }
+    }
+    assert!(words >= 4, "only {words} were found");
 }
 
 #[test]
@@ -326,86 +333,49 @@ fn every_plugstack_line_of_the_example_is_understood() {
     }
 }
 
-// ---- files and tests that are named ----
-
-/// The words between backquotes in running text, and the targets of links.
-fn named(text: &str) -> (Vec<String>, Vec<String>) {
-    let mut running = String::new();
-    let mut inside = false;
-    for line in text.lines() {
-        inside ^= line.starts_with("```");
-        if !inside && !line.starts_with("```") {
-            running.push_str(line);
-            running.push('\n');
-        }
-    }
-    let quoted = running.split('`').skip(1).step_by(2).map(str::to_string).collect();
-    let links = running.split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_string));
-    (quoted, links.collect())
-}
-
 #[test]
-fn every_file_that_a_document_names_exists() {
-    let mut files = 0;
-    for name in DOCUMENTS.iter().filter(|name| name.ends_with(".md")) {
-        let (quoted, links) = named(&read(name));
-        let folders = ["src/", "crates/", "tests/", "include/", "benches/", "packaging/", ".cargo/", ".ci/"];
-        let quoted = quoted.iter().filter(|word| folders.iter().any(|folder| word.starts_with(folder)));
-        let links = links.iter().filter(|link| !link.contains("://") && !link.starts_with('#'));
-        for file in quoted.chain(links) {
-            let file = file.split(['#', ' ']).next().unwrap_or_default();
-            assert!(path(file).exists(), "{name} names `{file}`, which does not exist");
-            files += 1;
-        }
-    }
-    assert!(files >= 10, "only {files} were found");
+fn every_line_of_the_example_configuration_is_understood() {
+    let text = read("nic-placement.conf.example");
+    let is_line = |line: &&str| {
+        ["default=", "NodeName=", "PartitionName=", "    rollout="]
+            .iter()
+            .any(|begin| line.starts_with(begin))
+    };
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix('#')).filter(is_line).collect();
+    assert!(lines.len() >= 6, "{lines:?}");
+    let (conf, findings) = Conf::parse(lines.join("\n").as_bytes(), "x").expect("it is text");
+    assert_eq!(findings, []);
+    assert_eq!(Admin::check_conf(&conf, "x"), []);
 }
 
-/// The text of all Rust files below a folder.
-fn all_source(folder: &Path, text: &mut String) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap().path();
-        if entry.is_dir() {
-            all_source(&entry, text);
-        } else if entry.extension().is_some_and(|kind| kind == "rs") {
-            text.push_str(&fs::read_to_string(entry).unwrap());
-        }
-    }
-}
-
+/// Beside the blocks, which are compared byte for byte: whatever lists options lists the whole table, and in its words.
 #[test]
-fn every_test_that_a_document_names_exists() {
-    let mut source = String::new();
-    ["src", "crates", "tests"].iter().for_each(|folder| all_source(&path(folder), &mut source));
-    for name in DOCUMENTS.iter().filter(|name| name.ends_with(".md")) {
-        for word in named(&read(name)).0 {
-            let sentence = word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
-            if sentence && word.matches('_').count() >= 4 {
-                assert!(source.contains(&format!("fn {word}(")), "{name} names the test `{word}`");
-            }
+fn whoever_lists_the_options_lists_the_whole_table() {
+    let help = nic_placement_core::config::options::help();
+    let [first, second] = ["plan", "exec"].map(|command| tool(&[command, "--help"]).replace('\n', " "));
+    let unwrapped = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (first, second) = (unwrapped(&first), unwrapped(&second));
+    let completions = ["bash", "zsh", "fish"].map(|shell| tool(&["completions", shell]));
+    for spec in OPTIONS {
+        assert!(help.contains(&format!("{}\n", spec.sentence())), "--nic-placement=help: {}", spec.name);
+        let block = if spec.place == Place::Option { "words" } else { "arguments" };
+        for name in ["README.md", "packaging/man/nic-placement.8", "plugstack.conf.example"] {
+            assert!(read(name).contains(&format!("generated: {block}")), "{name} has no `{block}`");
         }
-    }
-}
-
-#[test]
-fn every_module_stands_in_the_tree_of_the_architecture() {
-    let text = read("ARCHITECTURE.md");
-    for folder in [
-        "src",
-        "crates/core/src",
-        "crates/sys/src",
-        "crates/process/src",
-        "crates/sys/program/src",
-        "crates/cli/src",
-    ] {
-        for entry in fs::read_dir(path(folder)).unwrap() {
-            let entry = entry.unwrap();
-            let name = entry.file_name().into_string().unwrap();
-            let name = if entry.path().is_dir() { format!("{name}/") } else { name };
-            // a module with children has a file and a folder
-            let beside = format!("{}/", name.trim_end_matches(".rs"));
-            let stands = |name: &str| text.lines().any(|line| line.split_whitespace().next() == Some(name));
-            assert!(stands(&name) || stands(&beside), "ARCHITECTURE.md has no line for `{folder}/{name}`");
+        if spec.place == Place::Plugstack {
+            continue;
+        }
+        let told = unwrapped(spec.help);
+        if !["off", "observe", "help", "verbose", "dry-run"].contains(&spec.name) {
+            assert!(first.contains(&told), "`plan --help` does not say what `{}` does", spec.name);
+        }
+        assert!(spec.name == "help" || second.contains(&told), "`exec --help`: `{}`", spec.name);
+        for (shell, script) in ["bash", "zsh", "fish"].iter().zip(&completions) {
+            assert!(
+                spec.name == "help" || script.contains(spec.name),
+                "{shell} does not complete `{}`",
+                spec.name
+            );
         }
     }
 }

@@ -15,6 +15,8 @@
 mod cases_bind;
 #[path = "end_to_end/cases_components.rs"]
 mod cases_components;
+#[path = "end_to_end/cases_conf.rs"]
+mod cases_conf;
 #[path = "end_to_end/cases_contained.rs"]
 mod cases_contained;
 #[path = "end_to_end/cases_containers.rs"]
@@ -102,6 +104,7 @@ fn main() -> std::process::ExitCode {
             cases_steps::CASES,
             cases_shapes::CASES,
             cases_components::CASES,
+            cases_conf::CASES,
         ],
     );
     suite.on(

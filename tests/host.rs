@@ -5,17 +5,21 @@ mod harness;
 #[path = "host/node.rs"]
 mod node;
 
-use harness::{LogLine, Played, Step, dgx_h100, private_folder, recorded};
+use harness::played::LogLine;
+use harness::{Played, Step, dgx_h100, private_folder, recorded};
 use std::fs;
 
 /// The words that the option takes, each of which a message about a bad one must name.
-const WORDS: [&str; 13] = [
-    "closest", "numa", "all", "off", "help", "verbose", "dry-run", "strict", "bind=", "mem=", "omp=", "env=",
-    "no-env=",
+const WORDS: [&str; 14] = [
+    "closest", "numa", "all", "off", "observe", "help", "verbose", "dry-run", "strict", "bind=", "mem=",
+    "omp=", "env=", "no-env=",
 ];
 /// The arguments that a plugstack.conf line takes.
-const ARGUMENTS: [&str; 9] = [
+const ARGUMENTS: [&str; 12] = [
     "default=",
+    "rollout=",
+    "disable",
+    "conf=",
     "topology=",
     "sysfs=",
     "machine=",
@@ -41,12 +45,20 @@ macro_rules! play {
 // below the macro, which is known only from there on
 #[path = "host/binding.rs"]
 mod binding;
+#[path = "host/conf.rs"]
+mod conf;
 #[path = "host/files.rs"]
 mod files;
 #[path = "host/hostile.rs"]
 mod hostile;
 #[path = "host/inherited.rs"]
 mod inherited;
+#[path = "host/instructions.rs"]
+mod instructions;
+#[path = "host/map_file.rs"]
+mod map_file;
+#[path = "host/missing.rs"]
+mod missing;
 #[path = "host/node_file.rs"]
 mod node_file;
 #[path = "host/tasks.rs"]

@@ -121,7 +121,13 @@ fn a_file_is_written_whole_and_a_node_without_gpus_has_no_map() {
     map(&folder, &["--format", "mooncake", "-o", file.to_str().unwrap()]);
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains(r#""cuda:1": [["mlx5_1"], ["mlx5_0"]]"#), "{text}");
-    assert!(!folder.join("mooncake.new").exists());
+    // what is called like this is somebody else's, and a link leads to it
+    let (other, link) = (folder.join("other"), folder.join("mooncake.new"));
+    fs::write(&other, "other").unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    map(&folder, &["--format", "mooncake", "-o", file.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(&link).unwrap(), "other");
+    assert!(file.symlink_metadata().unwrap().is_file());
     let none = Command::new(env!("CARGO_BIN_EXE_nic-placement"))
         .args(["map", "--topology", "/nonexistent.json"])
         .output()

@@ -199,3 +199,28 @@ fn check_reads_a_topology_file_as_root_would() {
     assert!(said.contains("wrong  no step gets anything set: ") && said.contains("node.json"), "{said}");
     fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn the_map_that_plugstack_conf_names_is_kept_beside_the_node_file() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("refresh-map-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let refresh = |arguments: &str| {
+        let line = format!("optional /usr/lib/slurm/libnic_placement.so {arguments}\n");
+        fs::write(folder.join("plugstack.conf"), line).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+        command.arg("refresh").arg("--output").arg(folder.join("node.json"));
+        let output = command.arg("--plugstack").arg(folder.join("plugstack.conf")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::read_to_string(folder.join("node.map-json.json")).ok()
+    };
+    let said = "machine=dgx-h100 set=MY_MAP={map_file:json}";
+    let text = refresh(said).expect("the admin says that this node has eight GPUs");
+    assert!(text.contains("\"format\": \"nic-placement map\"") && text.contains("\"index\": 7"), "{text}");
+    fs::remove_file(folder.join("node.map-json.json")).unwrap();
+    assert_eq!(refresh("machine=dgx-h100"), None, "nobody names one");
+    // the first NIC of the model that is on this node: none, and SGLang takes no map without
+    refresh("machine=dgx-h100 set=MY_MAP={map_file:sglang}");
+    assert!(!folder.join("node.map-sglang.json").exists());
+    fs::remove_dir_all(&folder).unwrap();
+}

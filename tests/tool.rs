@@ -1,6 +1,15 @@
 //! Rules for every command of the tool on every machine: the width of its lines, which characters reach a terminal, when it
 //! uses colours, and its exit status.
 
+#[path = "tool/audit.rs"]
+mod audit;
+#[path = "tool/mistakes.rs"]
+mod mistakes;
+#[path = "tool/pictures.rs"]
+mod pictures;
+#[path = "tool/written.rs"]
+mod written;
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -241,9 +250,15 @@ fn nothing_that_is_quoted_in_a_message_moves_a_terminal() {
 
 /// What a command writes to a terminal; `None` where there is no script(1) to play one.
 fn on_a_terminal(arguments: &str, variables: &[(&str, &str)]) -> Option<String> {
+    on_a_terminal_of(0, arguments, variables)
+}
+
+/// To one of so many columns; 0 where it does not know.
+fn on_a_terminal_of(columns: usize, arguments: &str, variables: &[(&str, &str)]) -> Option<String> {
     let program = env!("CARGO_BIN_EXE_nic-placement");
     let mut script = Command::new("script");
-    script.args(["-qec", &format!("'{program}' {arguments}"), "/dev/null"]).stdin(Stdio::null());
+    let command = format!("stty cols {columns}; '{program}' {arguments}");
+    script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null());
     script.env_remove("NO_COLOR").env("TERM", "xterm").envs(variables.iter().copied());
     match script.output() {
         Ok(output) => Some(String::from_utf8(output.stdout).unwrap().replace('\r', "")),
@@ -261,8 +276,11 @@ fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
     for form in [
         "plan --env",
         "plan --json",
+        "plan --svg",
         "show --json",
+        "show --svg",
         "explain --json",
+        "check --json",
         "snapshot",
         "import --to nccl",
         "import",

@@ -112,6 +112,8 @@ fn a_name_that_is_reserved_for_others_is_found() {
         ("crates/core/src/config/mod.rs", "fn f() { std::fs::read(x); }"),
         ("crates/core/src/render/mod.rs", "fn f() { File::open(x); }"),
         ("crates/cli/src/import/smi.rs", "fn f() { std::fs::read(x); }"),
+        ("crates/cli/src/describe.rs", "use std::fs;\nfn f() { fs::read_to_string(x); }"),
+        ("crates/cli/src/commands/map.rs", "fn f() { std::fs::File::open(x); }"),
         ("crates/cli/src/import/smi.rs", "fn f() { std::env::var(x); }"),
         ("crates/cli/src/import/mod.rs", "use std::time::Instant;"),
         ("crates/core/src/discover/gpu.rs", "fn f() { std::env::var(x); }"),
@@ -159,6 +161,9 @@ fn a_file_without_its_head_is_found() {
     assert_eq!(rules(step, "//! A file.\n").len(), 1);
     assert_eq!(rules(step, "//! A file.\nuse std::fmt;\n// #![forbid(unsafe_code)]\n").len(), 1);
     assert_eq!(rules(step, "// A file.\n#![forbid(unsafe_code)]\n").len(), 1);
+    // of what C calls one file alone needs none
+    assert_eq!(rules("crates/capi/src/lib.rs", "//! A file.\n"), [""; 0]);
+    assert_eq!(rules("crates/capi/src/calls.rs", "//! A file.\n").len(), 1);
     assert_eq!(rules("src/task.rs", "//! A file.\n").len(), 1);
     assert_eq!(rules("crates/cli/src/lib.rs", "//! A file.\n").len(), 1);
     assert_eq!(rules("src/lib.rs", "//! A file.\n"), [""; 0]);

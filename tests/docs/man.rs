@@ -10,7 +10,18 @@ const HEAD: &str = "\
 ";
 const TAIL: &str = "\
 .SH EXIT STATUS
-0 done, 1 could not, 2 the command line was not understood.
+0 done; 1 could not, or
+.B plan\\fR,
+.B explain
+or
+.B check
+found something wrong, or
+.B audit
+a difference; 2 the command line, or a report given to
+.BR audit ,
+was not understood.
+.B exec
+has more.
 .SH ENVIRONMENT
 .TP
 .B NO_COLOR
@@ -96,8 +107,17 @@ fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) ->
     });
     let arguments = own(command).cloned().map(|argument| {
         let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string);
-        let key = format!("{} {}", argument.get_id(), help.unwrap_or_default());
+        // the list of words stands at the first command that takes them
+        let is_words = argument.get_id() == "words";
+        let key = match is_words {
+            true => "words".to_string(),
+            false => format!("{} {}", argument.get_id(), help.unwrap_or_default()),
+        };
         match explained.get(&key) {
+            Some(_) if is_words && argument.is_positional() => {
+                let short = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                argument.long_help(format!("{short}; nic-placement(8) lists them"))
+            }
             Some(first) => argument.long_help(format!("as for {first}")),
             None => {
                 explained.insert(key, command.get_name().to_string());
@@ -109,13 +129,16 @@ fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) ->
     if !arguments.is_empty() {
         text.push_str(&options(arguments));
     }
-    if let Some(examples) = command.get_after_help() {
-        let examples = examples.to_string();
+    // below its options: paragraphs of a heading and lines
+    for paragraph in
+        command.get_after_help().map(ToString::to_string).iter().flat_map(|all| all.split("\n\n"))
+    {
+        let (heading, lines) = paragraph.split_once(":\n").expect("a heading and lines");
         text.push_str(&body(|roff| {
             roff.control("PP", []);
-            roff.text([italic("Examples")]);
+            roff.text([italic(heading)]);
             roff.control("nf", []);
-            for line in examples.lines().skip(1) {
+            for line in lines.lines() {
                 roff.text([roman(line)]);
             }
             roff.control("fi", []);

@@ -215,7 +215,8 @@ fn who_is_not_root_is_placed_too() {
     }
     // a folder that another user can enter
     let tool = std::env::temp_dir().join(format!("nic-placement-exec-{}", std::process::id()));
-    std::fs::copy(TOOL, &tool).unwrap();
+    // by another process: one that this process forks meanwhile would have the copy open for writing (ETXTBSY)
+    assert!(Command::new("cp").arg(TOOL).arg(&tool).status().unwrap().success());
     let mut command = Command::new(&tool);
     command.args(["exec", "verbose", "--", "id", "-u"]).uid(65534).gid(65534).current_dir("/");
     let output = command.output().unwrap();

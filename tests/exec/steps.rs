@@ -132,3 +132,48 @@ fn a_slurm_task_without_a_launcher_is_known_by_slurms_own_number() {
     let reports = worker("SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x1,0x2");
     assert_eq!(reports[0].of("cpus"), "0-223");
 }
+
+/// A shell between, or the user, repeats Slurm's number in a launcher's words.
+#[test]
+fn what_slurm_bound_stays_where_a_shell_or_the_user_repeats_its_number() {
+    let Some(node) = node() else { return };
+    let slurm =
+        "export SLURM_LOCALID=5 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8 SLURM_PROCID=5 REPORTED_RANK=5";
+    let cpus = |bound: &str, repeated: &str, words: &str| {
+        let line = format!(
+            "{slurm} {bound}; sh -c 'export X=0 {repeated}; nic-placement exec {words} -- {}; exit $?'",
+            node.report()
+        );
+        node.reports(&[], &line)[0].of("cpus").to_string()
+    };
+    let bound = "SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x1,0x2";
+    let near = "56-111,168-223";
+    for (repeated, words) in [
+        ("LOCAL_RANK=5 LOCAL_WORLD_SIZE=8", ""),
+        ("", "--local-rank 5"),
+        ("LOCAL_RANK=5", "--local-rank 5 --local-size 8"),
+    ] {
+        assert_eq!(cpus(bound, repeated, words), "0-223", "{repeated} {words}");
+        assert_eq!(cpus("", repeated, words), near, "nobody bound it: {repeated} {words}");
+    }
+    // another number or count: Slurm's masks are not of these processes
+    for repeated in ["LOCAL_RANK=6 LOCAL_WORLD_SIZE=8", "LOCAL_RANK=5 LOCAL_WORLD_SIZE=16"] {
+        assert_eq!(cpus(bound, repeated, "bind=numa"), cpus("", repeated, "bind=numa"), "{repeated}");
+    }
+}
+
+#[test]
+fn where_the_admin_has_switched_all_off_the_program_runs_without_and_its_user_is_told() {
+    let Some(_) = harness::host() else { return };
+    let file = plugstack("exec-off", "disable default=closest");
+    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_nic-placement"))
+        .args(["exec", "--plugstack", &file, "--machine", "dgx-h100", "strict", "--", "sh", "-c"])
+        .arg("echo nics ${UCX_NET_DEVICES-none}")
+        .env_remove("UCX_NET_DEVICES")
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), b"nics none\n".as_slice()), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("runs without placement: disabled by `disable` in plugstack.conf"), "{said}");
+}

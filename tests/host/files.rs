@@ -5,13 +5,13 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-fn pipe(path: &Path) {
+pub fn pipe(path: &Path) {
     let _ = fs::remove_file(path);
     fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder is ours");
     assert!(Command::new("mkfifo").arg(path).status().expect("coreutils").success());
 }
 
-fn said(played: &harness::Played, words: &[&str]) -> bool {
+pub fn said(played: &harness::Played, words: &[&str]) -> bool {
     played.log().iter().any(|line| words.iter().all(|word| line.text.contains(word)))
 }
 

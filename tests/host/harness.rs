@@ -12,26 +12,24 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[path = "compiler.rs"]
+pub mod compiler;
+pub use compiler::{c_compiler, compile, manifest_path, private_folder, stderr};
+#[path = "played.rs"]
+pub mod played;
+pub use played::Played;
+
 /// The step's GPU `i` of a DGX H100 has its PCIe switch in common with `mlx5_N`, N being `NIC_OF_GPU[i]`.
 pub const NIC_OF_GPU: [u32; 8] = [0, 3, 4, 5, 6, 9, 10, 11];
 
-/// The library as Slurm would load it.  Cargo leaves the newest build beside the test executables, in `deps`; the copy
-/// one level up may be older, since only `cargo build` renews it.
+/// The library as Slurm would load it.
 pub fn plugin() -> PathBuf {
-    if let Some(named) = env::var_os("NIC_PLACEMENT_SO") {
-        return PathBuf::from(named);
-    }
-    let executable = env::current_exe().expect("a running test has a path");
-    let found = executable.ancestors().skip(1).take(2).map(|folder| folder.join("libnic_placement.so"));
-    let newest = found
-        .filter(|file| file.is_file())
-        .max_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
-    newest.expect("`libnic_placement.so` is built with the tests; `NIC_PLACEMENT_SO` names another one")
+    compiler::library("libnic_placement.so", "NIC_PLACEMENT_SO")
 }
 
 /// The plugin built so that its hooks panic on request (`make test-libraries`); `None` and a line where it is not built.
@@ -61,33 +59,6 @@ pub fn host() -> Option<&'static Path> {
         Some(built)
     })
     .as_deref()
-}
-
-/// The C compiler, or `None` and a line on the test's output.
-pub fn c_compiler() -> Option<OsString> {
-    let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let answers =
-        Command::new(&compiler).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !answers {
-        println!("skipped: there is no C compiler `{}`", compiler.to_string_lossy());
-    }
-    answers.then_some(compiler)
-}
-
-/// Runs the C compiler over one file, with every warning an error.
-pub fn compile<'a>(
-    flags: impl IntoIterator<Item = &'a OsStr>,
-    source: &Path,
-    libraries: impl IntoIterator<Item = &'static str>,
-) -> Output {
-    Command::new(c_compiler().expect("asked for before"))
-        .env("LC_ALL", "C")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror"])
-        .args(flags)
-        .arg(source)
-        .args(libraries)
-        .output()
-        .expect("the compiler starts")
 }
 
 /// A DGX H100 as a directory that `sysfs=` takes, unpacked once for each test executable.
@@ -141,39 +112,6 @@ fn laid_out(manifest: &str, name: &str) -> PathBuf {
     tree
 }
 
-/// A fresh folder of this process, since several test executables run at once; those of processes that ended are
-/// removed.
-pub fn private_folder(name: &str) -> PathBuf {
-    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
-        let ended = |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
-        let left_over = entry
-            .file_name()
-            .to_str()
-            .and_then(|file| file.strip_prefix(name)?.strip_prefix('-'))
-            .is_some_and(ended);
-        if left_over {
-            // another test may be removing it just now
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-    let folder = all.join(format!("{name}-{}", process::id()));
-    // a process id comes round again
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the target folder can be written");
-    folder
-}
-
-/// A file of the package.
-pub fn manifest_path(relative: &str) -> PathBuf {
-    Path::new(env!("NIC_PLACEMENT_ROOT")).join(relative)
-}
-
-/// What a command said on stderr.
-pub fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// A step to be played: the words of `spank_host`'s command line, which its top describes.
 #[derive(Clone)]
 pub struct Step {
@@ -197,6 +135,11 @@ impl Step {
     /// On a machine with the IP interfaces of such a folder ([`network`]).
     pub fn network(self, tree: &Path) -> Step {
         self.word("--network", tree.to_str().expect("the target folder's path is text"))
+    }
+
+    /// With the admin's files and the node's name of such a folder.
+    pub fn site(self, tree: &Path) -> Step {
+        self.word("--site", tree.to_str().expect("the target folder's path is text"))
     }
 
     /// With another build of the plugin.
@@ -267,7 +210,7 @@ impl Step {
         let mut command = Command::new(host);
         command.env_clear().envs(self.daemon_env.iter().copied());
         command.arg("--so").arg(self.plugin_file.clone().unwrap_or_else(plugin));
-        command.arg("--network").arg(no_network()).args(&self.words);
+        command.arg("--network").arg(no_network()).arg("--site").arg(no_network()).args(&self.words);
         command
     }
 
@@ -315,144 +258,4 @@ fn within(limit: Duration, mut command: Command) -> Output {
     };
     let [stdout, stderr] = [stdout, stderr].map(|bytes| bytes.join().expect("what it says is read"));
     Output { status, stdout, stderr }
-}
-
-/// What was seen of a step.
-pub struct Played {
-    /// exit status: 255 where srun would have refused the option
-    pub status: Option<i32>,
-    text: String,
-}
-
-impl std::fmt::Display for Played {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "--- the step's events ---\n{}---", self.text)
-    }
-}
-
-/// A line that reached one of Slurm's log functions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine {
-    /// during which hook: `init`, `option`, `init_post_opt`, `task 0`
-    pub when: String,
-    /// `error`, `log` (both shown to the user), `info`, `verbose`, `debug`, `debug2` or `debug3`
-    pub level: String,
-    /// the message
-    pub text: String,
-}
-
-impl Played {
-    /// What happened during `when`.
-    pub fn events(&self, when: &str) -> Vec<&str> {
-        self.text.lines().filter_map(|line| line.strip_prefix(when)?.strip_prefix(": ")).collect()
-    }
-
-    /// Everything that was logged, in order.
-    pub fn log(&self) -> Vec<LogLine> {
-        const LEVELS: [&str; 7] = ["error", "log", "info", "verbose", "debug", "debug2", "debug3"];
-        let parsed = self.text.lines().filter_map(|line| {
-            let mut parts = line.splitn(3, ": ");
-            let (when, level, text) = (parts.next()?, parts.next()?, parts.next().unwrap_or(""));
-            let known = LEVELS.contains(&level);
-            known.then(|| LogLine { when: when.into(), level: level.into(), text: text.into() })
-        });
-        parsed.collect()
-    }
-
-    /// What the user sees of it: the levels that slurmstepd copies to a task's stderr and srun to its own.
-    pub fn shown_to_the_user(&self) -> Vec<LogLine> {
-        self.log().into_iter().filter(|line| line.level == "error" || line.level == "log").collect()
-    }
-
-    /// The hook's return code.
-    pub fn returned(&self, when: &str) -> Option<i32> {
-        self.events(when).iter().find_map(|event| event.strip_prefix("returned ")?.parse().ok())
-    }
-
-    /// How many tasks there were.
-    pub fn tasks(&self) -> usize {
-        (0..).take_while(|task| !self.events(&format!("task {task}")).is_empty()).count()
-    }
-
-    /// The exit status of a task; 0: its program was started.
-    pub fn exit(&self, task: usize) -> Option<i32> {
-        self.events(&format!("task {task}"))
-            .iter()
-            .find_map(|event| event.strip_prefix("exit ")?.parse().ok())
-    }
-
-    /// A variable of the environment that a task's program would start with.
-    pub fn env(&self, task: usize, name: &str) -> Option<String> {
-        let prefix = format!("env {name}=");
-        self.events(&format!("task {task}"))
-            .iter()
-            .find_map(|event| event.strip_prefix(&prefix))
-            .map(str::to_string)
-    }
-
-    /// A variable that srun, sbatch or salloc would hand down.
-    pub fn left(&self, name: &str) -> Option<&str> {
-        let left = self.events("left").into_iter();
-        left.filter_map(|event| event.strip_prefix("env ")?.split_once('='))
-            .find(|(n, _)| *n == name)
-            .map(|(_, v)| v)
-    }
-
-    /// The whole environment that a task's program would start with.
-    pub fn whole_env(&self, task: usize) -> Vec<String> {
-        let events = self.events(&format!("task {task}"));
-        events.iter().filter_map(|event| event.strip_prefix("env ")).map(str::to_string).collect()
-    }
-
-    /// The CPUs of a task's program, as a list of ranges.
-    pub fn cpus(&self, task: usize) -> Option<String> {
-        self.events(&format!("task {task}"))
-            .iter()
-            .find_map(|event| event.strip_prefix("cpus "))
-            .map(str::to_string)
-    }
-
-    /// The memory policy of a task's program; `None` where the kernel does not let it be read.
-    pub fn memory(&self, task: usize) -> Option<String> {
-        self.events(&format!("task {task}"))
-            .iter()
-            .find_map(|event| event.strip_prefix("memory "))
-            .map(str::to_string)
-    }
-
-    /// Every change of the environment that was tried, as `setenv …` and `unsetenv …`.
-    pub fn changes_tried(&self) -> Vec<&str> {
-        let events = self.text.lines().filter_map(|line| Some(line.split_once(": ")?.1));
-        events.filter(|event| event.starts_with("setenv ") || event.starts_with("unsetenv ")).collect()
-    }
-
-    /// Fails unless every hook returned 0 and every task's program was started.
-    pub fn assert_nothing_failed(&self) {
-        assert_eq!(self.status, Some(0), "{self}");
-        for hook in ["init", "init_post_opt"] {
-            assert_eq!(self.returned(hook), Some(0), "`{hook}`\n{self}");
-        }
-        for task in 0..self.tasks() {
-            assert_eq!(self.returned(&format!("task {task}")), Some(0), "task {task}\n{self}");
-            assert_eq!(self.exit(task), Some(0), "task {task}\n{self}");
-        }
-    }
-
-    /// Fails unless the step is as if the plugin did not exist.
-    pub fn assert_untouched(&self) {
-        self.assert_nothing_failed();
-        assert_eq!(self.changes_tried(), Vec::<&str>::new(), "{self}");
-    }
-
-    /// Fails unless every task got the NIC of its GPU, task `i` having GPU `i`.
-    pub fn assert_nearest_nics(&self) {
-        self.assert_nothing_failed();
-        for (task, nic) in NIC_OF_GPU.iter().enumerate().take(self.tasks()) {
-            assert_eq!(
-                self.env(task, "UCX_NET_DEVICES"),
-                Some(format!("mlx5_{nic}:1")),
-                "task {task}\n{self}"
-            );
-        }
-    }
 }

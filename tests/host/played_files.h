@@ -1,12 +1,13 @@
 /*
  * The /sys and /dev of a machine that is not there, and what the kernel says of its GPUs and routes: with --root TREE the C
  * library's functions look for these below TREE, so that the plugin reads a live node.  With --network TREE only what the
- * kernel says of interfaces and routes is played.  With --tell-files 1 each file that
- * is opened there is told.
+ * kernel says of interfaces and routes is played.  With --site TREE the admin's file and switch in /etc and the node's
+ * name are those below TREE.  With --tell-files 1 each file that is opened in such a place is told.
  */
 static struct {
 	const char *tree;
 	const char *network;
+	const char *site;
 	bool tells;
 } files;
 
@@ -23,6 +24,12 @@ static const char *played(const char *path, char *place, size_t size)
 	for (size_t i = 0; path && files.tree && i < sizeof tops / sizeof *tops; i++)
 		if (!strncmp(path, tops[i], strlen(tops[i]))) {
 			snprintf(place, size, "%s%s", files.tree, path);
+			return place;
+		}
+	static const char *const sites[] = { "/etc/nic-placement.", "/proc/sys/kernel/hostname" };
+	for (size_t i = 0; path && files.site && i < sizeof sites / sizeof *sites; i++)
+		if (!strncmp(path, sites[i], strlen(sites[i]))) {
+			snprintf(place, size, "%s%s", files.site, path);
 			return place;
 		}
 	static const char *const nets[] = { "/proc/net/", "/sys/class/net/" };

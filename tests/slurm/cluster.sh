@@ -15,6 +15,7 @@
 # Each node sees its own MACHINE.  slurmd runs in a private mount namespace in which
 #   /sys          is the `sys` of a machine tree (and nothing of the real /sys but its cgroups),
 #   /proc/driver  is the tree's `proc/driver`, where the NVIDIA driver lists its GPUs,
+#   /proc/sys/kernel/hostname  is the node's name,
 #   /dev          is a container's /dev plus /dev/nvidiaN and /dev/infiniband/uverbsN as character devices without a
 #                 driver: opening one gives ENXIO, or EPERM if a device cgroup forbids it.
 # slurmstepd, its plugins and the tasks inherit the namespace (machine.sh makes it).  A preloaded shim (fakecpu.c) plays

@@ -1,6 +1,7 @@
 #!/bin/bash
 #
-# Shows the plugin at work on a real Slurm: two nodes that play a DGX H100, the same srun without and with the flag.
+# Shows the plugin at work on a real Slurm, the same srun without and with the flag: two nodes that play a DGX H100, with a
+# NUMA node for each socket; then one that plays a DGX A100, with four for each (NPS4).
 # Expects the release build (`cargo build --release`) and root; `make demo` does the rest.
 set -eu
 
@@ -22,22 +23,31 @@ bold='' plain=''
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
 title() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
-# table: the lines of report.c as columns.  A task far from its GPU, whose CPU is on the other socket, is marked.
+# table: the lines of report.c as columns.  A task is marked that runs on another socket than its GPU, or on the same socket
+# and another NUMA node.  $numa_nodes has the NUMA node of each GPU; they have $cores cores each, and lie in order on two
+# sockets.
 table() {
-    sort -t= -k2n | awk -F'\t' '
+    sort -t= -k2n | awk -F'\t' -v numa_nodes="$numa_nodes" -v cores="$cores" '
+        BEGIN { gpus = split(numa_nodes, of_gpu, " "); for (gpu in of_gpu) if (of_gpu[gpu] > last) last = of_gpu[gpu] }
         { for (i = 1; i <= NF; i++) { at = index($i, "="); value[substr($i, 1, at - 1)] = substr($i, at + 1) } }
-        NR == 1 { printf "  %4s  %-4s  %3s  %-15s  %-14s  %-16s  %s\n", "task", "node", "GPU", "UCX_NET_DEVICES", "CPUs", "memory", "" }
+        NR == 1 { printf "  %4s  %-4s  %3s  %-15s  %-16s  %-16s  %s\n", "task", "node", "GPU", "UCX_NET_DEVICES", "CPUs", "memory", "" }
         {
-            # GPUs 0-3 and CPUs 0-55, 112-167 are on the first socket
-            far = (value["CUDA_VISIBLE_DEVICES"] > 3) != (int(value["cpus"] / 56) % 2)
-            printf "  %4s  %-4s  %3s  %-15s  %-14s  %-16s  %s\n", value["rank"], value["node"], value["CUDA_VISIBLE_DEVICES"],
-                value["UCX_NET_DEVICES"], value["cpus"], value["mem"], far ? "<- GPU on the other socket" : ""
-            fars += far
+            # a hyperthread is numbered as its core, behind all cores
+            here = int(int(value["cpus"]) % (cores * (last + 1)) / cores)
+            home = of_gpu[value["CUDA_VISIBLE_DEVICES"] + 1]
+            half = (last + 1) / 2
+            far = int(here / half) != int(home / half)
+            note = far ? "<- GPU on the other socket" : here != home ? "<- GPU on another NUMA node of the socket" : ""
+            printf "  %4s  %-4s  %3s  %-15s  %-16s  %-16s  %s\n", value["rank"], value["node"], value["CUDA_VISIBLE_DEVICES"],
+                value["UCX_NET_DEVICES"], value["cpus"], value["mem"], note
+            fars += far; beside += !far && here != home
             nccl[value["NCCL_IB_HCA"]]++
         }
         END {
             for (list in nccl) printf "  NCCL_IB_HCA of %d tasks: %s\n", nccl[list], list == "-" ? "not set" : list
-            printf "  tasks on the wrong socket: %d of %d\n", fars, NR
+            printf "  tasks on the wrong socket: %d of %d", fars, NR
+            if (last > 1) printf "; on the right socket, not on the GPU'"'"'s NUMA node: %d", beside
+            print ""
         }'
 }
 
@@ -52,6 +62,7 @@ show() {
 # only a directory that the cluster has taken for its own is removed
 trap '"$cluster" down; [ ! -e "$NICP_DIR/.nic-placement" ] || rm -rf "$NICP_DIR"' EXIT
 title 'A private Slurm: slurmctld and two nodes, each of which plays a DGX H100'
+numa_nodes='0 0 0 0 1 1 1 1' cores=56
 "$cluster" up
 "$cluster" run sinfo -N -o '  %8N %10T %6c %G'
 
@@ -62,4 +73,19 @@ command='srun -n8 --gpus-per-task=1'
 title "\$ $command --nic-placement=verbose ./train"
 # shellcheck disable=SC2086
 "$cluster" run $command --nic-placement=verbose true 2>&1 | sort -k3n
+
+"$cluster" down
+title 'One node that plays a DGX A100: eight NUMA nodes, and GPUs on four of them'
+tree=$(mktemp -d)
+trap '"$cluster" down; rm -rf "$tree"; [ ! -e "$NICP_DIR/.nic-placement" ] || rm -rf "$NICP_DIR"' EXIT
+"$NICP_BIN" snapshot --machine dgx-a100 > "$tree/manifest"
+"$NICP_BIN" snapshot --unpack "$tree/manifest" "$tree/dgx-a100" > /dev/null
+export NICP_NODES=1 NICP_MACHINES=$tree/dgx-a100 NICP_SHAPES=2:64:2
+numa_nodes='3 3 1 1 7 7 5 5' cores=16
+"$cluster" up
+
+# 32 CPUs a task, so that the step has CPUs on every NUMA node
+command='srun -n8 -c32 --gpus-per-task=1'
+show ''
+show --nic-placement
 echo

@@ -117,6 +117,9 @@ enter() {
     mount --rbind "$node/sys" /sys
     mount -o remount,bind,ro /sys
     mount --bind "$node/proc/driver" /proc/driver
+    # the name by which the kernel knows this node
+    basename "$node" > "$node/hostname"
+    mount --bind "$node/hostname" /proc/sys/kernel/hostname
     exec "$@"
 }
 

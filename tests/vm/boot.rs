@@ -13,9 +13,17 @@ pub fn unwanted() -> Option<String> {
     skip.then(|| "NIC_PLACEMENT_SKIP_VM=1".to_string())
 }
 
+/// What a release build made: where `make test` says, or beside this test.
+#[allow(dead_code)] // not every test that boots takes the release's
+pub fn released(name: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or(Path::new(env!("NIC_PLACEMENT_ROOT")).join("target"), PathBuf::from);
+    target.join("release").join(name)
+}
+
 /// A machine to boot, and the program that runs in it.
 pub struct Boot {
-    /// the name of its description
+    /// the name of its description, from the folder tests/vm
     pub machine: &'static str,
     /// a program or script of the host
     pub program: PathBuf,
@@ -25,9 +33,12 @@ pub struct Boot {
     pub also: String,
     /// where the program starts and leaves its files
     pub out: PathBuf,
+    /// further variables of boot.sh
+    pub more: Vec<(&'static str, String)>,
 }
 
 impl Boot {
+    #[allow(dead_code)] // guests that need each other are booted anew together, or not at all
     /// Boots it.  If the program never started, boots it once more: on a busy machine that is the emulator's fault, and
     /// says nothing about the program.
     pub fn run(&self) -> Output {
@@ -39,7 +50,8 @@ impl Boot {
         }
     }
 
-    fn run_once(&self) -> Output {
+    /// Boots it, once.
+    pub fn run_once(&self) -> Output {
         // answers of an earlier run must not be taken for those of this one
         let _ = fs::remove_dir_all(&self.out);
         let vm = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/vm");
@@ -49,6 +61,7 @@ impl Boot {
             .args(&self.arguments)
             .env("VM_ALSO", &self.also)
             .env("VM_OUT", &self.out)
+            .envs(self.more.iter().map(|(name, value)| (name, value)))
             .output()
             .unwrap()
     }

@@ -13,6 +13,9 @@
 #   VM_OUT     a folder that the guest sees as /out, where the program starts; it keeps what the program writes there, with
 #              its `stdout`, `stderr` and `status`, and the kernel's `console`
 #   VM_LIMIT   seconds until the guest is given up, 300 unless said
+#   VM_WIRE    FOLDER/1 or FOLDER/2: joins two guests, of which each has one of these.  Their NICs are then Ethernet
+#              functions on one wire, for a driver that PROGRAM loads; eth0 of both is on another, behind the same driver
+#   VM_THREADS single, unless said, or multi: for all CPUs of the guest, or for each
 #   VM_QEMU    further arguments of qemu, separated by blanks
 #   VM_CACHE   where packages are kept unpacked, ${XDG_CACHE_HOME:-~/.cache}/nic-placement-vm unless said
 #
@@ -82,7 +85,9 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 for old in stdout stderr status console; do rm -f "$out/$old"; done
 
-awk -v folder="$run" -f "$here/describe.awk" "$machine"
+wire=${VM_WIRE:-}
+side=${wire##*/}
+awk -v folder="$run" -v side="$side" -f "$here/describe.awk" "$machine"
 
 # Programs and libraries that this machine lacks were unpacked below host/.
 unpacked=$cache/host
@@ -135,8 +140,16 @@ set --
 while IFS= read -r argument; do
     set -- "$@" "$argument"
 done < "$run/arguments"
+if [ -n "$wire" ]; then
+    for net in rails eth; do
+        set -- "$@" -netdev "dgram,id=$net,local.type=unix,local.path=${wire%/*}/$net$side,remote.type=unix,remote.path=${wire%/*}/$net$((3 - side))"
+    done
+    set -- "$@" -netdev hubport,id=far,hubid=0,netdev=rails \
+        -device "e1000e,netdev=eth,mac=52:54:00:02:00:0$side,romfile=,bus=pcie.0"
+fi
 qemu=$(place_of qemu-system-x86_64)
 # One thread for all CPUs of the guest: with a thread for each, qemu 10.0 was seen to fail an assertion (iotlb_to_section).
+# But programs that poll keep the others from it for a tenth of a second each.
 # On a busy host the emulated timer can miss the kernel's self-test, which then panics: `no_timer_check` leaves it out.
 # A Nehalem is the oldest CPU that shows hyperthreads and a shared cache as a server does.
 ended=0
@@ -144,7 +157,7 @@ ended=0
 timeout --foreground -k 5 "${VM_LIMIT:-300}" env "LD_PRELOAD=$cache/build/pci_ids.so" "LD_LIBRARY_PATH=$libraries" \
     "PCI_IDS=$(cat "$run/ids")" "$qemu" -L "$unpacked/usr/share/qemu" -L "$unpacked/usr/share/seabios" \
     -nodefaults -no-user-config -display none -no-reboot -serial "file:$out/console" \
-    -machine q35 -accel tcg,thread=single -cpu Nehalem "$@" \
+    -machine q35 -accel "tcg,thread=${VM_THREADS:-single}" -cpu Nehalem "$@" \
     -fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out,bus=pcie.0 \
     -kernel "$cache/kernel/root/boot/vmlinuz-$version" -initrd "$run/initrd" \
     -append 'console=ttyS0 quiet panic=-1 no_timer_check' ${VM_QEMU:-} < /dev/null > "$run/qemu" 2>&1 || ended=$?

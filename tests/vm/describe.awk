@@ -1,6 +1,6 @@
 # Translates the description of a machine (*.guest) for qemu and for the kernel module of the guest.
 #
-#   awk -v folder=DIR -f describe.awk MACHINE
+#   awk -v folder=DIR [-v side=N] -f describe.awk MACHINE
 #
 # One thing a line; `#` starts a comment; what hangs below something is indented by two blanks more:
 #
@@ -15,6 +15,9 @@
 #     disk                             an NVMe disk
 #     card                             a device whose functions are the `nic`s below it
 #   software NAME                    an rxe device on the first Ethernet interface
+#
+# With a side the NICs move data: each is an Ethernet function on qemu's hub 0, and rdma_nics.c does not drive it.  Their
+# addresses differ by the side.
 #
 # Into DIR go `arguments` (qemu's, one a line), `ids` (for pci_ids.c), `nics` (for rdma_nics.c) and `software`.
 
@@ -97,6 +100,15 @@ $1 == "card" { port_of[id] = port(parent); next }
 # a display without a screen is an endpoint with memory of its own
 $1 == "gpu" && $2 == "h100" { endpoint(type("h100", "bochs-display", "10de:2330:0302:10de:16c1"), ",vgamem=4M"); next }
 $1 == "gpu" && $2 == "mi300x" { endpoint(type("mi300x", "bochs-display", "1002:74a1:1200:1002:74a1"), ",vgamem=4M"); next }
+$1 == "nic" && $2 ~ /^(ib|eth)$/ && NF > 3 && side {
+    nics += 0
+    argument("-netdev", "hubport,id=rail" nics ",hubid=0")
+    # qemu's model takes its subsystem id from its properties
+    endpoint(type("nic" nics, "e1000e", "15b3:1021:0200:0:0"), sprintf(",netdev=rail%d,mac=52:54:00:01:%02x:%02x," \
+        "subsys_ven=0x15b3,subsys=%d,romfile=", nics, side, nics, nics))
+    nics++
+    next
+}
 $1 == "nic" && $2 ~ /^(ib|eth)$/ && NF > 3 {
     # the module finds a NIC's entry by its subsystem id
     endpoint(type("nic" nics, "bochs-display", sprintf("15b3:1021:0200:15b3:%x", nics)), ",vgamem=4M")

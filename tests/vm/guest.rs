@@ -50,6 +50,7 @@ fn boot(name: &'static str) -> Guest {
         arguments: ["it's", "$HOME", "two  blanks"].map(String::from).to_vec(),
         also: concat!(env!("CARGO_BIN_EXE_nic-placement"), ":lstopo-no-graphics").to_string(),
         out: answers.clone(),
+        more: Vec::new(),
     }
     .run();
     Guest { name, ran, answers }

@@ -15,7 +15,8 @@ for module in virtio_pci 9pnet_virtio 9p ib_uverbs; do
 done
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 out /out || poweroff -f
 
-insmod /guest/rdma_nics.ko nics="$(cat /guest/nics)"
+nics=$(cat /guest/nics)
+[ -z "$nics" ] || insmod /guest/rdma_nics.ko nics="$nics"
 ip link set lo up
 for interface in /sys/class/net/eth*; do
     ip link set "${interface##*/}" up

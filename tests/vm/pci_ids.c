@@ -41,6 +41,7 @@ struct class_part {
 
 static const struct { const char *name; uint16_t vendor, device; } models[] = {
 	{ "bochs-display", 0x1234, 0x1111 },
+	{ "e1000e", 0x8086, 0x10d3 },
 	{ "pcie-root-port", 0x1b36, 0x000c },
 	{ "x3130-upstream", 0x104c, 0x8232 },
 	{ "xio3130-downstream", 0x104c, 0x8233 },

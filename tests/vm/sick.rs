@@ -21,7 +21,15 @@ fn played() -> Option<(String, PathBuf)> {
     let also = [Path::new(env!("CARGO_BIN_EXE_nic-placement")), host, &harness::plugin()];
     let also = also.map(|file| file.to_str().expect("a path in UTF-8").to_string()).join(":");
     let program = tests.join("vm/sick.sh");
-    let ran = Boot { machine: "four-nodes", program, arguments: Vec::new(), also, out: out.clone() }.run();
+    let boot = Boot {
+        machine: "four-nodes",
+        program,
+        arguments: Vec::new(),
+        also,
+        out: out.clone(),
+        more: Vec::new(),
+    };
+    let ran = boot.run();
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     let errors = String::from_utf8_lossy(&ran.stderr);
     if ran.status.code() == Some(CANNOT) {
@@ -49,7 +57,7 @@ fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_
     println!("with the file, on the sick node, emulated:\n{}", file("step-sick-times.out"));
 
     // a reader of the node waits, uninterruptibly, and a second refresh does not join it
-    for waits in ["after 3 s: show is D", "killed, after another second: show is D"] {
+    for waits in ["waiting: show is D", "killed, after another second: show is D"] {
         assert!(said.contains(waits), "{waits}\n{said}");
     }
     assert_eq!(said.matches("the refresh is D").count(), 2, "{said}");
@@ -61,9 +69,9 @@ fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_
         assert!(at(line) > at("step-sick-file"), "`{waited}` ended before the card was well\n{said}");
     }
 
-    // with the file a step takes what it takes on a node that is well, and gets the same
+    // with the file a step asks no card, each of whose answers takes a minute, and gets the same
     let (well, sick) = (took(&said, "step-well-file"), took(&said, "step-sick-file"));
-    assert!(sick < 1_000 && sick <= 4 * well + 200, "{sick} ms, {well} ms\n{said}");
+    assert!(sick < 20_000, "{sick} ms, and {well} ms on the node that is well\n{said}");
     let environment = |name: &str| {
         let lines = file(name);
         let task = |line: &&str| line.starts_with("task ") && line.contains(": env ");

@@ -38,9 +38,13 @@ timed live-sick nic-placement show &
 timed step-sick-live step --arg cache=0 &
 nic-placement refresh > refresh-sick.out 2>&1 &
 refresh=$!
-sleep 3
-live=$(pidof nic-placement | tr ' ' '\n' | grep -v "^$refresh\$" | head -n 1)
-echo "after 3 s: show is $(state "$live"), the refresh is $(state $refresh)"
+# a busy host emulates slowly: what takes a moment here may take seconds there
+for _ in $(seq 30); do
+    sleep 1
+    live=$(pidof nic-placement | tr ' ' '\n' | grep -v "^$refresh\$" | head -n 1) || true
+    case "$(state "${live:-none}") $(state $refresh)" in D*D*) break ;; esac
+done
+echo "waiting: show is $(state "$live"), the refresh is $(state $refresh)"
 kill -9 "$live" $refresh
 sleep 1
 echo "killed, after another second: show is $(state "$live"), the refresh is $(state $refresh)"

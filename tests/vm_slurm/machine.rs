@@ -1,6 +1,6 @@
 //! A guest with Slurm in it: the commands, the boot, and the answers.
 
-use crate::boot::{Boot, CANNOT};
+use crate::boot::{Boot, CANNOT, released};
 use crate::report::{Task, numbers};
 use nic_placement_core::topology::{CpuSet, GpuVendor};
 use std::fs;
@@ -47,11 +47,9 @@ pub struct Machine {
     out: PathBuf,
 }
 
-/// The plugin under test: as `make test` names it, or the release build beside this test.
+/// The plugin under test: as `make test` names it, or the release build's.
 fn plugin() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or(Path::new(env!("NIC_PLACEMENT_ROOT")).join("target"), PathBuf::from);
-    std::env::var_os("NIC_PLACEMENT_SO").map_or(target.join("release/libnic_placement.so"), PathBuf::from)
+    std::env::var_os("NIC_PLACEMENT_SO").map_or(released("libnic_placement.so"), PathBuf::from)
 }
 
 /// Slurm, the plugin and this program as the base of a guest's root file system.
@@ -87,6 +85,7 @@ impl Machine {
             arguments: vec![name.to_string(), program, constrain.to_string(), lines.join("\n")],
             also: root.display().to_string(),
             out: out.clone(),
+            more: Vec::new(),
         };
         let ran = boot.run();
         let said = String::from_utf8_lossy(&ran.stderr).trim().to_string();

@@ -8,6 +8,9 @@
 # Slurm is taken from the packages that tests/slurm/install.sh installs on this machine, or from SLURM_ROOT, the root folder of another
 # Debian with the Slurm release that is to be tried (`debootstrap --variant=minbase --include=slurmctld,slurmd,…`).
 #
+# By environment:
+#   ROOT_ALSO   further files of that distribution, separated by blanks; patterns, from the root folder without its `/`
+#
 # Status 77: this machine has no Slurm, with the reason in one line on stderr.
 set -eu
 
@@ -65,7 +68,19 @@ for plugin in "$from/$plugins"/*.so; do
         *) cp -L "$plugin" "$folder/$plugins/" ;;
     esac
 done
-for object in "$folder"/usr/sbin/* "$folder"/usr/bin/* "$folder/$plugins"/*.so; do
+# shellcheck disable=SC2086  # a list of patterns
+also=$(cd "$from/" && ls -d ${ROOT_ALSO:-} 2> "$folder/missing" || true)
+if [ -s "$folder/missing" ] && [ -n "${ROOT_ALSO:-}" ]; then
+    echo "not there: $(cat "$folder/missing")" >&2
+    exit 77
+fi
+rm -f "$folder/missing"
+[ -n "${ROOT_ALSO:-}" ] || also=
+for file in $also; do
+    mkdir -p "$folder/${file%/*}"
+    cp "$(real "$file")" "$folder/$file"
+done
+for object in "$folder"/usr/sbin/* "$folder"/usr/bin/* "$folder/$plugins"/*.so $also; do
     libraries_of "$from/${object#"$folder/"}"
 done | sort -u | while read -r library; do
     mkdir -p "$folder${library%/*}"
@@ -73,6 +88,7 @@ done | sort -u | while read -r library; do
 done
 # after Slurm's own: the C library must be that of Slurm's distribution, which must not be older than this machine's
 mkdir -p "$folder/guest"
+cp "$(dirname "$0")/gpus.sh" "$(dirname "$0")/slurm.sh" "$folder/guest/"
 for object; do
     if [ ! -e "$object" ]; then
         echo "no \`$object\`: run \`cargo build --release\`" >&2
@@ -80,7 +96,7 @@ for object; do
     fi
     cp -L "$object" "$folder/guest/"
     strip "$folder/guest/${object##*/}" 2> /dev/null || true # smaller, where there is a strip
-    ldd "$object" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | while read -r library; do
+    ldd "$object" 2> /dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | while read -r library; do
         mkdir -p "$folder${library%/*}"
         [ -e "$folder$library" ] || cp -L "$library" "$folder$library"
     done

@@ -22,6 +22,26 @@ pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Dia
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
 }
 
+/// The files of that node; `None` where it was described otherwise, or cannot be read.
+pub fn root_of(source: &NodeSource) -> Option<Root> {
+    match source {
+        NodeSource::Live => Some(Root::live()),
+        NodeSource::Sysfs(path) => Root::directory(Path::new(path), Author::Anyone).ok(),
+        NodeSource::Topology(path) if Path::new(path).is_dir() => {
+            Root::directory(Path::new(path), Author::Anyone).ok()
+        }
+        NodeSource::Topology(path) => {
+            let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).ok()?;
+            if archive::is_tar(&bytes) {
+                return archive::read(&bytes).ok().map(Root::manifest);
+            }
+            let text = std::str::from_utf8(&bytes).ok().filter(|text| Manifest::is_manifest(text))?;
+            Manifest::parse(text).ok().map(Root::manifest)
+        }
+        NodeSource::Machine(_) => None,
+    }
+}
+
 /// The most bytes of a file that describes a node: a tar of all of `/sys` has some 100 MB.
 pub const MAX_FILE: usize = 256 * 1024 * 1024;
 

@@ -3,9 +3,13 @@
 //! * [`commands`] is the command line, a file for each command.
 //! * [`describe`] reads a node from a file of any format: [`import`] holds the readers of other programs' files,
 //!   [`archive`] that of tars.
+//! * [`audit`] compares the reports of many nodes.
+//! * [`picture`] orders a node's devices and draws them.
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod audit;
 pub mod commands;
 pub mod describe;
 pub mod import;
+pub mod picture;

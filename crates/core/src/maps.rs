@@ -46,6 +46,26 @@ pub const FORMATS: [(&str, Format, &str); 7] = [
     ("intel-mpi", Format::IntelMpi, "I_MPI_PIN_DOMAIN of Intel MPI, a rank for each GPU"),
 ];
 
+impl Format {
+    /// The format that a word names.
+    pub fn named(word: &str) -> Option<Format> {
+        FORMATS.iter().find(|known| known.0 == word).map(|known| known.1)
+    }
+
+    /// Is it about a process for each GPU, with CPUs of its own?
+    pub fn is_of_processes(self) -> bool {
+        matches!(self, Format::OpenMpi | Format::Mpich | Format::IntelMpi)
+    }
+}
+
+/// The formats that a program reads from a file, `(format, extension)`: `nic-placement refresh` keeps them beside the node
+/// file, as `node.map-sglang.json`.
+pub const KEPT: [(Format, &str); 3] = [
+    (Format::Json, "map-json.json"),
+    (Format::Sglang, "map-sglang.json"),
+    (Format::Mooncake, "map-mooncake.json"),
+];
+
 /// Why there is no map in this format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoMap(String);

@@ -161,6 +161,9 @@ pub struct TaskPlacement {
     pub global_id: u32,
     /// its GPUs
     pub gpus: Vec<GpuIndex>,
+    /// the GPUs that its program counts, from 0 in this order: `gpus`, or more where a promise or a rank tells which of
+    /// these it uses
+    pub seen: Vec<GpuIndex>,
     /// its rails, each with the nearest path from one of its GPUs (or CPUs)
     pub rails: Vec<(RailIndex, PathType)>,
     /// where it may run
@@ -279,6 +282,8 @@ pub struct Variable<'a> {
     pub name: Cow<'a, str>,
     /// what becomes of it
     pub change: Change,
+    /// the value that counts all the same, which a configuration file of its library's gives
+    pub of_file: Option<String>,
     /// why
     pub why: Cow<'a, str>,
 }
@@ -294,6 +299,4 @@ pub enum Change {
     Remove,
     /// it has no value and gets none
     Leave,
-    /// the same, since a configuration file of its library's gives it this value
-    LeaveToFile(String),
 }

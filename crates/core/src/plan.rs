@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod json;
+pub mod stated;
 
 use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
@@ -127,6 +128,7 @@ impl Plan {
             local_id: 0,
             global_id: 0,
             gpus: vec![gpu],
+            seen: vec![gpu],
             rails: map.gpu(gpu).choices.iter().map(|choice| (choice.rail, choice.path)).collect(),
             cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
             mems: MemDecision::Keep { why: String::new() },
@@ -160,6 +162,12 @@ impl Plan {
         names
     }
 
+    /// What the step would get on this node, in one line for the admin.
+    pub fn observed(&self) -> String {
+        let Plan { node, step, map, .. } = self;
+        text::step_line(node, map, step.tasks, &identity::of_the_step(node, step))
+    }
+
     /// Did the user ask for lines on the terminal?
     pub fn reports(&self) -> bool {
         self.wish.settings.verbose || self.wish.settings.dry_run
@@ -171,7 +179,8 @@ fn tell_what_stays(variables: &mut [Variable], uses: &[Use]) {
     for of in uses {
         let not_ours = variables.iter_mut().filter(|variable| {
             variable.name == of.variable
-                && matches!(variable.change, Change::KeepUsers(_) | Change::Set(_) | Change::LeaveToFile(_))
+                && (matches!(variable.change, Change::KeepUsers(_) | Change::Set(_))
+                    || variable.of_file.is_some())
         });
         not_ours.for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
     }
@@ -214,3 +223,6 @@ impl TaskPlan<'_> {
         self.placement.rails.is_empty() && self.plan.wish.settings.strictness == Strictness::BestEffort
     }
 }
+
+#[cfg(test)]
+mod tests;

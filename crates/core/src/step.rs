@@ -49,6 +49,9 @@ pub struct Task {
     pub gpus: GpuGrant,
     /// its GPUs, if somebody worked them out from more than that evidence
     pub claim: Option<Claim>,
+    /// the GPUs that its program counts, in its order, where the claim is a choice among these; `None` if these are the
+    /// claim's own, or the evidence's
+    pub sees: Option<Vec<GpuIndex>>,
     /// NICs that it may not open though other tasks of its job may.  The node's map has no NICs that no task
     /// of the job may open.
     pub denied_nics: Vec<NicIndex>,

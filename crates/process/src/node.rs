@@ -23,6 +23,11 @@ pub fn read(admin: &Admin, scope: Scope, author: Author) -> Result<(Topology, Ve
     }
 }
 
+/// Whose word this process goes by: who runs as root by root's alone.
+pub fn author() -> Author {
+    if sys::is_root() { Author::Root } else { Author::Anyone }
+}
+
 /// A description without what is not on this node.
 pub fn confirmed(
     mut described: Topology,

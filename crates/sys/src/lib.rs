@@ -9,6 +9,7 @@ mod environment;
 mod loaded;
 mod lock;
 mod memory;
+mod terminal;
 
 pub use access::{Refusal, may_open, refusal};
 pub use affinity::{affinity, affinity_of, set_affinity};
@@ -17,6 +18,7 @@ pub use environment::{set_variable_before_threads, unset_variable_before_threads
 pub use loaded::is_loaded_after_us;
 pub use lock::try_lock;
 pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
+pub use terminal::terminal_columns;
 
 /// Is the process root's, or may it become so again?
 pub fn is_root() -> bool {

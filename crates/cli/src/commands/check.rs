@@ -2,10 +2,14 @@
 //! plugstack.conf, the node, and the variables of this environment.
 #![forbid(unsafe_code)]
 
+mod facts;
+
 use super::node::Node;
 use super::page::{Page, Style, Text};
 use super::plugstack::{self, Line};
 use super::{Failure, gpu_list, request};
+use crate::audit::report::{Finding, Level};
+use crate::describe;
 use clap::ValueHint;
 use nic_placement_core::config::releases::{self, RELEASES};
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
@@ -20,6 +24,7 @@ use nic_placement_core::render::lint::{self, Subject, lint};
 use nic_placement_core::render::{FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, Step, Task};
 use nic_placement_core::topology::{Gpu, Nic, NicRole, PortState, Topology};
+use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_sys as sys;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,14 +34,15 @@ const LOOKED_AT: &str = "What is looked at";
 
 /// what is wrong with Slurm's release, plugstack.conf, the node and this environment
 ///
-/// Tells before a step shows it whether the plugin was tested with the installed release of Slurm, what is wrong with the
-/// lines of plugstack.conf (typos, the plugin twice, a path without a file, pyxis behind it), whether a step has the node from
-/// the node file and how old that is, whether the node's NICs may be chosen and which of them fail, and what looks wrong in the variables of this environment. Ends with 1 where something is
-/// wrong.
+/// Answers before a step does. Was the plugin tested with the installed release of Slurm? What is wrong with the lines of
+/// plugstack.conf (typos, the plugin twice, a path without a file, pyxis after it)? Would a step use the node file, and how old
+/// is that? Which NICs may be chosen, and which of them fail? What looks wrong in the variables of this environment? Ends with
+/// 1 where something is wrong.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   nic-placement check
+  srun -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement check --plugstack 90-nic-placement.conf --variable NCCL_IB_HCA=mlx5_1")]
 pub(super) struct Options {
     #[command(flatten)]
@@ -50,32 +56,61 @@ pub(super) struct Options {
     /// a variable to look at, instead of this environment; again for more
     #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append, help_heading = LOOKED_AT)]
     variable: Vec<String>,
+    /// the findings and the node's facts as versioned JSON, which `nic-placement audit` compares
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
 /// What is found: good, worth knowing, or to be put right.
-struct Report<'p> {
-    page: &'p mut Page,
-    wrong: usize,
+#[derive(Default)]
+struct Report {
+    findings: Vec<Finding>,
+    code: &'static str,
+    about: Option<String>,
 }
 
-impl Report<'_> {
+impl Report {
     fn ok(&mut self, text: impl std::fmt::Display) {
-        self.page.item("ok     ", text);
+        self.add(Level::Ok, text);
     }
 
     fn note(&mut self, text: impl std::fmt::Display) {
-        self.page.item("note   ", text);
+        self.add(Level::Note, text);
     }
 
     fn wrong(&mut self, text: impl std::fmt::Display) {
-        self.wrong += 1;
-        self.page.item(Text::styled("wrong  ", Style::Wrong), text);
+        self.add(Level::Wrong, text);
+    }
+
+    /// What the next findings are about: the code of all that follow, and for the next one alone what it names, where its
+    /// text also has what changes from hour to hour.
+    fn look_at(&mut self, code: &'static str, about: Option<&str>) {
+        (self.code, self.about) = (code, about.map(str::to_string));
+    }
+
+    fn add(&mut self, level: Level, text: impl std::fmt::Display) {
+        let (code, about) = (self.code.to_string(), self.about.take());
+        self.findings.push(Finding { level, code, about, text: text.to_string() });
+    }
+
+    fn count_of_wrong(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.level == Level::Wrong).count()
+    }
+
+    fn print(&self, page: &mut Page) {
+        for Finding { level, text, .. } in &self.findings {
+            match level {
+                Level::Ok => page.item("ok     ", text),
+                Level::Note => page.item("note   ", text),
+                Level::Wrong => page.item(Text::styled("wrong  ", Style::Wrong), text),
+            }
+        }
     }
 }
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let present = request::variables(&options.variable)?;
-    let mut report = Report { page, wrong: 0 };
+    let mut report = Report::default();
     let is_live = options.node.source() == NodeSource::Live;
     // another machine's node has neither this one's Slurm nor its environment
     if is_live || options.slurm.is_some() {
@@ -94,8 +129,18 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     the_node(&plan, &diagnostics, &mut report);
     let present = if is_live && present.is_empty() { this_environment() } else { present };
+    report.look_at("variable", None);
     the_variables(&plan, &present, is_live, &mut report);
-    match report.wrong {
+    let wrong = report.count_of_wrong();
+    match options.json {
+        true => {
+            let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
+            let root = describe::root_of(&options.node.source());
+            page.exact(&facts::report(&plan, root.as_ref(), slurms_name, report.findings).to_json());
+        }
+        false => report.print(page),
+    }
+    match wrong {
         0 => Ok(()),
         1 => Err("check: one thing is wrong".into()),
         more => Err(format!("check: {more} things are wrong").into()),
@@ -108,6 +153,7 @@ fn as_a_step_has_it(
     options: &Options,
     report: &mut Report,
 ) -> Result<(Topology, Vec<Diagnostic>), Failure> {
+    report.look_at("node-file", Some(&admin.node_file.path));
     let kept = the_node_file(&admin.node_file, report);
     let here = |kept: Option<Kept>| match kept {
         Some(Kept { topology, diagnostics, .. }) => Ok((topology, diagnostics)),
@@ -193,6 +239,7 @@ fn installed() -> Option<String> {
 }
 
 fn slurm(version: Option<String>, report: &mut Report) {
+    report.look_at("slurm", None);
     let Some(version) = version else {
         return report.note("Slurm: none of its programs tells its release here");
     };
@@ -216,8 +263,24 @@ fn slurm(version: Option<String>, report: &mut Report) {
     }
 }
 
+/// What the plugin's line and the configuration file say together for a step on this node, read as root reads it.
+fn as_on_this_node(arguments: &[String], report: &mut Report) -> Admin {
+    let Found { admin, findings, file, off } =
+        admin::find(arguments.iter().map(String::as_str), || None, Author::Root);
+    let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path));
+    let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
+    findings.iter().chain(&elsewhere).for_each(|finding| report.wrong(finding));
+    match off {
+        Some(why @ Off::Refused(_)) => report.wrong(why),
+        Some(why) => report.note(format_args!("no step is placed here, whoever asks: {why}")),
+        None => {}
+    }
+    admin
+}
+
 /// The plugin's line of plugstack.conf and those around it; returns what that line says.
 fn lines(file: &Path, report: &mut Report) -> Admin {
+    report.look_at("plugstack", None);
     let (lines, findings) = plugstack::read(file);
     let unread = !findings.is_empty();
     for finding in findings {
@@ -227,16 +290,14 @@ fn lines(file: &Path, report: &mut Report) -> Admin {
         (0..lines.len()).filter(|&at| lines[at].file_name().contains("nic_placement")).collect();
     let Some(&first) = ours.first() else {
         if unread {
-            return Admin::default();
+            return as_on_this_node(&[], report);
         }
         report.note(format_args!("`{}`: no line loads the plugin", file.display()));
-        return Admin::default();
+        return as_on_this_node(&[], report);
     };
     let line = &lines[first];
-    let (admin, diagnostics) = Admin::parse(line.arguments.iter().map(String::as_str));
-    for diagnostic in &diagnostics {
-        report.wrong(diagnostic);
-    }
+    let (_, diagnostics) = Admin::parse(line.arguments.iter().map(String::as_str));
+    let admin = as_on_this_node(&line.arguments, report);
     for &again in &ours[1..] {
         report.wrong(format_args!(
             "`{}`: the plugin is listed twice: the option of the second is disabled, and each of srun's users is told",
@@ -274,6 +335,7 @@ fn the_node(plan: &Plan, diagnostics: &[Diagnostic], report: &mut Report) {
         gpu_list::counted(gpus),
         node.rails.len()
     );
+    report.look_at("node", None);
     match (gpus, node.rails.len()) {
         (0, _) => report.note(format_args!("{facts}: without a GPU nothing is set")),
         (_, 0) if topology.is_left_to_libfabric() => {
@@ -282,14 +344,17 @@ fn the_node(plan: &Plan, diagnostics: &[Diagnostic], report: &mut Report) {
         (_, 0) => report.wrong(format_args!("{facts}: `nic-placement show` says why")),
         _ => report.ok(facts),
     }
+    report.look_at("nic-broken", None);
     for rail in &node.broken {
         report.wrong(format_args!(
             "`{rail}` would be used if it worked: `nic-placement show` says what is wrong"
         ));
     }
+    report.look_at("nic-slower", None);
     for slower in slower_rails(plan) {
         report.note(slower);
     }
+    report.look_at("odd", None);
     for diagnostic in diagnostics.iter().chain(&node.diagnostics).chain(&identity::lint(topology)) {
         report.note(diagnostic);
     }

@@ -3,7 +3,7 @@
 
 use super::Failure;
 use super::misunderstood::misunderstood;
-use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};
+use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
 
 /// `1 GPU`, `8 GPUs`
 pub(super) fn counted(gpus: usize) -> String {
@@ -17,30 +17,7 @@ pub(super) fn several(
     topology: &Topology,
 ) -> Result<Vec<GpuIndex>, Failure> {
     let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
-    let mut gpus: Vec<GpuIndex> = Vec::new();
-    for word in list.split(',').map(str::trim) {
-        let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
-            let gpu = topology.gpu_index(address);
-            vec![gpu.ok_or_else(|| {
-                format!("`{option}`: no GPU of `{}` has the address `{word}`", topology.name)
-            })?]
-        } else {
-            let set =
-                Bitmap::from_list(word).map_err(|bad| format!("`{option}`: {bad}, or PCI addresses"))?;
-            set.iter().map(|index| GpuIndex(index as usize)).collect()
-        };
-        for gpu in found {
-            if gpu.0 >= topology.gpus.len() {
-                let (name, count) = (&topology.name, topology.gpus.len());
-                return Err(format!("`{option}`: no GPU {gpu}, `{name}` has {count}").into());
-            }
-            if gpus.contains(&gpu) {
-                return Err(format!("`{option}`: GPU {gpu} is named twice").into());
-            }
-            gpus.push(gpu);
-        }
-    }
-    Ok(gpus)
+    Ok(topology.gpus_named(list).map_err(|bad| format!("`{option}`: {bad}"))?)
 }
 
 /// One GPU.

@@ -9,7 +9,7 @@ use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::{self, Author};
-use nic_placement_core::topology::file;
+use nic_placement_core::topology::{Topology, file};
 use std::path::{Path, PathBuf};
 
 /// turn another program's file, or this node, into a topology file
@@ -42,6 +42,8 @@ pub(super) struct Options {
     )]
     to: To,
     /// where to write it (default: standard output)
+    ///
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
 }
@@ -87,9 +89,13 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     for diagnostic in diagnostics {
         tell(&format!("note: {diagnostic}"));
     }
+    let file = options.file.as_deref().unwrap_or("this node");
+    if is_nothing(&topology) {
+        let expected = "expected a directory with sys/ and proc/, or a file that names devices or CPUs";
+        return Err(format!("`{file}` shows nothing of a node: {expected}").into());
+    }
     let text = match options.to {
         To::Nccl => {
-            let file = options.file.as_deref().unwrap_or("this node");
             let written = nccl::write(&topology).map_err(|unwritable| format!("`{file}`: {unwritable}"))?;
             written.lost.iter().for_each(|lost| tell(&format!("note: {lost}")));
             written.text
@@ -102,4 +108,10 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     };
     // whole or not at all: a plugin may be reading the file that this one replaces
     Ok(whole::write(destination, text.as_bytes())?)
+}
+
+/// A description without a device or a NUMA node: a wrong folder, mostly.
+fn is_nothing(topology: &Topology) -> bool {
+    let Topology { numa_nodes, pci, gpus, nics, .. } = topology;
+    numa_nodes.is_empty() && pci.iter().next().is_none() && gpus.is_empty() && nics.is_empty()
 }

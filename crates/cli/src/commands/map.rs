@@ -4,18 +4,13 @@
 use super::node::Node;
 use super::page::Page;
 use super::request::Request;
-use super::{Failure, gpu_list, plan, tell};
+use super::{Failure, gpu_list, tell, whole};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
-use nic_placement_core::placement::Bind;
-use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::policy::identity;
-use nic_placement_core::render::{Evidence, FileText, Present};
-use nic_placement_core::step::{Step, Task};
-use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
-use std::fs;
-use std::path::{Path, PathBuf};
+use nic_placement_core::plan::{Plan, stated};
+use nic_placement_core::render::FileText;
+use std::path::PathBuf;
 
 /// which NICs each GPU has, for an engine that drives all of them
 ///
@@ -52,14 +47,24 @@ pub(super) struct Options {
         value_name = "NAME",
         default_value = "localhost",
         hide_default_value = true,
+        value_parser = host_name,
         help_heading = "Output"
     )]
     host: String,
     /// where to write it (default: standard output)
+    ///
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     output: Option<PathBuf>,
     #[command(flatten)]
     request: Request,
+}
+
+/// A node's name as it stands in a launcher's line, which blanks and line ends would end.
+fn host_name(text: &str) -> Result<String, &'static str> {
+    let is_in_a_word = |letter: char| !letter.is_whitespace() && !letter.is_control();
+    let is_one_word = !text.is_empty() && text.chars().all(is_in_a_word);
+    is_one_word.then(|| text.to_string()).ok_or("expected one word, as `node-17`")
 }
 
 fn formats_help() -> String {
@@ -68,6 +73,7 @@ fn formats_help() -> String {
 }
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    options.request.binds_cores_alone("map")?;
     let (wish, doubts) = options.request.wish(&[])?;
     let (topology, diagnostics) = options.node.read()?;
     for diagnostic in diagnostics.iter().chain(&doubts) {
@@ -78,10 +84,9 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         return Err(format!("`{}` has no GPU", topology.name).into());
     }
     // the parser knows no other words
-    let format =
-        FORMATS.iter().find(|(word, ..)| *word == options.format).map_or(Format::Json, |known| known.1);
-    let is_launchers = matches!(format, Format::OpenMpi | Format::Mpich | Format::IntelMpi);
-    let (plan, cpus) = planned(topology, wish, &gpus, is_launchers);
+    let format = Format::named(&options.format).unwrap_or(Format::Json);
+    let read = |_: &str| Some(FileText::default());
+    let (plan, cpus) = stated::for_engines(topology, wish, &gpus, format.is_of_processes(), &read);
     let Plan { node: topology, map: node, .. } = &plan;
     let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host: &options.host };
     let text = maps::write(format, subject).map_err(|why| format!("map: {why}"))?;
@@ -89,43 +94,6 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         page.exact(&text);
         return Ok(());
     };
-    Ok(whole(destination, &text)
-        .map_err(|error| format!("cannot write `{}`: {error}", destination.display()))?)
-}
-
-/// Whole or not at all: an engine may be reading the file that this one replaces.
-fn whole(destination: &Path, text: &str) -> std::io::Result<()> {
-    let beside = destination.with_extension("new");
-    fs::write(&beside, text).and_then(|()| fs::rename(&beside, destination))
-}
-
-/// The map, and for a launcher the CPUs of a process for each GPU.
-fn planned(topology: Topology, mut wish: Wish, gpus: &[GpuIndex], with_cpus: bool) -> (Plan, Vec<CpuSet>) {
-    wish.settings.bind = Bind::Core;
-    let step = Step {
-        node: topology.name.clone(),
-        tasks: gpus.len() as u32,
-        total_tasks: gpus.len() as u32,
-        gpus: Some(identity::slurms_numbers(&topology, gpus)),
-        alone_on_node: true,
-        ..Step::default()
-    };
-    let read = |_: &str| Some(FileText::default());
-    let plan = Plan::new(topology, wish, step, &read);
-    let cpus = plan.node.cpus();
-    let process = |(id, &gpu): (u32, &GpuIndex)| {
-        let task = Task {
-            local_id: id,
-            global_id: id,
-            gpus: plan::grant(&plan.node, &[gpu]),
-            cpus: cpus.clone(),
-            step_cpus: cpus.clone(),
-            promised: Some(gpus.to_vec()),
-            ..Task::default()
-        };
-        let evidence = Evidence { present: &Present::new(), read: &read };
-        plan.task(&task, evidence).placement.cpus.cpus().clone()
-    };
-    let cpus = if with_cpus { (0..).zip(gpus).map(process).collect() } else { Vec::new() };
-    (plan, cpus)
+    // whole or not at all: an engine may be reading the file that this one replaces
+    Ok(whole::write(destination, text.as_bytes())?)
 }

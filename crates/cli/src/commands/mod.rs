@@ -4,8 +4,10 @@
 //! completions and the man page are made from it.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod check;
 mod completions;
+mod drawing;
 mod evidence;
 mod exec;
 mod explain;
@@ -29,9 +31,11 @@ mod whole;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exec::NotStarted;
 use misunderstood::Misunderstood;
+use nic_placement_sys as sys;
 use page::{Colour, Page};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 /// Above the options that every command has.
@@ -39,9 +43,9 @@ const EVERYWHERE: &str = "Options of every command";
 
 /// which NIC, CPUs and memory each GPU task gets, and why
 ///
-/// Shows, plans and records without Slurm what the plugin nic-placement does with it, and does it for a launcher's
-/// processes: the same code decides. It needs no privileges and changes nothing on the node, but that `refresh` writes
-/// the node file.
+/// Shows, plans and records, without Slurm, what the plugin nic-placement does. `exec` does the same for a launcher's
+/// processes. The same code decides. The tool needs no privileges. It changes nothing on the node, except that `refresh`
+/// writes the node file.
 #[derive(Parser)]
 #[command(
     name = "nic-placement",
@@ -82,6 +86,7 @@ enum Command {
     Explain(explain::Options),
     Exec(exec::Options),
     Check(check::Options),
+    Audit(audit::Options),
     Snapshot(snapshot::Options),
     Refresh(refresh::Options),
     Map(map::Options),
@@ -109,12 +114,13 @@ pub fn command_line() -> clap::Command {
 /// Runs the tool; 0 done, 1 could not, 2 not understood.  `exec` has more, or ends as its program does.
 pub fn main() -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
+    let columns = sys::terminal_columns(io::stdout().as_fd());
     let (page, result) = match parse(std::env::args_os()) {
         Ok(line) => {
             let variable = |name| std::env::var_os(name);
             let (no_color, terminal_type) = (variable("NO_COLOR"), variable("TERM"));
             let colour = line.color.is_on(is_terminal, no_color.as_deref(), terminal_type.as_deref());
-            let mut page = Page::new(colour, is_terminal);
+            let mut page = Page::new(colour, is_terminal).with_columns(columns);
             let result = run(line.command, &mut page);
             (page, result)
         }
@@ -162,6 +168,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Explain(options)) => explain::run(&options, page),
         Some(Command::Exec(options)) => exec::run(&options),
         Some(Command::Check(options)) => check::run(&options, page),
+        Some(Command::Audit(options)) => audit::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),
         Some(Command::Map(options)) => map::run(&options, page),

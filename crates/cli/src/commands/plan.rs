@@ -3,6 +3,7 @@
 
 mod table;
 
+use super::drawing::{self, Drawing};
 use super::evidence::Evidence;
 use super::misunderstood::misunderstood;
 use super::node::Node;
@@ -11,21 +12,16 @@ use super::request::{self, Request};
 use super::{Failure, gpu_list, lacks};
 use clap::ArgAction::Append;
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::discover::Root;
-use nic_placement_core::discover::root::{Beginning, read_configuration};
 use nic_placement_core::placement::Change;
+use nic_placement_core::plan::stated::{BadStep, Deal, MAX_TASKS, Stated};
 use nic_placement_core::plan::{Plan, TaskPlan, json};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render;
 use nic_placement_core::render::wanted::is_variable_name;
-use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
-use nic_placement_core::topology::{GpuIndex, GpuVendor, Topology};
-use std::collections::BTreeMap;
+use nic_placement_core::step::{Starter, Step, Task};
+use nic_placement_core::topology::Topology;
+use nic_placement_process::{files, maps};
 use std::fmt::Write;
-use std::path::Path;
-
-/// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
-const MAX_TASKS: u32 = 4096;
 
 /// what the tasks of a step would get
 ///
@@ -35,7 +31,8 @@ const MAX_TASKS: u32 = 4096;
 #[command(after_help = "\
 Examples:
   nic-placement plan --machine dgx-h100 --gpus-per-task 1
-  nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why")]
+  nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why
+  nic-placement plan --machine dgx-h100 --gpus-per-task 1 --svg -o plan.svg")]
 pub(super) struct Options {
     #[command(flatten)]
     node: Node,
@@ -65,7 +62,7 @@ struct StepOptions {
     /// the allocation: positions in PCI order (0-3,5) or PCI addresses (default: all GPUs)
     #[arg(long, value_name = "LIST")]
     gpus: Option<String>,
-    /// what a task would get that has this variable; again for more
+    /// what a task with this variable would get; again for more
     ///
     /// VAR is CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK,
     /// ZE_FLAT_DEVICE_HIERARCHY or SLURM_STEP_GPUS.
@@ -96,30 +93,34 @@ struct Site {
 #[command(next_help_heading = "Output")]
 struct Output {
     /// the reasons too, below the table
-    #[arg(long, conflicts_with_all = ["json", "env"])]
+    #[arg(short = 'v', long, visible_alias = "reasons", conflicts_with_all = ["json", "env", "svg"])]
     why: bool,
     /// the plan as versioned JSON, with all reasons
     #[arg(long, conflicts_with = "env")]
     json: bool,
     /// the plan as lines for a shell: a case for each local id
-    #[arg(long)]
+    #[arg(long, conflicts_with = "svg")]
     env: bool,
     /// the variable that holds the local id in --env, as LOCAL_RANK of torchrun (default: SLURM_LOCALID)
     #[arg(long, value_name = "NAME", requires = "env", value_parser = variable_name)]
     by: Option<String>,
+    #[command(flatten)]
+    drawing: Drawing,
 }
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let Options { node, step: of_step, request, site, output } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = Evidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
+    let (mut wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
+    maps::take_to_exist(&mut wish.admin);
     let (topology, mut diagnostics) = node.read()?;
-    let tasks = tasks(of_step, &evidence, &topology)?;
-    let step = step(of_step, &evidence, &topology, tasks.len() as u32)?;
+    let (step, tasks) = stated(of_step, &evidence, &topology)?;
     let is_live = node.source() == NodeSource::Live;
-    let read = |path: &str| match is_live && KERNELS.iter().any(|top| path.starts_with(top)) {
-        true => kernels(path),
+    // files of this node say nothing about another one, and this user's files nothing about another's: every configuration
+    // counts as empty, every file of a `set=` as there
+    let read = |path: &str| match is_live && files::is_kernels(path) {
+        true => files::read(path),
         false => Some(render::FileText::default()),
     };
     let plan = Plan::new(topology, wish, step, &read);
@@ -130,6 +131,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
         Output { json: true, .. } => page.exact(&json::plan(&plan, &placed, &diagnostics)),
+        Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(&plan, &placed), page)?,
         Output { env: true, by, .. } => {
             page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));
         }
@@ -147,108 +149,36 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     lacks::verdict("plan", "task", &plan, &lacking)
 }
 
-/// What the kernel tells of interfaces.  Files of this node say nothing about another one, and this user's files nothing about
-/// another's: every configuration counts as empty, every file of a `set=` as there.
-const KERNELS: [&str; 2] = ["/proc/net/", "/sys/class/net/"];
-
-fn kernels(path: &str) -> Option<render::FileText> {
-    let Beginning { text, is_cut } = read_configuration(Path::new(path), Root::MAX_TABLE)?;
-    Some(render::FileText { text, is_cut })
-}
-
-fn step(
+fn stated(
     of_step: &StepOptions,
     evidence: &Evidence,
     topology: &Topology,
-    tasks: u32,
-) -> Result<Step, Failure> {
-    let gpus = match &evidence.step_gpus {
-        Some(list) => Some(list.clone()),
-        None => {
-            let gpus = gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?;
-            (!gpus.is_empty()).then(|| identity::slurms_numbers(topology, &gpus))
-        }
-    };
-    Ok(Step {
-        node: topology.name.clone(),
-        tasks,
-        total_tasks: tasks,
-        gpus,
-        cpus_per_task: of_step.cpus_per_task,
-        // a plan is for a node that nobody else uses
-        alone_on_node: true,
-        ..Step::default()
-    })
-}
-
-/// The tasks as Slurm would start them: each with its own GPUs, or all with all.
-fn tasks(of_step: &StepOptions, evidence: &Evidence, topology: &Topology) -> Result<Vec<Task>, Failure> {
+) -> Result<(Step, Vec<Task>), Failure> {
     let played = evidence.grant(topology)?;
     if played.is_some() && (of_step.gpus.is_some() || of_step.gpus_per_task.is_some()) {
         return Err(misunderstood(
             "`--visible` and `--may-open` say whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
         ));
     }
-    let gpus = gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?;
-    let default = match of_step.gpus_per_task {
-        _ if played.is_some() => 1,
-        Some(each @ 1..) => gpus.len() as u32 / each,
-        _ => gpus.len() as u32,
+    let stated = Stated {
+        starter: Starter::Slurm,
+        gpus: gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?,
+        deal: of_step.gpus_per_task.map_or(Deal::All, Deal::Each),
+        tasks: of_step.ntasks.or(played.as_ref().map(|_| 1)),
+        cpus_per_task: of_step.cpus_per_task,
+        cpus: topology.cpus(),
+        // a plan is for a node that nobody else uses
+        alone_on_node: true,
     };
-    let count = of_step.ntasks.unwrap_or(default.max(1));
-    if count == 0 || count > MAX_TASKS {
-        return Err(format!("`--ntasks {count}`: expected 1 to {MAX_TASKS}").into());
+    let (mut step, mut tasks) = stated.step(topology).map_err(|bad| match bad {
+        BadStep::Tasks(count) => format!("`--ntasks {count}`: expected 1 to {MAX_TASKS}"),
+        bad @ BadStep::TooFewGpus(..) => bad.to_string(),
+    })?;
+    step.gpus = evidence.step_gpus.clone().or(step.gpus);
+    if let Some(played) = played {
+        tasks.iter_mut().for_each(|task| task.gpus = played.clone());
     }
-    if let Some(each) = of_step.gpus_per_task {
-        let wanted = u64::from(count) * u64::from(each);
-        if wanted > gpus.len() as u64 {
-            let has = gpus.len();
-            let problem =
-                format!("{count} tasks of {each} GPUs need {wanted} GPUs, the allocation has {has}");
-            return Err(problem.into());
-        }
-    }
-    let cpus = topology.cpus();
-    Ok((0..count)
-        .map(|id| {
-            let mine: Vec<GpuIndex> = match of_step.gpus_per_task {
-                Some(each) => gpus.iter().copied().skip((id * each) as usize).take(each as usize).collect(),
-                None => gpus.clone(),
-            };
-            Task {
-                local_id: id,
-                global_id: id,
-                gpus: played.clone().unwrap_or_else(|| grant(topology, &mine)),
-                claim: None,
-                denied_nics: Vec::new(),
-                cpus: cpus.clone(),
-                step_cpus: cpus.clone(),
-                // no task has cores of its own before we look
-                masks: Vec::new(),
-                gpu_bind: of_step.gpus_per_task.map(|each| format!("gpu:per_task:{each}")),
-                promised: None,
-                memory: Memory::default(),
-            }
-        })
-        .collect())
-}
-
-/// Evidence that says: exactly these GPUs.
-pub(super) fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
-    let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
-        let in_pci_order = topology.gpus[..gpu.0].iter().filter(|other| other.vendor == vendor).count();
-        topology.gpu(gpu).runtime_index.map_or(in_pci_order, |index| index as usize)
-    };
-    let mut variables: BTreeMap<&'static str, String> = BTreeMap::new();
-    for &gpu in gpus {
-        let vendor = topology.gpu(gpu).vendor;
-        let list = variables.entry(vendor.list_variable()).or_default();
-        if !list.is_empty() {
-            list.push(',');
-        }
-        list.push_str(&number_of(vendor, gpu).to_string());
-    }
-    GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
+    Ok((step, tasks))
 }
 
 fn variable_name(text: &str) -> Result<String, String> {

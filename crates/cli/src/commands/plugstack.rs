@@ -4,6 +4,8 @@
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::{self, Author, Problem};
 use nic_placement_core::policy::pattern::glob;
+use nic_placement_process::admin::{self, Found};
+use nic_placement_process::node;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +29,17 @@ impl Line {
     pub(super) fn file_name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
+}
+
+/// What the plugin's line in this file, or in the one that Slurm reads, and the configuration file say for a step of this
+/// partition, and whether there is such a line in sight.
+pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, bool) {
+    let slurms_own = || place(|name| std::env::var_os(name));
+    let (lines, _) = read(&file.map_or_else(slurms_own, Path::to_path_buf));
+    let line = lines.iter().find(|line| line.file_name().contains("nic_placement"));
+    let arguments = line.into_iter().flat_map(|line| &line.arguments).map(String::as_str);
+    // what is wrong with them `nic-placement check` tells the admin; who runs as root goes by root's word
+    (admin::find(arguments, || partition.map(str::to_string), node::author()), line.is_some())
 }
 
 /// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent

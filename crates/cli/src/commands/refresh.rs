@@ -1,14 +1,16 @@
 //! `nic-placement refresh`: reads the node, which may wait for hardware, and writes the node file, so that no step has to.
 #![forbid(unsafe_code)]
 
+mod engines;
 mod watch;
 
 use super::page::Page;
-use super::{Failure, whole};
+use super::{Failure, plugstack, whole};
 use crate::import::nccl;
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::discover::Root;
+use nic_placement_core::discover::root::{self, Author, Problem, Unreadable};
 use nic_placement_core::node::{file, kept};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys as sys;
@@ -20,12 +22,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// read the node and write the node file, which steps read instead of asking hardware
 ///
-/// The state and rate of an RDMA port are questions to the card's firmware. On a card that is sick one of them can take a
-/// minute, in which nothing ends the process that asks. So this asks them outside of any job: at boot, by a timer, by Slurm's
-/// HealthCheckProgram. A step uses the file if it was written since the system was started, not too long ago, and the devices
-/// are those that it names; else it reads the node itself. The plugin trusts the file only if root wrote it.
+/// To read the state and rate of an RDMA port, the kernel asks the card's firmware. A sick card can take a minute, and nothing
+/// ends the process that waits. So this asks outside of any job: at boot, by a timer, by Slurm's HealthCheckProgram. A step uses
+/// the file if root wrote it since the system was started and not too long ago, and if it names the devices that are there. Else
+/// the step reads the node itself.
 ///
 /// Where the bus hides which GPU and which NIC share a switch, a topology file for NCCL is kept beside it: node.nccl.xml.
+/// A file of that name that no refresh has written stays as it is.
+///
+/// For each {map_file:FORMAT} that plugstack.conf's set= names, the node's map is kept there too: node.map-FORMAT.json.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,8 +39,13 @@ Examples:
   nic-placement refresh --output node.json; nic-placement show --topology node.json")]
 pub(super) struct Options {
     /// where to write it, instead of /run/nic-placement/node.json
+    ///
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
+    /// this file instead of the plugstack.conf that Slurm reads: which maps are kept, and of which NICs
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    plugstack: Option<PathBuf>,
     /// go on: write it again within a second of a change, and regularly
     ///
     /// Changes are those of which the kernel tells: links that come up or go down, and, since Linux 6.12, RDMA devices. The state of
@@ -57,13 +67,15 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options, _: &mut Page) -> Result<(), Failure> {
     let place = options.output.clone().unwrap_or_else(|| NodeFileUse::default().path.into());
+    // before anything is made beside it
+    whole::check(&place)?;
     match options.watch {
-        true => watch::watch(&place, Duration::from_secs(options.every)),
-        false => refresh(&place),
+        true => watch::watch(&place, options.plugstack.as_deref(), Duration::from_secs(options.every)),
+        false => refresh(&place, options.plugstack.as_deref()),
     }
 }
 
-fn refresh(place: &Path) -> Result<(), Failure> {
+fn refresh(place: &Path, plugstack: Option<&Path>) -> Result<(), Failure> {
     let shown = place.display();
     let (folder, name) = whole::split(place)?;
     let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
@@ -75,37 +87,70 @@ fn refresh(place: &Path) -> Result<(), Failure> {
     let (node, diagnostics) = kept::make(&Root::live(), sys::seconds_since_boot(), now())?;
     diagnostics.iter().for_each(|diagnostic| super::tell(&diagnostic.to_string()));
     whole::write(place, file::to_json(&node).as_bytes())?;
-    Ok(for_nccl(&node.topology, place)?)
+    for_nccl(&node.topology, place)?;
+    // last: the file may be on a file system that does not answer, and what steps need is written
+    Ok(engines::keep(node.topology, place, plugstack::admin(plugstack, None).0.admin)?)
 }
+
+/// The first line of the file for NCCL, by which a later refresh knows it: a comment, which NCCL skips (src/graph/xml.cc,
+/// `xmlSkipComment`).
+const HEADING: &str = "<!-- written by nic-placement refresh, which keeps it as the node is -->";
 
 /// Where the bus hides which GPU and which NIC share a switch, NCCL finds that out from a file only: it is kept beside the
 /// node file, for the admin's `set=NCCL_TOPO_FILE=`.
 fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
     let beside = place.with_extension("nccl.xml");
+    let shown = beside.display();
     let written = match topology.stated_paths.is_empty() {
-        true => None,
-        false => match nccl::write(topology) {
-            Ok(written) => Some(written),
-            Err(unwritable) => {
-                super::tell(&format!("no file for NCCL: {unwritable}"));
-                None
-            }
-        },
+        true => Err("the bus hides nothing from NCCL".to_string()),
+        false => nccl::write(topology).map_err(|unwritable| unwritable.to_string()),
     };
-    let Some(nccl::Written { text, lost }) = written else {
-        return match fs::remove_file(&beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(format!("cannot remove `{}`: {error}", beside.display()))
+    match (written, there(&beside)) {
+        (Err(reason), There::Ours(_)) => {
+            fs::remove_file(&beside).map_err(|error| format!("cannot remove `{shown}`: {error}"))?;
+            super::tell(&format!("`{shown}` is removed: {reason}"));
+        }
+        (Err(reason), _) if !topology.stated_paths.is_empty() => {
+            super::tell(&format!("no file for NCCL: {reason}"));
+        }
+        (Err(_), _) => {}
+        (Ok(_), There::Anothers(what)) => {
+            super::tell(&format!("no file for NCCL: {what}, and stays as it is; remove it to get one"));
+        }
+        (Ok(nccl::Written { text, lost }), old) => {
+            let text = format!("{HEADING}\n{text}");
+            // a job that starts now may be reading it
+            if !matches!(old, There::Ours(old) if old == text.as_bytes()) {
+                lost.iter().for_each(|lost| super::tell(&format!("note: {shown}: {lost}")));
+                whole::write(&beside, text.as_bytes())?;
             }
-            _ => Ok(()),
-        };
-    };
-    // a job that starts now may be reading it
-    if fs::read(&beside).is_ok_and(|old| old == text.as_bytes()) {
-        return Ok(());
+        }
     }
-    lost.iter().for_each(|lost| super::tell(&format!("note: {}: {lost}", beside.display())));
-    whole::write(&beside, text.as_bytes())
+    Ok(())
+}
+
+/// What stands where the file for NCCL would.
+enum There {
+    Nothing,
+    /// an earlier refresh's text
+    Ours(Vec<u8>),
+    /// what it is instead
+    Anothers(String),
+}
+
+fn there(beside: &Path) -> There {
+    /// Bytes of a file of ours, at most: 256 elements of some ten values of 253 bytes each.
+    const MAX_OURS: usize = 1024 * 1024;
+    match root::read_unlinked(beside, MAX_OURS, Author::Anyone) {
+        Ok(bytes) if bytes.starts_with(HEADING.as_bytes()) => There::Ours(bytes),
+        Ok(_) => There::Anothers(format!("`{}` was not written by `refresh`", beside.display())),
+        Err(Unreadable { problem: Problem::System(error), .. })
+            if error.kind() == io::ErrorKind::NotFound =>
+        {
+            There::Nothing
+        }
+        Err(unreadable) => There::Anothers(unreadable.to_string()),
+    }
 }
 
 /// The folder, readable for all; one that is there stays as it is.
@@ -152,6 +197,7 @@ fn utc(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nic_placement_core::topology::Provenance;
     use std::os::unix::fs::MetadataExt;
 
     #[test]
@@ -178,12 +224,48 @@ mod tests {
         let metadata = || fs::metadata(&beside).unwrap();
         let first = metadata();
         assert_eq!(first.permissions().mode() & 0o7777, 0o644);
-        assert_eq!(fs::read_to_string(&beside).unwrap(), nccl::write(&azure).unwrap().text);
+        let text = fs::read_to_string(&beside).unwrap();
+        assert_eq!(text, format!("{HEADING}\n{}", nccl::write(&azure).unwrap().text));
+        nccl::read(&text, Provenance::ThisSystem).expect("a comment is no element");
         for_nccl(&azure, &node).unwrap();
         assert_eq!(metadata().ino(), first.ino(), "the same is not written again");
         for_nccl(&nic_placement_core::platform::model("dgx-h100").unwrap(), &node).unwrap();
         assert!(!beside.exists(), "this bus hides nothing");
         for_nccl(&nic_placement_core::platform::model("dgx-h100").unwrap(), &node).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_stands_where_the_file_for_nccl_would_and_is_anothers_stays() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-not-ours-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        make_folder(&folder).unwrap();
+        let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
+        let models = ["azure-nd96isr-h100-v5", "dgx-h100"]
+            .map(|name| nic_placement_core::platform::model(name).unwrap());
+        for theirs in ["<system version=\"1\"/>\n", ""] {
+            fs::write(&beside, theirs).unwrap();
+            for model in &models {
+                for_nccl(model, &node).unwrap();
+                assert_eq!(fs::read_to_string(&beside).unwrap(), theirs, "{}", model.name);
+            }
+            fs::remove_file(&beside).unwrap();
+        }
+        // our own, behind a link
+        let elsewhere = folder.join("elsewhere");
+        fs::write(&elsewhere, format!("{HEADING}\n")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
+        for model in &models {
+            for_nccl(model, &node).unwrap();
+            assert!(beside.is_symlink() && elsewhere.exists(), "{}", model.name);
+        }
+        fs::remove_file(&beside).unwrap();
+        // nobody writes to it: to open it as a file does not end
+        assert!(std::process::Command::new("mkfifo").arg(&beside).status().unwrap().success());
+        for model in &models {
+            for_nccl(model, &node).unwrap();
+            assert!(!fs::metadata(&beside).unwrap().is_file(), "{}", model.name);
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -194,8 +276,6 @@ mod tests {
         make_folder(&folder).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(&folder), 0o755);
-        // left by one that was killed
-        fs::write(folder.join(".node.json.new"), "half").unwrap();
         for text in ["first", "second"] {
             whole::write(&folder.join("node.json"), text.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(folder.join("node.json")).unwrap(), text);

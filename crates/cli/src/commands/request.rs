@@ -4,9 +4,11 @@
 use super::Failure;
 use super::misunderstood::misunderstood;
 use nic_placement_core::config::options::{Place, at};
-use nic_placement_core::config::{Admin, Words, settle};
+use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Wish;
+use nic_placement_core::plan::stated::BadWish;
 use nic_placement_core::render::Present;
 
 /// Options of all commands that make a map.
@@ -14,7 +16,7 @@ use nic_placement_core::render::Present;
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct Request {
     /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
-    #[arg(long, value_name = "WORDS", long_help = words_help("closest", &["off", "help", "verbose", "dry-run"]))]
+    #[arg(long, value_name = "WORDS", long_help = words_help("closest", &["off", "observe", "help", "verbose", "dry-run"]))]
     words: Option<String>,
     #[command(flatten)]
     nics: Nics,
@@ -47,22 +49,30 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 impl Request {
     /// The wish, and what is odd about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
     pub(super) fn wish(&self, more: &[(&str, &[String])]) -> Result<(Wish, Vec<Diagnostic>), Failure> {
-        let mut wish = Wish {
-            settings: settle(&Words::default(), None, Some(&Words::default())),
-            // a plan binds nobody, so it may say what it would bind on any machine
-            admin: Admin { trust_topology: true, ..Admin::default() },
-        };
-        if let Some(text) = &self.words {
-            let words = Words::parse(text).map_err(misunderstood)?;
-            wish.settings = settle(&Words::default(), None, Some(&words));
-            if !wish.settings.enabled || words.help || words.verbose || words.dry_run {
-                let expected = "expected a policy, strictness or binding, as `rail,strict`";
-                return Err(misunderstood(format!("`--words {text}` plans nothing: {expected}")));
-            }
-        }
+        // a plan binds nobody, so it may say what it would bind on any machine
+        let admin = Admin { trust_topology: true, ..Admin::default() };
+        let words = self.words.as_deref();
+        let mut wish = Wish::of_a_plan(words, admin).map_err(|bad| match bad {
+            BadWish::Word(bad) => misunderstood(bad),
+            BadWish::Nothing => misunderstood(format!("`--words {}` {bad}", words.unwrap_or_default())),
+        })?;
         let mut doubts = self.nics.add_to(&mut wish.admin)?;
         doubts.extend(add(&mut wish.admin, more)?);
         Ok((wish, doubts))
+    }
+}
+
+impl Request {
+    /// Refuses a binding for a command that makes `bind=core` of it, whatever is asked.
+    pub(super) fn binds_cores_alone(&self, command: &str) -> Result<(), Failure> {
+        let Some(text) = &self.words else { return Ok(()) };
+        match Words::parse(text).map_err(misunderstood)?.bind {
+            None | Some(Bind::Core) => Ok(()),
+            Some(_) => {
+                let each = "each process gets cores of its own";
+                Err(misunderstood(format!("`--words {text}`: `{command}` knows `bind=core` alone: {each}")))
+            }
+        }
     }
 }
 

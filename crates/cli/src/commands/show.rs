@@ -1,29 +1,35 @@
 //! `nic-placement show`: the node as placement sees it.
 #![forbid(unsafe_code)]
 
+mod tree;
+
+use super::drawing::{self, Drawing};
 use super::node::Node;
-use super::page::{Page, Style, Table, Text};
+use super::page::{Page, Table, Text};
 use super::{Failure, left_out};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::policy::{self, Request, gbps, identity};
-use nic_placement_core::topology::{LinkLayer, Nic, PciAddress, Port, PortState, Topology, file};
+use nic_placement_core::policy::{self, Request, identity};
+use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
 
 /// the node: NUMA nodes, GPUs, NICs, and how far each is from each
 ///
-/// Also which NICs may be used and why the others may not. Distances are in the words of nvidia-smi topo -m: PIX, PXB, PHB,
-/// NODE, SYS.
+/// A tree of what stands where, with the NICs that each GPU would get; below it the distances, in the words of nvidia-smi
+/// topo -m: PIX, PXB, PHB, NODE, SYS; and which NICs are left out, and why. Or a picture of it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   nic-placement show
-  nic-placement show --machine dgx-h100 --json > node.json")]
+  nic-placement show --machine dgx-h100 --json > node.json
+  nic-placement show --svg -o node.svg")]
 pub(super) struct Options {
     #[command(flatten)]
     node: Node,
     /// the topology as JSON, to edit and give to --topology or to the plugin's topology=
     #[arg(long, help_heading = "Output")]
     json: bool,
+    #[command(flatten)]
+    drawing: Drawing,
 }
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
@@ -33,27 +39,16 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         return Ok(());
     }
     let placement = policy::map(&topology, &Request::default());
+    if options.drawing.svg {
+        return options.drawing.draw(&drawing::of_node(&topology, &placement), page);
+    }
     show(&topology, &placement, &diagnostics, page);
     Ok(())
 }
 
 fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnostic], page: &mut Page) {
     page.line(format_args!("{} ({})", topology.name, topology.provenance));
-    for node in &topology.numa_nodes {
-        let cpus = match &node.cpus {
-            none if none.is_empty() => "no CPUs: memory only".to_string(),
-            cpus => format!("cpus {cpus}"),
-        };
-        page.item(format_args!("NUMA node {}  ", node.os_index), cpus);
-    }
-    if !topology.gpus.is_empty() {
-        page.blank();
-        page.table(&gpus(topology, placement));
-    }
-    if !topology.nics.is_empty() {
-        page.blank();
-        page.table(&nics(topology, placement));
-    }
+    tree::print(topology, placement, page);
     matrix(topology, page);
     let lints = identity::lint(topology);
     let notes: Vec<&Diagnostic> = diagnostics.iter().chain(&placement.diagnostics).chain(&lints).collect();
@@ -67,86 +62,6 @@ fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnosti
     for note in notes {
         page.item("note: ", note);
     }
-}
-
-fn gpus(topology: &Topology, placement: &NodePlacement) -> Table {
-    let mut table = Table::headed(&["GPU", "address", "node", "model", "nearest NIC"]);
-    for (index, gpu) in topology.numbered_gpus() {
-        let partition = gpu.partition.map(|partition| format!(" part {partition}")).unwrap_or_default();
-        let nearest = placement.gpu(index).choices.first().map_or("none".into(), |choice| {
-            Text::from(format_args!("{} ", placement.rail(choice.rail))).then(Text::of_path(choice.path))
-        });
-        table.row([
-            index.into(),
-            format!("{}{partition}", stated(gpu.address)).into(),
-            number(topology.numa_node_of(gpu.address)).into(),
-            gpu.model.as_deref().unwrap_or("unknown").into(),
-            nearest.unbroken(),
-        ]);
-    }
-    table
-}
-
-/// A row for each port.
-fn nics(topology: &Topology, placement: &NodePlacement) -> Table {
-    let mut table = Table::headed(&[
-        "NIC",
-        "address",
-        "node",
-        "interface",
-        "port",
-        "state",
-        "link",
-        "rate",
-        "role",
-        "used",
-    ]);
-    let mark = if topology.supplied_by.is_some() { "*" } else { "" };
-    for nic in &topology.nics {
-        let address = nic.address.map_or("no PCI function".to_string(), stated);
-        let mut of_nic = [
-            Text::from(&nic.name),
-            address.into(),
-            number(nic.address.and_then(|address| topology.numa_node_of(address))).into(),
-            if nic.netdevs.is_empty() { "-".into() } else { nic.netdevs.join(",").into() },
-        ];
-        let role = nic.role.map_or("-".to_string(), |role| format!("{role}{mark}"));
-        if nic.ports.is_empty() {
-            let none = ["-", "-", "-", "-", &role, used(nic, None, placement)];
-            table.row(of_nic.into_iter().chain(none.map(Text::from)));
-            continue;
-        }
-        for port in &nic.ports {
-            let fails = matches!(port.state, PortState::Down | PortState::Init | PortState::Armed);
-            let style = if fails { Style::Wrong } else { Style::Plain };
-            let of_port = [
-                port.number.into(),
-                Text::styled(port.state, style),
-                link(port.link_layer).into(),
-                port.rate_mbps.map_or("unknown".into(), |rate| Text::from(gbps(rate)).unbroken()),
-                Text::from(&role),
-                used(nic, Some(port), placement).into(),
-            ];
-            table.row(of_nic.iter().cloned().chain(of_port));
-            // said once
-            of_nic = Default::default();
-        }
-    }
-    table
-}
-
-fn link(layer: LinkLayer) -> String {
-    match layer {
-        LinkLayer::Unknown => "unknown".to_string(),
-        known => known.to_string(),
-    }
-}
-
-fn used(nic: &Nic, port: Option<&Port>, placement: &NodePlacement) -> &'static str {
-    let number = port.map(|port| port.number);
-    let against = placement.excluded.iter().filter(|excluded| excluded.name == nic.name);
-    let is_out = against.into_iter().any(|excluded| excluded.port.is_none() || excluded.port == number);
-    if is_out { "no" } else { "yes" }
 }
 
 /// The part of `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
@@ -175,13 +90,4 @@ fn matrix(topology: &Topology, page: &mut Page) {
 fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {
     let is_supplied = topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu, nic));
     Text::of_path(topology.path_type(gpu, nic)).then(if is_supplied { "*" } else { "" })
-}
-
-fn number(node: Option<u32>) -> String {
-    node.map_or("?".to_string(), |node| node.to_string())
-}
-
-/// An address, where the machine's description names one.
-fn stated(address: PciAddress) -> String {
-    if address.is_invented() { "-".to_string() } else { address.to_string() }
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// record the node as a text that tests and other machines can read
 ///
-/// It holds all that was read of the node, the GPUs' UUIDs and the names and addresses of devices among it.
+/// It holds all that was read of the node, also the GPUs' UUIDs and the names and addresses of devices.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

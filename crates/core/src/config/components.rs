@@ -31,11 +31,15 @@ pub fn in_order(arguments: &[String]) -> Vec<(u32, &[String])> {
     parts.flat_map(of).collect()
 }
 
+/// The shortest beginnings that are theirs alone, and the options themselves.  The second is the first's old name (Slurm's
+/// src/common/slurm_opt.c, `slurm_opt_pack_group`).
+const GROUPS: [(&str, &str); 2] = [("--het", "--het-group"), ("--pac", "--pack-group")];
+
 /// What `--het-group` says in one part; getopt_long(3) knows it by any beginning that is its alone.
 fn groups(part: &[String]) -> Option<Vec<u32>> {
     let at = part.iter().position(|argument| {
         let name = argument.split('=').next().unwrap_or_default();
-        name.len() >= "--het".len() && "--het-group".starts_with(name)
+        GROUPS.iter().any(|(least, full)| name.len() >= least.len() && full.starts_with(name))
     })?;
     let value = part[at].split_once('=').map(|(_, value)| value).or(part.get(at + 1).map(String::as_str))?;
     let mut numbers = Vec::new();
@@ -47,6 +51,13 @@ fn groups(part: &[String]) -> Option<Vec<u32>> {
     numbers.sort_unstable();
     numbers.dedup();
     Some(numbers)
+}
+
+/// [`VARIABLE`] for these components and the words that srun settled, in its order; `None` where these are more: then nobody
+/// knows whose is whose.
+pub fn told(order: &[(u32, &[String])], settled: Vec<Option<String>>) -> Option<String> {
+    let numbers = order.iter().map(|(number, _)| *number);
+    (settled.len() <= order.len()).then(|| write(numbers.zip(settled)))
 }
 
 /// [`VARIABLE`] for these components and their words.
@@ -80,6 +91,12 @@ pub fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32>
     named.or_else(|| number.checked_sub(as_number(JOB)?).filter(|place| *place < size))
 }
 
+/// The number that all components of a job have in common, where this one is of several: the first one's.
+pub fn leader(number: u32, read: impl Fn(&str) -> Option<String>) -> u32 {
+    let first = of_job(number, &read).and_then(|_| read(JOB)?.parse().ok());
+    first.unwrap_or(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +113,8 @@ mod tests {
         assert_eq!(order("srun --het-group=1 a"), [1]);
         assert_eq!(order("srun --het-group 2,0 a : --het-g=1 b"), [0, 2, 1]);
         assert_eq!(order("srun --het-group=[0-2] a"), [0, 1, 2]);
+        assert_eq!(order("srun --pack-group=1 a : --pack-g 0 b"), [1, 0], "its old name");
+        assert_eq!(order("srun --pac=1 a : --pack-group-of=0 --part=0 b"), [1, 1], "other words");
         assert_eq!(order("srun --het-group=0-4000000000 a").len(), 128, "no more than Slurm has");
         assert_eq!(order("srun --het-group=many a : b"), [0, 1], "srun itself refuses it");
     }
@@ -110,6 +129,16 @@ mod tests {
         assert_eq!(words_of("0:;1:off", 0), Some(""), "the option without words");
         assert_eq!(words_of("", 0), None);
         assert!(crate::config::Words::parse("closest;off").is_err(), "no word has the separator");
+    }
+
+    #[test]
+    fn more_components_than_the_line_names_have_no_words_of_their_own() {
+        let line: Vec<String> = "srun -n1 a : -n1 b".split(' ').map(str::to_string).collect();
+        let order = in_order(&line);
+        let words = |count: usize| vec![Some("off".to_string()); count];
+        assert_eq!(told(&order, words(2)).as_deref(), Some("0:off;1:off"));
+        assert_eq!(told(&order, words(1)).as_deref(), Some("0:off"), "the second is not settled yet");
+        assert_eq!(told(&order, words(3)), None);
     }
 
     #[test]
@@ -138,6 +167,13 @@ mod tests {
         ];
         assert_eq!(found(57, &named), Some(1), "a number between was taken");
         assert_eq!(found(40, &[(JOB, "40")]), None, "an ordinary job");
+        let first = |number, variables: &[(&str, &str)]| {
+            leader(number, |name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+            })
+        };
+        assert_eq!((first(40, &by_srun), first(41, &by_srun), first(57, &named)), (40, 40, 40));
+        assert_eq!((first(7, &by_srun), first(7, &[(JOB, "40")])), (7, 7), "no component of that job");
         assert_eq!(found(40, &[(SIZE, "many"), (JOB, "40")]), None);
     }
 }

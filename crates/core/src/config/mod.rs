@@ -2,12 +2,16 @@
 #![forbid(unsafe_code)]
 
 pub mod components;
+pub mod conf;
 pub mod cpu_bind;
+pub mod hostlist;
 pub mod options;
 pub mod plugstack;
 pub mod releases;
+pub mod rollout;
 pub mod words;
 
+pub use conf::{BadConf, Conf};
 pub use plugstack::{Admin, NodeFileUse, NodeSource};
 pub use words::{BadWord, Words};
 
@@ -16,6 +20,8 @@ use crate::render::wanted::{Libraries, Wanted};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
+/// What srun's process tells the nodes: the user was told already why the step is not placed.
+pub const TOLD: &str = "SLURM_NIC_PLACEMENT_TOLD";
 /// The option's name, without dashes.
 pub const OPTION: &str = "nic-placement";
 
@@ -26,6 +32,8 @@ pub struct Settings {
     pub enabled: bool,
     /// which NICs serve which GPU
     pub policy: Policy,
+    /// work out, log, and change nothing: as the admin sees a step that nobody asked to place
+    pub observe: bool,
     /// one line for each task on the user's terminal
     pub verbose: bool,
     /// decide and report, change nothing
@@ -46,7 +54,9 @@ pub struct Settings {
     pub asked: bool,
     /// whose variables may be set
     pub libraries: Libraries,
-    /// variables that nobody wants set
+    /// variables that may be set beside those
+    pub env_names: Vec<String>,
+    /// variables that nobody wants set, names and beginnings with a star
     pub no_env: Vec<String>,
 }
 
@@ -55,42 +65,50 @@ impl Settings {
     pub fn wanted(&self, admin: &Admin) -> Wanted {
         Wanted {
             libraries: self.libraries,
+            named: self.env_names.clone(),
             unwanted: self.no_env.clone(),
             fabric: admin.fabric,
             templates: admin.templates.clone(),
+            judges_files: self.verbose || self.dry_run || self.strictness >= Strictness::Restricted,
+            map_files: admin.map_files.clone(),
         }
     }
 }
 
 /// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
 ///
-/// A user who names the option or the variable wants placement, unless a word says `off`.  The policy, the strictness and
-/// whatever has a value are the last ones named; what any `no-env=` names is not set.  Who binds no CPUs and does not speak
-/// of memory wants it left alone too.
+/// A user who names the option or the variable wants placement, unless a word says `off` or `observe`.  The policy, the
+/// strictness and whatever has a value are the last ones named; what any `no-env=` names is not set, unless a nearer one
+/// takes it back.  Who binds no CPUs and does not speak of memory wants it left alone too.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
+    let mut all = Words::default();
     let mut settings = Settings::default();
-    let mut mem = None;
-    let layers = [(Some(default), false), (environment, true), (option, true)];
-    for (words, users) in layers {
+    for (words, users) in [(Some(default), false), (environment, true), (option, true)] {
         let Some(words) = words else { continue };
-        match words.policy {
-            Some(words::Switch::Off) => settings.enabled = false,
-            Some(words::Switch::On(policy)) => (settings.enabled, settings.policy) = (true, policy),
-            None => settings.enabled |= users,
+        all = all.overlaid(words);
+        match (words.policy, words.observe) {
+            (Some(words::Switch::Off), _) => settings.enabled = false,
+            (Some(words::Switch::On(policy)), _) => (settings.enabled, settings.policy) = (true, policy),
+            (None, true) => settings.enabled = true,
+            (None, false) if users => {
+                settings.enabled = true;
+                // the user asks for placement, and not to be observed
+                all.observe = false;
+            }
+            (None, false) => {}
         }
         settings.asked |= users;
-        settings.gpu = words.gpu.unwrap_or(settings.gpu);
-        settings.bind = words.bind.unwrap_or(settings.bind);
-        mem = words.mem.or(mem);
-        settings.omp = words.omp.unwrap_or(settings.omp);
-        settings.libraries = words.env.unwrap_or(settings.libraries);
-        settings.no_env.extend_from_slice(&words.no_env);
-        settings.verbose |= words.verbose;
-        settings.dry_run |= words.dry_run;
-        settings.strictness = words.strictness.unwrap_or(settings.strictness);
-        settings.nics_per_task = words.nics_per_task.unwrap_or(settings.nics_per_task);
     }
-    settings.mem = mem.unwrap_or(if settings.bind == Bind::None { Mem::None } else { Mem::Prefer });
+    settings.observe = settings.enabled && all.observe;
+    settings.gpu = all.gpu.unwrap_or_default();
+    settings.bind = all.bind.unwrap_or_default();
+    settings.omp = all.omp.unwrap_or_default();
+    settings.libraries = all.env.unwrap_or_default();
+    settings.strictness = all.strictness.unwrap_or_default();
+    settings.nics_per_task = all.nics_per_task.unwrap_or_default();
+    settings.mem = all.mem.unwrap_or(if settings.bind == Bind::None { Mem::None } else { Mem::Prefer });
+    (settings.verbose, settings.dry_run) = (all.verbose, all.dry_run);
+    (settings.env_names, settings.no_env) = (all.env_names, all.no_env);
     settings
 }
 

@@ -8,7 +8,7 @@
 pub enum Place {
     /// in `--nic-placement=`, `SLURM_NIC_PLACEMENT` and `default=`
     Option,
-    /// behind the plugin's path in plugstack.conf
+    /// behind the plugin's path in plugstack.conf, and in the configuration file
     Plugstack,
 }
 
@@ -23,14 +23,39 @@ pub struct Spec {
     pub value: &'static str,
     /// one sentence
     pub help: &'static str,
+    /// the narrowest line of the configuration file on which an argument may stand
+    pub reach: Reach,
+}
+
+/// For how few an argument may be said, from any to all.
+///
+/// A step tells its partition by a variable of its environment (`SLURM_JOB_PARTITION`), which srun sends and its user could
+/// have sent otherwise.  So a line for a partition holds nothing that a user must not choose: no path that root opens, and
+/// no switch that a user must not get around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// also on a line for partitions
+    Partition,
+    /// also on a line for nodes, and on one for the whole cluster
+    Node,
+    /// on the plugin's line of plugstack.conf alone
+    Plugstack,
 }
 
 const fn word(name: &'static str, value: &'static str, help: &'static str) -> Spec {
-    Spec { place: Place::Option, name, value, help }
+    Spec { place: Place::Option, name, value, help, reach: Reach::Partition }
 }
 
 const fn argument(name: &'static str, value: &'static str, help: &'static str) -> Spec {
-    Spec { place: Place::Plugstack, name, value, help }
+    Spec { place: Place::Plugstack, name, value, help, reach: Reach::Partition }
+}
+
+const fn of_nodes(name: &'static str, value: &'static str, help: &'static str) -> Spec {
+    Spec { place: Place::Plugstack, name, value, help, reach: Reach::Node }
+}
+
+const fn of_plugstack(name: &'static str, value: &'static str, help: &'static str) -> Spec {
+    Spec { place: Place::Plugstack, name, value, help, reach: Reach::Plugstack }
 }
 
 /// All of them, in the order of the help text.
@@ -49,6 +74,7 @@ pub const OPTIONS: &[Spec] = &[
     word("numa", "", "each GPU all good NICs of its NUMA node"),
     word("all", "", "each GPU all good NICs of the node"),
     word("off", "", "no placement"),
+    word("observe", "", "work everything out, log it in one line for each step and node, and change nothing"),
     word("help", "", "print this and exit"),
     word("verbose", "", "one line for each task: GPUs, NICs, CPUs, memory, variables, and why"),
     word("dry-run", "", "print those lines and change nothing"),
@@ -92,14 +118,25 @@ pub const OPTIONS: &[Spec] = &[
         "env",
         "LIBRARY,…",
         "only these libraries' variables: ucx, nccl, nvshmem, cray-mpich, site, rocshmem, deepep, openmpi (those eight: \
-         default), nvshmem-pe, libfabric, mooncake, mori, oneccl, ucx-gda, none",
+         default), nvshmem-pe, libfabric, mooncake, mori, oneccl, ucx-gda, none; or a variable by its name",
     ),
-    word("no-env", "NAME,…", "never these variables"),
+    word(
+        "no-env",
+        "NAME,…",
+        "never these variables; NCCL_* means all whose names begin so, and none takes back what was said before",
+    ),
     argument(
         "default",
         "WORDS",
-        "words of the option for steps that do not say; without it placement is off",
+        "words of the option for steps that do not say, off or observe among them; without it placement is off",
     ),
+    argument(
+        "rollout",
+        "PERCENT%[,observe]",
+        "default= holds for so many of a hundred jobs, by their ids; the others are off, or observed (default 100%)",
+    ),
+    of_nodes("disable", "", "no step is placed, whoever asks and however"),
+    of_plugstack("conf", "FILE", "where the configuration file is (default /etc/nic-placement.conf)"),
     argument(
         "include",
         "NIC,…",
@@ -124,19 +161,19 @@ pub const OPTIONS: &[Spec] = &[
     argument(
         "set",
         "NAME=TEMPLATE",
-        "a variable of your own, repeatable: {nic} {nics} {gpu} {numa} {local_id} and others of the task, {rails} {machine} \
-         and others of the node",
+        "a variable of your own, repeatable, or several with ; between them: {nic} {nics} {gpu} {numa} {local_id} and others \
+         of the task, {rails} {machine} and others of the node",
     ),
-    argument(
+    of_nodes(
         "cache",
         "SECONDS",
         "how old the node file may be for a step to use it instead of reading /sys (default 900; 0: never)",
     ),
-    argument("node-file", "PATH", "where the node file is (default /run/nic-placement/node.json)"),
-    argument("topology", "FILE", "the node as this file describes it, instead of reading /sys"),
-    argument("machine", "NAME", "the node as this built-in model describes it, instead of reading /sys"),
-    argument("sysfs", "DIR", "read sys/ and proc/ below this directory instead of /"),
-    argument("trust-topology", "", "bind by topology=, machine= or sysfs= as if it were read from this node"),
+    of_nodes("node-file", "PATH", "where the node file is (default /run/nic-placement/node.json)"),
+    of_nodes("topology", "FILE", "the node as this file describes it, instead of reading /sys"),
+    of_nodes("machine", "NAME", "the node as this built-in model describes it, instead of reading /sys"),
+    of_nodes("sysfs", "DIR", "read sys/ and proc/ below this directory instead of /"),
+    of_nodes("trust-topology", "", "bind by topology=, machine= or sysfs= as if it were read from this node"),
 ];
 
 /// The options of one place.
@@ -181,6 +218,15 @@ impl Spec {
             value => format!("{}={value}", self.name),
         }
     }
+
+    /// What it does, and where an argument may not stand.
+    pub fn sentence(&self) -> String {
+        match self.reach {
+            Reach::Partition => self.help.to_string(),
+            Reach::Node => format!("{}; not for a partition", self.help),
+            Reach::Plugstack => format!("{}; in plugstack.conf alone", self.help),
+        }
+    }
 }
 
 /// What `--nic-placement=help` prints.
@@ -193,15 +239,16 @@ pub fn help() -> String {
     let lines = |place| {
         let width = at(place).map(|spec| spec.spelling().chars().count()).max().unwrap_or(0);
         at(place)
-            .map(move |spec| format!("  {:<width$}  {}\n", spec.spelling(), spec.help))
+            .map(move |spec| format!("  {:<width$}  {}\n", spec.spelling(), spec.sentence()))
             .collect::<String>()
     };
     text.push_str(&lines(Place::Option));
-    text.push_str("\nThe admin's arguments, in plugstack.conf:\n");
+    text.push_str("\nThe admin's arguments, in plugstack.conf and /etc/nic-placement.conf:\n");
     text.push_str(&lines(Place::Plugstack));
     text.push_str(
         "\nThe nearest word counts: srun's own option, SLURM_NIC_PLACEMENT as it is set for that srun, what sbatch or\n\
-         salloc were given, the admin's default.  What you bound or set yourself stays.\n",
+         salloc were given, the admin's default: for the partition, the node, the cluster.  What you bound or set\n\
+         yourself stays.\n",
     );
     text
 }

@@ -1,12 +1,19 @@
-//! The admin's arguments, behind the plugin's path in plugstack.conf.
+//! The admin's arguments, behind the plugin's path in plugstack.conf and in the configuration file.
+//!
+//! Who says them makes a layer: plugstack.conf, then the file's lines for the cluster, for nodes, for partitions.  A nearer
+//! layer counts.  plugstack.conf is the same on all nodes where Slurm itself hands it out (slurm.conf(5), "Configless"), and
+//! the file is the node's own, so it is the nearer one.
 #![forbid(unsafe_code)]
 
-use super::options::{self, Place};
+use super::conf::{self, Conf, Whom};
+use super::options::{self, Place, Reach};
+use super::rollout::Rollout;
 use super::words::Words;
 use crate::diagnostic::Diagnostic;
 use crate::policy::{Pattern, Selection, Through};
-use crate::render::wanted::{Fabric, Template};
+use crate::render::wanted::{Fabric, MapFile, Template, is_variable_name};
 use crate::topology::PathType;
+use std::collections::BTreeSet;
 
 /// Where the node's facts come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +49,12 @@ impl Default for NodeFileUse {
 pub struct Admin {
     /// `default=`
     pub default: Words,
+    /// `rollout=`
+    pub rollout: Rollout,
+    /// `disable`
+    pub disabled: bool,
+    /// `conf=`
+    pub conf: Option<String>,
     /// `topology=`, `machine=` or `sysfs=`
     pub source: NodeSource,
     /// `cache=` and `node-file=`
@@ -58,24 +71,93 @@ pub struct Admin {
     pub fabric: Fabric,
     /// `set=`, one for each name
     pub templates: Vec<Template>,
+    /// the kept maps that these name, as they are found on the node: no argument
+    pub map_files: Vec<MapFile>,
 }
+
+/// Who speaks, and what was said there.
+struct Layer {
+    /// the narrowest arguments that may stand there
+    reach: Reach,
+    /// what `default=` says without this layer
+    default: Words,
+    /// the lists, sources and variables that it has named: the first time it replaces those of the layers before
+    said: BTreeSet<String>,
+}
+
+impl Layer {
+    fn over(admin: &Admin, reach: Reach) -> Layer {
+        Layer { reach, default: admin.default.clone(), said: BTreeSet::new() }
+    }
+
+    /// Is this the first time that it is named here?
+    fn begins(&mut self, what: &str) -> bool {
+        self.said.insert(what.to_string())
+    }
+}
+
+/// What stands for `topology=`, `machine=` and `sysfs=`, of which one can hold.
+const SOURCE: &str = "source";
 
 impl Admin {
     /// Reads the arguments.  What cannot be read is named in a diagnostic and passed over: a typo of the admin's must not
     /// cost the users their jobs.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
-        let mut diagnostics = Vec::new();
-        for argument in arguments {
+        let arguments = arguments.into_iter().map(|argument| ("plugstack.conf".to_string(), argument));
+        let findings = admin.take_layer(Reach::Plugstack, arguments);
+        (admin, findings)
+    }
+
+    /// Adds what the configuration file at `path` says for a step of this partition on this node.
+    pub fn add_conf(
+        &mut self,
+        conf: &Conf,
+        path: &str,
+        node: &str,
+        partition: Option<&str>,
+    ) -> Vec<Diagnostic> {
+        let mut findings = Vec::new();
+        for (whom, reach) in [
+            (Whom::Cluster, Reach::Node),
+            (Whom::Nodes, Reach::Node),
+            (Whom::Partitions, Reach::Partition),
+            (Whom::Both, Reach::Partition),
+        ] {
+            let arguments = conf.arguments(whom, node, partition);
+            let placed = arguments.map(|argument| (format!("{path}:{}", argument.line), argument.text));
+            findings.extend(self.take_layer(reach, placed));
+        }
+        findings
+    }
+
+    /// What is wrong with any line of the file at `path`, whomever it is for.
+    pub fn check_conf(conf: &Conf, path: &str) -> Vec<Diagnostic> {
+        let of_line = |(whom, arguments): (Whom, Vec<conf::Argument>)| {
+            let reach = if whom >= Whom::Partitions { Reach::Partition } else { Reach::Node };
+            let placed =
+                arguments.iter().map(|argument| (format!("{path}:{}", argument.line), argument.text));
+            Admin::default().take_layer(reach, placed)
+        };
+        conf.lines().flat_map(of_line).collect()
+    }
+
+    fn take_layer<'a>(
+        &mut self,
+        reach: Reach,
+        arguments: impl IntoIterator<Item = (String, &'a str)>,
+    ) -> Vec<Diagnostic> {
+        let mut layer = Layer::over(self, reach);
+        let mut findings = Vec::new();
+        for (place, argument) in arguments {
             // an argument that holds can be doubtful too
-            if let Err(finding) | Ok(Some(finding)) = admin.take(argument) {
-                diagnostics.push((argument, finding));
+            if let Err(finding) | Ok(Some(finding)) = self.take(argument, &mut layer) {
+                findings.push((place, argument, finding));
             }
         }
         // the fabric may be named after it
-        diagnostics.retain(|(argument, _)| !admin.is_meant(argument));
-        let diagnostics = diagnostics.into_iter().map(|(argument, finding)| about(argument, finding));
-        (admin, diagnostics.collect())
+        findings.retain(|(_, argument, _)| !self.is_meant(argument));
+        findings.into_iter().map(|(place, argument, finding)| about(&place, argument, finding)).collect()
     }
 
     /// Does the fabric, as the admin describes it, need this setting, which is doubtful elsewhere?
@@ -85,28 +167,55 @@ impl Admin {
 
     /// Takes one more argument, as the tool does for the ones that it knows too.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
-        let doubt = self.take(argument).map_err(|finding| format!("`{argument}`: {finding}"))?;
-        Ok(doubt.filter(|_| !self.is_meant(argument)).map(|doubt| about(argument, doubt)))
+        let mut layer = Layer::over(self, Reach::Plugstack);
+        // it goes on where the others ended
+        layer.said.extend(["include", "exclude", "rails"].map(str::to_string));
+        layer.said.extend(self.templates.iter().map(|template| template.name().to_string()));
+        let doubt = self.take(argument, &mut layer).map_err(|finding| format!("`{argument}`: {finding}"))?;
+        Ok(doubt.filter(|_| !self.is_meant(argument)).map(|doubt| about("plugstack.conf", argument, doubt)))
     }
 
     /// Takes one argument; the answer is a doubt about one that was taken, or why it was not.
-    fn take(&mut self, argument: &str) -> Result<Option<String>, String> {
+    fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let Some(spec) = options::at(Place::Plugstack).find(|spec| spec.name == name) else {
             let meant = options::meant(Place::Plugstack, name);
             let meant = meant.map_or(";".to_string(), |name| format!(", did you mean `{name}`?"));
             return Err(format!("unknown argument{meant} known: {}", options::known(Place::Plugstack)));
         };
-        if spec.value.is_empty() != value.is_empty() {
+        match spec.reach {
+            Reach::Plugstack if layer.reach < Reach::Plugstack => {
+                return Err("stands in plugstack.conf alone".into());
+            }
+            Reach::Node if layer.reach < Reach::Node => {
+                return Err(
+                    "not for a partition, which a user's process names: for nodes or the cluster".into()
+                );
+            }
+            _ => {}
+        }
+        let switch = spec.value.is_empty().then(|| yes_or_no(value)).flatten();
+        if switch.is_none() && spec.value.is_empty() != value.is_empty() {
             return Err(format!("expected `{}`", spec.spelling()));
         }
         match spec.name {
-            "default" => self.default = Words::parse(value).map_err(|bad| bad.to_string())?,
-            "include" => self.selection.include.extend(patterns(value)?),
-            "exclude" => self.selection.exclude.extend(patterns(value)?),
-            "rails" => self.rails.extend(patterns(value)?),
+            "default" => {
+                let words = Words::parse(value).map_err(|bad| bad.to_string())?;
+                self.default = layer.default.overlaid(&words);
+            }
+            "rollout" => {
+                let rollout = Rollout::parse(value);
+                self.rollout =
+                    rollout.ok_or("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`".to_string())?;
+            }
+            // whoever threw the switch, nobody throws it back
+            "disable" => self.disabled |= switch.unwrap_or(true),
+            "conf" if value.starts_with('/') => self.conf = Some(value.to_string()),
+            "include" => replaced_or_added(&mut self.selection.include, patterns(value)?, layer.begins(name)),
+            "exclude" => replaced_or_added(&mut self.selection.exclude, patterns(value)?, layer.begins(name)),
+            "rails" => replaced_or_added(&mut self.rails, patterns(value)?, layer.begins(name)),
             "lets-through" => lets_through(&mut self.through, value)?,
-            "set" => return self.set(value),
+            "set" => return self.set_all(value, layer),
             "fabric" => {
                 self.fabric = match value {
                     "routed" => Fabric::Routed,
@@ -120,10 +229,10 @@ impl Admin {
                     seconds.ok_or_else(|| format!("expected `cache=SECONDS`, 0 to {MAX_CACHE}"))?;
             }
             "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
-            "node-file" => return Err("expected a path that begins with `/`".into()),
-            "trust-topology" => self.trust_topology = true,
+            "node-file" | "conf" => return Err("expected a path that begins with `/`".into()),
+            "trust-topology" => self.trust_topology = switch.unwrap_or(true),
             name => {
-                if self.source != NodeSource::Live {
+                if !layer.begins(SOURCE) {
                     return Err(
                         "only one of `topology=`, `machine=` and `sysfs=` can hold: the first is used".into(),
                     );
@@ -138,10 +247,35 @@ impl Admin {
         Ok(None)
     }
 
-    /// One `set=NAME=TEMPLATE`; the last one for a name holds.
-    fn set(&mut self, text: &str) -> Result<Option<String>, String> {
+    /// `set=NAME=TEMPLATE`, or several with `;` between them, for those who can say `set=` once only.
+    fn set_all(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
+        let mut refused = Vec::new();
+        let mut doubts = Vec::new();
+        for one in assignments(text) {
+            match self.set(one, layer) {
+                Ok(doubt) => doubts.extend(doubt),
+                Err(why) => refused.push(why),
+            }
+        }
+        match refused.is_empty() {
+            true => Ok((!doubts.is_empty()).then(|| doubts.join("; "))),
+            false => Err([refused, doubts].concat().join("; ")),
+        }
+    }
+
+    /// One `NAME=TEMPLATE`; the last one for a name holds.
+    fn set(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (template, doubt) = Template::parse(text)?;
-        let again = self.templates.iter().position(|other| other.name() == template.name());
+        let names_a_file = template.is_file() || template.map_files().next().is_some();
+        if names_a_file && layer.reach < Reach::Node {
+            return Err(format!(
+                "`{}` names a file, which root looks for: not for a partition, which a user's process names",
+                template.name()
+            ));
+        }
+        let name = template.name().to_string();
+        let is_first = layer.begins(&name);
+        let again = self.templates.iter().position(|other| other.name() == name);
         let Some(again) = again else {
             if self.templates.len() == MAX_TEMPLATES {
                 return Err(format!("more than {MAX_TEMPLATES} variables"));
@@ -149,15 +283,48 @@ impl Admin {
             self.templates.push(template);
             return Ok(doubt);
         };
-        let name = template.name().to_string();
         self.templates[again] = template;
-        Ok(Some(format!("`{name}` is set twice: this one holds")))
+        match is_first {
+            true => Ok(doubt),
+            false => Ok(Some(format!("`{name}` is set twice: this one holds"))),
+        }
     }
 }
 
-fn about(argument: &str, finding: String) -> Diagnostic {
+/// A list of a nearer layer replaces the others', and goes on over the arguments of its own.
+fn replaced_or_added<T>(list: &mut Vec<T>, more: Vec<T>, is_first: bool) {
+    if is_first {
+        list.clear();
+    }
+    list.extend(more);
+}
+
+/// `yes` or `no` behind a word that needs neither, for those who write down no word without a value.
+fn yes_or_no(value: &str) -> Option<bool> {
+    match value {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// The parts of `A=1;B=2`; a `;` that no `NAME=` follows belongs to a value.
+fn assignments(text: &str) -> Vec<&str> {
+    let begins = |rest: &str| rest.split_once('=').is_some_and(|(name, _)| is_variable_name(name));
+    let cuts = text.match_indices(';').map(|(at, _)| at).filter(|at| begins(&text[at + 1..]));
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for cut in cuts {
+        parts.push(&text[start..cut]);
+        start = cut + 1;
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn about(place: &str, argument: &str, finding: String) -> Diagnostic {
     let shown: String = argument.chars().take(80).collect();
-    Diagnostic::new(format!("plugstack.conf: {shown}"), finding)
+    Diagnostic::new(format!("{place}: {shown}"), finding)
 }
 
 /// Variables of an admin's own, at most: each costs every task a little.

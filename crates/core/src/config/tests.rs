@@ -1,10 +1,12 @@
 //! What admins and users may say, and what it means.
 #![forbid(unsafe_code)]
 
+mod layers;
+
 use super::options::{OPTIONS, Place, help};
 use super::words::Switch;
 use super::*;
-use crate::placement::{NicsEach, Strictness};
+use crate::placement::{NicsEach, Policy, Strictness};
 use crate::policy::Through;
 use crate::render::wanted::Fabric;
 use crate::topology::PathType;
@@ -43,6 +45,8 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
                         .replace("NIC,…", "mlx5_0")
                         .replace("PATH:PERCENT,…", "SYS:50")
                         .replace("SECONDS", "60")
+                        .replace("PERCENT%[,observe]", "10%,observe")
+                        .replace("conf=FILE", "conf=/etc/c.conf")
                         .replace("node-file=PATH", "node-file=/run/node.json");
                     assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");
                 }
@@ -56,8 +60,8 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
     let message = |text: &str| Words::parse(text).unwrap_err().to_string();
     assert_eq!(
         message("verbose,closet"),
-        "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, help, verbose, \
-         dry-run, nics-per-task=auto|N, best-effort, strict, restricted, single-numa-node, gpu=visible|local-id, \
+        "unknown word `closet`, did you mean `closest`? known words: closest, rail, spread, numa, all, off, observe, help, \
+         verbose, dry-run, nics-per-task=auto|N, best-effort, strict, restricted, single-numa-node, gpu=visible|local-id, \
          bind=auto|numa|core|none, mem=prefer|strict|none, omp=on|off, env=LIBRARY,…, no-env=NAME,…"
     );
     assert!(message("xyzzy").starts_with("unknown word `xyzzy`; known words: closest"));

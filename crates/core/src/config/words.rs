@@ -32,6 +32,8 @@ pub struct Words {
     pub mem: Option<Mem>,
     /// `omp=`
     pub omp: Option<bool>,
+    /// `observe`
+    pub observe: bool,
     /// `help`
     pub help: bool,
     /// `verbose`
@@ -44,8 +46,12 @@ pub struct Words {
     pub nics_per_task: Option<NicsEach>,
     /// `env=`: the last one of the text
     pub env: Option<Libraries>,
-    /// `no-env=`: all of the text
+    /// the variables that it names
+    pub env_names: Vec<String>,
+    /// `no-env=`: all of the text, names and beginnings with a star
     pub no_env: Vec<String>,
+    /// `no-env=none`: what was said before the text does not count
+    pub forgets_no_env: bool,
 }
 
 /// Why a text is not one of words.
@@ -80,10 +86,17 @@ impl fmt::Display for BadWord {
             BadWord::Both(first, second) => write!(f, "`{first}` and `{second}` cannot both hold: say one"),
             BadWord::Value(word, expected) => write!(f, "`{word}` is not understood: expected `{expected}`"),
             BadWord::Library(word) => {
-                write!(f, "`env={word}`: no library is called so; known: {}", Libraries::words())
+                write!(
+                    f,
+                    "`env={word}`: no library is called so; known: {}, or the name of a variable",
+                    Libraries::words()
+                )
             }
             BadWord::Variable(word) => {
-                write!(f, "`no-env={word}`: expected the name of a variable that we set")
+                write!(
+                    f,
+                    "`no-env={word}`: expected the name of a variable that we set, or its beginning and `*`"
+                )
             }
             BadWord::TooLong(bytes) => write!(f, "{bytes} bytes of words: at most {MAX_BYTES} are read"),
         }
@@ -110,23 +123,77 @@ impl Words {
         Ok(reader.words)
     }
 
+    /// What these words and nearer ones say together, of which the nearer count.
+    #[must_use]
+    pub fn overlaid(&self, nearer: &Words) -> Words {
+        let (policy, observe) = match (nearer.policy, nearer.observe) {
+            (None, false) => (self.policy, self.observe),
+            // what was off is observed by now
+            (None, true) => (self.policy.filter(|policy| *policy != Switch::Off), true),
+            said => said,
+        };
+        let (env, env_names) = match nearer.env {
+            Some(_) => (nearer.env, nearer.env_names.clone()),
+            None => (self.env, self.env_names.clone()),
+        };
+        let earlier = if nearer.forgets_no_env { &[] } else { self.no_env.as_slice() };
+        Words {
+            policy,
+            observe,
+            gpu: nearer.gpu.or(self.gpu),
+            bind: nearer.bind.or(self.bind),
+            mem: nearer.mem.or(self.mem),
+            omp: nearer.omp.or(self.omp),
+            help: self.help || nearer.help,
+            verbose: self.verbose || nearer.verbose,
+            dry_run: self.dry_run || nearer.dry_run,
+            strictness: nearer.strictness.or(self.strictness),
+            nics_per_task: nearer.nics_per_task.or(self.nics_per_task),
+            env,
+            env_names,
+            no_env: earlier.iter().chain(&nearer.no_env).cloned().collect(),
+            forgets_no_env: self.forgets_no_env || nearer.forgets_no_env,
+        }
+    }
+
     /// Takes one more entry, or several with `+` between them, into a list; `false` where it cannot belong to it.
     fn continue_list(&mut self, list: &str, entry: &str) -> bool {
-        if list == "env" {
-            let libraries: Option<Vec<Libraries>> = entry.split('+').map(Libraries::named).collect();
-            let known = libraries.unwrap_or_default();
-            let all = known.iter().fold(self.env.unwrap_or(Libraries::NONE), |all, one| all.with(*one));
-            self.env = Some(all);
-            return !known.is_empty();
+        let entries: Vec<&str> = entry.split('+').collect();
+        match list {
+            "env" => {
+                let is_library = |entry: &&str| Libraries::named(entry).is_some();
+                let (libraries, names): (Vec<&str>, Vec<&str>) = entries.into_iter().partition(is_library);
+                if !names.iter().all(|name| is_variable_name(name)) {
+                    return false;
+                }
+                let known = libraries.into_iter().filter_map(Libraries::named);
+                self.env = Some(known.fold(self.env.unwrap_or(Libraries::NONE), Libraries::with));
+                self.env_names.extend(names.into_iter().map(str::to_string));
+            }
+            _ => {
+                let fit = |entry: &&str| {
+                    *entry == NO_VARIABLE || is_variable_name(entry.strip_suffix('*').unwrap_or(entry))
+                };
+                if !entries.iter().all(fit) {
+                    return false;
+                }
+                for entry in entries {
+                    match entry {
+                        NO_VARIABLE => {
+                            self.no_env.clear();
+                            self.forgets_no_env = true;
+                        }
+                        name => self.no_env.push(name.to_string()),
+                    }
+                }
+            }
         }
-        let names: Vec<&str> = entry.split('+').collect();
-        let fit = names.iter().all(|name| is_variable_name(name));
-        if fit {
-            self.no_env.extend(names.into_iter().map(str::to_string));
-        }
-        fit
+        true
     }
 }
+
+/// The entry of `no-env=` that takes back the others.
+const NO_VARIABLE: &str = "none";
 
 /// The words read so far.
 struct Reader {
@@ -160,6 +227,8 @@ impl Reader {
         let value = value.unwrap_or_default();
         match spec.name {
             "help" => words.help = true,
+            "observe" if self.policy == Some("off") => return Err(BadWord::Both("off", "observe")),
+            "observe" => words.observe = true,
             "verbose" => words.verbose = true,
             "dry-run" => words.dry_run = true,
             "nics-per-task" => words.nics_per_task = Some(nics_per_task(value).ok_or_else(misfit)?),
@@ -173,6 +242,7 @@ impl Reader {
                 say_once(&mut self.strictness, spec.name)?;
                 words.strictness = Some(strictness(spec.name));
             }
+            "off" if words.observe => return Err(BadWord::Both("observe", "off")),
             name => {
                 say_once(&mut self.policy, name)?;
                 words.policy = Some(switch(name));
@@ -186,6 +256,7 @@ impl Reader {
         // an `env=` replaces the one before it
         if list == "env" {
             self.words.env = Some(Libraries::NONE);
+            self.words.env_names.clear();
         }
         match value.split('+').find(|entry| !self.words.continue_list(list, entry)) {
             None => Ok(()),

@@ -14,6 +14,8 @@ pub struct List {
     pub kind: NicKind,
     /// what the library makes of the NICs that it admits
     pub use_of: UseOf,
+    /// is a list that admits every NIC as good as none?  Not if we would have left NICs out of ours
+    pub is_idle_where_it_admits_all: bool,
     admits: fn(&str, &Nic, &Port) -> bool,
 }
 
@@ -28,13 +30,17 @@ pub enum UseOf {
 
 /// All of them, each with the source of its rule.
 pub const LISTS: [List; 6] = [
-    // `[^]name:port,...`, whole names; since 1.21 a name alone means its port (src/ucp/core/ucp_context.c)
+    // `[^]name:port,...`, whole names; since 1.21 a name alone means its port (src/ucp/core/ucp_context.c).  The nearest of
+    // them for each GPU's memory: one lane for small messages, for large ones also the next if it gives a quarter of that at
+    // least, which a NIC behind another socket does not (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`;
+    // src/ucp/wireup/select.c; `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`)
     List {
         variable: "UCX_NET_DEVICES",
         reader: "UCX",
         kind: NicKind::Verbs,
-        use_of: UseOf::All,
-        admits: |list, nic, port| list.trim() == "all" || negatable(list, nic, port),
+        use_of: UseOf::Nearest,
+        is_idle_where_it_admits_all: true,
+        admits: ucx,
     },
     // src/misc/utils.cc, `parseStringList` and `matchIfList`; the best of them for each GPU:
     // src/graph/topo.cc, `ncclTopoGetLocal`
@@ -43,6 +49,7 @@ pub const LISTS: [List; 6] = [
         reader: "NCCL",
         kind: NicKind::Verbs,
         use_of: UseOf::Nearest,
+        is_idle_where_it_admits_all: false,
         admits: nccl,
     },
     // `[^]name[:port],...`, whole names (src/modules/transport/ibrc/ibrc.cpp); the nearest of them for each
@@ -52,6 +59,7 @@ pub const LISTS: [List; 6] = [
         reader: "NVSHMEM",
         kind: NicKind::Verbs,
         use_of: UseOf::Nearest,
+        is_idle_where_it_admits_all: false,
         admits: negatable,
     },
     // names without ports (mooncake-transfer-engine/src/topology.cpp)
@@ -60,6 +68,7 @@ pub const LISTS: [List; 6] = [
         reader: "Mooncake",
         kind: NicKind::Verbs,
         use_of: UseOf::Nearest,
+        is_idle_where_it_admits_all: false,
         admits: |list, nic, _| entries(list).any(|entry| nic.name == entry),
     },
     // one beginning of a name, in capitals or not (prov/verbs/src/verbs_info.c, `vrb_init_info`)
@@ -68,17 +77,23 @@ pub const LISTS: [List; 6] = [
         reader: "libfabric",
         kind: NicKind::Verbs,
         use_of: UseOf::All,
+        is_idle_where_it_admits_all: true,
         admits: |list, nic, _| {
             nic.name.get(..list.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(list))
         },
     },
-    // whole names (prov/cxi/src/cxip_info.c)
+    // a device whose name stands anywhere in the value (prov/cxi/src/cxip_if.c `cxip_query_if_list`, strstr); a value with an
+    // entry that can be no name of a device is ignored (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`)
     List {
         variable: "FI_CXI_DEVICE_NAME",
         reader: "libfabric",
         kind: NicKind::Slingshot,
         use_of: UseOf::All,
-        admits: |list, nic, _| entries(list).any(|entry| nic.name == entry),
+        is_idle_where_it_admits_all: true,
+        admits: |list, nic, _| {
+            let is_read = list.split(',').filter(|entry| !entry.is_empty()).all(is_cxi);
+            !is_read || list.contains(nic.name.as_str())
+        },
     },
 ];
 
@@ -107,6 +122,14 @@ impl List {
             .collect()
     }
 
+    /// Does it name IP interfaces alone?  Only UCX's list is one of interfaces too; a name without a port that is no NIC's is
+    /// taken for one.
+    pub fn names_interfaces_alone(&self, value: &str, topology: &Topology) -> bool {
+        let is_interface =
+            |entry: &str| !entry.contains(':') && !topology.nics.iter().any(|nic| nic.name == entry);
+        self.reader == "UCX" && !value.trim().starts_with('^') && entries(value).all(is_interface)
+    }
+
     /// How many ports the library would find without a list.
     pub fn found_without(&self, topology: &Topology) -> usize {
         self.working(topology).count()
@@ -123,6 +146,12 @@ fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|entry| !entry.is_empty())
 }
 
+/// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
+fn is_cxi(entry: &str) -> bool {
+    let number = entry.strip_prefix("cxi").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
+}
+
 /// `name` or `name:port`; what follows the port is no part of it.
 fn is_port(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
     let mut fields = entry.split(':');
@@ -133,6 +162,36 @@ fn is_port(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
 fn negatable(list: &str, nic: &Nic, port: &Port) -> bool {
     let (without, rest) = list.trim().strip_prefix('^').map_or((false, list), |rest| (true, rest));
     without != entries(rest).any(|entry| is_port(entry, port, |name| nic.name == name))
+}
+
+/// `all`, or `[^]name[:port],...`, since 1.22 with ranges as `mlx5_[0-3]:1`.
+///
+/// `all` counts as the first entry, with `^` before it too; elsewhere it is a name that no device has
+/// (src/ucs/config/parser.c `ucs_config_sscanf_allow_list_impl`, `ucs_config_array_expand_range`).
+fn ucx(list: &str, nic: &Nic, port: &Port) -> bool {
+    let (without, rest) = list.trim().strip_prefix('^').map_or((false, list), |rest| (true, rest));
+    let is_it = |entry: &str| {
+        let whole = format!("{}:{}", nic.name, port.number);
+        is_port(entry, port, |name| nic.name == name)
+            || is_in_range(entry, &whole)
+            || is_in_range(entry, &nic.name)
+    };
+    entries(rest).next() == Some("all") || without != entries(rest).any(is_it)
+}
+
+/// Is the name one of `BEGINNING[FIRST-LAST]END`?
+fn is_in_range(entry: &str, name: &str) -> bool {
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
+    let parts = || {
+        let (beginning, rest) = entry.split_once('[')?;
+        let (range, end) = rest.split_once(']')?;
+        let (first, last) = range.split_once('-')?;
+        let own = name.strip_prefix(beginning)?.strip_suffix(end)?;
+        let is_written_so = own == "0" || !own.starts_with('0');
+        Some(is_written_so && (number(first)?..=number(last)?).contains(&number(own)?))
+    };
+    parts().unwrap_or(false)
 }
 
 /// `[^][=]name[:port],...`; without `=` a name is the beginning of one; a list without an entry admits everything.
@@ -173,8 +232,20 @@ mod tests {
         assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1"), ["mlx5_1:1", "mlx5_1:2"], "UCX 1.21");
         assert_eq!(admitted("UCX_NET_DEVICES", "^mlx5_1:1"), ["mlx5_1:2", "mlx5_10:1"]);
         assert_eq!(admitted("UCX_NET_DEVICES", "all"), ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]);
+        assert_eq!(admitted("UCX_NET_DEVICES", "eth0,all"), [""; 0], "there it is a name");
         assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_2:1"), Vec::<String>::new(), "its link is down");
         assert_eq!(admitted("UCX_NET_DEVICES", "eth0"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn ucx_has_ranges_of_numbers() {
+        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_[0-3]:1"), ["mlx5_1:1"]);
+        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_[9-12]"), ["mlx5_10:1"]);
+        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1:[1-2]"), ["mlx5_1:1", "mlx5_1:2"]);
+        assert_eq!(admitted("UCX_NET_DEVICES", "^mlx5_[0-3]:1,mlx5_10:1"), ["mlx5_1:2"]);
+        for none in ["mlx5_[3-0]:1", "mlx5_[0-]:1", "mlx5_[-1]:1", "mlx5_[0-9", "[1-99999999999999999999]"] {
+            assert_eq!(admitted("UCX_NET_DEVICES", none), [""; 0], "{none}");
+        }
     }
 
     #[test]
@@ -197,5 +268,14 @@ mod tests {
         assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "MLX5_1").len(), 3);
         assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "mlx5_1,mlx5_10").len(), 0, "it is no list");
         assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi1"), ["cxi1:1"]);
+    }
+
+    #[test]
+    fn libfabric_takes_a_cxi_device_whose_name_stands_anywhere_in_the_value() {
+        assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi10"), ["cxi1:1"]);
+        assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi0,cxi2"), [""; 0]);
+        for ignored in ["cxi0,hsn1", "cxi0, cxi2", "cxi00", "cxi100"] {
+            assert_eq!(admitted("FI_CXI_DEVICE_NAME", ignored), ["cxi1:1"], "{ignored}");
+        }
     }
 }

@@ -45,6 +45,8 @@ pub struct Use {
     pub variable: &'static str,
     /// whose list it is
     pub whose: Whose,
+    /// does it name IP interfaces alone, which are then meant?
+    is_of_interfaces: bool,
     /// the ports, best first; none if the list admits no port of this node that works
     pub ports: Vec<UsedPort>,
     /// the plan's ports, for the comparison
@@ -108,11 +110,11 @@ pub fn uses(
     }
     let stands = |list: &List| {
         let (value, whose) = match variables.iter().find(|variable| variable.name == list.variable) {
+            Some(Variable { of_file: Some(value), .. }) => (value, Whose::File),
             Some(Variable { change: Change::Set(value), .. }) if is_admins(list.variable) => {
                 (value, Whose::Admin)
             }
             Some(Variable { change: Change::KeepUsers(value), .. }) => (value, Whose::User),
-            Some(Variable { change: Change::LeaveToFile(value), .. }) => (value, Whose::File),
             Some(_) => return None,
             None => (present.get(list.variable)?, Whose::User),
         };
@@ -121,26 +123,33 @@ pub fn uses(
     let of_list = |list: &List| {
         let (value, whose) = stands(list)?;
         let admitted = list.admitted(&value, topology);
+        let is_of_interfaces = list.names_interfaces_alone(&value, topology);
         let is_everything = admitted.len() == list.found_without(topology);
         // what filters nothing leaves the library as it is without a list
-        let is_idle = is_everything && list.use_of == UseOf::All;
-        (!is_idle).then(|| used(topology, node, through, task, list, whose, &admitted))
+        let is_idle = is_everything && list.is_idle_where_it_admits_all;
+        (!is_idle).then(|| Use {
+            reader: list.reader,
+            variable: list.variable,
+            whose,
+            is_of_interfaces,
+            ports: used(topology, node, through, task, list, &admitted),
+            planned: task.rails.iter().map(|&(rail, _)| node.rail(rail).to_string()).collect(),
+        })
     };
     // a node has other kinds of NICs too, and a list may be about none of them
     let is_about_this_node = |list: &&List| topology.nics.iter().any(|nic| nic.kind == list.kind);
     LISTS.iter().filter(is_about_this_node).filter_map(of_list).collect()
 }
 
-/// What comes of one list.
+/// The ports that come of one list.
 fn used(
     topology: &Topology,
     node: &NodePlacement,
     through: &Through,
     task: &TaskPlacement,
     list: &List,
-    whose: Whose,
     admitted: &[lists::Admitted],
-) -> Use {
+) -> Vec<UsedPort> {
     let planned: Vec<&Rail> = task.rails.iter().map(|&(rail, _)| node.rail(rail)).collect();
     let mut ports: Vec<Rail> = admitted.iter().map(|admitted| admitted.rail(topology)).collect();
     let count = ports.len();
@@ -179,8 +188,7 @@ fn used(
     }
     let mut ports: Vec<UsedPort> = found.into_values().collect();
     ports.sort_by_key(|port| (Reverse(port.percent), port.path));
-    let planned = planned.iter().map(ToString::to_string).collect();
-    Use { reader: list.reader, variable: list.variable, whose, ports, planned }
+    ports
 }
 
 /// Why the map has no such rail.
@@ -211,17 +219,20 @@ pub fn judged(
     let planned = task.rails.iter().filter(|_| uses.is_empty() || sets_one_of_ours);
     let planned = planned.map(|&(rail, _)| own(node, rail));
     let others = uses.iter().flat_map(|of| {
-        of.ports.iter().map(move |port| Judged {
+        let nic = |port: &UsedPort| Judged::Nic {
             name: format!("{} of {} `{}`", port.rail, of.whose, of.variable),
             nic: port.rail.nic,
-        })
+        };
+        let has_none = of.ports.is_empty() && !of.is_of_interfaces;
+        let none = has_none.then(|| Judged::Nothing { of: format!("{} `{}`", of.whose, of.variable) });
+        of.ports.iter().map(nic).chain(none).collect::<Vec<_>>()
     });
     planned.chain(others).collect()
 }
 
 fn own(node: &NodePlacement, rail: RailIndex) -> Judged {
     let rail = node.rail(rail);
-    Judged { name: rail.to_string(), nic: rail.nic }
+    Judged::Nic { name: rail.to_string(), nic: rail.nic }
 }
 
 #[cfg(test)]

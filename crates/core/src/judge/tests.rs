@@ -4,7 +4,7 @@
 use crate::config::Words;
 use crate::plan::{Plan, TaskPlan, Wish};
 use crate::platform;
-use crate::render::{Evidence, Present};
+use crate::render::{Evidence, FileText, Present};
 use crate::step::{Step, Task};
 use crate::topology::CpuSet;
 
@@ -93,6 +93,46 @@ fn several_gpus_are_served_by_what_is_near_to_one_of_them() {
 }
 
 #[test]
+fn ucx_takes_the_nearest_of_a_list_of_all_compute_nics() {
+    // so users keep storage out
+    let all = "mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1,eth0";
+    for word in ["restricted", "single-numa-node"] {
+        let told = told("0", word, &[("UCX_NET_DEVICES", all)]);
+        assert_eq!(told, (vec!["UCX: mlx5_0:1 PIX".to_string()], vec![]));
+    }
+}
+
+#[test]
+fn a_list_without_any_nic_that_works_fails_the_strict_words_unless_interfaces_are_meant() {
+    for (name, list) in [("UCX_NET_DEVICES", "mlx5_99:1"), ("NCCL_IB_HCA", "mlx4")] {
+        for word in ["restricted", "single-numa-node"] {
+            let (uses, shortfalls) = told("0", word, &[(name, list)]);
+            assert!(uses[0].ends_with("no NIC of this node that works"), "{uses:?}");
+            assert_eq!(shortfalls, [format!("no NIC of the user's `{name}` works here")]);
+        }
+        assert_eq!(told("0", "strict", &[(name, list)]).1, [""; 0]);
+    }
+    assert_eq!(told("0", "single-numa-node", &[("UCX_NET_DEVICES", "eth0,lo")]).1, [""; 0]);
+}
+
+#[test]
+fn a_far_device_of_slingshot_fails_where_there_is_a_near_one() {
+    let words = Words::parse("restricted,bind=none").unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let wish = Wish { settings, ..Wish::default() };
+    let plan = Plan::new(platform::model("frontier").unwrap(), wish, Step::default(), &|_| None);
+    let cpus = plan.node.cpus_of(&[3].into_iter().collect());
+    let mut task = Task { cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
+    task.gpus.variables.insert("ROCR_VISIBLE_DEVICES", "0".to_string());
+    let lacks = |device: &str| {
+        let present: Present = [("FI_CXI_DEVICE_NAME".to_string(), device.to_string())].into();
+        plan.task(&task, Evidence { present: &present, read: &|_| None }).shortfalls
+    };
+    assert_eq!(lacks("cxi0"), [""; 0]);
+    assert_eq!(lacks("cxi1"), ["cxi1:1 of the user's `FI_CXI_DEVICE_NAME` is not on NUMA node 3 of its GPU"]);
+}
+
+#[test]
 fn the_admins_own_list_is_judged_too() {
     let (uses, shortfalls) = with("0", "restricted", "set=UCX_NET_DEVICES=mlx5_11:1", &[], |task| {
         (task.uses.iter().map(ToString::to_string).collect::<Vec<_>>(), task.shortfalls.clone())
@@ -108,8 +148,10 @@ fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
     let wish = Wish { settings, ..Wish::default() };
     let site = |path: &str| {
         let text = match path {
-            "/etc/nccl.conf" => "NCCL_IB_HCA==mlx5_0,mlx5_1 # the site's",
+            "/etc/nccl.conf" => "NCCL_IB_HCA==mlx5_0,mlx5_1",
             "/home/u/ucx.conf" => "UCX_NET_DEVICES=mlx5_11:1",
+            // UCX's list is made only where the interfaces are known
+            "/proc/net/route" => "Iface\tDestination\tGateway\tFlags\n",
             _ => return None,
         };
         Some(crate::render::FileText { text: text.to_string(), is_cut: false })
@@ -118,12 +160,135 @@ fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
     let present: Present = [("HOME".to_string(), "/home/u".to_string())].into();
     let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
     task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
-    // a described node has no interfaces, so UCX's list is made only where these are known
     let task = plan.task(&task, Evidence { present: &present, read: &site });
     let uses: Vec<String> = task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect();
     assert!(uses.contains(&"NCCL: mlx5_0:1 PIX".to_string()), "{uses:?}");
+    assert!(uses.contains(&"UCX: mlx5_11:1 SYS 45 % of mlx5_0:1".to_string()), "{uses:?}");
+    assert_eq!(
+        task.shortfalls,
+        ["mlx5_11:1 of a configuration file's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"]
+    );
     let said = task.line("n");
     assert!(said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"), "{said}");
+}
+
+/// What comes of the files of a node and its user for a task with GPU 0 of a DGX H100, with one IP interface: who uses what,
+/// and what a strict word says.
+fn with_files(
+    words: &str,
+    files: &'static [(&'static str, &'static str)],
+    values: &[(&str, &str)],
+) -> (Vec<String>, Vec<String>) {
+    with_files_on("dgx-h100", words, files, values)
+}
+
+fn with_files_on(
+    machine: &str,
+    words: &str,
+    files: &'static [(&'static str, &'static str)],
+    values: &[(&str, &str)],
+) -> (Vec<String>, Vec<String>) {
+    let words = Words::parse(words).unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let wish = Wish { settings, ..Wish::default() };
+    let routes = [("/proc/net/route", "Iface\tDestination\tGateway\tFlags\neth0\t0\t0\t0003\n")];
+    let read = |path: &str| {
+        let (_, text) = files.iter().chain(&routes).find(|(name, _)| *name == path)?;
+        Some(FileText { text: text.to_string(), is_cut: false })
+    };
+    let plan = Plan::new(platform::model(machine).unwrap(), wish, Step::default(), &read);
+    let present: Present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    let task = plan.task(&task, Evidence { present: &present, read: &read });
+    (task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect(), task.shortfalls.clone())
+}
+
+#[test]
+fn of_several_files_the_one_is_judged_that_the_library_prefers() {
+    const NEAR: &str = "UCX_NET_DEVICES=mlx5_0:1";
+    const FAR: &str = "UCX_NET_DEVICES=mlx5_11:1";
+    let cases: [(&str, &'static [(&'static str, &'static str)]); 4] = [
+        ("UCX", &[("/etc/ucx/ucx.conf", FAR), ("/home/u/ucx.conf", NEAR)]),
+        ("UCX", &[("/home/u/ucx.conf", FAR), ("ucx.conf", NEAR)]),
+        (
+            "NCCL",
+            &[("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11"), ("/home/u/.nccl.conf", "NCCL_IB_HCA==mlx5_0")],
+        ),
+        (
+            "NVSHMEM",
+            &[
+                ("/etc/nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_11:1"),
+                ("/home/u/.nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_0:1"),
+            ],
+        ),
+    ];
+    for (library, files) in cases {
+        let told = with_files("restricted", files, &[("HOME", "/home/u")]);
+        assert_eq!(told, (vec![format!("{library}: mlx5_0:1 PIX")], vec![]), "{files:?}");
+    }
+}
+
+#[test]
+fn nvshmem_prefers_its_file_to_the_users_variable() {
+    let files = &[("/home/u/.nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_0:1")];
+    let values = [("HOME", "/home/u"), ("NVSHMEM_HCA_LIST", "mlx5_11:1")];
+    let told = with_files("restricted", files, &values);
+    assert_eq!(told, (vec!["NVSHMEM: mlx5_0:1 PIX".to_string()], vec![]));
+}
+
+#[test]
+fn nccl_knows_no_comment_behind_a_value() {
+    // the second entry is a name that no NIC has
+    let (uses, _) = with_files("closest", &[("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11,mlx5_0 # near")], &[]);
+    assert_eq!(uses, ["NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1"]);
+}
+
+#[test]
+fn of_several_lines_in_ucxs_file_the_last_one_counts() {
+    let (uses, _) = with_files(
+        "closest",
+        &[("/etc/ucx/ucx.conf", "UCX_NET_DEVICES=mlx5_11:1\nUCX_NET_DEVICES=mlx5_0:1\n")],
+        &[],
+    );
+    assert_eq!(uses, ["UCX: mlx5_0:1 PIX"]);
+}
+
+#[test]
+fn a_file_is_judged_where_we_would_set_no_list_if_somebody_asks() {
+    // every NIC of this machine may be used
+    let of =
+        |words: &str, files| with_files_on("azure-nd96isr-h100-v5", words, files, &[("HOME", "/home/u")]);
+    for (library, file) in [
+        ("NCCL", &[("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_7")]),
+        ("NCCL", &[("/home/u/.nccl.conf", "NCCL_IB_HCA==mlx5_7")]),
+        ("NVSHMEM", &[("/etc/nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_7:1")]),
+    ] {
+        let far = format!("{library}: mlx5_7:1 SYS 45 % of mlx5_0:1");
+        let (uses, shortfalls) = of("restricted", file);
+        assert_eq!(uses, std::slice::from_ref(&far));
+        assert_eq!(shortfalls.len(), 1, "{shortfalls:?}");
+        assert_eq!(of("verbose", file).0, [far]);
+        assert_eq!(of("closest", file).0, [""; 0], "nobody asks");
+    }
+    let files = &[("/home/u/ucx.conf", "UCX_NET_DEVICES=mlx5_7:1")];
+    let told = |words: &str| {
+        with_files_on("azure-nd96isr-h100-v5", words, files, &[("HOME", "/home/u"), ("UCX_TLS", "all")])
+    };
+    assert_eq!(told("all,restricted").1.len(), 1, "it may use every NIC, so none would be named");
+}
+
+#[test]
+fn a_nested_step_goes_by_the_file_once_the_outer_steps_list_is_gone() {
+    let (uses, _) = with_files(
+        "restricted",
+        &[("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11")],
+        &[
+            ("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_0:1"),
+            ("NCCL_IB_HCA", "=mlx5_0:1"),
+        ],
+    );
+    assert_eq!(uses, ["NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1"]);
 }
 
 #[test]

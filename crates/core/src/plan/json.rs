@@ -4,8 +4,8 @@
 use super::{Plan, TaskPlan};
 use crate::diagnostic::Diagnostic;
 use crate::judge::{Use, Whose};
-use crate::placement::{Change, Pair, RailIndex};
-use crate::topology::{GpuIndex, PciAddress};
+use crate::placement::{Change, Pair, RailIndex, Variable};
+use crate::topology::{GpuIndex, PathType, PciAddress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -195,14 +195,6 @@ struct Nic<'a> {
 pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> String {
     let Plan { node: topology, map: node, .. } = plan;
     let pairs: Vec<Vec<Pair>> = topology.gpu_indices().map(|gpu| plan.explain(gpu)).collect();
-    let nic = |rail: RailIndex, path: String| Nic {
-        name: &node.rail(rail).name,
-        port: node.rail(rail).port,
-        address: topology.nic(node.rail(rail).nic).address.and_then(stated),
-        path,
-        share_mbps: None,
-        users: None,
-    };
     let gpus = node.numbered_gpus().zip(&pairs).map(|((gpu, placement), pairs)| NodeGpu {
         index: gpu.0,
         address: stated(topology.gpu(gpu).address),
@@ -213,39 +205,13 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
             .map(|choice| Nic {
                 share_mbps: choice.share_mbps,
                 users: Some(choice.users),
-                ..nic(choice.rail, choice.path.to_string())
+                ..nic_of(plan, choice.rail, choice.path)
             })
             .collect(),
         reason: &placement.reason,
         pairs: pairs.iter().map(pair_of).collect(),
     });
-    let tasks = tasks.iter().map(|of @ TaskPlan { placement: task, variables, .. }| Task {
-        task: task.global_id,
-        gpus: task
-            .gpus
-            .iter()
-            .map(|&gpu| Gpu { index: gpu.0, address: stated(topology.gpu(gpu).address) })
-            .collect(),
-        nics: task.rails.iter().map(|(rail, path)| nic(*rail, path.to_string())).collect(),
-        cpus: task.cpus.cpus().to_string(),
-        mems: task.mems.nodes().map(ToString::to_string).unwrap_or_default(),
-        env: variables
-            .iter()
-            .filter_map(|variable| match &variable.change {
-                Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
-                Change::KeepUsers(_) | Change::Remove | Change::Leave | Change::LeaveToFile(_) => None,
-            })
-            .collect(),
-        uses: of.uses.iter().map(use_of).collect(),
-        shortfalls: &of.shortfalls,
-        fails: of.fails(),
-        reasons: task
-            .reasons
-            .iter()
-            .cloned()
-            .chain(variables.iter().map(|variable| format!("{}: {}", variable.name, variable.why)))
-            .collect(),
-    });
+    let tasks = tasks.iter().map(|of| task_of(plan, of));
     let file = PlanFile {
         format: "nic-placement plan",
         version: VERSION,
@@ -260,6 +226,92 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
             .collect(),
         tasks: tasks.collect(),
         diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
+    };
+    // JSON can hold all of these structures
+    serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
+}
+
+fn nic_of(plan: &Plan, rail: RailIndex, path: PathType) -> Nic<'_> {
+    let rail = plan.map.rail(rail);
+    let address = plan.node.nic(rail.nic).address.and_then(stated);
+    Nic { name: &rail.name, port: rail.port, address, path: path.to_string(), share_mbps: None, users: None }
+}
+
+fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan) -> Task<'a> {
+    let TaskPlan { placement: task, variables, .. } = of;
+    let gpu = |&gpu: &GpuIndex| Gpu { index: gpu.0, address: stated(plan.node.gpu(gpu).address) };
+    let because = variables.iter().map(|variable| format!("{}: {}", variable.name, variable.why));
+    Task {
+        task: task.global_id,
+        gpus: task.gpus.iter().map(gpu).collect(),
+        nics: task.rails.iter().map(|(rail, path)| nic_of(plan, *rail, *path)).collect(),
+        cpus: task.cpus.cpus().to_string(),
+        mems: task.mems.nodes().map(ToString::to_string).unwrap_or_default(),
+        env: set_by(variables),
+        uses: of.uses.iter().map(use_of).collect(),
+        shortfalls: &of.shortfalls,
+        fails: of.fails(),
+        reasons: task.reasons.iter().cloned().chain(because).collect(),
+    }
+}
+
+/// The variables that get a value of ours.
+fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
+    let set = variables.iter().filter_map(|variable| match &variable.change {
+        Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
+        Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
+    });
+    set.collect()
+}
+
+#[derive(Serialize)]
+struct OneTask<'a> {
+    format: &'static str,
+    version: u32,
+    machine: &'a str,
+    source: String,
+    policy: String,
+    #[serde(flatten)]
+    task: Task<'a>,
+    diagnostics: Vec<String>,
+}
+
+/// One task of a plan, for the launcher that starts it: the same fields as in the plan's `tasks`.
+pub fn task(plan: &Plan, task: &TaskPlan, diagnostics: &[Diagnostic]) -> String {
+    let file = OneTask {
+        format: "nic-placement task",
+        version: VERSION,
+        machine: &plan.node.name,
+        source: plan.node.provenance.to_string(),
+        policy: plan.map.policy.to_string(),
+        task: task_of(plan, task),
+        diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
+    };
+    // JSON can hold all of these structures
+    serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
+}
+
+#[derive(Serialize)]
+struct Environment<'a> {
+    format: &'static str,
+    version: u32,
+    task: u32,
+    set: BTreeMap<&'a str, &'a str>,
+    unset: Vec<&'a str>,
+    reasons: BTreeMap<&'a str, &'a str>,
+}
+
+/// The changes to one task's variables; those that are in neither list stay as they are.
+pub fn environment(task: &TaskPlan) -> String {
+    let variables = &task.variables;
+    let removed = variables.iter().filter(|variable| variable.change == Change::Remove);
+    let file = Environment {
+        format: "nic-placement environment",
+        version: VERSION,
+        task: task.placement.global_id,
+        set: set_by(variables),
+        unset: removed.map(|variable| variable.name.as_ref()).collect(),
+        reasons: variables.iter().map(|of| (of.name.as_ref(), of.why.as_ref())).collect(),
     };
     // JSON can hold all of these structures
     serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"

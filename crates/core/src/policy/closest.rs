@@ -37,18 +37,22 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Reques
     let left: Vec<Vec<usize>> =
         whole.iter().map(|rails| rails.iter().filter_map(|&rail| usable[rail]).collect()).collect();
     // a GPU's part is what works of the part that it has when all work
-    let ways = match request.nics_each {
-        NicsEach::Auto => {
-            let ways = Ways::for_answer(topology, &node.rails, &request.through, &left);
-            let parts = parts::of_nearest(&ways.problem);
-            ways.with_parts(parts)
-        }
-        NicsEach::Number(number) => numbered(topology, &node.rails, request, number),
+    let wants: Vec<usize> = match request.nics_each {
+        NicsEach::Auto => left.iter().map(Vec::len).collect(),
+        NicsEach::Number(number) => vec![number.into(); topology.gpus.len()],
     };
-    budget.spend(ways.looks());
-    let kept = left.into_iter().enumerate();
-    let kept = kept.map(|(gpu, left)| Some(left).filter(|left| left.len() == ways.problem.wants(gpu)));
-    let kept: Vec<Option<Vec<usize>>> = kept.collect();
+    let keeps = |(left, want): (Vec<usize>, &usize)| {
+        let want = (*want).clamp(1, node.rails.len());
+        Some(left).filter(|left| left.len() == want)
+    };
+    let kept: Vec<Option<Vec<usize>>> = left.into_iter().zip(&wants).map(keeps).collect();
+    let looks = Ways::looks(topology, &node.rails);
+    let others: &Kept = if looks > budget.left() { &kept } else { &[] };
+    let ways = Ways::around(topology, &node.rails, &request.through, &wants, others);
+    budget.spend(looks / if ways.are_kept() { 3 } else { 1 });
+    let parts =
+        if request.nics_each == NicsEach::Auto { parts::of_nearest(&ways.problem) } else { Vec::new() };
+    let ways = ways.with_parts(parts);
     let solution = around(&ways, &kept, &mut budget);
     (ways, solution)
 }
@@ -58,20 +62,19 @@ fn best(topology: &Topology, rails: &[Rail], request: &Request, budget: &mut Bud
     let NicsEach::Number(number) = request.nics_each else {
         return parts::solved(topology, rails, &request.through, budget);
     };
-    let ways = numbered(topology, rails, request, number);
-    budget.spend(ways.looks());
+    let ways = Ways::new(topology, rails, &request.through, &vec![number.into(); topology.gpus.len()]);
+    budget.spend(Ways::looks(topology, rails));
     let solution = solve(&ways.problem, budget);
     (ways, solution)
 }
 
-/// The ways where each GPU is to get so many.
-fn numbered(topology: &Topology, rails: &[Rail], request: &Request, number: u8) -> Ways {
-    Ways::new(topology, rails, &request.through, &vec![number.into(); topology.gpus.len()])
-}
-
-/// The best answer in which these GPUs keep their rails; the best of all where the worst-off GPU gets more in that.
+/// The best answer in which these GPUs keep their rails; the best of all where the worst-off GPU gets more in that, and all
+/// ways are known.
 fn around(ways: &Ways, kept: &Kept, budget: &mut Budget) -> Solution {
     let stay = solve_around(&ways.problem, kept, budget);
+    if ways.are_kept() {
+        return Solution { exact: false, ..stay };
+    }
     let worst = |solution: &Solution| Score::of(&ways.problem, &solution.rails_of).worst_mbps();
     if budget.is_spent() || worst(&stay) >= most_for_the_worst(&ways.problem, budget) {
         return stay;
@@ -109,7 +112,7 @@ pub(super) fn placements(
     rails_of: &[Vec<usize>],
     effort: Effort,
 ) -> Vec<GpuPlacement> {
-    let mut budget = effort.budget_of_reasons();
+    let mut budget = if ways.are_kept() { Budget::new(0) } else { effort.budget_of_reasons() };
     let mut answer = ways.answer(rails_of);
     let mut choices = ways.choices(&answer).into_iter();
     topology

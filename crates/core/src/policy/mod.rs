@@ -98,7 +98,7 @@ impl Effort {
     /// For all solving of one map.
     pub fn budget(self) -> Budget {
         Budget::new(match self {
-            Effort::Step => 500_000,
+            Effort::Step => 350_000,
             Effort::Task => 80_000,
         })
     }

@@ -43,7 +43,7 @@ pub(super) fn solved(
     budget: &mut Budget,
 ) -> (Ways, Solution) {
     let ways = Ways::new(topology, rails, through, &vec![1; topology.gpus.len()]);
-    budget.spend(ways.looks());
+    budget.spend(Ways::looks(topology, rails));
     let one_each = solve(&ways.problem, budget);
     let parts = of_nearest(&ways.problem);
     let used = one_each.rails_of.iter().flatten().fold(0u64, |used, rail| used | 1 << rail);
@@ -52,7 +52,7 @@ pub(super) fn solved(
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
     let several = Ways::new(topology, rails, through, &wants);
-    budget.spend(several.looks());
+    budget.spend(Ways::looks(topology, rails));
     let most: Vec<Most> = parts.iter().map(|part| Most { of: part.nearest, rails: part.rails }).collect();
     let dealt = deal_idle(&several.problem, one_each.rails_of.clone(), &most, budget);
     if dealt == one_each.rails_of {
@@ -60,7 +60,7 @@ pub(super) fn solved(
     }
     let all_have_theirs = dealt.iter().zip(&wants).all(|(rails, &wants)| rails.len() == wants);
     let ways = if all_have_theirs { several } else { Ways::for_answer(topology, rails, through, &dealt) };
-    budget.spend(ways.looks());
+    budget.spend(Ways::looks(topology, rails));
     let anew = solve(&ways.problem, budget);
     let score = |rails_of: &[Vec<usize>]| Score::of(&ways.problem, rails_of);
     let solution = match score(&anew.rails_of) <= score(&dealt) {

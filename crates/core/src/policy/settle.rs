@@ -48,7 +48,10 @@ pub(super) fn settle(topology: &Topology, crew: &Crew, id: usize) -> (CpuSet, us
         let give_way = match try_targets(crew, &movers) {
             Err(too_many) => too_many,
             Ok(mut masks) if served(masks.iter().map(|mask| &**mask), &crew.parts) >= before => {
-                return (masks.swap_remove(id).into_owned(), movers[id].target.min(movers[id].here));
+                let mask = masks.swap_remove(id).into_owned();
+                // a seat may be nearer than the region in which it was dealt
+                let rung = known.get(&homes[id]).map_or(0, |(ladder, _)| ladder.rung_of(&mask));
+                return (mask, rung.min(movers[id].target).min(movers[id].here));
             }
             Ok(masks) => in_the_way(crew, &movers, &masks, before),
         };
@@ -140,7 +143,10 @@ fn try_targets<'a>(crew: &'a Crew, movers: &'a [Mover]) -> Result<Vec<Cow<'a, Cp
         let need: usize = wanted.iter().sum();
         if left.len() >= need.max(1) {
             let seats = if crew.is_private() { seats(crew, &left, &wanted) } else { None };
-            let seats = seats.unwrap_or_else(|| vec![left; ids.len()]);
+            let seats = match seats {
+                Some(seats) => nearest_seats(&group, &wanted, seats),
+                None => vec![left; ids.len()],
+            };
             ids.iter().zip(seats).for_each(|(&id, seat)| masks[id] = Cow::Owned(seat));
         } else if near.len() >= need.max(1) {
             // other tasks have some of these CPUs too; the flow tells whether every task has its part
@@ -200,6 +206,21 @@ pub(super) fn settle_alone(
         }
     }
     (own.clone(), here)
+}
+
+/// The same seats where each mover in turn takes, of those that hold its part, the one with most CPUs on its GPUs' own NUMA
+/// nodes.  Where parts differ every seat is cut for its mover, and stays as it is.
+fn nearest_seats(group: &[&Mover], wanted: &[usize], mut seats: Vec<CpuSet>) -> Vec<CpuSet> {
+    if wanted.iter().any(|part| *part != wanted[0]) {
+        return seats;
+    }
+    for (at, mover) in group.iter().enumerate() {
+        let near = |seat: usize| seats[seat].intersection(&mover.regions[0]).len();
+        // the first of those that are as near: who has nothing to gain leaves the order as it is
+        let best = (at..seats.len()).max_by_key(|&seat| (near(seat), Reverse(seat))).unwrap_or(at);
+        seats[at..=best].rotate_right(1);
+    }
+    seats
 }
 
 fn minus(cpus: &CpuSet, others: &CpuSet) -> CpuSet {

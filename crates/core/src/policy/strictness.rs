@@ -1,20 +1,29 @@
 //! What a task must have, or fail if the user said so, in the words of Kubernetes' Topology Manager.
 //!
 //! `best-effort` asks for nothing.  `strict` asks that the decision can be carried out.  `restricted` also
-//! asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has any there.
+//! asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has any there; a list of NICs that is not ours
+//! must have one that works.
 //! `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
 #![forbid(unsafe_code)]
 
 use crate::placement::{CpuDecision, NodePlacement, Strictness, TaskPlacement};
-use crate::topology::{NicIndex, NodeSet, Topology};
+use crate::topology::{Nic, NicIndex, NicKind, NodeSet, PortState, Topology};
 
-/// A NIC that a task will use.
+/// What a task will use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judged {
-    /// what it is called in a sentence
-    pub name: String,
-    /// which
-    pub nic: NicIndex,
+pub enum Judged {
+    /// a NIC
+    Nic {
+        /// what it is called in a sentence
+        name: String,
+        /// which
+        nic: NicIndex,
+    },
+    /// none, since a list admits none that works
+    Nothing {
+        /// the list, as a sentence calls it
+        of: String,
+    },
 }
 
 /// What the task lacks, in one sentence each; a `best-effort` task runs, and we report what it lacks.
@@ -46,12 +55,18 @@ pub fn shortfalls(
     if single && near.len() > 1 {
         lacks.push(format!("its GPUs are on NUMA nodes {near}"));
     }
-    for Judged { name, nic } in used {
-        let is_near = numa_node_of(*nic).is_some_and(|rail_node| near.contains(rail_node));
+    for of_it in used {
+        let (name, nic) = match of_it {
+            Judged::Nic { name, nic } => (name, nic),
+            Judged::Nothing { of } => {
+                lacks.push(format!("no NIC of {of} works here"));
+                continue;
+            }
+        };
+        let is_near = |nic: NicIndex| numa_node_of(nic).is_some_and(|its| near.contains(its));
         // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
-        let better =
-            node.rails.iter().any(|other| numa_node_of(other.nic).is_some_and(|other| near.contains(other)));
-        if !is_near && (single || better) {
+        let better = || good_nics(topology, node, topology.nic(*nic).kind).any(is_near);
+        if !is_near(*nic) && (single || better()) {
             lacks.push(format!("{name} is not on NUMA node {near} of its GPU"));
         }
     }
@@ -66,6 +81,22 @@ pub fn shortfalls(
         }
     }
     lacks
+}
+
+/// The NICs of a kind that may be used: of those that the map leaves to their own library, the ones that work.
+fn good_nics<'n>(
+    topology: &'n Topology,
+    node: &'n NodePlacement,
+    kind: NicKind,
+) -> impl Iterator<Item = NicIndex> + 'n {
+    let works =
+        |nic: &Nic| nic.ports.iter().any(|port| matches!(port.state, PortState::Active | PortState::Unknown));
+    let of_kind = topology.numbered_nics().filter(move |(_, nic)| nic.kind == kind);
+    let good = of_kind.filter(move |(index, nic)| match kind {
+        NicKind::Verbs => node.rails.iter().any(|rail| rail.nic == *index),
+        _ => works(nic),
+    });
+    good.map(|(index, _)| index)
 }
 
 #[cfg(test)]
@@ -83,6 +114,7 @@ mod tests {
             local_id: 0,
             global_id: 0,
             gpus: gpus.iter().copied().map(GpuIndex).collect(),
+            seen: gpus.iter().copied().map(GpuIndex).collect(),
             rails: rails.iter().map(|&rail| (RailIndex(rail), PathType::Sys)).collect(),
             cpus: CpuDecision::Keep { cpus: CpuSet::from_list(cpus).unwrap(), why: String::new() },
             mems: crate::placement::MemDecision::Keep { why: String::new() },
@@ -94,7 +126,7 @@ mod tests {
             .rails
             .iter()
             .map(|&(rail, _)| node.rail(rail))
-            .map(|rail| Judged { name: rail.to_string(), nic: rail.nic })
+            .map(|rail| Judged::Nic { name: rail.to_string(), nic: rail.nic })
             .collect();
         shortfalls(&topology, &node, &task, &used, strictness)
     }

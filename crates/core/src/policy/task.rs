@@ -19,12 +19,8 @@ pub fn decide(
     through: &Through,
     gpu_use: GpuUse,
 ) -> TaskPlacement {
-    let (seen, promise) = identify(topology, step, task, gpu_use);
-    let may_promise = gpu_use == GpuUse::Visible
-        && task.claim.is_none()
-        && step.tasks_here() > 1
-        && identity::by_local_id(topology, step, task, &seen).is_ok();
-    let Claim { gpus, reason } = seen;
+    let Identified { of_it: Claim { gpus, reason }, seen, promise, may_promise } =
+        identify(topology, step, task, gpu_use);
     let promised = promise.as_ref().and_then(|promise| promise.as_ref().ok());
     let with_promise = promised.map(|all| Task { promised: Some(all.clone()), ..task.clone() });
     let task = with_promise.as_ref().unwrap_or(task);
@@ -49,34 +45,50 @@ pub fn decide(
     reasons.extend(missed.iter().filter(|missed| *missed != cpus.why()).cloned());
     reasons.push(format!("memory: {}", mems.why()));
     let (local_id, global_id) = (task.local_id, task.global_id);
-    TaskPlacement { local_id, global_id, gpus, rails, cpus, mems, threads, missed, reasons }
+    TaskPlacement { local_id, global_id, gpus, seen, rails, cpus, mems, threads, missed, reasons }
 }
 
-/// The task's GPUs; and where the user promised which one it uses, those of all tasks of the step, or why that is not
-/// believed.
-fn identify(
-    topology: &Topology,
-    step: &Step,
-    task: &Task,
-    gpu_use: GpuUse,
-) -> (Claim, Option<Result<Vec<GpuIndex>, String>>) {
-    let seen = task.claim.clone().unwrap_or_else(|| identity::identify(topology, step, &task.gpus));
-    let claim = || identity::by_local_id(topology, step, task, &seen);
+/// Whose GPUs a task has.
+struct Identified {
+    /// the GPUs that it will use, as far as that is known
+    of_it: Claim,
+    /// the GPUs that its program counts, in its order
+    seen: Vec<GpuIndex>,
+    /// where the user promised which one it uses: the GPUs of all tasks of the step, or why that is not believed
+    promise: Option<Result<Vec<GpuIndex>, String>>,
+    /// would a promise be believed that the user did not give?
+    may_promise: bool,
+}
+
+fn identify(topology: &Topology, step: &Step, task: &Task, gpu_use: GpuUse) -> Identified {
+    let claim = task.claim.clone().unwrap_or_else(|| identity::identify(topology, step, &task.gpus));
+    let seen = task.sees.clone().unwrap_or_else(|| claim.gpus.clone());
+    let by_local_id = || identity::by_local_id(topology, step, task, &claim);
+    let not_promised =
+        |claim, may_promise| Identified { of_it: claim, seen: seen.clone(), promise: None, may_promise };
     match gpu_use {
         // who sees one GPU needs no promise, whoever made it for all
-        GpuUse::LocalId if seen.gpus.len() < 2 => (seen, None),
-        GpuUse::LocalId => match claim() {
-            Ok(all) => {
-                let (own, count) = (all[task.local_id as usize], seen.gpus.len());
-                let reason = format!(
-                    "local id {} of the {count} that every task sees, as `gpu=local-id` promises ({})",
-                    task.local_id, seen.reason
-                );
-                (Claim { gpus: vec![own], reason }, Some(Ok(all)))
-            }
-            Err(why) => (seen, Some(Err(format!("`gpu=local-id` does not hold: {why}")))),
-        },
-        GpuUse::Visible => (seen, None),
+        GpuUse::LocalId if claim.gpus.len() < 2 => not_promised(claim, false),
+        GpuUse::LocalId => {
+            let promise = by_local_id();
+            let of_it = match &promise {
+                Ok(all) => {
+                    let (own, count) = (all[task.local_id as usize], claim.gpus.len());
+                    let reason = format!(
+                        "local id {} of the {count} that every task sees, as `gpu=local-id` promises ({})",
+                        task.local_id, claim.reason
+                    );
+                    Claim { gpus: vec![own], reason }
+                }
+                Err(_) => claim,
+            };
+            let promise = promise.map_err(|why| format!("`gpu=local-id` does not hold: {why}"));
+            Identified { of_it, seen, promise: Some(promise), may_promise: false }
+        }
+        GpuUse::Visible => {
+            let may_promise = task.claim.is_none() && step.tasks_here() > 1 && by_local_id().is_ok();
+            not_promised(claim, may_promise)
+        }
     }
 }
 
@@ -280,6 +292,7 @@ mod tests {
         for local_id in 0..8 {
             let task = promised(8, local_id, GpuUse::LocalId);
             assert_eq!(task.gpus, [GpuIndex(local_id as usize)]);
+            assert_eq!(task.seen.len(), 8, "its program counts them all");
             assert_eq!(task.rails.len(), 1);
             assert_eq!(task.missed, None);
             let socket: CpuSet = if local_id < 4 { (0..56).collect() } else { (56..112).collect() };

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::links::{Climb, Links};
-use super::solve::{Answer, Draft, KINDS, Problem};
+use super::solve::{Answer, Draft, KINDS, Kept, Problem};
 use super::{Through, gbps};
 use crate::placement::{Rail, RailIndex, RailUse};
 use crate::topology::{Ascent, GpuIndex, PathType, Topology};
@@ -21,6 +21,8 @@ pub(super) struct Ways {
     rates_known: bool,
     /// for each GPU its part of its nearest rails; none where a GPU gets a number of them, or one each
     parts: Vec<Part>,
+    /// do GPUs that keep their rails have no other ways?
+    are_kept: bool,
 }
 
 impl Ways {
@@ -34,9 +36,9 @@ impl Ways {
         Ways::new(topology, rails, through, &rails_of.iter().map(Vec::len).collect::<Vec<usize>>())
     }
 
-    /// The work that it was to find them, in the looks of a budget.
-    pub(super) fn looks(&self) -> u64 {
-        12 * (self.problem.gpus() * self.problem.rails()) as u64
+    /// The work that it is to find them, in the looks of a budget.
+    pub(super) fn looks(topology: &Topology, rails: &[Rail]) -> u64 {
+        16 * (topology.gpus.len() * rails.len()) as u64
     }
 
     /// The same, where GPUs have these parts, and no numbers.
@@ -46,6 +48,17 @@ impl Ways {
 
     /// The ways to these rails; each GPU is to get so many of them, but at least one.
     pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
+        Ways::around(topology, rails, through, wants, &[])
+    }
+
+    /// The same where GPUs have their rails already, and no other way is of use: a third of the work.
+    pub(super) fn around(
+        topology: &Topology,
+        rails: &[Rail],
+        through: &Through,
+        wants: &[usize],
+        kept: &Kept,
+    ) -> Ways {
         let nics: Vec<Option<Ascent>> =
             rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
         let gpus: Vec<Ascent> = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect();
@@ -57,7 +70,7 @@ impl Ways {
             || !rails.is_empty() && gpus.iter().chain(nics.iter().flatten()).any(is_known);
         let rates: Vec<u64> = rates.into_iter().map(|rate| rate.unwrap_or(UNKNOWN_RATE)).collect();
         let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
-        let mut draft = Draft::new(&rates, wants);
+        let mut draft = Draft::around(&rates, wants, kept);
         // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
         let climbing = gpus.iter().zip(&has_c2c).map(|(gpu, has_c2c)| (!has_c2c).then_some(gpu));
         let mut links = Links::new(climbing.clone(), &nics, &rates, wants.iter().copied().max().unwrap_or(1));
@@ -90,7 +103,7 @@ impl Ways {
             }
             kinds.push(row);
         }
-        Ways { kinds, problem: draft.finish(), rates_known, parts: Vec::new() }
+        Ways { kinds, problem: draft.finish(), rates_known, parts: Vec::new(), are_kept: !kept.is_empty() }
     }
 
     /// The path between a GPU and a rail.
@@ -135,6 +148,11 @@ impl Ways {
         self.parts.get(gpu.0)
     }
 
+    /// Do GPUs that keep their rails have no other ways?
+    pub(super) fn are_kept(&self) -> bool {
+        self.are_kept
+    }
+
     /// Is any rate or link known?
     pub(super) fn rates_known(&self) -> bool {
         self.rates_known
@@ -164,12 +182,17 @@ impl Part {
     }
 }
 
+/// What connects two NUMA nodes: the place, where their sockets differ, and how many steps farther apart they are than the
+/// nearest two.
+type Connection = (Option<u16>, u8);
+
 /// The connections of sockets, each a place that is made when the first way comes to it.
 struct Connections<'a> {
     topology: &'a Topology,
-    /// by pairs of NUMA nodes: the place, where their sockets differ, and how many steps farther apart they are than the
-    /// nearest two
-    known: BTreeMap<(u32, u32), (Option<u16>, u8)>,
+    /// by pairs of NUMA nodes
+    known: BTreeMap<(u32, u32), Connection>,
+    /// the last question and its answer
+    last: Option<((u32, u32), Connection)>,
     /// by pairs of sockets
     places: BTreeMap<(u32, u32), u16>,
     /// the distances between different NUMA nodes, nearest first
@@ -184,6 +207,7 @@ impl<'a> Connections<'a> {
         Connections {
             topology,
             known: BTreeMap::new(),
+            last: None,
             places: BTreeMap::new(),
             distances: far_distances(topology),
             // Where nothing is known of it, all flows together get what one gets.  So it was measured on Azure's ND MI300X
@@ -194,10 +218,18 @@ impl<'a> Connections<'a> {
     }
 
     /// The connection of the sockets of two NUMA nodes, and how much farther apart these are than the nearest two.
-    fn between(&mut self, nodes: (u32, u32), draft: &mut Draft) -> (Option<u16>, u8) {
-        if let Some(known) = self.known.get(&nodes) {
-            return *known;
+    fn between(&mut self, nodes: (u32, u32), draft: &mut Draft) -> Connection {
+        // rails of one NUMA node mostly follow each other
+        if let Some((_, answer)) = self.last.filter(|(last, _)| *last == nodes) {
+            return answer;
         }
+        let answer = self.known.get(&nodes).copied().unwrap_or_else(|| self.met(nodes, draft));
+        self.last = Some((nodes, answer));
+        answer
+    }
+
+    /// The same for two nodes that have not been asked about.
+    fn met(&mut self, nodes: (u32, u32), draft: &mut Draft) -> Connection {
         let (one, other) = (self.topology.socket_of(nodes.0), self.topology.socket_of(nodes.1));
         let sockets = (one.min(other), one.max(other));
         let place =
@@ -219,4 +251,36 @@ fn far_distances(topology: &Topology) -> Vec<u32> {
     distances.sort_unstable();
     distances.dedup();
     distances
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::solve::{Budget, Score, solve, solve_around};
+    use crate::policy::tests::parts;
+    use crate::policy::{Request, map};
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn who_keeps_his_rails_needs_no_other_ways(parts in parts(), seed in any::<u64>(), each in 1usize..3) {
+            let topology = parts.topology();
+            let (rails, wants) = (map(&topology, &Request::default()).rails, vec![each; topology.gpus.len()]);
+            let through = Through::default();
+            let all = Ways::new(&topology, &rails, &through, &wants);
+            let mut budget = Budget::new(1 << 40);
+            let best = solve(&all.problem, &mut budget).rails_of;
+            let kept: Vec<Option<Vec<usize>>> =
+                best.into_iter().enumerate().map(|(gpu, rails)| (seed >> gpu & 1 == 1).then_some(rails)).collect();
+            let few = Ways::around(&topology, &rails, &through, &wants, &kept);
+            let [of_all, of_few] =
+                [&all, &few].map(|ways| solve_around(&ways.problem, &kept, &mut Budget::new(1 << 40)));
+            prop_assert_eq!(&of_all.rails_of, &of_few.rails_of);
+            let score = |ways: &Ways| Score::of(&ways.problem, &of_all.rails_of);
+            prop_assert_eq!(score(&all), score(&few));
+            prop_assert_eq!(all.kinds, few.kinds);
+        }
+    }
 }

@@ -34,7 +34,7 @@ pub(super) fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if asked.task.gpus.is_empty() {
         return no("a task without GPUs is left to Cray MPICH");
     }
-    if libfabric::of_all(&asked.prepared.slingshot, &asked.task.gpus).is_none() {
+    if libfabric::of_all(&asked.prepared.slingshot, &asked.task.seen).is_none() {
         return no(
             "its GPUs have several nearest NICs, and Cray MPICH may ask before the program chooses one",
         );

@@ -2,11 +2,10 @@
 //!
 //! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours.
 //! A variable that no longer has the value recorded here was changed by somebody else and is theirs.  So is this variable
-//! itself, where it does not have this form.  A space in a value
-//! is written `%20`, and `%` itself `%25`.
+//! itself, where it does not have this form.  A space in a value is written `%20`, and `%` itself `%25`.
 //!
 //! ```text
-//! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 set:UCX_NET_DEVICES=mlx5_0:1
+//! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
 //! ```
 #![forbid(unsafe_code)]
 

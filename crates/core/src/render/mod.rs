@@ -129,6 +129,11 @@ impl Asked<'_, '_> {
     fn users(&self, name: &str) -> Option<&String> {
         self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
     }
+
+    /// Does somebody ask what the task will use by a library's files, on a node with NICs that may be chosen?
+    fn judges_files(&self) -> bool {
+        self.prepared.wanted.judges_files && !self.node.rails.is_empty() && !self.task.gpus.is_empty()
+    }
 }
 
 /// What a library answers for one variable.
@@ -148,7 +153,7 @@ impl<'a> Answer<'a> {
         Answer { value: None, why: why.into(), of_file: None }
     }
 
-    fn left_to(Claimed { why, value }: Claimed) -> Answer<'a> {
+    fn left_to(Claimed { why, value, .. }: Claimed) -> Answer<'a> {
         Answer { value: None, why: why.into(), of_file: value.map(Cow::from) }
     }
 
@@ -178,8 +183,11 @@ pub fn environment<'p>(
         let ours = users.is_none() && evidence.present.contains_key(&row.name);
         if let Some(users) = users {
             if row.wanted {
-                let why = "the user's own value stays".into();
-                variables.push(Variable { name, change: Change::KeepUsers(users.clone()), why });
+                let (of_file, why) = match nvshmem::overruled(&row.name, &asked.evidence) {
+                    Some((value, why)) => (Some(value), why.into()),
+                    None => (None, "the user's own value stays".into()),
+                };
+                variables.push(Variable { name, change: Change::KeepUsers(users.clone()), of_file, why });
             }
             continue;
         }
@@ -199,9 +207,10 @@ pub fn environment<'p>(
                 Change::Set(value.into_owned())
             }
             None if ours => Change::Remove,
-            None => of_file.map_or(Change::Leave, |value| Change::LeaveToFile(value.into_owned())),
+            None => Change::Leave,
         };
-        variables.push(Variable { name, change, why });
+        let of_file = of_file.map(Cow::into_owned);
+        variables.push(Variable { name, change, of_file, why });
     }
     variables.push(publication(published, evidence.present));
     variables
@@ -217,7 +226,7 @@ fn publication<'p>(published: Publication, present: &Present) -> Variable<'p> {
         ),
         None => (Change::Set(published.into_line()), "tells programs and nested steps what was decided"),
     };
-    Variable { name: marker::NAME.into(), change, why: why.into() }
+    Variable { name: marker::NAME.into(), change, of_file: None, why: why.into() }
 }
 
 /// The changes that undo our earlier values if placement is off: an outer step's NIC is wrong for an inner
@@ -231,7 +240,13 @@ pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>>
     let why = "an outer step's value, which is wrong for the tasks of an inner one";
     let marker: &'n str = marker::NAME;
     let removed = ours.copied().chain([marker]);
-    removed.map(|name| Variable { name: name.into(), change: Change::Remove, why: why.into() }).collect()
+    let remove = |name: &'n str| Variable {
+        name: name.into(),
+        change: Change::Remove,
+        of_file: None,
+        why: why.into(),
+    };
+    removed.map(remove).collect()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 //! from it: one more reason to set none unless a NIC must be excluded.
 #![forbid(unsafe_code)]
 
-use super::claimed::{Claimed, Grammar, claimed_in};
+use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
 use super::uniform::{self, List};
 use super::wanted::Fabric;
 use super::{Answer, Asked, Evidence, ReadFile};
@@ -34,17 +34,31 @@ pub(super) const HOME: &str = "HOME";
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
 const MAX_ENTRIES: usize = 32;
 
-/// The sites' configuration files.  NCCL and RCCL read them after the environment and never override it
-/// (src/misc/param.cc).
+/// The sites' configuration files.  NCCL and RCCL read them after the user's and never override what is set
+/// (src/misc/param.cc `initEnvFunc`, `ncclOsSetEnv`).
 const SITE: [&str; 2] = ["/etc/nccl.conf", "/etc/rccl.conf"];
+
+/// What all tasks share of a variable.
+pub(super) struct Shared {
+    /// the answer where no file gives one
+    pub(super) answer: Answer<'static>,
+    /// what the site's files say, if the answer has a value or somebody asks what NCCL will use
+    site: Option<Claimed>,
+}
 
 /// What a file of NCCL's says of a variable.
 fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<Claimed> {
-    claimed_in(read, file, &[variable], Grammar::NCCL)
+    claimed_in(read, file, &[variable], Grammar::Nccl)
 }
 
 /// The value or none, and why: from the node alone, never from the task.
-pub(super) fn list(topology: &Topology, node: &NodePlacement, read: ReadFile) -> Answer<'static> {
+pub(super) fn list(topology: &Topology, node: &NodePlacement, judges_files: bool, read: ReadFile) -> Shared {
+    let answer = list_without_files(topology, node);
+    let is_read = answer.value.is_some() || judges_files && !node.rails.is_empty();
+    Shared { site: if is_read { sites_file(topology, read, IB_HCA) } else { None }, answer }
+}
+
+fn list_without_files(topology: &Topology, node: &NodePlacement) -> Answer<'static> {
     if topology.gpus.is_empty() {
         return Answer::no("the node has no GPU");
     }
@@ -58,9 +72,6 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement, read: ReadFile) ->
             "{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"
         ));
     }
-    if let Some(claimed) = sites_file(topology, read, IB_HCA) {
-        return Answer::left_to(claimed);
-    }
     let model = if has_amd(topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
     Answer::yes(format!("={list}"), format!("one list for the whole node, without {left_out}{model}"))
 }
@@ -71,45 +82,38 @@ pub(super) fn rails_alone(
     node: &NodePlacement,
     fabric: Fabric,
     read: ReadFile,
-) -> Option<Answer<'static>> {
+) -> Option<Shared> {
     if fabric != Fabric::IsolatedRails || topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }
-    Some(match sites_file(topology, read, CROSS_NIC) {
-        Some(claimed) => Answer::left_to(claimed),
-        None => Answer::yes("0", "the fabric's rails are isolated, so no connection may change them"),
+    let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
+    Some(Shared { answer, site: sites_file(topology, read, CROSS_NIC) })
+}
+
+/// The same for every task, unless a file sets it.
+pub(super) fn cross_nic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    Some(unless_in_files(asked, asked.prepared.rails_alone.as_ref()?, CROSS_NIC))
+}
+
+/// What the site's configuration files say of a variable.
+fn sites_file(topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
+    let files = if has_amd(topology) { &SITE[..] } else { &SITE[..1] };
+    strongest(files.iter().map(|file| claimed(read, file, name)))
+}
+
+/// The node's answer, unless a file sets the variable.
+pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    Some(unless_in_files(asked, &asked.prepared.nccl, IB_HCA))
+}
+
+/// The answer, unless a file sets the variable: NCCL would prefer ours to it.  The user's file counts more than the site's.
+fn unless_in_files<'p>(asked: &Asked<'p, '_>, shared: &'p Shared, name: &str) -> Answer<'p> {
+    unless_claimed(shared.answer.borrowed(), asked.judges_files(), || {
+        strongest([users_file(asked.topology, &asked.evidence, name), shared.site.clone()])
     })
 }
 
-/// The same for every task, unless the user's own file sets it.
-pub(super) fn cross_nic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let answer = asked.prepared.rails_alone.as_ref()?;
-    if answer.value.is_some() {
-        if let Some(claimed) = users_file(asked.topology, &asked.evidence, CROSS_NIC) {
-            return Some(Answer::left_to(claimed));
-        }
-    }
-    Some(answer.borrowed())
-}
-
-/// Why the site's configuration file keeps us from setting a variable.
-fn sites_file(topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
-    let files = if has_amd(topology) { &SITE[..] } else { &SITE[..1] };
-    files.iter().find_map(|file| claimed(read, file, name))
-}
-
-/// The node's answer, unless the user's own file sets the variable: NCCL would prefer ours to it.
-pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let answer = &asked.prepared.nccl;
-    if answer.value.is_some() {
-        if let Some(claimed) = users_file(asked.topology, &asked.evidence, IB_HCA) {
-            return Some(Answer::left_to(claimed));
-        }
-    }
-    Some(answer.borrowed())
-}
-
-/// Why the user's configuration file keeps us from setting the variable; we read it with the user's rights.
+/// What the user's configuration files say of the variable; we read them with the user's rights.
 ///
 /// NCCL asks the system for the home directory; Slurm puts the same into `HOME`.
 fn users_file(topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
@@ -117,8 +121,7 @@ fn users_file(topology: &Topology, evidence: &Evidence, name: &str) -> Option<Cl
     let at_home = |file: &str| variable(HOME).map(|home| format!("{home}/{file}"));
     let nccls = variable(CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
     let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology) && variable(CONF_FILE).is_none());
-    let mut files = nccls.into_iter().chain(rccls);
-    files.find_map(|file| claimed(evidence.read, &file, name))
+    strongest(nccls.into_iter().chain(rccls).map(|file| claimed(evidence.read, &file, name)))
 }
 
 fn has_amd(topology: &Topology) -> bool {

@@ -11,17 +11,19 @@
 //! go with the node's list.  With one NIC in each element's list (`env=nvshmem-pe`) nothing is left to deal, and we set
 //! both; that is right if every element has exactly one.
 //!
-//! A configuration file wins over the environment (`nvshmemi_conf_get`; its README, "Configuration file"): /etc/nvshmem.conf,
-//! `.nvshmem.conf` at home, `NVSHMEM_CONF_FILE`.  What it sets we leave alone, so that the report tells the truth.
+//! A configuration file wins over the environment, and of several the later one: /etc/nvshmem.conf, `.nvshmem.conf` at home,
+//! `NVSHMEM_CONF_FILE` (src/include/bootstrap_host_transport/env_defs_internal.h `nvshmemi_conf_get`,
+//! `nvshmemi_getenv_helper`; its README, "Configuration file").  What it sets we leave alone, so that the report tells the
+//! truth; and where it overrules the user's variable, the report says so.
 //!
 //! We leave `NVSHMEM_HCA_PREFIX` alone: its default differs between releases (`mlx5`, later everything but
 //! `smi`), so no value is right for all.
 #![forbid(unsafe_code)]
 
-use super::claimed::{Claimed, Grammar, claimed_in};
+use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
 use super::nccl::HOME;
 use super::uniform::{self, List};
-use super::wanted::Libraries;
+use super::wanted::{Libraries, Wanted};
 use super::{Answer, Asked, Evidence, ReadFile};
 use crate::placement::{NodePlacement, RailIndex};
 use crate::topology::{GpuVendor, Topology};
@@ -46,7 +48,7 @@ pub(super) struct Shared {
 pub(super) fn shared(
     topology: &Topology,
     node: &NodePlacement,
-    libraries: Libraries,
+    wanted: &Wanted,
     read: ReadFile,
 ) -> Option<Shared> {
     if !topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia) {
@@ -58,22 +60,33 @@ pub(super) fn shared(
         }
         List::Not(why) => Answer::no(why),
     };
-    let may_be_set = list.value.is_some() || libraries.has(Libraries::NVSHMEM_PE);
-    let site = if may_be_set { claimed(read, SITE) } else { None };
+    let may_be_set = list.value.is_some() || wanted.libraries.has(Libraries::NVSHMEM_PE);
+    let is_read = may_be_set || wanted.judges_files && !node.rails.is_empty();
+    let site = if is_read { claimed(read, SITE) } else { None };
     Some(Shared { list, site })
 }
 
 /// Why a file keeps us from setting a list: it has one, or a mapping, which a list would switch off.
 fn claimed(read: ReadFile, file: &str) -> Option<Claimed> {
-    claimed_in(read, file, &[HCA_LIST, PE_MAPPING], Grammar::NCCL)
+    claimed_in(read, file, &[HCA_LIST, PE_MAPPING], Grammar::Nvshmem)
 }
 
 /// The same of the user's own files, which we read with the user's rights.
 fn users_file(evidence: &Evidence) -> Option<Claimed> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let at_home = variable(HOME).map(|home| format!("{home}/.nvshmem.conf"));
-    let mut files = at_home.into_iter().chain(variable(CONF_FILE).cloned());
-    files.find_map(|file| claimed(evidence.read, &file))
+    let files = variable(CONF_FILE).cloned().into_iter().chain(at_home);
+    strongest(files.map(|file| claimed(evidence.read, &file)))
+}
+
+/// The value that a file gives the list in place of the user's variable, and why that has no effect.
+pub(super) fn overruled(name: &str, evidence: &Evidence) -> Option<(String, String)> {
+    if name != HCA_LIST {
+        return None;
+    }
+    let claims = strongest([users_file(evidence), claimed(evidence.read, SITE)]);
+    let Claimed { why, value, .. } = claims?;
+    Some((value?, format!("the user's own value stays, but {why}, which NVSHMEM prefers")))
 }
 
 /// The task's one NIC, if that is asked for.
@@ -97,13 +110,8 @@ pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         }
         None => shared.list.borrowed(),
     };
-    if answer.value.is_none() {
-        return Some(answer);
-    }
-    if let Some(claimed) = &shared.site {
-        return Some(Answer::left_to(claimed.clone()));
-    }
-    Some(users_file(&asked.evidence).map_or(answer, Answer::left_to))
+    let claim = || strongest([users_file(&asked.evidence), shared.site.clone()]);
+    Some(unless_claimed(answer, asked.judges_files(), claim))
 }
 
 /// The switch without which the newest releases do not read the task's one NIC.

@@ -21,7 +21,7 @@ pub(super) fn accelerator_rank<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> 
     if asked.task.gpus.is_empty() {
         return Some(Answer::no("a task without GPUs is left to Open MPI"));
     }
-    Some(match libfabric::of_all(nearest, &asked.task.gpus) {
+    Some(match libfabric::of_all(nearest, &asked.task.seen) {
         Some(nearest) => {
             Answer::yes(nearest.turn.to_string(), "Open MPI 6 then takes a NIC nearest to the GPU")
         }

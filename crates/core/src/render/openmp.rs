@@ -70,6 +70,7 @@ mod tests {
             local_id: 0,
             global_id: 0,
             gpus: Vec::new(),
+            seen: Vec::new(),
             rails: Vec::new(),
             cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
             mems: MemDecision::Keep { why: String::new() },
@@ -89,7 +90,7 @@ mod tests {
             Change::Set(value) => format!("{}={value}", variable.name),
             Change::KeepUsers(value) => format!("{}: {value} stays", variable.name),
             Change::Remove => format!("{} goes", variable.name),
-            Change::Leave | Change::LeaveToFile(_) => format!("{} is left", variable.name),
+            Change::Leave => format!("{} is left", variable.name),
         })
         .collect()
     }

@@ -4,7 +4,8 @@
 
 use super::libfabric::Nearest;
 use super::marker::{self, Marker};
-use super::wanted::{Libraries, Wanted};
+use super::template::{KeptMap, kept_maps};
+use super::wanted::{Libraries, Wanted, means};
 use super::{
     Answer, Asked, EVIDENCE, Library, Present, ROWS, ReadFile, efa, libfabric, mooncake, nccl, nvshmem, ucx,
 };
@@ -36,9 +37,9 @@ pub(super) enum AnsweredBy {
 pub struct Prepared {
     pub(super) wanted: Wanted,
     pub(super) rows: Vec<Row>,
-    pub(super) nccl: Answer<'static>,
+    pub(super) nccl: nccl::Shared,
     /// what isolated rails need; `None` on another fabric
-    pub(super) rails_alone: Option<Answer<'static>>,
+    pub(super) rails_alone: Option<nccl::Shared>,
     /// NVSHMEM's part; `None` where it cannot run
     pub(super) nvshmem: Option<nvshmem::Shared>,
     pub(super) mooncake: Answer<'static>,
@@ -50,15 +51,15 @@ pub struct Prepared {
     pub(super) efa: Vec<Option<Nearest>>,
     /// the values of templates without a fact of a task, or why there is none
     filled: Vec<Option<Result<String, String>>>,
+    /// the maps that are kept in files, as far as templates name them
+    kept_maps: Vec<KeptMap>,
 }
 
 impl Prepared {
     /// Works it out.  `read` reads a site's file on this node; it is called only if the answer can change a
     /// value.
     pub fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
-        let wants = |name: &str, libraries: Libraries| {
-            wanted.libraries.has(libraries) && !wanted.unwanted.iter().any(|unwanted| unwanted == name)
-        };
+        let wants = |name: &str, libraries: Libraries| wanted.has(name, libraries);
         // the admin's own template for a variable replaces the library's
         let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
         let libraries = ROWS.iter().filter(|(name, ..)| !has_template(name));
@@ -83,7 +84,7 @@ impl Prepared {
             if template.is_per_task() || !is_wanted(template.name()) {
                 return None;
             }
-            let value = template.fill(topology, node, None).and_then(|value| {
+            let value = template.fill(topology, node, None, &[]).and_then(|value| {
                 let missing = template.is_file() && read(&value).is_none();
                 if missing {
                     Err(format!("there is no file `{}` here", value.escape_debug()))
@@ -96,14 +97,15 @@ impl Prepared {
         let nothing = |_: &str| None;
         let read_for = |name: &str| -> ReadFile { if is_wanted(name) { read } else { &nothing } };
         Prepared {
-            nccl: nccl::list(topology, node, read_for(nccl::IB_HCA)),
+            nccl: nccl::list(topology, node, wanted.judges_files, read_for(nccl::IB_HCA)),
             rails_alone: nccl::rails_alone(topology, node, wanted.fabric, read_for(nccl::CROSS_NIC)),
-            nvshmem: nvshmem::shared(topology, node, wanted.libraries, read_for(nvshmem::HCA_LIST)),
+            nvshmem: nvshmem::shared(topology, node, &wanted, read_for(nvshmem::HCA_LIST)),
             mooncake: mooncake::list(topology, node),
             ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), read),
             slingshot: libfabric::nearest(topology, NicKind::Slingshot),
             efa: libfabric::nearest(topology, NicKind::Efa),
             filled: filled.collect(),
+            kept_maps: kept_maps(&wanted.templates, &wanted.map_files, topology, node),
             rows,
             wanted,
         }
@@ -122,20 +124,28 @@ impl Prepared {
         names
     }
 
-    /// Names in the user's or the admin's `no-env=` that nobody would set.
+    /// Names in the user's or the admin's `env=` and `no-env=` that nobody would set.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        let unknown = self.wanted.unwanted.iter().map(String::as_str);
-        let unknown: BTreeSet<&str> =
-            unknown.filter(|name| !self.rows.iter().any(|row| row.name == *name)).collect();
-        // one line, since a user can name hundreds
-        let named: Vec<&str> = unknown.iter().copied().take(3).collect();
-        let finding = match (named.len(), unknown.len() - named.len()) {
-            (0, _) => return Vec::new(),
-            (1, 0) => "nothing sets this variable: no effect".to_string(),
-            (_, 0) => "nothing sets these variables: no effect".to_string(),
-            (_, more) => format!("nothing sets these variables, nor {more} more: no effect"),
+        let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
+        let of_nobody = |word: &str, entries: &[String]| {
+            let unknown = entries.iter().map(String::as_str).filter(|entry| *entry != marker::NAME);
+            let unknown: BTreeSet<&str> = unknown.filter(|entry| !is_set(entry)).collect();
+            // one line, since a user can name hundreds
+            let named: Vec<&str> = unknown.iter().copied().take(3).collect();
+            let finding = match (named.len(), unknown.len() - named.len()) {
+                (0, _) => return None,
+                (1, 0) => "nothing sets this variable: no effect".to_string(),
+                (_, 0) => "nothing sets these variables: no effect".to_string(),
+                (_, more) => format!("nothing sets these variables, nor {more} more: no effect"),
+            };
+            Some(Diagnostic::new(format!("{word}={}", named.join("+")), finding))
         };
-        vec![Diagnostic::new(format!("no-env={}", named.join("+")), finding)]
+        let Wanted { unwanted, named, .. } = &self.wanted;
+        let stays = unwanted.iter().any(|entry| entry == marker::NAME).then(|| {
+            let finding = "by this one nested steps know which values are ours: it stays";
+            Diagnostic::new(format!("no-env={}", marker::NAME), finding)
+        });
+        of_nobody("no-env", unwanted).into_iter().chain(of_nobody("env", named)).chain(stays).collect()
     }
 
     /// What an earlier step of ours published in this environment.
@@ -154,7 +164,7 @@ impl Prepared {
         match &self.filled[index] {
             Some(Ok(value)) => Answer::yes(value, why),
             Some(Err(reason)) => Answer::no(explained(reason)),
-            None => match template.fill(asked.topology, asked.node, Some(asked.task)) {
+            None => match template.fill(asked.topology, asked.node, Some(asked.task), &self.kept_maps) {
                 Ok(value) => Answer::yes(value, why),
                 Err(reason) => Answer::no(explained(&reason)),
             },

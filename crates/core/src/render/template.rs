@@ -33,10 +33,11 @@ enum Fact {
     RailCount,
     Machine,
     Map(Format),
+    MapFile(Format),
 }
 
 /// `(word, fact, is it one of the task?, what it is)`
-const FACTS: [(&str, Fact, bool, &str); 17] = [
+const FACTS: [(&str, Fact, bool, &str); 20] = [
     ("nic", Fact::Nic, true, "the name of the task's NIC, if it has exactly one"),
     ("port", Fact::Port, true, "its port's number"),
     ("nic_address", Fact::NicAddress, true, "its PCI address"),
@@ -59,7 +60,34 @@ const FACTS: [(&str, Fact, bool, &str); 17] = [
         "the NICs of all GPUs that the task sees, as SGLang takes them",
     ),
     ("map:vllm", Fact::Map(Format::Vllm), true, "the same for vLLM's VLLM_GPU_NIC_PCIE_MAPPING"),
+    (
+        "map_file:json",
+        Fact::MapFile(Format::Json),
+        true,
+        "the path of a file with them, as `nic-placement map` writes it",
+    ),
+    ("map_file:sglang", Fact::MapFile(Format::Sglang), true, "the same for SGLang"),
+    (
+        "map_file:mooncake",
+        Fact::MapFile(Format::Mooncake),
+        true,
+        "the same for Mooncake's MC_CUSTOM_TOPO_JSON",
+    ),
 ];
+
+/// A file in which an engine finds the map of the whole node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapFile {
+    /// its format
+    pub format: Format,
+    /// its path
+    pub path: String,
+    /// what it says; `None` where it is taken to say what it should
+    pub text: Option<String>,
+}
+
+/// The path of the kept map in a format, or why there is none to be had.
+pub(super) type KeptMap = (Format, Result<String, String>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
@@ -107,7 +135,7 @@ impl Template {
                     listed(false)
                 ));
             }
-            if template.is_file() {
+            if template.is_file() && template.map_files().next().is_none() {
                 return Err(format!(
                     "`{name}` names a file, which is looked for once for the node, not for each task"
                 ));
@@ -135,17 +163,29 @@ impl Template {
         self.name.ends_with("_FILE")
     }
 
+    /// The formats of the kept maps that it names.
+    pub fn map_files(&self) -> impl Iterator<Item = Format> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Fact(Fact::MapFile(format)) => Some(*format),
+            Piece::Fact(_) | Piece::Text(_) => None,
+        })
+    }
+
     /// The value, or the word that has no fact here.
-    pub fn fill(
+    pub(super) fn fill(
         &self,
         topology: &Topology,
         node: &NodePlacement,
         task: Option<&TaskPlacement>,
+        kept: &[KeptMap],
     ) -> Result<String, String> {
         let mut value = String::new();
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => value.push_str(text),
+                Piece::Fact(Fact::MapFile(format)) => {
+                    value.push_str(&map_file(*format, topology, task, kept)?)
+                }
                 Piece::Fact(fact) => {
                     let word = || FACTS.iter().find(|known| known.1 == *fact).map_or("", |known| known.0);
                     let text = look_up(*fact, topology, node, task).filter(|text| !text.is_empty());
@@ -240,9 +280,50 @@ fn look_up(
         Fact::RailNames => Some(names_of(node.rails.iter().map(|rail| rail.name.as_str()))),
         Fact::RailCount => Some(node.rails.len().to_string()),
         // a slash in the name would change the path
-        Fact::Map(format) => map(format, topology, node, gpus),
+        Fact::Map(format) => map(format, topology, node, task.map_or(&[], |task| &task.seen)),
+        // it has reasons of its own
+        Fact::MapFile(_) => None,
         Fact::Machine => Some(topology.name.clone()).filter(|name| !name.contains('/')),
     }
+}
+
+/// The kept maps that the templates name.  One counts where it says, byte for byte, what this step's own map says: a file of
+/// another node, time or choice of NICs says something else.
+pub(super) fn kept_maps(
+    templates: &[Template],
+    files: &[MapFile],
+    topology: &Topology,
+    node: &NodePlacement,
+) -> Vec<KeptMap> {
+    let mut formats: Vec<Format> = templates.iter().flat_map(Template::map_files).collect();
+    formats.dedup();
+    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    let subject = Subject { topology, node, gpus: &gpus, cpus: &[], host: "" };
+    let path = |format: Format| {
+        let file = files.iter().find(|file| file.format == format);
+        let file = file.ok_or("there is no such file of root's: `nic-placement refresh` writes it")?;
+        let ours = maps::write(format, subject).map_err(|why| why.to_string())?;
+        match file.text.as_ref().is_none_or(|text| *text == ours) {
+            true => Ok(file.path.clone()),
+            false => Err(format!("`{}` is not the map of this step", file.path)),
+        }
+    };
+    formats.into_iter().map(|format| (format, path(format))).collect()
+}
+
+/// The file's program counts all GPUs of the node, so it serves a task that counts them alike.
+fn map_file(
+    format: Format,
+    topology: &Topology,
+    task: Option<&TaskPlacement>,
+    kept: &[KeptMap],
+) -> Result<String, String> {
+    let sees_all = task.is_some_and(|task| task.seen.iter().copied().eq(topology.gpu_indices()));
+    if !sees_all {
+        return Err("the file counts all GPUs of the node, and the task does not see all in PCI order".into());
+    }
+    let kept = kept.iter().find(|(known, _)| *known == format);
+    kept.map_or_else(|| Err("there is no such file".to_string()), |(_, path)| path.clone())
 }
 
 /// One process that drives all GPUs which the task sees: in its order.

@@ -49,6 +49,7 @@ fn task(gpus: &[usize], rails: &[usize]) -> TaskPlacement {
         local_id: 0,
         global_id: 0,
         gpus: gpus.iter().copied().map(GpuIndex).collect(),
+        seen: gpus.iter().copied().map(GpuIndex).collect(),
         rails: rails.iter().map(|&rail| (RailIndex(rail), PathType::Pix)).collect(),
         cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
         mems: MemDecision::Keep { why: String::new() },
@@ -112,7 +113,7 @@ impl Situation {
         told.filter_map(|(name, change, _)| match change {
             Change::Set(value) => Some(format!("{name}={value}")),
             Change::Remove => Some(name),
-            Change::KeepUsers(_) | Change::Leave | Change::LeaveToFile(_) => None,
+            Change::KeepUsers(_) | Change::Leave => None,
         })
         .collect()
     }
@@ -236,7 +237,7 @@ fn nccl_gets_no_list_that_it_would_cut() {
     };
     for (count, expected) in [(32, true), (33, false)] {
         more(&mut placement, count);
-        let Answer { value, why, .. } = nccl::list(&topology, &placement, &|_| None);
+        let Answer { value, why, .. } = nccl::list(&topology, &placement, false, &|_| None).answer;
         assert_eq!(value.is_some(), expected, "{count} rails");
         assert_eq!(why == "33 ports may be used, and NCCL reads a list of 32 at most", !expected, "{why}");
     }

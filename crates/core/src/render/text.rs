@@ -63,6 +63,28 @@ pub fn task_line(
     )
 }
 
+/// What a step would get on its node: its GPUs, as far as Slurm names them, with their NICs, and what nobody gets.
+pub fn step_line(topology: &Topology, node: &NodePlacement, tasks: u32, gpus: &[GpuIndex]) -> String {
+    let pair = |gpu: &GpuIndex| {
+        let choices = node.gpu(*gpu).choices.iter();
+        let nics: Vec<String> =
+            choices.map(|choice| format!("{} {}", node.rail(choice.rail), choice.path)).collect();
+        format!("gpu {gpu} {}", if nics.is_empty() { "no nic".to_string() } else { nics.join(" ") })
+    };
+    let pairs: Vec<String> = gpus.iter().map(pair).collect();
+    let pairs = if pairs.is_empty() { "no gpu".to_string() } else { pairs.join(", ") };
+    let mut left_out: Vec<&str> = node.excluded.iter().map(|excluded| excluded.name.as_ref()).collect();
+    left_out.dedup();
+    let left_out = if left_out.is_empty() { "none".to_string() } else { left_out.join(" ") };
+    format!(
+        "{tasks} task{}: {pairs}; of the node {} GPUs, {} rails, policy `{}`, left out: {left_out}",
+        if tasks == 1 { "" } else { "s" },
+        topology.gpus.len(),
+        node.rails.len(),
+        node.policy
+    )
+}
+
 /// The reasons for a task's placement, one sentence for each answer.
 pub fn reasons(task: &TaskPlacement, variables: &[Variable]) -> Vec<String> {
     // only an unset variable needs a reason

@@ -11,7 +11,10 @@
 //! built without verbs, nothing is left at all.  Without a list UCX has all interfaces, so all go into ours,
 //! those of storage NICs too: an address on them is the program's own choice, and beside RDMA they carry no data.
 //! Small messages have one lane (`UCX_MAX_EAGER_RAILS`), and the lanes of large ones must all be able to read remote
-//! memory, which tcp is not (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`; src/uct/tcp/tcp_iface.c).
+//! memory, which tcp is not (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`; src/uct/tcp/tcp_iface.c).  With
+//! `UCX_RNDV_SCHEME=put_zcopy` they need not: beside a NIC of 2.5 Gb/s, which is less than four times TCP's 1 Gb/s
+//! (`UCX_MULTI_LANE_MAX_RATIO`), a quarter of the bytes went by TCP, and none beside one of 200 Gb/s.  tests/clients.rs
+//! counts all of this.
 //!
 //! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
 //! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  Every other program would be
@@ -23,13 +26,14 @@
 mod interfaces;
 pub(super) mod transports;
 
-use super::claimed::{Claimed, Grammar, claimed_in};
+use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
 use super::wanted::{Fabric, Libraries};
 use super::{Answer, Asked, Evidence, ReadFile, nccl};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::topology::{GpuVendor, Topology};
 use interfaces::Interfaces;
 use std::borrow::Cow;
+use transports::Transports;
 
 pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
 pub(super) const TLS: &str = "UCX_TLS";
@@ -44,7 +48,8 @@ const SITE: &str = "/etc/ucx/ucx.conf";
 /// What the file is called in every folder.
 const FILE: &str = "ucx.conf";
 
-/// Items of a list, at most (src/ucp/core/ucp_context.c asserts 64).
+/// Items of a list, at most: a program with more of them aborts (src/ucp/core/ucp_context.c
+/// `ucp_is_resource_in_device_list`, `ucs_assert_always`).
 const MAX_ITEMS: usize = 64;
 
 /// What all tasks share.
@@ -75,23 +80,23 @@ pub(super) fn shared(
 
 /// Why a file keeps us from setting the variable; `None` if it does not.
 fn claimed(read: ReadFile, file: &str) -> Option<Claimed> {
-    claimed_in(read, file, &[NET_DEVICES], Grammar::INI)
+    claimed_in(read, file, &[NET_DEVICES], Grammar::Ini)
 }
 
 /// Why a file of the user's keeps us from setting the variable; we read it with the user's rights.
 ///
-/// UCX reads `ucx.conf` at home, in the user's own folder and in the working directory, since 1.12
-/// (src/ucs/config/parser.c `ucs_config_parse_config_files`).
+/// UCX reads `ucx.conf` at home, in the user's own folder and in the working directory, each over the one before, since
+/// 1.12 (src/ucs/config/parser.c `ucs_config_parse_config_files`).
 fn users_file(evidence: &Evidence) -> Option<Claimed> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
-    let folders = [nccl::HOME, CONFIG_DIR].into_iter().filter_map(variable);
-    let mut files = folders.map(|folder| format!("{folder}/{FILE}")).chain([FILE.to_string()]);
-    files.find_map(|file| claimed(evidence.read, &file))
+    let folders = [CONFIG_DIR, nccl::HOME].into_iter().filter_map(variable);
+    let files = [FILE.to_string()].into_iter().chain(folders.map(|folder| format!("{folder}/{FILE}")));
+    strongest(files.map(|file| claimed(evidence.read, &file)))
 }
 
 /// The value or none, and why.
 pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let (node, task) = (asked.node, asked.task);
+    let task = asked.task;
     let no = |why: &'static str| Some(Answer::no(why));
     if task.gpus.is_empty() {
         return no("a task without GPUs is left to UCX, which uses two NICs itself");
@@ -99,13 +104,21 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let Some(shared) = asked.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
         return no("no NIC of this node may be chosen");
     };
-    if let Some(claimed) = &shared.site {
-        return Some(Answer::left_to(claimed.clone()));
+    if shared.site.is_some() {
+        return strongest([users_file(&asked.evidence), shared.site.clone()]).map(Answer::left_to);
     }
     let left = transports::left(asked.evidence.present.get(TLS).map(String::as_str));
     if !left.rdma {
         return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
+    let users = || users_file(&asked.evidence);
+    Some(unless_claimed(without_files(asked, shared, left), asked.judges_files(), users))
+}
+
+/// The same as if the user had no file.
+fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -> Answer<'p> {
+    let (node, task) = (asked.node, asked.task);
+    let no = |why: &'static str| Answer::no(why);
     let isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
     let rails: Vec<RailIndex> = match isolated {
         true => node.rail_indices().collect(),
@@ -118,23 +131,18 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
             false => "it may use every NIC of the node",
         });
     }
-    let mut list: Vec<String> = rails.iter().map(|&rail| node.rail(rail).to_string()).collect();
-    if left.gpu_initiated || asked.prepared.wanted.libraries.has(Libraries::UCX_GDA) {
-        list.extend(gpu_initiated(asked, &rails));
-    }
     let interfaces: &[String] = match &shared.interfaces {
         _ if !left.tcp => &[],
-        Interfaces::Known(names) if list.len() + names.len() <= MAX_ITEMS => names,
-        Interfaces::Known(_) => {
-            return no("the node has more IP interfaces than UCX reads in a list, which would hide the rest");
-        }
+        Interfaces::Known(names) => names,
         Interfaces::Unknown => {
             return no("the list would hide the node's IP interfaces, which are not known");
         }
     };
-    if let Some(claimed) = users_file(&asked.evidence) {
-        return Some(Answer::left_to(claimed));
-    }
+    let with_gpus = left.gpu_initiated || asked.prepared.wanted.libraries.has(Libraries::UCX_GDA);
+    let list = match items(asked, &rails, with_gpus, interfaces) {
+        Ok(list) => list,
+        Err(why) => return no(why),
+    };
     let why = if isolated {
         Cow::from("the fabric's rails are isolated, so all good NICs of the node")
     } else {
@@ -146,18 +154,46 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         true => why,
         false => Cow::from(format!("{why}, and the IP interfaces, which a list would hide")),
     };
-    list.extend(interfaces.iter().cloned());
-    Some(Answer::yes(list.join(","), why))
+    Answer::yes(list.join(","), why)
 }
 
-/// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with its own NICs.
-fn gpu_initiated(asked: &Asked<'_, '_>, rails: &[RailIndex]) -> Vec<String> {
+/// All that stands in the list; or why it has no place there.
+///
+/// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send at
+/// all.
+fn items(
+    asked: &Asked<'_, '_>,
+    rails: &[RailIndex],
+    with_gpus: bool,
+    interfaces: &[String],
+) -> Result<Vec<String>, &'static str> {
+    let nics: Vec<String> = rails.iter().map(|&rail| asked.node.rail(rail).to_string()).collect();
+    let devices = |each: usize| if with_gpus { gpu_initiated(asked, rails, each) } else { Vec::new() };
+    let tried = [usize::MAX, 1].map(|each| [&nics[..], &devices(each)].concat());
+    let has_place = |list: &&Vec<String>| list.len() + interfaces.len() <= MAX_ITEMS;
+    match tried.iter().find(has_place) {
+        Some(list) => Ok([&list[..], interfaces].concat()),
+        None if tried[1].len() <= MAX_ITEMS => {
+            Err("the node has more IP interfaces than UCX reads in a list, which would hide the rest")
+        }
+        None => Err("the task has more devices than UCX reads in a list"),
+    }
+}
+
+/// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with so many of its
+/// own NICs at most.
+///
+/// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c
+/// `uct_gdaki_fill_cuda_tl_devices`): it counts all GPUs that the program sees, also where a promise or a rank tells which
+/// one it uses.
+fn gpu_initiated(asked: &Asked<'_, '_>, rails: &[RailIndex], each: usize) -> Vec<String> {
     let Asked { topology, node, task, .. } = asked;
-    let nvidia = task.gpus.iter().filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
-    let devices = nvidia.enumerate().flat_map(|(number, gpu)| {
+    let nvidia = task.seen.iter().filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
+    let numbered = nvidia.enumerate().filter(|(_, gpu)| task.gpus.contains(gpu));
+    let devices = numbered.flat_map(|(number, gpu)| {
         let own = node.gpus.get(gpu.0).map_or(&[][..], |gpu| &gpu.choices);
         let own = own.iter().map(|choice| choice.rail).filter(|rail| rails.contains(rail));
-        own.map(move |rail| format!("cuda{number}-{}", node.rail(rail)))
+        own.take(each).map(move |rail| format!("cuda{number}-{}", node.rail(rail)))
     });
     devices.collect()
 }

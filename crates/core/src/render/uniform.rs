@@ -3,7 +3,7 @@
 
 use super::template::names_of;
 use crate::placement::NodePlacement;
-use crate::topology::{NicIndex, NicKind, Port, PortRef, PortState, Topology};
+use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
 /// A list for all tasks of a node.
 pub(super) enum List {
@@ -17,13 +17,19 @@ pub(super) enum List {
 ///
 /// The libraries skip inactive ports themselves, and no verbs library uses EFA, Slingshot or plain Ethernet
 /// devices.
-fn left_out(topology: &Topology, node: &NodePlacement) -> String {
+fn left_out<'t>(topology: &'t Topology, node: &NodePlacement) -> impl Iterator<Item = (NicIndex, &'t Nic)> {
     let is_rail = |nic: NicIndex, port: &Port| node.rail_at(PortRef { nic, port: port.number }).is_some();
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
-    let unwanted = verbs.filter(|(index, nic)| {
+    verbs.filter(move |(index, nic)| {
         nic.ports.iter().any(|port| port.state == PortState::Active && !is_rail(*index, port))
-    });
-    names_of(unwanted.map(|(_, nic)| nic.name.as_str())).replace(',', " ")
+    })
+}
+
+/// The names of those none of whose ports may be used, for a library that knows NICs and no ports; empty if there are none.
+pub(super) fn left_out_as_a_whole(topology: &Topology, node: &NodePlacement) -> String {
+    let has_rail = |nic: NicIndex| node.rails.iter().any(|rail| rail.nic == nic);
+    let unwanted = left_out(topology, node).filter(|(nic, _)| !has_rail(*nic));
+    names_of(unwanted.map(|(_, nic)| nic.name.as_str()))
 }
 
 /// The node's rails as `mlx5_0:1,mlx5_1:1`, if something must be left out.
@@ -35,7 +41,7 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement) -> List {
         };
         return List::Not(why);
     }
-    let left_out = left_out(topology, node);
+    let left_out = names_of(left_out(topology, node).map(|(_, nic)| nic.name.as_str())).replace(',', " ");
     if left_out.is_empty() {
         return List::Not("every NIC that it would find may be used");
     }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub use super::names::is_name as is_variable_name;
-pub use super::template::Template;
+pub use super::template::{MapFile, Template};
 
 /// The libraries whose variables may be set, a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,10 +106,32 @@ pub enum Fabric {
 pub struct Wanted {
     /// whose variables may be set
     pub libraries: Libraries,
-    /// variables that nobody wants set (`no-env=`)
+    /// variables that may be set beside those (`env=NAME`)
+    pub named: Vec<String>,
+    /// variables that nobody wants set (`no-env=`), names and beginnings with a star
     pub unwanted: Vec<String>,
     /// what the fabric connects
     pub fabric: Fabric,
     /// the admin's own variables
     pub templates: Vec<Template>,
+    /// does somebody ask what libraries will use by their files also where nothing would be set over these?
+    pub judges_files: bool,
+    /// the files that these may name
+    pub map_files: Vec<MapFile>,
+}
+
+impl Wanted {
+    /// May this variable, which is one of these libraries', be set?
+    pub fn has(&self, name: &str, libraries: Libraries) -> bool {
+        let is_in = self.libraries.has(libraries) || self.named.iter().any(|named| named == name);
+        is_in && !self.unwanted.iter().any(|unwanted| means(unwanted, name))
+    }
+}
+
+/// Does this entry of `no-env=` mean that variable?
+pub(super) fn means(entry: &str, name: &str) -> bool {
+    match entry.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => entry == name,
+    }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Sets of logical CPUs by os index (hwloc's `cpuset`).
 pub type CpuSet = Bitmap;
@@ -103,6 +104,14 @@ impl Bitmap {
         Bitmap { words }
     }
 
+    /// Adds the members of another set.
+    pub fn add(&mut self, other: &Bitmap) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
+    }
+
     /// Is every member of this set in `other`?
     pub fn is_subset(&self, other: &Bitmap) -> bool {
         self.words.len() <= other.words.len()
@@ -130,31 +139,36 @@ impl Bitmap {
 
     /// Reads the kernel's list format, as in `cpulist` files: `0-3,8,10-12`; empty text is the empty set.
     pub fn from_list(text: &str) -> Result<Bitmap, BadBitmap> {
-        let bad = |expected| BadBitmap { text: text.chars().take(80).collect(), expected };
         let mut set = Bitmap::new();
         let text = text.trim();
         if text.is_empty() {
             return Ok(set);
         }
         for part in text.split(',') {
-            let (low, high) = part.split_once('-').unwrap_or((part, part));
-            let number =
-                |digits: &str| digits.trim().parse::<u32>().map_err(|_| bad("a list such as `0-3,8`"));
-            let (low, high) = (number(low)?, number(high)?);
-            if high >= Bitmap::LIMIT {
-                return Err(bad("numbers below 8192"));
-            }
-            if low > high {
-                return Err(bad("ranges from low to high"));
-            }
-            (low..=high).for_each(|member| set.insert(member));
+            let members = Bitmap::range(part).map_err(|bad| BadBitmap { text: cut(text), ..bad })?;
+            members.for_each(|member| set.insert(member));
         }
         Ok(set)
     }
 
+    /// Reads one part of a list: `8` or `0-3`.
+    pub fn range(part: &str) -> Result<RangeInclusive<u32>, BadBitmap> {
+        let bad = |expected| BadBitmap { text: cut(part), expected };
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let number = |digits: &str| digits.trim().parse::<u32>().map_err(|_| bad("a list such as `0-3,8`"));
+        let (low, high) = (number(low)?, number(high)?);
+        if high >= Bitmap::LIMIT {
+            return Err(bad("numbers below 8192"));
+        }
+        if low > high {
+            return Err(bad("ranges from low to high"));
+        }
+        Ok(low..=high)
+    }
+
     /// Reads a hexadecimal mask, with or without `0x` and the kernel's commas: `ff`, `0xff`, `00000001,ffffffff`.
     pub fn from_mask(text: &str) -> Result<Bitmap, BadBitmap> {
-        let bad = |expected| BadBitmap { text: text.chars().take(80).collect(), expected };
+        let bad = |expected| BadBitmap { text: cut(text), expected };
         let trimmed = text.trim();
         let digits = trimmed.strip_prefix("0x").or(trimmed.strip_prefix("0X")).unwrap_or(trimmed);
         let mut words = Vec::new();
@@ -175,6 +189,11 @@ impl Bitmap {
         }
         Ok(Bitmap::from_words(words))
     }
+}
+
+/// The beginning of a text, for a message.
+fn cut(text: &str) -> String {
+    text.chars().take(80).collect()
 }
 
 impl FromIterator<u32> for Bitmap {

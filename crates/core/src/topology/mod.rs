@@ -4,6 +4,7 @@
 pub mod bitmap;
 mod device;
 pub mod file;
+pub mod gpu_list;
 pub mod index;
 mod name;
 mod network;

@@ -96,6 +96,18 @@ impl Ascent {
         &self.links
     }
 
+    /// The host bridge at the top, where the tree reaches one.
+    pub fn host(&self) -> Option<HostBridge> {
+        self.host
+    }
+
+    /// The bridges above the function, nearest first, without those by which a switch shows itself as two.
+    pub fn bridges(&self) -> impl Iterator<Item = PciAddress> {
+        let is_inside = |at: usize| self.parts.iter().any(|&part| part == at || part + 1 == at);
+        let bridges = self.bridges.iter().enumerate();
+        bridges.filter(move |(at, _)| !is_inside(*at)).map(|(_, &bridge)| bridge)
+    }
+
     /// How many of the `below` nearest bridges stand for themselves.
     fn switches(&self, below: usize) -> usize {
         below - 2 * self.parts.iter().filter(|&&place| place < below).count()

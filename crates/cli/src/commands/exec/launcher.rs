@@ -4,16 +4,15 @@
 //! the same, and each knows it without asking the others, which may be binding themselves just now.
 #![forbid(unsafe_code)]
 
+use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::topology::CpuSet;
 use nic_placement_sys as sys;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// Processes between this one and its launcher, at most: shells, wrappers, containers' entry points.
 const MAX_ANCESTORS: usize = 32;
-/// Bytes of an environment or a status that are read, at most: the kernel's own bound for execve(2) is near.
-const MAX_BYTES: u64 = 6 * 1024 * 1024;
+/// Bytes of an environment or a status, at most: the kernel's own bound for execve(2) is near.  What has more tells nothing.
+const MAX_BYTES: usize = 6 * 1024 * 1024;
 
 /// The launcher.
 pub(super) struct Launcher {
@@ -75,7 +74,5 @@ fn text(path: &str) -> Option<String> {
 }
 
 fn bytes(path: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(Path::new(path)).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    root::read_file(Path::new(path), MAX_BYTES, Author::Anyone).ok()
 }

@@ -16,6 +16,7 @@ use super::request::{Nics, words_help};
 use clap::{ArgAction, ValueHint};
 use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, settle};
 use nic_placement_core::placement::Strictness;
+use nic_placement_process::admin::{Found, Off};
 use nic_placement_program::become_program;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -30,8 +31,8 @@ use voice::say;
 ///
 /// For processes that torchrun, mpirun or a container start inside a task, or without Slurm. It finds out which of the
 /// node's processes this one is and which GPU is its own, sets the same variables as the plugin, binds CPUs and memory
-/// inside what it was given, and becomes CMD. In a step with --nic-placement it takes, of what the task has, what belongs to
-/// this process. Your own variables stay. If anything goes wrong, CMD is started as it would have been without.
+/// inside what it was given, and becomes CMD. In a placed step it narrows what the task has to what belongs to this process.
+/// Your own variables stay. If anything goes wrong, CMD is started as it would have been without.
 ///
 /// A process that sees one GPU has that one. Of several it takes the one at its own number among the node's processes, which
 /// is a convention: --local-rank, else LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID,
@@ -103,6 +104,8 @@ impl std::error::Error for NotStarted {}
 struct Wanted {
     settings: Settings,
     admin: Admin,
+    /// why the admin lets nobody be placed here
+    off: Option<Off>,
     /// is the admin's line of plugstack.conf known?
     knows_admin: bool,
 }
@@ -124,9 +127,13 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     }));
     let failures = catch_unwind(AssertUnwindSafe(|| {
         let wanted = wanted(options, words.as_ref(), &environment)?;
-        let Settings { enabled, strictness, dry_run, .. } = wanted.settings;
-        strict.set(enabled && is_strict(Some(strictness)) && !dry_run);
-        if !enabled {
+        let Settings { enabled, observe, strictness, dry_run, .. } = wanted.settings;
+        let is_placed = enabled && !observe && wanted.off.is_none();
+        strict.set(is_placed && is_strict(Some(strictness)) && !dry_run);
+        if let Some(why) = wanted.off.as_ref().filter(|_| enabled && !observe) {
+            say(&format!("`{}` runs without placement: {why}", shown(options)));
+        }
+        if !is_placed {
             return Ok(Vec::new());
         }
         place::place(options, wanted, &mut environment)
@@ -153,6 +160,9 @@ fn is_strict(word: Option<Strictness>) -> bool {
     word.is_some_and(|word| word > Strictness::BestEffort)
 }
 
+/// The partition of the job around, if there is one.
+const PARTITION: &str = "SLURM_JOB_PARTITION";
+
 /// The program's name.
 fn shown(options: &Options) -> String {
     options.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
@@ -169,7 +179,9 @@ fn wanted(options: &Options, words: Option<&Words>, environment: &Environment) -
             None
         }
     });
-    let (mut admin, knows_admin) = admins(options);
+    let partition = values.get(PARTITION).map(String::as_str);
+    let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition);
+    let Found { mut admin, off, .. } = found;
     let asks = Words::default();
     // the command asks for placement, but its user may have switched it off in a module
     let words = words.or(if variable.is_none() { Some(&asks) } else { None });
@@ -179,18 +191,5 @@ fn wanted(options: &Options, words: Option<&Words>, environment: &Environment) -
     for doubt in options.nics.add_to(&mut admin)? {
         say(&doubt.to_string());
     }
-    Ok(Wanted { settings, admin, knows_admin })
-}
-
-/// The arguments of the plugin's line in plugstack.conf, and whether there is one in sight.
-fn admins(options: &Options) -> (Admin, bool) {
-    let slurms_own = || plugstack::place(|name| std::env::var_os(name));
-    let file = options.plugstack.clone().unwrap_or_else(slurms_own);
-    let (lines, _) = plugstack::read(&file);
-    let line = lines.iter().find(|line| line.file_name().contains("nic_placement"));
-    match line {
-        // what is wrong with it `nic-placement check` tells the admin
-        Some(line) => (Admin::parse(line.arguments.iter().map(String::as_str)).0, true),
-        None => (Admin::default(), false),
-    }
+    Ok(Wanted { settings, admin, off, knows_admin })
 }

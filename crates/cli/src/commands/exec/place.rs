@@ -11,7 +11,6 @@ use crate::describe;
 use nic_placement_core::config::{Admin, NodeSource, cpu_bind};
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::discover::Scope;
-use nic_placement_core::discover::root::Author;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::Pattern;
 use nic_placement_core::policy::identity;
@@ -23,7 +22,7 @@ use nic_placement_core::topology::{CpuSet, Provenance, Topology};
 use nic_placement_process::doubts::doubts;
 use nic_placement_process::memory::memory;
 use nic_placement_process::nics::{self, Devices};
-use nic_placement_process::{bind, files, gpus, node};
+use nic_placement_process::{bind, files, gpus, maps, node};
 use nic_placement_sys as sys;
 
 /// Slurm's word on how it dealt the step's GPUs, which a task's environment has.
@@ -41,7 +40,7 @@ pub(super) fn place(
 ) -> Result<Vec<String>, Failure> {
     let values = environment.values();
     let found = rank::find(&values, options.local_rank, options.local_size);
-    let Wanted { settings, admin, knows_admin } = wanted;
+    let Wanted { settings, admin, knows_admin, .. } = wanted;
     let reports = settings.verbose || settings.dry_run;
     voice::listen(reports || found.is_first());
     let wish = Wish { settings, admin };
@@ -93,6 +92,7 @@ fn plan(
     if in_a_placed_step && !knows_admin {
         as_the_step_did(&mut wish.admin, values, &topology);
     }
+    maps::find(&mut wish.admin, node::author());
     diagnostics.iter().for_each(|diagnostic| log::warn!("{diagnostic}"));
     let devices = Devices::open();
     let grant = gpus::grant(values, &topology, devices.directory.as_ref());
@@ -124,6 +124,7 @@ fn plan(
         global_id: found.global,
         gpus: grant,
         claim: Some(claim),
+        sees: Some(seen.gpus),
         denied_nics: closed.to_this_task,
         step_cpus: cpus.clone(),
         cpus,
@@ -137,8 +138,7 @@ fn plan(
 }
 
 fn topology(options: &Options, wish: &Wish) -> Result<(Topology, Vec<Diagnostic>), Failure> {
-    // who runs as root goes by root's word, as the plugin does
-    let author = if sys::is_root() { Author::Root } else { Author::Anyone };
+    let author = node::author();
     let source = options.node.source();
     if source == NodeSource::Live {
         return Ok(node::read(&wish.admin, wish.scope(), author)?);
@@ -176,12 +176,16 @@ fn bound(
     values: &Values,
 ) -> Option<String> {
     found.rank.as_ref()?;
-    if found.is_slurms() {
+    if found.is_slurms() || found.repeats_slurm {
         let masks = cpu_bind::masks(|name| values.get(name).map(String::as_str));
-        let is_shared = masks.iter().all(|mask| mask == cpus);
-        return (!is_shared)
-            .then(|| "Slurm bound it (`srun --cpu-bind=none` leaves that to `exec`)".to_string());
+        if masks.iter().any(|mask| mask != cpus) {
+            return Some("Slurm bound it (`srun --cpu-bind=none` leaves that to `exec`)".to_string());
+        }
     }
+    if found.is_slurms() {
+        return None;
+    }
+    // a launcher in Slurm's task may have bound it there; a shell has the task's CPUs
     match launcher {
         Some(launcher) if launcher.cpus == *cpus => None,
         Some(launcher) => Some(format!(
@@ -220,7 +224,9 @@ fn deal(
             step_gpus: Some(identity::slurms_numbers(topology, &seen.gpus)),
             rule: Some("gpu:per_task:1".to_string()),
         },
-        (1, 1) if found.is_slurms() => Deal { rule: values.get(GPU_BIND).cloned(), ..nobody },
+        (1, 1) if found.is_slurms() || found.repeats_slurm && values.contains_key(GPU_BIND) => {
+            Deal { rule: values.get(GPU_BIND).cloned(), ..nobody }
+        }
         // a list that the launcher had itself is the same for all its processes
         (1, 1) if rank.of.is_some_and(|of| of as usize <= all.len()) => {
             let lists: Vec<(&str, &str)> =

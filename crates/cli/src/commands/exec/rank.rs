@@ -21,8 +21,9 @@ struct Launcher {
 /// The launchers in the order in which they count.
 ///
 /// A launcher hands its own environment on, so variables of several are there at once: torchrun in a task of srun, mpirun in a
-/// batch script.  The innermost counts.  Slurm starts the others and is started by none, so it is last, and Flux, which may
-/// run in Slurm, before it.  `LOCAL_RANK` is first since programs themselves choose their GPU by it, whoever set it.
+/// batch script.  The innermost counts.  Slurm starts the others and is started by none, so it is last.  Flux runs in what
+/// started its brokers, Slurm or HPE's mpiexec, and sets HPE's variables itself (flux-shell-cray-pals(1)): it is before these.
+/// `LOCAL_RANK` is first since programs themselves choose their GPU by it, whoever set it.
 const LAUNCHERS: [Launcher; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
     Launcher {
@@ -48,18 +49,6 @@ const LAUNCHERS: [Launcher; 8] = [
         of: |values| count(values, "MPI_LOCALNRANKS"),
         world: ("PMI_RANK", "PMI_SIZE"),
     },
-    // HPE's mpiexec
-    Launcher {
-        local: "PALS_LOCAL_RANKID",
-        of: |values| count(values, "PALS_LOCAL_SIZE"),
-        world: ("PALS_RANKID", "PMI_SIZE"),
-    },
-    // Cray PMI, which others set too
-    Launcher {
-        local: "PMI_LOCAL_RANK",
-        of: |values| count(values, "PMI_LOCAL_SIZE"),
-        world: ("PMI_RANK", "PMI_SIZE"),
-    },
     // flux-shell(1) tells no count for the node: an even share where there is one
     Launcher {
         local: "FLUX_TASK_LOCAL_ID",
@@ -69,8 +58,23 @@ const LAUNCHERS: [Launcher; 8] = [
         },
         world: ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
     },
+    // HPE's mpiexec
+    Launcher {
+        local: CRAYS[0],
+        of: |values| count(values, "PALS_LOCAL_SIZE"),
+        world: ("PALS_RANKID", "PMI_SIZE"),
+    },
+    // Cray PMI, which others set too
+    Launcher {
+        local: CRAYS[1],
+        of: |values| count(values, "PMI_LOCAL_SIZE"),
+        world: ("PMI_RANK", "PMI_SIZE"),
+    },
     Launcher { local: SLURM, of: slurms_count, world: ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS") },
 ];
+
+/// HPE's variables, which Slurm's mpi/cray_shasta sets too ([`are_slurms`]).
+const CRAYS: [&str; 2] = ["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"];
 
 /// srun.  sbatch's script has it too, as number 0 of no step: there nobody counts.
 const SLURM: &str = "SLURM_LOCALID";
@@ -82,6 +86,8 @@ pub(super) struct Found {
     pub(super) rank: Option<Rank>,
     /// the variable that says so; none where the user did
     pub(super) variable: Option<&'static str>,
+    /// is it the number that Slurm gave its task, among as many: may a shell in the task or its user have said it again?
+    pub(super) repeats_slurm: bool,
     /// number among all processes
     pub(super) global: u32,
     /// how many these are
@@ -104,7 +110,9 @@ impl Found {
 
 /// By the user's own words, else by the first launcher that tells.
 pub(super) fn find(values: &Values, local_rank: Option<u32>, local_size: Option<u32>) -> Found {
-    let told = LAUNCHERS.iter().find(|launcher| number(values, launcher.local).is_some());
+    let passed_over = if are_slurms(values) { &CRAYS[..] } else { &[] };
+    let mut counting = LAUNCHERS.iter().filter(|launcher| !passed_over.contains(&launcher.local));
+    let told = counting.find(|launcher| number(values, launcher.local).is_some());
     let told = told.filter(|launcher| launcher.local != SLURM || (launcher.of)(values).is_some());
     let of = local_size.or_else(|| (told?.of)(values));
     let number_of = |launcher: &Launcher| number(values, launcher.local);
@@ -133,7 +141,20 @@ pub(super) fn find(values: &Values, local_rank: Option<u32>, local_size: Option<
     let local = rank.as_ref().map_or(0, |rank| rank.number);
     let (global, total) = world.unwrap_or((local, of));
     let variable = told.map(|told| told.local).filter(|_| !by_user);
-    Found { rank, variable, global, total: total.unwrap_or(1).max(1), doubt }
+    let repeats_slurm = variable != Some(SLURM) && rank.as_ref().is_some_and(|rank| is_slurms(values, rank));
+    Found { rank, variable, repeats_slurm, global, total: total.unwrap_or(1).max(1), doubt }
+}
+
+/// Does `PALS_APID` name Slurm's own step?  So does Slurm (src/plugins/mpi/cray_shasta/mpi_cray_shasta.c,
+/// `mpi_p_slurmstepd_task`), and its own variables tell more; HPE's mpiexec names its application otherwise.
+fn are_slurms(values: &Values) -> bool {
+    let step = || Some(format!("{}.{}", values.get("SLURM_JOB_ID")?, values.get("SLURM_STEP_ID")?));
+    values.get("PALS_APID").is_some_and(|application| step().as_ref() == Some(application))
+}
+
+/// Is this the number of Slurm's task, and the count that of Slurm's tasks on the node?
+fn is_slurms(values: &Values, rank: &Rank) -> bool {
+    number(values, SLURM) == Some(rank.number) && rank.of.is_some() && rank.of == slurms_count(values)
 }
 
 /// A launcher's number that is none.
@@ -231,6 +252,52 @@ mod tests {
         assert_eq!(found(&format!("{slurm} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
         assert_eq!(found(&format!("{slurm} {ompi}")), "5/8 OMPI_COMM_WORLD_LOCAL_RANK=5, 5 of 8");
         assert_eq!(found(&format!("{slurm} {ompi} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
+    }
+
+    /// Cray's variables, as Slurm's mpi/cray_shasta sets them in a task of step 40.0.
+    const BY_SLURM: &str = "PALS_APID=40.0 PALS_LOCAL_RANKID=1 PALS_RANKID=5 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4 PMI_RANK=5 \
+        PMI_SIZE=8 SLURM_JOB_ID=40 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=4 SLURM_PROCID=5 \
+        SLURM_STEP_NUM_TASKS=8";
+
+    #[test]
+    fn crays_variables_are_slurms_own_where_it_sets_them() {
+        assert_eq!(found(BY_SLURM), "1/4 SLURM_LOCALID=1, 5 of 8");
+        assert!(find(&values(BY_SLURM), None, None).is_slurms());
+        // 22.05 sets no count of the node
+        let older = BY_SLURM.replace("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4", "");
+        assert_eq!(found(&older), "1/4 SLURM_LOCALID=1, 5 of 8");
+        // HPE's mpiexec in an allocation of Slurm's, or in another step of it
+        for other in ["PALS_APID=5f3c-11", "PALS_APID=40.1", "PALS_APID=41.0"] {
+            let pals = BY_SLURM.replace("PALS_APID=40.0", other) + " PALS_LOCAL_SIZE=2";
+            assert_eq!(found(&pals), "1/2 PALS_LOCAL_RANKID=1, 5 of 8", "{other}");
+        }
+        let outside = "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 PALS_RANKID=5 PMI_SIZE=8";
+        assert_eq!(found(outside), "1/4 PALS_LOCAL_RANKID=1, 5 of 8");
+    }
+
+    #[test]
+    fn flux_is_inside_what_started_its_brokers() {
+        let flux = "FLUX_TASK_LOCAL_ID=3 FLUX_JOB_SIZE=16 FLUX_JOB_NNODES=2 FLUX_TASK_RANK=11";
+        let expected = "3/8 FLUX_TASK_LOCAL_ID=3, 11 of 16";
+        let pals = "PALS_APID=5f3c-11 PALS_LOCAL_RANKID=0 PALS_LOCAL_SIZE=1 PALS_RANKID=1 PMI_LOCAL_RANK=0 PMI_LOCAL_SIZE=1";
+        assert_eq!(found(&format!("{BY_SLURM} {flux}")), expected);
+        assert_eq!(found(&format!("{pals} {flux}")), expected);
+        let hydra = "MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 PMI_RANK=5 PMI_SIZE=8";
+        assert_eq!(found(&format!("{flux} {hydra}")), "1/4 MPI_LOCALRANKID=1, 5 of 8", "mpiexec in Flux");
+    }
+
+    #[test]
+    fn slurms_own_number_and_count_are_known_in_whoever_s_words() {
+        let slurm = "SLURM_LOCALID=2 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=4";
+        let repeats =
+            |more: &str, number, size| find(&values(&format!("{slurm} {more}")), number, size).repeats_slurm;
+        assert!(!repeats("", None, None), "it is Slurm's word itself");
+        assert!(repeats("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4", None, None));
+        assert!(repeats("", Some(2), None) && repeats("", Some(2), Some(4)));
+        assert!(!repeats("LOCAL_RANK=2", None, None), "nobody says how many");
+        assert!(!repeats("LOCAL_RANK=2 LOCAL_WORLD_SIZE=8", None, None));
+        assert!(!repeats("LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", None, None));
+        assert!(!find(&values("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4"), None, None).repeats_slurm);
     }
 
     #[test]

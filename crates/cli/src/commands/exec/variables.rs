@@ -38,7 +38,7 @@ impl Environment {
                     self.0.push((name.to_os_string(), value.into()));
                 }
                 Change::Remove => self.0.retain(|(other, _)| other != name),
-                Change::KeepUsers(_) | Change::Leave | Change::LeaveToFile(_) => {}
+                Change::KeepUsers(_) | Change::Leave => {}
             }
         }
     }

@@ -9,8 +9,10 @@ pub(super) use text::{Style, Text, shown};
 
 use std::ffi::OsStr;
 
-/// Columns of a line: what fits beside an editor, into a ticket and into a manual.
+/// Columns of a line, at most: what fits beside an editor, into a ticket and into a manual.
 const WIDTH: usize = 100;
+/// Columns in which the longest names still stand on a line: a terminal with fewer breaks lines itself.
+const LEAST: usize = 40;
 /// Columns by which the rest of a long line is set in.
 const INDENT: usize = 2;
 
@@ -50,11 +52,18 @@ pub(super) struct Page {
     out: String,
     colour: bool,
     is_terminal: bool,
+    width: usize,
 }
 
 impl Page {
     pub(super) fn new(colour: bool, is_terminal: bool) -> Page {
-        Page { out: String::new(), colour, is_terminal }
+        Page { out: String::new(), colour, is_terminal, width: WIDTH }
+    }
+
+    /// For a terminal of so many columns.
+    pub(super) fn with_columns(self, columns: Option<u16>) -> Page {
+        let width = columns.map_or(self.width, |columns| usize::from(columns).clamp(LEAST, WIDTH));
+        Page { width, ..self }
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
@@ -93,16 +102,27 @@ impl Page {
     pub(super) fn item(&mut self, word: impl Into<Text>, text: impl Into<Text>) {
         let word = word.into();
         // a long word is text like any other
-        let hanging = if word.width() <= WIDTH / 2 { word.width() } else { INDENT };
+        let hanging = if word.width() <= self.width / 2 { word.width() } else { INDENT };
         self.paragraph(0, hanging, word.unbroken().then(text));
     }
 
     pub(super) fn table(&mut self, table: &Table) {
-        table.lines(WIDTH).iter().for_each(|line| self.write(line));
+        table.lines(self.width).iter().for_each(|line| self.write(line));
+    }
+
+    /// A line of a tree behind its guide, and what is left of it behind another.
+    pub(super) fn guided(&mut self, guide: &str, below: &str, text: Text) {
+        let room = |guide: &str| self.width.saturating_sub(guide.chars().count()).max(1);
+        // set in under the name, where there is room for it
+        let below = if room(below) > 2 * INDENT { format!("{below}  ") } else { below.to_string() };
+        for (number, line) in text.lines(room(guide), room(&below)).into_iter().enumerate() {
+            self.write(&Text::from(if number == 0 { guide } else { &below }).then(line));
+        }
     }
 
     fn paragraph(&mut self, first: usize, others: usize, text: Text) {
-        for (number, line) in text.lines(WIDTH - first, WIDTH - others).into_iter().enumerate() {
+        let lines = text.lines(self.width - first, self.width - others);
+        for (number, line) in lines.into_iter().enumerate() {
             let margin = Text::margin(if number == 0 { first } else { others });
             self.write(&margin.then(line));
         }

@@ -20,6 +20,8 @@ pub(in crate::commands) enum Style {
     Far,
     /// what does not work
     Wrong,
+    /// what is not used
+    Faint,
 }
 
 impl Style {
@@ -31,6 +33,7 @@ impl Style {
             Style::Near => "\x1b[32m",
             Style::Far => "\x1b[33m",
             Style::Wrong => "\x1b[31m",
+            Style::Faint => "\x1b[2m",
         }
     }
 }
@@ -111,12 +114,12 @@ impl Text {
         Text(vec![(' ', Style::Plain); columns])
     }
 
-    pub(super) fn padded(mut self, width: usize) -> Text {
+    pub(in crate::commands) fn padded(mut self, width: usize) -> Text {
         self.0.resize(self.0.len().max(width), (' ', Style::Plain));
         self
     }
 
-    pub(super) fn without_trailing_spaces(mut self) -> Text {
+    pub(in crate::commands) fn without_trailing_spaces(mut self) -> Text {
         while self.0.last().is_some_and(|(letter, _)| *letter == ' ') {
             self.0.pop();
         }

@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Keeps the node file at `place`; ends only where nothing can be heard.
-pub(super) fn watch(place: &Path, every: Duration) -> Result<(), Failure> {
+pub(super) fn watch(place: &Path, plugstack: Option<&Path>, every: Duration) -> Result<(), Failure> {
     // one that waits is enough: what changed is looked up, not told
     let (news, heard) = sync_channel(1);
     listen(NETLINK_ROUTE, LINKS, news.clone()).map_err(|error| format!("cannot hear of links: {error}"))?;
@@ -49,7 +49,7 @@ pub(super) fn watch(place: &Path, every: Duration) -> Result<(), Failure> {
     let mut others_from = Instant::now();
     loop {
         let before = watched(&root);
-        let next = if refresh(place)? { every } else { RETRY.min(every) };
+        let next = if refresh(place, plugstack)? { every } else { RETRY.min(every) };
         if wait(&root, &before, &heard, Instant::now() + next, others_from)? == Reason::Others {
             others_from = Instant::now() + PAUSE;
         }
@@ -120,10 +120,13 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
 }
 
 /// Writes the file by a process of its own; `false` where that failed.
-fn refresh(place: &Path) -> Result<bool, Failure> {
+fn refresh(place: &Path, plugstack: Option<&Path>) -> Result<bool, Failure> {
     // this program, also where an upgrade has put another in its place
     let mut command = Command::new("/proc/self/exe");
     command.arg0("nic-placement").args(["refresh", "--output"]).arg(place).stdin(Stdio::null());
+    if let Some(file) = plugstack {
+        command.arg("--plugstack").arg(file);
+    }
     let mut child = command.spawn().map_err(|error| format!("cannot start a refresh: {error}"))?;
     let begun = Instant::now();
     if let Some(status) = end_of(&mut child, PATIENCE)? {

@@ -98,7 +98,7 @@ fn processor(cpu: Element<'_>) -> Option<Processor> {
     let number = |name: &str| cpu.attribute(name)?.parse::<u16>().ok().map(u32::from);
     let x86 = || {
         let vendor = CpuVendor::from_word(cpu.attribute("vendor")?)?;
-        Some(X86 { vendor, family: values::family(number("familyid")?), model: number("modelid")? })
+        Some(X86 { vendor, family: values::family(number("familyid")?)?, model: number("modelid")? })
     };
     match arch {
         Arch::X86 => Some(Processor { arch, x86: Some(x86()?) }),

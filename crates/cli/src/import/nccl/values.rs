@@ -84,8 +84,10 @@ pub(super) fn family_of_nccl(family: u32) -> u32 {
     if family > 0xf { 0xf + ((family - 0xf) << 4) } else { family }
 }
 
-/// The inverse; files written by hand have the family itself.
-pub(super) fn family(familyid: u32) -> u32 {
+/// The inverse; files written by hand have the family itself.  `None` for what CPUID cannot say: a family of four bits and an
+/// extended one of eight, added.
+pub(super) fn family(familyid: u32) -> Option<u32> {
     let is_nccls = familyid > 0xf && familyid & 0xf == 0xf;
-    if is_nccls { 0xf + (familyid >> 4) } else { familyid }
+    let family = if is_nccls { 0xf + (familyid >> 4) } else { familyid };
+    (family <= 0xf + 0xff).then_some(family)
 }

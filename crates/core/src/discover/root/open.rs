@@ -108,19 +108,20 @@ fn open(path: &Path, flags: i32) -> Result<File, Problem> {
 fn is_regular(facts: &Metadata) -> Result<(), Problem> {
     match facts.is_file() {
         true => Ok(()),
-        false => Err(Problem::Kind(name(facts.file_type()), "a regular file")),
+        false => Err(Problem::Kind(kind(facts.file_type()), "a regular file")),
     }
 }
 
-fn name(kind: FileType) -> &'static str {
-    match kind {
-        kind if kind.is_file() => "a regular file",
-        kind if kind.is_dir() => "a directory",
-        kind if kind.is_fifo() => "a named pipe",
-        kind if kind.is_socket() => "a socket",
-        kind if kind.is_char_device() => "a character device",
-        kind if kind.is_block_device() => "a block device",
-        kind if kind.is_symlink() => "a symbolic link",
+/// What a file of this type is, as messages call it.
+pub fn kind(file_type: FileType) -> &'static str {
+    match file_type {
+        of if of.is_file() => "a regular file",
+        of if of.is_dir() => "a directory",
+        of if of.is_fifo() => "a named pipe",
+        of if of.is_socket() => "a socket",
+        of if of.is_char_device() => "a character device",
+        of if of.is_block_device() => "a block device",
+        of if of.is_symlink() => "a symbolic link",
         _ => "something else",
     }
 }
@@ -174,7 +175,19 @@ pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
     anybodys(path).ok()?.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
-    Some(Beginning { text: String::from_utf8_lossy(&bytes).into_owned(), is_cut })
+    let text =
+        String::from_utf8(bytes).unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned());
+    Some(Beginning { text, is_cut })
+}
+
+/// Is there anything at `path`, a link that leads nowhere too?  Nothing is opened.
+pub fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Opens a regular file of anybody's that is too long to be held, for a caller that reads it piece by piece.
+pub fn open_long(path: &Path) -> Result<File, Unreadable> {
+    anybodys(path).map_err(|problem| problem.of(path))
 }
 
 /// A descriptor of a directory that serves only to look names up below it (`O_PATH`), kept while the mount namespace of
@@ -188,7 +201,7 @@ pub fn directory_descriptor(path: &Path) -> io::Result<File> {
 pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Problem> {
     let facts = fs::metadata(path)?;
     if !facts.is_dir() {
-        return Err(Problem::Kind(name(facts.file_type()), "a directory"));
+        return Err(Problem::Kind(kind(facts.file_type()), "a directory"));
     }
     is_by(author, &facts)
 }

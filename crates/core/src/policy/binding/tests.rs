@@ -228,6 +228,7 @@ fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
             local_id: 0,
             global_id: 0,
             gpus: Vec::new(),
+            seen: Vec::new(),
             rails: Vec::new(),
             cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
             mems: MemDecision::Prefer { nodes: NodeSet::from_list("1").unwrap(), why: String::new() },

@@ -208,6 +208,28 @@ fn who_finds_no_room_does_not_keep_the_others_away() {
     assert_eq!(played.lists(), ["0,4", "0,4", "0,2-4,6-7", "2,6", "3,7"]);
 }
 
+#[test]
+fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
+    // a DGX A100 as srun -c32 fills it: pairs of GPUs on NUMA nodes 3, 1, 7 and 5, a task on each NUMA node
+    let on =
+        |node: u32| (16 * node..16 * node + 16).chain(128 + 16 * node..144 + 16 * node).collect::<CpuSet>();
+    let played = Played {
+        topology: machine(2, 4, 16, 8),
+        masks: [0, 4, 1, 5, 2, 6, 3, 7].map(on).to_vec(),
+        gpus: vec![3, 3, 1, 1, 7, 7, 5, 5],
+        cpus_per_task: Some(32),
+        rule: Some("gpu:map_gpu:3,3,1,1,7,7,5,5".to_string()),
+        bind: Bind::Auto,
+    };
+    let decisions = played.decisions();
+    let masks: Vec<&CpuSet> = decisions.iter().map(CpuDecision::cpus).collect();
+    assert_eq!([masks[0], masks[2]], [&on(0), &on(1)], "they stay");
+    assert_eq!(masks[1], &on(3), "its GPU's, and the one that task 3 would have had by its number");
+    assert_eq!(masks[3], &on(2));
+    let CpuDecision::Set { why, .. } = &decisions[1] else { panic!("{:?}", decisions[1]) };
+    assert!(why.contains("on NUMA node 3, with its GPU"), "the report says where it ended: {why}");
+}
+
 fn any_step() -> impl Strategy<Value = Played> {
     let shape = (1u32..3, prop_oneof![Just(1u32), Just(2), Just(4)], 1u32..5, 1usize..9);
     let how = (

@@ -1,6 +1,7 @@
 //! A problem while its ways are told.
 #![forbid(unsafe_code)]
 
+use super::Kept;
 use super::problem::{Edge, KINDS, PARTS, Problem};
 use super::reduce::reduce;
 
@@ -23,6 +24,13 @@ impl Draft {
         })
     }
 
+    /// The same where some GPUs have their rails already: their other ways have what they let through, and no places.
+    pub fn around(rates: &[u64], wants: &[usize], kept: &Kept) -> Draft {
+        let mut draft = Draft::new(rates, wants);
+        draft.0.keep(kept);
+        draft
+    }
+
     /// A place that several ways may cross, by what it carries in Mbit/s; gives its number.
     pub fn place(&mut self, mbps: u64) -> u16 {
         self.0.capacities.push(mbps * PARTS);
@@ -34,7 +42,7 @@ impl Draft {
     /// GPU's side and on the rail's, and between them.
     pub fn way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
         let problem = &mut self.0;
-        let rail = problem.edges.len() % problem.rails;
+        let (gpu, rail) = (problem.edges.len() / problem.rails, problem.edges.len() % problem.rails);
         let first = problem.crossed.len();
         problem.crossed.push(rail as u16);
         let [of_gpu, of_rail] = sides;
@@ -46,7 +54,11 @@ impl Draft {
         let places = &problem.crossed[first..];
         let narrowest = places.iter().map(|&place| problem.capacities[usize::from(place)]).min();
         let own = narrowest.unwrap_or(0).min(lets_through * PARTS);
-        let (first, places) = (first as u32, places.len() as u8);
+        if !problem.is_open(gpu, rail) {
+            problem.crossed.truncate(first);
+        }
+        let places = (problem.crossed.len() - first) as u8;
+        let first = first as u32;
         problem.edges.push(Edge { own, most: own, first, places, kind: kind.min(KINDS - 1) });
     }
 

@@ -36,7 +36,7 @@ pub fn deal_idle(
             }
             for rail in bits(idle & most.of) {
                 if !budget.spend(load.take_looks() + problem.gpus() as u64) {
-                    return rails_of;
+                    return in_order(rails_of);
                 }
                 load.put(gpu, rail);
                 rails_of[gpu].push(rail);
@@ -50,6 +50,11 @@ pub fn deal_idle(
             }
         }
     }
+    in_order(rails_of)
+}
+
+/// Each GPU's rails ascending.
+fn in_order(mut rails_of: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
     rails_of.iter_mut().for_each(|rails| rails.sort_unstable());
     rails_of
 }

@@ -121,13 +121,21 @@ impl Problem {
 
     /// The same where some GPUs have their rails already.
     pub(super) fn around(&self, kept: &Kept) -> Cow<'_, Problem> {
-        let mut around = Cow::Borrowed(self);
-        for (gpu, rails) in kept.iter().enumerate() {
+        if kept.iter().all(Option::is_none) {
+            return Cow::Borrowed(self);
+        }
+        let mut around = self.clone();
+        around.keep(kept);
+        Cow::Owned(around)
+    }
+
+    /// Leaves GPUs that have their rails already no others.
+    pub(super) fn keep(&mut self, kept: &Kept) {
+        for (open, rails) in self.open.iter_mut().zip(kept) {
             if let Some(rails) = rails {
-                around.to_mut().open[gpu] = rails.iter().fold(0, |open, rail| open | 1 << rail);
+                *open = rails.iter().fold(0, |open, rail| open | 1 << rail);
             }
         }
-        around
     }
 }
 

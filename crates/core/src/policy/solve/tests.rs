@@ -57,6 +57,16 @@ impl Machine {
     }
 }
 
+#[test]
+fn idle_rails_are_dealt_in_rail_order_wherever_the_budget_ends() {
+    let problem = Machine::new(&[100; 3], &[vec![1, 0, 0]], &[1000]).problem();
+    let most = [Most { of: 0b111, rails: 3 }];
+    let dealt = |looks| deal_idle(&problem, vec![vec![1]], &most, &mut Budget::new(looks)).remove(0);
+    let all: Vec<Vec<usize>> = (1..100).map(dealt).collect();
+    assert!(all.contains(&vec![0, 1]) && all.contains(&vec![0, 1, 2]), "{all:?}");
+    assert!(all.iter().all(|rails| rails.is_sorted()), "{all:?}");
+}
+
 fn alike(gpus: usize, rails: usize) -> Machine {
     Machine::new(&vec![400_000; rails], &vec![vec![0; rails]; gpus], &vec![504_000; gpus])
 }

@@ -110,6 +110,10 @@ fn open_mpi_goes_by_the_gpu_where_libfabric_has_the_nics() {
     assert_eq!(rank(&[2, 3]).as_deref(), Some("0"));
     assert_eq!(rank(&[1, 2]), None, "it may ask before the program chooses its GPU");
     assert_eq!(rank(&[]), None);
+    let promised = TaskPlacement { seen: vec![GpuIndex(1), GpuIndex(2)], ..task(&[2], &[]) };
+    let asked = slingshot(4).with(&[("MPICH_GPU_SUPPORT_ENABLED", "1")]);
+    assert_eq!(asked.changes(&task(&[2], &[])).len(), 2, "Cray MPICH and Open MPI");
+    assert_eq!(asked.changes(&promised), [""; 0], "it uses one of two, but perhaps only later");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn no_file_is_read_where_no_list_would_be_set() {
     let prepared = Prepared::new(&topology, &node, wanted, &read);
     let present = present(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "/home/me/x")]);
     environment(&prepared, &topology, &node, &task(&[1], &[1]), Evidence { present: &present, read: &read });
-    let ucxs = ["/etc/ucx/ucx.conf", "/proc/net/route", "/home/me/ucx.conf", "ucx.conf"];
+    let ucxs = ["/etc/ucx/ucx.conf", "/proc/net/route", "ucx.conf", "/home/me/ucx.conf"];
     // a node whose interfaces are not known gets no list, so nobody's file is asked
     assert_eq!(asked.take(), ucxs[..2], "NCCL's value is not set");
     let read = |path: &str| {
@@ -250,4 +250,19 @@ fn only_the_libraries_that_are_wanted_are_served() {
         ["`no-env=A+B+C`: nothing sets these variables, nor 1 more: no effect"],
         "one line, however long the list"
     );
+}
+
+#[test]
+fn mori_does_not_lose_a_nic_whose_other_port_is_a_rail() {
+    let mut situation = Situation::new(PortState::Down).libraries(&["mori"]);
+    situation.topology.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Amd);
+    // a card with InfiniBand on its first port, which is a rail, and Ethernet on its second
+    for nic in &mut situation.topology.nics[..3] {
+        nic.ports.push(Port::new(2, PortState::Active, LinkLayer::Ethernet, None));
+    }
+    assert_eq!(situation.value(&task(&[1], &[1]), "MORI_RDMA_DEVICES"), None, "these are all its NICs");
+    let storage = &mut situation.topology.nics[3];
+    storage.ports[0].state = PortState::Active;
+    let list = situation.value(&task(&[1], &[1]), "MORI_RDMA_DEVICES");
+    assert_eq!(list.as_deref(), Some("^mlx5_3"), "it has no port that is a rail");
 }

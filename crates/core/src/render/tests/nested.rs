@@ -10,7 +10,7 @@ fn handed_down(situation: &Situation, task: &TaskPlacement) -> Present {
         match change {
             Change::Set(value) => present.insert(name, value),
             Change::Remove => present.remove(&name),
-            Change::KeepUsers(_) | Change::Leave | Change::LeaveToFile(_) => None,
+            Change::KeepUsers(_) | Change::Leave => None,
         };
     }
     present

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::maps::{self, Format, Subject};
+use crate::render::wanted::MapFile;
 
 fn refusal(text: &str) -> String {
     Template::parse(text).expect_err(text)
@@ -15,7 +17,7 @@ fn every_placeholder_is_filled_with_its_fact() {
     (one.local_id, one.global_id) = (3, 11);
     let value = |word: &str| {
         let (template, _) = Template::parse(&format!("X={{{word}}}")).expect(word);
-        template.fill(&situation.topology, &situation.node, Some(&one))
+        template.fill(&situation.topology, &situation.node, Some(&one), &[])
     };
     let mut filled: Vec<(&str, Result<String, String>)> = Vec::new();
     for (word, what) in template::placeholders() {
@@ -46,6 +48,10 @@ fn every_placeholder_is_filled_with_its_fact() {
             // nor a map of its own
             "map:sglang=",
             "map:vllm=",
+            // nor is there a file
+            "map_file:json=",
+            "map_file:sglang=",
+            "map_file:mooncake=",
         ]
     );
 }
@@ -57,11 +63,51 @@ fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
     let fill = |text: &str| {
         let (template, _) = Template::parse(text).unwrap();
         assert!(template.is_per_task());
-        template.fill(&topology, &node, Some(&task(&[5, 4], &[])))
+        template.fill(&topology, &node, Some(&task(&[5, 4], &[])), &[])
     };
     assert_eq!(fill("X={map:sglang}").as_deref(), Ok(r#"{"0":"mlx5_9","1":"mlx5_6"}"#));
     assert_eq!(fill("X={map:vllm}").as_deref(), Ok("0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0"),);
     assert!(Template::parse("X={map:slurm}").unwrap_err().contains("is not known"));
+}
+
+#[test]
+fn a_file_with_the_map_is_named_where_it_is_the_map_and_the_task_counts_the_same_gpus() {
+    let topology = crate::platform::model("dgx-h100").unwrap();
+    let node = crate::policy::map(&topology, &Default::default());
+    let all: Vec<usize> = (0..8).collect();
+    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    let subject = Subject { topology: &topology, node: &node, gpus: &gpus, cpus: &[], host: "" };
+    let text = maps::write(Format::Mooncake, subject).unwrap();
+    let path = "/run/nic-placement/node.map-mooncake.json";
+    let told = |text: Option<&str>, gpus: &[usize]| {
+        let text = text.map(str::to_string);
+        let file = MapFile { format: Format::Mooncake, path: path.to_string(), text };
+        let (template, _) = Template::parse("MC_CUSTOM_TOPO_FILE={map_file:mooncake}").unwrap();
+        let wanted = Wanted { templates: vec![template], map_files: vec![file], ..Wanted::default() };
+        let situation = Situation {
+            topology: topology.clone(),
+            node: node.clone(),
+            wanted,
+            present: Present::new(),
+            files: &[],
+        };
+        let task = task(gpus, &[]);
+        let name = "MC_CUSTOM_TOPO_FILE";
+        situation.value(&task, name).ok_or_else(|| situation.why(&task, name))
+    };
+    assert_eq!(told(Some(&text), &all).as_deref(), Ok(path));
+    assert_eq!(told(None, &all).as_deref(), Ok(path), "a plan takes it to be there");
+    let other = text.replace("mlx5_11", "mlx5_12");
+    assert!(
+        told(Some(&other), &all)
+            .unwrap_err()
+            .ends_with("node.map-mooncake.json` is not the map of this step")
+    );
+    for gpus in [&all[1..], &[1, 0, 2, 3, 4, 5, 6, 7], &[]] {
+        assert!(told(Some(&text), gpus).unwrap_err().contains("the task does not see all in PCI order"));
+    }
+    assert!(refusal("NCCL_X={map_file:json}").contains("the same in every task"));
+    assert!(refusal("X={map_file:openmpi}").contains("is not known"));
 }
 
 #[test]
@@ -161,7 +207,7 @@ proptest::proptest! {
         if let Ok((template, _)) = Template::parse(&text) {
             let mut situation = Situation::new(PortState::Active);
             situation.topology.name = machine;
-            let filled = template.fill(&situation.topology, &situation.node, Some(&task(&[1], &[1])));
+            let filled = template.fill(&situation.topology, &situation.node, Some(&task(&[1], &[1])), &[]);
             proptest::prop_assert!(!filled.unwrap_or_default().contains(char::is_control));
         }
     }

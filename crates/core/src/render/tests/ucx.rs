@@ -63,6 +63,20 @@ fn no_interface_is_hidden_because_its_name_is_not_known() {
 }
 
 #[test]
+fn no_list_is_longer_than_ucx_reads_with_or_without_interfaces() {
+    let mut situation = Situation::new(PortState::Active);
+    let port = situation.node.rails[0].clone();
+    situation.node.rails = (1..=65).map(|number| Rail { port: number, ..port.clone() }).collect();
+    let rails: Vec<usize> = (0..65).collect();
+    let situation = situation.with(&[("UCX_TLS", "rc,cuda")]);
+    let list = situation.value(&task(&[1], &rails[..64]), "UCX_NET_DEVICES");
+    assert_eq!(list.map(|list| list.split(',').count()), Some(64));
+    assert_eq!(situation.value(&task(&[1], &rails), "UCX_NET_DEVICES"), None);
+    let why = situation.why(&task(&[1], &rails), "UCX_NET_DEVICES");
+    assert_eq!(why, "the task has more devices than UCX reads in a list");
+}
+
+#[test]
 fn gpus_that_send_by_themselves_have_devices_of_their_own() {
     let mut situation = Situation::new(PortState::Active);
     let chosen = |rail: usize| GpuPlacement {

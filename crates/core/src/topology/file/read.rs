@@ -3,8 +3,8 @@
 
 use super::schema::{self, File};
 use super::values::{
-    Once, OnceCpus, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name, network,
-    optional, parent, pci_address, subnet, word, wrong,
+    Once, OnceCpus, Place, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name,
+    network, optional, parent, pci_address, subnet, word, wrong,
 };
 use super::{
     BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
 pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
-    let mut topology = Topology::empty(&machine("name", &file.name)?, provenance);
+    let mut topology = Topology::empty(&machine(Place::of("name"), &file.name)?, provenance);
     check_sources(&file.sources)?;
     topology.processor = file.processor.as_ref().map(processor).transpose()?;
     topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
@@ -33,7 +33,7 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
             PciParent::Host(_) => None,
         })
         .collect();
-    let endpoint = |place: &str, text: &str| {
+    let endpoint = |place: Place, text: &str| {
         let address: PciAddress = pci_address(place, text)?;
         if topology.pci.get(address).is_none() {
             return Err(dangling(place, address, "pci"));
@@ -52,7 +52,7 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
 }
 
 /// The machine's name: the vendors' own products have spaces (`PowerEdge XE9680`).
-fn machine(place: &str, text: &str) -> Result<String> {
+fn machine(place: Place, text: &str) -> Result<String> {
     match free_text(place, text)? {
         empty if empty.is_empty() => Err(wrong(place, text, "the machine's name")),
         name => Ok(name),
@@ -60,16 +60,16 @@ fn machine(place: &str, text: &str) -> Result<String> {
 }
 
 fn processor(processor: &schema::Processor) -> Result<Processor> {
-    let arch = word("processor.arch", &processor.arch, &schema::ARCHS)?;
+    let arch = word(Place::of("processor").field("arch"), &processor.arch, &schema::ARCHS)?;
     let x86 = match (&processor.vendor, processor.family, processor.model) {
         (Some(vendor), Some(family), Some(model)) if arch == Arch::X86 => {
-            let place = "processor.vendor";
+            let place = Place::of("processor").field("vendor");
             let vendor = CpuVendor::from_word(vendor)
                 .ok_or_else(|| wrong(place, vendor, "a maker's word such as `GenuineIntel`"))?;
             // the kernel's words for a processor have four digits for each number
             for (field, number) in [("family", family), ("model", model)] {
                 if number > 0xffff {
-                    return Err(wrong(&format!("processor.{field}"), number, "a number below `65536`"));
+                    return Err(wrong(Place::of("processor").field(field), number, "a number below `65536`"));
                 }
             }
             Some(X86 { vendor, family, model })
@@ -77,7 +77,7 @@ fn processor(processor: &schema::Processor) -> Result<Processor> {
         (None, None, None) => None,
         _ => {
             return Err(wrong(
-                "processor",
+                Place::of("processor"),
                 &processor.arch,
                 "`vendor`, `family` and `model` together, on `x86_64`",
             ));
@@ -90,27 +90,27 @@ pub(super) fn check_sources(sources: &[String]) -> Result<()> {
     sources
         .iter()
         .enumerate()
-        .try_for_each(|(i, source)| free_text(&format!("sources[{i}]"), source).map(drop))
+        .try_for_each(|(i, source)| free_text(Place::of("sources").nth(i), source).map(drop))
 }
 
 fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
-    at_most("numa_nodes", nodes.len(), MAX_NUMA_NODES)?;
+    at_most(Place::of("numa_nodes"), nodes.len(), MAX_NUMA_NODES)?;
     let (mut indices, mut cpus_seen) = (Once::new(), OnceCpus::default());
     let mut all = Vec::new();
     for (i, node) in nodes.iter().enumerate() {
-        let place = format!("numa_nodes[{i}].os_index");
+        let place = Place::of("numa_nodes").nth(i).field("os_index");
         if node.os_index as usize >= MAX_NUMA_NODES {
-            return Err(wrong(&place, node.os_index, format!("a number below `{MAX_NUMA_NODES}`")));
+            return Err(wrong(place, node.os_index, format!("a number below `{MAX_NUMA_NODES}`")));
         }
-        indices.add(&place, node.os_index)?;
-        let place = format!("numa_nodes[{i}].cpus");
-        let cpus = list(&place, &node.cpus)?;
+        indices.add(place, node.os_index)?;
+        let place = Place::of("numa_nodes").nth(i).field("cpus");
+        let cpus = list(place, &node.cpus)?;
         cpus_seen.add(place, &cpus)?;
         let distances = node.distances.clone();
         if !distances.is_empty() && distances.len() != nodes.len() {
-            let place = format!("numa_nodes[{i}].distances");
+            let place = Place::of("numa_nodes").nth(i).field("distances");
             let expected = format!("`{}`, one for each NUMA node", nodes.len());
-            return Err(wrong(&place, format_args!("{} distances", distances.len()), expected));
+            return Err(wrong(place, format_args!("{} distances", distances.len()), expected));
         }
         all.push(NumaNode { os_index: node.os_index, cpus, distances });
     }
@@ -118,15 +118,15 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
 }
 
 fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
-    at_most("pus", cores.len(), MAX_CORES)?;
+    at_most(Place::of("pus"), cores.len(), MAX_CORES)?;
     let (mut ids, mut pus_seen) = (Once::new(), OnceCpus::default());
     let mut all = Vec::new();
     for (i, core) in cores.iter().enumerate() {
-        ids.add(&format!("pus[{i}]"), CoreId(core.package, core.core))?;
-        let place = format!("pus[{i}].pus");
-        let pus = list(&place, &core.pus)?;
+        ids.add(Place::of("pus").nth(i), CoreId(core.package, core.core))?;
+        let place = Place::of("pus").nth(i).field("pus");
+        let pus = list(place, &core.pus)?;
         if pus.is_empty() {
-            return Err(wrong(&place, &core.pus, "at least one CPU"));
+            return Err(wrong(place, &core.pus, "at least one CPU"));
         }
         pus_seen.add(place, &pus)?;
         all.extend(pus.iter().map(|os_index| Pu { os_index, package: core.package, core: core.core }));
@@ -135,28 +135,29 @@ fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
 }
 
 fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree> {
-    at_most("pci", functions.len(), MAX_PCI)?;
+    at_most(Place::of("pci"), functions.len(), MAX_PCI)?;
     let mut tree = PciTree::default();
     let mut addresses = Once::new();
     for (i, function) in functions.iter().enumerate() {
-        let at = |field: &str| format!("pci[{i}].{field}");
-        let address: PciAddress = pci_address(&at("address"), &function.address)?;
-        addresses.add(&at("address"), address)?;
+        let at = |field| Place::of("pci").nth(i).field(field);
+        let address: PciAddress = pci_address(at("address"), &function.address)?;
+        addresses.add(at("address"), address)?;
         // without a list nothing is known of the nodes but their numbers
         let is_listed = |node: u32| topology.numa_nodes.is_empty() || topology.numa_node(node).is_some();
         if let Some(node) = function.numa_node.filter(|&node| !is_listed(node)) {
-            return Err(dangling(&at("numa_node"), node, "numa_nodes"));
+            return Err(dangling(at("numa_node"), node, "numa_nodes"));
         }
-        let id = |field: &str, text: &Option<String>| -> Result<Option<u16>> {
-            let id = optional(text, |text| hex(&at(field), text, 4, "an id such as `0x10de`"))?;
+        let id = |field: &'static str, text: &Option<String>| -> Result<Option<u16>> {
+            let id = optional(text, |text| hex(at(field), text, 4, "an id such as `0x10de`"))?;
             Ok(id.map(|id| id as u16))
         };
-        let link = |field: &str, text: &Option<String>| optional(text, |text| link_rate(&at(field), text));
+        let link =
+            |field: &'static str, text: &Option<String>| optional(text, |text| link_rate(at(field), text));
         tree.insert(PciFunction {
             address,
-            parent: parent(&at("parent"), &function.parent)?,
+            parent: parent(at("parent"), &function.parent)?,
             class: optional(&function.class, |text| {
-                hex(&at("class"), text, 6, "a class of three bytes such as `0x030200`")
+                hex(at("class"), text, 6, "a class of three bytes such as `0x030200`")
             })?,
             vendor: id("vendor", &function.vendor)?,
             device: id("device", &function.device)?,
@@ -165,29 +166,29 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
                     let four = |id: &str| (id.len() == 4).then(|| u16::from_str_radix(id, 16).ok()).flatten();
                     Some((four(vendor)?, four(device)?))
                 });
-                ids.ok_or_else(|| wrong(&at("subsystem"), text, "two ids such as `1000:a096`"))
+                ids.ok_or_else(|| wrong(at("subsystem"), text, "two ids such as `1000:a096`"))
             })?,
             numa_node: function.numa_node,
-            local_cpus: optional(&function.local_cpus, |text| list(&at("local_cpus"), text))?,
+            local_cpus: optional(&function.local_cpus, |text| list(at("local_cpus"), text))?,
             link: PcieLink {
                 current: link("link.current", &function.link.current)?,
                 max: link("link.max", &function.link.max)?,
             },
-            physfn: optional(&function.physfn, |text| pci_address(&at("physfn"), text))?,
+            physfn: optional(&function.physfn, |text| pci_address(at("physfn"), text))?,
             vfs: function.vfs,
-            iommu: optional(&function.iommu, |text| name(&at("iommu"), text))?,
+            iommu: optional(&function.iommu, |text| name(at("iommu"), text))?,
         });
     }
     // last, when all bridges are known: the file need not be in address order
     for function in tree.iter() {
-        let place = addresses.first_place(&function.address).replace(".address", ".parent");
-        check_parents(&tree, function, &place)?;
+        let place = addresses.first_place(&function.address).unwrap_or(Place::of("pci"));
+        check_parents(&tree, function, place.beside("parent"))?;
     }
     Ok(tree)
 }
 
 /// Every function must lead to a host bridge; [`PciTree::ancestors`] stops where one does not.
-fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
+fn check_parents(tree: &PciTree, function: &PciFunction, place: Place) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
         tree.get(bridge).ok_or_else(|| dangling(place, bridge, "pci"))?;
@@ -210,30 +211,30 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<
 fn gpus(
     gpus: &[schema::Gpu],
     pci: &PciTree,
-    endpoint: impl Fn(&str, &str) -> Result<PciAddress>,
+    endpoint: impl Fn(Place, &str) -> Result<PciAddress>,
 ) -> Result<Vec<Gpu>> {
-    at_most("gpus", gpus.len(), MAX_GPUS)?;
+    at_most(Place::of("gpus"), gpus.len(), MAX_GPUS)?;
     let (mut addresses, mut uuids, mut device_nodes) = (Once::new(), Once::new(), Once::new());
     let mut runtime_indices = Once::new();
     let mut all = Vec::new();
     for (i, gpu) in gpus.iter().enumerate() {
-        let at = |field: &str| format!("gpus[{i}].{field}");
-        let address = endpoint(&at("address"), &gpu.address)?;
-        addresses.add(&at("address"), GpuId(address, gpu.partition))?;
-        let vendor = word(&at("vendor"), &gpu.vendor, &schema::VENDORS)?;
+        let at = |field| Place::of("gpus").nth(i).field(field);
+        let address = endpoint(at("address"), &gpu.address)?;
+        addresses.add(at("address"), GpuId(address, gpu.partition))?;
+        let vendor = word(at("vendor"), &gpu.vendor, &schema::VENDORS)?;
         let pci_vendor = pci.get(address).and_then(|function| function.vendor);
         if let Some(id) = pci_vendor.filter(|&id| GpuVendor::from_pci(id) != Some(vendor)) {
             let expected = format!("the vendor of `{address}` in `pci`, `0x{id:04x}`");
-            return Err(wrong(&at("vendor"), &gpu.vendor, expected));
+            return Err(wrong(at("vendor"), &gpu.vendor, expected));
         }
-        let uuid = optional(&gpu.uuid, |text| name(&at("uuid"), text))?;
+        let uuid = optional(&gpu.uuid, |text| name(at("uuid"), text))?;
         if let Some(uuid) = &uuid {
-            uuids.add(&at("uuid"), uuid.clone())?;
+            uuids.add(at("uuid"), uuid.clone())?;
         }
-        let model = optional(&gpu.model, |text| free_text(&at("model"), text))?;
+        let model = optional(&gpu.model, |text| free_text(at("model"), text))?;
         if let Some(count) = gpu.mig_instances.filter(|count| !(1..=MAX_MIG_INSTANCES).contains(count)) {
             let expected = format!("a number from `1` to `{MAX_MIG_INSTANCES}`");
-            return Err(wrong(&at("mig_instances"), count, expected));
+            return Err(wrong(at("mig_instances"), count, expected));
         }
         let name_of_vendor = &gpu.vendor;
         let gpu = Gpu {
@@ -247,10 +248,10 @@ fn gpus(
             mig_instances: gpu.mig_instances,
         };
         if let Some(node) = gpu.device_node() {
-            device_nodes.add(&at("minor"), node)?;
+            device_nodes.add(at("minor"), node)?;
         }
         if let Some(index) = gpu.runtime_index {
-            runtime_indices.add(&at("runtime_index"), format!("{name_of_vendor} {index}"))?;
+            runtime_indices.add(at("runtime_index"), format!("{name_of_vendor} {index}"))?;
         }
         all.push(gpu);
     }
@@ -260,79 +261,79 @@ fn gpus(
 fn nics(
     nics: &[schema::Nic],
     gpus: &[Gpu],
-    endpoint: impl Fn(&str, &str) -> Result<PciAddress>,
+    endpoint: impl Fn(Place, &str) -> Result<PciAddress>,
 ) -> Result<Vec<Nic>> {
-    at_most("nics", nics.len(), MAX_NICS)?;
+    at_most(Place::of("nics"), nics.len(), MAX_NICS)?;
     let (mut names, mut uverbs_seen) = (Once::new(), Once::new());
     let mut all = Vec::new();
     for (i, nic) in nics.iter().enumerate() {
-        let at = |field: &str| format!("nics[{i}].{field}");
-        let nic_name = device_name(&at("name"), &nic.name)?;
-        names.add(&at("name"), nic_name.clone())?;
+        let at = |field| Place::of("nics").nth(i).field(field);
+        let nic_name = device_name(at("name"), &nic.name)?;
+        names.add(at("name"), nic_name.clone())?;
         // several NICs may share a function: the subfunctions of a ConnectX do
-        let address = optional(&nic.address, |text| endpoint(&at("address"), text))?;
+        let address = optional(&nic.address, |text| endpoint(at("address"), text))?;
         if let Some(gpu) = gpus.iter().find(|gpu| Some(gpu.address) == address) {
-            return Err(wrong(&at("address"), gpu.address, "a function that is not a GPU"));
+            return Err(wrong(at("address"), gpu.address, "a function that is not a GPU"));
         }
-        let uverbs = optional(&nic.uverbs, |text| name(&at("uverbs"), text))?;
+        let uverbs = optional(&nic.uverbs, |text| name(at("uverbs"), text))?;
         if let Some(uverbs) = &uverbs {
-            uverbs_seen.add(&at("uverbs"), uverbs.clone())?;
+            uverbs_seen.add(at("uverbs"), uverbs.clone())?;
         }
-        at_most(&at("netdevs"), nic.netdevs.len(), MAX_NETDEVS)?;
+        at_most(at("netdevs"), nic.netdevs.len(), MAX_NETDEVS)?;
         let mut netdevs_seen = Once::new();
         for (k, netdev) in nic.netdevs.iter().enumerate() {
-            let place = format!("nics[{i}].netdevs[{k}]");
-            netdevs_seen.add(&place, name(&place, netdev)?)?;
+            let place = at("netdevs").nth(k);
+            netdevs_seen.add(place, name(place, netdev)?)?;
         }
         all.push(Nic {
             name: nic_name,
-            kind: optional(&nic.kind, |text| word(&at("kind"), text, &schema::KINDS))?.unwrap_or_default(),
+            kind: optional(&nic.kind, |text| word(at("kind"), text, &schema::KINDS))?.unwrap_or_default(),
             address,
-            role: optional(&nic.role, |text| word(&at("role"), text, &schema::ROLES))?,
-            ports: ports(&at("ports"), &nic.ports)?,
+            role: optional(&nic.role, |text| word(at("role"), text, &schema::ROLES))?,
+            ports: ports(at("ports"), &nic.ports)?,
             uverbs,
             netdevs: nic.netdevs.clone(),
-            guid: optional(&nic.guid, |text| free_text(&at("guid"), text))?,
-            card: optional(&nic.card, |text| free_text(&at("card"), text))?,
+            guid: optional(&nic.guid, |text| free_text(at("guid"), text))?,
+            card: optional(&nic.card, |text| free_text(at("card"), text))?,
         });
     }
     Ok(all)
 }
 
-fn ports(place: &str, ports: &[schema::Port]) -> Result<Vec<Port>> {
+fn ports(place: Place, ports: &[schema::Port]) -> Result<Vec<Port>> {
     at_most(place, ports.len(), MAX_PORTS)?;
     let mut numbers = Once::new();
     let mut all = Vec::new();
     for (k, port) in ports.iter().enumerate() {
-        let at = |field: &str| format!("{place}[{k}].{field}");
+        let at = |field| place.nth(k).field(field);
         if port.number == 0 {
-            return Err(wrong(&at("number"), 0, "a number from `1`"));
+            return Err(wrong(at("number"), 0, "a number from `1`"));
         }
-        numbers.add(&at("number"), port.number)?;
+        numbers.add(at("number"), port.number)?;
         if let Some(rate) = port.rate_mbps.filter(|&rate| rate > MAX_RATE_MBPS) {
-            return Err(wrong(&at("rate_mbps"), rate, format!("at most `{MAX_RATE_MBPS}`")));
+            return Err(wrong(at("rate_mbps"), rate, format!("at most `{MAX_RATE_MBPS}`")));
         }
-        let state = optional(&port.state, |text| word(&at("state"), text, &schema::STATES))?;
-        let layer = optional(&port.link_layer, |text| word(&at("link_layer"), text, &schema::LINK_LAYERS))?;
+        let state = optional(&port.state, |text| word(at("state"), text, &schema::STATES))?;
+        let layer = optional(&port.link_layer, |text| word(at("link_layer"), text, &schema::LINK_LAYERS))?;
         all.push(Port {
             number: port.number,
             state: state.unwrap_or(PortState::Unknown),
             rate_mbps: port.rate_mbps,
             link_layer: layer.unwrap_or(LinkLayer::Unknown),
-            phys_state: optional(&port.phys_state, |text| name(&at("phys_state"), text))?,
-            netdev: optional(&port.netdev, |text| name(&at("netdev"), text))?,
-            subnet: optional(&port.subnet, |text| subnet(&at("subnet"), text))?,
-            gid_type: optional(&port.gid_type, |text| free_text(&at("gid_type"), text))?,
-            default_route: optional(&port.default_route, |text| name(&at("default_route"), text))?,
-            networks: networks(&at("networks"), &port.networks)?,
+            phys_state: optional(&port.phys_state, |text| name(at("phys_state"), text))?,
+            netdev: optional(&port.netdev, |text| name(at("netdev"), text))?,
+            subnet: optional(&port.subnet, |text| subnet(at("subnet"), text))?,
+            gid_type: optional(&port.gid_type, |text| free_text(at("gid_type"), text))?,
+            default_route: optional(&port.default_route, |text| name(at("default_route"), text))?,
+            networks: networks(at("networks"), &port.networks)?,
         });
     }
     Ok(all)
 }
 
-fn networks(place: &str, networks: &[String]) -> Result<Vec<Network>> {
+fn networks(place: Place, networks: &[String]) -> Result<Vec<Network>> {
     at_most(place, networks.len(), MAX_NETWORKS)?;
-    networks.iter().enumerate().map(|(n, text)| network(&format!("{place}[{n}]"), text)).collect()
+    networks.iter().enumerate().map(|(n, text)| network(place.nth(n), text)).collect()
 }
 
 fn paths(
@@ -340,21 +341,21 @@ fn paths(
     gpus: &[Gpu],
     nics: &[Nic],
 ) -> Result<BTreeMap<(PciAddress, PciAddress), PathType>> {
-    at_most("paths", paths.len(), MAX_GPUS * MAX_NICS)?;
+    at_most(Place::of("paths"), paths.len(), MAX_GPUS * MAX_NICS)?;
     let mut all = BTreeMap::new();
     for (i, path) in paths.iter().enumerate() {
-        let at = |field: &str| format!("paths[{i}].{field}");
-        let gpu: PciAddress = pci_address(&at("gpu"), &path.gpu)?;
+        let at = |field| Place::of("paths").nth(i).field(field);
+        let gpu: PciAddress = pci_address(at("gpu"), &path.gpu)?;
         if !gpus.iter().any(|known| known.address == gpu) {
-            return Err(dangling(&at("gpu"), gpu, "gpus"));
+            return Err(dangling(at("gpu"), gpu, "gpus"));
         }
-        let nic: PciAddress = pci_address(&at("nic"), &path.nic)?;
+        let nic: PciAddress = pci_address(at("nic"), &path.nic)?;
         if !nics.iter().any(|known| known.address == Some(nic)) {
-            return Err(dangling(&at("nic"), nic, "nics"));
+            return Err(dangling(at("nic"), nic, "nics"));
         }
-        let kind = word(&at("path"), &path.path, &schema::PATHS)?;
+        let kind = word(at("path"), &path.path, &schema::PATHS)?;
         if all.insert((gpu, nic), kind).is_some() {
-            return Err(wrong(&at("gpu"), gpu, format!("one path only between it and `{nic}`")));
+            return Err(wrong(at("gpu"), gpu, format!("one path only between it and `{nic}`")));
         }
     }
     Ok(all)

@@ -6,13 +6,62 @@ use crate::topology::{
     BadDeviceName, Bitmap, DeviceName, LinkRate, Network, PciAddress, PciParent, SubnetPrefix,
 };
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 pub(super) type Result<T> = std::result::Result<T, BadTopology>;
 
+/// Where a value stands, such as `nics[3].ports[1].state`.  Every value of every file is read with its place, and a step
+/// waits for that, so it becomes text only where something is wrong.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    steps: [(&'static str, Option<usize>); 3],
+}
+
+impl Place {
+    /// A field of the file.
+    pub(super) fn of(field: &'static str) -> Place {
+        Place { steps: [(field, None), ("", None), ("", None)] }
+    }
+
+    /// A field of what stands here.
+    pub(super) fn field(mut self, field: &'static str) -> Place {
+        if let Some(free) = self.steps.iter_mut().find(|(name, _)| name.is_empty()) {
+            *free = (field, None);
+        }
+        self
+    }
+
+    /// The item of the list that stands here.
+    pub(super) fn nth(mut self, item: usize) -> Place {
+        if let Some((_, index)) = self.steps.iter_mut().rfind(|(name, _)| !name.is_empty()) {
+            *index = Some(item);
+        }
+        self
+    }
+
+    /// Another field beside this one.
+    pub(super) fn beside(mut self, field: &'static str) -> Place {
+        if let Some(last) = self.steps.iter_mut().rfind(|(name, _)| !name.is_empty()) {
+            *last = (field, None);
+        }
+        self
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (name, index)) in self.steps.iter().filter(|(name, _)| !name.is_empty()).enumerate() {
+            f.write_str(if number > 0 { "." } else { "" })?;
+            f.write_str(name)?;
+            index.map_or(Ok(()), |index| write!(f, "[{index}]"))?;
+        }
+        Ok(())
+    }
+}
+
 /// Values that may occur once, each with the place where it was seen first.
 pub(super) struct Once<T> {
-    seen: BTreeMap<T, String>,
+    seen: BTreeMap<T, Place>,
 }
 
 impl<T: Ord + Display> Once<T> {
@@ -20,17 +69,17 @@ impl<T: Ord + Display> Once<T> {
         Once { seen: BTreeMap::new() }
     }
 
-    /// Where `value` was seen first; empty if never.
-    pub(super) fn first_place(&self, value: &T) -> &str {
-        self.seen.get(value).map_or("", String::as_str)
+    /// Where `value` was seen first.
+    pub(super) fn first_place(&self, value: &T) -> Option<Place> {
+        self.seen.get(value).copied()
     }
 
-    pub(super) fn add(&mut self, place: &str, value: T) -> Result<()> {
+    pub(super) fn add(&mut self, place: Place, value: T) -> Result<()> {
         if let Some(first) = self.seen.get(&value) {
             let value = printable(&value.to_string(), 80);
-            return Err(BadTopology::Twice { place: place.to_string(), value, first: first.clone() });
+            return Err(BadTopology::Twice { place: place.to_string(), value, first: first.to_string() });
         }
-        self.seen.insert(value, place.to_string());
+        self.seen.insert(value, place);
         Ok(())
     }
 }
@@ -39,33 +88,34 @@ impl<T: Ord + Display> Once<T> {
 #[derive(Default)]
 pub(super) struct OnceCpus {
     all: Bitmap,
-    sets: Vec<(String, Bitmap)>,
+    sets: Vec<(Place, Bitmap)>,
 }
 
 impl OnceCpus {
-    pub(super) fn add(&mut self, place: String, cpus: &Bitmap) -> Result<()> {
+    pub(super) fn add(&mut self, place: Place, cpus: &Bitmap) -> Result<()> {
         if self.all.intersects(cpus) {
             let cpu = self.all.intersection(cpus).first().unwrap_or_default();
             let first = self.sets.iter().find(|(_, set)| set.contains(cpu));
-            let first = first.map_or_else(String::new, |(place, _)| place.clone());
+            let first = first.map_or_else(String::new, |(place, _)| place.to_string());
+            let place = place.to_string();
             return Err(BadTopology::Twice { place, value: cpu.to_string(), first });
         }
-        self.all = self.all.union(cpus);
+        self.all.add(cpus);
         self.sets.push((place, cpus.clone()));
         Ok(())
     }
 }
 
-pub(super) fn wrong(place: &str, value: impl Display, expected: impl Display) -> BadTopology {
+pub(super) fn wrong(place: Place, value: impl Display, expected: impl Display) -> BadTopology {
     let value = printable(&value.to_string(), 80);
     BadTopology::Value { place: place.to_string(), value, expected: expected.to_string() }
 }
 
-pub(super) fn dangling(place: &str, value: impl Display, list: &'static str) -> BadTopology {
+pub(super) fn dangling(place: Place, value: impl Display, list: &'static str) -> BadTopology {
     BadTopology::Dangling { place: place.to_string(), value: value.to_string(), list }
 }
 
-pub(super) fn at_most(place: &str, count: usize, most: usize) -> Result<()> {
+pub(super) fn at_most(place: Place, count: usize, most: usize) -> Result<()> {
     if count > most {
         return Err(BadTopology::TooMany { place: place.to_string(), count, most });
     }
@@ -76,16 +126,16 @@ pub(super) fn optional<T>(text: &Option<String>, read: impl FnOnce(&str) -> Resu
     text.as_deref().map(read).transpose()
 }
 
-pub(super) fn device_name(place: &str, text: &str) -> Result<DeviceName> {
+pub(super) fn device_name(place: Place, text: &str) -> Result<DeviceName> {
     text.parse().map_err(|expected: BadDeviceName| wrong(place, text, expected))
 }
 
 /// A word that stands where programs also find device names.
-pub(super) fn name(place: &str, text: &str) -> Result<String> {
+pub(super) fn name(place: Place, text: &str) -> Result<String> {
     Ok(device_name(place, text)?.into())
 }
 
-pub(super) fn free_text(place: &str, text: &str) -> Result<String> {
+pub(super) fn free_text(place: Place, text: &str) -> Result<String> {
     if text.chars().any(char::is_control) || text.chars().count() > MAX_TEXT {
         return Err(wrong(
             place,
@@ -96,27 +146,27 @@ pub(super) fn free_text(place: &str, text: &str) -> Result<String> {
     Ok(text.to_string())
 }
 
-pub(super) fn network(place: &str, text: &str) -> Result<Network> {
+pub(super) fn network(place: Place, text: &str) -> Result<Network> {
     text.parse().map_err(|_| wrong(place, text, "an IPv4 network such as `10.1.0.0/16`"))
 }
 
-pub(super) fn subnet(place: &str, text: &str) -> Result<SubnetPrefix> {
+pub(super) fn subnet(place: Place, text: &str) -> Result<SubnetPrefix> {
     text.parse()
         .map_err(|_| wrong(place, text, "an InfiniBand subnet's prefix such as `fe80:0000:0000:0001`"))
 }
 
-pub(super) fn word<T: Copy>(place: &str, text: &str, words: &[(&str, T)]) -> Result<T> {
+pub(super) fn word<T: Copy>(place: Place, text: &str, words: &[(&str, T)]) -> Result<T> {
     words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning).ok_or_else(|| {
         let known: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
         wrong(place, text, format!("one of {}", known.join(", ")))
     })
 }
 
-pub(super) fn pci_address(place: &str, text: &str) -> Result<PciAddress> {
+pub(super) fn pci_address(place: Place, text: &str) -> Result<PciAddress> {
     text.parse().map_err(|_| wrong(place, text, "a PCI address such as `0000:1b:00.0`"))
 }
 
-pub(super) fn parent(place: &str, text: &str) -> Result<PciParent> {
+pub(super) fn parent(place: Place, text: &str) -> Result<PciParent> {
     if let Ok(host) = text.parse() {
         return Ok(PciParent::Host(host));
     }
@@ -130,7 +180,7 @@ pub(super) fn parent(place: &str, text: &str) -> Result<PciParent> {
     Ok(PciParent::Bridge(bridge))
 }
 
-pub(super) fn hex(place: &str, text: &str, most: usize, expected: &str) -> Result<u32> {
+pub(super) fn hex(place: Place, text: &str, most: usize, expected: &str) -> Result<u32> {
     let digits = text.strip_prefix("0x").unwrap_or_default();
     // from_str_radix accepts a sign, which no id has
     if digits.len() > most || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -139,7 +189,7 @@ pub(super) fn hex(place: &str, text: &str, most: usize, expected: &str) -> Resul
     u32::from_str_radix(digits, 16).map_err(|_| wrong(place, text, expected))
 }
 
-pub(super) fn link_rate(place: &str, text: &str) -> Result<LinkRate> {
+pub(super) fn link_rate(place: Place, text: &str) -> Result<LinkRate> {
     let number = |digits: &str| -> Option<u32> {
         // parse accepts a sign, and four digits cannot overflow what follows
         let fits = digits.len() <= 4 && digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -158,20 +208,22 @@ pub(super) fn link_rate(place: &str, text: &str) -> Result<LinkRate> {
 
 /// The kernel's list format.  No number may occur twice: the kernel never repeats one, and repeats would let
 /// a small text cost much work.
-pub(super) fn list(place: &str, text: &str) -> Result<Bitmap> {
+pub(super) fn list(place: Place, text: &str) -> Result<Bitmap> {
     let mut set = Bitmap::new();
     if text.trim().is_empty() {
         return Ok(set);
     }
     for part in text.split(',') {
-        let more = Bitmap::from_list(part).map_err(|bad| wrong(place, bad.text, bad.expected))?;
-        if more.is_empty() {
+        if part.trim().is_empty() {
             return Err(wrong(place, text, "a list such as `0-3,8`"));
         }
-        if set.intersects(&more) {
-            return Err(wrong(place, part, "each number once"));
+        let members = Bitmap::range(part).map_err(|bad| wrong(place, bad.text, bad.expected))?;
+        for member in members {
+            if set.contains(member) {
+                return Err(wrong(place, part, "each number once"));
+            }
+            set.insert(member);
         }
-        set = set.union(&more);
     }
     Ok(set)
 }

@@ -1,0 +1,170 @@
+//! The request of every call, as versioned JSON: which node, what is asked for, which tasks a launcher starts there.
+#![forbid(unsafe_code)]
+
+use crate::failure::Failure;
+use nic_placement_core::plan::stated::{Deal, Stated};
+use nic_placement_core::render::Present;
+use nic_placement_core::step::Starter;
+use nic_placement_core::topology::file::{self, Document};
+use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
+use serde::Deserialize;
+
+/// What the field `format` says.
+const FORMAT: &str = "nic-placement request";
+/// Grows by one when a field changes its meaning or is removed, not with new fields.
+const VERSION: u32 = 1;
+/// Bytes, at most: a node's description, and the environment of a task, of which Linux lets execve(2) take 6 MiB.
+pub(crate) const MAX_BYTES: usize = file::MAX_BYTES + 6 * 1024 * 1024;
+
+/// A request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Request {
+    #[serde(rename = "format")]
+    _format: String,
+    #[serde(rename = "version")]
+    _version: u32,
+    node: Option<Described>,
+    /// is it about this node?
+    #[serde(skip)]
+    pub(crate) is_here: bool,
+    /// an admin's, as they stand behind the plugin's path in plugstack.conf
+    #[serde(default)]
+    pub(crate) arguments: Vec<String>,
+    /// the option's
+    pub(crate) words: Option<String>,
+    gpus: Option<String>,
+    tasks: Option<Tasks>,
+    gpus_per_task: Option<u32>,
+    cpus_per_task: Option<u32>,
+    cpus: Option<String>,
+    #[serde(default)]
+    alone_on_node: bool,
+    /// the local id of the one task that is asked for
+    pub(crate) task: Option<u32>,
+    /// what the task has in its environment already
+    #[serde(default)]
+    pub(crate) environment: Present,
+    /// how one task is told of
+    #[serde(default, rename = "as")]
+    pub(crate) form: Form,
+    /// a format of `nic-placement map`
+    pub(crate) map: Option<String>,
+    /// the node's name in a rankfile
+    pub(crate) host: Option<String>,
+}
+
+/// How one task is told of.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Form {
+    /// as an entry of the plan
+    #[default]
+    Json,
+    /// for programs without a reader of JSON
+    Lines,
+}
+
+/// A node that need not be this one.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Described {
+    /// a built-in model
+    Machine(String),
+    /// a topology file's content
+    Topology(Box<Document>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Tasks {
+    Count(u32),
+    Listed(Vec<Task>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Task {
+    gpus: String,
+}
+
+impl Request {
+    /// The request, and the node if that need not be this one.
+    pub(crate) fn parse(text: &str) -> Result<(Request, Option<Described>), Failure> {
+        // a newer request is refused for its version, not for the fields that it adds
+        #[derive(Deserialize)]
+        struct Header {
+            format: Option<String>,
+            version: Option<u32>,
+        }
+        let header: Header = serde_json::from_str(text).map_err(Failure::request)?;
+        if (header.format.as_deref(), header.version) != (Some(FORMAT), Some(VERSION)) {
+            return Err(Failure::request(format!(
+                "expected `\"format\": \"{FORMAT}\", \"version\": {VERSION}`"
+            )));
+        }
+        let mut request: Request = serde_json::from_str(text).map_err(Failure::request)?;
+        let described = request.node.take();
+        request.is_here = described.is_none();
+        Ok((request, described))
+    }
+
+    /// The GPUs that the launcher may use, in its order; all where it does not say.
+    pub(crate) fn gpus(&self, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
+        match &self.gpus {
+            None => Ok(topology.gpu_indices().collect()),
+            Some(list) => listed("gpus", list, topology),
+        }
+    }
+
+    /// The step on this node; `cpus` are those where the request does not say.
+    pub(crate) fn step(&self, topology: &Topology, cpus: CpuSet) -> Result<Stated, Failure> {
+        let (deal, tasks) = match (&self.tasks, self.gpus_per_task) {
+            (Some(Tasks::Listed(_)), Some(_)) => {
+                return Err(Failure::request("`gpus_per_task`: the list in `tasks` says it already"));
+            }
+            (Some(Tasks::Listed(tasks)), None) => {
+                let lists = tasks.iter().map(|task| match task.gpus.as_str() {
+                    "" => Ok(Vec::new()),
+                    list => listed("tasks", list, topology),
+                });
+                (Deal::Listed(lists.collect::<Result<_, _>>()?), None)
+            }
+            (Some(Tasks::Count(count)), each) => (each.map_or(Deal::All, Deal::Each), Some(*count)),
+            (None, each) => (each.map_or(Deal::All, Deal::Each), None),
+        };
+        let gpus = match (&self.gpus, &deal) {
+            (None, Deal::Listed(lists)) => {
+                let mut gpus: Vec<GpuIndex> = lists.iter().flatten().copied().collect();
+                gpus.sort_unstable();
+                gpus.dedup();
+                gpus
+            }
+            _ => self.gpus(topology)?,
+        };
+        if let Deal::Listed(lists) = &deal {
+            if let Some(gpu) = lists.iter().flatten().find(|gpu| !gpus.contains(gpu)) {
+                return Err(Failure::request(format!("`tasks`: GPU {gpu} is not among the step's `gpus`")));
+            }
+        }
+        let cpus = match &self.cpus {
+            None => cpus,
+            Some(list) => {
+                CpuSet::from_list(list).map_err(|bad| Failure::request(format!("`cpus`: {bad}")))?
+            }
+        };
+        Ok(Stated {
+            starter: Starter::Launcher,
+            gpus,
+            deal,
+            tasks,
+            cpus_per_task: self.cpus_per_task,
+            cpus,
+            alone_on_node: self.alone_on_node,
+        })
+    }
+}
+
+fn listed(field: &str, list: &str, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
+    topology.gpus_named(list).map_err(|bad| Failure::request(format!("`{field}`: {bad}")))
+}

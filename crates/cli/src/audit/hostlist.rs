@@ -1,0 +1,94 @@
+//! Names of nodes as Slurm writes many of them: `gpu[001-128,130]`.
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Digits of a number in a name, at most: what a 64-bit integer holds.
+const MOST_DIGITS: usize = 18;
+
+/// A name around its last number.
+struct Parts<'a> {
+    before: &'a str,
+    digits: &'a str,
+    after: &'a str,
+}
+
+fn parts(name: &str) -> Option<Parts<'_>> {
+    let end = name.rfind(|letter: char| letter.is_ascii_digit())? + 1;
+    let start = name[..end].rfind(|letter: char| !letter.is_ascii_digit()).map_or(0, |at| at + 1);
+    let digits = &name[start..end];
+    (digits.len() <= MOST_DIGITS).then(|| Parts { before: &name[..start], digits, after: &name[end..] })
+}
+
+/// The names in one list, in order of their numbers; `scontrol show hostnames` takes it apart.
+pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: BTreeSet<&str> = names.into_iter().collect();
+    let pad = |digits: &str| if digits.len() > 1 && digits.starts_with('0') { digits.len() } else { 0 };
+    // `10` is of the same series as `08` where there is one, else of that of `8`
+    let padded: BTreeSet<(&str, &str, usize)> = names
+        .iter()
+        .filter_map(|name| parts(name))
+        .filter(|parts| pad(parts.digits) > 0)
+        .map(|parts| (parts.before, parts.after, parts.digits.len()))
+        .collect();
+    let mut series: BTreeMap<(&str, &str, usize), BTreeSet<u64>> = BTreeMap::new();
+    for name in &names {
+        match parts(name) {
+            Some(Parts { before, digits, after }) => {
+                let width = digits.len();
+                let width = if padded.contains(&(before, after, width)) { width } else { 0 };
+                // MOST_DIGITS fit
+                let number = digits.parse().unwrap_or_default();
+                series.entry((before, after, width)).or_default().insert(number);
+            }
+            None => {
+                series.entry((name, "", 0)).or_default();
+            }
+        }
+    }
+    let list = series.iter().map(|((before, after, width), numbers)| {
+        let ranges = ranges(numbers, *width);
+        match (numbers.len(), ranges.as_slice()) {
+            (0, _) => before.to_string(),
+            (1, [only]) => format!("{before}{only}{after}"),
+            _ => format!("{before}[{}]{after}", ranges.join(",")),
+        }
+    });
+    list.collect::<Vec<_>>().join(",")
+}
+
+fn ranges(numbers: &BTreeSet<u64>, width: usize) -> Vec<String> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let run = |(first, last): &(u64, u64)| match first == last {
+        true => format!("{first:0width$}"),
+        false => format!("{first:0width$}-{last:0width$}"),
+    };
+    runs.iter().map(run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_numbers_in_a_row_become_a_range() {
+        assert_eq!(compressed(["gpu002", "gpu001", "gpu003", "gpu007"]), "gpu[001-003,007]");
+        assert_eq!(compressed(["n9", "n10", "n11", "n8"]), "n[8-11]");
+        assert_eq!(compressed(["rack1-gpu08", "rack1-gpu10", "rack1-gpu09"]), "rack1-gpu[08-10]");
+        assert_eq!(compressed(["a1-ib", "a2-ib", "login"]), "a[1-2]-ib,login");
+    }
+
+    #[test]
+    fn names_of_different_width_stand_apart_so_that_each_can_be_read_back() {
+        assert_eq!(compressed(["n1", "n01"]), "n1,n01");
+        assert_eq!(compressed(["gpu7"]), "gpu7");
+        assert_eq!(compressed(["n00000000000000000001"]), "n00000000000000000001");
+        assert_eq!(compressed([]), "");
+    }
+}

@@ -1,0 +1,209 @@
+//! The report of `nic-placement check --json`, which the audit reads back.
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The field `format` of every report.
+pub const FORMAT: &str = "nic-placement check";
+/// Grows by one when a field changes its meaning or is removed, not with new fields.
+pub const VERSION: u64 = 1;
+
+/// What one node says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`FORMAT`]
+    pub format: String,
+    /// [`VERSION`]
+    pub version: u64,
+    /// Slurm's name of the node, else the host's up to its first dot; `null` for a node that is only described
+    pub host: Option<String>,
+    /// the machine's model (`product_name` of its firmware), or the description's name
+    pub machine: String,
+    /// where the facts come from
+    pub source: String,
+    /// how many findings are wrong
+    pub wrong: usize,
+    /// what `check` prints
+    pub findings: Vec<Finding>,
+    /// what runs on the node: `kernel`, `BIOS`, and the modules that have a version
+    #[serde(default)]
+    pub versions: BTreeMap<String, String>,
+    /// the processors' instruction set, maker, family and model
+    pub processor: Option<String>,
+    /// NUMA nodes in order of the kernel's number
+    pub numa_nodes: Vec<NumaNode>,
+    /// GPUs in PCI order
+    pub gpus: Vec<Gpu>,
+    /// NICs in PCI order
+    pub nics: Vec<Nic>,
+}
+
+/// One line of `check`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// good, worth knowing, or to be put right
+    pub level: Level,
+    /// what was looked at: `slurm`, `plugstack`, `node-file`, `node`, `nic-broken`, `nic-slower`, `odd`, `variable`
+    pub code: String,
+    /// what it names, where its text also has what changes from hour to hour, such as an age
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// for people
+    pub text: String,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// as it should be
+    Ok,
+    /// worth knowing
+    Note,
+    /// to be put right
+    Wrong,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Ok => "ok",
+            Level::Note => "note",
+            Level::Wrong => "wrong",
+        })
+    }
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NumaNode {
+    /// the kernel's number
+    pub node: u32,
+    /// its CPUs, as the kernel lists them
+    pub cpus: String,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// its PCI function; `null` if its description has none
+    pub address: Option<String>,
+    /// the driver's name for it, else PCI vendor and device
+    pub model: Option<String>,
+    /// its number among the partitions of its function
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u32>,
+    /// MIG instances
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig_instances: Option<u32>,
+    /// the NUMA node that it is on
+    pub numa_node: Option<u32>,
+    /// the PCIe link above it
+    pub link: Option<Link>,
+    /// `Video BIOS` and `GPU Firmware` of `/proc/driver/nvidia/gpus`
+    #[serde(default)]
+    pub versions: BTreeMap<String, String>,
+    /// the ports that it is given, such as `mlx5_0:1`
+    pub nics: Vec<String>,
+}
+
+/// A NIC.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Nic {
+    /// the device's name, such as `mlx5_0`
+    pub name: String,
+    /// the interface that programs use: `verbs`, `efa`, `slingshot`, `ethernet`
+    pub kind: String,
+    /// its PCI function
+    pub address: Option<String>,
+    /// PCI vendor and device, such as `15b3:1021`
+    pub model: Option<String>,
+    /// the maker's name for the card (`board_id`), such as `MT_0000000838`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
+    /// `fw_ver`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// the NUMA node that it is on
+    pub numa_node: Option<u32>,
+    /// the PCIe link above it
+    pub link: Option<Link>,
+    /// the shortest path to a GPU, in the words of `nvidia-smi topo -m`
+    pub nearest: Option<String>,
+    /// its ports in order of number
+    pub ports: Vec<Port>,
+}
+
+/// A PCIe link as its lower end reports it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// what it runs at now, such as `32.0 GT/s`; a GPU that idles slows it down
+    pub speed: String,
+    /// lanes that it has now
+    pub width: u32,
+}
+
+/// A port of a NIC.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Port {
+    /// its number, from 1
+    pub number: u8,
+    /// `active`, `down`, `init`, `armed`, `unknown`
+    pub state: String,
+    /// Mbit/s
+    pub rate_mbps: Option<u64>,
+    /// `InfiniBand` or `Ethernet`
+    pub link_layer: String,
+    /// its InfiniBand subnet's prefix
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+}
+
+/// What makes a report known; all else may be of another version.
+#[derive(Deserialize)]
+struct Head {
+    format: Option<String>,
+    version: Option<u64>,
+}
+
+impl Report {
+    /// The report as `check --json` prints it.
+    pub fn to_json(&self) -> String {
+        // JSON can hold all of these structures
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Reads a report; what is wrong with it, if it is none.
+    pub fn from_json(text: &[u8]) -> Result<Report, String> {
+        match serde_json::from_slice::<Report>(text) {
+            Ok(report) if report.format == FORMAT && report.version == VERSION => Ok(report),
+            other => Err(why(text, other.err())),
+        }
+    }
+}
+
+fn why(text: &[u8], error: Option<serde_json::Error>) -> String {
+    let cut = |word: &str| word.chars().take(60).collect::<String>();
+    match (serde_json::from_slice::<Head>(text), error) {
+        (Ok(Head { format: Some(format), .. }), _) if format != FORMAT => {
+            format!("`format` is `{}`, expected `{FORMAT}`", cut(&format))
+        }
+        (Ok(Head { format: None, .. }), _) => format!("`format` is missing, expected `{FORMAT}`"),
+        (Ok(Head { version, .. }), _) if version != Some(VERSION) => {
+            let version = version.map_or("missing".to_string(), |version| format!("`{version}`"));
+            format!("`version` is {version}, expected `{VERSION}`")
+        }
+        (_, Some(error)) => {
+            let (line, column) = (error.line(), error.column());
+            let place = format!(" at line {line} column {column}");
+            let finding = error.to_string();
+            format!(
+                "its line {line} column {column}: {}",
+                cut(finding.strip_suffix(&place).unwrap_or(&finding))
+            )
+        }
+        (_, None) => "it cannot be read".to_string(),
+    }
+}

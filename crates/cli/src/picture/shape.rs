@@ -1,0 +1,168 @@
+//! What a picture is made of: boxes, texts and curves, each of a kind that decides its looks.
+#![forbid(unsafe_code)]
+
+use super::width::Font;
+use nic_placement_core::topology::PathType;
+
+/// A finished picture; later shapes lie over earlier ones.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    /// the node's name
+    pub title: String,
+    /// pixels
+    pub width: f64,
+    /// pixels
+    pub height: f64,
+    /// what is drawn
+    pub shapes: Vec<Shape>,
+}
+
+/// One thing that is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Shape {
+    /// a box
+    Rect(Rect),
+    /// a line of text
+    Text(Text),
+    /// a curve between a GPU and a NIC, or a sample of one
+    Curve(Curve),
+}
+
+/// A box.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rect {
+    /// its left edge
+    pub x: f64,
+    /// its upper edge
+    pub y: f64,
+    /// its width
+    pub width: f64,
+    /// its height
+    pub height: f64,
+    /// what it stands for
+    pub looks: Looks,
+    /// what a reader who points at it is told
+    pub tip: Option<String>,
+}
+
+/// What a box stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Looks {
+    /// a socket
+    Socket,
+    /// a NUMA node, or what stands beside them
+    NumaNode,
+    /// a host bridge
+    HostBridge,
+    /// a PCIe switch
+    Switch,
+    /// a GPU
+    Gpu,
+    /// a GPU that no task has
+    IdleGpu,
+    /// a NIC
+    Nic,
+    /// a NIC that may not be chosen
+    LeftOut,
+    /// a NIC with a port that is not up
+    Down,
+}
+
+impl Looks {
+    /// Its class in the SVG's style sheet.
+    pub fn class(self) -> &'static str {
+        match self {
+            Looks::Socket => "socket",
+            Looks::NumaNode => "numa",
+            Looks::HostBridge => "host",
+            Looks::Switch => "switch",
+            Looks::Gpu => "gpu",
+            Looks::IdleGpu => "idle",
+            Looks::Nic => "nic",
+            Looks::LeftOut => "out",
+            Looks::Down => "down",
+        }
+    }
+}
+
+/// A line of text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Text {
+    /// where it begins, or ends
+    pub x: f64,
+    /// its base line
+    pub y: f64,
+    /// does it end at `x`?
+    pub ends: bool,
+    /// its size and weight
+    pub font: Font,
+    /// how strong it is
+    pub tone: Tone,
+    /// what it says
+    pub text: String,
+}
+
+/// How strong a text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// names
+    Dark,
+    /// what is said of them
+    Soft,
+    /// of what is not used
+    Faint,
+    /// of what does not work
+    Alarm,
+}
+
+impl Tone {
+    /// Its class in the SVG's style sheet.
+    pub fn class(self) -> &'static str {
+        match self {
+            Tone::Dark => "dark",
+            Tone::Soft => "soft",
+            Tone::Faint => "faint",
+            Tone::Alarm => "alarm",
+        }
+    }
+}
+
+/// A curve from left to right, level at both ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// where it begins
+    pub from: (f64, f64),
+    /// where it ends
+    pub to: (f64, f64),
+    /// what it crosses
+    pub path: PathType,
+    /// is it one of very many?
+    pub is_thin: bool,
+    /// what a reader who points at it is told
+    pub tip: Option<String>,
+}
+
+/// A curve's colour and its dashes.
+///
+/// The colours are Okabe and Ito's, which colour-blind readers tell apart ("Color Universal Design", 2008); the dashes tell
+/// them apart in grey too.
+pub fn stroke(path: PathType) -> (&'static str, &'static str) {
+    match path {
+        PathType::Pix => ("#0072b2", "none"),
+        PathType::Pxb => ("#009e73", "16 4"),
+        PathType::Phb => ("#cc79a7", "8 5"),
+        PathType::Node => ("#e69f00", "9 4 2 4"),
+        PathType::Sys => ("#d55e00", "2.5 4"),
+    }
+}
+
+/// What a kind of path crosses, for a reader who does not know `nvidia-smi topo -m`.
+pub fn meaning(path: PathType) -> &'static str {
+    match path {
+        PathType::Pix => "PIX: at most one PCIe switch",
+        PathType::Pxb => "PXB: several PCIe switches",
+        PathType::Phb => "PHB: a host bridge",
+        PathType::Node => "NODE: within a NUMA node",
+        PathType::Sys => "SYS: between NUMA nodes",
+    }
+}

@@ -1,0 +1,146 @@
+//! Generated nodes of all shapes and sizes, with names that a picture must survive.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::topology::{
+    Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, NicRole, NumaNode, PathType, PciAddress,
+    PciFunction, PciParent, Port, PortState, Provenance, Topology,
+};
+use proptest::prelude::*;
+
+/// What stands in models, interfaces and names of machines that were made to do harm.
+pub(super) const HOSTILE: &str = "<script>&amp;]]>\"'`\0\u{1b}[2J\u{202e}\u{fffe}é漢🖧 </svg>";
+
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    pub(super) gpus: u8,
+    pub(super) nics: u8,
+    /// none at all where 0
+    pub(super) numa_nodes: u32,
+    pub(super) nodes_per_socket: u32,
+    /// each of so many cards stands below one switch; none where 0
+    pub(super) per_switch: u8,
+    /// switches inside switches
+    pub(super) levels: u8,
+    pub(super) ports: u8,
+    pub(super) is_hostile: bool,
+    pub(super) is_stated: bool,
+    /// decides the rest
+    pub(super) seed: u32,
+}
+
+pub(super) fn shapes() -> impl Strategy<Value = Shape> {
+    let counts = (0u8..20, 0u8..40, 0u32..9, 1u32..5);
+    let ways = (0u8..5, 0u8..4, 0u8..4);
+    (counts, ways, any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
+        |(counts, ways, hostile, stated, seed)| {
+            let (gpus, nics, numa_nodes, nodes_per_socket) = counts;
+            let (per_switch, levels, ports) = ways;
+            let (is_hostile, is_stated) = (hostile, stated && seed % 3 == 0);
+            Shape {
+                gpus,
+                nics,
+                numa_nodes,
+                nodes_per_socket,
+                per_switch,
+                levels,
+                ports,
+                is_hostile,
+                is_stated,
+                seed,
+            }
+        },
+    )
+}
+
+impl Shape {
+    pub(super) fn node(&self) -> Topology {
+        let name = if self.is_hostile { HOSTILE.repeat(3) } else { "node17".to_string() };
+        let mut topology = Topology::empty(&name, Provenance::File("made".to_string()));
+        for os_index in 0..self.numa_nodes {
+            let socket = |node: u32| node / self.nodes_per_socket;
+            let far = |other: u32| match () {
+                () if other == os_index => 10,
+                () if socket(other) == socket(os_index) => 12,
+                () => 32,
+            };
+            // the last one is memory alone
+            let is_memory = self.seed % 2 == 0 && os_index > 0 && os_index + 1 == self.numa_nodes;
+            let cpus =
+                if is_memory { Default::default() } else { (os_index * 16..os_index * 16 + 9).collect() };
+            topology.numa_nodes.push(NumaNode {
+                os_index,
+                cpus,
+                distances: (0..self.numa_nodes).map(far).collect(),
+            });
+        }
+        let cards = u32::from(self.gpus) + u32::from(self.nics);
+        for card in 0..cards {
+            // GPUs and NICs mixed, as on a bus
+            let is_gpu = (card * u32::from(self.gpus)) / cards.max(1)
+                != ((card + 1) * u32::from(self.gpus)) / cards.max(1);
+            self.add(&mut topology, card, is_gpu);
+        }
+        if self.is_stated {
+            let pairs = topology.gpus.iter().flat_map(|gpu| topology.nics.iter().map(move |nic| (gpu, nic)));
+            let kind = |at: usize| PathType::ALL[(at * 7 + self.seed as usize % 5) % 5];
+            let stated = pairs
+                .enumerate()
+                .filter_map(|(at, (gpu, nic))| Some(((gpu.address, nic.address?), kind(at))));
+            topology.stated_paths = stated.collect();
+        }
+        topology.sort();
+        topology
+    }
+
+    fn add(&self, topology: &mut Topology, card: u32, is_gpu: bool) {
+        let at = |bus: u32, device: u8| PciAddress {
+            domain: bus / 256,
+            bus: (bus % 256) as u8,
+            device,
+            function: 0,
+        };
+        let luck = self.seed.wrapping_mul(2_654_435_761).wrapping_add(card.wrapping_mul(40_503)) >> 8;
+        let group = card / u32::from(self.per_switch.max(1));
+        let numa_node = (self.numa_nodes > 0 && luck % 11 != 0).then(|| group % self.numa_nodes);
+        let mut put = |address, parent| {
+            topology.pci.insert(PciFunction { numa_node, ..PciFunction::new(address, parent) });
+            address
+        };
+        let root = put(
+            at(group * 16, 1),
+            PciParent::Host(HostBridge { domain: group / 16, bus: (group * 16 % 256) as u8 }),
+        );
+        let mut above = root;
+        // a card may stand at any level
+        let levels = if self.per_switch == 0 { 0 } else { u32::from(self.levels) };
+        for level in 0..levels.saturating_sub(luck / 7 % levels.max(1)) {
+            let upstream = put(at(group * 16 + level + 1, 0), PciParent::Bridge(above));
+            above = put(at(group * 16 + level + 1, 1 + (luck % 2) as u8), PciParent::Bridge(upstream));
+        }
+        let address = put(at(2048 + card, 0), PciParent::Bridge(above));
+        let text = |plain: &str| if self.is_hostile { HOSTILE.to_string() } else { plain.to_string() };
+        if is_gpu {
+            let model = (luck % 4 != 0).then(|| text("NVIDIA H100 80GB HBM3"));
+            topology.gpus.push(Gpu { model, ..Gpu::new(address, GpuVendor::Nvidia) });
+            return;
+        }
+        let name = if self.is_hostile { "W".repeat(50) + &card.to_string() } else { format!("mlx5_{card}") };
+        let state = [PortState::Active, PortState::Active, PortState::Down, PortState::Unknown];
+        let port = |number| {
+            Port::new(
+                number,
+                state[(luck as usize + number as usize) % 4],
+                LinkLayer::InfiniBand,
+                Some(400_000),
+            )
+        };
+        let role = [None, None, Some(NicRole::Storage), Some(NicRole::Management)];
+        topology.nics.push(Nic {
+            address: (luck % 17 != 0).then_some(address),
+            role: role[luck as usize % 4],
+            ports: (1..=self.ports).map(port).collect(),
+            netdevs: vec![text("ibp24s0"); luck as usize % 3],
+            ..Nic::new(name.parse().unwrap(), NicKind::Verbs)
+        });
+    }
+}

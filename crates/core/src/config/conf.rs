@@ -1,0 +1,305 @@
+//! The configuration file: the arguments of plugstack.conf for the cluster, for some of its nodes, for some partitions.
+//!
+//! Each line holds arguments as plugstack.conf does, and may begin with `NodeName=` and `PartitionName=`, as lines of
+//! slurm.conf and gres.conf do.  Then it holds for these alone.  `#` begins a remark, and a line goes on behind a `\` at its
+//! end.
+#![forbid(unsafe_code)]
+
+use super::hostlist::HostList;
+use crate::diagnostic::{Diagnostic, Shown};
+use std::fmt;
+
+/// Where it is, unless plugstack.conf says `conf=`.
+pub const PATH: &str = "/etc/nic-placement.conf";
+/// Bytes, at most: a line of 100 bytes for each of 600 kinds of nodes and partitions.
+pub const MAX_BYTES: usize = 64 * 1024;
+/// Arguments of one file, at most: each costs every step a little.
+const MAX_ARGUMENTS: usize = 2048;
+
+/// The argument that nobody can do without where it stands.
+const SWITCH: &str = "disable";
+
+/// What stands in the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conf {
+    lines: Vec<Line>,
+}
+
+/// For whom a line is, from the widest to the narrowest: a nearer one counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whom {
+    /// all steps on all nodes
+    Cluster,
+    /// some nodes
+    Nodes,
+    /// the steps of some partitions
+    Partitions,
+    /// the steps of some partitions on some nodes
+    Both,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Line {
+    /// counted from 1
+    number: usize,
+    nodes: Option<HostList>,
+    partitions: Option<Vec<String>>,
+    arguments: Vec<String>,
+}
+
+impl Line {
+    fn whom(&self) -> Whom {
+        match (self.partitions.is_some(), self.nodes.is_some()) {
+            (false, false) => Whom::Cluster,
+            (false, true) => Whom::Nodes,
+            (true, false) => Whom::Partitions,
+            (true, true) => Whom::Both,
+        }
+    }
+}
+
+/// An argument of one line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argument<'c> {
+    /// of which line
+    pub line: usize,
+    /// `default=off`
+    pub text: &'c str,
+}
+
+/// Why a text is no configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadConf {
+    /// a byte that no text has, in this line
+    NoText(usize),
+    /// more arguments than are read
+    TooMany,
+}
+
+impl fmt::Display for BadConf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadConf::NoText(line) => {
+                write!(f, "is no text: line {line} has bytes that are not UTF-8, or NUL")
+            }
+            BadConf::TooMany => write!(f, "has more than {MAX_ARGUMENTS} arguments"),
+        }
+    }
+}
+
+impl std::error::Error for BadConf {}
+
+impl Conf {
+    /// Reads a file's bytes.  What is wrong with one line is named in a diagnostic, by `path` and its number, and that line
+    /// does not count.
+    pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), BadConf> {
+        let line_of = |at: usize| bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let text = std::str::from_utf8(bytes).map_err(|bad| BadConf::NoText(line_of(bad.valid_up_to())))?;
+        if let Some(at) = text.find('\0') {
+            return Err(BadConf::NoText(line_of(at)));
+        }
+        let mut conf = Conf::default();
+        let mut findings = Vec::new();
+        let mut arguments = 0;
+        for (number, words) in lines(text) {
+            match line(number, &words) {
+                Ok(line) => {
+                    arguments += line.arguments.len();
+                    conf.lines.push(line);
+                }
+                Err(finding) => {
+                    findings.push(Diagnostic::new(format!("{path}:{number}"), finding));
+                    // whomever the line was for, somebody threw the switch
+                    if words.contains(&SWITCH) {
+                        conf.lines.push(Line {
+                            number,
+                            arguments: vec![SWITCH.to_string()],
+                            ..Line::default()
+                        });
+                    }
+                }
+            }
+        }
+        if arguments > MAX_ARGUMENTS {
+            return Err(BadConf::TooMany);
+        }
+        Ok((conf, findings))
+    }
+
+    /// Must the node's name be known?
+    pub fn names_nodes(&self) -> bool {
+        self.lines.iter().any(|line| line.nodes.is_some())
+    }
+
+    /// Must the step's partition be known?
+    pub fn names_partitions(&self) -> bool {
+        self.lines.iter().any(|line| line.partitions.is_some())
+    }
+
+    /// The arguments that hold for a step of this partition on this node, for whom they are, the widest first.
+    pub fn arguments<'c>(
+        &'c self,
+        whom: Whom,
+        node: &str,
+        partition: Option<&str>,
+    ) -> impl Iterator<Item = Argument<'c>> {
+        // of `gpu1.example.org` Slurm knows `gpu1`
+        let short = node.split('.').next().unwrap_or_default().to_string();
+        let node = node.to_string();
+        let partition = partition.map(str::to_string);
+        let holds = move |line: &&'c Line| {
+            let is_node = |nodes: &HostList| nodes.has(&node) || nodes.has(&short);
+            let is_partition =
+                |names: &Vec<String>| partition.as_ref().is_some_and(|partition| names.contains(partition));
+            line.whom() == whom
+                && line.nodes.as_ref().is_none_or(is_node)
+                && line.partitions.as_ref().is_none_or(is_partition)
+        };
+        self.lines.iter().filter(holds).flat_map(Line::arguments)
+    }
+
+    /// All lines, for a check of what any step would find: for whom each is, and its arguments.
+    pub fn lines(&self) -> impl Iterator<Item = (Whom, Vec<Argument<'_>>)> {
+        self.lines.iter().map(|line| (line.whom(), line.arguments().collect()))
+    }
+}
+
+impl Line {
+    fn arguments(&self) -> impl Iterator<Item = Argument<'_>> {
+        self.arguments.iter().map(|text| Argument { line: self.number, text })
+    }
+}
+
+/// The words of each line that has any, with its number.
+fn lines(text: &str) -> Vec<(usize, Vec<&str>)> {
+    let mut lines: Vec<(usize, Vec<&str>)> = Vec::new();
+    let mut goes_on = false;
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim_end();
+        let (line, is_continued) = match line.strip_suffix('\\') {
+            Some(line) => (line, true),
+            None => (line, false),
+        };
+        let words = line.split_whitespace();
+        match lines.last_mut().filter(|_| goes_on) {
+            Some((_, begun)) => begun.extend(words),
+            None => lines.push((number + 1, words.collect())),
+        }
+        goes_on = is_continued;
+    }
+    lines.retain(|(_, words)| !words.is_empty());
+    lines
+}
+
+fn line(number: usize, words: &[&str]) -> Result<Line, String> {
+    let mut line = Line { number, ..Line::default() };
+    for word in words {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        // slurm.conf's own words, whose letters may be large or small there too
+        match name.to_ascii_lowercase().as_str() {
+            "nodename" | "partitionname" if !line.arguments.is_empty() => {
+                return Err(format!("`{}` stands at the beginning of a line", shown(word)));
+            }
+            "nodename" if line.nodes.is_none() => {
+                line.nodes = Some(HostList::parse(value).map_err(|why| format!("`{}`: {why}", shown(word)))?);
+            }
+            "partitionname" if line.partitions.is_none() => {
+                let names: Vec<String> = value.split(',').map(str::to_string).collect();
+                if names.iter().any(String::is_empty) {
+                    return Err(format!("`{}`: a name of a partition is missing", shown(word)));
+                }
+                line.partitions = Some(names);
+            }
+            "nodename" | "partitionname" => return Err(format!("`{}` stands there twice", shown(word))),
+            _ => line.arguments.push((*word).to_string()),
+        }
+    }
+    match line.arguments.is_empty() {
+        true => Err("no argument stands behind it".to_string()),
+        false => Ok(line),
+    }
+}
+
+fn shown(text: &str) -> String {
+    Shown::word(text, 80).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> (Conf, Vec<String>) {
+        let (conf, findings) = Conf::parse(text.as_bytes(), "/c").unwrap();
+        (conf, findings.iter().map(ToString::to_string).collect())
+    }
+
+    fn held(conf: &Conf, node: &str, partition: Option<&str>) -> Vec<String> {
+        let all = [Whom::Cluster, Whom::Nodes, Whom::Partitions, Whom::Both];
+        let of = |whom| conf.arguments(whom, node, partition).map(|argument| argument.text.to_string());
+        all.into_iter().flat_map(of).collect()
+    }
+
+    const TEXT: &str = "\
+# the whole cluster
+default=observe   exclude=mlx5_9 # storage
+
+PartitionName=train,Debug default=closest rollout=10%
+NodeName=gpu[001-004] topology=/etc/a.json \\
+    trust-topology
+nodename=gpu002 PARTITIONNAME=train default=off
+";
+
+    #[test]
+    fn a_line_holds_for_the_nodes_and_partitions_at_its_beginning_and_the_nearest_comes_last() {
+        let (conf, findings) = parse(TEXT);
+        assert_eq!(findings, [""; 0]);
+        let cluster = ["default=observe", "exclude=mlx5_9"];
+        let node = ["topology=/etc/a.json", "trust-topology"];
+        let partition = ["default=closest", "rollout=10%"];
+        assert_eq!(held(&conf, "login", None), cluster);
+        assert_eq!(held(&conf, "gpu001", None), [cluster, node].concat());
+        assert_eq!(held(&conf, "gpu001", Some("train")), [cluster, node, partition].concat());
+        assert_eq!(held(&conf, "gpu001", Some("debug")), [cluster, node].concat(), "names as they are");
+        let all = [&cluster[..], &node, &partition, &["default=off"]].concat();
+        assert_eq!(held(&conf, "gpu002", Some("train")), all);
+        assert_eq!(held(&conf, "gpu002.example.org", Some("train")), all, "the name with its domain");
+        assert!(conf.names_nodes() && !parse("default=off").0.names_nodes());
+    }
+
+    #[test]
+    fn an_argument_knows_its_line() {
+        let (conf, _) = parse(TEXT);
+        let of_node: Vec<usize> =
+            conf.arguments(Whom::Nodes, "gpu001", None).map(|argument| argument.line).collect();
+        assert_eq!(of_node, [5, 5]);
+    }
+
+    #[test]
+    fn a_line_that_is_wrong_is_named_and_the_others_hold() {
+        let (conf, findings) = parse(
+            "NodeName=gpu[1- default=off\nexclude=a\ndefault=off NodeName=gpu1\nNodeName=gpu1\n\
+             PartitionName= default=off\nNodeName=a NodeName=b default=off\n",
+        );
+        assert_eq!(held(&conf, "gpu1", None), ["exclude=a"]);
+        let words = ["has no `]`", "at the beginning", "no argument", "is missing", "twice"];
+        assert_eq!(findings.len(), words.len(), "{findings:?}");
+        for ((finding, words), line) in findings.iter().zip(words).zip([1, 3, 4, 5, 6]) {
+            assert!(finding.starts_with(&format!("`/c:{line}`: ")) && finding.contains(words), "{finding}");
+        }
+    }
+
+    #[test]
+    fn a_switch_on_a_line_that_is_wrong_holds_for_all() {
+        let (conf, findings) = parse("NodeName=gpu[1- default=off disable\n");
+        assert_eq!((held(&conf, "other", None), findings.len()), (vec!["disable".to_string()], 1));
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused_as_a_whole() {
+        let bad = |bytes: &[u8]| Conf::parse(bytes, "/c").unwrap_err().to_string();
+        assert!(bad(b"default=off\ndef\0ault=on\n").contains("line 2"));
+        assert!(bad(b"\xff\xfe").contains("line 1"));
+        assert!(bad("disable ".repeat(3000).as_bytes()).contains("more than 2048"));
+        assert_eq!(Conf::parse(b"", "/c"), Ok((Conf::default(), Vec::new())));
+    }
+}

@@ -1,0 +1,71 @@
+//! What only a whole plan shows: facts that pass from one module to another.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::config::Words;
+use crate::platform;
+use crate::render::{FileText, Present};
+use crate::step::Claim;
+
+const ALL: &str = "0,1,2,3,4,5,6,7";
+
+#[test]
+fn ucx_gets_no_list_at_which_it_aborts() {
+    let words = Words::parse("all").unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let wish = Wish { settings, ..Wish::default() };
+    let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &|_| None);
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", ALL.to_string());
+    // without tcp, the interfaces need no place in the list
+    let present: Present = [("UCX_TLS".to_string(), "rc,rc_gda,cuda".to_string())].into();
+    let task = plan.task(&task, Evidence { present: &present, read: &|_| None });
+    let list = task.variables.iter().find(|one| one.name == "UCX_NET_DEVICES").unwrap();
+    let Change::Set(list) = &list.change else { panic!("{list:?}") };
+    assert!(list.contains("mlx5_11:1,cuda0-mlx5_0:1,cuda1-mlx5_3:1,"), "{list}");
+    assert_eq!(list.split(',').count(), 8 + 8, "of 8 + 64 devices UCX would assert 64 at most");
+}
+
+/// A variable of local id 3 of eight tasks that all see a DGX H100's eight GPUs.
+fn of_local_id_3(words: &str, argument: &str, name: &str, as_exec_does: bool) -> Option<String> {
+    let words = Words::parse(words).unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let mut wish = Wish { settings, ..Wish::default() };
+    if !argument.is_empty() {
+        wish.admin.add(argument).unwrap();
+    }
+    let read = |path: &str| (path == "/proc/net/route").then(FileText::default);
+    let step = Step { tasks: 8, gpus: Some(ALL.into()), ..Step::default() };
+    let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, step, &read);
+    let mut task = Task { local_id: 3, cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", ALL.to_string());
+    if as_exec_does {
+        task.claim = Some(Claim { gpus: vec![GpuIndex(3)], reason: "LOCAL_RANK=3".to_string() });
+        task.sees = Some((0..8).map(GpuIndex).collect());
+    }
+    let present = Present::new();
+    let task = plan.task(&task, Evidence { present: &present, read: &read });
+    assert_eq!(task.placement.gpus, [GpuIndex(3)]);
+    task.variables.into_iter().find(|one| one.name == name).and_then(|one| match one.change {
+        Change::Set(value) => Some(value),
+        _ => None,
+    })
+}
+
+#[test]
+fn cudas_numbers_are_those_of_the_program_which_sees_more_than_the_gpu_that_it_uses() {
+    for (words, as_exec_does) in [("gpu=local-id,env=ucx-gda", false), ("env=ucx-gda", true)] {
+        let list = of_local_id_3(words, "", "UCX_NET_DEVICES", as_exec_does);
+        assert_eq!(list.as_deref(), Some("mlx5_5:1,cuda3-mlx5_5:1"), "{words}");
+    }
+}
+
+#[test]
+fn a_map_for_an_engine_counts_the_gpus_as_the_engine_does() {
+    for (words, as_exec_does) in [("gpu=local-id", false), ("closest", true)] {
+        let value = |map: &str| of_local_id_3(words, &format!("set=MAP={{map:{map}}}"), "MAP", as_exec_does);
+        let sglang = value("sglang").unwrap();
+        assert!(sglang.starts_with(r#"{"0":"mlx5_0""#) && sglang.contains(r#""3":"mlx5_5""#), "{sglang}");
+        assert_eq!(value("vllm").unwrap().split(',').count(), 8);
+    }
+}

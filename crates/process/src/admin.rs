@@ -1,0 +1,103 @@
+//! What the admin of this node says: plugstack.conf's arguments, the configuration file, and the switch that turns all off.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::config::{Admin, Conf, conf};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::root::{self, Author, Beginning, Problem};
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What holds here for a step of one partition.
+pub struct Found {
+    /// all layers together
+    pub admin: Admin,
+    /// what is wrong with them
+    pub findings: Vec<Diagnostic>,
+    /// the file and its path, for who looks at its lines for other nodes and partitions too
+    pub file: Option<(Conf, String)>,
+    /// why nobody is placed here, whoever asks
+    pub off: Option<Off>,
+}
+
+/// Why nobody is placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Off {
+    /// the admin threw the switch: where
+    Disabled(String),
+    /// the configuration file may say anything, that switch too, and cannot be gone by: what is wrong with it
+    Refused(String),
+}
+
+impl fmt::Display for Off {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Off::Disabled(place) => write!(f, "disabled by {place}"),
+            Off::Refused(why) => write!(f, "{why}: no step is placed until that is put right"),
+        }
+    }
+}
+
+/// The name of this node, as the kernel has it: slurmstepd has none that a user's environment could not change.
+const HOSTNAME: &str = "/proc/sys/kernel/hostname";
+
+/// Reads it.  `partition` asks for the step's word for its own, which its user could have changed; only if a line needs it.
+pub fn find<'a>(
+    arguments: impl IntoIterator<Item = &'a str>,
+    partition: impl FnOnce() -> Option<String>,
+    author: Author,
+) -> Found {
+    let (mut admin, mut findings) = Admin::parse(arguments);
+    let (mut off, mut file) = (None, None);
+    let path = admin.conf.clone().unwrap_or_else(|| conf::PATH.to_string());
+    match read(&path, admin.conf.is_some(), author) {
+        Ok(None) => {}
+        Ok(Some((conf, more))) => {
+            let node = if conf.names_nodes() { hostname() } else { String::new() };
+            let partition = if conf.names_partitions() { partition() } else { None };
+            let was_disabled = admin.disabled;
+            findings.extend(more);
+            findings.extend(admin.add_conf(&conf, &path, &node, partition.as_deref()));
+            if admin.disabled && !was_disabled {
+                off = Some(Off::Disabled(format!("`disable` in `{path}`")));
+            }
+            file = Some((conf, path.clone()));
+        }
+        Err(why) => off = Some(Off::Refused(why)),
+    }
+    if admin.disabled && off.is_none() {
+        off = Some(Off::Disabled("`disable` in plugstack.conf".to_string()));
+    }
+    if let Some(switch) = switches(&path).into_iter().find(|switch| root::is_there(switch)) {
+        off = Some(Off::Disabled(format!("`{}`, which is there", switch.display())));
+    }
+    Found { admin, findings, file, off }
+}
+
+/// The files whose existence turns all off: beside the configuration file, and in the usual place whatever `conf=` says.
+fn switches(path: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        [path, conf::PATH].map(|path| Path::new(path).with_extension("disabled")).into();
+    files.dedup();
+    files
+}
+
+/// The file, and what is wrong with its lines; none where nobody promised one.  The error says why it cannot be gone by.
+fn read(path: &str, is_promised: bool, author: Author) -> Result<Option<(Conf, Vec<Diagnostic>)>, String> {
+    let bytes = match root::read_file(Path::new(path), conf::MAX_BYTES, author) {
+        Ok(bytes) => bytes,
+        Err(unreadable) => {
+            let is_absent =
+                matches!(&unreadable.problem, Problem::System(error) if error.kind() == ErrorKind::NotFound);
+            return if is_absent && !is_promised { Ok(None) } else { Err(unreadable.to_string()) };
+        }
+    };
+    Conf::parse(&bytes, path).map(Some).map_err(|bad| format!("`{path}` {bad}"))
+}
+
+fn hostname() -> String {
+    /// Bytes; the kernel's names have 64.
+    const LIMIT: usize = 256;
+    let read = root::read_configuration(Path::new(HOSTNAME), LIMIT);
+    read.map(|Beginning { text, .. }| text.trim().to_string()).unwrap_or_default()
+}

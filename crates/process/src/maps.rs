@@ -1,0 +1,51 @@
+//! The files with the node's map that an admin's templates name: `nic-placement refresh` keeps them beside the node file.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::config::Admin;
+use nic_placement_core::discover::root::{Author, Problem, read_unlinked};
+use nic_placement_core::maps::{Format, KEPT};
+use nic_placement_core::render::wanted::MapFile;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Bytes of such a file, at most: a map of the largest node that a topology file can hold is shorter.
+pub const MAX_BYTES: usize = 1024 * 1024;
+
+/// Where the maps are kept that the admin's templates name.
+pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
+    let is_named =
+        |format| admin.templates.iter().any(|template| template.map_files().any(|of| of == format));
+    let node_file = Path::new(&admin.node_file.path);
+    let kept = KEPT.iter().filter(|(format, _)| is_named(*format));
+    kept.map(|(format, extension)| (*format, node_file.with_extension(extension))).collect()
+}
+
+/// Reads them, where they stand at their place themselves and are their author's: whoever could change one could give every
+/// task of the node other NICs.
+pub fn find(admin: &mut Admin, author: Author) {
+    for (format, place) in places(admin) {
+        match read_unlinked(&place, MAX_BYTES, author) {
+            Ok(bytes) => admin.map_files.push(MapFile {
+                format,
+                path: place.display().to_string(),
+                text: Some(String::from_utf8_lossy(&bytes).into_owned()),
+            }),
+            Err(unreadable) => match &unreadable.problem {
+                Problem::System(error) if error.kind() == ErrorKind::NotFound => {
+                    log::debug!("there is no `{}`", place.display());
+                }
+                _ => log::warn!("{unreadable}: no task is told of it"),
+            },
+        }
+    }
+}
+
+/// Takes them to be there, as for a plan of a node that is not this one.
+pub fn take_to_exist(admin: &mut Admin) {
+    let file = |(format, place): (Format, PathBuf)| MapFile {
+        format,
+        path: place.display().to_string(),
+        text: None,
+    };
+    admin.map_files = places(admin).into_iter().map(file).collect();
+}

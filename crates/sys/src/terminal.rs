@@ -1,0 +1,23 @@
+//! How wide a terminal is.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Columns of the terminal behind a descriptor; `None` if it is no terminal, or one that does not know.
+pub fn terminal_columns(of: BorrowedFd) -> Option<u16> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ writes one `winsize`, and the descriptor is open as long as it is borrowed.
+    let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
+    (done == 0 && size.ws_col > 0).then_some(size.ws_col)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_is_no_terminal_has_no_columns() {
+        assert_eq!(terminal_columns(std::fs::File::open("/dev/null").unwrap().as_fd()), None);
+    }
+}

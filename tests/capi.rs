@@ -1,0 +1,439 @@
+//! The launchers' library as they load it: what it exports and needs, the examples in C and Python, threads, valgrind.
+
+#[path = "host/compiler.rs"]
+mod compiler;
+#[path = "docs/shown.rs"]
+mod shown;
+
+use compiler::{c_compiler, compile, library, manifest_path, private_folder, stderr, symbols};
+use shown::{shown_commands, shows};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Everything that include/nic_placement.h declares.
+const EXPORTS: [&str; 6] = [
+    "nic_placement_free",
+    "nic_placement_map",
+    "nic_placement_plan",
+    "nic_placement_render",
+    "nic_placement_task",
+    "nic_placement_version",
+];
+
+const SONAME: &str = "libnic_placement_core.so.0";
+
+fn built() -> PathBuf {
+    library("libnic_placement_capi.so", "NIC_PLACEMENT_CORE_SO")
+}
+
+/// A folder with the library under the names that `make install` gives it.
+fn installed() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = private_folder("capi-lib");
+        symlink(built(), folder.join(SONAME)).unwrap();
+        symlink(SONAME, folder.join("libnic_placement_core.so")).unwrap();
+        folder
+    })
+}
+
+/// A request about a DGX H100, with more fields.
+fn request(fields: &str) -> String {
+    format!(
+        r#"{{"format": "nic-placement request", "version": 1, "node": {{"machine": "dgx-h100"}}{}{fields}}}"#,
+        if fields.is_empty() { "" } else { ", " }
+    )
+}
+
+/// A C program that is linked with the library; `None` without a compiler.
+fn program(name: &str, source: &str) -> Option<PathBuf> {
+    c_compiler()?;
+    let built = private_folder(name).join("program");
+    let include = manifest_path("include");
+    let flags: [&OsStr; 7] = [
+        "-I".as_ref(),
+        include.as_ref(),
+        "-L".as_ref(),
+        installed().as_ref(),
+        "-pthread".as_ref(),
+        "-o".as_ref(),
+        built.as_ref(),
+    ];
+    let output = compile(flags, &manifest_path(source), ["-lnic_placement_core"]);
+    assert!(output.status.success(), "{source} does not compile:\n{}", stderr(&output));
+    Some(built)
+}
+
+/// Runs it where the dynamic linker finds the library.
+fn run(mut command: Command) -> Output {
+    command.env("LD_LIBRARY_PATH", installed()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), stderr(output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+// ---- the library ----
+
+#[test]
+fn the_library_exports_what_its_header_declares_and_nothing_else() {
+    let Some(defined) = symbols(&built(), "--defined-only") else { return };
+    let mut names: Vec<_> = defined.into_iter().map(|(_, name)| name).collect();
+    names.sort();
+    assert_eq!(names, EXPORTS);
+    let header = fs::read_to_string(manifest_path("include/nic_placement.h")).unwrap();
+    for name in EXPORTS {
+        assert!(header.contains(&format!("{name}(")), "the header has no `{name}`");
+    }
+}
+
+#[test]
+fn the_library_needs_nothing_of_slurms() {
+    let Some(undefined) = symbols(&built(), "--undefined-only") else { return };
+    assert!(undefined.len() > 20, "it needs libc at least: {undefined:?}");
+    let slurms = undefined.iter().filter(|(_, name)| name.contains("slurm") || name.contains("spank"));
+    assert_eq!(slurms.count(), 0, "{undefined:?}");
+}
+
+#[test]
+fn the_library_is_known_by_a_name_with_its_version() {
+    let Ok(output) = Command::new("readelf").arg("-d").arg(built()).output() else {
+        return println!("skipped: there is no `readelf`");
+    };
+    let text = stdout(&output);
+    assert!(text.contains(&format!("Library soname: [{SONAME}]")), "{text}");
+    let needed: Vec<&str> = text.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    let is_libcs =
+        |line: &&&str| ["libc.so", "libgcc_s.so", "ld-linux", "libm.so"].iter().any(|lib| line.contains(lib));
+    assert_eq!(needed.iter().filter(|line| !is_libcs(line)).count(), 0, "{needed:?}");
+}
+
+#[test]
+fn the_header_stands_alone_in_c_and_in_cpp() {
+    if c_compiler().is_none() {
+        return;
+    }
+    let source = private_folder("capi-header").join("source.c");
+    fs::write(&source, "#include <nic_placement.h>\n#include <nic_placement.h>\nint unused;\n").unwrap();
+    let include = manifest_path("include");
+    for language in [["-xc", "-std=c99"], ["-xc", "-std=c17"], ["-xc++", "-std=c++11"]] {
+        let flags = language.map(OsStr::new).into_iter().chain([
+            "-Wpedantic".as_ref(),
+            "-fsyntax-only".as_ref(),
+            "-I".as_ref(),
+            include.as_os_str(),
+        ]);
+        let output = compile(flags, &source, []);
+        if stderr(&output).contains("cc1plus") {
+            println!("skipped: no C++ compiler");
+            continue;
+        }
+        assert!(output.status.success(), "{language:?}:\n{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() {
+    let missing = |tool: &str| Command::new(tool).arg("--version").output().is_err();
+    if c_compiler().is_none() || ["make", "pkg-config"].iter().any(|tool| missing(tool)) {
+        return println!("skipped: no `make`, or no `pkg-config`");
+    }
+    let folder = private_folder("capi-install");
+    let (release, prefix) = (folder.join("target/release"), folder.join("prefix"));
+    fs::create_dir_all(&release).unwrap();
+    fs::copy(built(), release.join("libnic_placement_capi.so")).unwrap();
+    fs::write(release.join("libnic_placement.so"), "").unwrap();
+    fs::write(release.join("nic-placement"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(release.join("nic-placement"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut make = Command::new("make");
+    make.current_dir(manifest_path("")).env("CARGO_TARGET_DIR", folder.join("target"));
+    stdout(&make.args(["install", &format!("prefix={}", prefix.display())]).output().unwrap());
+
+    let version = env!("CARGO_PKG_VERSION");
+    let asked = |words: &[&str]| {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        stdout(&command.args(words).arg("nic-placement-core").output().unwrap())
+    };
+    assert_eq!(asked(&["--modversion"]).trim(), version);
+    let program = folder.join("launch");
+    let line = format!(
+        "cc -o {} {} {}",
+        program.display(),
+        manifest_path("examples/c/launch.c").display(),
+        asked(&["--cflags", "--libs"])
+    );
+    stdout(&Command::new("sh").args(["-c", &line]).output().unwrap());
+    let mut command = Command::new(&program);
+    command.env("LD_LIBRARY_PATH", prefix.join("lib")).args(["--machine", "dgx-h100", "1", "true"]);
+    stdout(&command.output().unwrap());
+    // the program asks for the name with one number, which leads to the file with all
+    let file = fs::canonicalize(prefix.join("lib").join(SONAME)).unwrap();
+    assert!(file.ends_with(format!("libnic_placement_core.so.{version}")), "{}", file.display());
+}
+
+// ---- the example in C ----
+
+#[test]
+fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
+    let Some(program) = program("capi-launch", "examples/c/launch.c") else { return };
+    let mut command = Command::new(&program);
+    command.env_remove("UCX_NET_DEVICES");
+    command.args(["--machine", "dgx-h100", "8", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES"]);
+    let output = run(command);
+    let nics = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
+    let expected: Vec<String> = (0..8).map(|gpu| format!("{gpu} {}:1", nics[gpu])).collect();
+    let text = stdout(&output);
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    assert!(
+        stderr(&output).starts_with("process 0: GPU 0, NIC mlx5_0:1, CPUs 0-55,112-167\n"),
+        "{}",
+        stderr(&output)
+    );
+    let mut wrong = Command::new(&program);
+    wrong.args(["--machine", "pdp-11", "8", "true"]);
+    let output = run(wrong);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("launch: `node`: no built-in machine is called so; known: "));
+}
+
+#[test]
+fn a_launcher_in_c_on_this_node_never_leaves_the_cpus_that_it_has() {
+    let Some(program) = program("capi-here", "examples/c/launch.c") else { return };
+    let mut command = Command::new(program);
+    command.args(["1", "sh", "-c", "grep Cpus_allowed_list /proc/self/status; :"]);
+    // a machine with a GPU binds; one without deals none, and says so
+    let output = run(command);
+    match output.status.success() {
+        true => assert!(stdout(&output).starts_with("Cpus_allowed_list:")),
+        false => {
+            assert!(stderr(&output).contains("need 1 GPUs, the allocation has 0"), "{}", stderr(&output))
+        }
+    }
+}
+
+// ---- threads ----
+
+fn requests() -> Vec<String> {
+    vec![
+        request(""),
+        request(r#""tasks": [{"gpus": "7"}, {"gpus": "0,1"}, {"gpus": ""}], "task": 1, "as": "lines""#),
+        request(
+            r#""words": "rail,strict", "gpus_per_task": 1, "map": "mooncake", "environment": {"NCCL_IB_HCA": "x"}"#,
+        ),
+        // what fails in each call
+        request(r#""gpus": "8""#),
+        // this node, whatever it is
+        r#"{"format": "nic-placement request", "version": 1}"#.to_string(),
+    ]
+}
+
+#[test]
+fn calls_from_many_threads_have_the_answers_of_one() {
+    let Some(program) = program("capi-threads", "tests/capi/threads.c") else { return };
+    let mut command = Command::new(program);
+    command.args(["8", "20"]).args(requests());
+    let text = stdout(&run(command));
+    assert!(text.starts_with("0000000000002222"), "{text}");
+    assert!(text.ends_with(concat!(" ", env!("CARGO_PKG_VERSION"), "\n")), "{text}");
+}
+
+#[test]
+fn valgrind_finds_no_byte_that_is_lost_or_not_theirs() {
+    let Some(program) = program("capi-valgrind", "tests/capi/threads.c") else { return };
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return println!("skipped: there is no `valgrind`");
+    }
+    let mut command = Command::new("valgrind");
+    command.args([
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite,indirect",
+    ]);
+    command.arg(program).args(["2", "1"]).args(&requests()[1..4]);
+    let output = run(command);
+    assert_eq!(stderr(&output), "");
+    assert!(stdout(&output).starts_with("00000000"), "{}", stdout(&output));
+}
+
+// ---- Python ----
+
+/// What a Python text prints that may use the example; `None` without Python.
+fn python(text: &str) -> Option<String> {
+    let mut command = Command::new("python3");
+    command.args(["-B", "-c", text]).env("PYTHONPATH", manifest_path("examples/python"));
+    match command.env("LD_LIBRARY_PATH", installed()).output() {
+        Ok(output) => Some(stdout(&output)),
+        Err(error) => {
+            println!("skipped: no `python3`: {error}");
+            None
+        }
+    }
+}
+
+/// Python's `request` in these tests.
+const HEAD: &str = "
+from nic_placement import NicPlacement, Failure
+library = NicPlacement()
+dgx = {'node': {'machine': 'dgx-h100'}}
+";
+
+#[test]
+fn the_example_in_python_prints_each_gpus_nic() {
+    let Some(text) = python("import nic_placement; nic_placement.main('dgx-h100')") else { return };
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 8);
+    assert!(lines[0].starts_with("GPU 0  mlx5_0:1  CPUs 0-55,112-167"), "{text}");
+    assert!(lines[7].starts_with("GPU 7  mlx5_11:1  CPUs 56-111,168-223"), "{text}");
+}
+
+#[test]
+fn a_task_is_placed_by_the_list_of_its_gpus_and_the_users_own_variable_stays() {
+    let text = format!(
+        "{HEAD}
+task = library.task(tasks=[{{'gpus': '5'}}, {{'gpus': '0000:1b:00.0'}}], task=1, **dgx)
+print(task['format'], task['gpus'][0]['index'], task['nics'][0]['name'], task['mems'], task['fails'])
+print(task['reasons'][0])
+mine = library.environment({{'UCX_NET_DEVICES': 'mine'}}, tasks=[{{'gpus': '5'}}], **dgx)
+print(mine['UCX_NET_DEVICES'], mine['NIC_PLACEMENT'].split()[2:4])
+# a nested launcher hands on what the outer one set, which is ours and not a choice
+outer = library.environment({{}}, tasks=[{{'gpus': '5'}}], **dgx)
+inner = library.environment(outer, tasks=[{{'gpus': '0'}}], **dgx)
+print(outer['UCX_NET_DEVICES'], inner['UCX_NET_DEVICES'])
+"
+    );
+    let Some(text) = python(&text) else { return };
+    assert_eq!(
+        text.lines().collect::<Vec<_>>(),
+        [
+            "nic-placement task 0 mlx5_0 0 False",
+            "GPU 0: its launcher names them",
+            "mine ['gpus=0000:c3:00.0', 'nics=mlx5_9:1']",
+            "mlx5_9:1 mlx5_0:1",
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said_with_its_number() {
+    let text = format!(
+        "{HEAD}
+def tell(call, **fields):
+    try:
+        library.ask(call, **fields)
+        print('answered')
+    except Failure as failure:
+        print(failure.status, failure)
+tell('plan', no_such_field=1)
+tell('plan', version=2)
+tell('plan', words='closet', **dgx)
+tell('plan', words='off', **dgx)
+tell('plan', arguments=['colour=red'], **dgx)
+tell('plan', tasks=4097, **dgx)
+tell('plan', tasks=9, gpus_per_task=1, **dgx)
+tell('task', task=8, gpus_per_task=1, **dgx)
+tell('task', gpus='0', tasks=[{{'gpus': '1'}}], **dgx)
+tell('task', cpus='a', **dgx)
+tell('map', map='toml', **dgx)
+tell('map', host='a b', **dgx)
+tell('map', words='bind=numa', **dgx)
+tell('map', arguments=['exclude=*'], map='sglang', **dgx)
+tell('plan', node={{'topology': {{'format': 'nic-placement topology', 'version': 9}}}})
+tell('plan', arguments=['topology=/no/such/file'])
+tell('plan', environment={{'A': 'x' * (11 << 20)}}, **dgx)
+"
+    );
+    let Some(text) = python(&text) else { return };
+    let expected = [
+        "2 unknown field `no_such_field`",
+        "2 expected `\"format\": \"nic-placement request\", \"version\": 1`",
+        "2 `words`: ",
+        "2 `words`: plans nothing",
+        "2 `arguments`: `colour=red`: unknown argument",
+        "2 4097 tasks: expected 1 to 4096",
+        "2 9 tasks of 1 GPUs need 9 GPUs, the allocation has 8",
+        "2 `task`: there is no task 8, the step has 8 here",
+        "2 `tasks`: GPU 1 is not among the step's `gpus`",
+        "2 `cpus`: ",
+        "2 `map`: no format is called so; known: json, sglang",
+        "2 `host`: expected a node's name",
+        "2 `words`: a map knows `bind=core` alone",
+        "4 GPU 0 has no NIC",
+        "2 ",
+        "3 cannot read `/no/such/file`",
+        "1 the request has ",
+    ];
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{text}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(expected), "{line}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn on_this_node_a_process_gets_no_cpu_that_its_launcher_has_not() {
+    let text = format!(
+        "{HEAD}
+import os
+one = min(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {{one}})
+# the admin says that this node is a DGX H100, whose CPUs are more than this thread has; none of the NICs is here
+task = library.task(arguments=['machine=dgx-h100', 'trust-topology'], gpus='0', tasks=1)
+print(task['cpus'] == str(one), task['nics'])
+"
+    );
+    let Some(text) = python(&text) else { return };
+    assert_eq!(text, "True []\n");
+}
+
+// ---- the page for authors of launchers ----
+
+fn page() -> String {
+    fs::read_to_string(manifest_path("docs/launchers.md")).unwrap()
+}
+
+#[test]
+fn the_page_shows_what_the_examples_print() {
+    let Some(launch) = program("capi-page", "examples/c/launch.c") else { return };
+    let mut checked = 0;
+    for (command, shown) in shown_commands(&page()) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let mut run_it = match words[0] {
+            "./launch" => Command::new(&launch),
+            "python3" if Command::new("python3").arg("--version").output().is_ok() => Command::new("python3"),
+            // the tool's own are checked beside it
+            _ => continue,
+        };
+        run_it.current_dir(manifest_path("")).args(&words[1..]).env("PYTHONDONTWRITEBYTECODE", "1");
+        let output = run(run_it);
+        let text = stdout(&output) + &stderr(&output);
+        assert!(shows(&shown, &text.lines().collect::<Vec<_>>()), "`{command}` prints:\n{text}");
+        checked += 1;
+    }
+    assert!(checked >= 1);
+}
+
+#[test]
+fn the_page_shows_what_the_library_answers() {
+    let page = page();
+    let mut checked = 0;
+    for block in page.split("```json nic_placement_").skip(1) {
+        let (call, rest) = block.split_once('\n').unwrap();
+        let (request, rest) = rest.split_once("```").unwrap();
+        let (_, answer) = rest.split_once("```text\n").unwrap();
+        let (answer, _) = answer.split_once("```").unwrap();
+        let text = format!(
+            "{HEAD}\nimport json\nprint(library.ask('{call}', **json.loads('''{request}''')), end='')"
+        );
+        let Some(said) = python(&text) else { return };
+        assert_eq!(said, answer, "{call}");
+        checked += 1;
+    }
+    assert_eq!(checked, 2);
+}

@@ -1,0 +1,95 @@
+//! Programs whose sides meet by IP address: they need an interface in UCX's list, and their data still goes by RDMA.
+
+use crate::cases_ucx::{are, assert_shared, by};
+use crate::nodes::{NODES, Nodes};
+use crate::{Case, Command, cases};
+
+pub const COMMANDS: &[Command] = &[
+    ("meet.bare", "srun -K -N2 -n2 --gpus-per-task=1 /guest/meet.sh 192.168.7.1"),
+    ("meet.alone", "UCX_NET_DEVICES=mlx5_1:1 srun -K -N2 -n2 --gpus-per-task=1 /guest/meet.sh 192.168.7.1"),
+    ("meet", "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 192.168.7.1"),
+    ("meet.other-rail", "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 10.1.0.1"),
+    // RDMA as slow as 2.5 Gb/s beside TCP of 1 Gb/s
+    (
+        "put.slow",
+        "/guest/quick.sh 0 && \
+         UCX_RNDV_SCHEME=put_zcopy srun -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pair.sh; code=$?; \
+         /guest/quick.sh 1; exit $code",
+    ),
+    ("put", "UCX_RNDV_SCHEME=put_zcopy srun -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pair.sh"),
+];
+
+pub const CASES: &[Case] = cases![
+    who_meets_by_address_can_with_our_list_and_sends_by_its_gpus_nic,
+    who_meets_by_address_cannot_with_a_nic_alone,
+    who_meets_by_address_without_a_list_sends_by_the_first_nic,
+    an_address_of_another_nic_will_do_with_our_list,
+    no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_faster,
+    messages_go_by_tcp_too_where_rdma_is_slow_and_the_user_asks_for_writes,
+];
+
+/// meet.sh's message
+const MESSAGE: u64 = 1 << 20;
+
+/// Did the two meet, and the message leave n1 by this NIC alone?
+fn assert_met(nodes: &Nodes, name: &str, nic: &str) {
+    let tasks = nodes.tasks(name, 2);
+    assert_eq!(
+        (tasks[0].word("said"), tasks[1].word("said")),
+        ("listens,arrived,", "sent,"),
+        "{name}: {tasks:?}"
+    );
+    let sent = nodes.sent(name);
+    for ((node, other), bytes) in &sent {
+        match (node.as_str(), other == nic) {
+            ("n1", true) => assert!(are(*bytes, MESSAGE), "{name}: {sent:?}"),
+            // 64 KiB: srun's own words, and the acknowledgements of so many packets
+            _ => assert!(*bytes < 64 * 1024, "{name}: {node}: {other}: {sent:?}"),
+        }
+    }
+}
+
+fn assert_unreachable(nodes: &Nodes, name: &str) {
+    assert!(!nodes.succeeded(name));
+    let said = nodes.said(name);
+    assert!(said.contains("said=message:_Destination_is_unreachable"), "{name}: {said}");
+    let sent = nodes.sent(name);
+    for node in NODES {
+        assert!(by(&sent, node, "mlx5_1") < 64 * 1024, "{sent:?}");
+    }
+}
+
+fn who_meets_by_address_can_with_our_list_and_sends_by_its_gpus_nic(nodes: &Nodes) {
+    assert_met(nodes, "meet", "mlx5_1");
+}
+
+fn who_meets_by_address_cannot_with_a_nic_alone(nodes: &Nodes) {
+    assert_unreachable(nodes, "meet.alone");
+}
+
+fn who_meets_by_address_without_a_list_sends_by_the_first_nic(nodes: &Nodes) {
+    assert_met(nodes, "meet.bare", "mlx5_0");
+}
+
+fn an_address_of_another_nic_will_do_with_our_list(nodes: &Nodes) {
+    assert_met(nodes, "meet.other-rail", "mlx5_1");
+}
+
+fn no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_faster(nodes: &Nodes) {
+    let tasks = nodes.tasks("put", 2);
+    assert!(tasks[0].word("ucx").starts_with("mlx5_1:1,eth0,lo,rail0"), "{tasks:?}");
+    assert_shared(nodes, "put", tasks[0].sent(), &["mlx5_1"]);
+}
+
+/// UCX adds a lane whose speed is at least a quarter of the first one's (`UCX_MULTI_LANE_MAX_RATIO`), and can write by TCP but
+/// not read.  Of the interfaces it then took the storage NIC's, as it does without a list.
+fn messages_go_by_tcp_too_where_rdma_is_slow_and_the_user_asks_for_writes(nodes: &Nodes) {
+    let tasks = nodes.tasks("put.slow", 2);
+    let sent = nodes.sent("put.slow");
+    for node in NODES {
+        let all: u64 = sent.iter().filter(|((on, _), _)| on == node).map(|(_, bytes)| *bytes).sum();
+        let rdma = by(&sent, node, "mlx5_1");
+        assert!(are(rdma, tasks[0].sent() * 3 / 4), "a quarter goes elsewhere: {sent:?}");
+        assert!(all - rdma > tasks[0].sent() / 5, "{sent:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! The files, tests and modules that the documents name, and those that they must name.
+
+use super::{DOCUMENTS, path, read};
+use std::fs;
+use std::path::Path;
+
+/// The words between backquotes in running text, and the targets of links.
+fn named(text: &str) -> (Vec<String>, Vec<String>) {
+    let mut running = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        inside ^= line.starts_with("```");
+        if !inside && !line.starts_with("```") {
+            running.push_str(line);
+            running.push('\n');
+        }
+    }
+    let quoted = running.split('`').skip(1).step_by(2).map(str::to_string).collect();
+    let links = running.split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_string));
+    (quoted, links.collect())
+}
+
+#[test]
+fn every_file_that_a_document_names_exists() {
+    let mut files = 0;
+    for name in DOCUMENTS.iter().filter(|name| name.ends_with(".md")) {
+        let (quoted, links) = named(&read(name));
+        let folders = [
+            "src/",
+            "crates/",
+            "tests/",
+            "include/",
+            "benches/",
+            "packaging/",
+            "docs/",
+            "examples/",
+            ".cargo/",
+            ".ci/",
+        ];
+        let quoted = quoted.iter().filter(|word| folders.iter().any(|folder| word.starts_with(folder)));
+        let links = links.iter().filter(|link| !link.contains("://") && !link.starts_with('#'));
+        // a link counts from its document's folder
+        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        let links = links.map(|link| folder.join(link).display().to_string());
+        for file in quoted.cloned().chain(links) {
+            let file = file.split(['#', ' ']).next().unwrap_or_default();
+            assert!(path(file).exists(), "{name} names `{file}`, which does not exist");
+            files += 1;
+        }
+    }
+    assert!(files >= 10, "only {files} were found");
+}
+
+/// The text of all Rust files below a folder.
+fn all_source(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap().path();
+        if entry.is_dir() {
+            all_source(&entry, text);
+        } else if entry.extension().is_some_and(|kind| kind == "rs") {
+            text.push_str(&fs::read_to_string(entry).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_test_that_a_document_names_exists() {
+    let mut source = String::new();
+    ["src", "crates", "tests"].iter().for_each(|folder| all_source(&path(folder), &mut source));
+    for name in DOCUMENTS.iter().filter(|name| name.ends_with(".md")) {
+        for word in named(&read(name)).0 {
+            let sentence = word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
+            if sentence && word.matches('_').count() >= 4 {
+                assert!(source.contains(&format!("fn {word}(")), "{name} names the test `{word}`");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_module_stands_in_the_tree_of_the_architecture() {
+    let text = read("ARCHITECTURE.md");
+    for folder in [
+        "src",
+        "crates/core/src",
+        "crates/sys/src",
+        "crates/process/src",
+        "crates/sys/program/src",
+        "crates/cli/src",
+        "crates/capi/src",
+    ] {
+        for entry in fs::read_dir(path(folder)).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let name = if entry.path().is_dir() { format!("{name}/") } else { name };
+            // a module with children has a file and a folder
+            let beside = format!("{}/", name.trim_end_matches(".rs"));
+            let stands = |name: &str| text.lines().any(|line| line.split_whitespace().next() == Some(name));
+            assert!(stands(&name) || stands(&beside), "ARCHITECTURE.md has no line for `{folder}/{name}`");
+        }
+    }
+}
