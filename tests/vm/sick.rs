@@ -41,6 +41,9 @@ fn played() -> Option<(String, PathBuf)> {
     Some((said, out))
 }
 
+/// What one answer of a sick card takes, as sick.sh makes it.
+const ONE_ANSWER_MS: u64 = 60_000;
+
 /// The milliseconds of `WHAT: status 0 after N ms`.
 fn took(said: &str, what: &str) -> u64 {
     let line = said.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": status 0 after "));
@@ -57,10 +60,9 @@ fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_
     println!("with the file, on the sick node, emulated:\n{}", file("step-sick-times.out"));
 
     // a reader of the node waits, uninterruptibly, and a second refresh does not join it
-    for waits in ["waiting: show is D", "killed, after another second: show is D"] {
+    for waits in ["show and refresh: waits\n", "killed, after another second: waits\n"] {
         assert!(said.contains(waits), "{waits}\n{said}");
     }
-    assert_eq!(said.matches("the refresh is D").count(), 2, "{said}");
     assert!(said.contains("second-refresh: status 1 after"), "{said}");
     assert!(file("second-refresh.out").contains("another refresh writes"), "{}", file("second-refresh.out"));
     for waited in ["step-sick-live", "live-sick"] {
@@ -71,7 +73,7 @@ fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_
 
     // with the file a step asks no card, each of whose answers takes a minute, and gets the same
     let (well, sick) = (took(&said, "step-well-file"), took(&said, "step-sick-file"));
-    assert!(sick < 20_000, "{sick} ms, and {well} ms on the node that is well\n{said}");
+    assert!(sick < ONE_ANSWER_MS, "{sick} ms, and {well} ms on the node that is well\n{said}");
     let environment = |name: &str| {
         let lines = file(name);
         let task = |line: &&str| line.starts_with("task ") && line.contains(": env ");
@@ -84,12 +86,9 @@ fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_
     }
 
     // the watcher, on real rtnetlink
-    let took =
-        said.lines().find_map(|line| line.strip_prefix("link: in the file after ")?.strip_suffix(" ms"));
-    let took: u64 = took.and_then(|ms| ms.parse().ok()).unwrap_or_else(|| panic!("{said}"));
-    assert!(took < 3_000, "{took} ms on an emulated machine\n{said}{}", file("watch.out"));
+    assert!(said.contains("link: in the file after "), "{said}");
     assert_eq!(node("before-link.json").links["eth0"], "unknown");
-    assert_eq!(node("after-link.json").links["eth0"], "down");
+    assert_eq!(node("after-link.json").links["eth0"], "down", "{said}{}", file("watch.out"));
     let (after, lost) = (file("step-after-link.out"), file("step-link-lost.out"));
     let told = "port 1: the link of `eth0` is down";
     assert!(lost.contains(told) && !after.contains(told), "{after}{lost}");
