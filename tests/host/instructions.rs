@@ -9,8 +9,8 @@ const TABLE: &str = "benches/instructions.tsv";
 const TOLERATED: u64 = 10;
 
 /// Instructions of one call of a hook: in the step's process, or in the first task.
-fn counted(step: &Step, hook: &str) -> u64 {
-    let folder = private_folder(&format!("callgrind-{hook}"));
+fn counted(step: &Step, name: &str, hook: &str) -> u64 {
+    let folder = private_folder(&format!("callgrind {name} {hook}").replace(' ', "-"));
     let played = step.command(harness::host().expect("asked for before"));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", &format!("--toggle-collect=slurm_spank_{hook}")])
@@ -52,7 +52,7 @@ fn a_hook_takes_no_more_instructions_than_the_table_says() {
     );
     for (name, step) in &cases {
         for hook in ["init", "init_post_opt", "task_init"] {
-            table += &format!("{name}\t{hook}\t{}\n", counted(step, hook));
+            table += &format!("{name}\t{hook}\t{}\n", counted(step, name, hook));
         }
     }
     let path = harness::manifest_path(TABLE);

@@ -74,7 +74,7 @@ struct Header {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Schema {
+struct Schema<'a> {
     #[serde(rename = "format")]
     _format: String,
     #[serde(rename = "version")]
@@ -87,7 +87,8 @@ struct Schema {
     supplied_by: Option<String>,
     registered: Registered,
     links: BTreeMap<String, String>,
-    topology: Document,
+    #[serde(borrow)]
+    topology: Document<'a>,
 }
 
 /// Does the text call itself a node file?

@@ -54,6 +54,23 @@ impl Bitmap {
         self.words[word] |= 1 << (member % 64);
     }
 
+    /// Adds a range of members; those at or above [`Bitmap::LIMIT`] are ignored.
+    pub fn insert_range(&mut self, members: RangeInclusive<u32>) {
+        let (low, high) = (*members.start(), (*members.end()).min(Bitmap::LIMIT - 1));
+        if low > high {
+            return;
+        }
+        let (first, last) = ((low / 64) as usize, (high / 64) as usize);
+        if self.words.len() <= last {
+            self.words.resize(last + 1, 0);
+        }
+        for (word, bits) in self.words.iter_mut().enumerate().take(last + 1).skip(first) {
+            let from = if word == first { low % 64 } else { 0 };
+            let to = if word == last { high % 64 } else { 63 };
+            *bits |= (u64::MAX >> (63 - to)) & (u64::MAX << from);
+        }
+    }
+
     /// Is `member` in the set?
     pub fn contains(&self, member: u32) -> bool {
         self.words.get((member / 64) as usize).is_some_and(|word| word >> (member % 64) & 1 == 1)
@@ -146,7 +163,7 @@ impl Bitmap {
         }
         for part in text.split(',') {
             let members = Bitmap::range(part).map_err(|bad| BadBitmap { text: cut(text), ..bad })?;
-            members.for_each(|member| set.insert(member));
+            set.insert_range(members);
         }
         Ok(set)
     }
@@ -260,6 +277,20 @@ mod tests {
         }
         for text in ["", "0x", "0xg", &"f".repeat(5000)] {
             assert!(Bitmap::from_mask(text).is_err(), "`{text}`");
+        }
+    }
+
+    #[test]
+    fn a_range_is_the_same_as_its_members() {
+        let edges = [0, 1, 62, 63, 64, 65, 127, 128, 200, 8190, 8191, 8192, 9000];
+        for low in edges {
+            for high in edges {
+                let mut set = Bitmap::from_list("3,64").unwrap();
+                let mut one_by_one = set.clone();
+                set.insert_range(low..=high);
+                (low..=high).for_each(|member| one_by_one.insert(member));
+                assert_eq!(set, one_by_one, "{low}-{high}");
+            }
         }
     }
 

@@ -189,7 +189,7 @@ pub fn from_json(text: &str, provenance: Provenance) -> Result<Topology, BadTopo
 pub fn sources(text: &str) -> Result<Vec<String>, BadTopology> {
     let file = parse(text)?;
     read::check_sources(&file.sources)?;
-    Ok(file.sources)
+    Ok(file.sources.iter().map(|source| source.to_string()).collect())
 }
 
 /// Writes a topology: one line for each core, PCI function, GPU and NIC, the same bytes for the same
@@ -208,14 +208,14 @@ pub fn to_json_with_sources(topology: &Topology, sources: &[String]) -> String {
 /// A topology file that stands inside another JSON.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
-pub struct Document(schema::File);
+pub struct Document<'a>(#[serde(borrow)] schema::File<'a>);
 
-impl Document {
+impl Document<'_> {
     /// The topology in it.
     pub fn topology(self, provenance: Provenance) -> Result<Topology, BadTopology> {
         let Document(file) = self;
-        if file.format != FORMAT {
-            return Err(BadTopology::Format { found: Some(file.format) });
+        if &*file.format != FORMAT {
+            return Err(BadTopology::Format { found: Some(file.format.to_string()) });
         }
         if file.version != VERSION {
             return Err(BadTopology::Version { found: Some(file.version) });
@@ -224,7 +224,7 @@ impl Document {
     }
 }
 
-fn parse(text: &str) -> Result<schema::File, BadTopology> {
+fn parse(text: &str) -> Result<schema::File<'_>, BadTopology> {
     if text.len() > MAX_BYTES {
         return Err(BadTopology::TooLarge { bytes: text.len() });
     }

@@ -22,7 +22,9 @@ impl DeviceName {
     /// Can this be a name?  1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`.
     pub fn is_one(text: &str) -> bool {
         let starts_well = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
-        starts_well && text.len() <= DeviceName::MAX && text.chars().all(DeviceName::may_hold)
+        // a byte of a longer character is not ASCII
+        let may_hold = |byte| DeviceName::may_hold(char::from(byte));
+        starts_well && text.len() <= DeviceName::MAX && text.bytes().all(may_hold)
     }
 
     /// May a name hold this character?

@@ -52,28 +52,31 @@ impl FromStr for PciAddress {
 
     /// Accepts `0000:1b:00.0`, `1b:00.0` (domain 0) and nvidia-smi's `00000000:1B:00.0`.
     fn from_str(text: &str) -> Result<PciAddress, BadPciAddress> {
-        let bad = || BadPciAddress(text.chars().take(80).collect());
-        // from_str_radix accepts a sign, which no address has
-        let hex = |digits: &str, most: usize| match digits.len() {
-            1.. if digits.len() <= most && digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
-                u32::from_str_radix(digits, 16).map_err(|_| bad())
-            }
-            _ => Err(bad()),
-        };
-        let (rest, function) = text.rsplit_once('.').ok_or_else(bad)?;
-        let (rest, device) = rest.rsplit_once(':').ok_or_else(bad)?;
-        let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
-        let (device, function) = (hex(device, 2)?, hex(function, 1)?);
-        if device >= 32 || function >= 8 {
-            return Err(bad());
-        }
-        Ok(PciAddress {
-            domain: hex(domain, 8)?,
-            bus: hex(bus, 2)? as u8,
-            device: device as u8,
-            function: function as u8,
-        })
+        read(text.as_bytes()).ok_or_else(|| BadPciAddress(text.chars().take(80).collect()))
     }
+}
+
+/// A node file has hundreds of addresses, and a step waits for them: read from the end, byte by byte.
+fn read(text: &[u8]) -> Option<PciAddress> {
+    let (rest, function) = split_last(text, b'.')?;
+    let (rest, device) = split_last(rest, b':')?;
+    let (domain, bus) = split_last(rest, b':').unwrap_or((b"0", rest));
+    let (device, function) = (hex(device, 2)?, hex(function, 1)?);
+    let (domain, bus) = (hex(domain, 8)?, hex(bus, 2)?);
+    let fits = device < 32 && function < 8;
+    fits.then_some(PciAddress { domain, bus: bus as u8, device: device as u8, function: function as u8 })
+}
+
+/// What stands before and after the last `separator`.
+fn split_last(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().rposition(|&byte| byte == separator)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+/// A number of at least one and at most `most` (8 or fewer) hexadecimal digits, without a sign.
+fn hex(digits: &[u8], most: usize) -> Option<u32> {
+    let add = |number: u32, &digit: &u8| Some(number << 4 | char::from(digit).to_digit(16)?);
+    (1..=most).contains(&digits.len()).then(|| digits.iter().try_fold(0, add)).flatten()
 }
 
 impl fmt::Display for PciAddress {
@@ -96,10 +99,12 @@ impl FromStr for HostBridge {
 
     /// Accepts sysfs's directory name, `pci0000:15`.
     fn from_str(text: &str) -> Result<HostBridge, BadPciAddress> {
-        let bad = || BadPciAddress(text.chars().take(80).collect());
-        let bus = text.strip_prefix("pci").ok_or_else(bad)?;
-        let root: PciAddress = format!("{bus}:00.0").parse().map_err(|_| bad())?;
-        Ok(HostBridge { domain: root.domain, bus: root.bus })
+        let read = || {
+            let place = text.strip_prefix("pci")?.as_bytes();
+            let (domain, bus) = split_last(place, b':').unwrap_or((b"0", place));
+            Some(HostBridge { domain: hex(domain, 8)?, bus: hex(bus, 2)? as u8 })
+        };
+        read().ok_or_else(|| BadPciAddress(text.chars().take(80).collect()))
     }
 }
 
@@ -250,6 +255,19 @@ impl PciTree {
             }
         }
         (functions, None)
+    }
+
+    /// Do the bridges above `address` lead to a host bridge?
+    pub fn reaches_host(&self, address: PciAddress) -> bool {
+        let mut here = address;
+        for _ in 0..=PciTree::MAX_DEPTH {
+            match self.functions.get(&here).map(|function| function.parent) {
+                Some(PciParent::Bridge(bridge)) => here = bridge,
+                Some(PciParent::Host(_)) => return true,
+                None => return false,
+            }
+        }
+        false
     }
 
     /// The bridges above `address`, nearest first, and the host bridge at the top.

@@ -1,18 +1,18 @@
 //! From the file to the node, with every check that makes a topology consistent.
 #![forbid(unsafe_code)]
 
-use super::schema::{self, File};
+use super::schema::{self, File, Text};
 use super::values::{
-    Once, OnceCpus, Place, Result, at_most, dangling, device_name, free_text, hex, link_rate, list, name,
-    network, optional, parent, pci_address, subnet, word, wrong,
+    Once, Place, Result, at_most, dangling, device_name, each_once, free_text, hex, link_rate, list, name,
+    network, optional, parent, pci_address, ranges, subnet, twice, word, wrong,
 };
 use super::{
     BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
     MAX_PCI, MAX_PORTS, MAX_RATE_MBPS,
 };
 use crate::topology::{
-    Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress, PciFunction,
-    PciParent, PciTree, PcieLink, Port, PortState, Processor, Provenance, Pu, Topology, X86,
+    Arch, Bitmap, CpuVendor, Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress,
+    PciFunction, PciParent, PciTree, PcieLink, Port, PortState, Processor, Provenance, Pu, Topology, X86,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -86,7 +86,7 @@ fn processor(processor: &schema::Processor) -> Result<Processor> {
     Ok(Processor { arch, x86 })
 }
 
-pub(super) fn check_sources(sources: &[String]) -> Result<()> {
+pub(super) fn check_sources(sources: &[Text]) -> Result<()> {
     sources
         .iter()
         .enumerate()
@@ -95,17 +95,21 @@ pub(super) fn check_sources(sources: &[String]) -> Result<()> {
 
 fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
     at_most(Place::of("numa_nodes"), nodes.len(), MAX_NUMA_NODES)?;
-    let (mut indices, mut cpus_seen) = (Once::new(), OnceCpus::default());
-    let mut all = Vec::new();
+    let (mut indices, mut cpus_seen) = (Once::new(), Bitmap::new());
+    let mut all: Vec<NumaNode> = Vec::with_capacity(nodes.len());
+    let cpus_of = |i| Place::of("numa_nodes").nth(i).field("cpus");
     for (i, node) in nodes.iter().enumerate() {
         let place = Place::of("numa_nodes").nth(i).field("os_index");
         if node.os_index as usize >= MAX_NUMA_NODES {
             return Err(wrong(place, node.os_index, format!("a number below `{MAX_NUMA_NODES}`")));
         }
         indices.add(place, node.os_index)?;
-        let place = Place::of("numa_nodes").nth(i).field("cpus");
-        let cpus = list(place, &node.cpus)?;
-        cpus_seen.add(place, &cpus)?;
+        let cpus = list(cpus_of(i), &node.cpus)?;
+        if let Some(cpu) = cpus_seen.intersection(&cpus).first() {
+            let first = all.iter().position(|other| other.cpus.contains(cpu)).map(cpus_of);
+            return Err(twice(cpus_of(i), cpu, first.unwrap_or(cpus_of(i))));
+        }
+        cpus_seen.add(&cpus);
         let distances = node.distances.clone();
         if !distances.is_empty() && distances.len() != nodes.len() {
             let place = Place::of("numa_nodes").nth(i).field("distances");
@@ -119,17 +123,33 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
 
 fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
     at_most(Place::of("pus"), cores.len(), MAX_CORES)?;
-    let (mut ids, mut pus_seen) = (Once::new(), OnceCpus::default());
-    let mut all = Vec::new();
+    let (mut ids, mut seen) = (Once::new(), Bitmap::new());
+    // most cores have two threads
+    let mut all: Vec<Pu> = Vec::with_capacity(2 * cores.len());
+    let pus_of = |i| Place::of("pus").nth(i).field("pus");
     for (i, core) in cores.iter().enumerate() {
-        ids.add(Place::of("pus").nth(i), CoreId(core.package, core.core))?;
-        let place = Place::of("pus").nth(i).field("pus");
-        let pus = list(place, &core.pus)?;
-        if pus.is_empty() {
-            return Err(wrong(place, &core.pus, "at least one CPU"));
+        let &schema::Core { package, core: number, .. } = core;
+        ids.add(Place::of("pus").nth(i), CoreId(package, number))?;
+        let before = all.len();
+        ranges(pus_of(i), &core.pus, |part, members| {
+            for os_index in members {
+                if seen.contains(os_index) {
+                    return Err(match all[..before].iter().find(|pu| pu.os_index == os_index) {
+                        Some(pu) => {
+                            let first = ids.first_place(&CoreId(pu.package, pu.core));
+                            twice(pus_of(i), os_index, first.unwrap_or(pus_of(i)).field("pus"))
+                        }
+                        None => each_once(pus_of(i), part),
+                    });
+                }
+                seen.insert(os_index);
+                all.push(Pu { os_index, package, core: number });
+            }
+            Ok(())
+        })?;
+        if all.len() == before {
+            return Err(wrong(pus_of(i), &core.pus, "at least one CPU"));
         }
-        pus_seen.add(place, &pus)?;
-        all.extend(pus.iter().map(|os_index| Pu { os_index, package: core.package, core: core.core }));
     }
     Ok(all)
 }
@@ -147,12 +167,12 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
         if let Some(node) = function.numa_node.filter(|&node| !is_listed(node)) {
             return Err(dangling(at("numa_node"), node, "numa_nodes"));
         }
-        let id = |field: &'static str, text: &Option<String>| -> Result<Option<u16>> {
+        let id = |field: &'static str, text: &Option<Text>| -> Result<Option<u16>> {
             let id = optional(text, |text| hex(at(field), text, 4, "an id such as `0x10de`"))?;
             Ok(id.map(|id| id as u16))
         };
         let link =
-            |field: &'static str, text: &Option<String>| optional(text, |text| link_rate(at(field), text));
+            |field: &'static str, text: &Option<Text>| optional(text, |text| link_rate(at(field), text));
         tree.insert(PciFunction {
             address,
             parent: parent(at("parent"), &function.parent)?,
@@ -181,22 +201,21 @@ fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree
     }
     // last, when all bridges are known: the file need not be in address order
     for function in tree.iter() {
-        let place = addresses.first_place(&function.address).unwrap_or(Place::of("pci"));
-        check_parents(&tree, function, place.beside("parent"))?;
+        if !tree.reaches_host(function.address) {
+            let place = addresses.first_place(&function.address).unwrap_or(Place::of("pci"));
+            check_parents(&tree, function, place.beside("parent"))?;
+        }
     }
     Ok(tree)
 }
 
-/// Every function must lead to a host bridge; [`PciTree::ancestors`] stops where one does not.
+/// What is wrong above a function that leads to no host bridge; [`PciTree::ancestors`] stops where one does not.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: Place) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
         tree.get(bridge).ok_or_else(|| dangling(place, bridge, "pci"))?;
     }
-    let (bridges, host) = tree.ancestors(address);
-    if host.is_some() {
-        return Ok(());
-    }
+    let (bridges, _) = tree.ancestors(address);
     if bridges.iter().collect::<BTreeSet<_>>().len() < bridges.len() {
         return Err(BadTopology::Circle { place: place.to_string(), value: address.to_string() });
     }
@@ -292,7 +311,7 @@ fn nics(
             role: optional(&nic.role, |text| word(at("role"), text, &schema::ROLES))?,
             ports: ports(at("ports"), &nic.ports)?,
             uverbs,
-            netdevs: nic.netdevs.clone(),
+            netdevs: nic.netdevs.iter().map(|netdev| netdev.to_string()).collect(),
             guid: optional(&nic.guid, |text| free_text(at("guid"), text))?,
             card: optional(&nic.card, |text| free_text(at("card"), text))?,
         });
@@ -331,7 +350,7 @@ fn ports(place: Place, ports: &[schema::Port]) -> Result<Vec<Port>> {
     Ok(all)
 }
 
-fn networks(place: Place, networks: &[String]) -> Result<Vec<Network>> {
+fn networks(place: Place, networks: &[Text]) -> Result<Vec<Network>> {
     at_most(place, networks.len(), MAX_NETWORKS)?;
     networks.iter().enumerate().map(|(n, text)| network(place.nth(n), text)).collect()
 }

@@ -2,7 +2,66 @@
 #![forbid(unsafe_code)]
 
 use crate::topology::{Arch, GpuVendor, LinkLayer, NicKind, NicRole, PathType, PortState};
+use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+/// A text of the file: where it stands in the file itself, if no escape is in it.  `serde` borrows a `Cow` only outside of
+/// an `Option` and a list.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(Cow<'a, str>);
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Text(Cow::Borrowed(text))
+    }
+}
+
+impl Text<'_> {
+    /// What a value shows.
+    pub(super) fn of(value: impl fmt::Display) -> Self {
+        Text(Cow::Owned(value.to_string()))
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_string())))
+            }
+        }
+        from.deserialize_str(Reader)
+    }
+}
 
 /// What every version of the file has.
 #[derive(Deserialize)]
@@ -12,39 +71,39 @@ pub(super) struct Header {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct File {
-    pub format: String,
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct File<'a> {
+    pub format: Text<'a>,
     pub version: u64,
-    pub name: String,
+    pub name: Text<'a>,
     /// free text: where the facts come from
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<String>,
+    pub sources: Vec<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub processor: Option<Processor>,
+    pub processor: Option<Processor<'a>>,
     #[serde(default)]
-    pub numa_nodes: Vec<NumaNode>,
+    pub numa_nodes: Vec<NumaNode<'a>>,
     #[serde(default)]
-    pub pus: Vec<Core>,
+    pub pus: Vec<Core<'a>>,
     #[serde(default)]
-    pub pci: Vec<PciFunction>,
+    pub pci: Vec<PciFunction<'a>>,
     #[serde(default)]
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<Gpu<'a>>,
     #[serde(default)]
-    pub nics: Vec<Nic>,
+    pub nics: Vec<Nic<'a>>,
     /// kinds of paths that take precedence over the PCI tree
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<StatedPath>,
+    pub paths: Vec<StatedPath<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Processor {
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct Processor<'a> {
     /// `x86_64`, `arm64` or `ppc64`
-    pub arch: String,
+    pub arch: Text<'a>,
     /// such as `GenuineIntel`; absent where unknown, as the two numbers are
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vendor: Option<String>,
+    pub vendor: Option<Text<'a>>,
     /// `cpu family` of /proc/cpuinfo
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<u32>,
@@ -54,22 +113,22 @@ pub(super) struct Processor {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StatedPath {
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct StatedPath<'a> {
     /// the GPU's address
-    pub gpu: String,
+    pub gpu: Text<'a>,
     /// the NIC's address
-    pub nic: String,
+    pub nic: Text<'a>,
     /// `PIX`, `PXB`, `PHB`, `NODE` or `SYS`
-    pub path: String,
+    pub path: Text<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NumaNode {
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct NumaNode<'a> {
     pub os_index: u32,
     /// a list such as `0-55,112-167`
-    pub cpus: String,
+    pub cpus: Text<'a>,
     /// to every node in order of os index, in whatever order the file lists the nodes
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<u32>,
@@ -77,72 +136,72 @@ pub(super) struct NumaNode {
 
 /// The logical CPUs of one core.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Core {
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct Core<'a> {
     pub package: u32,
     pub core: u32,
     /// a list such as `0,112`
-    pub pus: String,
+    pub pus: Text<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PciFunction {
-    pub address: String,
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct PciFunction<'a> {
+    pub address: Text<'a>,
     /// a bridge, `0000:17:00.0`, or a host bridge, `pci0000:15`
-    pub parent: String,
+    pub parent: Text<'a>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class: Option<String>,
+    pub class: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vendor: Option<String>,
+    pub vendor: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
+    pub device: Option<Text<'a>>,
     /// vendor and device, as in `1000:a096`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subsystem: Option<String>,
+    pub subsystem: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub local_cpus: Option<String>,
+    pub local_cpus: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Link::is_unknown")]
-    pub link: Link,
+    pub link: Link<'a>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub physfn: Option<String>,
+    pub physfn: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vfs: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iommu: Option<String>,
+    pub iommu: Option<Text<'a>>,
 }
 
 #[derive(Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Link {
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct Link<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current: Option<String>,
+    pub current: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<String>,
+    pub max: Option<Text<'a>>,
 }
 
-impl Link {
+impl Link<'_> {
     fn is_unknown(&self) -> bool {
         self.current.is_none() && self.max.is_none()
     }
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Gpu {
-    pub address: String,
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct Gpu<'a> {
+    pub address: Text<'a>,
     /// its number among the GPUs that share this function
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    pub vendor: String,
+    pub vendor: Text<'a>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minor: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uuid: Option<String>,
+    pub uuid: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
+    pub model: Option<Text<'a>>,
     /// absent where the vendor's runtime counts in PCI order
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_index: Option<u32>,
@@ -152,55 +211,55 @@ pub(super) struct Gpu {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nic {
-    pub name: String,
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct Nic<'a> {
+    pub name: Text<'a>,
     /// absent for verbs
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub kind: Option<Text<'a>>,
     /// absent for software devices
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
+    pub address: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<String>,
+    pub role: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uverbs: Option<String>,
+    pub uverbs: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub netdevs: Vec<String>,
+    pub netdevs: Vec<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guid: Option<String>,
+    pub guid: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card: Option<String>,
+    pub card: Option<Text<'a>>,
     #[serde(default)]
-    pub ports: Vec<Port>,
+    pub ports: Vec<Port<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Port {
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
+pub(super) struct Port<'a> {
     pub number: u8,
     /// absent where unknown
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
+    pub state: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<u64>,
     /// absent where unknown
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link_layer: Option<String>,
+    pub link_layer: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phys_state: Option<String>,
+    pub phys_state: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub netdev: Option<String>,
+    pub netdev: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subnet: Option<String>,
+    pub subnet: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gid_type: Option<String>,
+    pub gid_type: Option<Text<'a>>,
     /// the interface of the node's default route, if that leaves through this port
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub default_route: Option<String>,
+    pub default_route: Option<Text<'a>>,
     /// such as `10.1.0.0/16`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub networks: Vec<String>,
+    pub networks: Vec<Text<'a>>,
 }
 
 pub(super) const ARCHS: [(&str, Arch); 3] =

@@ -1,12 +1,14 @@
 //! What the strings of the file mean, one function for each kind of value.
 #![forbid(unsafe_code)]
 
+use super::schema::Text;
 use super::{BadTopology, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable};
 use crate::topology::{
     BadDeviceName, Bitmap, DeviceName, LinkRate, Network, PciAddress, PciParent, SubnetPrefix,
 };
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 
 pub(super) type Result<T> = std::result::Result<T, BadTopology>;
 
@@ -59,51 +61,40 @@ impl Display for Place {
     }
 }
 
-/// Values that may occur once, each with the place where it was seen first.
+/// Values that may occur once, each with the place where it was seen first.  A file that this project writes is in order,
+/// so what comes in order is kept in a list, and only the rest in a tree.
 pub(super) struct Once<T> {
-    seen: BTreeMap<T, Place>,
+    ordered: Vec<(T, Place)>,
+    others: BTreeMap<T, Place>,
 }
 
 impl<T: Ord + Display> Once<T> {
     pub(super) fn new() -> Once<T> {
-        Once { seen: BTreeMap::new() }
+        Once { ordered: Vec::new(), others: BTreeMap::new() }
     }
 
     /// Where `value` was seen first.
     pub(super) fn first_place(&self, value: &T) -> Option<Place> {
-        self.seen.get(value).copied()
+        let ordered = self.ordered.binary_search_by(|(seen, _)| seen.cmp(value));
+        ordered.ok().map(|at| self.ordered[at].1).or_else(|| self.others.get(value).copied())
     }
 
     pub(super) fn add(&mut self, place: Place, value: T) -> Result<()> {
-        if let Some(first) = self.seen.get(&value) {
-            let value = printable(&value.to_string(), 80);
-            return Err(BadTopology::Twice { place: place.to_string(), value, first: first.to_string() });
+        if self.ordered.last().is_none_or(|(last, _)| *last < value) && self.others.is_empty() {
+            self.ordered.push((value, place));
+            return Ok(());
         }
-        self.seen.insert(value, place);
+        if let Some(first) = self.first_place(&value) {
+            return Err(twice(place, value, first));
+        }
+        self.others.insert(value, place);
         Ok(())
     }
 }
 
-/// CPUs that may occur once: a step reads hundreds, so they are compared by sets.
-#[derive(Default)]
-pub(super) struct OnceCpus {
-    all: Bitmap,
-    sets: Vec<(Place, Bitmap)>,
-}
-
-impl OnceCpus {
-    pub(super) fn add(&mut self, place: Place, cpus: &Bitmap) -> Result<()> {
-        if self.all.intersects(cpus) {
-            let cpu = self.all.intersection(cpus).first().unwrap_or_default();
-            let first = self.sets.iter().find(|(_, set)| set.contains(cpu));
-            let first = first.map_or_else(String::new, |(place, _)| place.to_string());
-            let place = place.to_string();
-            return Err(BadTopology::Twice { place, value: cpu.to_string(), first });
-        }
-        self.all.add(cpus);
-        self.sets.push((place, cpus.clone()));
-        Ok(())
-    }
+pub(super) fn twice(place: Place, value: impl Display, first: impl Display) -> BadTopology {
+    let value = printable(&value.to_string(), 80);
+    BadTopology::Twice { place: place.to_string(), value, first: first.to_string() }
 }
 
 pub(super) fn wrong(place: Place, value: impl Display, expected: impl Display) -> BadTopology {
@@ -122,7 +113,7 @@ pub(super) fn at_most(place: Place, count: usize, most: usize) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn optional<T>(text: &Option<String>, read: impl FnOnce(&str) -> Result<T>) -> Result<Option<T>> {
+pub(super) fn optional<T>(text: &Option<Text>, read: impl FnOnce(&str) -> Result<T>) -> Result<Option<T>> {
     text.as_deref().map(read).transpose()
 }
 
@@ -167,7 +158,7 @@ pub(super) fn pci_address(place: Place, text: &str) -> Result<PciAddress> {
 }
 
 pub(super) fn parent(place: Place, text: &str) -> Result<PciParent> {
-    if let Ok(host) = text.parse() {
+    if let Some(host) = text.strip_prefix("pci").and_then(|_| text.parse().ok()) {
         return Ok(PciParent::Host(host));
     }
     let bridge = text.parse().map_err(|_| {
@@ -210,20 +201,35 @@ pub(super) fn link_rate(place: Place, text: &str) -> Result<LinkRate> {
 /// a small text cost much work.
 pub(super) fn list(place: Place, text: &str) -> Result<Bitmap> {
     let mut set = Bitmap::new();
+    ranges(place, text, |part, mut members| {
+        let range = members.clone();
+        if members.any(|member| set.contains(member)) {
+            return Err(each_once(place, part));
+        }
+        set.insert_range(range);
+        Ok(())
+    })?;
+    Ok(set)
+}
+
+/// Hands on each part of a list with its members.
+pub(super) fn ranges(
+    place: Place,
+    text: &str,
+    mut take: impl FnMut(&str, RangeInclusive<u32>) -> Result<()>,
+) -> Result<()> {
     if text.trim().is_empty() {
-        return Ok(set);
+        return Ok(());
     }
     for part in text.split(',') {
         if part.trim().is_empty() {
             return Err(wrong(place, text, "a list such as `0-3,8`"));
         }
-        let members = Bitmap::range(part).map_err(|bad| wrong(place, bad.text, bad.expected))?;
-        for member in members {
-            if set.contains(member) {
-                return Err(wrong(place, part, "each number once"));
-            }
-            set.insert(member);
-        }
+        take(part, Bitmap::range(part).map_err(|bad| wrong(place, bad.text, bad.expected))?)?;
     }
-    Ok(set)
+    Ok(())
+}
+
+pub(super) fn each_once(place: Place, part: &str) -> BadTopology {
+    wrong(place, part, "each number once")
 }

@@ -1,93 +1,107 @@
 //! From the node to the file, one line for each element of its lists.
 #![forbid(unsafe_code)]
 
-use super::schema::{self, File};
+use super::schema::{self, File, Text};
 use super::{FORMAT, MAX_TEXT, VERSION};
-use crate::topology::{Bitmap, LinkRate, PciParent, Port, Topology};
+use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, Port, Topology};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
 use std::io;
 
 /// The word for `value`; `None` for values that are not written.
-fn word<T: PartialEq>(words: &[(&str, T)], value: T) -> Option<String> {
-    words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| word.to_string())
+fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> Option<Text<'static>> {
+    words.iter().find(|(_, meaning)| *meaning == value).map(|&(word, _)| word.into())
 }
 
-pub(super) fn file(topology: &Topology, sources: &[String]) -> File {
+fn text(text: &Option<String>) -> Option<Text<'_>> {
+    text.as_deref().map(Text::from)
+}
+
+pub(super) fn file<'a>(topology: &'a Topology, sources: &'a [String]) -> File<'a> {
     let mut cores: BTreeMap<(u32, u32), Bitmap> = BTreeMap::new();
     for pu in &topology.pus {
         cores.entry((pu.package, pu.core)).or_default().insert(pu.os_index);
     }
-    let rate = |rate: Option<LinkRate>| rate.map(|rate| rate.to_string());
-    let hex4 = |id: Option<u16>| id.map(|id| format!("0x{id:04x}"));
     let numa_nodes = topology.numa_nodes.iter().map(|node| schema::NumaNode {
         os_index: node.os_index,
-        cpus: node.cpus.to_string(),
+        cpus: Text::of(&node.cpus),
         distances: node.distances.clone(),
     });
-    let pus =
-        cores.into_iter().map(|((package, core), pus)| schema::Core { package, core, pus: pus.to_string() });
-    let pci = topology.pci.iter().map(|function| schema::PciFunction {
-        address: function.address.to_string(),
-        parent: match function.parent {
-            PciParent::Bridge(bridge) => bridge.to_string(),
-            PciParent::Host(host) => host.to_string(),
-        },
-        class: function.class.map(|class| format!("0x{class:06x}")),
-        vendor: hex4(function.vendor),
-        device: hex4(function.device),
-        subsystem: function.subsystem.map(|(vendor, device)| format!("{vendor:04x}:{device:04x}")),
-        numa_node: function.numa_node,
-        local_cpus: function.local_cpus.as_ref().map(Bitmap::to_string),
-        link: schema::Link { current: rate(function.link.current), max: rate(function.link.max) },
-        physfn: function.physfn.map(|address| address.to_string()),
-        vfs: function.vfs,
-        iommu: function.iommu.clone(),
-    });
-    let gpus = topology.gpus.iter().map(|gpu| schema::Gpu {
-        address: gpu.address.to_string(),
-        partition: gpu.partition,
-        vendor: word(&schema::VENDORS, gpu.vendor).unwrap_or_default(),
-        minor: gpu.minor,
-        uuid: gpu.uuid.clone(),
-        model: gpu.model.clone(),
-        runtime_index: gpu.runtime_index,
-        mig_instances: gpu.mig_instances,
-    });
-    let nics = topology.nics.iter().map(|nic| schema::Nic {
-        name: nic.name.to_string(),
-        kind: word(&schema::KINDS, nic.kind),
-        address: nic.address.map(|address| address.to_string()),
-        role: nic.role.and_then(|role| word(&schema::ROLES, role)),
-        uverbs: nic.uverbs.clone(),
-        netdevs: nic.netdevs.clone(),
-        guid: nic.guid.clone(),
-        card: nic.card.clone(),
-        ports: nic.ports.iter().map(port).collect(),
-    });
+    let core =
+        |((package, core), pus): ((u32, u32), Bitmap)| schema::Core { package, core, pus: Text::of(pus) };
     let paths = topology.stated_paths.iter().map(|((gpu, nic), path)| schema::StatedPath {
-        gpu: gpu.to_string(),
-        nic: nic.to_string(),
-        path: path.to_string(),
+        gpu: Text::of(gpu),
+        nic: Text::of(nic),
+        path: Text::of(path),
     });
     File {
-        format: FORMAT.to_string(),
+        format: FORMAT.into(),
         version: VERSION,
-        name: one_line(&topology.name),
-        sources: sources.to_vec(),
+        name: Text::of(one_line(&topology.name)),
+        sources: sources.iter().map(|source| source.as_str().into()).collect(),
         processor: topology.processor.as_ref().map(|processor| schema::Processor {
-            arch: word(&schema::ARCHS, processor.arch).unwrap_or_default(),
-            vendor: processor.x86.map(|x86| x86.vendor.word().to_string()),
+            arch: word(&schema::ARCHS, processor.arch).unwrap_or("".into()),
+            vendor: processor.x86.map(|x86| x86.vendor.word().into()),
             family: processor.x86.map(|x86| x86.family),
             model: processor.x86.map(|x86| x86.model),
         }),
         numa_nodes: numa_nodes.collect(),
-        pus: pus.collect(),
-        pci: pci.collect(),
-        gpus: gpus.collect(),
-        nics: nics.collect(),
+        pus: cores.into_iter().map(core).collect(),
+        pci: topology.pci.iter().map(function).collect(),
+        gpus: topology.gpus.iter().map(gpu).collect(),
+        nics: topology.nics.iter().map(nic).collect(),
         paths: paths.collect(),
+    }
+}
+
+fn function(function: &PciFunction) -> schema::PciFunction<'_> {
+    let rate = |rate: Option<LinkRate>| rate.map(Text::of);
+    let hex4 = |id: Option<u16>| id.map(|id| Text::of(format_args!("0x{id:04x}")));
+    let ids = |(vendor, device)| Text::of(format_args!("{vendor:04x}:{device:04x}"));
+    schema::PciFunction {
+        address: Text::of(function.address),
+        parent: match function.parent {
+            PciParent::Bridge(bridge) => Text::of(bridge),
+            PciParent::Host(host) => Text::of(host),
+        },
+        class: function.class.map(|class| Text::of(format_args!("0x{class:06x}"))),
+        vendor: hex4(function.vendor),
+        device: hex4(function.device),
+        subsystem: function.subsystem.map(ids),
+        numa_node: function.numa_node,
+        local_cpus: function.local_cpus.as_ref().map(Text::of),
+        link: schema::Link { current: rate(function.link.current), max: rate(function.link.max) },
+        physfn: function.physfn.map(Text::of),
+        vfs: function.vfs,
+        iommu: text(&function.iommu),
+    }
+}
+
+fn gpu(gpu: &Gpu) -> schema::Gpu<'_> {
+    schema::Gpu {
+        address: Text::of(gpu.address),
+        partition: gpu.partition,
+        vendor: word(&schema::VENDORS, gpu.vendor).unwrap_or("".into()),
+        minor: gpu.minor,
+        uuid: text(&gpu.uuid),
+        model: text(&gpu.model),
+        runtime_index: gpu.runtime_index,
+        mig_instances: gpu.mig_instances,
+    }
+}
+
+fn nic(nic: &Nic) -> schema::Nic<'_> {
+    schema::Nic {
+        name: nic.name.as_str().into(),
+        kind: word(&schema::KINDS, nic.kind),
+        address: nic.address.map(Text::of),
+        role: nic.role.and_then(|role| word(&schema::ROLES, role)),
+        uverbs: text(&nic.uverbs),
+        netdevs: nic.netdevs.iter().map(|netdev| netdev.as_str().into()).collect(),
+        guid: text(&nic.guid),
+        card: text(&nic.card),
+        ports: nic.ports.iter().map(port).collect(),
     }
 }
 
@@ -97,18 +111,18 @@ fn one_line(name: &str) -> String {
     if kept.is_empty() { "node".to_string() } else { kept }
 }
 
-fn port(port: &Port) -> schema::Port {
+fn port(port: &Port) -> schema::Port<'_> {
     schema::Port {
         number: port.number,
         state: word(&schema::STATES, port.state),
         rate_mbps: port.rate_mbps,
         link_layer: word(&schema::LINK_LAYERS, port.link_layer),
-        phys_state: port.phys_state.clone(),
-        netdev: port.netdev.clone(),
-        subnet: port.subnet.map(|prefix| prefix.to_string()),
-        gid_type: port.gid_type.clone(),
-        default_route: port.default_route.clone(),
-        networks: port.networks.iter().map(ToString::to_string).collect(),
+        phys_state: text(&port.phys_state),
+        netdev: text(&port.netdev),
+        subnet: port.subnet.map(Text::of),
+        gid_type: text(&port.gid_type),
+        default_route: text(&port.default_route),
+        networks: port.networks.iter().map(Text::of).collect(),
     }
 }
 
