@@ -1,18 +1,20 @@
 //! From the file to the node, with every check that makes a topology consistent.
 #![forbid(unsafe_code)]
 
+mod pci;
+
 use super::schema::{self, File, Text};
 use super::values::{
-    Once, Place, Result, at_most, dangling, device_name, each_once, free_text, hex, link_rate, list, name,
-    network, optional, parent, pci_address, ranges, subnet, twice, word, wrong,
+    Once, Place, Result, at_most, dangling, device_name, each_once, free_text, list, name, network, optional,
+    pci_address, ranges, subnet, twice, word, wrong,
 };
 use super::{
-    BadTopology, MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES,
-    MAX_PCI, MAX_PORTS, MAX_RATE_MBPS,
+    MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES, MAX_PORTS,
+    MAX_RATE_MBPS,
 };
 use crate::topology::{
     Arch, Bitmap, CpuVendor, Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress,
-    PciFunction, PciParent, PciTree, PcieLink, Port, PortState, Processor, Provenance, Pu, Topology, X86,
+    PciParent, PciTree, Port, PortState, Processor, Provenance, Pu, Topology, X86,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -23,7 +25,7 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     topology.processor = file.processor.as_ref().map(processor).transpose()?;
     topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
     topology.pus = pus(&file.pus)?;
-    topology.pci = pci(&file.pci, &topology)?;
+    topology.pci = pci::tree(&file.pci, &topology)?;
     // every function with another below it is a bridge
     let bridges: BTreeSet<PciAddress> = topology
         .pci
@@ -152,79 +154,6 @@ fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
         }
     }
     Ok(all)
-}
-
-fn pci(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree> {
-    at_most(Place::of("pci"), functions.len(), MAX_PCI)?;
-    let mut tree = PciTree::default();
-    let mut addresses = Once::new();
-    for (i, function) in functions.iter().enumerate() {
-        let at = |field| Place::of("pci").nth(i).field(field);
-        let address: PciAddress = pci_address(at("address"), &function.address)?;
-        addresses.add(at("address"), address)?;
-        // without a list nothing is known of the nodes but their numbers
-        let is_listed = |node: u32| topology.numa_nodes.is_empty() || topology.numa_node(node).is_some();
-        if let Some(node) = function.numa_node.filter(|&node| !is_listed(node)) {
-            return Err(dangling(at("numa_node"), node, "numa_nodes"));
-        }
-        let id = |field: &'static str, text: &Option<Text>| -> Result<Option<u16>> {
-            let id = optional(text, |text| hex(at(field), text, 4, "an id such as `0x10de`"))?;
-            Ok(id.map(|id| id as u16))
-        };
-        let link =
-            |field: &'static str, text: &Option<Text>| optional(text, |text| link_rate(at(field), text));
-        tree.insert(PciFunction {
-            address,
-            parent: parent(at("parent"), &function.parent)?,
-            class: optional(&function.class, |text| {
-                hex(at("class"), text, 6, "a class of three bytes such as `0x030200`")
-            })?,
-            vendor: id("vendor", &function.vendor)?,
-            device: id("device", &function.device)?,
-            subsystem: optional(&function.subsystem, |text| {
-                let ids = text.split_once(':').and_then(|(vendor, device)| {
-                    let four = |id: &str| (id.len() == 4).then(|| u16::from_str_radix(id, 16).ok()).flatten();
-                    Some((four(vendor)?, four(device)?))
-                });
-                ids.ok_or_else(|| wrong(at("subsystem"), text, "two ids such as `1000:a096`"))
-            })?,
-            numa_node: function.numa_node,
-            local_cpus: optional(&function.local_cpus, |text| list(at("local_cpus"), text))?,
-            link: PcieLink {
-                current: link("link.current", &function.link.current)?,
-                max: link("link.max", &function.link.max)?,
-            },
-            physfn: optional(&function.physfn, |text| pci_address(at("physfn"), text))?,
-            vfs: function.vfs,
-            iommu: optional(&function.iommu, |text| name(at("iommu"), text))?,
-        });
-    }
-    // last, when all bridges are known: the file need not be in address order
-    for function in tree.iter() {
-        if !tree.reaches_host(function.address) {
-            let place = addresses.first_place(&function.address).unwrap_or(Place::of("pci"));
-            check_parents(&tree, function, place.beside("parent"))?;
-        }
-    }
-    Ok(tree)
-}
-
-/// What is wrong above a function that leads to no host bridge; [`PciTree::ancestors`] stops where one does not.
-fn check_parents(tree: &PciTree, function: &PciFunction, place: Place) -> Result<()> {
-    let address = function.address;
-    if let PciParent::Bridge(bridge) = function.parent {
-        tree.get(bridge).ok_or_else(|| dangling(place, bridge, "pci"))?;
-    }
-    let (bridges, _) = tree.ancestors(address);
-    if bridges.iter().collect::<BTreeSet<_>>().len() < bridges.len() {
-        return Err(BadTopology::Circle { place: place.to_string(), value: address.to_string() });
-    }
-    if bridges.len() < PciTree::MAX_DEPTH {
-        // a parent further up is missing: the function that names it gets the error
-        return Ok(());
-    }
-    let expected = format!("at most `{}` above `{address}`", PciTree::MAX_DEPTH);
-    Err(wrong(place, format_args!("{} bridges or more", bridges.len() + 1), expected))
 }
 
 fn gpus(
