@@ -69,7 +69,7 @@ pub const LISTS: [List; 6] = [
         kind: NicKind::Verbs,
         use_of: UseOf::Nearest,
         is_idle_where_it_admits_all: false,
-        admits: |list, nic, _| entries(list).any(|entry| nic.name == entry),
+        admits: |list, nic, _| entries(list).any(|entry| nic.name == entry.trim()),
     },
     // one beginning of a name, in capitals or not (prov/verbs/src/verbs_info.c, `vrb_init_info`)
     List {
@@ -127,7 +127,7 @@ impl List {
     pub fn names_interfaces_alone(&self, value: &str, topology: &Topology) -> bool {
         let is_interface =
             |entry: &str| !entry.contains(':') && !topology.nics.iter().any(|nic| nic.name == entry);
-        self.reader == "UCX" && !value.trim().starts_with('^') && entries(value).all(is_interface)
+        self.reader == "UCX" && !value.starts_with('^') && entries(value).all(is_interface)
     }
 
     /// How many ports the library would find without a list.
@@ -142,14 +142,31 @@ impl List {
     }
 }
 
+/// A space is a part of an entry: none of UCX (src/ucs/config/parser.c, `ucs_config_sscanf_array`), NCCL and NVSHMEM takes
+/// it away.
 fn entries(list: &str) -> impl Iterator<Item = &str> {
-    list.split(',').map(str::trim).filter(|entry| !entry.is_empty())
+    list.split(',').filter(|entry| !entry.is_empty())
+}
+
+/// The number at the beginning of a text, as C's `atoi` reads it.
+fn atoi(text: &str) -> i64 {
+    let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
+    let (minus, digits) =
+        text.strip_prefix('-').map_or((1, text.strip_prefix('+').unwrap_or(text)), |rest| (-1, rest));
+    let digits = &digits[..digits.bytes().take_while(u8::is_ascii_digit).count()];
+    minus * digits.parse().unwrap_or(0)
 }
 
 /// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
 fn is_cxi(entry: &str) -> bool {
     let number = entry.strip_prefix("cxi").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
     number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
+}
+
+/// `name` or `name:port` as NCCL and NVSHMEM read it: -1 is any port, and what follows a number is no part of it.
+fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
+    let (name, number) = entry.split_once(':').map_or((entry, -1), |(name, number)| (name, atoi(number)));
+    is_name(name) && [-1, port.number.into()].contains(&number)
 }
 
 /// `name` or `name:port`; what follows the port is no part of it.
@@ -160,8 +177,8 @@ fn is_port(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
 }
 
 fn negatable(list: &str, nic: &Nic, port: &Port) -> bool {
-    let (without, rest) = list.trim().strip_prefix('^').map_or((false, list), |rest| (true, rest));
-    without != entries(rest).any(|entry| is_port(entry, port, |name| nic.name == name))
+    let (without, rest) = list.strip_prefix('^').map_or((false, list), |rest| (true, rest));
+    without != entries(rest).any(|entry| is_port_by_atoi(entry, port, |name| nic.name == name))
 }
 
 /// `all`, or `[^]name[:port],...`, since 1.22 with ranges as `mlx5_[0-3]:1`.
@@ -169,7 +186,7 @@ fn negatable(list: &str, nic: &Nic, port: &Port) -> bool {
 /// `all` counts as the first entry, with `^` before it too; elsewhere it is a name that no device has
 /// (src/ucs/config/parser.c `ucs_config_sscanf_allow_list_impl`, `ucs_config_array_expand_range`).
 fn ucx(list: &str, nic: &Nic, port: &Port) -> bool {
-    let (without, rest) = list.trim().strip_prefix('^').map_or((false, list), |rest| (true, rest));
+    let (without, rest) = list.strip_prefix('^').map_or((false, list), |rest| (true, rest));
     let is_it = |entry: &str| {
         let whole = format!("{}:{}", nic.name, port.number);
         is_port(entry, port, |name| nic.name == name)
@@ -200,7 +217,7 @@ fn nccl(list: &str, nic: &Nic, port: &Port) -> bool {
     let (exact, rest) = rest.strip_prefix('=').map_or((false, rest), |rest| (true, rest));
     let is_name = |name: &str| if exact { nic.name == name } else { nic.name.starts_with(name) };
     let admits_all = entries(rest).next().is_none();
-    without != (admits_all || entries(rest).any(|entry| is_port(entry, port, is_name)))
+    without != (admits_all || entries(rest).any(|entry| is_port_by_atoi(entry, port, is_name)))
 }
 
 #[cfg(test)]
@@ -235,6 +252,17 @@ mod tests {
         assert_eq!(admitted("UCX_NET_DEVICES", "eth0,all"), [""; 0], "there it is a name");
         assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_2:1"), Vec::<String>::new(), "its link is down");
         assert_eq!(admitted("UCX_NET_DEVICES", "eth0"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_space_is_a_part_of_the_name_for_ucx_nccl_and_nvshmem() {
+        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1:1, mlx5_10:1"), ["mlx5_1:1"]);
+        assert_eq!(admitted("UCX_NET_DEVICES", " ^mlx5_1:1"), [""; 0], "no caret, but a name");
+        assert_eq!(admitted("UCX_NET_DEVICES", " all"), [""; 0]);
+        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2, mlx5_10:1"), ["mlx5_1:2"]);
+        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1: 2 ,mlx5_10:-1"), ["mlx5_1:2", "mlx5_10:1"], "atoi");
+        assert_eq!(admitted("NVSHMEM_HCA_LIST", "mlx5_10:1,mlx5_1 "), ["mlx5_10:1"]);
+        assert_eq!(admitted("MC_TE_FILTERS", "mlx5_10, mlx5_1").len(), 3);
     }
 
     #[test]

@@ -132,8 +132,11 @@ fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let mut wrong = Vec::new();
     for name in names.iter().filter(|name| !name.is_empty()) {
         let hit: Vec<&str> = usable().filter(|nic| matches(name, nic)).map(|nic| nic.name.as_str()).collect();
+        let shown = of_space(name);
         let name = Shown::word(name, 64).to_string();
-        if hit.is_empty() {
+        if hit.is_empty() && has_space(&name) {
+            wrong.push(finding("NCCL_IB_HCA", list, shown));
+        } else if hit.is_empty() {
             let text = format!("`{name}` names no active NIC of this node: `nic-placement show` lists them");
             wrong.push(finding("NCCL_IB_HCA", list, text));
         } else if !exact && hit.contains(&name.as_str()) && hit.len() > 1 {
@@ -157,6 +160,16 @@ fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Has the entry of a list a space before or after it?
+fn has_space(entry: &str) -> bool {
+    entry.trim() != entry && !entry.trim().is_empty()
+}
+
+fn of_space(entry: &str) -> String {
+    let shown = Shown::word(entry.trim(), 64);
+    format!("the space beside `{shown}` counts as a part of its name, which no device has: write none")
+}
+
 /// Lists of whole names, with or without a port.
 fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let verbs = || subject.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
@@ -168,7 +181,9 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
         if name == "UCX_NET_DEVICES" && list == "all" {
             continue;
         }
-        let entries = list.strip_prefix('^').unwrap_or(list).split(',').map(str::trim);
+        let entries = list.strip_prefix('^').unwrap_or(list).split(',');
+        // whether Mooncake takes spaces away is not known
+        let entries = entries.map(|entry| if name == "MC_TE_FILTERS" { entry.trim() } else { entry });
         let mut wrong = Vec::new();
         for entry in entries.filter(|entry| !entry.is_empty() && !entry.contains(['[', '*'])) {
             let (device, port) =
@@ -183,6 +198,11 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
             // without a list of interfaces, a name without a port may be an interface
             let may_be_interface = port.is_none() && subject.interfaces.is_empty();
             let shown = Shown::word(entry, 64);
+            // the number of a port may have one for NVSHMEM
+            if has_space(if name == "UCX_NET_DEVICES" { entry } else { device }) {
+                wrong.push(finding(name, list, of_space(entry)));
+                continue;
+            }
             match nic {
                 None if name == "UCX_NET_DEVICES" && (is_interface || may_be_interface) => {}
                 None => {

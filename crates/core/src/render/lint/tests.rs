@@ -62,6 +62,19 @@ fn a_list_of_thousands_of_mistakes_is_told_in_a_few_lines_and_hides_no_other() {
 }
 
 #[test]
+fn a_space_in_a_list_is_told_since_the_library_finds_no_device_of_that_name() {
+    for (name, value) in [
+        ("NCCL_IB_HCA", "=mlx5_10, mlx5_1"),
+        ("UCX_NET_DEVICES", "mlx5_10:1, mlx5_1:1,eth0"),
+        ("UCX_NET_DEVICES", "mlx5_1:1 "),
+        ("NVSHMEM_HCA_LIST", "mlx5_10, mlx5_1"),
+    ] {
+        says(&[(name, value)], "the space beside `mlx5_1");
+    }
+    assert_eq!(told(&[("MC_TE_FILTERS", "mlx5_10, mlx5_1")]), [""; 0]);
+}
+
+#[test]
 fn what_is_right_is_not_spoken_of() {
     for values in [
         &[][..],
