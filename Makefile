@@ -39,7 +39,7 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 	$(MAKE) test-libraries
 	$(libraries) $(CARGO) test --locked --no-fail-fast
 
-test-slurms:    ## the end-to-end tests on other releases of Slurm too, and README's table of them (root, apt, 1.2 GB)
+test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs/releases.md's table of them (root, apt, 1.2 GB)
 	$(MAKE) test-libraries
 	$(libraries) tests/slurm/releases.sh run
 	BLESS=1 $(CARGO) test --locked --test docs
