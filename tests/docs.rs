@@ -11,6 +11,8 @@ mod man;
 mod named;
 #[path = "docs/pictures.rs"]
 mod pictures;
+#[path = "docs/quoted.rs"]
+mod quoted;
 #[path = "docs/shown.rs"]
 mod shown;
 #[path = "docs/units.rs"]
