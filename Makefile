@@ -87,7 +87,8 @@ install:        ## copy what `make build` made
 	$(call put,644,packaging/man/nic-placement.8,$(mandir)/man8/nic-placement.8)
 	$(call put,644,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
-	install -m 644 README.md docs/*.md $(DESTDIR)$(docdir)
+	$(call put,644,README.md,$(docdir)/README.md)
+	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.md docs/*.png
 	$(call unit,nic-placement-refresh.service)
 	$(call unit,nic-placement-refresh.timer)
 	$(call unit,nic-placement-watch.service)

@@ -94,6 +94,26 @@ fn the_log_lines_that_a_document_quotes_are_what_the_program_writes() {
     assert!(lines >= 8, "only {lines} were found");
 }
 
+/// The first cells below `| the reason says |`.
+fn reasons(text: &str) -> Vec<&str> {
+    let tables = text.split("| the reason says |").skip(1);
+    let rows = tables.flat_map(|table| table.lines().skip(2).take_while(|line| line.starts_with("| ")));
+    rows.filter_map(|row| row.strip_prefix("| `")?.split("` |").next()).collect()
+}
+
+#[test]
+fn the_reasons_that_a_document_explains_are_the_program_s() {
+    let fragments = all_fragments();
+    let mut explained = 0;
+    for name in documents() {
+        for reason in reasons(&read(&name)) {
+            assert!(fragments.iter().any(|fragment| fragment.contains(reason)), "{name}: `{reason}`");
+            explained += 1;
+        }
+    }
+    assert!(explained >= 8, "only {explained} were found");
+}
+
 #[test]
 fn a_word_that_the_program_does_not_write_is_seen() {
     let fragments = all_fragments();
