@@ -39,7 +39,7 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 	$(MAKE) test-libraries
 	$(libraries) $(CARGO) test --locked --no-fail-fast
 
-test-slurms:    ## the end-to-end tests on other releases of Slurm too, and README's table of them (root, apt, 1.2 GB)
+test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs/releases.md's table of them (root, apt, 1.2 GB)
 	$(MAKE) test-libraries
 	$(libraries) tests/slurm/releases.sh run
 	BLESS=1 $(CARGO) test --locked --test docs
@@ -87,6 +87,8 @@ install:        ## copy what `make build` made
 	$(call put,644,packaging/man/nic-placement.8,$(mandir)/man8/nic-placement.8)
 	$(call put,644,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
+	$(call put,644,README.md,$(docdir)/README.md)
+	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.md docs/*.png
 	$(call unit,nic-placement-refresh.service)
 	$(call unit,nic-placement-refresh.timer)
 	$(call unit,nic-placement-watch.service)

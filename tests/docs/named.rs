@@ -1,6 +1,6 @@
 //! The files, tests and modules that the documents name, and those that they must name.
 
-use super::{DOCUMENTS, path, read};
+use super::{documents, path, read};
 use std::fs;
 use std::path::Path;
 
@@ -20,10 +20,14 @@ fn named(text: &str) -> (Vec<String>, Vec<String>) {
     (quoted, links.collect())
 }
 
+fn markdown() -> Vec<String> {
+    documents().into_iter().filter(|name| name.ends_with(".md")).collect()
+}
+
 #[test]
 fn every_file_that_a_document_names_exists() {
     let mut files = 0;
-    for name in DOCUMENTS.iter().filter(|name| name.ends_with(".md")) {
+    for name in &markdown() {
         let (quoted, links) = named(&read(name));
         let folders = [
             "src/",
@@ -51,6 +55,48 @@ fn every_file_that_a_document_names_exists() {
     assert!(files >= 10, "only {files} were found");
 }
 
+/// The name by which a link finds a heading, as GitHub makes it: small letters, digits, `-` and `_`, and `-` for a space.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// The anchors of a document's headings.
+fn anchors(text: &str) -> Vec<String> {
+    let mut inside = false;
+    let headings = text.lines().filter(|line| {
+        inside ^= line.starts_with("```");
+        !inside && line.starts_with('#')
+    });
+    headings.map(|line| anchor(line.trim_start_matches('#'))).collect()
+}
+
+#[test]
+fn every_heading_that_a_link_leads_to_exists_once() {
+    let mut found = 0;
+    for name in &markdown() {
+        let text = read(name);
+        for link in named(&text).1 {
+            let Some((file, place)) = link.split_once('#').filter(|_| !link.contains("://")) else {
+                continue;
+            };
+            let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+            let target = if file.is_empty() { name.clone() } else { folder.join(file).display().to_string() };
+            let count = anchors(&read(&target)).iter().filter(|anchor| *anchor == place).count();
+            assert_eq!(count, 1, "{name} links to `{link}`");
+            found += 1;
+        }
+    }
+    assert!(found >= 5, "only {found} were found");
+}
+
+#[test]
+fn a_heading_s_anchor_has_no_quotes_and_no_dots() {
+    assert_eq!(anchor(" Variables of a site's own"), "variables-of-a-sites-own");
+    assert_eq!(anchor(" `--gpu-bind=closest`, and _why_ not…"), "--gpu-bindclosest-and-_why_-not");
+    assert_eq!(anchors("# A\n```\n# no\n```\n## B c\n"), ["a", "b-c"]);
+}
+
 /// The text of all Rust files below a folder.
 fn all_source(folder: &Path, text: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -67,7 +113,7 @@ fn all_source(folder: &Path, text: &mut String) {
 fn every_test_that_a_document_names_exists() {
     let mut source = String::new();
     ["src", "crates", "tests"].iter().for_each(|folder| all_source(&path(folder), &mut source));
-    for name in DOCUMENTS.iter().filter(|name| name.ends_with(".md")) {
+    for name in &markdown() {
         for word in named(&read(name)).0 {
             let sentence = word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
             if sentence && word.matches('_').count() >= 4 {

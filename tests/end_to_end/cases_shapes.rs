@@ -58,7 +58,7 @@ fn the_one_it_opens(task: &Task) -> Option<usize> {
     Some(task.open()).filter(|open| open.len() == 1).and_then(|open| open.first().copied())
 }
 
-/// One row of README's table; all must be right with the plugin.
+/// One row of the table in docs/user-guide.md; all must be right with the plugin.
 fn row(way: &str, without: &[Task], with: &[Task], gpu: fn(&Task) -> Option<usize>, sharing: usize) {
     let (before, after) = (right(without, gpu, sharing), right(with, gpu, sharing));
     let written = |counts: [usize; 4]| counts.map(|count| format!("{count:>2}")).join(" ");

@@ -5,7 +5,7 @@
 #   releases.sh folders          make the folders that are missing; print `NAME FOLDER` of each that is there
 #   releases.sh run [WORD…]      the end-to-end cases (those with a WORD in their name) on this machine's Slurm and on
 #                                each folder's, all with the same library.  Without a WORD, the outcome is recorded in
-#                                tests/slurm/releases.tsv, from which README's table is made.  Releases that
+#                                tests/slurm/releases.tsv, from which docs/releases.md is made.  Releases that
 #                                NICP_RELEASES leaves out keep their line, if it is of the same library
 #   releases.sh clean            remove the folders
 #
@@ -109,7 +109,7 @@ run() {
                 grep -vF -f <(tail -n +3 "$new" | cut -f1) >> "$new" || true
         fi
         { head -n 2 "$new"; tail -n +3 "$new" | sort -V; } > "$record"
-        say "recorded in $record; \`BLESS=1 cargo test --test docs\` brings it into README.md"
+        say "recorded in $record; \`BLESS=1 cargo test --test docs\` brings it into docs/releases.md"
     fi
     return $code
 }
