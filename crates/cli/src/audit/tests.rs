@@ -165,7 +165,14 @@ fn other_versions_another_numa_layout_and_another_subnet_are_told() {
 }
 
 fn finding(level: Level, about: Option<&str>, text: &str) -> Finding {
-    Finding { level, code: "node-file".into(), about: about.map(Into::into), text: text.into(), why: None, remedy: None }
+    Finding {
+        level,
+        code: "node-file".into(),
+        about: about.map(Into::into),
+        text: text.into(),
+        why: None,
+        remedy: None,
+    }
 }
 
 #[test]
@@ -229,7 +236,9 @@ fn a_report_that_is_none_says_why() {
     };
     assert!(refused(|report| report.host = None).starts_with("it has no `host`"));
     assert!(refused(|report| report.host = Some("a,b\x1b".into())).contains("is no name of a node"));
-    assert_eq!(refused(|report| report.version = 2), "`version` is `2`, expected `1`");
+    assert_eq!(refused(|report| report.version = 3), "`version` is `3`, expected `2`");
+    let first = changed("x", |report| report.version = 1).to_json();
+    assert_eq!(Audit::default().add(first.as_bytes()), Ok(()), "version 1 is read too");
     assert!(refused(|report| report.format = "nic-placement plan".into()).contains("`nic-placement plan`"));
     assert!(refused(|report| report.machine = "x".repeat(9000)).contains("more than 2048 bytes"));
     assert_eq!(

@@ -225,7 +225,11 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
             let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
             page.exact(&facts::report(&plan, root.as_ref(), slurms_name, findings).to_json());
         }
-        false => findings.iter().for_each(|finding| print(finding, page)),
+        false => {
+            for (number, finding) in findings.iter().enumerate() {
+                print(finding, findings.get(number + 1), page);
+            }
+        }
     }
     let ends = |status, text: String| Err(Found { status, text: Some(text) }.into());
     match (failed, warned) {
@@ -244,17 +248,18 @@ fn explain(check: &Check, page: &mut Page) {
     }
 }
 
-/// A line, and below what is not as it should be why it matters and what to do.
-fn print(finding: &Finding, page: &mut Page) {
+/// A line, and below what is not as it should be why it matters and what to do; once for all that a check found.
+fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     let Finding { level, code, text, why, remedy, .. } = finding;
     let is_wrong = *level >= Level::Warn;
+    let is_last = !next.is_some_and(|next| next.code == *code && next.level >= Level::Warn);
     let level = format!("{level:<7}");
     let level = if is_wrong { Text::styled(level, Style::Wrong) } else { Text::from(level) };
     let code = format!("{code:width$}  ", width = widest_code());
     page.item(level.then(code), text.as_str());
     let margin = " ".repeat(9 + widest_code());
     for (word, text) in [("why  ", why), ("do   ", remedy)] {
-        if let Some(text) = text.as_deref().filter(|_| is_wrong) {
+        if let Some(text) = text.as_deref().filter(|_| is_wrong && is_last) {
             page.item(format!("{margin}{word}"), text);
         }
     }

@@ -52,8 +52,12 @@ pub(super) fn machine(subject: &Subject) -> Vec<Verdict> {
     for (device, is_on_the_bus) in missing {
         let what = format!("{} `{}`, which `{name}` has,", device.what, device.address);
         let verdict = match (is_on_the_bus, is_a_clouds) {
-            (true, _) => Verdict::warn(format!("{what} is on the bus, and no driver shows it: given to a guest?")),
-            (false, true) => Verdict::warn(format!("{what} is not on the bus: has the guest only a part of it?")),
+            (true, _) => {
+                Verdict::warn(format!("{what} is on the bus, and no driver shows it: given to a guest?"))
+            }
+            (false, true) => {
+                Verdict::warn(format!("{what} is not on the bus: has the guest only a part of it?"))
+            }
             (false, false) => Verdict::fail(format!("{what} is not on the bus")),
         };
         verdicts.push(verdict.about(device.address));

@@ -106,13 +106,16 @@ mod tests {
     fn the_registers_are_found_behind_other_capabilities() {
         let bytes = config_space(0x5910, Some(0x1d), Some(0x8000));
         let space = ConfigSpace::parse(&bytes).unwrap();
+        assert_eq!(space, ConfigSpace { device_control: Some(0x5910), acs: Some(0x1d), ats: Some(0x8000) });
         assert_eq!(
-            space,
-            ConfigSpace { device_control: Some(0x5910), acs: Some(0x1d), ats: Some(0x8000) }
+            (space.read_request(), space.is_relaxed(), space.has_ats()),
+            (Some(4096), Some(true), true)
         );
-        assert_eq!((space.read_request(), space.is_relaxed(), space.has_ats()), (Some(4096), Some(true), true));
         let space = ConfigSpace::parse(&config_space(0x2000, None, None)).unwrap();
-        assert_eq!((space.read_request(), space.is_relaxed(), space.has_ats()), (Some(512), Some(false), false));
+        assert_eq!(
+            (space.read_request(), space.is_relaxed(), space.has_ats()),
+            (Some(512), Some(false), false)
+        );
         assert_eq!(space.acs, None);
     }
 

@@ -77,10 +77,16 @@ fn nvidias(subject: &Subject, facts: &Facts, pair: &Pair) -> Memory {
     let function = pair.nic.address.and_then(|address| subject.plan.node.pci.get(address));
     let is_mlx5 = function.is_some_and(|function| function.vendor == Some(MELLANOX));
     match facts.kernel.as_deref().and_then(release) {
-        Some(kernel) if kernel < (5, 12) => match facts.kernel.as_deref().is_some_and(|of| of.contains(".el")) {
-            true => Memory::Unknown("whether this distribution's kernel registers a dma-buf is not known".to_string()),
-            false => Memory::None("nvidia_peermem is not loaded, and Linux before 5.12 registers no dma-buf".to_string()),
-        },
+        Some(kernel) if kernel < (5, 12) => {
+            match facts.kernel.as_deref().is_some_and(|of| of.contains(".el")) {
+                true => Memory::Unknown(
+                    "whether this distribution's kernel registers a dma-buf is not known".to_string(),
+                ),
+                false => Memory::None(
+                    "nvidia_peermem is not loaded, and Linux before 5.12 registers no dma-buf".to_string(),
+                ),
+            }
+        }
         Some(_) if pair.nic.kind == NicKind::Verbs && is_mlx5 => Memory::By("dma-buf"),
         Some(_) => Memory::Unknown("by a dma-buf, if the NIC's driver registers one".to_string()),
         None => Memory::Unknown("the kernel's release is not told".to_string()),
@@ -108,7 +114,9 @@ fn answer(subject: &Subject, facts: &Facts, pair: &Pair) -> Answer {
     let translated = [pair.gpu.address, nic].iter().any(|at| is_translated(topology, *at) == Some(true));
     if translated && translation_hurts(subject) {
         return match by {
-            "dma-buf" => Answer::Unknown("by dma-buf, but the IOMMU translates; `iommu=pt` makes it sure".to_string()),
+            "dma-buf" => {
+                Answer::Unknown("by dma-buf, but the IOMMU translates; `iommu=pt` makes it sure".to_string())
+            }
             _ => Answer::No(format!("{by} is there, but the IOMMU translates: `iommu=pt`")),
         };
     }
@@ -125,8 +133,13 @@ fn answer(subject: &Subject, facts: &Facts, pair: &Pair) -> Answer {
     /// What GPUs without a large BAR show (NVIDIA's guide, "PCI BAR sizes").
     const SMALL: u64 = 256 << 20;
     match bar {
-        Some(bytes) if bytes <= SMALL => {
-            Answer::Poorly(format!("by {by}, for {} MiB of its memory at a time: its BAR 1 has no more", bytes >> 20))
+        Some(bytes) if bytes <= SMALL => Answer::Poorly(format!(
+            "by {by}, for {} MiB of its memory at a time: its BAR 1 has no more",
+            bytes >> 20
+        )),
+        // a detour would cost speed; whether there is one only root can read
+        _ if !facts.is_virtual && !between.is_empty() && between.iter().filter_map(port).next().is_none() => {
+            Answer::Yes(format!("by {by}, ACS on the way not told"))
         }
         _ => Answer::Yes(format!("by {by}")),
     }
@@ -163,6 +176,9 @@ mod tests {
 
     #[test]
     fn a_kernels_release_is_its_first_two_numbers() {
-        assert_eq!((release("5.12.0"), release("6.8-rc1"), release("odd")), (Some((5, 12)), Some((6, 8)), None));
+        assert_eq!(
+            (release("5.12.0"), release("6.8-rc1"), release("odd")),
+            (Some((5, 12)), Some((6, 8)), None)
+        );
     }
 }

@@ -6,7 +6,9 @@ use super::{Subject, Verdict, listed};
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
 pub(super) fn numa_balancing(subject: &Subject) -> Vec<Verdict> {
-    let Some(value) = subject.facts.and_then(|facts| facts.numa_balancing.as_deref()) else { return Vec::new() };
+    let Some(value) = subject.facts.and_then(|facts| facts.numa_balancing.as_deref()) else {
+        return Vec::new();
+    };
     let topology = &*subject.plan.node;
     let has_amd = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
     let nodes = topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty()).count();
@@ -14,7 +16,9 @@ pub(super) fn numa_balancing(subject: &Subject) -> Vec<Verdict> {
         "0" => Verdict::ok("off"),
         _ if nodes < 2 => Verdict::ok("on, and there is one NUMA node"),
         _ if has_amd => Verdict::note(format!("on ({value}): AMD asks for 0 on nodes with its GPUs")),
-        _ => Verdict::note(format!("on ({value}): pages that a task is using are unmapped to see who uses them")),
+        _ => Verdict::note(format!(
+            "on ({value}): pages that a task is using are unmapped to see who uses them"
+        )),
     }]
 }
 
@@ -38,9 +42,12 @@ pub(super) fn port_range(subject: &Subject) -> Vec<Verdict> {
 
 /// Is there a NIC of the kind that libraries register memory with?
 fn has_verbs(subject: &Subject) -> bool {
-    subject.plan.map.rails.iter().any(|rail| {
-        matches!(subject.plan.node.nic(rail.nic).kind, NicKind::Verbs | NicKind::Efa)
-    })
+    subject
+        .plan
+        .map
+        .rails
+        .iter()
+        .any(|rail| matches!(subject.plan.node.nic(rail.nic).kind, NicKind::Verbs | NicKind::Efa))
 }
 
 pub(super) fn memlock(subject: &Subject) -> Vec<Verdict> {
@@ -57,7 +64,10 @@ pub(super) fn memlock(subject: &Subject) -> Vec<Verdict> {
         }
         Some(Limit::Bytes(bytes)) if caller.in_step => vec![Verdict::warn(text(bytes)).about("memlock")],
         Some(Limit::Bytes(bytes)) => {
-            vec![Verdict::note(format!("{} here; srun hands this on unless slurm.conf says otherwise", text(bytes)))]
+            vec![Verdict::note(format!(
+                "{} here; srun hands this on unless slurm.conf says otherwise",
+                text(bytes)
+            ))]
         }
     }
 }

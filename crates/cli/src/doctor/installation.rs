@@ -29,7 +29,9 @@ pub(super) fn slurm(subject: &Subject) -> Vec<Verdict> {
         },
         None => {
             let (first, last) = (RELEASES[0].name(), RELEASES[RELEASES.len() - 1].name());
-            let text = format!("`{shown}`: no release that the plugin knows ({first} to {last}): Slurm will refuse it");
+            let text = format!(
+                "`{shown}`: no release that the plugin knows ({first} to {last}): Slurm will refuse it"
+            );
             Verdict::warn(text).about(shown)
         }
     }]
@@ -92,7 +94,10 @@ pub(super) fn plugin_file(subject: &Subject) -> Vec<Verdict> {
         verdicts.push(match (line.is_there, line.is_required) {
             (Some(true), _) => Verdict::ok(format!("`{path}` is there")),
             (Some(false), true) => {
-                let text = format!("`{}`: there is no `{path}`, and the line is `required`: srun, sbatch and salloc fail", line.place);
+                let text = format!(
+                    "`{}`: there is no `{path}`, and the line is `required`: srun, sbatch and salloc fail",
+                    line.place
+                );
                 Verdict::fail(text).about(path)
             }
             (Some(false), false) => {
@@ -118,7 +123,8 @@ pub(super) fn configless(subject: &Subject) -> Vec<Verdict> {
     let not_sent = unmatched.iter().find(|(_, pattern)| pattern.contains('/'));
     vec![match (not_sent, ours(subject.installation).is_empty()) {
         (Some((place, pattern)), true) => {
-            let text = format!("`{place}`: `include {pattern}` means no file here, and no line loads the plugin");
+            let text =
+                format!("`{place}`: `include {pattern}` means no file here, and no line loads the plugin");
             Verdict::warn(text).about(place)
         }
         (Some((place, pattern)), false) => {
@@ -153,7 +159,10 @@ pub(super) fn owner(subject: &Subject) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for Owned { path, user, group, mode } in owners {
         if mode & OTHERS != 0 {
-            let text = format!("everybody may write to `{path}` (mode {:o}), which decides what root loads", mode & 0o7777);
+            let text = format!(
+                "everybody may write to `{path}` (mode {:o}), which decides what root loads",
+                mode & 0o7777
+            );
             verdicts.push(Verdict::fail(text).about(path));
         } else if *user != 0 || (mode & GROUP != 0 && *group != 0) {
             let text = format!("`{path}` belongs to user {user}, group {group}, mode {:o}", mode & 0o7777);
@@ -161,7 +170,7 @@ pub(super) fn owner(subject: &Subject) -> Vec<Verdict> {
         }
     }
     if verdicts.is_empty() && !owners.is_empty() {
-        verdicts.push(Verdict::ok(format!("{} files: only root may write to them", owners.len())));
+        verdicts.push(Verdict::ok(format!("files that only root may write to: {}", owners.len())));
     }
     verdicts
 }

@@ -102,7 +102,8 @@ pub(super) fn pcie_link(subject: &Subject) -> Vec<Verdict> {
             }
             Kind::Fixed => verdicts.push(Verdict::fail(facts).about(child)),
             Kind::Gpus { lacks_lanes: true } if lanes_of_siblings(topology, child) > Some(now.width) => {
-                verdicts.push(Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
+                verdicts
+                    .push(Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
             }
             Kind::Gpus { .. } => idle.push(child.to_string()),
         }

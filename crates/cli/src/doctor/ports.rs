@@ -8,7 +8,7 @@ use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{
     Gpu, LinkLayer, Nic, NicKind, NicRole, PciAddress, Port, PortState, Topology,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn nic_broken(subject: &Subject) -> Vec<Verdict> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
@@ -20,9 +20,9 @@ pub(super) fn nic_broken(subject: &Subject) -> Vec<Verdict> {
         let physical = port.phys_state.as_deref().unwrap_or("physical state not told");
         let is = format!("`{rail}` would be used if it worked: it is {}, {physical}", port.state);
         match port.state {
-            _ if missing_as_many => {
-                Verdict::warn(format!("{is}; as many ports like it are down as are up: are these meant to be?"))
-            }
+            _ if missing_as_many => Verdict::warn(format!(
+                "{is}; as many ports like it are down as are up: are these meant to be?"
+            )),
             PortState::Init | PortState::Armed => {
                 Verdict::warn(format!("{is}: its link is up, and no subnet manager has made it active"))
             }
@@ -32,7 +32,7 @@ pub(super) fn nic_broken(subject: &Subject) -> Vec<Verdict> {
     };
     match map.broken.is_empty() {
         true if map.rails.is_empty() => Vec::new(),
-        true => vec![Verdict::ok(format!("{} ports work, and none like them is down", map.rails.len()))],
+        true => vec![Verdict::ok(format!("ports that work: {}; none like them is down", map.rails.len()))],
         false => map.broken.iter().map(|rail| verdict(rail).about(rail)).collect(),
     }
 }
@@ -71,14 +71,31 @@ pub(super) fn nic_slower(subject: &Subject) -> Vec<Verdict> {
 /// What makes two cards siblings: the PCI device, how many ports they have, what they are for.
 type Kind = (Option<u16>, usize, Option<&'static str>);
 
-/// The cards with their ports, by the function 0 of their device.
-fn cards(topology: &Topology) -> BTreeMap<PciAddress, (Kind, Vec<(&Nic, &Port)>)> {
-    let mut cards: BTreeMap<PciAddress, (Kind, Vec<(&Nic, &Port)>)> = BTreeMap::new();
-    let fabric = |nic: &&Nic| {
+/// A card: all functions of one device.
+#[derive(Default)]
+struct Card<'a> {
+    kind: Kind,
+    nics: Vec<&'a Nic>,
+}
+
+impl Card<'_> {
+    fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.nics.iter().flat_map(|nic| &nic.ports)
+    }
+
+    fn active(&self) -> usize {
+        self.ports().filter(|port| port.state == PortState::Active).count()
+    }
+}
+
+/// The cards by their function 0.
+fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
+    let mut cards: BTreeMap<PciAddress, Card> = BTreeMap::new();
+    let is_physical = |nic: &&Nic| {
         let is_virtual = nic.address.and_then(|at| topology.pci.get(at)?.physfn).is_some();
-        matches!(nic.kind, NicKind::Verbs) && !topology.manages_nvswitches(nic) && !is_virtual
+        nic.kind == NicKind::Verbs && !topology.manages_nvswitches(nic) && !is_virtual
     };
-    for nic in topology.nics.iter().filter(fabric) {
+    for nic in topology.nics.iter().filter(is_physical) {
         let Some(address) = nic.address else { continue };
         let device = topology.pci.get(address).and_then(|function| function.device);
         let role = nic.role.map(|role| match role {
@@ -86,40 +103,37 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, (Kind, Vec<(&Nic, &Port)>)
             NicRole::Storage => "storage",
             NicRole::Management => "management",
         });
-        let card = cards.entry(PciAddress { function: 0, ..address }).or_insert(((device, 0, role), Vec::new()));
-        card.0.1 += nic.ports.len();
-        card.1.extend(nic.ports.iter().map(|port| (nic, port)));
+        let card = cards.entry(PciAddress { function: 0, ..address }).or_default();
+        card.nics.push(nic);
+        card.kind = (device, card.ports().count(), role);
     }
     cards
 }
 
 pub(super) fn ports_per_card(subject: &Subject) -> Vec<Verdict> {
-    let topology = &*subject.plan.node;
-    let cards = cards(topology);
-    let active = |ports: &[(&Nic, &Port)]| ports.iter().filter(|(_, port)| port.state == PortState::Active).count();
-    let kinds: std::collections::BTreeSet<Kind> = cards.values().map(|(kind, _)| *kind).collect();
+    let cards = cards(&subject.plan.node);
+    let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind).collect();
     let (mut verdicts, mut compared) = (Vec::new(), 0);
     for kind in kinds {
-        let alike: Vec<_> = cards.iter().filter(|(_, (of, _))| *of == kind).collect();
+        let alike: Vec<_> = cards.iter().filter(|(_, card)| card.kind == kind).collect();
         compared += if alike.len() > 1 { alike.len() } else { 0 };
-        let Some(usual) = majority(alike.iter().map(|(_, (_, ports))| active(ports))) else { continue };
-        for (address, (_, ports)) in alike {
-            let here = active(ports);
-            let is_told = |nic: &Nic| subject.plan.map.broken.iter().any(|rail| rail.name == nic.name);
-            if here >= usual || ports.iter().any(|(nic, _)| is_told(nic)) {
+        let Some(usual) = majority(alike.iter().map(|(_, card)| card.active())) else { continue };
+        for (address, card) in alike {
+            let is_told = |nic: &&Nic| subject.plan.map.broken.iter().any(|rail| rail.name == nic.name);
+            if card.active() >= usual || card.nics.iter().any(is_told) {
                 continue;
             }
-            let mut names: Vec<String> = ports.iter().map(|(nic, _)| nic.name.to_string()).collect();
-            names.dedup();
+            let names: Vec<String> = card.nics.iter().map(|nic| nic.name.to_string()).collect();
             let text = format!(
-                "card `{address}` ({}) has {here} of {} ports active, most cards like it {usual}",
+                "card `{address}` ({}) has {} of {} ports active, most cards like it {usual}",
                 listed(&names),
-                ports.len()
+                card.active(),
+                card.ports().count()
             );
             let is_for_jobs = kind.2.is_none_or(|role| role == "compute");
             // a port that no rail is like was perhaps never cabled
             let verdict = if is_for_jobs { Verdict::warn(text) } else { Verdict::note(text) };
-            verdicts.push(verdict.about(names.first().unwrap_or(&address.to_string())));
+            verdicts.push(verdict.about(&names[0]));
         }
     }
     if verdicts.is_empty() && compared > 0 {
@@ -160,7 +174,7 @@ fn told<'a>(
 }
 
 /// Ports that say they are active and interfaces that say nothing passes.
-fn active_and_down(all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
+fn active_and_down(subject: &Subject, all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
     let down: Vec<_> = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(true)).collect();
     let up = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(false)).count();
     if down.is_empty() {
@@ -179,8 +193,12 @@ fn active_and_down(all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
             "`{}:{}` is active, and its interface `{}` passes nothing: operstate {state}, carrier {carrier}",
             nic.name, port.number, interface.name
         );
+        // EFA is left to libfabric, which uses all
+        let is_used = nic.kind == NicKind::Efa
+            || subject.plan.map.rails.iter().any(|rail| rail.name == nic.name && rail.port == port.number);
         match up > down.len() {
-            true => Verdict::fail(text),
+            true if is_used => Verdict::fail(text),
+            true => Verdict::warn(format!("{text}; no job uses it")),
             false => Verdict::warn(format!("{text}; most like it say the same: are they meant to be down?")),
         }
         .about(format!("{}:{}", nic.name, port.number))
@@ -190,13 +208,13 @@ fn active_and_down(all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
 
 /// An InfiniBand port needs no interface: IPoIB may be switched off.
 pub(super) fn port_interface(subject: &Subject) -> Vec<Verdict> {
-    active_and_down(&told(subject, |nic, port| {
-        nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet
-    }))
+    let is_roce =
+        |nic: &Nic, port: &Port| nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet;
+    active_and_down(subject, &told(subject, is_roce))
 }
 
 pub(super) fn efa_carrier(subject: &Subject) -> Vec<Verdict> {
-    active_and_down(&told(subject, |nic, _| nic.kind == NicKind::Efa))
+    active_and_down(subject, &told(subject, |nic, _| nic.kind == NicKind::Efa))
 }
 
 pub(super) fn device_node(subject: &Subject) -> Vec<Verdict> {
@@ -213,7 +231,8 @@ pub(super) fn device_node(subject: &Subject) -> Vec<Verdict> {
     }
     let mut verdicts = Vec::new();
     for nic in nics.iter().filter(|nic| nic.uverbs.is_none()) {
-        let text = format!("`{}` has no device node below /sys/class/infiniband_verbs, and others have", nic.name);
+        let text =
+            format!("`{}` has no device node below /sys/class/infiniband_verbs, and others have", nic.name);
         verdicts.push(Verdict::fail(text).about(&nic.name));
     }
     let mads = |nic: &Nic| facts.nics.get(nic.name.as_str()).map_or(0, |facts| facts.mads);
@@ -254,7 +273,9 @@ pub(super) fn roce_gid(subject: &Subject) -> Vec<Verdict> {
             None => untold.push(rail.to_string()),
             Some(false) => {
                 let found = port.gid_type.as_deref().unwrap_or_default();
-                let text = format!("`{rail}` has no GID of RoCE v2: the newest is `{found}`, which no router passes");
+                let text = format!(
+                    "`{rail}` has no GID of RoCE v2: the newest is `{found}`, which no router passes"
+                );
                 verdicts.push(Verdict::warn(text).about(rail));
             }
         }

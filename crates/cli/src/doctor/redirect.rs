@@ -42,7 +42,8 @@ pub(super) fn pairs<'a>(subject: &'a Subject) -> Vec<Pair<'a>> {
 pub(super) fn bridges_between(topology: &Topology, a: PciAddress, b: PciAddress) -> Option<Vec<PciAddress>> {
     let (of_a, of_b) = (topology.pci.ancestors(a).0, topology.pci.ancestors(b).0);
     let common = of_a.iter().find(|bridge| of_b.contains(bridge))?;
-    let below = |all: &[PciAddress]| all.iter().copied().take_while(|bridge| bridge != common).collect::<Vec<_>>();
+    let below =
+        |all: &[PciAddress]| all.iter().copied().take_while(|bridge| bridge != common).collect::<Vec<_>>();
     Some([below(&of_a), below(&of_b)].concat())
 }
 
@@ -57,7 +58,8 @@ pub(super) fn redirects(config: ConfigSpace) -> bool {
 
 /// The flags that are set, in the words of lspci.
 fn shown(acs: u16) -> String {
-    let names = ["SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans"];
+    let names =
+        ["SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans"];
     let set = names.iter().enumerate().filter(|(bit, _)| acs & 1 << bit != 0);
     set.map(|(_, name)| format!("{name}+")).collect::<Vec<_>>().join(" ")
 }
@@ -165,10 +167,17 @@ pub(super) fn iommu(subject: &Subject) -> Vec<Verdict> {
     let direct = all.iter().filter(|address| is_translated(topology, **address) == Some(false)).count();
     if translated.is_empty() {
         let is_told = direct > 0;
-        return is_told.then(|| Verdict::ok(format!("{direct} GPUs and NICs: not translated"))).into_iter().collect();
+        return is_told
+            .then(|| Verdict::ok(format!("{direct} GPUs and NICs: not translated")))
+            .into_iter()
+            .collect();
     }
     let kind = topology.pci.iter().find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));
-    let text = format!("GPUs and NICs {}: their DMA is translated (type {})", listed(&translated), kind.unwrap_or("DMA"));
+    let text = format!(
+        "GPUs and NICs {}: their DMA is translated (type {})",
+        listed(&translated),
+        kind.unwrap_or("DMA")
+    );
     vec![match translation_hurts(subject) {
         true => Verdict::warn(text).about(&translated[0]),
         false => Verdict::note(format!("{text}, which an Arm processor and a guest may want")),
@@ -177,7 +186,9 @@ pub(super) fn iommu(subject: &Subject) -> Vec<Verdict> {
 
 pub(super) fn iommu_group(subject: &Subject) -> Vec<Verdict> {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else { return Vec::new() };
-    let group = |address: PciAddress| facts.functions.get(&address).and_then(|Function { iommu_group, .. }| iommu_group.clone());
+    let group = |address: PciAddress| {
+        facts.functions.get(&address).and_then(|Function { iommu_group, .. }| iommu_group.clone())
+    };
     let (mut apart, mut together) = (Vec::new(), 0);
     for pair in behind_a_switch(subject) {
         let Some(address) = pair.nic.address else { continue };

@@ -25,7 +25,12 @@ pub fn explained(check: &Check) -> Vec<(String, String)> {
 pub fn markdown() -> String {
     let mut out = String::new();
     for check in CHECKS {
-        out.push_str(&format!("### {}\n\n{}{}\n\n", check.code, check.title[..1].to_uppercase(), &check.title[1..]));
+        out.push_str(&format!(
+            "### {}\n\n{}{}\n\n",
+            check.code,
+            check.title[..1].to_uppercase(),
+            &check.title[1..]
+        ));
         out.push_str("| | |\n|---|---|\n");
         for (word, text) in explained(check) {
             out.push_str(&format!("| {word} | {} |\n", text.replace('|', "\\|")));

@@ -25,9 +25,7 @@ pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     let gpus = gpus.map(|address| Missing { what: "GPU".to_string(), address });
     let nics = known.nics.iter().filter(|nic| {
         let is_stated = !marks.assumed.contains(&nic.name.as_str());
-        carries_the_fabric(nic)
-            && is_stated
-            && !live.nics.iter().any(|other| other.address == nic.address)
+        carries_the_fabric(nic) && is_stated && !live.nics.iter().any(|other| other.address == nic.address)
     });
     let nics = nics.filter_map(|nic| Some(Missing { what: nic.name.to_string(), address: nic.address? }));
     gpus.chain(nics).collect()

@@ -82,7 +82,15 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };
-    lint(&Subject { present, topology, node: &plan.map, task: &task, tasks: 1, interfaces: &interfaces, read })
+    lint(&Subject {
+        present,
+        topology,
+        node: &plan.map,
+        task: &task,
+        tasks: 1,
+        interfaces: &interfaces,
+        read,
+    })
 }
 
 #[cfg(test)]

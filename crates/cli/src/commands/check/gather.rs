@@ -84,7 +84,8 @@ fn functions(root: &Root, topology: &Topology) -> BTreeMap<PciAddress, Function>
         let path = root.follow(&format!("{BUS}/{address}"))?;
         let config = root.bytes(&format!("{path}/config"), config_space::SIZE);
         let group = root.follow(&format!("{path}/iommu_group"));
-        let resources = bar(address).and_then(|number| size(&root.read(&format!("{path}/resource"))?, number));
+        let resources =
+            bar(address).and_then(|number| size(&root.read(&format!("{path}/resource"))?, number));
         Some(Function {
             config: config.and_then(|bytes| ConfigSpace::parse(&bytes)),
             iommu_group: group.and_then(|path| Some(path.rsplit('/').next()?.to_string())),
@@ -124,7 +125,9 @@ fn nics(root: &Root, topology: &Topology) -> BTreeMap<String, NicFacts> {
 }
 
 fn interface(root: &Root, name: &str) -> Interface {
-    let file = |file: &str| root.read(&format!("sys/class/net/{name}/{file}"));
+    // by where the link leads: a snapshot has the link, and nothing below it
+    let place = root.follow(&format!("sys/class/net/{name}"));
+    let file = |file: &str| root.read(&format!("{}/{file}", place.as_ref()?));
     let state = file("operstate").filter(|state| state != "unknown");
     // since Linux 6.8 it takes the lock of all interfaces, which a driver may hold while it waits for firmware
     let carrier = if state.is_none() { file("carrier") } else { None };

@@ -34,15 +34,16 @@ pub(super) fn run(arguments: Vec<OsString>, patience: Duration, page: &mut Page)
     let mut command = Command::new("/proc/self/exe");
     command.arg0("nic-placement").args(["check", "--json"]).args(arguments).stderr(Stdio::null());
     let begun = Instant::now();
-    let Some(lock) = lock(begun, patience)? else {
+    let Some(lock) = lock(begun, patience) else {
         return unwell("an earlier check waits for hardware that does not answer", page);
     };
     // its standard input, which it does not read, holds the lock as long as it lives
     command.stdin(lock.map_or_else(Stdio::null, Stdio::from));
     match bounded(command, patience.saturating_sub(begun.elapsed()))? {
-        Outcome::Waits => {
-            unwell(&format!("no answer within {} s, hardware that does not answer?", patience.as_secs()), page)
-        }
+        Outcome::Waits => unwell(
+            &format!("no answer within {} s, hardware that does not answer?", patience.as_secs()),
+            page,
+        ),
         Outcome::Ended(status, text) => {
             let findings = findings(&text).ok_or_else(|| format!("no check could be made: {status}"))?;
             match reason(&findings) {
@@ -69,22 +70,30 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
 
 /// The outer `None` where another holds it until the end, the inner one where there is no place for one: not root, or no
 /// refresh ever ran.
-fn lock(begun: Instant, patience: Duration) -> Result<Option<Option<File>>, Failure> {
+fn lock(begun: Instant, patience: Duration) -> Option<Option<File>> {
     let folder = Path::new(&NodeFileUse::default().path).parent().map(Path::to_path_buf);
-    let Some(folder) = folder.filter(|folder| sys::is_root() && folder.is_dir()) else { return Ok(Some(None)) };
-    let path = folder.join(".check.lock");
-    if path.is_symlink() {
-        return Ok(Some(None));
+    match folder.filter(|folder| sys::is_root() && folder.is_dir()) {
+        Some(folder) => lock_in(&folder, begun, patience),
+        None => Some(None),
     }
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let Ok(file) = opened else { return Ok(Some(None)) };
+}
+
+fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Option<Option<File>> {
+    let path = folder.join(".check.lock");
+    // not through a link, which in a folder that others may write to leads anywhere
+    if path.is_symlink() {
+        return Some(None);
+    }
+    let opened =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let Ok(file) = opened else { return Some(None) };
     loop {
         match sys::try_lock(&file) {
-            Ok(true) => return Ok(Some(Some(file))),
+            Ok(true) => return Some(Some(file)),
             Ok(false) if begun.elapsed() < patience => thread::sleep(Duration::from_millis(20)),
-            Ok(false) => return Ok(None),
+            Ok(false) => return None,
             // a file system without locks
-            Err(_) => return Ok(Some(None)),
+            Err(_) => return Some(None),
         }
     }
 }
@@ -128,6 +137,21 @@ mod tests {
             Outcome::Ended(status, text) => assert_eq!((status.code(), &*text), (Some(3), &b"heard\n"[..])),
             Outcome::Waits => panic!("it has ended"),
         }
+    }
+
+    #[test]
+    fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let lock = || lock_in(&folder, Instant::now(), Duration::ZERO);
+        let held = lock().unwrap().unwrap();
+        // it reads nothing from its standard input, and is not told that this is a lock
+        let mut waits = Command::new("sleep").arg("1000").stdin(Stdio::from(held)).spawn().unwrap();
+        assert!(lock().is_none(), "the process that started it has let go");
+        waits.kill().unwrap();
+        waits.wait().unwrap();
+        assert!(matches!(lock(), Some(Some(_))));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -118,7 +118,10 @@ fn as_on_this_node(arguments: &[String], into: &mut Installation) -> (Admin, Opt
 }
 
 /// What the plugin would make of the node file.
-pub(super) fn node_file(NodeFileUse { path, max_age }: &NodeFileUse, into: &mut Installation) -> Option<Kept> {
+pub(super) fn node_file(
+    NodeFileUse { path, max_age }: &NodeFileUse,
+    into: &mut Installation,
+) -> Option<Kept> {
     let mut is = |state| into.node_file = Some((path.clone(), state));
     if *max_age == 0 {
         is(NodeFile::Unwanted);

@@ -67,7 +67,10 @@ pub(super) const CONFIGLESS: Check = Check {
     reads: "/run/slurm/conf, where slurmd keeps what slurmctld sent, and the patterns of `include` there",
     rules: &[
         (Ok, "plugstack.conf is there, and each `include` with a slash means a file"),
-        (Note, "an `include` means no file and the plugin is loaded all the same, or /etc/slurm/slurm.conf hides what was sent"),
+        (
+            Note,
+            "an `include` means no file and the plugin is loaded all the same, or /etc/slurm/slurm.conf hides what was sent",
+        ),
         (Warn, "an `include` means no file, and no line loads the plugin"),
     ],
     why: "slurmctld sends plugstack.conf, but no file that it includes by a path with a slash",
@@ -97,7 +100,10 @@ pub(super) const CONFIGURATION: Check = Check {
     reads: "the plugin's arguments in plugstack.conf, /etc/nic-placement.conf with its lines for every node, the switch beside it",
     rules: &[
         (Note, "placement is switched off"),
-        (Warn, "a word is not understood, the file cannot be gone by, or the description of the node cannot be read"),
+        (
+            Warn,
+            "a word is not understood, the file cannot be gone by, or the description of the node cannot be read",
+        ),
     ],
     why: "a word that is not understood does nothing, and while the file cannot be gone by no step is placed",
     remedy: "correct the word that the line names; `srun --nic-placement=help` lists all",

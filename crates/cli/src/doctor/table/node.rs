@@ -25,8 +25,11 @@ pub(super) const MACHINE: Check = Check {
     reads: "the PCI addresses of GPUs and NICs against the built-in model that the node is recognised as; its DMI names",
     rules: &[
         (Ok, "it has"),
-        (Warn, "a device is on the bus and no driver shows it, a cloud's guest lacks one, or there are fewer GPUs than the \
-                product has"),
+        (
+            Warn,
+            "a device is on the bus and no driver shows it, a cloud's guest lacks one, or there are fewer GPUs than the \
+                product has",
+        ),
         (Fail, "a device is not on the bus of a machine that is nobody's guest"),
     ],
     why: "a GPU or NIC that fell off the bus makes the node slower than its kind, and shifts the names of the others",
@@ -83,8 +86,8 @@ pub(super) const PORT_INTERFACE: Check = Check {
     reads: "operstate and carrier of /sys/class/net/* for each active port of Ethernet; an InfiniBand port needs no interface",
     rules: &[
         (Ok, "they do"),
-        (Warn, "one does not, and most like it do not either"),
-        (Fail, "one does not, and most do"),
+        (Warn, "one does not, and most do not either, or no job uses it"),
+        (Fail, "one does not that jobs use, and most do"),
     ],
     why: "RDMA packets of RoCE go by that interface, whatever the port says",
     remedy: "ip link show; ip link set INTERFACE up; look at the bond or the switch port",
@@ -114,7 +117,10 @@ pub(super) const ROCE_GID: Check = Check {
     rules: &[
         (Ok, "they have"),
         (Note, "no port tells, as in a network namespace of a container"),
-        (Warn, "a port has only version 1, has none while others have, or lacks the IPv4 address that others have"),
+        (
+            Warn,
+            "a port has only version 1, has none while others have, or lacks the IPv4 address that others have",
+        ),
     ],
     why: "NCCL chooses a GID by its type and address family; version 1 passes no router",
     remedy: "give the interface its IPv4 address; cma_roce_mode, or the driver's default, for version 2",

@@ -27,9 +27,15 @@ pub(super) const GPUDIRECT: Check = Check {
     reads: "loaded modules, /sys/kernel/mm/memory_peers, /proc/driver/nvidia/version, the kernel's release, IOMMU types, path, \
             ACS on the way, BAR 1 of the GPU",
     rules: &[
-        (Ok, "yes: the NIC's driver gets at GPU memory, nothing translates, and the path is PIX, PXB or NVLink-C2C"),
-        (Note, "yes, but over a path that NCCL does not take by default, by a detour, or for little memory at a time; not known; or \
-                no, and the GPU is of a kind that cannot"),
+        (
+            Ok,
+            "yes: the NIC's driver gets at GPU memory, nothing translates, and the path is PIX, PXB or NVLink-C2C",
+        ),
+        (
+            Note,
+            "yes, but over a path that NCCL does not take by default, by a detour, or for little memory at a time; not known; or \
+                no, and the GPU is of a kind that cannot",
+        ),
         (Warn, "no: no way to GPU memory, or the IOMMU translates"),
     ],
     why: "without it every message goes through the host's memory",
@@ -44,8 +50,11 @@ pub(super) const ACS: Check = Check {
     reads: "the ACS control register (extended capability 0x000d) of the ports between a GPU and its NIC, below the bridge above \
             both; only root may read it",
     rules: &[
-        (Ok, "no port has ReqRedir, CmpltRedir or UpstreamFwd (mask xx000xx), or translated requests go directly (1x111x1, \
-              with ATS, on a host of guests), or no switch is shared, or the machine is a guest"),
+        (
+            Ok,
+            "no port has ReqRedir, CmpltRedir or UpstreamFwd (mask xx000xx), or translated requests go directly (1x111x1, \
+              with ATS, on a host of guests), or no switch is shared, or the machine is a guest",
+        ),
         (Note, "only root may read it"),
         (Warn, "a port of a bare machine redirects"),
     ],

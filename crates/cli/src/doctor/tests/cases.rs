@@ -29,9 +29,17 @@ pub(super) fn case(
 }
 
 pub(super) fn all() -> Vec<Case> {
-    [nics::node(), nics::ports(), nics::roce(), paths::links(), paths::gpudirect(), paths::redirect(), paths::translation()]
-        .into_iter()
-        .chain([users::installation(), users::caller(), users::kernel()])
-        .flatten()
-        .collect()
+    [
+        nics::node(),
+        nics::ports(),
+        nics::roce(),
+        paths::links(),
+        paths::gpudirect(),
+        paths::redirect(),
+        paths::translation(),
+    ]
+    .into_iter()
+    .chain([users::installation(), users::admin(), users::caller(), users::kernel()])
+    .flatten()
+    .collect()
 }

@@ -57,7 +57,23 @@ impl World {
 
     /// One whose files can be read.
     pub(super) fn of(topology: Topology) -> World {
-        World { manifest: Some(synthesise(&topology)), ..World::described(topology) }
+        let mut manifest = synthesise(&topology);
+        // the kernel has a link for bridges too
+        for function in topology.pci.iter() {
+            let name = function.address.to_string();
+            let inside = format!("/{name}/");
+            let place = manifest.iter().find_map(|(path, _)| {
+                let path = path.strip_prefix("sys/devices/")?;
+                Some(path[..path.find(&inside)? + 1].to_string() + &name)
+            });
+            if let Some(place) = place {
+                manifest.insert(
+                    &format!("sys/bus/pci/devices/{name}"),
+                    Entry::Link(format!("../../../devices/{place}")),
+                );
+            }
+        }
+        World { manifest: Some(manifest), ..World::described(topology) }
     }
 
     pub(super) fn of_model(name: &str) -> World {
@@ -93,14 +109,21 @@ impl World {
     }
 
     /// The configuration space of a function.
-    pub(super) fn config(self, address: PciAddress, control: u16, acs: Option<u16>, ats: Option<u16>) -> World {
+    pub(super) fn config(
+        self,
+        address: PciAddress,
+        control: u16,
+        acs: Option<u16>,
+        ats: Option<u16>,
+    ) -> World {
         let path = format!("{}/config", self.function(address));
         self.file(&path, &digits(&config_space(control, acs, ats)))
     }
 
     /// That of every bridge, with this in the register of ACS.
     pub(super) fn bridges(mut self, acs: u16) -> World {
-        let bridges: Vec<PciAddress> = self.topology.pci.iter().filter_map(|function| function.parent.bridge()).collect();
+        let bridges: Vec<PciAddress> =
+            self.topology.pci.iter().filter_map(|function| function.parent.bridge()).collect();
         for bridge in bridges {
             self = self.config(bridge, 0x5910, Some(acs), None);
         }
