@@ -38,7 +38,10 @@ fn of_model(model: &str) -> Report {
     }
     let text = format!("a step has the node from `/run/nic-placement/node.json`, which is {} s old", 17);
     let about = Some("/run/nic-placement/node.json".to_string());
-    report.findings.insert(0, Finding { level: Level::Ok, code: "node-file".into(), about, text });
+    report.findings.insert(
+        0,
+        Finding { level: Level::Ok, code: "node-file".into(), about, text, why: None, remedy: None },
+    );
     report
 }
 
@@ -65,7 +68,14 @@ fn node(number: usize, models: &[Report]) -> Report {
                 "`{}:1` would be used if it worked: `nic-placement show` says what is wrong",
                 nic.name
             );
-            let wrong = Finding { level: Level::Wrong, code: "nic-broken".into(), about: None, text };
+            let wrong = Finding {
+                level: Level::Fail,
+                code: "nic-broken".into(),
+                about: None,
+                text,
+                why: None,
+                remedy: None,
+            };
             report.findings.push(wrong);
         }
     }

@@ -23,9 +23,9 @@ use std::path::Path;
 use tree::{CRATES, Source, test_files};
 
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them.  Each other crate counts as one module, but the tool's pure `audit`, `import` and `picture` count separately.  `core`'s lib.rs
+/// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import` and `picture` count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 22] = [
+const ARROWS: [(&str, &str); 23] = [
     ("diagnostic", ""),
     ("topology", "diagnostic"),
     ("step", "topology diagnostic"),
@@ -44,9 +44,10 @@ const ARROWS: [(&str, &str); 22] = [
     ("program", ""),
     ("plugin", "process sys core"),
     ("cli::audit", ""),
+    ("cli::doctor", "cli::audit plan config platform policy placement topology diagnostic"),
     ("cli::import", "topology diagnostic"),
     ("cli::picture", "policy placement topology diagnostic"),
-    ("cli", "cli::audit cli::import cli::picture process program sys core"),
+    ("cli", "cli::audit cli::doctor cli::import cli::picture process program sys core"),
     ("capi", "process sys core"),
 ];
 
@@ -140,9 +141,10 @@ fn is_root(file: &str) -> bool {
     file == "crates/core/src/discover/root.rs" || file.starts_with("crates/core/src/discover/root/")
 }
 
-/// The tool, but for its readers of other programs' files, its comparison of nodes and its pictures, which are pure.
+/// The tool, but for its readers of other programs' files, its comparison of nodes, its judgement of one and its pictures,
+/// which are pure.
 fn is_tool(file: &str) -> bool {
-    let is_pure = ["audit", "import", "picture"]
+    let is_pure = ["audit", "doctor", "import", "picture"]
         .iter()
         .any(|pure| file.starts_with(&format!("crates/cli/src/{pure}/")));
     file.starts_with("crates/cli/src/") && !is_pure
@@ -248,6 +250,7 @@ fn in_arrows<'a>(crate_name: &'a str, module: &[&'a str]) -> &'a str {
     match (crate_name, module.first()) {
         ("core", Some(module)) => module,
         ("cli", Some(&"audit")) => "cli::audit",
+        ("cli", Some(&"doctor")) => "cli::doctor",
         ("cli", Some(&"import")) => "cli::import",
         ("cli", Some(&"picture")) => "cli::picture",
         _ => crate_name,

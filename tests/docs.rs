@@ -113,6 +113,7 @@ fn block(name: &str, style: &Style) -> String {
         "arguments" => at(Place::Plugstack).map(style.entry).collect(),
         "policies" => OPTIONS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
         "releases" => return releases(),
+        "checks" => return nic_placement_cli::doctor::report::markdown(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries

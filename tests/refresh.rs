@@ -151,7 +151,8 @@ fn check_says_from_where_a_step_has_the_node_and_how_old_that_is() {
     let tool = |arguments: &[&str]| {
         let tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
         let output = { tool }.args(arguments).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).replace("\n       ", " ")
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let check = |cache: &str| {
         let line = format!("optional libnic_placement.so node-file={} {cache}\n", file.display());
@@ -159,22 +160,28 @@ fn check_says_from_where_a_step_has_the_node_and_how_old_that_is() {
         tool(&["check", "--plugstack", lines.to_str().unwrap()])
     };
     let said = check("");
-    assert!(said.contains("note   each step reads the node itself, and waits for its hardware: `"), "{said}");
+    assert!(
+        said.contains("note node-file each step reads the node itself, and waits for its hardware: `"),
+        "{said}"
+    );
     tool(&["refresh", "--output", file.to_str().unwrap()]);
     let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&file).unwrap()) == 0;
     let said = check("");
     match is_root {
         true => {
-            assert!(said.contains("ok     a step has the node from `") && said.contains(" s old"), "{said}")
+            assert!(
+                said.contains("ok node-file a step has the node from `") && said.contains(" s old"),
+                "{said}"
+            )
         }
         false => assert!(said.contains("not to root: chown root"), "{said}"),
     }
     let said = check("cache=0");
-    assert!(said.contains("note   `cache=0`: each step reads the node itself"), "{said}");
+    assert!(said.contains("note node-file `cache=0`: each step reads the node itself"), "{said}");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, &text[..text.len() / 2]).unwrap();
     let said = check("");
-    assert!(said.contains("wrong  each step reads the node itself: "), "{said}");
+    assert!(said.contains("warn node-file each step reads the node itself: "), "{said}");
     fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -186,7 +193,8 @@ fn check_reads_a_topology_file_as_root_would() {
     let (file, lines) = (folder.join("node.json"), folder.join("plugstack.conf"));
     let tool = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_nic-placement")).args(arguments).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).replace("\n       ", " ")
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     fs::write(&file, tool(&["show", "--machine", "dgx-h100", "--json"])).unwrap();
     fs::write(&lines, format!("optional libnic_placement.so topology={}\n", file.display())).unwrap();
@@ -197,7 +205,10 @@ fn check_reads_a_topology_file_as_root_would() {
     }
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let said = check();
-    assert!(said.contains("wrong  no step gets anything set: ") && said.contains("node.json"), "{said}");
+    assert!(
+        said.contains("warn configuration no step gets anything set: ") && said.contains("node.json"),
+        "{said}"
+    );
     fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -3,6 +3,7 @@
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use nic_placement_cli::commands::command_line;
+use nic_placement_cli::doctor::table::CHECKS;
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\
@@ -11,15 +12,16 @@ const HEAD: &str = "\
 const TAIL: &str = "\
 .SH EXIT STATUS
 0 done; 1 could not, or
-.B plan\\fR,
-.B explain
+.B plan
 or
-.B check
-found something wrong, or
+.B explain
+found that a strict word would fail a task, or
 .B audit
 a difference; 2 the command line, or a report given to
 .BR audit ,
 was not understood.
+.B check
+ends with 3 where the worst that it finds is a warn, and with 4 where it is a fail.
 .B exec
 has more.
 .SH ENVIRONMENT
@@ -60,7 +62,20 @@ pub fn page() -> String {
     }
     let everywhere = table.get_arguments().cloned().map(|argument| argument.help_heading(None::<&str>));
     page.push_str(&options(everywhere.collect()).replacen(".PP\n\\fIOptions\\fR\n", ".SH OPTIONS\n", 1));
-    page + TAIL
+    page + &checks() + TAIL
+}
+
+/// The checks of `check`, from their table.
+fn checks() -> String {
+    body(|roff| {
+        roff.control("SH", ["CHECKS"]);
+        roff.text([bold("nic-placement check --explain"), roman(" says more of each.")]);
+        for check in CHECKS {
+            roff.control("TP", []);
+            roff.text([bold(check.code)]);
+            roff.text([roman(format!("{} {}. {}.", check.title, check.why, check.remedy))]);
+        }
+    })
 }
 
 fn commands(table: &clap::Command) -> impl Iterator<Item = &clap::Command> {

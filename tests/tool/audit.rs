@@ -68,7 +68,7 @@ fn what_an_audit_writes_as_names_the_configuration_file_reads() {
 fn what_check_prints_an_audit_reads() {
     let report = run(&["check", "--json", "--machine", "dgx-h100"]).stdout;
     let mut report: Value = serde_json::from_slice(&report).unwrap();
-    assert_eq!((&report["version"], &report["host"]), (&json!(1), &Value::Null));
+    assert_eq!((&report["version"], &report["host"]), (&json!(2), &Value::Null));
     let reports: String = ["n1", "n2"]
         .map(|host| {
             report["host"] = json!(host);

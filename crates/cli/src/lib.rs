@@ -4,6 +4,7 @@
 //! * [`describe`] reads a node from a file of any format: [`import`] holds the readers of other programs' files,
 //!   [`archive`] that of tars.
 //! * [`audit`] compares the reports of many nodes.
+//! * [`doctor`] judges what `check` reads.
 //! * [`picture`] orders a node's devices and draws them.
 #![forbid(unsafe_code)]
 
@@ -11,5 +12,6 @@ pub mod archive;
 pub mod audit;
 pub mod commands;
 pub mod describe;
+pub mod doctor;
 pub mod import;
 pub mod picture;

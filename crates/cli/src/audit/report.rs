@@ -7,8 +7,11 @@ use std::fmt;
 
 /// The field `format` of every report.
 pub const FORMAT: &str = "nic-placement check";
-/// Grows by one when a field changes its meaning or is removed, not with new fields.
-pub const VERSION: u64 = 1;
+/// Grows by one when a field changes its meaning or is removed, not with new fields.  Version 1 had the level `wrong` and the
+/// count of those; it is read as `fail`.
+pub const VERSION: u64 = 2;
+/// The versions that are read.
+const READ: [u64; 2] = [1, VERSION];
 
 /// What one node says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,8 +26,12 @@ pub struct Report {
     pub machine: String,
     /// where the facts come from
     pub source: String,
-    /// how many findings are wrong
-    pub wrong: usize,
+    /// how many findings make this node worse than its kind
+    #[serde(alias = "wrong")]
+    pub fail: usize,
+    /// how many are to be put right
+    #[serde(default)]
+    pub warn: usize,
     /// what `check` prints
     pub findings: Vec<Finding>,
     /// what runs on the node: `kernel`, `BIOS`, and the modules that have a version
@@ -43,15 +50,21 @@ pub struct Report {
 /// One line of `check`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// good, worth knowing, or to be put right
+    /// how bad it is
     pub level: Level,
-    /// what was looked at: `slurm`, `plugstack`, `node-file`, `node`, `nic-broken`, `nic-slower`, `odd`, `variable`
+    /// what was looked at: a code of the doctor's table
     pub code: String,
     /// what it names, where its text also has what changes from hour to hour, such as an age
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// for people
     pub text: String,
+    /// why it matters; of what is good nothing is said
+    #[serde(default, skip_serializing_if = "Option::is_none", skip_deserializing)]
+    pub why: Option<String>,
+    /// what to do
+    #[serde(default, rename = "do", skip_serializing_if = "Option::is_none", skip_deserializing)]
+    pub remedy: Option<String>,
 }
 
 /// How bad a finding is.
@@ -60,18 +73,23 @@ pub struct Finding {
 pub enum Level {
     /// as it should be
     Ok,
-    /// worth knowing
+    /// worth knowing: it may be meant so, or nobody told
     Note,
     /// to be put right
-    Wrong,
+    Warn,
+    /// this node is worse than its kind
+    #[serde(alias = "wrong")]
+    Fail,
 }
 
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        // `pad`, so that columns can give a width
+        f.pad(match self {
             Level::Ok => "ok",
             Level::Note => "note",
-            Level::Wrong => "wrong",
+            Level::Warn => "warn",
+            Level::Fail => "fail",
         })
     }
 }
@@ -178,7 +196,7 @@ impl Report {
     /// Reads a report; what is wrong with it, if it is none.
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         match serde_json::from_slice::<Report>(text) {
-            Ok(report) if report.format == FORMAT && report.version == VERSION => Ok(report),
+            Ok(report) if report.format == FORMAT && READ.contains(&report.version) => Ok(report),
             other => Err(why(text, other.err())),
         }
     }
@@ -191,7 +209,7 @@ fn why(text: &[u8], error: Option<serde_json::Error>) -> String {
             format!("`format` is `{}`, expected `{FORMAT}`", cut(&format))
         }
         (Ok(Head { format: None, .. }), _) => format!("`format` is missing, expected `{FORMAT}`"),
-        (Ok(Head { version, .. }), _) if version != Some(VERSION) => {
+        (Ok(Head { version, .. }), _) if !version.is_some_and(|version| READ.contains(&version)) => {
             let version = version.map_or("missing".to_string(), |version| format!("`{version}`"));
             format!("`version` is {version}, expected `{VERSION}`")
         }

@@ -54,7 +54,8 @@ fn node(host: &str) -> Report {
         host: Some(host.into()),
         machine: "DGX".into(),
         source: "this system".into(),
-        wrong: 0,
+        fail: 0,
+        warn: 0,
         findings: Vec::new(),
         versions: BTreeMap::from([("kernel".into(), "6.8.0".into())]),
         processor: Some("x86 GenuineIntel family 6 model 143".into()),
@@ -164,15 +165,22 @@ fn other_versions_another_numa_layout_and_another_subnet_are_told() {
 }
 
 fn finding(level: Level, about: Option<&str>, text: &str) -> Finding {
-    Finding { level, code: "node-file".into(), about: about.map(Into::into), text: text.into() }
+    Finding {
+        level,
+        code: "node-file".into(),
+        about: about.map(Into::into),
+        text: text.into(),
+        why: None,
+        remedy: None,
+    }
 }
 
 #[test]
 fn a_finding_that_siblings_lack_is_told_and_one_that_all_have_is_not() {
-    let wrong = |text: &str| finding(Level::Wrong, Some("/run/node.json"), text);
+    let wrong = |text: &str| finding(Level::Fail, Some("/run/node.json"), text);
     let told =
         differences(|report| report.findings = vec![wrong("it is 9 s old"), finding(Level::Ok, None, "x")]);
-    assert_eq!(told, ["Finding wrong node-file: /run/node.json : it is 9 s old not - of 8"]);
+    assert_eq!(told, ["Finding fail node-file: /run/node.json : it is 9 s old not - of 8"]);
     let with = |host: &str, age| changed(host, |report| report.findings = vec![wrong(age)]);
     let all: Vec<Report> =
         (0..9).map(|number| with(&format!("m{number}"), ["a", "b", "c"][number % 3])).collect();
@@ -228,7 +236,9 @@ fn a_report_that_is_none_says_why() {
     };
     assert!(refused(|report| report.host = None).starts_with("it has no `host`"));
     assert!(refused(|report| report.host = Some("a,b\x1b".into())).contains("is no name of a node"));
-    assert_eq!(refused(|report| report.version = 2), "`version` is `2`, expected `1`");
+    assert_eq!(refused(|report| report.version = 3), "`version` is `3`, expected `2`");
+    let first = changed("x", |report| report.version = 1).to_json();
+    assert_eq!(Audit::default().add(first.as_bytes()), Ok(()), "version 1 is read too");
     assert!(refused(|report| report.format = "nic-placement plan".into()).contains("`nic-placement plan`"));
     assert!(refused(|report| report.machine = "x".repeat(9000)).contains("more than 2048 bytes"));
     assert_eq!(

@@ -28,6 +28,8 @@ mod show;
 pub mod snapshot;
 mod whole;
 
+#[cfg(test)]
+pub(crate) use check::gather::facts as facts_of;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exec::NotStarted;
 use misunderstood::Misunderstood;
@@ -111,7 +113,7 @@ pub fn command_line() -> clap::Command {
     CommandLine::command()
 }
 
-/// Runs the tool; 0 done, 1 could not, 2 not understood.  `exec` has more, or ends as its program does.
+/// Runs the tool; 0 done, 1 could not, 2 not understood.  `check` and `exec` have more, or ends as its program does.
 pub fn main() -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
     let columns = sys::terminal_columns(io::stdout().as_fd());
@@ -141,7 +143,13 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         (Err(failure), _) => {
-            tell(&failure.to_string());
+            let said = failure.to_string();
+            if !said.is_empty() {
+                tell(&said);
+            }
+            if let Some(check::Found { status, .. }) = failure.downcast_ref() {
+                return ExitCode::from(*status);
+            }
             match failure.downcast_ref::<NotStarted>() {
                 Some(NotStarted { status, .. }) => ExitCode::from(*status),
                 None if failure.is::<Misunderstood>() => ExitCode::from(2),

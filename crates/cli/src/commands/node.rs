@@ -10,6 +10,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::platform;
 use nic_placement_core::topology::Topology;
+use std::ffi::OsString;
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Which node (without one of these, this one)")]
@@ -37,6 +38,15 @@ impl Node {
             (Some(name), _) => NodeSource::Machine(name.clone()),
             (None, Some(path)) => NodeSource::Topology(path.clone()),
             (None, None) => NodeSource::Live,
+        }
+    }
+
+    /// The same node on another command line.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        match (&self.machine, &self.topology) {
+            (Some(name), _) => vec!["--machine".into(), name.into()],
+            (None, Some(path)) => vec!["--topology".into(), path.into()],
+            (None, None) => Vec::new(),
         }
     }
 

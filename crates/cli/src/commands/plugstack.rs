@@ -35,7 +35,7 @@ impl Line {
 /// partition, and whether there is such a line in sight.
 pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, bool) {
     let slurms_own = || place(|name| std::env::var_os(name));
-    let (lines, _) = read(&file.map_or_else(slurms_own, Path::to_path_buf));
+    let lines = read(&file.map_or_else(slurms_own, Path::to_path_buf)).lines;
     let line = lines.iter().find(|line| line.file_name().contains("nic_placement"));
     let arguments = line.into_iter().flat_map(|line| &line.arguments).map(String::as_str);
     // what is wrong with them `nic-placement check` tells the admin; who runs as root goes by root's word
@@ -45,8 +45,6 @@ pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, boo
 /// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent
 /// (slurm.conf(5), "Configless"; src/common/fetch_config.c).
 fn slurm_conf(variable: impl Fn(&str) -> Option<OsString>, is_there: impl Fn(&Path) -> bool) -> PathBuf {
-    const USUAL: &str = "/etc/slurm/slurm.conf";
-    const SENT: &str = "/run/slurm/conf/slurm.conf";
     match variable("SLURM_CONF") {
         Some(named) => PathBuf::from(named),
         None if !is_there(Path::new(USUAL)) && is_there(Path::new(SENT)) => PathBuf::from(SENT),
@@ -57,21 +55,49 @@ fn slurm_conf(variable: impl Fn(&str) -> Option<OsString>, is_there: impl Fn(&Pa
 /// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf.
 pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = slurm_conf(variable, Path::is_file);
-    let stated = text(&slurm_conf).ok().and_then(|text| {
-        let mut values = text.lines().filter_map(|line| {
-            let (name, value) = line.split('#').next()?.split_once('=')?;
-            name.trim().eq_ignore_ascii_case("PlugStackConfig").then(|| value.trim().to_string())
-        });
-        values.next()
-    });
+    let stated = text(&slurm_conf).ok().and_then(|text| stated(&text, "PlugStackConfig"));
     stated.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
 }
 
-/// Its lines in the order in which Slurm loads them, and what cannot be read.
-pub(super) fn read(file: &Path) -> (Vec<Line>, Vec<Diagnostic>) {
-    let mut reader = Reader { lines: Vec::new(), findings: Vec::new(), files: 0 };
+/// Where a configless slurmd keeps what it was sent.
+pub(super) const SENT: &str = "/run/slurm/conf/slurm.conf";
+/// Where slurm.conf is where nobody says otherwise.
+pub(super) const USUAL: &str = "/etc/slurm/slurm.conf";
+
+/// The folders in which Slurm looks for plugins that are named without one; none where slurm.conf does not say.
+pub(super) fn plugin_folders() -> Option<Vec<PathBuf>> {
+    let slurm_conf = slurm_conf(|name| std::env::var_os(name), Path::is_file);
+    let stated = stated(&text(&slurm_conf).ok()?, "PluginDir")?;
+    Some(stated.split(':').map(PathBuf::from).collect())
+}
+
+/// The value of a parameter in the text of slurm.conf.
+fn stated(text: &str, parameter: &str) -> Option<String> {
+    let mut values = text.lines().filter_map(|line| {
+        let (name, value) = line.split('#').next()?.split_once('=')?;
+        name.trim().eq_ignore_ascii_case(parameter).then(|| value.trim().to_string())
+    });
+    values.next()
+}
+
+/// What was read.
+#[derive(Default)]
+pub(super) struct Read {
+    /// the lines that load plugins, in the order in which Slurm loads them
+    pub(super) lines: Vec<Line>,
+    /// what cannot be read
+    pub(super) findings: Vec<Diagnostic>,
+    /// the files that were read
+    pub(super) files: Vec<PathBuf>,
+    /// patterns of `include` that mean no file: where, and the pattern
+    pub(super) unmatched: Vec<(String, String)>,
+}
+
+/// Its lines, and those of the files that it includes.
+pub(super) fn read(file: &Path) -> Read {
+    let mut reader = Reader { read: Read::default(), files: 0 };
     reader.include(file, 0);
-    (reader.lines, reader.findings)
+    reader.read
 }
 
 /// A file's text, which is neither waited for nor longer than a configuration is.
@@ -85,9 +111,8 @@ fn text(file: &Path) -> Result<String, String> {
 }
 
 struct Reader {
-    lines: Vec<Line>,
-    findings: Vec<Diagnostic>,
-    /// how many were read
+    read: Read,
+    /// how many were looked at
     files: usize,
 }
 
@@ -100,17 +125,18 @@ impl Reader {
             if self.files == MOST_FILES + 1 {
                 let finding =
                     format!("more than {MOST_FILES} files include each other: the others are not read");
-                self.findings.push(Diagnostic::new(shown, finding));
+                self.read.findings.push(Diagnostic::new(shown, finding));
             }
             return;
         }
         if depth > MOST_DEPTH {
-            return self.findings.push(Diagnostic::new(shown, "files include each other: not read"));
+            return self.read.findings.push(Diagnostic::new(shown, "files include each other: not read"));
         }
         let text = match text(file) {
             Ok(text) => text,
-            Err(problem) => return self.findings.push(Diagnostic::new(shown, problem)),
+            Err(problem) => return self.read.findings.push(Diagnostic::new(shown, problem)),
         };
+        self.read.files.push(file.to_path_buf());
         for (number, line) in text.lines().enumerate() {
             let place = format!("{shown}:{}", number + 1);
             let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
@@ -118,15 +144,18 @@ impl Reader {
                 (None, _) => {}
                 (Some("include"), Some(pattern)) => {
                     let files = matches(&file.parent().unwrap_or(Path::new("/")).join(pattern));
+                    if files.is_empty() {
+                        self.read.unmatched.push((place, pattern.to_string()));
+                    }
                     files.iter().for_each(|file| self.include(file, depth + 1));
                 }
-                (Some(kind @ ("required" | "optional")), Some(path)) => self.lines.push(Line {
+                (Some(kind @ ("required" | "optional")), Some(path)) => self.read.lines.push(Line {
                     place,
                     required: kind == "required",
                     path: PathBuf::from(path),
                     arguments: words.map(str::to_string).collect(),
                 }),
-                (Some(word), _) => self.findings.push(Diagnostic::new(
+                (Some(word), _) => self.read.findings.push(Diagnostic::new(
                     place,
                     format!(
                         "`{}`: expected `optional PATH`, `required PATH` or `include PATTERN`",
@@ -197,7 +226,7 @@ mod tests {
         let file = pipe.clone();
         std::thread::spawn(move || {
             let beside = place(|_| Some(file.clone().into_os_string()));
-            answer.send((beside, read(&file).1))
+            answer.send((beside, read(&file).findings))
         });
         let found = answered.recv_timeout(std::time::Duration::from_secs(30));
         std::fs::remove_file(&pipe).unwrap();
@@ -214,7 +243,7 @@ mod tests {
         for file in 0..20 {
             std::fs::write(folder.join(format!("{file}.conf")), "include *.conf\n").unwrap();
         }
-        let (_, findings) = read(&folder.join("0.conf"));
+        let findings = read(&folder.join("0.conf")).findings;
         std::fs::remove_dir_all(&folder).unwrap();
         let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(
@@ -226,7 +255,7 @@ mod tests {
     fn a_file_that_includes_itself_ends() {
         let file = std::env::temp_dir().join(format!("nic-placement-circle-{}", std::process::id()));
         std::fs::write(&file, format!("include {}\n", file.display())).unwrap();
-        let (lines, findings) = read(&file);
+        let Read { lines, findings, .. } = read(&file);
         std::fs::remove_file(&file).unwrap();
         assert!(lines.is_empty());
         assert!(findings[0].to_string().contains("files include each other"), "{findings:?}");

@@ -1,6 +1,7 @@
 //! `nic-placement snapshot`: records exactly what discovery read, and unpacks such a record.
 #![forbid(unsafe_code)]
 
+use super::check::gather;
 use super::node::Node;
 use super::page::Page;
 use super::{Failure, tell};
@@ -68,6 +69,8 @@ fn manifest(node: &Node) -> Result<Manifest, Failure> {
     let (mut topology, mut diagnostics) = discover(&root, Scope::Full, Provenance::ThisSystem);
     dmi(&root);
     described::read(&root, &mut topology, &mut diagnostics);
+    // what `check` judges, so that it says of the snapshot what it says of the node
+    gather::facts(&root, &topology);
     Ok(root.recorded())
 }
 

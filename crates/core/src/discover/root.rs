@@ -142,6 +142,27 @@ impl Root {
         Some(text)
     }
 
+    /// The first bytes of a file that is no text, `most` at most, such as a PCI function's configuration space; `None` where
+    /// there is none or it cannot be read.  In a manifest, and in a tree that was unpacked from one, they stand as hexadecimal
+    /// digits.  They are not recorded: a snapshot is for people to read.
+    pub fn bytes(&self, path: &str, most: usize) -> Option<Vec<u8>> {
+        let bytes = match &self.source {
+            Backing::Manifest(manifest) => match manifest.get(path)? {
+                Entry::File(text) => text.clone().into_bytes(),
+                Entry::Link(_) | Entry::Directory => return None,
+            },
+            Backing::Live | Backing::Directory(_) => {
+                let mut bytes = Vec::new();
+                // digits and spaces: three letters a byte
+                self.open(path)?.take(3 * most as u64).read_to_end(&mut bytes).ok()?;
+                bytes
+            }
+        };
+        let mut bytes = if self.is_live() { bytes } else { digits(&bytes).unwrap_or(bytes) };
+        bytes.truncate(most);
+        Some(bytes)
+    }
+
     /// Gives `take` the lines of a file one after another, without the white space at their ends: memory does not grow with
     /// the file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
     pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
@@ -257,6 +278,16 @@ impl Root {
         }
         names
     }
+}
+
+/// What hexadecimal digits say, two for each byte, if they are all that there is.
+fn digits(text: &[u8]) -> Option<Vec<u8>> {
+    let digits: Vec<u32> = text
+        .iter()
+        .filter(|letter| !letter.is_ascii_whitespace())
+        .map(|&letter| char::from(letter).to_digit(16))
+        .collect::<Option<_>>()?;
+    Some(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
 /// All of a file.

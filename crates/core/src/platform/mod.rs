@@ -8,6 +8,7 @@
 mod mappings;
 mod marks;
 pub mod recognise;
+pub mod shortfall;
 #[cfg(test)]
 mod tests;
 

@@ -81,12 +81,12 @@ pub fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<Fact>> 
     (facts.len() >= 2 && named && seen).then_some(facts)
 }
 
-fn marks(model: &str) -> Option<&'static Marks> {
+pub(super) fn marks(model: &str) -> Option<&'static Marks> {
     MARKS.iter().find(|marks| marks.model == model)
 }
 
 /// Do the node's DMI names or its GPUs exclude this machine?
-fn contradicts(dmi: &Dmi, live: &Topology, marks: &Marks) -> bool {
+pub(super) fn contradicts(dmi: &Dmi, live: &Topology, marks: &Marks) -> bool {
     let differs = |said: &Option<String>, known: Option<&str>| match (said, known) {
         (Some(said), Some(known)) => said.trim() != known,
         _ => false,
@@ -116,7 +116,7 @@ fn is_of_kind(live: &Topology, gpu: &Gpu, marks: &Marks) -> Option<bool> {
     Some(marks.kinds.iter().any(|kind| kind.names.contains(&name)))
 }
 
-fn has_product(dmi: &Dmi, marks: &Marks) -> bool {
+pub(super) fn has_product(dmi: &Dmi, marks: &Marks) -> bool {
     let said = [&dmi.product, &dmi.board];
     let mut said = said.into_iter().flatten().map(|name| name.trim());
     said.any(|name| marks.products.iter().any(|product| name.starts_with(product)))
@@ -172,12 +172,12 @@ fn fabric_in_place(live: &Topology, marks: &Marks, model: &Topology) -> bool {
     in_place > 0 && in_place * 2 >= fabric.len()
 }
 
-fn carries_the_fabric(nic: &Nic) -> bool {
+pub(super) fn carries_the_fabric(nic: &Nic) -> bool {
     nic.address.is_some() && nic.role == Some(NicRole::Compute)
 }
 
 /// Each GPU's PCI function once: the partitions of a GPU share one.
-fn gpu_addresses(topology: &Topology) -> BTreeSet<PciAddress> {
+pub(super) fn gpu_addresses(topology: &Topology) -> BTreeSet<PciAddress> {
     topology.gpus.iter().map(|gpu| gpu.address).collect()
 }
 

@@ -1,0 +1,161 @@
+//! `check --health`: a line for a drained node's reason, and an end within a bound whatever the hardware does.
+//!
+//! Another process judges.  What waits for hardware cannot be ended, so it is left behind, and holds a lock until it ends: no
+//! second one comes to wait beside it.
+#![forbid(unsafe_code)]
+
+use super::super::{Failure, Page};
+use super::{FAIL, Found};
+use crate::audit::report::{Finding, Report};
+use crate::doctor::report::{plain, reason};
+use nic_placement_core::config::NodeFileUse;
+use nic_placement_sys as sys;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What became of the process that judges.
+enum Outcome {
+    Ended(ExitStatus, Vec<u8>),
+    /// it has not ended by then
+    Waits,
+}
+
+/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.
+pub(super) fn run(arguments: Vec<OsString>, patience: Duration, page: &mut Page) -> Result<(), Failure> {
+    // this program, also where an upgrade has put another in its place
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("nic-placement").args(["check", "--json"]).args(arguments).stderr(Stdio::null());
+    let begun = Instant::now();
+    let Some(lock) = lock(begun, patience) else {
+        return unwell("an earlier check waits for hardware that does not answer", page);
+    };
+    // its standard input, which it does not read, holds the lock as long as it lives
+    command.stdin(lock.map_or_else(Stdio::null, Stdio::from));
+    match bounded(command, patience.saturating_sub(begun.elapsed()))? {
+        Outcome::Waits => unwell(
+            &format!("no answer within {} s, hardware that does not answer?", patience.as_secs()),
+            page,
+        ),
+        Outcome::Ended(status, text) => {
+            let findings = findings(&text).ok_or_else(|| format!("no check could be made: {status}"))?;
+            match reason(&findings) {
+                None => Ok(()),
+                Some(line) => end(&line, page),
+            }
+        }
+    }
+}
+
+fn findings(text: &[u8]) -> Option<Vec<Finding>> {
+    Some(Report::from_json(text).ok()?.findings)
+}
+
+fn unwell(text: &str, page: &mut Page) -> Result<(), Failure> {
+    end(&plain(&[text.to_string()]), page)
+}
+
+fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
+    page.exact(&format!("{line}\n"));
+    // what is wrong stands on stdout; slurmd logs both streams as one
+    Err(Found { status: FAIL, text: None }.into())
+}
+
+/// The outer `None` where another holds it until the end, the inner one where there is no place for one: not root, or no
+/// refresh ever ran.
+fn lock(begun: Instant, patience: Duration) -> Option<Option<File>> {
+    let folder = Path::new(&NodeFileUse::default().path).parent().map(Path::to_path_buf);
+    match folder.filter(|folder| sys::is_root() && folder.is_dir()) {
+        Some(folder) => lock_in(&folder, begun, patience),
+        None => Some(None),
+    }
+}
+
+fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Option<Option<File>> {
+    let path = folder.join(".check.lock");
+    // not through a link, which in a folder that others may write to leads anywhere
+    if path.is_symlink() {
+        return Some(None);
+    }
+    let opened =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let Ok(file) = opened else { return Some(None) };
+    loop {
+        match sys::try_lock(&file) {
+            Ok(true) => return Some(Some(file)),
+            Ok(false) if begun.elapsed() < patience => thread::sleep(Duration::from_millis(20)),
+            Ok(false) => return None,
+            // a file system without locks
+            Err(_) => return Some(None),
+        }
+    }
+}
+
+/// Runs it for so long at most.  What has not ended is killed and not waited for: a process that waits for hardware ends
+/// when that answers, and then init takes it.
+fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let (said, hears) = channel();
+    if let Some(mut stdout) = child.stdout.take() {
+        thread::spawn(move || {
+            let mut text = Vec::new();
+            let read = stdout.read_to_end(&mut text).map(|_| text);
+            said.send(read)
+        });
+    }
+    match hears.recv_timeout(patience) {
+        // who has closed its output has nothing left to wait for
+        Ok(text) => Ok(Outcome::Ended(child.wait()?, text?)),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            child.kill()?;
+            Ok(Outcome::Waits)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_end_is_left_and_one_that_does_is_heard() {
+        let shell = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]);
+            command
+        };
+        let outcome = bounded(shell("exec sleep 1000"), Duration::from_millis(10)).unwrap();
+        assert!(matches!(outcome, Outcome::Waits), "1000 s have not passed");
+        match bounded(shell("echo heard; exit 3"), Duration::from_secs(600)).unwrap() {
+            Outcome::Ended(status, text) => assert_eq!((status.code(), &*text), (Some(3), &b"heard\n"[..])),
+            Outcome::Waits => panic!("it has ended"),
+        }
+    }
+
+    #[test]
+    fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let lock = || lock_in(&folder, Instant::now(), Duration::ZERO);
+        let held = lock().unwrap().unwrap();
+        // it reads nothing from its standard input, and is not told that this is a lock
+        let mut waits = Command::new("sleep").arg("1000").stdin(Stdio::from(held)).spawn().unwrap();
+        assert!(lock().is_none(), "the process that started it has let go");
+        waits.kill().unwrap();
+        waits.wait().unwrap();
+        assert!(matches!(lock(), Some(Some(_))));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_report_is_no_verdict() {
+        assert!(findings(b"").is_none() && findings(b"{}").is_none());
+    }
+}

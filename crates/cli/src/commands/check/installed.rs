@@ -1,0 +1,151 @@
+//! Reads what is installed and what the admin says.
+#![forbid(unsafe_code)]
+
+use super::super::plugstack::{self, Line, Read};
+use crate::doctor::facts::{self, Installation, NodeFile, Owned, Plugstack};
+use nic_placement_core::config::{Admin, NodeFileUse};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::node::kept::{self, Kept, NotUsed};
+use nic_placement_process::admin::{self, Found, Off};
+use nic_placement_sys as sys;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where the file is that was read: on this system, or given to us.
+pub(super) struct Place<'a> {
+    /// what the command line names
+    pub(super) named: Option<&'a Path>,
+    /// is it this system that we ask about?
+    pub(super) is_live: bool,
+}
+
+/// What the plugin's line says, and all that was found; `None` for the file where nobody named one of a described node's.
+pub(super) fn lines(place: &Place, into: &mut Installation) -> Admin {
+    let slurms_own = || place.is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
+    let Some(file) = place.named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
+    let Read { lines, findings, files, unmatched } = plugstack::read(&file);
+    let mut stated = Vec::new();
+    if let Some(first) = lines.iter().find(|line| is_ours(line)) {
+        stated.clone_from(&first.arguments);
+    }
+    let sent = Path::new(plugstack::SENT);
+    let is_sent = place.named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
+    into.plugstack = Some(Plugstack {
+        path: file.display().to_string(),
+        is_named: place.named.is_some(),
+        is_there: file.is_file(),
+        findings,
+        lines: lines.iter().map(|line| of(line, place.is_live)).collect(),
+        unmatched,
+        is_sent,
+        is_shadowed: place.is_live
+            && place.named.is_none()
+            && !is_sent
+            && sent.is_file()
+            && Path::new(plugstack::USUAL).is_file(),
+    });
+    let (admin, conf) = as_on_this_node(&stated, into);
+    if place.is_live {
+        let plugins = lines.iter().filter(|line| is_ours(line)).filter_map(|line| found(line).flatten());
+        let all = files.into_iter().chain(plugins).chain(conf.map(PathBuf::from));
+        into.owners = all.filter_map(|path| owned(&path)).collect();
+        into.owners.dedup();
+    }
+    admin
+}
+
+fn is_ours(line: &Line) -> bool {
+    line.file_name().contains("nic_placement")
+}
+
+fn of(line: &Line, is_live: bool) -> facts::Line {
+    let is_named_whole = line.path.is_absolute();
+    let is_there = match is_named_whole {
+        true => Some(line.path.exists()),
+        false if is_live => found(line).map(|path| path.is_some()),
+        false => None,
+    };
+    facts::Line {
+        place: line.place.clone(),
+        is_required: line.required,
+        path: line.path.clone(),
+        is_ours: is_ours(line),
+        is_pyxis: line.file_name().contains("pyxis"),
+        is_there,
+    }
+}
+
+/// Where Slurm finds a plugin; the outer `None` where its folder is not known.
+fn found(line: &Line) -> Option<Option<PathBuf>> {
+    if line.path.is_absolute() {
+        return Some(line.path.exists().then(|| line.path.clone()));
+    }
+    /// Where distributions install Slurm's plugins.
+    const USUAL: [&str; 5] = [
+        "/usr/lib64/slurm",
+        "/usr/lib/x86_64-linux-gnu/slurm-wlm",
+        "/usr/lib/aarch64-linux-gnu/slurm-wlm",
+        "/usr/lib/slurm",
+        "/usr/local/lib/slurm",
+    ];
+    // a folder without Slurm's own library is another program's
+    let is_slurms = |folder: &PathBuf| folder.join("libslurmfull.so").exists();
+    let usual = || USUAL.iter().map(PathBuf::from).filter(is_slurms).collect::<Vec<_>>();
+    let folders = plugstack::plugin_folders().unwrap_or_else(usual);
+    (!folders.is_empty())
+        .then(|| folders.iter().map(|folder| folder.join(&line.path)).find(|path| path.exists()))
+}
+
+fn owned(path: &Path) -> Option<Owned> {
+    let facts = fs::metadata(path).ok()?;
+    let path = path.display().to_string();
+    Some(Owned { path, user: facts.uid(), group: facts.gid(), mode: facts.mode() })
+}
+
+/// What the plugin's line and the configuration file say together for a step on this node, read as root reads it, and that
+/// file.
+fn as_on_this_node(arguments: &[String], into: &mut Installation) -> (Admin, Option<String>) {
+    let Found { admin, findings, file, off } =
+        admin::find(arguments.iter().map(String::as_str), || None, Author::Root);
+    let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path));
+    let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
+    into.words.extend(findings.into_iter().chain(elsewhere));
+    into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
+    (admin, file.map(|(_, path)| path))
+}
+
+/// What the plugin would make of the node file.
+pub(super) fn node_file(
+    NodeFileUse { path, max_age }: &NodeFileUse,
+    into: &mut Installation,
+) -> Option<Kept> {
+    let mut is = |state| into.node_file = Some((path.clone(), state));
+    if *max_age == 0 {
+        is(NodeFile::Unwanted);
+        return None;
+    }
+    // as the plugin reads it, whoever asks here
+    match kept::read(Path::new(path), *max_age, Author::Root, sys::seconds_since_boot()) {
+        Ok(kept) => {
+            is(NodeFile::Used(kept.age));
+            return Some(kept);
+        }
+        Err(NotUsed::Absent(_)) => is(NodeFile::Absent),
+        Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot)) => is(NodeFile::Outdated(why.to_string())),
+        Err(why) => is(NodeFile::Unusable(why.to_string())),
+    }
+    None
+}
+
+/// What Slurm's programs say here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
+pub(super) fn release() -> Option<String> {
+    ["srun", "slurmd", "sinfo"].into_iter().find_map(|program| {
+        let mut asked = Command::new(program);
+        let printed = asked.arg("-V").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(&printed.stdout).trim().to_string();
+        (!text.is_empty()).then_some(text)
+    })
+}

@@ -1,0 +1,85 @@
+//! What a known machine has and this node lacks.
+#![forbid(unsafe_code)]
+
+use super::marks::MARKS;
+use super::recognise::{Dmi, carries_the_fabric, contradicts, gpu_addresses, has_product, marks};
+use super::{MODELS, Model};
+use crate::topology::{PciAddress, Topology};
+use std::collections::BTreeSet;
+
+/// A device of the machine that the node does not show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// `GPU`, or the name that the NIC has in the model
+    pub what: String,
+    /// where the machine has it
+    pub address: PciAddress,
+}
+
+/// The GPUs and the fabric's NICs that `model` has at addresses which its sources state, and at which the node has none.
+pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
+    let Some(marks) = marks(model.name).filter(|marks| marks.addresses) else { return Vec::new() };
+    let Ok(known) = model.topology() else { return Vec::new() };
+    let here = gpu_addresses(live);
+    let gpus = gpu_addresses(&known).into_iter().filter(|gpu| !here.contains(gpu));
+    let gpus = gpus.map(|address| Missing { what: "GPU".to_string(), address });
+    let nics = known.nics.iter().filter(|nic| {
+        let is_stated = !marks.assumed.contains(&nic.name.as_str());
+        carries_the_fabric(nic) && is_stated && !live.nics.iter().any(|other| other.address == nic.address)
+    });
+    let nics = nics.filter_map(|nic| Some(Missing { what: nic.name.to_string(), address: nic.address? }));
+    gpus.chain(nics).collect()
+}
+
+/// How many GPUs a machine of this product has, if all known machines that call themselves so have as many and nothing else
+/// contradicts that the node is one.
+pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
+    let of_the_name = MARKS.iter().filter(|marks| has_product(dmi, marks) && !contradicts(dmi, live, marks));
+    let counts: BTreeSet<usize> = of_the_name.map(|marks| marks.gpus).collect();
+    counts.first().copied().filter(|_| counts.len() == 1)
+}
+
+/// Is the machine a guest of a cloud?
+pub fn is_a_clouds(model: &str) -> bool {
+    MODELS.iter().any(|known| known.name == model)
+        && marks(model).is_some_and(|marks| marks.provider.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::PciParent;
+
+    fn dgx() -> (&'static Model, Topology) {
+        let model = MODELS.iter().find(|model| model.name == "dgx-h100").unwrap();
+        (model, model.topology().unwrap())
+    }
+
+    #[test]
+    fn a_machine_that_is_as_its_model_lacks_nothing_and_one_without_a_gpu_and_a_nic_lacks_those() {
+        let (model, mut live) = dgx();
+        assert_eq!(missing(&live, model), []);
+        let gpu = live.gpus.remove(2).address;
+        let nic = live.nics.remove(0);
+        let lacking = missing(&live, model);
+        assert_eq!(
+            lacking,
+            [
+                Missing { what: "GPU".into(), address: gpu },
+                Missing { what: nic.name.to_string(), address: nic.address.unwrap() }
+            ]
+        );
+    }
+
+    #[test]
+    fn a_product_tells_how_many_gpus_it_has_and_another_name_does_not() {
+        let (_, live) = dgx();
+        let of = |product: &str| {
+            let dmi = Dmi { product: Some(product.into()), ..Dmi::default() };
+            gpus_of_the_product(&dmi, &live)
+        };
+        assert_eq!((of("DGXH100"), of("A desk")), (Some(8), None));
+        assert!(live.pci.iter().any(|function| matches!(function.parent, PciParent::Host(_))));
+        assert!(is_a_clouds("aws-p5") && !is_a_clouds("dgx-h100"));
+    }
+}
