@@ -19,12 +19,13 @@ pub(crate) const MAX_BYTES: usize = file::MAX_BYTES + 6 * 1024 * 1024;
 /// A request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Request {
+pub(crate) struct Request<'a> {
     #[serde(rename = "format")]
     _format: String,
     #[serde(rename = "version")]
     _version: u32,
-    node: Option<Described>,
+    #[serde(borrow)]
+    node: Option<Described<'a>>,
     /// is it about this node?
     #[serde(skip)]
     pub(crate) is_here: bool,
@@ -68,11 +69,11 @@ pub(crate) enum Form {
 /// A node that need not be this one.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Described {
+pub(crate) enum Described<'a> {
     /// a built-in model
     Machine(String),
     /// a topology file's content
-    Topology(Box<Document>),
+    Topology(#[serde(borrow)] Box<Document<'a>>),
 }
 
 #[derive(Deserialize)]
@@ -88,9 +89,9 @@ struct Task {
     gpus: String,
 }
 
-impl Request {
+impl<'a> Request<'a> {
     /// The request, and the node if that need not be this one.
-    pub(crate) fn parse(text: &str) -> Result<(Request, Option<Described>), Failure> {
+    pub(crate) fn parse(text: &'a str) -> Result<(Request<'a>, Option<Described<'a>>), Failure> {
         // a newer request is refused for its version, not for the fields that it adds
         #[derive(Deserialize)]
         struct Header {
