@@ -23,9 +23,9 @@ use std::path::Path;
 use tree::{CRATES, Source, test_files};
 
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import` and `picture` count separately.  `core`'s lib.rs
+/// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import`, `picture` and `traffic` count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 23] = [
+const ARROWS: [(&str, &str); 24] = [
     ("diagnostic", ""),
     ("topology", "diagnostic"),
     ("step", "topology diagnostic"),
@@ -47,7 +47,8 @@ const ARROWS: [(&str, &str); 23] = [
     ("cli::doctor", "cli::audit plan config platform policy placement topology diagnostic"),
     ("cli::import", "topology diagnostic"),
     ("cli::picture", "policy placement topology diagnostic"),
-    ("cli", "cli::audit cli::doctor cli::import cli::picture process program sys core"),
+    ("cli::traffic", "render placement topology"),
+    ("cli", "cli::audit cli::doctor cli::import cli::picture cli::traffic process program sys core"),
     ("capi", "process sys core"),
 ];
 
@@ -141,10 +142,10 @@ fn is_root(file: &str) -> bool {
     file == "crates/core/src/discover/root.rs" || file.starts_with("crates/core/src/discover/root/")
 }
 
-/// The tool, but for its readers of other programs' files, its comparison of nodes, its judgement of one and its pictures,
-/// which are pure.
+/// The tool, but for its readers of other programs' files, its comparison of nodes, its judgement of one, its pictures and
+/// the bytes of NICs, which are pure.
 fn is_tool(file: &str) -> bool {
-    let is_pure = ["audit", "doctor", "import", "picture"]
+    let is_pure = ["audit", "doctor", "import", "picture", "traffic"]
         .iter()
         .any(|pure| file.starts_with(&format!("crates/cli/src/{pure}/")));
     file.starts_with("crates/cli/src/") && !is_pure
@@ -253,6 +254,7 @@ fn in_arrows<'a>(crate_name: &'a str, module: &[&'a str]) -> &'a str {
         ("cli", Some(&"doctor")) => "cli::doctor",
         ("cli", Some(&"import")) => "cli::import",
         ("cli", Some(&"picture")) => "cli::picture",
+        ("cli", Some(&"traffic")) => "cli::traffic",
         _ => crate_name,
     }
 }

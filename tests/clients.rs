@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! make test-clients                       all
-//! CLIENTS=mpi,launchers cargo test --test clients    these groups
+//! CLIENTS=mpi,measure cargo test --test clients    these groups
 //! cargo test --test clients               UCX alone, in three minutes
 //! cargo test --test clients -- storage    of it the cases with that word in their name; the same is run
 //! ```
@@ -25,6 +25,8 @@ mod cases_fabric;
 mod cases_faults;
 #[path = "clients/cases_launchers.rs"]
 mod cases_launchers;
+#[path = "clients/cases_measure.rs"]
+mod cases_measure;
 #[path = "clients/cases_mpi.rs"]
 mod cases_mpi;
 #[path = "clients/cases_ucx.rs"]
@@ -58,9 +60,10 @@ struct Group {
 /// What is run where CLIENTS does not say.
 const USUAL: &str = "ucx,address";
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     Group { name: "ucx", commands: cases_ucx::COMMANDS, cases: cases_ucx::CASES },
     Group { name: "address", commands: cases_address::COMMANDS, cases: cases_address::CASES },
+    Group { name: "measure", commands: cases_measure::COMMANDS, cases: cases_measure::CASES },
     Group { name: "mpi", commands: cases_mpi::COMMANDS, cases: cases_mpi::CASES },
     Group { name: "fabric", commands: cases_fabric::COMMANDS, cases: cases_fabric::CASES },
     Group { name: "faults", commands: cases_faults::COMMANDS, cases: cases_faults::CASES },

@@ -23,7 +23,9 @@ was not understood.
 .B check
 ends with 3 where the worst that it finds is a warn, and with 4 where it is a fail.
 .B exec
-has more.
+and
+.B measure
+have more.
 .SH ENVIRONMENT
 .TP
 .B NO_COLOR

@@ -5,6 +5,7 @@
 //!   [`archive`] that of tars.
 //! * [`audit`] compares the reports of many nodes.
 //! * [`doctor`] judges what `check` reads.
+//! * [`traffic`] knows the bytes of NICs, and what they say.
 //! * [`picture`] orders a node's devices and draws them.
 #![forbid(unsafe_code)]
 
@@ -15,3 +16,4 @@ pub mod describe;
 pub mod doctor;
 pub mod import;
 pub mod picture;
+pub mod traffic;

@@ -1,14 +1,23 @@
-//! How wide a terminal is.
+//! How wide and how high a terminal is.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Columns of the terminal behind a descriptor; `None` if it is no terminal, or one that does not know.
 pub fn terminal_columns(of: BorrowedFd) -> Option<u16> {
+    Some(size(of)?.ws_col).filter(|columns| *columns > 0)
+}
+
+/// Its lines, likewise.
+pub fn terminal_lines(of: BorrowedFd) -> Option<u16> {
+    Some(size(of)?.ws_row).filter(|lines| *lines > 0)
+}
+
+fn size(of: BorrowedFd) -> Option<libc::winsize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCGWINSZ writes one `winsize`, and the descriptor is open as long as it is borrowed.
     let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-    (done == 0 && size.ws_col > 0).then_some(size.ws_col)
+    (done == 0).then_some(size)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod audit;
 mod check;
 mod completions;
+mod counters;
 mod drawing;
 mod evidence;
 mod exec;
@@ -17,21 +18,25 @@ mod lacks;
 mod left_out;
 mod machines;
 mod map;
+mod measure;
 mod misunderstood;
 mod node;
 mod page;
 mod plan;
 mod plugstack;
+mod processes;
 mod refresh;
 mod request;
 mod show;
 pub mod snapshot;
+mod top;
 mod whole;
 
 #[cfg(test)]
 pub(crate) use check::gather::facts as facts_of;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exec::NotStarted;
+use measure::Ended;
 use misunderstood::Misunderstood;
 use nic_placement_sys as sys;
 use page::{Colour, Page};
@@ -91,6 +96,8 @@ enum Command {
     Audit(audit::Options),
     Snapshot(snapshot::Options),
     Refresh(refresh::Options),
+    Measure(measure::Options),
+    Top(top::Options),
     Map(map::Options),
     Import(import::Options),
     Machines(machines::Options),
@@ -113,7 +120,7 @@ pub fn command_line() -> clap::Command {
     CommandLine::command()
 }
 
-/// Runs the tool; 0 done, 1 could not, 2 not understood.  `check` and `exec` have more, or ends as its program does.
+/// Runs the tool; 0 done, 1 could not, 2 not understood.  `check`, `exec` and `measure` have more, or end as their program does.
 pub fn main() -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
     let columns = sys::terminal_columns(io::stdout().as_fd());
@@ -143,6 +150,9 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         (Err(failure), _) => {
+            if let Some(Ended(status)) = failure.downcast_ref() {
+                return ExitCode::from(*status);
+            }
             let said = failure.to_string();
             if !said.is_empty() {
                 tell(&said);
@@ -179,6 +189,8 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Audit(options)) => audit::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),
+        Some(Command::Measure(options)) => measure::run(&options, page),
+        Some(Command::Top(options)) => top::run(&options, page),
         Some(Command::Map(options)) => map::run(&options, page),
         Some(Command::Import(options)) => import::run(&options, page),
         Some(Command::Machines(options)) => machines::run(&options, page),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod engines;
+mod textfile;
 mod watch;
 
 use super::page::Page;
@@ -46,6 +47,12 @@ pub(super) struct Options {
     /// this file instead of the plugstack.conf that Slurm reads: which maps are kept, and of which NICs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     plugstack: Option<PathBuf>,
+    /// also write metrics of the node for Prometheus: a file ending with .prom in a folder of the node exporter
+    ///
+    /// When the node was read, ports up or down with their rates, GPUs for each port, pairs on different sockets. Bytes only of
+    /// cards whose counters the node exporter does not read itself. The folder is that of its --collector.textfile.directory.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    textfile: Option<PathBuf>,
     /// go on: write it again within a second of a change, and regularly
     ///
     /// Changes are those of which the kernel tells: links that come up or go down, and, since Linux 6.12, RDMA devices. The state of
@@ -69,13 +76,28 @@ pub(super) fn run(options: &Options, _: &mut Page) -> Result<(), Failure> {
     let place = options.output.clone().unwrap_or_else(|| NodeFileUse::default().path.into());
     // before anything is made beside it
     whole::check(&place)?;
+    options.textfile.as_deref().map_or(Ok(()), textfile::check)?;
+    let files = Files {
+        place: &place,
+        plugstack: options.plugstack.as_deref(),
+        textfile: options.textfile.as_deref(),
+    };
     match options.watch {
-        true => watch::watch(&place, options.plugstack.as_deref(), Duration::from_secs(options.every)),
-        false => refresh(&place, options.plugstack.as_deref()),
+        true => watch::watch(&files, Duration::from_secs(options.every)),
+        false => refresh(&files),
     }
 }
 
-fn refresh(place: &Path, plugstack: Option<&Path>) -> Result<(), Failure> {
+/// What is read and written.
+struct Files<'a> {
+    /// the node file
+    place: &'a Path,
+    plugstack: Option<&'a Path>,
+    textfile: Option<&'a Path>,
+}
+
+fn refresh(files: &Files) -> Result<(), Failure> {
+    let &Files { place, plugstack, textfile } = files;
     let shown = place.display();
     let (folder, name) = whole::split(place)?;
     let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
@@ -89,7 +111,11 @@ fn refresh(place: &Path, plugstack: Option<&Path>) -> Result<(), Failure> {
     whole::write(place, file::to_json(&node).as_bytes())?;
     for_nccl(&node.topology, place)?;
     // last: the file may be on a file system that does not answer, and what steps need is written
-    Ok(engines::keep(node.topology, place, plugstack::admin(plugstack, None).0.admin)?)
+    let admin = plugstack::admin(plugstack, None).0.admin;
+    if let Some(textfile) = textfile {
+        textfile::keep(&engines::whole_node(node.topology.clone(), admin.clone())?, textfile)?;
+    }
+    Ok(engines::keep(node.topology, place, admin)?)
 }
 
 /// The first line of the file for NCCL, by which a later refresh knows it: a comment, which NCCL skips (src/graph/xml.cc,

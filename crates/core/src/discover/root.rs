@@ -17,7 +17,7 @@ use contained::Contained;
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::os::unix::fs::DirEntryExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 
 /// Where a node's `/sys` and `/proc` are read.
@@ -161,6 +161,31 @@ impl Root {
         let mut bytes = if self.is_live() { bytes } else { digits(&bytes).unwrap_or(bytes) };
         bytes.truncate(most);
         Some(bytes)
+    }
+
+    /// The first bytes of a file, whatever they are; `None` where there is none to be read.  It is not recorded.
+    pub fn beginning(&self, path: &str, limit: usize) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        match &self.source {
+            Backing::Manifest(manifest) => match manifest.get(path)? {
+                Entry::File(text) => bytes.extend(text.bytes().take(limit)),
+                Entry::Link(_) | Entry::Directory => return None,
+            },
+            Backing::Live | Backing::Directory(_) => {
+                self.open(path)?.take(limit as u64).read_to_end(&mut bytes).ok()?;
+            }
+        }
+        Some(bytes)
+    }
+
+    /// The number of the user to whom a directory belongs; `None` where nobody knows.
+    pub fn owner(&self, path: &str) -> Option<u32> {
+        let place = match &self.source {
+            Backing::Live => Path::new("/").join(path),
+            Backing::Directory(tree) => tree.directory(path)?,
+            Backing::Manifest(_) => return None,
+        };
+        Some(fs::symlink_metadata(place).ok()?.uid())
     }
 
     /// Gives `take` the lines of a file one after another, without the white space at their ends: memory does not grow with

@@ -59,6 +59,24 @@ pub fn is_published(text: &str) -> bool {
         && words.all(|word| word.contains('='))
 }
 
+/// What a line says of its task's devices, for whoever looks from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Devices<'a> {
+    /// the PCI addresses of its GPUs
+    pub gpus: Vec<&'a str>,
+    /// its NICs, as `mlx5_0:1`
+    pub nics: Vec<&'a str>,
+}
+
+/// The devices of a line; `None` for what no step of ours wrote.  The words are whatever somebody put there.
+pub fn devices(text: &str) -> Option<Devices<'_>> {
+    let list = |fact: &str| -> Vec<&str> {
+        let value = text.split(' ').find_map(|word| word.strip_prefix(fact));
+        value.into_iter().flat_map(|value| value.split(',')).filter(|entry| !entry.is_empty()).collect()
+    };
+    is_published(text).then(|| Devices { gpus: list("gpus="), nics: list("nics=") })
+}
+
 /// The claims of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marker {

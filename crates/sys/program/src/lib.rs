@@ -4,8 +4,14 @@
 //! Both would be handed on.  `std::process::Command::exec` resets SIGPIPE, which is wrong too for who was started with it
 //! ignored.  So what was there is noted before `main`, and restored.
 //!
+//! [`Signals`] starts another program instead, and stands before it until it ends.
+//!
 //! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
 #![allow(unsafe_code)]
+
+mod beside;
+
+pub use beside::{Running, Signals};
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io;

@@ -152,8 +152,24 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return Err(Box::new(NotStarted { status: NOT_HAD, why }));
     }
     let error = become_program(&options.command, environment.entries());
+    Err(not_started(&options.command, &error))
+}
+
+/// Why `command` was not started, with the status of env(1) for it.
+pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
-    Err(Box::new(NotStarted { status, why: format!("cannot start `{}`: {error}", shown(options)) }))
+    Box::new(NotStarted { status, why: format!("cannot start `{}`: {error}", name_of(command)) })
+}
+
+/// Becomes the program as it is, without placing it; returns only if that fails.
+pub(super) fn become_as_it_is(command: &[OsString]) -> Failure {
+    let error = become_program(command, Environment::of_this_process().entries());
+    not_started(command, &error)
+}
+
+/// Is this process the first of its launcher's on this node, or is there no launcher?
+pub(super) fn is_first_on_node() -> bool {
+    rank::find(&Environment::of_this_process().values(), None, None).is_first()
 }
 
 fn is_strict(word: Option<Strictness>) -> bool {
@@ -165,7 +181,11 @@ const PARTITION: &str = "SLURM_JOB_PARTITION";
 
 /// The program's name.
 fn shown(options: &Options) -> String {
-    options.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    name_of(&options.command)
+}
+
+fn name_of(command: &[OsString]) -> String {
+    command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// What plugstack.conf, the environment and the words say; a word here beats the environment, as srun's option does.

@@ -5,13 +5,13 @@
 #![forbid(unsafe_code)]
 
 use super::super::{Failure, tell};
+use super::Files;
 use netlink_sys::protocols::{NETLINK_RDMA, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::registered::{Watched, watched};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -35,8 +35,8 @@ const RETRY: Duration = Duration::from_secs(5);
 /// A refresh takes milliseconds; this is said once of one that does not end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Keeps the node file at `place`; ends only where nothing can be heard.
-pub(super) fn watch(place: &Path, plugstack: Option<&Path>, every: Duration) -> Result<(), Failure> {
+/// Keeps the node file; ends only where nothing can be heard.
+pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
     // one that waits is enough: what changed is looked up, not told
     let (news, heard) = sync_channel(1);
     listen(NETLINK_ROUTE, LINKS, news.clone()).map_err(|error| format!("cannot hear of links: {error}"))?;
@@ -49,7 +49,7 @@ pub(super) fn watch(place: &Path, plugstack: Option<&Path>, every: Duration) -> 
     let mut others_from = Instant::now();
     loop {
         let before = watched(&root);
-        let next = if refresh(place, plugstack)? { every } else { RETRY.min(every) };
+        let next = if refresh(files)? { every } else { RETRY.min(every) };
         if wait(&root, &before, &heard, Instant::now() + next, others_from)? == Reason::Others {
             others_from = Instant::now() + PAUSE;
         }
@@ -120,12 +120,16 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
 }
 
 /// Writes the file by a process of its own; `false` where that failed.
-fn refresh(place: &Path, plugstack: Option<&Path>) -> Result<bool, Failure> {
+fn refresh(files: &Files) -> Result<bool, Failure> {
+    let &Files { place, plugstack, textfile } = files;
     // this program, also where an upgrade has put another in its place
     let mut command = Command::new("/proc/self/exe");
     command.arg0("nic-placement").args(["refresh", "--output"]).arg(place).stdin(Stdio::null());
     if let Some(file) = plugstack {
         command.arg("--plugstack").arg(file);
+    }
+    if let Some(file) = textfile {
+        command.arg("--textfile").arg(file);
     }
     let mut child = command.spawn().map_err(|error| format!("cannot start a refresh: {error}"))?;
     let begun = Instant::now();

@@ -1,0 +1,213 @@
+//! `nic-placement measure`: runs a program and says by which NICs the node's bytes left meanwhile, beside the plan.
+#![forbid(unsafe_code)]
+
+mod node;
+mod print;
+mod watch;
+
+use super::counters::opener;
+use super::exec::{become_as_it_is, is_first_on_node, not_started};
+use super::misunderstood::misunderstood;
+use super::node::Node;
+use super::page::Page;
+use super::{Failure, tell, whole};
+use crate::audit::stream::Splitter;
+use crate::describe;
+use crate::traffic::merge::{self, Merged};
+use crate::traffic::report::Report;
+use clap::ValueHint;
+use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root;
+use nic_placement_program::Signals;
+use nic_placement_sys as sys;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+/// run a program and count the bytes of each NIC meanwhile
+///
+/// Reads the counters of all NICs, runs CMD, reads them again, and says on stderr what left by which NIC: by those of the
+/// tasks' GPUs, by others, by none. The plan is what the plugin published in the tasks of this step on this node; if no task
+/// was placed, it is what `plan` says of all GPUs. CMD has its own input, output, and signals, and its end is ours. Of several
+/// tasks on a node the first, of local id 0, measures, for as long as its own CMD runs; the others become CMD.
+///
+/// Counters count for the whole node, other jobs too. The driver decides what is counted: `no counter` stands where it counts
+/// no bytes. TCP is counted by the interface, beside RDMA. A card that does not answer in 2 seconds is left out, and CMD starts.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Ends as CMD ends, with 128 and its number where a signal ended CMD. Before that:
+  126  CMD was found and could not be started
+  127  CMD was not found
+  2    the command line was not understood
+
+Examples:
+  srun -N2 --ntasks-per-node=1 nic-placement measure -- ./launcher
+  srun -n16 --nic-placement nic-placement measure --json -o reports/ -- ./train
+  nic-placement measure --merge reports/*.json")]
+pub(super) struct Options {
+    /// add up the reports of several nodes instead; - for standard input
+    ///
+    /// What --json has written, in any order, also mixed with other lines or labelled by srun -l.
+    #[arg(long, conflicts_with = "command", help_heading = "Several nodes")]
+    merge: bool,
+    /// what to add up
+    #[arg(value_name = "FILE", requires = "merge", value_hint = ValueHint::FilePath)]
+    files: Vec<String>,
+    /// the program and its arguments
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+    /// one line of versioned JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// where to write the report, instead of stderr: a file, or a folder, in which it is called after the node
+    ///
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = "Output")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    node: Node,
+}
+
+/// The program ran and ended with this status, which is ours.
+#[derive(Debug)]
+pub(super) struct Ended(pub(super) u8);
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "status {}", self.0)
+    }
+}
+
+impl std::error::Error for Ended {}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    if options.merge {
+        return merge(options, page);
+    }
+    if options.command.is_empty() {
+        return Err(misunderstood("measure: expected `-- CMD`, or `--merge FILE…`"));
+    }
+    if !is_first_on_node() {
+        return Err(become_as_it_is(&options.command));
+    }
+    // whatever of the tool's own fails, the program runs
+    let Ok(signals) = Signals::hold() else {
+        tell("measure: signals cannot be held back: CMD runs without");
+        return Err(become_as_it_is(&options.command));
+    };
+    let source = options.node.source();
+    let open = opener(&source);
+    let describe = move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
+    let before = node::Before::read(open, describe);
+    let running = signals.start(&options.command).map_err(|error| not_started(&options.command, &error))?;
+    let watched = before.while_it_runs();
+    let status = running.wait().map_err(|error| format!("measure: cannot wait for CMD: {error}"))?;
+    let status = status_of(status);
+    let report = watched.report(status);
+    if let Err(why) = deliver(options, &report) {
+        tell(&format!("measure: no report: {why}"));
+    }
+    match status {
+        0 => Ok(()),
+        status => Err(Box::new(Ended(status))),
+    }
+}
+
+/// As shells say it.
+fn status_of(status: ExitStatus) -> u8 {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)
+}
+
+fn deliver(options: &Options, report: &Report) -> Result<(), String> {
+    let text = |page: &mut Page| match options.json {
+        true => page.exact(&report.to_json()),
+        false => print::report(report, page),
+    };
+    match &options.output {
+        Some(output) => {
+            let mut page = Page::new(false, false);
+            text(&mut page);
+            whole::write(&file(output, &report.node, options.json), page.as_bytes())
+        }
+        None => {
+            let stderr = io::stderr();
+            let columns = sys::terminal_columns(stderr.as_fd());
+            let mut page = Page::new(false, stderr.is_terminal()).with_columns(columns);
+            text(&mut page);
+            // in one piece, which other tasks' lines do not divide
+            stderr.lock().write_all(page.as_bytes()).map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// In a folder a file for each node.
+fn file(output: &Path, node: &str, json: bool) -> PathBuf {
+    if !output.is_dir() {
+        return output.to_path_buf();
+    }
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    let name: String = node.chars().map(|letter| if is_part(letter) { letter } else { '_' }).collect();
+    let name = name.trim_start_matches('.');
+    output.join(format!(
+        "{}.{}",
+        if name.is_empty() { "node" } else { name },
+        if json { "json" } else { "txt" }
+    ))
+}
+
+fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let (mut merged, mut passed_over) = (Merged::default(), 0usize);
+    let stdin = ["-".to_string()];
+    let files = if options.files.is_empty() { &stdin[..] } else { &options.files };
+    for name in files {
+        let input: Box<dyn Read> = match name.as_str() {
+            "-" => Box::new(io::stdin().lock()),
+            path => Box::new(root::open_long(Path::new(path))?),
+        };
+        add_all(input, &mut merged, &mut passed_over)
+            .map_err(|error| format!("cannot read `{name}`: {error}"))?;
+    }
+    if merged.nodes == 0 {
+        return Err(misunderstood("measure: no report: `nic-placement measure --json -- CMD` prints one"));
+    }
+    if passed_over > 0 {
+        tell(&format!("note: {passed_over} other pieces of text were passed over"));
+    }
+    let mut text = Page::new(false, false);
+    let to = if options.output.is_some() { &mut text } else { page };
+    match options.json {
+        true => to.exact(&(serde_json::to_string_pretty(&merged).unwrap_or_default() + "\n")),
+        false => print::merged(&merged, to),
+    }
+    match &options.output {
+        Some(output) => Ok(whole::write(output, text.as_bytes())?),
+        None => Ok(()),
+    }
+}
+
+fn add_all(mut input: Box<dyn Read>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
+    let (mut splitter, mut failure) = (Splitter::default(), None);
+    let mut take = |(_, piece): crate::audit::stream::Piece<'_>| {
+        let added = piece
+            .map_err(|trouble| trouble.to_string())
+            .and_then(merge::read)
+            .and_then(|report| merged.add(report).map_err(|why| failure.insert(why).clone()));
+        *passed_over += usize::from(added.is_err());
+    };
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => splitter.push(&buffer[..count], &mut take),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    splitter.finish(&mut take);
+    failure.map_or(Ok(()), |why| Err(io::Error::other(why)))
+}

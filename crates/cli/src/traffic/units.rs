@@ -1,0 +1,80 @@
+//! Bytes as people read them.
+#![forbid(unsafe_code)]
+
+/// `0 B`, `999 B`, `1.23 kB`, `45.6 MB`, `789 GB`: three digits, powers of ten as rates of links have.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let (mut unit, mut thousandths) = (0, u128::from(count));
+    // what would be rounded to four digits is written in the next unit
+    while thousandths >= 999_500 && unit + 1 < UNITS.len() {
+        thousandths /= 1000;
+        unit += 1;
+    }
+    let (places, step) = match thousandths {
+        0..9_995 => (2, 10),
+        9_995..99_950 => (1, 100),
+        _ => (0, 1000),
+    };
+    let rounded = (thousandths + step / 2) / step;
+    let scale = 10u128.pow(places);
+    match places {
+        0 => format!("{rounded} {}", UNITS[unit]),
+        places => {
+            format!(
+                "{}.{:0width$} {}",
+                rounded / scale,
+                rounded % scale,
+                UNITS[unit],
+                width = places as usize
+            )
+        }
+    }
+}
+
+/// Tenths of a per cent, so that nothing is lost to rounding but what is less: `0.0 %` is only said of none.
+pub fn per_cent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_string();
+    }
+    let tenths = (u128::from(part) * 1000 + u128::from(whole) / 2) / u128::from(whole);
+    match (part, tenths) {
+        (1.., 0) => "<0.1 %".to_string(),
+        (part, 1000) if part < whole => ">99.9 %".to_string(),
+        (_, tenths) => format!("{}.{} %", tenths / 10, tenths % 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_three_digits() {
+        for (count, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (1234, "1.23 kB"),
+            (45_600_000, "45.6 MB"),
+            (99_949_999, "99.9 MB"),
+            (99_950_000, "100 MB"),
+            (999_499, "999 kB"),
+            (999_500, "1.00 MB"),
+            (789_000_000_000, "789 GB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(bytes(count), shown, "{count}");
+        }
+    }
+
+    #[test]
+    fn no_share_is_rounded_to_nothing_or_to_all() {
+        let shown = [(0, 10), (1, 10), (1, 100_000), (99_999, 100_000), (7, 7), (2, 3)];
+        let shown = shown.map(|(part, whole)| per_cent(part, whole));
+        assert_eq!(shown, ["0.0 %", "10.0 %", "<0.1 %", ">99.9 %", "100.0 %", "66.7 %"]);
+        assert_eq!(per_cent(0, 0), "-");
+    }
+}
