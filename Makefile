@@ -17,7 +17,7 @@ plugindir ?= $(libdir)/slurm
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test test-slurms test-clients test-libraries bench pictures install clean
+.PHONY: help build demo lint test test-slurms test-clients test-libraries bench pictures soak install clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 21
@@ -67,6 +67,13 @@ bench:          ## microseconds of each hook, milliseconds of a step (root, apt)
 	$(CARGO) bench --locked --bench hooks
 	$(CARGO) build --release --locked
 	benches/srun.sh
+
+# goes on where an earlier one was cut off, in target/soak; N= names another number of steps
+N ?= 10000
+soak:           ## 10,000 steps (N=) with faults on a real Slurm, then slurmstepd under valgrind (root, apt; hours)
+	$(MAKE) test-libraries
+	$(libraries) tests/slurm/soak.sh $(N)
+	$(libraries) tests/slurm/valgrind.sh
 
 pictures:       ## README's picture, from the tool's own output (rsvg-convert, pngquant, DejaVu Sans)
 	$(CARGO) run --locked -p nic-placement-cli -- \

@@ -1,43 +1,96 @@
 #!/bin/bash
 #
-# How long a user waits for `srun -n1` and `srun -n8` on a node that plays a DGX H100.  Compares three cases, alternated in
-# one run: no plugin; the plugin loaded but not asked; the option given.  Prints the median and the least of each in
-# milliseconds.
+# How long a user waits for `srun -n1`, `-n8` and `-n64` on a node that plays a DGX H100, and what the hooks take inside the
+# real slurmstepd.  benches/README.md says how and why.
 #
-#   cargo build --release && benches/srun.sh [RUNS]
+#   cargo build --release && benches/srun.sh [ROUNDS]
+#
+# Four kinds in each round, in an order that is drawn anew: `none`, no plugin; `control`, no plugin once more; `loaded`, the
+# plugin, not asked; `asked`, with the option.  Prints medians, and their ratios to `none` with 95 % bootstrap intervals.
 set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
-runs=${1:-25}
+rounds=${1:-25}
 export NICP_DIR=${NICP_DIR:-/tmp/nic-placement-bench} NICP_NODES=${NICP_NODES:-1}
 cluster=$here/tests/slurm/cluster.sh
-plugin=$(readlink -f "${CARGO_TARGET_DIR:-$here/target}/release/libnic_placement.so")
+plugin=$(readlink -f "${NIC_PLACEMENT_SO:-${CARGO_TARGET_DIR:-$here/target}/release/libnic_placement.so}")
+export NICP_BIN=${NICP_BIN:-$(dirname "$plugin")/nic-placement}
 
 trap '"$cluster" down; [ ! -e "$NICP_DIR/.nic-placement" ] || rm -rf "$NICP_DIR"' EXIT
 "$cluster" down
 "$cluster" up
 eval "$("$cluster" env)"
+cd "$NICP_DIR"
+# a home without files of libraries, as most users have it: the tasks look for them there
+mkdir -p home
+export HOME=$NICP_DIR/home
+node_file=$NICP_DIR/node.json
+nsenter --target "$(cut -d' ' -f1 pid/slurmd.n0)" --mount -- "$NICP_BIN" refresh --output "$node_file" > /dev/null
+ours="optional $plugin node-file=$node_file"
 
-# time_one NAME PLUGSTACK TASKS FLAG
-time_one() {
-    printf '%s\n' "$2" > "$NICP_DIR/etc/plugstack.conf"
-    local start end
-    start=$(date +%s%N)
+line() { printf '%b\n' "$1" > "$NICP_DIR/etc/plugstack.conf"; }
+
+# step TASKS FLAG: eight GPUs for each step, so that steps differ by their tasks alone
+step() {
     # shellcheck disable=SC2086
-    srun -n"$3" --gpus-per-task=1 $4 /bin/true
-    end=$(date +%s%N)
-    echo "n$3 $1 $(((end - start) / 1000))"
+    srun -n"$1" --gres=gpu:8 $2 /bin/true
 }
 
-for _ in $(seq "$runs"); do
-    for tasks in 1 8; do
-        time_one none '' "$tasks" ''
-        time_one loaded "optional $plugin" "$tasks" ''
-        time_one asked "optional $plugin" "$tasks" --nic-placement
+# a step that follows at once would wait for the end of the job before it
+idle() { until [ "$(sinfo -h -o %T)" = idle ]; do sleep 0.02; done; }
+
+# time_one ROUND KIND TASKS
+time_one() {
+    local begin flag=
+    idle
+    case $2 in
+        none | control) line '' ;;
+        loaded) line "$ours" ;;
+        asked) line "$ours" flag=--nic-placement ;;
+    esac
+    begin=${EPOCHREALTIME/./}
+    step "$3" "$flag"
+    echo "$1 n$3 $2 $((${EPOCHREALTIME/./} - begin))"
+}
+
+for round in $(seq "$rounds"); do
+    for tasks in 1 8 64; do
+        for kind in $(printf '%s\n' none control loaded asked | shuf); do time_one "$round" "$kind" "$tasks"; done
     done
-done | sort -k1,2 -k3n | awk '
-    { key = $1 " " $2; count[key]++; value[key, count[key]] = $3 }
-    END {
-        for (key in count)
-            printf "%-10s median %7.1f ms  least %7.1f ms\n", key, value[key, int((count[key] + 1) / 2)] / 1000, value[key, 1] / 1000
-    }' | sort
+done > rounds
+awk -f "$here/benches/interval.awk" rounds | sort -V
+
+# ---- the hooks, inside slurmstepd ----
+
+release=$(slurmd -V | sed 's/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/')
+# shellcheck disable=SC2086
+cc -shared -fPIC -DRELEASE="$(set -- $release; echo $((10#$1 << 16 | 10#$2 << 8)))" -o between.so "$here/tests/slurm/between.c"
+before= after=
+for hook in init init_post_opt task_init; do
+    before+=" $hook=begin" after+=" $hook=end:$NICP_DIR/hooks.@"
+done
+
+# hooks KIND LINE FLAG: our line between two of a plugin that reads the clock
+hooks() {
+    idle
+    line "optional $NICP_DIR/between.so$before\n$2\noptional $NICP_DIR/between.so${after//@/$1}"
+    step 8 "$3"
+}
+for _ in $(seq "$rounds"); do
+    for kind in $(printf '%s\n' nothing off file live | shuf); do
+        case $kind in
+            nothing) hooks nothing '' '' ;;
+            off) hooks off "$ours" '' ;;
+            file) hooks file "$ours" --nic-placement ;;
+            live) hooks live "$ours cache=0" --nic-placement ;;
+        esac
+    done
+done
+echo 'microseconds inside slurmstepd, 8 tasks: between two readings of the clock in the hooks before ours and after it'
+for kind in nothing off file live; do
+    sort -k1,1 -k2,2n "hooks.$kind" | awk -v kind="$kind" '
+        function flush() { if (n) printf "%-8s %-14s median %8.1f  least %8.1f  most %8.1f  n %d\n", kind, hook, us[int((n + 1) / 2)], us[1], us[n], n; n = 0 }
+        $1 != hook { flush(); hook = $1 }
+        { us[++n] = $2 }
+        END { flush() }'
+done

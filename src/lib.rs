@@ -177,13 +177,14 @@ fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
     }));
     // the default hook prints a backtrace to the user's terminal; the standard library in here is our own, so no other
     // plugin's panics are meant by this one
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+    let answer = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         ::log::debug!("`{hook}` panicked");
         if hook == TASK_INIT {
             task::fail_if_strict(0, "a bug in the plugin");
         }
         0
-    })
+    });
+    option::answer(hook, answer)
 }
 
 fn register_option(spank: spank_t) {

@@ -1,4 +1,4 @@
-//! The option's value in this process, and in test builds the panics that it asks for.
+//! The option's value in this process, and in test builds the faults that it asks for.
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;
@@ -70,43 +70,82 @@ pub(crate) fn of_this_component(spank: &SpankHandle) -> Option<Words> {
     }
 }
 
-/// The arguments behind the plugin's path in plugstack.conf, but for the one that test builds add.
+/// The arguments behind the plugin's path in plugstack.conf, but for those that test builds add.
 pub(crate) fn arguments<'a>(spank: &'a SpankHandle) -> impl Iterator<Item = &'a str> {
-    let of_tests = |argument: &&str| cfg!(feature = "panic-in-hooks") && argument.starts_with("panic=");
     let arguments = spank.plugin_argv().unwrap_or_else(|error| {
         log::error!("plugstack.conf: {error}: none of the arguments counts");
         Vec::new()
     });
-    arguments.into_iter().filter(move |argument| !of_tests(argument))
+    arguments.into_iter().filter(|argument| !faults::is_asked_by(argument))
 }
 
 #[cfg(not(feature = "panic-in-hooks"))]
-mod panics {
+mod faults {
     use crate::SpankHandle;
+    pub(crate) fn is_asked_by(_: &str) -> bool {
+        false
+    }
     pub(crate) fn provoke(_: &SpankHandle, _: &str) {}
     pub(crate) fn provoke_by(_: &str) {}
+    pub(crate) fn answer(_: &str, answer: i32) -> i32 {
+        answer
+    }
 }
 
 #[cfg(feature = "panic-in-hooks")]
-mod panics {
+mod faults {
     use crate::SpankHandle;
     use std::sync::Mutex;
 
-    static HOOK: Mutex<String> = Mutex::new(String::new());
+    /// What can be asked for: to panic; to give Slurm the answer of a failure; to sleep; to take memory and keep it.
+    const FAULTS: [&str; 4] = ["panic", "error", "sleep", "hunger"];
+    const SLEEP_MS: u32 = 1000;
+    const HUNGER: usize = 64 << 20;
 
-    /// Panics if plugstack.conf says `panic=` and this hook's name.
+    /// Such a word, and the hook that it names.
+    static ASKED: Mutex<Option<(&str, String)>> = Mutex::new(None);
+
+    fn parse(argument: &str) -> Option<(&'static str, String)> {
+        let (fault, hook) = argument.split_once('=')?;
+        FAULTS.iter().find(|known| **known == fault).map(|known| (*known, hook.to_string()))
+    }
+
+    pub(crate) fn is_asked_by(argument: &str) -> bool {
+        parse(argument).is_some()
+    }
+
+    /// Does what plugstack.conf asks for in this hook, by `panic=` and its like.
     pub(crate) fn provoke(spank: &SpankHandle, hook: &str) {
         let arguments = spank.plugin_argv().unwrap_or_default();
-        if let Some(name) = arguments.iter().find_map(|argument| argument.strip_prefix("panic=")) {
-            *HOOK.lock().unwrap() = name.to_string();
+        if let Some(asked) = arguments.iter().find_map(|argument| parse(argument)) {
+            *ASKED.lock().unwrap() = Some(asked);
         }
         provoke_by(hook);
     }
 
+    fn asked_in(hook: &str) -> Option<&'static str> {
+        let asked = ASKED.lock().ok()?.clone()?;
+        (asked.1 == hook).then_some(asked.0)
+    }
+
+    // std's newer function takes a type of the clock's, which this package has no use for
+    #[allow(deprecated)]
     pub(crate) fn provoke_by(hook: &str) {
-        let asked = HOOK.lock().map(|name| *name == hook).unwrap_or(false);
-        assert!(!asked, "asked to panic in `{hook}`");
+        let Some(fault) = asked_in(hook) else { return };
+        assert!(fault != "panic", "asked to panic in `{hook}`");
+        log::error!("asked for `{fault}` in `{hook}`");
+        match fault {
+            "sleep" => std::thread::sleep_ms(SLEEP_MS),
+            // a byte that is not 0, so that each page is there, and out of the compiler's sight
+            "hunger" => std::mem::forget(std::hint::black_box(vec![1u8; HUNGER])),
+            _ => {}
+        }
+    }
+
+    /// What Slurm is answered.
+    pub(crate) fn answer(hook: &str, answer: i32) -> i32 {
+        if asked_in(hook) == Some("error") { -1 } else { answer }
     }
 }
 
-pub(crate) use panics::{provoke, provoke_by};
+pub(crate) use faults::{answer, provoke, provoke_by};

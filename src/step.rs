@@ -11,7 +11,7 @@ use crate::log::{in_observer, tell_admin};
 use crate::{option, task};
 use nic_placement_core::config::rollout::Rollout;
 use nic_placement_core::config::{ENVIRONMENT, Settings, Words, components, cpu_bind, settle};
-use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::diagnostic::{Diagnostic, summary};
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
@@ -81,7 +81,7 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
     let found = match plan(spank, wish, &Devices::open()) {
         Ok((plan, findings)) => {
-            let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            let findings = summary(&findings);
             let more = if findings.is_empty() { String::new() } else { format!("; {}", findings.join("; ")) };
             format!("{}{more}", plan.observed())
         }
@@ -160,7 +160,11 @@ fn plan(
 }
 
 fn warn(diagnostics: &[Diagnostic]) {
-    diagnostics.iter().for_each(|diagnostic| log::warn!("{diagnostic}"));
+    let lines = summary(diagnostics);
+    lines.iter().for_each(|line| log::warn!("{line}"));
+    if lines.len() < diagnostics.len() {
+        diagnostics.iter().for_each(|diagnostic| log::debug!("{diagnostic}"));
+    }
 }
 
 fn names(plan: &Plan) -> Vec<String> {

@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::compiler::symbols;
-use harness::{c_compiler, compile, manifest_path, plugin, private_folder, stderr};
+use harness::{c_compiler, compile, manifest_path, panicking_plugin, plugin, private_folder, stderr};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -49,6 +49,24 @@ const OFFERED_SINCE_22_05: [&str; 21] = [
 
 /// Where Debian keeps the library that every Slurm process links.
 const LIBSLURMFULL: &str = "/usr/lib/x86_64-linux-gnu/slurm-wlm/libslurmfull.so";
+
+/// What a hook of a test build says before it does what it was asked for.
+const OF_TEST_BUILDS: [&[u8]; 2] = [b"asked to panic in", b"asked for `"];
+
+#[test]
+fn the_library_that_is_shipped_fails_in_no_hook_on_request() {
+    let has = |library: &Path, text: &[u8]| {
+        let bytes = fs::read(library).expect("it is built");
+        bytes.windows(text.len()).any(|window| window == text)
+    };
+    for text in OF_TEST_BUILDS {
+        assert!(!has(&plugin(), text), "{}: {}", plugin().display(), String::from_utf8_lossy(text));
+        // the test build has it, so it would be seen
+        if let Some(library) = panicking_plugin() {
+            assert!(has(&library, text), "{}: {}", library.display(), String::from_utf8_lossy(text));
+        }
+    }
+}
 
 /// What the plugin asks of the process that loads it.
 fn asked_of_slurm() -> Option<Vec<String>> {

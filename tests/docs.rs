@@ -29,12 +29,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What is no page below docs/.
-const NAMED: [&str; 9] = [
+const NAMED: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "benches/README.md",
     "plugstack.conf.example",
     "nic-placement.conf.example",
     "packaging/man/nic-placement.1",

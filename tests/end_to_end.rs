@@ -23,10 +23,14 @@ mod cases_contained;
 mod cases_containers;
 #[path = "end_to_end/cases_core.rs"]
 mod cases_core;
+#[path = "end_to_end/cases_ends.rs"]
+mod cases_ends;
 #[path = "end_to_end/cases_environment.rs"]
 mod cases_environment;
 #[path = "end_to_end/cases_failure.rs"]
 mod cases_failure;
+#[path = "end_to_end/cases_faults.rs"]
+mod cases_faults;
 #[path = "end_to_end/cases_gpu.rs"]
 mod cases_gpu;
 #[path = "end_to_end/cases_hint.rs"]
@@ -55,6 +59,8 @@ mod cases_release;
 mod cases_shapes;
 #[path = "end_to_end/cases_steps.rs"]
 mod cases_steps;
+#[path = "end_to_end/faults.rs"]
+mod faults;
 #[path = "end_to_end/harness.rs"]
 mod harness;
 #[path = "end_to_end/machines.rs"]
@@ -99,6 +105,8 @@ fn main() -> std::process::ExitCode {
             cases_machine::CASES,
             cases_nics::CASES,
             cases_failure::CASES,
+            cases_faults::CASES,
+            cases_ends::CASES,
             cases_order::CASES,
             cases_release::CASES,
             cases_steps::CASES,
@@ -122,6 +130,7 @@ fn main() -> std::process::ExitCode {
         machines::with_a_step_of_slurms_own(),
         &[cases_shapes::CASES_OF_SLURMS_OWN_STEP, cases_containers::CASES],
     );
+    suite.on(machines::with_little_memory(), &[cases_ends::CASES_WITH_LITTLE_MEMORY]);
     suite.on(machines::whose_gpus_slurm_finds(), &[cases_shapes::CASES_THAT_FIND_THEIR_GPUS]);
     suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
     suite.on(machines::of_an_unknown_release(), &[cases_release::CASES_UNKNOWN_ON_THE_NODE]);

@@ -63,6 +63,8 @@ mod missing;
 mod node_file;
 #[path = "host/tasks.rs"]
 mod tasks;
+#[path = "host/users.rs"]
+mod users;
 
 fn texts(lines: &[LogLine], level: &str) -> Vec<String> {
     lines.iter().filter(|line| line.level == level).map(|line| line.text.clone()).collect()

@@ -123,6 +123,26 @@ fn every_test_that_a_document_names_exists() {
     }
 }
 
+/// The table of inputs: what nobody proves is a claim.
+#[test]
+fn each_input_of_a_user_names_the_tests_that_prove_its_fate() {
+    let mut source = String::new();
+    ["src", "crates", "tests"].iter().for_each(|folder| all_source(&path(folder), &mut source));
+    let security = read("SECURITY.md");
+    let rows = security.lines().skip_while(|line| !line.starts_with("| input |")).skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() >= 20, "only {} rows were found", rows.len());
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        assert_eq!(cells.len(), 5, "{row}");
+        let tests = named(cells[4]).0;
+        assert!(!tests.is_empty(), "no test: {row}");
+        for test in tests {
+            assert!(source.contains(&format!("fn {test}(")), "SECURITY.md names the test `{test}`");
+        }
+    }
+}
+
 #[test]
 fn every_module_stands_in_the_tree_of_the_architecture() {
     let text = read("ARCHITECTURE.md");

@@ -96,7 +96,7 @@ fn assert_a_panic_is_harmless(bed: &Bed, hook: &str) {
     assert_the_node_becomes_idle(bed);
 }
 
-fn assert_the_node_becomes_idle(bed: &Bed) {
+pub fn assert_the_node_becomes_idle(bed: &Bed) {
     let idle =
         "for i in {1..50}; do [ \"$(sinfo -h -n n0 -o %T)\" = idle ] && exit; sleep 0.1; done; sinfo; exit 1";
     assert_eq!(bed.run(idle).code, 0, "the node does not become idle again");

@@ -1,5 +1,6 @@
 //! Clusters, commands on them, and the runner of the cases.
 
+use crate::machines::Cluster;
 use crate::report::{Task, VARIABLES};
 use crate::site::Site;
 use std::any::Any;
@@ -36,24 +37,6 @@ pub fn while_another_job_has_gpus(gpus: usize, command: &str) -> String {
          {command}; code=$?
          touch release; wait; exit $code"
     )
-}
-
-/// A cluster to be brought up: node nK plays the K-th machine.
-pub struct Cluster {
-    pub name: &'static str,
-    pub nodes: &'static [fn(&Site) -> PathBuf],
-    /// the content of plugstack.conf when slurmd starts
-    pub plugstack: fn(&Site) -> String,
-    pub cgroups: bool,
-    /// a library that slurmd and slurmstepd load before all others
-    pub preload: Option<fn(&Site) -> PathBuf>,
-    /// more lines of slurm.conf, `\\n` behind each
-    pub extra: fn(&Site) -> String,
-    /// sockets:cores:threads of all nodes, where not a DGX H100's
-    pub shape: Option<&'static str>,
-    /// gres.conf's word for finding GPUs; the function returns none where this Slurm has no such word, and the cases are
-    /// skipped
-    pub autodetect: Option<fn(&Site) -> Option<&'static str>>,
 }
 
 /// A cluster that runs.
@@ -107,7 +90,8 @@ impl<'w> Bed<'w> {
                 "NICP_PRELOAD",
                 cluster.preload.map_or(String::new(), |library| library(site).display().to_string()),
             ),
-            ("NICP_CGROUP", if cluster.cgroups { "yes" } else { "no" }.to_string()),
+            ("NICP_CGROUP", yes_or_no(cluster.cgroups)),
+            ("NICP_RAM", yes_or_no(cluster.ram)),
             // one cluster at a time, below the ports that the kernel hands out
             ("NICP_PORT", (20_000 + std::process::id() % 120 * 100).to_string()),
         ];
@@ -213,6 +197,17 @@ impl<'w> Bed<'w> {
         self.note(&format!("slurmd of {node} was restarted\n"));
     }
 
+    /// The folder with `sys` and `dev` of the machine that a node plays.
+    pub fn machine(&self, node: &str) -> PathBuf {
+        self.dir.join("node").join(node)
+    }
+
+    /// The number of a node's slurmd process.
+    pub fn slurmd(&self, node: &str) -> String {
+        let recorded = fs::read_to_string(self.dir.join(format!("pid/slurmd.{node}")));
+        recorded.expect("slurmd runs").split(' ').next().unwrap_or_default().to_string()
+    }
+
     /// slurm.conf.
     pub fn configuration(&self) -> PathBuf {
         self.dir.join("etc/slurm.conf")
@@ -295,6 +290,10 @@ impl Drop for Bed<'_> {
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
     }
+}
+
+fn yes_or_no(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_string()
 }
 
 /// Where and why the last panic was: the hook notes it, the runner prints it.

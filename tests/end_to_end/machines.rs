@@ -1,12 +1,31 @@
 //! The machines that the nodes play, and the facts with which the cases compare.
 
-use crate::harness::Cluster;
 use crate::plugins::unknown_slurm;
 use crate::site::Site;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// A cluster to be brought up: node nK plays the K-th machine.
+pub struct Cluster {
+    pub name: &'static str,
+    pub nodes: &'static [fn(&Site) -> PathBuf],
+    /// the content of plugstack.conf when slurmd starts
+    pub plugstack: fn(&Site) -> String,
+    pub cgroups: bool,
+    /// no job has more memory than it asked for
+    pub ram: bool,
+    /// a library that slurmd and slurmstepd load before all others
+    pub preload: Option<fn(&Site) -> PathBuf>,
+    /// more lines of slurm.conf, `\\n` behind each
+    pub extra: fn(&Site) -> String,
+    /// sockets:cores:threads of all nodes, where not a DGX H100's
+    pub shape: Option<&'static str>,
+    /// gres.conf's word for finding GPUs; the function returns none where this Slurm has no such word, and the cases are
+    /// skipped
+    pub autodetect: Option<fn(&Site) -> Option<&'static str>>,
+}
 
 /// The compute NIC of each GPU of a DGX H100, GPUs in PCI order.
 pub const NIC_OF_GPU: [&str; 8] =
@@ -69,6 +88,7 @@ pub fn plain() -> Cluster {
         nodes,
         plugstack: our_plugin,
         cgroups: false,
+        ram: false,
         preload: None,
         extra: interactive,
         shape: None,
@@ -83,6 +103,7 @@ pub fn with_cgroups() -> Cluster {
         nodes: &[dgx],
         plugstack: our_plugin,
         cgroups: true,
+        ram: false,
         preload: None,
         extra: none,
         shape: None,
@@ -97,6 +118,7 @@ pub fn with_four_numa_nodes_to_a_socket() -> Cluster {
         nodes: &[dgx_a100],
         plugstack: our_plugin,
         cgroups: false,
+        ram: false,
         preload: None,
         extra: none,
         shape: Some("2:64:2"),
@@ -111,6 +133,7 @@ pub fn with_a_prolog_plugin() -> Cluster {
         nodes: &[dgx],
         plugstack: prolog_plugin,
         cgroups: false,
+        ram: false,
         preload: None,
         extra: none,
         shape: None,
@@ -134,6 +157,7 @@ pub fn with_contained_jobs() -> Cluster {
         nodes: &[dgx],
         plugstack: our_plugin,
         cgroups: true,
+        ram: false,
         preload: None,
         extra,
         shape: None,
@@ -148,11 +172,18 @@ pub fn with_a_step_of_slurms_own() -> Cluster {
         nodes: &[dgx],
         plugstack: our_plugin,
         cgroups: true,
+        ram: false,
         preload: None,
         extra: |_| "PrologFlags=Contain,X11\\n".to_string(),
         shape: None,
         autodetect: None,
     }
+}
+
+/// One node whose jobs have no more memory than they asked for.
+pub fn with_little_memory() -> Cluster {
+    let extra: fn(&Site) -> String = |_| "SelectTypeParameters=CR_Core_Memory\\n".to_string();
+    Cluster { name: "memory", ram: true, extra, ..with_cgroups() }
 }
 
 /// One node whose GPUs slurmd finds by itself; gres.conf names none.
@@ -162,6 +193,7 @@ pub fn whose_gpus_slurm_finds() -> Cluster {
         nodes: &[with_the_drivers_files],
         plugstack: our_plugin,
         cgroups: false,
+        ram: false,
         preload: None,
         extra: none,
         shape: None,
@@ -181,6 +213,7 @@ pub fn of_an_unknown_release() -> Cluster {
         nodes: &[dgx],
         plugstack: our_plugin,
         cgroups: false,
+        ram: false,
         preload,
         extra: none,
         shape: None,

@@ -27,6 +27,11 @@ pub fn pyxis(site: &Site) -> String {
     format!("optional {} {} UCX_NET_DEVICES NCCL_IB_HCA NIC_PLACEMENT", library.display(), folder.display())
 }
 
+/// The plugstack.conf line of a plugin that does `actions` in its hooks (tests/slurm/between.c).
+pub fn between(site: &Site, actions: &str) -> String {
+    format!("optional {} {actions}", compile(site, "between.c", "between.so").display())
+}
+
 /// A library that, preloaded, makes a Slurm program report an unknown release.
 pub fn unknown_slurm(site: &Site) -> PathBuf {
     compile(site, "unknown_slurm.c", "unknown_slurm.so")

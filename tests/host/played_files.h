@@ -2,13 +2,13 @@
  * The /sys and /dev of a machine that is not there, and what the kernel says of its GPUs and routes: with --root TREE the C
  * library's functions look for these below TREE, so that the plugin reads a live node.  With --network TREE only what the
  * kernel says of interfaces and routes is played.  With --site TREE the admin's file and switch in /etc and the node's
- * name are those below TREE.  With --tell-files 1 each file that is opened in such a place is told.
+ * name are those below TREE.  With --tell-files 1 each file that is opened in such a place is told, with 2 every file.
  */
 static struct {
 	const char *tree;
 	const char *network;
 	const char *site;
-	bool tells;
+	int tells;
 } files;
 
 static void say(const char *format, ...);
@@ -56,7 +56,7 @@ static mode_t mode_of(int flags, va_list ap)
 		mode_t mode = mode_of(flags, ap); \
 		va_end(ap); \
 		const char *opened = played(path, place, sizeof place); \
-		if (files.tells && opened != path) \
+		if (files.tells > (opened == path)) \
 			say("opened %s", path); \
 		return real(opened, flags, mode); \
 	}

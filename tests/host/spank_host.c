@@ -25,7 +25,7 @@
  *   --network TREE       this machine's /proc/net and /sys/class/net are those below TREE
  *   --root TREE          this machine's /sys, /dev, /proc/driver and /proc/net are those below TREE (played_files.h)
  *   --site TREE          the admin's /etc/nic-placement.conf and .disabled, and the node's name, are those below TREE
- *   --tell-files 1       "opened PATH" for each file that is opened there
+ *   --tell-files 1       "opened PATH" for each file that is opened there; 2: for every file
  *   --deaf NAME          setting this does nothing and answers that it did: affinity, memory, or a variable's name
  *   --uid N              task_init runs as this user (needs root), as in Slurm
  *   --time --repeat N    print no events; play the step N times, each in a fresh process, and print for each hook
@@ -336,7 +336,7 @@ static bool take(const char *name, char *value)
 	if (!strcmp(name, "--site"))
 		return files.site = value, true;
 	if (!strcmp(name, "--tell-files"))
-		return files.tells = true;
+		return files.tells = atoi(value), true;
 	if (!strcmp(name, "--deaf") && kernel.deaf_count < 8)
 		return kernel.deaf[kernel.deaf_count++] = value, true;
 	return false;

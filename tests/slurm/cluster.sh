@@ -32,7 +32,9 @@
 #   NICP_PLUGSTACK  the text of plugstack.conf, `\n` between its lines         (empty: no plugin)
 #   NICP_AUTODETECT the word of gres.conf by which slurmd finds the GPUs itself (empty: gres.conf lists them)
 #   NICP_PRELOAD    a library that slurmd and slurmstepd load before all others (LD_PRELOAD)
+#   NICP_STEPD      a program that slurmd runs in place of slurmstepd (slurmd -d), such as one that runs it under valgrind
 #   NICP_CGROUP     yes: jobs live in cgroups (v1) and may open their own GPUs only (ConstrainDevices)       no
+#   NICP_RAM        yes: with NICP_CGROUP, jobs have no more memory than they asked for (ConstrainRAMSpace)     no
 #   NICP_EXTRA      more lines for slurm.conf, `\n` between them
 #   NICP_PORT       port of slurmctld; node nK listens on NICP_PORT+10+K       26817
 #   NICP_ROOT       a folder with another distribution, whose Slurm and munge are used in place of this machine's    /
@@ -123,7 +125,7 @@ step_daemons() {
     local proc
     for proc in /proc/[0-9]*; do
         case $(readlink "$proc/exe" 2>/dev/null) in
-            */slurmstepd*)
+            */slurmstepd* | */valgrind/*)
                 if tr '\0' '\n' 2>/dev/null < "$proc/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"; then
                     echo "${proc#/proc/}"
                 fi ;;
@@ -235,7 +237,7 @@ write_configuration() {
     printf '%b\n' "${NICP_PLUGSTACK:-}" > "$dir/etc/plugstack.conf"
     {
         echo 'CgroupPlugin=cgroup/v1'
-        if [ "$cgroup" = yes ]; then printf '%s\n' ConstrainDevices=yes ConstrainCores=no ConstrainRAMSpace=no; fi
+        if [ "$cgroup" = yes ]; then printf '%s\n' ConstrainDevices=yes ConstrainCores=no "ConstrainRAMSpace=${NICP_RAM:-no}"; fi
     } > "$dir/etc/cgroup.conf"
     # for `srun --container`; the pattern is that of Slurm's containers.shtml
     local container='runc --rootless=true --root='$dir/oci' COMMAND %n.%u.%j.%s.%t'
@@ -340,7 +342,7 @@ up() {
 
 start_node() {
     start "slurmd.$1" "${into[@]}" unshare --mount "$here/machine.sh" enter "$dir/node/$1" "$cgroup" \
-        env LD_PRELOAD="$dir/bin/fakecpu.so${NICP_PRELOAD:+ $NICP_PRELOAD}" slurmd -D -N "$1" -f "$SLURM_CONF"
+        env LD_PRELOAD="$dir/bin/fakecpu.so${NICP_PRELOAD:+ $NICP_PRELOAD}" slurmd -D ${NICP_STEPD:+-d "$NICP_STEPD"} -N "$1" -f "$SLURM_CONF"
 }
 
 # restart NODE: its log goes on

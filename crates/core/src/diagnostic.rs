@@ -27,6 +27,33 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+/// Lines for a log that must not be flooded: what is found at many places stands once, with the first of them.
+///
+/// A /sys that is broken is broken for each device, and a step would write hundreds of lines.
+pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
+    let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
+    for diagnostic in diagnostics {
+        match found.iter().position(|(first, _)| first.finding == diagnostic.finding) {
+            Some(at) => found[at].1 += 1,
+            // those that are counted need no place
+            None if found.len() > MOST_LINES => found[MOST_LINES].1 += 1,
+            None => found.push((diagnostic, 0)),
+        }
+    }
+    let line = |(place, (first, more)): (usize, &(&Diagnostic, usize))| match more {
+        _ if place == MOST_LINES => {
+            format!("findings that are not shown: {}; SlurmdDebug=debug shows them", more + 1)
+        }
+        0 => first.to_string(),
+        1 => format!("{first} (and at 1 other place)"),
+        more => format!("{first} (and at {more} other places)"),
+    };
+    found.iter().enumerate().map(line).collect()
+}
+
+/// How many findings [`summary`] names; the others it counts.
+const MOST_LINES: usize = 8;
+
 /// Text from a file, a variable or a user, safe for a terminal and a log: cut to a length, and without
 /// characters that move a cursor or end a line.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +95,22 @@ impl From<Shown<'_>> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_found_at_many_places_is_one_line_and_the_ninth_finding_is_counted() {
+        let found = |place: usize, finding: &str| Diagnostic::new(format!("p{place}"), finding);
+        let alike: Vec<_> = (0..3).map(|place| found(place, "gone")).collect();
+        assert_eq!(summary(&alike), ["`p0`: gone (and at 2 other places)"]);
+        assert_eq!(
+            summary(&[found(1, "a"), found(2, "b"), found(3, "a")]).join("; "),
+            "`p1`: a (and at 1 other place); `p2`: b"
+        );
+        let many: Vec<_> = (0..20).map(|place| found(place, &format!("finding {place}"))).collect();
+        let lines = summary(&many);
+        assert_eq!((lines.len(), lines[7].as_str()), (9, "`p7`: finding 7"));
+        assert_eq!(lines[8], "findings that are not shown: 12; SlurmdDebug=debug shows them");
+        assert_eq!(summary(&[]), [""; 0]);
+    }
 
     #[test]
     fn text_from_outside_is_cut_and_moves_no_cursor() {
