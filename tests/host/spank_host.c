@@ -30,6 +30,8 @@
  *   --uid N              task_init runs as this user (needs root), as in Slurm
  *   --time --repeat N    print no events; play the step N times, each in a fresh process, and print for each hook
  *                        "time HOOK median M min A max B n COUNT", in microseconds
+ *   --again N            after the step call its hooks N times more in one process, and print what this process holds after a
+ *                        tenth of them and after all: "again memory A B descriptors A B", in bytes and in open files
  *
  * Each line is "WHEN: WHAT"; WHEN is load, init, option, init_post_opt, "task N", or "left": what srun, sbatch and
  * salloc would hand down, as "left: env NAME=VALUE".  Log lines are "WHEN: LEVEL: TEXT".  "WHEN: host: TEXT" is a complaint: the plugin did what Slurm does not allow.  Tasks run one
@@ -232,6 +234,8 @@ static int play_step(void)
 	return 0;
 }
 
+#include "played_again.h"
+
 static int ascending(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -302,7 +306,7 @@ static bool take(const char *name, char *value)
 	static const struct { const char *name; uint32_t *value; } numbers[] = {
 		{ "--api-version", &api_version }, { "--job-id", &job_id }, { "--step-id", &step_id },
 		{ "--node-id", &node_id }, { "--nnodes", &nnodes }, { "--local-tasks", &local_tasks }, { "--uid", &uid },
-		{ "--repeat", &repetitions }, { NULL, NULL } };
+		{ "--repeat", &repetitions }, { "--again", &times_more }, { NULL, NULL } };
 	static const struct { const char *name; struct words *words; } lists[] = {
 		{ "--arg", &args }, { "--option", &option_values }, { "--task", &tasks }, { NULL, NULL } };
 	static const char *const contexts[] = { "error", "local", "remote", "allocator", "slurmd" };
@@ -364,5 +368,5 @@ int main(int argc, char **argv)
 	for (char **variable = step_env; (context == CTX_LOCAL || context == CTX_ALLOCATOR) && *variable; variable++)
 		putenv(*variable);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	return timing ? measure() : play_step();
+	return timing ? measure() : times_more ? play_again() : play_step();
 }
