@@ -10,7 +10,7 @@ fn steps() -> Vec<(&'static str, Step)> {
     let on = |context| Step::in_context(context).arg("machine=dgx-h100");
     vec![
         ("placed", on("remote").option("closest,verbose").task("CUDA_VISIBLE_DEVICES=3")),
-        ("strict", on("remote").option("spread,restricted,dry-run").task("CUDA_VISIBLE_DEVICES=0,1")),
+        ("strict", on("remote").option("rail,restricted,dry-run").task("CUDA_VISIBLE_DEVICES=0,1")),
         ("observed", on("remote").arg("default=observe").task("CUDA_VISIBLE_DEVICES=0")),
         ("off", on("remote").option("off").task("NIC_PLACEMENT=v1 policy=x gpus= nics= set:A=b")),
         ("mistaken", on("remote").arg("exclud=a").option("closest,unknown").task("A=1")),

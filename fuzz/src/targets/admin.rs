@@ -56,7 +56,8 @@ pub fn conf(data: &[u8]) {
         let of = |partition: Option<&str>| {
             let mut admin = Admin::default();
             let findings = admin.add_conf(&conf, "/etc/nic-placement.conf", node, partition);
-            held::findings(&findings);
+            // looking at each again for each step would be most of the work
+            assert!(findings.len() <= 4096);
             is_bounded(&admin);
             admin
         };

@@ -34,7 +34,7 @@ pub fn tidy(text: &str) {
 pub fn findings(diagnostics: &[Diagnostic]) {
     assert!(diagnostics.len() <= MOST_FINDINGS, "{} findings", diagnostics.len());
     for diagnostic in diagnostics {
-        // the log's own wall escapes and cuts; what the tool prints is escaped there too
+        // the log's own wall cuts it; it escapes too, and so does the tool's page
         assert!(one_line(&diagnostic.to_string()).len() <= MAX_BYTES);
     }
 }
