@@ -30,7 +30,7 @@ for name; do
     dictionary=()
     if [ -e "dictionaries/$name.dict" ]; then dictionary=(-dict="dictionaries/$name.dict"); fi
     echo "== $name"
-    # -max_len: what matters of a format fits, and what does not is the search for slow inputs' (src/slowest.rs)
+    # -max_len: what matters of a format fits
     NIC_PLACEMENT_FUZZ=$name "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
         -max_len="${MAX_LEN:-16384}" -rss_limit_mb="$memory" -timeout=1 -max_total_time="${SECONDS_EACH:-600}" \
         -runs="${RUNS:-10000000}" -print_final_stats=1 -artifact_prefix="found/$name-"

@@ -1,4 +1,4 @@
-//! The fuzz targets as a library, for libFuzzer and for the search for slow inputs.
+//! The fuzz targets as a library, for libFuzzer.
 #![forbid(unsafe_code)]
 
 pub mod targets;

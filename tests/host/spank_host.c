@@ -194,15 +194,19 @@ static int play_step(void)
 	strcpy(when, "option");
 	bool is_command = context == CTX_LOCAL || context == CTX_ALLOCATOR;
 	const char *left = is_command ? getenv(LEFT_FOR_COMMANDS) : NULL;
-	if (left && give_option(strdup(left)))
+	char *delivered = left ? strdup(left) : NULL;
+	if (delivered && give_option(delivered))
 		return 255;
+	free(delivered);
 	for (int i = 0; i < option_values.count; i++)
 		if (give_option(option_values.word[i]))
 			return 255;
 	/* later releases do not look where the launch message had the option; 41 is 24.05 */
 	if (!is_command && *env_slot(LEFT_FOR_NODES)) {
+		delivered = strdup(strchr(*env_slot(LEFT_FOR_NODES), '=') + 1);
 		if (!option_values.count || api_version < 41)
-			give_option(strdup(strchr(*env_slot(LEFT_FOR_NODES), '=') + 1));
+			give_option(delivered);
+		free(delivered);
 		env_remove(LEFT_FOR_NODES);
 	}
 
