@@ -10,8 +10,8 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 folder=${CARGO_TARGET_DIR:-target}/asan
 build=(--locked --target "$host" --target-dir "$folder")
 export RUST_BACKTRACE=0
-# instrumented code needs more time
-RUSTFLAGS=-Zsanitizer=address cargo +nightly test "${build[@]}" \
+# tests keep what they make for as long as they run: what the plugin itself leaves is seen below
+ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address cargo +nightly test "${build[@]}" \
     -p nic-placement-core -p nic-placement-process -p nic-placement-sys --lib
 RUSTFLAGS=-Zsanitizer=address cargo +nightly build "${build[@]}" -p nic-placement
 
@@ -19,4 +19,4 @@ RUSTFLAGS=-Zsanitizer=address cargo +nightly build "${build[@]}" -p nic-placemen
 printf '#!/bin/sh\nexec cc -fsanitize=address "$@"\n' > "$folder/cc"
 chmod +x "$folder/cc"
 CC=$(realpath "$folder/cc") NIC_PLACEMENT_SO=$(realpath "$folder/$host/debug/libnic_placement.so") \
-    cargo test --locked -p nic-placement --test host -- --skip valgrind --skip instructions
+    cargo test --locked -p nic-placement --test host -- --skip valgrind --skip instructions --skip memory_nor_open_files

@@ -91,7 +91,8 @@ fn a_mistake_is_named_with_its_line_once_and_the_rest_holds() {
 
 #[test]
 fn a_file_of_mistakes_does_not_fill_the_log_with_each_step() {
-    let tree = site("conf-flood", format!("default=closest\n{}", "exclud=a NodeName=\nNodeName=\n".repeat(1000)));
+    let tree =
+        site("conf-flood", format!("default=closest\n{}", "exclud=a NodeName=\nNodeName=\n".repeat(1000)));
     let played = play!(step(&tree).task_per_gpu());
     played.assert_nearest_nics();
     let told = errors(&played);

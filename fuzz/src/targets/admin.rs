@@ -71,7 +71,8 @@ pub fn conf(data: &[u8]) {
             assert_eq!(admin.trust_topology, everybodys.trust_topology);
             assert_eq!(admin.disabled, everybodys.disabled);
             let files = |admin: &Admin| -> Vec<String> {
-                let named = |template: &&Template| template.is_file() || template.map_files().next().is_some();
+                let named =
+                    |template: &&Template| template.is_file() || template.map_files().next().is_some();
                 admin.templates.iter().filter(named).map(|template| format!("{template:?}")).collect()
             };
             let (of_all, of_partition) = (files(&everybodys), files(&admin));

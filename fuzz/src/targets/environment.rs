@@ -27,12 +27,8 @@ const PLANS: [(&str, &str); 8] = [
 ];
 
 /// Arguments of an admin's whose variables are then set too.
-const ARGUMENTS: [&str; 4] = [
-    "set=SITE_NIC={nics}",
-    "set=SITE_MAP={map:vllm}",
-    "set=SITE_RAILS={rails}",
-    "set=UCX_IB_GID_INDEX=3",
-];
+const ARGUMENTS: [&str; 4] =
+    ["set=SITE_NIC={nics}", "set=SITE_MAP={map:vllm}", "set=SITE_RAILS={rails}", "set=UCX_IB_GID_INDEX=3"];
 
 thread_local! {
     static KNOWN: Vec<Plan> = PLANS.iter().map(|(machine, words)| plan(machine, words)).collect();
@@ -94,10 +90,8 @@ pub fn run(data: &[u8]) {
 }
 
 fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
-    let variables: BTreeMap<&'static str, String> = identity::VARIABLES
-        .into_iter()
-        .filter_map(|name| Some((name, present.get(name)?.clone())))
-        .collect();
+    let variables: BTreeMap<&'static str, String> =
+        identity::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
     let kinds = [Access::Unknown, Access::Allowed, Access::Denied];
     let access = (0..plan.node.gpus.len()).map(|gpu| match access {
         0..=32 => Access::Unknown,
@@ -143,7 +137,8 @@ fn check(plan: &Plan, task: &Task, present: &Present, read: render::ReadFile) {
     for variable in render::withdrawal(&names, &inner) {
         assert_eq!(variable.change, Change::Remove);
         let name = variable.name.as_ref();
-        let ours = placed.variables.iter().any(|set| set.name == name && matches!(set.change, Change::Set(_)));
+        let ours =
+            placed.variables.iter().any(|set| set.name == name && matches!(set.change, Change::Set(_)));
         assert!(ours || is_ours(present, name) || name == marker::NAME, "`{name}` is the user's");
     }
 }
@@ -163,7 +158,8 @@ fn keeps_to_the_rules(placed: &TaskPlan, present: &Present) {
             Change::Set(value) => {
                 assert!(!value.chars().any(char::is_control), "{name}={value:?}");
                 assert!(value.len() <= 128 * 1024, "a value of {} bytes for `{name}`", value.len());
-                let may = name == marker::NAME && marker::is_published(&present.get(name).cloned().unwrap_or_default());
+                let may = name == marker::NAME
+                    && marker::is_published(&present.get(name).cloned().unwrap_or_default());
                 assert!(!users || may, "`{name}` is the user's");
                 assert!(names::is_name(name) && (name == marker::NAME || !names::is_refused(name)));
             }

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::{held, machines};
-use nic_placement_cli::import::{self, BadImport};
 use nic_placement_cli::archive;
+use nic_placement_cli::import::{self, BadImport};
 use nic_placement_core::config::Admin;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Manifest, Root, Scope};

@@ -86,7 +86,9 @@ fn nodes(lines: &[&str]) {
         Err(why) => held::message(&why),
     }
     let is_name = |name: &&&str| {
-        !name.is_empty() && name.len() < 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        !name.is_empty()
+            && name.len() < 64
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
     };
     let names: Vec<&str> = lines.iter().filter(is_name).take(16).copied().collect();
     if !names.is_empty() {

@@ -117,8 +117,13 @@ pub fn maps(data: &[u8]) {
         return;
     }
     let (_, format, _) = FORMATS[usize::from(chosen) % FORMATS.len()];
-    let (plan, cpus) =
-        stated::for_engines(node, wish("closest", Admin::default()), &gpus, format.is_of_processes(), &no_file);
+    let (plan, cpus) = stated::for_engines(
+        node,
+        wish("closest", Admin::default()),
+        &gpus,
+        format.is_of_processes(),
+        &no_file,
+    );
     holds(&plan);
     let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &cpus, host: "gpu1" };
     let written = maps::write(format, subject);

@@ -8,11 +8,11 @@ use nic_placement_core::discover::synthesise::synthesise;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::read_root;
 use nic_placement_core::plan::Plan;
+use nic_placement_core::plan::stated;
 use nic_placement_core::platform;
 use nic_placement_core::render::{Evidence, FileText, Present};
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::{GpuIndex, Provenance};
-use nic_placement_core::plan::stated;
 
 thread_local! {
     static NODE: Manifest = synthesise(&platform::model("gh200").expect("a model"));

@@ -15,9 +15,30 @@ const MODELS: [&str; 6] = ["dgx-spark", "gh200", "aws-g5", "aws-p4d", "frontier"
 
 /// What a kernel would not write there.
 const TEXTS: [&str; 24] = [
-    "", "0", "-1", "65535", "4294967295", "18446744073709551616", "0-8191", "0-4000000000", "1,3,5,7-", "0x",
-    "0x10de", "0x15b3", "0x020700", "0x030200", "ACTIVE", "4: ACTIVE", "4: ACTIVE\n5: x", "400 Gb/sec (4X NDR)",
-    "99999999999 Gb/sec", "InfiniBand", "../../../..", "mlx5_0\u{1b}[2J", "a\n\nb\n", "nan",
+    "",
+    "0",
+    "-1",
+    "65535",
+    "4294967295",
+    "18446744073709551616",
+    "0-8191",
+    "0-4000000000",
+    "1,3,5,7-",
+    "0x",
+    "0x10de",
+    "0x15b3",
+    "0x020700",
+    "0x030200",
+    "ACTIVE",
+    "4: ACTIVE",
+    "4: ACTIVE\n5: x",
+    "400 Gb/sec (4X NDR)",
+    "99999999999 Gb/sec",
+    "InfiniBand",
+    "../../../..",
+    "mlx5_0\u{1b}[2J",
+    "a\n\nb\n",
+    "nan",
 ];
 
 thread_local! {
@@ -97,7 +118,9 @@ fn changed(tree: &[(String, Entry)], bytes: &mut Bytes) -> Manifest {
 
 /// The folder of an entry once more, or many times, under other names.
 fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
-    let Some((folder, _)) = entries[place].0.clone().rsplit_once('/').map(|(a, b)| (a.to_string(), b.to_string())) else {
+    let Some((folder, _)) =
+        entries[place].0.clone().rsplit_once('/').map(|(a, b)| (a.to_string(), b.to_string()))
+    else {
         return;
     };
     let prefix = format!("{folder}/");
@@ -113,7 +136,9 @@ fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
             2 => folder.replacen("0000:", &format!("{nth:04x}:"), 1),
             _ => format!("{folder}_{}", "x".repeat(nth * 8)),
         };
-        entries.extend(below.iter().map(|(path, entry)| (format!("{copy}/{}", &path[prefix.len()..]), entry.clone())));
+        entries.extend(
+            below.iter().map(|(path, entry)| (format!("{copy}/{}", &path[prefix.len()..]), entry.clone())),
+        );
     }
 }
 

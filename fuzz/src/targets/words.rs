@@ -120,9 +120,7 @@ fn list(libraries: Libraries, names: &[String]) -> String {
     let known = Libraries::words();
     let mut entries: Vec<&str> = known
         .split(", ")
-        .filter(|word| {
-            Libraries::named(word).is_some_and(|one| one != Libraries::NONE && libraries.has(one))
-        })
+        .filter(|word| Libraries::named(word).is_some_and(|one| one != Libraries::NONE && libraries.has(one)))
         .collect();
     if entries.is_empty() {
         entries.push("none");

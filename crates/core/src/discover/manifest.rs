@@ -299,7 +299,11 @@ sys/devices/pci0000:15/0000:1b:00.0/numa_node = -1
 
     #[test]
     fn what_is_refused_is_shown_on_one_line() {
-        for text in ["\u{1b}[2J", "# nic-placement machine 1\nsys/\0 a", "# nic-placement machine 1\nsys/a -> ../../\u{202e}"] {
+        for text in [
+            "\u{1b}[2J",
+            "# nic-placement machine 1\nsys/\0 a",
+            "# nic-placement machine 1\nsys/a -> ../../\u{202e}",
+        ] {
             let error = Manifest::parse(text).unwrap_err().to_string();
             assert!(!error.chars().any(crate::diagnostic::line::disturbs), "{error:?}");
         }

@@ -298,7 +298,8 @@ mod tests {
     #[test]
     fn text_that_is_no_set_is_shown_on_one_line() {
         for text in ["1,\0,2", "0-\n\u{1b}[2J", "\u{202e}"] {
-            let told = [Bitmap::from_list(text), Bitmap::from_mask(text)].map(|set| set.unwrap_err().to_string());
+            let told =
+                [Bitmap::from_list(text), Bitmap::from_mask(text)].map(|set| set.unwrap_err().to_string());
             assert!(told.iter().all(|told| !told.chars().any(crate::diagnostic::line::disturbs)), "{told:?}");
         }
     }

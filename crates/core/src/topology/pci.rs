@@ -1,8 +1,8 @@
 //! PCI functions, the bridges above them, and the links between.
 #![forbid(unsafe_code)]
 
-use crate::diagnostic::Shown;
 use super::bitmap::CpuSet;
+use crate::diagnostic::Shown;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
