@@ -95,8 +95,7 @@ pub fn template(data: &[u8]) {
     assert!(is_variable_name(template.name()) && !names::is_refused(template.name()));
     assert!(!(template.is_per_task() && names::is_uniform(template.name())));
     let mut admin = Admin { templates: vec![template.clone()], ..Admin::default() };
-    let word = format!("env=none+site");
-    admin.default = nic_placement_core::config::Words::parse(&word).expect("words");
+    admin.default = nic_placement_core::config::Words::parse("env=none+site").expect("words");
     assert!(settle(&admin.default, None, None).libraries.has(Libraries::SITE));
     machines::for_tasks(admin, data.len(), |plan, task| {
         for variable in &task.variables {
