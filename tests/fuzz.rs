@@ -13,9 +13,9 @@ use targets::{TARGETS, Target};
 
 /// `(target, changed inputs)`: as many as take a second or two in a build for tests.
 const CHANGES: [(&str, usize); 18] = [
-    ("words", 3000),
-    ("plugstack", 1000),
-    ("conf", 1000),
+    ("words", 2000),
+    ("plugstack", 400),
+    ("conf", 60),
     ("environment", 400),
     ("sysfs", 40),
     ("tables", 150),
@@ -30,7 +30,7 @@ const CHANGES: [(&str, usize); 18] = [
     ("template", 300),
     ("maps", 60),
     ("solver", 60),
-    ("lists", 3000),
+    ("lists", 1500),
 ];
 
 /// Bytes of a changed input, at most.
