@@ -17,7 +17,7 @@ plugindir ?= $(libdir)/slurm
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test test-slurms test-clients test-libraries bench pictures soak install clean
+.PHONY: help build demo lint test fuzz sanitize test-slurms test-clients test-libraries bench pictures soak install clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 21
@@ -38,6 +38,12 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries
 	$(libraries) $(CARGO) test --locked --no-fail-fast
+
+fuzz:           ## libFuzzer on each input from outside: TARGET=name SECONDS_EACH=600 RUNS=10000000 (a C++ compiler)
+	fuzz/run.sh $(TARGET)
+
+sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitizer (a nightly toolchain)
+	fuzz/sanitize.sh
 
 test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs/releases.md's table of them (root, apt, 1.2 GB)
 	$(MAKE) test-libraries

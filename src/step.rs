@@ -90,12 +90,20 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     format!("observe: step {job}.{step}: {found}")
 }
 
+/// Mistakes of the admin's that a step tells, at most: a file of them would fill the log with each step.
+const MISTAKES: usize = 8;
+
 /// What plugstack.conf, the configuration file, the user's environment and the option say, and why nobody is placed here.
 fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     // the user's word for it: no more than that user may choose hangs on it
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
     let Found { admin, findings, off, .. } = admin::find(option::arguments(spank), partition, node::author());
-    findings.iter().for_each(|finding| log::error!("{finding}"));
+    for finding in findings.iter().take(MISTAKES) {
+        log::error!("{finding}");
+    }
+    if let Some(more @ 1..) = findings.len().checked_sub(MISTAKES) {
+        log::error!("and {more} more of the admin's mistakes: `nic-placement check` names them all");
+    }
     match &off {
         Some(why @ Off::Refused(_)) => log::error!("{why}"),
         Some(why) => log::debug!("{why}"),

@@ -43,6 +43,8 @@ macro_rules! play {
 }
 
 // below the macro, which is known only from there on
+#[path = "host/again.rs"]
+mod again;
 #[path = "host/binding.rs"]
 mod binding;
 #[path = "host/conf.rs"]

@@ -90,6 +90,17 @@ fn a_mistake_is_named_with_its_line_once_and_the_rest_holds() {
 }
 
 #[test]
+fn a_file_of_mistakes_does_not_fill_the_log_with_each_step() {
+    let tree =
+        site("conf-flood", format!("default=closest\n{}", "exclud=a NodeName=\nNodeName=\n".repeat(1000)));
+    let played = play!(step(&tree).task_per_gpu());
+    played.assert_nearest_nics();
+    let told = errors(&played);
+    assert_eq!(told.len(), 9, "{played}");
+    assert!(told[8].contains("and 1992 more of the admin's mistakes"), "{played}");
+}
+
+#[test]
 fn the_file_is_opened_once_for_a_step_and_in_no_task() {
     let tree = site("conf-once", "NodeName=gpu[1-9] default=closest\n");
     let opened = |played: &Played| played.to_string().matches("opened /etc/nic-placement.conf").count();

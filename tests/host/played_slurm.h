@@ -115,11 +115,15 @@ static void env_put(const char *assignment)
 	char **slot = env_slot(assignment);
 	if (!strchr(assignment, '=') || slot == step_env + MAX_ENV)
 		errx(2, "bad or one too many variable: `%s`", assignment);
+	char *before = *slot;
 	*slot = strdup(assignment);
+	free(before);
 }
 static void env_remove(const char *name)
 {
-	for (char **slot = env_slot(name); *slot; slot++)
+	char **slot = env_slot(name);
+	free(*slot);
+	for (; *slot; slot++)
 		slot[0] = slot[1];
 }
 
@@ -146,8 +150,10 @@ int spank_setenv(struct spank_handle *spank, const char *name, const char *value
 		rc = ENV_EXISTS;
 	say("setenv %s=%s overwrite %d rc %d", name ? name : "NULL", value ? value : "NULL", overwrite, rc);
 	char *assignment;
-	if (rc == OK && !is_deaf(name) && asprintf(&assignment, "%s=%s", name, value) > 0)
+	if (rc == OK && !is_deaf(name) && asprintf(&assignment, "%s=%s", name, value) > 0) {
 		env_put(assignment);
+		free(assignment);
+	}
 	return rc;
 }
 int spank_unsetenv(struct spank_handle *spank, const char *name)

@@ -30,6 +30,8 @@
  *   --uid N              task_init runs as this user (needs root), as in Slurm
  *   --time --repeat N    print no events; play the step N times, each in a fresh process, and print for each hook
  *                        "time HOOK median M min A max B n COUNT", in microseconds
+ *   --again N            after the step call its hooks N times more in one process, and print what this process holds after a
+ *                        tenth of them and after all: "again memory A B descriptors A B", in bytes and in open files
  *
  * Each line is "WHEN: WHAT"; WHEN is load, init, option, init_post_opt, "task N", or "left": what srun, sbatch and
  * salloc would hand down, as "left: env NAME=VALUE".  Log lines are "WHEN: LEVEL: TEXT".  "WHEN: host: TEXT" is a complaint: the plugin did what Slurm does not allow.  Tasks run one
@@ -192,15 +194,19 @@ static int play_step(void)
 	strcpy(when, "option");
 	bool is_command = context == CTX_LOCAL || context == CTX_ALLOCATOR;
 	const char *left = is_command ? getenv(LEFT_FOR_COMMANDS) : NULL;
-	if (left && give_option(strdup(left)))
+	char *delivered = left ? strdup(left) : NULL;
+	if (delivered && give_option(delivered))
 		return 255;
+	free(delivered);
 	for (int i = 0; i < option_values.count; i++)
 		if (give_option(option_values.word[i]))
 			return 255;
 	/* later releases do not look where the launch message had the option; 41 is 24.05 */
 	if (!is_command && *env_slot(LEFT_FOR_NODES)) {
+		delivered = strdup(strchr(*env_slot(LEFT_FOR_NODES), '=') + 1);
 		if (!option_values.count || api_version < 41)
-			give_option(strdup(strchr(*env_slot(LEFT_FOR_NODES), '=') + 1));
+			give_option(delivered);
+		free(delivered);
 		env_remove(LEFT_FOR_NODES);
 	}
 
@@ -231,6 +237,8 @@ static int play_step(void)
 	}
 	return 0;
 }
+
+#include "played_again.h"
 
 static int ascending(const void *a, const void *b)
 {
@@ -302,7 +310,7 @@ static bool take(const char *name, char *value)
 	static const struct { const char *name; uint32_t *value; } numbers[] = {
 		{ "--api-version", &api_version }, { "--job-id", &job_id }, { "--step-id", &step_id },
 		{ "--node-id", &node_id }, { "--nnodes", &nnodes }, { "--local-tasks", &local_tasks }, { "--uid", &uid },
-		{ "--repeat", &repetitions }, { NULL, NULL } };
+		{ "--repeat", &repetitions }, { "--again", &times_more }, { NULL, NULL } };
 	static const struct { const char *name; struct words *words; } lists[] = {
 		{ "--arg", &args }, { "--option", &option_values }, { "--task", &tasks }, { NULL, NULL } };
 	static const char *const contexts[] = { "error", "local", "remote", "allocator", "slurmd" };
@@ -364,5 +372,5 @@ int main(int argc, char **argv)
 	for (char **variable = step_env; (context == CTX_LOCAL || context == CTX_ALLOCATOR) && *variable; variable++)
 		putenv(*variable);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	return timing ? measure() : play_step();
+	return timing ? measure() : times_more ? play_again() : play_step();
 }

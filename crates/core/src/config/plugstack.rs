@@ -9,7 +9,7 @@ use super::conf::{self, Conf, Whom};
 use super::options::{self, Place, Reach};
 use super::rollout::Rollout;
 use super::words::Words;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Shown};
 use crate::policy::{Pattern, Selection, Through};
 use crate::render::wanted::{Fabric, MapFile, Template, is_variable_name};
 use crate::topology::PathType;
@@ -323,7 +323,7 @@ fn assignments(text: &str) -> Vec<&str> {
 }
 
 fn about(place: &str, argument: &str, finding: String) -> Diagnostic {
-    let shown: String = argument.chars().take(80).collect();
+    let shown = Shown::message(argument, 80);
     Diagnostic::new(format!("{place}: {shown}"), finding)
 }
 

@@ -42,7 +42,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 
 /// Control characters (C0, DEL, C1), the separators of lines and paragraphs, and those that turn the writing direction
 /// (Unicode Standard Annex #9, section 2).
-pub(super) fn disturbs(character: char) -> bool {
+pub fn disturbs(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}')
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use crate::diagnostic::Shown;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -110,7 +111,7 @@ impl Manifest {
             return bad(0, format!("longer than {} bytes", Manifest::MAX_BYTES));
         }
         if text.lines().next() != Some(HEADER) {
-            let first: String = text.lines().next().unwrap_or_default().chars().take(80).collect();
+            let first = cut(text.lines().next().unwrap_or_default());
             return bad(1, format!("expected `{HEADER}`, found `{first}`"));
         }
         let mut manifest = Manifest::default();
@@ -246,7 +247,7 @@ fn is_clean(path: &str) -> bool {
 }
 
 fn cut(text: &str) -> String {
-    text.chars().take(80).collect()
+    Shown::message(text, 80).to_string()
 }
 
 #[cfg(test)]
@@ -293,6 +294,18 @@ sys/devices/pci0000:15/0000:1b:00.0/numa_node = -1
         ] {
             let error = Manifest::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "`{text}` gave `{error}`");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_shown_on_one_line() {
+        for text in [
+            "\u{1b}[2J",
+            "# nic-placement machine 1\nsys/\0 a",
+            "# nic-placement machine 1\nsys/a -> ../../\u{202e}",
+        ] {
+            let error = Manifest::parse(text).unwrap_err().to_string();
+            assert!(!error.chars().any(crate::diagnostic::line::disturbs), "{error:?}");
         }
     }
 

@@ -21,7 +21,8 @@ mod tests;
 pub use manifest::Manifest;
 pub use root::Root;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, line};
+use crate::topology::file::MAX_TEXT;
 use crate::topology::{PciFunction, Provenance, Topology};
 use std::collections::BTreeSet;
 
@@ -46,7 +47,8 @@ pub const MAX_DEVICES: usize = 256;
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let mut diagnostics = Vec::new();
     // the link in /sys/class/dmi/id leads here (the kernel's drivers/firmware/dmi-id.c)
-    let name = root.read("sys/devices/virtual/dmi/id/product_name").filter(|name| !name.is_empty());
+    let name = root.read("sys/devices/virtual/dmi/id/product_name").map(|name| plain(&name));
+    let name = name.filter(|name| !name.is_empty());
     let mut topology = Topology::empty(name.as_deref().unwrap_or("this node"), provenance);
     cpu::numa_nodes(root, &mut topology, &mut diagnostics);
     if scope >= Scope::Cores {
@@ -64,6 +66,11 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     unlisted_numa_nodes(&mut topology, &mut diagnostics);
     topology.sort();
     (topology, diagnostics)
+}
+
+/// The name that a firmware gives its machine, as a line and the node file can hold it.
+fn plain(name: &str) -> String {
+    name.chars().filter(|letter| !line::disturbs(*letter)).take(MAX_TEXT).collect()
 }
 
 /// What a function says of a NUMA node that is not there: a file could not hold it.

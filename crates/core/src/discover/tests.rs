@@ -27,6 +27,17 @@ fn as_discovered(mut topology: Topology) -> Topology {
 }
 
 #[test]
+fn a_machines_name_is_one_plain_line_whatever_its_firmware_says() {
+    let mut tree = Manifest::default();
+    let name = format!("Box\n9000\u{1b}[2J{}", "x".repeat(2 * MAX_TEXT));
+    tree.insert("sys/devices/virtual/dmi/id/product_name", Entry::File(name));
+    let (node, _) = read(tree.clone(), Scope::Placement);
+    assert!(node.name.starts_with("Box9000[2Jxxx") && node.name.len() == MAX_TEXT, "{}", node.name);
+    tree.insert("sys/devices/virtual/dmi/id/product_name", Entry::File("\u{7}".to_string()));
+    assert_eq!(read(tree, Scope::Placement).0.name, "this node");
+}
+
+#[test]
 fn cores_are_read_once_for_all_their_threads_and_no_others_are_made_up() {
     let mut tree = Manifest::default();
     let mut cpu = |id: u32, core: u32, list: Option<&str>| {

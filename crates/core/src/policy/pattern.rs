@@ -2,6 +2,7 @@
 //! subnet of their ports.
 #![forbid(unsafe_code)]
 
+use crate::diagnostic::Shown;
 use crate::topology::{Network, Nic, SubnetPrefix};
 use std::fmt;
 
@@ -42,7 +43,7 @@ impl Pattern {
     /// Reads one word.  No NIC's name or address looks like a subnet: names have neither `:` nor `/`,
     /// addresses have a `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
-        let bad = || BadPattern(word.chars().take(80).collect());
+        let bad = || BadPattern(Shown::message(word, 80).to_string());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
         if word.is_empty() || word.len() > 64 || !word.bytes().all(plain) {
             return Err(bad());

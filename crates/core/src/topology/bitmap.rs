@@ -1,6 +1,7 @@
 //! Sets of small numbers (CPUs, NUMA nodes) in the kernel's two spellings, list and mask.
 #![forbid(unsafe_code)]
 
+use crate::diagnostic::Shown;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -27,7 +28,7 @@ pub struct BadBitmap {
 
 impl fmt::Display for BadBitmap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a set: expected {}", self.text, self.expected)
+        write!(f, "`{}` is not a set: expected {}", Shown::word(&self.text, 80), self.expected)
     }
 }
 
@@ -291,6 +292,15 @@ mod tests {
                 (low..=high).for_each(|member| one_by_one.insert(member));
                 assert_eq!(set, one_by_one, "{low}-{high}");
             }
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_set_is_shown_on_one_line() {
+        for text in ["1,\0,2", "0-\n\u{1b}[2J", "\u{202e}"] {
+            let told =
+                [Bitmap::from_list(text), Bitmap::from_mask(text)].map(|set| set.unwrap_err().to_string());
+            assert!(told.iter().all(|told| !told.chars().any(crate::diagnostic::line::disturbs)), "{told:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::bitmap::CpuSet;
+use crate::diagnostic::Shown;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -52,7 +53,7 @@ impl FromStr for PciAddress {
 
     /// Accepts `0000:1b:00.0`, `1b:00.0` (domain 0) and nvidia-smi's `00000000:1B:00.0`.
     fn from_str(text: &str) -> Result<PciAddress, BadPciAddress> {
-        read(text.as_bytes()).ok_or_else(|| BadPciAddress(text.chars().take(80).collect()))
+        read(text.as_bytes()).ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
     }
 }
 
@@ -104,7 +105,7 @@ impl FromStr for HostBridge {
             let (domain, bus) = split_last(place, b':').unwrap_or((b"0", place));
             Some(HostBridge { domain: hex(domain, 8)?, bus: hex(bus, 2)? as u8 })
         };
-        read().ok_or_else(|| BadPciAddress(text.chars().take(80).collect()))
+        read().ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
     }
 }
 

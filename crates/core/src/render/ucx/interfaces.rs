@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::ReadFile;
+use std::collections::BTreeMap;
 
 /// IPv4 routes of the main table (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
 const ROUTES: &str = "/proc/net/route";
@@ -31,18 +32,18 @@ pub(in super::super) enum Interfaces {
 pub(in super::super) fn read(read: ReadFile) -> Interfaces {
     // a cut table may lack interfaces
     let Some(routes) = read(ROUTES).filter(|routes| !routes.is_cut) else { return Interfaces::Unknown };
-    let mut found = with_routes(&routes.text);
     // a kernel without IPv6 has no such table
-    if let Some(addresses) = read(ADDRESSES) {
-        if addresses.is_cut {
-            return Interfaces::Unknown;
-        }
-        with_addresses(&addresses.text, &mut found);
+    let addresses = read(ADDRESSES).unwrap_or_default();
+    if addresses.is_cut {
+        return Interfaces::Unknown;
     }
-    found.retain(|interface| {
-        is_running(read, &interface.name) && (interface.leads_on || !is_bridge(read, &interface.name))
-    });
-    let mut names: Vec<String> = found.into_iter().map(|interface| interface.name).collect();
+    let mut found = with_routes(&routes.text);
+    with_addresses(&addresses.text, &mut found);
+    if found.len() > MOST {
+        return Interfaces::Unknown;
+    }
+    found.retain(|name, leads_on| is_running(read, name) && (*leads_on || !is_bridge(read, name)));
+    let mut names: Vec<String> = found.into_keys().map(str::to_string).collect();
     if is_up(read, LOOPBACK) == Some(true) {
         names.push(LOOPBACK.to_string());
     }
@@ -50,23 +51,18 @@ pub(in super::super) fn read(read: ReadFile) -> Interfaces {
     Interfaces::Known(names)
 }
 
-/// One interface.
-#[derive(Debug, PartialEq, Eq)]
-struct Interface {
-    name: String,
-    /// does a route through a gateway begin here?
-    leads_on: bool,
-}
+/// Interfaces, at most: the list has to fit into a variable, with which execve(2) fails above 128 KiB, and each costs two files.
+const MOST: usize = 1024;
 
-fn note(found: &mut Vec<Interface>, name: &str, leads_on: bool) {
+/// Interfaces by name, and of each whether a route through a gateway begins there.
+type Found<'t> = BTreeMap<&'t str, bool>;
+
+fn note<'t>(found: &mut Found<'t>, name: &'t str, leads_on: bool) {
     // what UCX's list cannot hold
     if name == LOOPBACK || name.contains([',', '^']) {
         return;
     }
-    match found.iter_mut().find(|known| known.name == name) {
-        Some(known) => known.leads_on |= leads_on,
-        None => found.push(Interface { name: name.to_string(), leads_on }),
-    }
+    *found.entry(name).or_default() |= leads_on;
 }
 
 /// Those with a route that stands for an address of their own: `Iface Destination Gateway Flags … Mask` in columns,
@@ -74,12 +70,12 @@ fn note(found: &mut Vec<Interface>, name: &str, leads_on: bool) {
 ///
 /// Not those whose only routes lead to single hosts: so a container network's interfaces are, one for each container,
 /// and they have no address.  Not those of link-local networks (169.254.0.0/16), as a board's management has.
-fn with_routes(routes: &str) -> Vec<Interface> {
+fn with_routes(routes: &str) -> Found<'_> {
     /// include/uapi/linux/route.h
     const RTF_UP: u32 = 1;
     const RTF_GATEWAY: u32 = 2;
     const RTF_REJECT: u32 = 0x200;
-    let mut found = Vec::new();
+    let mut found = Found::new();
     for line in routes.lines().skip(1) {
         let mut columns = line.split_whitespace();
         let (Some(name), Some(network), Some(flags), mask) =
@@ -101,7 +97,7 @@ fn with_routes(routes: &str) -> Vec<Interface> {
 }
 
 /// Those with an IPv6 address of more than the link: `address index prefix scope flags name` in columns.
-fn with_addresses(addresses: &str, found: &mut Vec<Interface>) {
+fn with_addresses<'t>(addresses: &'t str, found: &mut Found<'t>) {
     /// net/ipv6/addrconf_core.c, `ipv6_addr_type`: what is left of the type where the scope is global
     const GLOBAL: &str = "00";
     for line in addresses.lines() {
@@ -187,6 +183,17 @@ mod tests {
             let found = routed(&[CONNECTED], &[("/sys/class/net/ib0/operstate", &state)]);
             assert_eq!(!found.is_empty(), expected, "{state}");
         }
+    }
+
+    #[test]
+    fn more_interfaces_than_a_variable_can_name_are_not_known() {
+        let table = |count: usize| -> Vec<String> {
+            (0..count).map(|nth| format!("pod{nth}\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF")).collect()
+        };
+        let found = |count: usize| known(&[(ROUTES, &format!("{HEAD}{}", table(count).join("\n")))]);
+        assert_eq!(found(MOST).map(|names| names.len()), Some(MOST));
+        assert_eq!(found(MOST + 1), None);
+        assert_eq!(found(60_000), None);
     }
 
     #[test]

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Makes fuzz/corpus and fuzz/dictionaries from the project's own machines, documents and outputs: fuzz/corpus.py TOOL.
+
+TOOL is a built nic-placement.  The same tree gives the same files.  Inputs that fuzzers found are kept beside them, as
+corpus/TARGET/found-*.
+"""
+import io, json, pathlib, re, subprocess, sys, tarfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORPUS, DICTIONARIES = ROOT / "fuzz/corpus", ROOT / "fuzz/dictionaries"
+MACHINES, MODELS = ROOT / "tests/machines", ROOT / "crates/core/src/platform/models"
+tool = str(pathlib.Path(sys.argv[1]).resolve())
+
+
+def run(*arguments):
+    return subprocess.run([tool, *arguments], check=True, capture_output=True).stdout
+
+
+def seed(target, name, content):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def table(text):
+    """The rows of a Rust table of options: their names."""
+    return re.findall(r'^\s+(?:\w+\()?"([a-z-]+)"', text, re.M)
+
+
+def dictionary(target, words):
+    DICTIONARIES.mkdir(exist_ok=True)
+    def escaped(word):
+        return "".join(c if " " <= c <= "~" and c not in '"\\' else "".join(f"\\x{b:02x}" for b in c.encode()) for c in word)
+    lines = [f'"{escaped(word)}"' for word in dict.fromkeys(words) if word]
+    (DICTIONARIES / f"{target}.dict").write_text("\n".join(lines) + "\n")
+
+
+small = ["dgx-spark", "gh200", "aws-g5"]
+options = (ROOT / "crates/core/src/config/options.rs").read_text()
+names = table(options) + re.findall(r'name: "([a-z-]+)"', options)
+libraries = re.findall(r'^    \("([a-z-]+)", Libraries', (ROOT / "crates/core/src/render/wanted.rs").read_text(), re.M)
+variables = sorted({name for file in (ROOT / "crates/core/src").rglob("*.rs")
+                    for name in re.findall(r'"([A-Z][A-Z0-9]+_[A-Z0-9_]+)"', file.read_text())})
+facts = re.findall(r'^        "([a-z_:]+)",$|^    \("([a-z_:]+)", Fact', (ROOT / "crates/core/src/render/template.rs").read_text(), re.M)
+facts = ["{" + (one or other) + "}" for one, other in facts]
+
+# words
+transcripts = "\n".join(file.read_text() for file in sorted(MACHINES.rglob("*.transcript")))
+said = sorted(set(re.findall(r"--nic-placement=(\S+)|--options? (\S+)", transcripts)))
+for nth, line in enumerate(["closest,strict,env=ucx+nccl,no-env=NCCL_*", "off\nobserve\nrail,nics-per-task=2",
+                            "spread,bind=core,mem=strict,omp=on,verbose\n(null)\nhelp", "gpu=local-id,env=none,UCX_NET_DEVICES,no-env=none",
+                            "numa,dry-run,best-effort\nall,single-numa-node\nmem=prefer,restricted"]):
+    seed("words", f"said-{nth}", line)
+words = [n + "=" if f'"{n}", "' in options else n for n in names]
+dictionary("words", names + [n + "=" for n in names] + libraries + ["auto", "none", "on", "off", "+", ",", "(null)", "core", "numa", "prefer", "strict", "visible", "local-id"] + variables[:20])
+
+# the admin's words
+example = (ROOT / "plugstack.conf.example").read_text()
+seed("plugstack", "example", "\n".join(re.findall(r"[a-z-]+=[^\s\[\]…]+", example)))
+seed("plugstack", "sets", "set=A={nics}\nset=B={map:vllm};C={{x}}\nset=SGLANG_FILE={map_file:sglang}\nset=NCCL_CROSS_NIC=0\nfabric=isolated-rails")
+seed("plugstack", "lists", "include=mlx5_?,0000:18:00.0\nexclude=10.1.0.0/16,fe80:0000:0000:0001\nrails=ib*\nlets-through=PHB:85,SYS:0\ncache=0\nrollout=10%,observe")
+seed("conf", "example", re.sub(r"(?m)^#(?=[A-Za-z ])", "", (ROOT / "nic-placement.conf.example").read_text()))
+seed("conf", "nodes", "default=observe exclude=mlx5_9 # storage\nPartitionName=train,debug default=closest rollout=10% set=A_FILE={map_file:json}\n"
+     "NodeName=gpu[001-004] topology=/etc/a.json \\\n    trust-topology\nnodename=gpu002 PARTITIONNAME=train default=off disable\n")
+admins = [n + "=" for n in names] + names + facts + ["NodeName=", "PartitionName=", "[001-128]", "\\\n", "#", "gpu001", "train", "/etc/a", "%", "observe", "_FILE=", "*", "?", "{{", "}}", ";"]
+for target in ["plugstack", "conf", "template"]:
+    dictionary(target, admins + variables[:40])
+for nth, text in enumerate(["SITE_NIC={nics}", "A_FILE={map_file:sglang}", "B={map:vllm} {{{rails}}}", "C={gpu}{gpu_address}{numa}{task_id}", "UCX_X={nic}:{port}"]):
+    seed("template", f"set-{nth}", text)
+
+# a task's variables
+conf = "NCCL_IB_HCA==mlx5_0:1,mlx5_1\nNCCL_CROSS_NIC=1\0[x]\nUCX_NET_DEVICES=mlx5_0:1,eth0\n ;\0NVSHMEM_HCA_LIST = mlx5_2 # c\0"
+route = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\neth0\t00000000\t0101000A\t0003\t0\t0\t100\t00000000\neth0\t0000000A\t00000000\t0001\t0\t0\t100\t000000FF\n"
+inet6 = "fe80000000000000025090fffe000001 02 40 20 80     eth0\nfd000000000000000000000000000001 03 40 00 80      ib0\n"
+ours = subprocess.run([tool, "plan", "--machine", "dgx-h100", "--gpus-per-task", "1", "--json"], check=True, capture_output=True).stdout
+placed = json.loads(ours)["tasks"][0]
+entries = placed.get("environment") or placed.get("variables") or []
+pairs = [(v["name"], v["value"]) for v in entries if isinstance(v, dict) and v.get("value")] if isinstance(entries, list) else list(entries.items())
+seed("environment", "nested", "aaa\n" + "\n".join(f"{n}={v}" for n, v in pairs) + "\nCUDA_VISIBLE_DEVICES=0\n")
+seed("environment", "nvidia", "bQb\nCUDA_VISIBLE_DEVICES=0,1\nNCCL_IB_HCA=^mlx5_4\nUCX_TLS=rc,tcp\nUCX_NET_DEVICES=mlx5_0:1\nNCCL_CONF_FILE=/x\nOMP_NUM_THREADS=4\0" + conf + route + "\0" + inet6 + "\0NCCL_IB_HCA=x\n")
+seed("environment", "amd", "cAc\nROCR_VISIBLE_DEVICES=GPU-1,0\nHIP_VISIBLE_DEVICES=0\nROCSHMEM_USE_IB_HCA=mlx5_0\nMORI_RDMA_DEVICES=^a\nNIC_PLACEMENT=v1 policy=rail gpus= nics= set:UCX_NET_DEVICES=a%20b\nUCX_NET_DEVICES=a b\0" + conf)
+seed("environment", "slurm", "d~d\nSLURM_CPU_BIND_TYPE=mask_cpu:\nSLURM_CPU_BIND_LIST=0xff,0xff00\nSLURMD_TRES_BIND=gpu:per_task:1\nMPICH_OFI_NIC_POLICY=GPU\nSLINGSHOT_DEVICES=cxi0,cxi1\nFI_CXI_DEVICE_NAME=cxi0\n")
+seed("environment", "list", "eee\nCUDA_VISIBLE_DEVICES=GPU-abc,MIG-x,3\nCUDA_DEVICE_ORDER=FASTEST_FIRST\nNVSHMEM_HCA_PE_MAPPING=mlx5_0:1:1\nNVSHMEM_ENABLE_NIC_PE_MAPPING=1\nHOME=/root\n\0" + conf + route)
+dictionary("environment", [v + "=" for v in variables] + variables + ["mlx5_0:1", "^", "=", "set:", "v1 policy=closest gpus= nics=", "%20", "GPU-", "MIG-", "0x", "all", "none", "rc,", "tcp", "eth0", "\0", "\n", "cxi0", "rdmap0s6-rdm", "[section]", "\nUCX_NET_DEVICES="])
+
+# trees
+for nth, text in enumerate(["\x00", "\x01\x04\x00\x10\x05", "\x02\x00\x00\x20\x03", "\x03\x02\x00\x30\x01\x00", "\x44\x05\x00\x01", "\x80\x04\x00\x40\x8f\x06\x01\x01"]):
+    seed("sysfs", f"changes-{nth}", text)
+ipv6 = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003     ib0\n"
+information = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 18\nGPU UUID: \t GPU-65b0c0c6-9a0c-4f1b-8a3f-2f0f7f5c9d11\nBus Location: \t 0000:1b:00.0\nDevice Minor: \t 0\n"
+seed("tables", "both", route + "\0" + ipv6 + "\0x\0" + "0-71\0" + inet6 + "\0" + information)
+seed("tables", "ipv6", "Iface\n\0" + ipv6 + "\0DGXH100\0\0" + inet6)
+dictionary("tables", ["eth0", "ib0", "00000000", "0101000A", "FFFFFFFF", "000000FF", "\t", "\n", "\0", "0003", "0200", "Device Minor:", "GPU UUID:", "Model:", "lo", "virtual"])
+
+# descriptions of a node
+for model in small + ["frontier"]:
+    seed("topology", model, (MODELS / f"{model}.json").read_bytes())
+seed("topology", "sample", (ROOT / "crates/core/src/topology/file/tests/sample.json").read_bytes())
+for name in ["backwards", "broken", "unequal"]:
+    seed("topology", name, (MACHINES / f"odd/{name}.json").read_bytes())
+schema = (ROOT / "crates/core/src/topology/file/schema.rs").read_text()
+fields = sorted(set(re.findall(r"pub(?:\(\w+\))? (\w+):", schema)))
+json_words = [f'"{f}"' for f in fields] + ['"format"', '"version"', "null", "true", "0000:00:00.0", "PIX", "PXB", "PHB", "NODE", "SYS", "active", "down", "InfiniBand", "0-7", "-1", "1e9", "18446744073709551615"]
+dictionary("topology", json_words)
+node = (MACHINES / "guest-four-nodes/node.json").read_bytes()
+seed("node_file", "guest", node)
+for name in ["newer", "wrong", "cut"]:
+    seed("node_file", name, (MACHINES / f"guest-four-nodes/{name}.node").read_bytes()[:4000])
+dictionary("node_file", json_words + ['"boot_id"', '"boottime"', '"registered"', '"links"', '"supplied_by"', "nic-placement node"])
+for name in ["dgx-a100-mig", "guest-four-nodes", "dgx-h100-nic-down"]:
+    whole = (MACHINES / name / "node.machine").read_bytes()
+    if len(whole) < 60000:
+        seed("snapshot", name, whole)
+seed("snapshot", "small", "# nic-placement machine 1\nproc/driver/nvidia/gpus/0000:1b:00.0/information\n| Model: x\n|\n| Device Minor: 0\nsys/a -> ../proc\nsys/b/\nsys/c =\nsys/d = 1\n")
+dictionary("snapshot", ["# nic-placement machine 1\n", " -> ", " = ", "\n| ", "sys/bus/pci/devices/", "sys/class/infiniband/", "sys/devices/", "../", "proc/net/route", "/"])
+archive = io.BytesIO()
+with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    for path, text in [("./sys/devices/virtual/dmi/id/product_name", b"DGXH100\n"), ("sys/class/infiniband/mlx5_0/ports/1/state", b"4: ACTIVE\n")]:
+        entry = tarfile.TarInfo(path)
+        entry.size = len(text)
+        tar.addfile(entry, io.BytesIO(text))
+    link = tarfile.TarInfo("sys/bus/pci/devices/0000:1b:00.0")
+    link.type, link.linkname = tarfile.SYMTYPE, "../../../devices/pci0000:15/0000:1b:00.0"
+    tar.addfile(link)
+seed("archive", "small", archive.getvalue()[:4096])
+dictionary("archive", ["ustar\x0000", "ustar  ", "sys/", "proc/", "0000644", "././@LongLink"])
+
+# other programs' files
+tests = (ROOT / "crates/cli/src/import/hwloc/tests/machines.rs").read_text()
+for name, text in re.findall(r'const (VERSION_\d): &str = r#"(.*?)"#;', tests, re.S):
+    seed("hwloc", name.lower(), text)
+for name in ["sample", "written"]:
+    seed("nccl", name, (ROOT / f"crates/cli/src/import/nccl/tests/{name}.xml").read_bytes())
+seed("nccl", "spark", run("import", "--to", "nccl", str(MODELS / "dgx-spark.json")))
+xml = [f for file in ["crates/cli/src/import/hwloc", "crates/cli/src/import/nccl"] for f in
+       sorted({w for source in (ROOT / file).glob("*.rs") for w in re.findall(r'"([A-Za-z_]{2,30})"', source.read_text())})]
+for target in ["hwloc", "nccl"]:
+    dictionary(target, xml + ["<object ", "<info ", "/>", "</object>", "=\"", "&#10;", "<!DOCTYPE", "<pci ", "<cpu ", "<nic ", "<gpu ", "<net ", "0000:1b:00.0", "0x000000ff"])
+matrix = (MACHINES / "formats/matrix.txt").read_text()
+seed("matrix", "formats", matrix)
+seed("matrix", "azure", (MACHINES / "azure-nd96isr-h100-v5/topo-m.txt").read_bytes())
+dictionary("matrix", ["GPU0", "GPU1", "NIC0", "mlx5_0", "PIX", "PXB", "PHB", "NODE", "SYS", " X ", "NV18", "CPU Affinity", "NUMA Affinity", "N/A", "\t", "NIC Legend:", "0-55", "Legend:"])
+three = (MACHINES / "audit/three.json").read_text()
+seed("audit", "three", three[:12000])
+seed("audit", "labelled", (MACHINES / "audit/labelled.txt").read_bytes()[:8000])
+seed("audit", "small", '{"format":"nic-placement check","version":1,"host":"a"}\n1: {\n2: {"a": 1}\n1: }\n')
+dictionary("audit", sorted(set(re.findall(r'"[a-z_]+"', three)))[:120] + ["\n{", "}\n", "0: {", "1: ", "\x1e"])
+for target in ["solver", "maps"]:
+    for nth, text in enumerate([b"\x00\x41\x40\x00\x08\x01\x08\x00\x10\x01\x10", b"\x02\x83\x80\x08\x1f\x81\x08\x1f", b"\x05\xc7\xa0\x10\x3f\xa1\x50\x3f\x80\x91\x20", bytes(range(64))]):
+        seed(target, f"made-{nth}", text)
+for nth, text in enumerate(["0-3,5,8191", "0xff,ff000000", "0000:1b:00.0", "10.1.0.0/16", "gpu[001-128,130],login1\ngpu005\ngpu1\n08\n10", "mlx5_*,ib?", "srun\n--het-group=0,2\n:\n--cpu-bind=cores", "cpu:type:x86,ven0000fam0006mod008F:feature:", "0:off;1:closest", "10%,observe"]):
+    seed("lists", f"list-{nth}", text)
+dictionary("lists", ["0x", "-", ",", "[", "]", "0000:", "/16", "*", "?", "--het-group=", "--cpu-bind=", ":", ";", "%", "fe80:", "8191", "fff"])

@@ -1,0 +1,37 @@
+#!/bin/bash
+#
+# Fuzzes one target, or all: fuzz/run.sh [TARGET…].  SECONDS_EACH says how long (600), RUNS how often at most (10000000).
+# Needs a C++ compiler for libFuzzer, and no nightly toolchain.  What breaks a target lies in fuzz/found afterwards; the inputs
+# that reach something new in fuzz/grown.  An input may take 1 s and 256 MiB; SANITIZER=address (nightly) needs more memory.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
+memory=256
+cargo=(cargo)
+target=${CARGO_TARGET_DIR:-target}
+if [ "${SANITIZER:-}" = address ]; then
+    flags="$flags -Zsanitizer=address"
+    memory=2048
+    cargo=(cargo +nightly)
+    target=$target/address
+fi
+RUSTFLAGS="$flags" "${cargo[@]}" build --release --locked --features libfuzzer --bin fuzz --target "$host" --target-dir "$target"
+program=$(realpath "$target/$host/release/fuzz")
+
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046 # names without spaces
+    set -- $(sed -n 's/^    ("\([a-z_]*\)", .*/\1/p' src/targets/mod.rs)
+fi
+for name; do
+    mkdir -p "grown/$name" found corpus/"$name"
+    dictionary=()
+    if [ -e "dictionaries/$name.dict" ]; then dictionary=(-dict="dictionaries/$name.dict"); fi
+    echo "== $name"
+    # -max_len: what matters of a format fits
+    NIC_PLACEMENT_FUZZ=$name "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
+        -max_len="${MAX_LEN:-16384}" -rss_limit_mb="$memory" -timeout=1 -max_total_time="${SECONDS_EACH:-600}" \
+        -runs="${RUNS:-10000000}" -print_final_stats=1 -artifact_prefix="found/$name-"
+done

@@ -1,0 +1,183 @@
+//! A user's environment, and the files of libraries that it leads to.
+#![forbid(unsafe_code)]
+
+use super::{held, machines};
+use nic_placement_core::config::{Admin, cpu_bind};
+use nic_placement_core::placement::Change;
+use nic_placement_core::plan::{Plan, TaskPlan};
+use nic_placement_core::platform;
+use nic_placement_core::policy::identity;
+use nic_placement_core::render::lint::{Subject, lint};
+use nic_placement_core::render::marker::{self, Marker};
+use nic_placement_core::render::names;
+use nic_placement_core::render::{self, Evidence, FileText, Present};
+use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
+use std::collections::BTreeMap;
+
+/// `(machine, words)` of the plans that an input chooses from.
+const PLANS: [(&str, &str); 8] = [
+    ("dgx-h100", "closest,bind=core,verbose"),
+    ("dgx-h100", "spread,strict,omp=on,env=default+nvshmem-pe+mooncake+ucx-gda+rocshmem+deepep+mori+oneccl"),
+    ("mi300x-8", "rail,restricted,verbose,env=default+libfabric+openmpi+rocshmem+mori"),
+    ("frontier", "closest,env=default+cray-mpich+libfabric"),
+    ("aws-p5", "closest,verbose,env=default+libfabric+openmpi"),
+    ("gh200", "numa,single-numa-node,no-env=NCCL*"),
+    ("dgx-a100", "all,verbose,mem=strict"),
+    ("gb200-nvl72", "closest,nics-per-task=2,bind=none"),
+];
+
+/// Arguments of an admin's whose variables are then set too.
+const ARGUMENTS: [&str; 4] =
+    ["set=SITE_NIC={nics}", "set=SITE_MAP={map:vllm}", "set=SITE_RAILS={rails}", "set=UCX_IB_GID_INDEX=3"];
+
+thread_local! {
+    static KNOWN: Vec<Plan> = PLANS.iter().map(|(machine, words)| plan(machine, words)).collect();
+}
+
+fn plan(machine: &str, words: &str) -> Plan {
+    let node = platform::model(machine).expect("a model");
+    let (admin, findings) = Admin::parse(ARGUMENTS);
+    assert!(findings.len() <= 1, "{findings:?}");
+    let step = Step {
+        node: "n1".into(),
+        tasks: 4,
+        total_tasks: 8,
+        cpus_per_task: Some(4),
+        gpus: Some(identity::slurms_numbers(&node, &node.gpu_indices().collect::<Vec<_>>())),
+        ..Step::default()
+    };
+    let admin = Admin { trust_topology: true, ..admin };
+    Plan::new(node, machines::wish(words, admin), step, &machines::no_file)
+}
+
+/// Which file each part of the input is, by the end of its path.
+const FILES: [(&str, usize); 6] = [
+    ("nccl.conf", 1),
+    ("rccl.conf", 1),
+    ("ucx.conf", 2),
+    ("nvshmem.conf", 3),
+    ("/proc/net/route", 4),
+    ("/proc/net/if_inet6", 5),
+];
+
+/// Parts between NULs: two letters that choose, then a variable on each line; and the files.
+pub fn run(data: &[u8]) {
+    let text = held::text(data);
+    let parts: Vec<&str> = text.split('\0').collect();
+    let (choice, lines) = parts[0].split_once('\n').unwrap_or(("", parts[0]));
+    let choice: Vec<usize> = choice.bytes().map(usize::from).chain([0, 0, 0]).take(3).collect();
+    let present: Present = lines
+        .split('\n')
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect();
+    let read = |path: &str| {
+        let file = FILES.iter().find(|(end, _)| path.ends_with(end)).map(|(_, part)| *part);
+        let text = match file {
+            Some(part) => parts.get(part)?.to_string(),
+            None if path.ends_with("/operstate") => "up\n".to_string(),
+            // what a variable names, as NCCL_CONF_FILE does
+            None if path.starts_with('/') && !path.starts_with("/sys") => parts.get(6)?.to_string(),
+            None => return None,
+        };
+        Some(FileText { is_cut: text.len() % 17 == 16, text })
+    };
+    KNOWN.with(|plans| {
+        let plan = &plans[choice[0] % plans.len()];
+        let task = task(plan, &present, choice[1], choice[2]);
+        check(plan, &task, &present, &read);
+    });
+}
+
+fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
+    let variables: BTreeMap<&'static str, String> =
+        identity::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
+    let kinds = [Access::Unknown, Access::Allowed, Access::Denied];
+    let access = (0..plan.node.gpus.len()).map(|gpu| match access {
+        0..=32 => Access::Unknown,
+        _ => kinds[(access >> (gpu % 4)) % 3],
+    });
+    let cpus = plan.node.cpus();
+    Task {
+        local_id: (id % 4) as u32,
+        global_id: (id % 8) as u32,
+        gpus: GpuGrant { variables, access: access.collect() },
+        cpus: cpus.clone(),
+        step_cpus: cpus,
+        masks: cpu_bind::masks(|name| present.get(name).map(String::as_str)),
+        gpu_bind: present.get("SLURMD_TRES_BIND").cloned(),
+        memory: Memory::default(),
+        ..Task::default()
+    }
+}
+
+fn check(plan: &Plan, task: &Task, present: &Present, read: render::ReadFile) {
+    let placed = plan.task(task, Evidence { present, read });
+    keeps_to_the_rules(&placed, present);
+    assert!(placed.placement.cpus.cpus().is_subset(&task.step_cpus));
+    held::tidy(&placed.line("n1"));
+    placed.shortfalls.iter().for_each(|text| held::tidy(text));
+    let findings = lint(&Subject {
+        present,
+        topology: &plan.node,
+        node: &plan.map,
+        task,
+        tasks: plan.step.tasks,
+        interfaces: &["eth0".to_string(), "ib0".to_string()],
+        read,
+    });
+    held::findings(&findings);
+    // a step inside this one, placed alike, changes nothing
+    let inner = after(&placed, present);
+    let again = plan.task(task, Evidence { present: &inner, read });
+    keeps_to_the_rules(&again, &inner);
+    assert_eq!(after(&again, &inner), inner, "the same step inside a step sets other values");
+    // and one that is not placed takes our values away, and no other
+    let names: Vec<&str> = plan.evidence_variables();
+    for variable in render::withdrawal(&names, &inner) {
+        assert_eq!(variable.change, Change::Remove);
+        let name = variable.name.as_ref();
+        let ours =
+            placed.variables.iter().any(|set| set.name == name && matches!(set.change, Change::Set(_)));
+        assert!(ours || is_ours(present, name) || name == marker::NAME, "`{name}` is the user's");
+    }
+}
+
+fn is_ours(present: &Present, name: &str) -> bool {
+    let Some(value) = present.get(name) else { return false };
+    let text = present.get(marker::NAME).map_or("", String::as_str);
+    Marker::parse(text, |_| true).is_ours(name, value)
+}
+
+fn keeps_to_the_rules(placed: &TaskPlan, present: &Present) {
+    for variable in &placed.variables {
+        let name = variable.name.as_ref();
+        held::tidy(&variable.why);
+        let users = present.contains_key(name) && !is_ours(present, name);
+        match &variable.change {
+            Change::Set(value) => {
+                assert!(!value.chars().any(char::is_control), "{name}={value:?}");
+                assert!(value.len() <= 128 * 1024, "a value of {} bytes for `{name}`", value.len());
+                let may = name == marker::NAME
+                    && marker::is_published(&present.get(name).cloned().unwrap_or_default());
+                assert!(!users || may, "`{name}` is the user's");
+                assert!(names::is_name(name) && (name == marker::NAME || !names::is_refused(name)));
+            }
+            Change::Remove => assert!(!users, "`{name}` is the user's"),
+            Change::KeepUsers(value) => assert_eq!(present.get(name), Some(value)),
+            Change::Leave => assert!(!present.contains_key(name), "`{name}` is there"),
+        }
+    }
+}
+
+fn after(placed: &TaskPlan, present: &Present) -> Present {
+    let mut changed = present.clone();
+    for variable in &placed.variables {
+        match &variable.change {
+            Change::Set(value) => drop(changed.insert(variable.name.to_string(), value.clone())),
+            Change::Remove => drop(changed.remove(variable.name.as_ref())),
+            Change::KeepUsers(_) | Change::Leave => {}
+        }
+    }
+    changed
+}

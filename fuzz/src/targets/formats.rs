@@ -1,0 +1,119 @@
+//! Descriptions of a node: the project's own JSON, snapshots, tars, and other programs' files.
+#![forbid(unsafe_code)]
+
+use super::{held, machines};
+use nic_placement_cli::archive;
+use nic_placement_cli::import::{self, BadImport};
+use nic_placement_core::config::Admin;
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::{Manifest, Root, Scope};
+use nic_placement_core::node::{self, read_root};
+use nic_placement_core::topology::{Provenance, Topology, file};
+
+fn from() -> Provenance {
+    Provenance::File("made".to_string())
+}
+
+/// A topology that a file holds, and what is planned with it.
+fn comes_back(topology: &Topology) {
+    let written = file::to_json(topology);
+    let again = file::from_json(&written, topology.provenance.clone());
+    let again = again.unwrap_or_else(|bad| panic!("what was read cannot be written and read: {bad}"));
+    // who supplied what stands in the node file alone
+    let same = Topology { supplied_by: topology.supplied_by.clone(), ..again };
+    assert_eq!(&same, topology);
+    assert_eq!(file::to_json(&same), written, "the same bytes");
+    plans(topology);
+}
+
+pub fn plans(topology: &Topology) {
+    let choice = topology.gpus.len() + topology.nics.len();
+    let words = ["closest", "spread,bind=core", "rail", "numa", "all"][choice % 5];
+    machines::each_task(topology.clone(), machines::wish(words, Admin::default()), &mut |plan, task| {
+        held::tidy(&task.line(&plan.node.name));
+    });
+}
+
+pub fn topology(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match file::from_json(text, from()) {
+        Ok(topology) => comes_back(&topology),
+        Err(bad) => held::message(&bad.to_string()),
+    }
+    if let Err(bad) = file::sources(text) {
+        held::message(&bad.to_string());
+    }
+}
+
+pub fn node_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let is_one = node::file::is_node_file(text);
+    match node::file::from_json(text, from()) {
+        Ok(read) => {
+            assert!(is_one);
+            let written = node::file::to_json(&read);
+            assert_eq!(node::file::from_json(&written, from()).as_ref(), Ok(&read));
+            plans(&read.topology);
+        }
+        Err(bad) => held::message(&bad.to_string()),
+    }
+}
+
+pub fn snapshot(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let manifest = match Manifest::parse(text) {
+        Ok(manifest) => manifest,
+        Err(bad) => return held::message(&bad.to_string()),
+    };
+    let written = manifest.to_string();
+    let again = Manifest::parse(&written).expect("what was written is read");
+    assert_eq!(again.to_string(), written, "the same bytes");
+    read_alike(&manifest, &again);
+}
+
+pub fn archive(data: &[u8]) {
+    match archive::read(data) {
+        Ok(manifest) => {
+            let found = node(&manifest, Scope::Full);
+            held::findings(&found.1);
+        }
+        Err(bad) => held::message(&bad.to_string()),
+    }
+}
+
+fn node(manifest: &Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
+    read_root(&Root::manifest(manifest.clone()), scope, Provenance::Captured("made".to_string()))
+}
+
+fn read_alike(manifest: &Manifest, again: &Manifest) {
+    let found = node(manifest, Scope::Full);
+    held::findings(&found.1);
+    assert_eq!(found, node(again, Scope::Full), "a snapshot that was written again is another node");
+    plans(&found.0);
+}
+
+type Read = Result<(Topology, Vec<Diagnostic>), BadImport>;
+
+fn imported(data: &[u8], read: fn(&str, Provenance) -> Read) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match read(text, from()) {
+        Ok((topology, diagnostics)) => {
+            assert!(diagnostics.len() < 1000, "{} findings", diagnostics.len());
+            diagnostics.iter().for_each(|diagnostic| held::message(&diagnostic.to_string()));
+            comes_back(&topology);
+        }
+        Err(bad) => held::message(&bad.to_string()),
+    }
+}
+
+pub fn hwloc(data: &[u8]) {
+    imported(data, import::hwloc::read);
+}
+
+pub fn nccl(data: &[u8]) {
+    imported(data, import::nccl::read);
+}
+
+pub fn matrix(data: &[u8]) {
+    imported(data, import::smi::read);
+}

@@ -1,0 +1,142 @@
+//! Plans of known and of made machines, and what must hold for each plan.
+#![forbid(unsafe_code)]
+
+use super::built::{self, Bytes};
+use super::held;
+use nic_placement_core::config::{Admin, Words, settle};
+use nic_placement_core::maps::{self, FORMATS, Format, Subject};
+use nic_placement_core::plan::stated::{self, Deal, Stated};
+use nic_placement_core::plan::{Plan, TaskPlan, Wish};
+use nic_placement_core::platform;
+use nic_placement_core::render::{Evidence, FileText, Present};
+use nic_placement_core::step::{Starter, Step};
+use nic_placement_core::topology::{GpuIndex, Topology, file};
+
+/// Every policy, and what changes the solver's question.
+const WORDS: [&str; 8] = [
+    "closest,bind=core",
+    "rail,bind=core",
+    "spread,bind=core",
+    "numa",
+    "all",
+    "closest,nics-per-task=2",
+    "spread,nics-per-task=3,bind=core",
+    "rail,nics-per-task=8,strict",
+];
+
+/// Small machines of all kinds.
+const MODELS: [&str; 5] = ["gh200", "dgx-h100", "dgx-spark", "mi300x-8", "frontier"];
+
+pub fn no_file(_: &str) -> Option<FileText> {
+    None
+}
+
+pub fn wish(words: &str, admin: Admin) -> Wish {
+    let words = Words::parse(words).expect("words");
+    Wish { settings: settle(&admin.default, None, Some(&words)), admin }
+}
+
+/// The tasks of a step on one of the known machines.
+pub fn for_tasks(admin: Admin, choice: usize, mut look: impl FnMut(&Plan, &TaskPlan)) {
+    let model = platform::model(MODELS[choice % MODELS.len()]).expect("a model");
+    let settings = settle(&admin.default, None, Some(&Words::default()));
+    each_task(model, Wish { settings, admin }, &mut look);
+}
+
+/// Places a task for each GPU, and calls `look` with each.
+pub fn each_task(node: Topology, wish: Wish, look: &mut dyn FnMut(&Plan, &TaskPlan)) {
+    let stated = Stated {
+        starter: Starter::Slurm,
+        gpus: node.gpu_indices().collect(),
+        deal: if node.gpus.is_empty() { Deal::All } else { Deal::Each(1) },
+        tasks: None,
+        cpus_per_task: None,
+        cpus: node.cpus(),
+        alone_on_node: true,
+    };
+    let (step, tasks) = stated.step(&node).expect("a step");
+    let plan = Plan::new(node, wish, step, &no_file);
+    holds(&plan);
+    let present = Present::new();
+    for task in tasks.iter().take(16) {
+        let placed = plan.task(task, Evidence { present: &present, read: &no_file });
+        assert!(placed.placement.cpus.cpus().is_subset(&task.step_cpus), "no CPU that Slurm did not give");
+        assert!(placed.placement.rails.iter().all(|(rail, _)| rail.0 < plan.map.rails.len()));
+        placed.placement.reasons.iter().for_each(|reason| held::tidy(reason));
+        look(&plan, &placed);
+    }
+}
+
+/// What holds for every map.
+pub fn holds(plan: &Plan) {
+    let Plan { node, map, .. } = plan;
+    assert_eq!(map.gpus.len(), node.gpus.len(), "an answer for each GPU");
+    held::findings(&plan.diagnostics());
+    let mut users = vec![0; map.rails.len()];
+    for gpu in &map.gpus {
+        for (nth, choice) in gpu.choices.iter().enumerate() {
+            assert!(choice.rail.0 < map.rails.len());
+            assert!(gpu.choices[..nth].iter().all(|other| other.rail != choice.rail), "a rail twice");
+            users[choice.rail.0] += 1;
+        }
+        held::tidy(&gpu.reason);
+    }
+    for choice in map.gpus.iter().flat_map(|gpu| &gpu.choices) {
+        assert_eq!(choice.users, users[choice.rail.0], "how many share a rail");
+    }
+    if !map.rails.is_empty() && plan.wish.settings.policy.to_string() == "closest" {
+        let is_served = |gpu: &nic_placement_core::placement::GpuPlacement| !gpu.choices.is_empty();
+        assert!(map.gpus.iter().all(is_served), "a GPU without a NIC on a node that has one");
+    }
+}
+
+/// The bytes' machine under one of the policies.
+pub fn solver(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let words = WORDS[usize::from(bytes.next()) % WORDS.len()];
+    let node = built::topology(&mut bytes);
+    let step = Step { node: "made".into(), tasks: 1, total_tasks: 1, alone_on_node: true, ..Step::default() };
+    let make = || Plan::new(node.clone(), wish(words, Admin::default()), step.clone(), &no_file);
+    let plan = make();
+    holds(&plan);
+    if data.len() < 64 {
+        assert_eq!(plan.map, make().map, "the same answer twice");
+    }
+    let text = file::to_json(&node);
+    let again = file::from_json(&text, node.provenance.clone()).expect("a made machine is consistent");
+    assert_eq!(again, node);
+}
+
+/// The maps of the bytes' machine, for some of its GPUs.
+pub fn maps(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let chosen = bytes.next();
+    let node = built::topology(&mut bytes);
+    let gpus: Vec<GpuIndex> = node.gpu_indices().filter(|gpu| chosen >> (gpu.0 % 8) & 1 == 0).collect();
+    if gpus.is_empty() {
+        return;
+    }
+    let (_, format, _) = FORMATS[usize::from(chosen) % FORMATS.len()];
+    let (plan, cpus) = stated::for_engines(
+        node,
+        wish("closest", Admin::default()),
+        &gpus,
+        format.is_of_processes(),
+        &no_file,
+    );
+    holds(&plan);
+    let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &cpus, host: "gpu1" };
+    let written = maps::write(format, subject);
+    assert_eq!(written, maps::write(format, subject));
+    match written {
+        Ok(text) => {
+            text.lines().for_each(held::tidy);
+            assert!(text.ends_with('\n'));
+            if matches!(format, Format::Json | Format::Sglang | Format::Mooncake) {
+                let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+                assert!(value.is_object());
+            }
+        }
+        Err(why) => held::message(&why.to_string()),
+    }
+}

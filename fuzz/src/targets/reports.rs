@@ -1,0 +1,44 @@
+//! A stream of reports, as `audit` reads it.
+#![forbid(unsafe_code)]
+
+use super::held;
+use nic_placement_cli::audit::stream::{Piece, Splitter};
+use nic_placement_cli::audit::{Audit, json};
+
+type Found = Vec<(u64, Result<Vec<u8>, String>)>;
+
+/// The pieces of a stream that arrives so many bytes at a time.
+fn pieces(stream: &[u8], at_once: usize) -> Found {
+    let mut found = Vec::new();
+    let mut take = |(line, piece): Piece<'_>| {
+        found.push((line, piece.map(<[u8]>::to_vec).map_err(|trouble| trouble.to_string())));
+    };
+    let mut splitter = Splitter::default();
+    stream.chunks(at_once).for_each(|chunk| splitter.push(chunk, &mut take));
+    splitter.finish(&mut take);
+    found
+}
+
+pub fn run(data: &[u8]) {
+    let whole = pieces(data, data.len().max(1));
+    assert_eq!(whole, pieces(data, 7), "it does not matter how a stream arrives");
+    let lines = data.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+    let mut audit = Audit::default();
+    let mut backwards = Audit::default();
+    let mut bad = Vec::new();
+    for (line, piece) in &whole {
+        assert!((1..=lines).contains(line), "line {line} of {lines}");
+        if let Err(why) = piece.clone().and_then(|document| audit.add(&document)) {
+            held::message(&why);
+            bad.push(json::Bad { input: "-".into(), line: Some(*line), why });
+        }
+    }
+    for (_, piece) in whole.iter().rev() {
+        let _ = piece.clone().and_then(|document| backwards.add(&document));
+    }
+    let (audited, backwards) = (audit.finish(), backwards.finish());
+    let text = json::write(&audited, bad.len(), &bad);
+    assert_eq!(text, json::write(&backwards, bad.len(), &bad), "the order of reports does not matter");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(value["kinds"].is_array());
+}

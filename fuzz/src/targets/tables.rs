@@ -1,0 +1,91 @@
+//! Tables of `/proc` and the files of GPU drivers, on a machine that is otherwise in order.
+#![forbid(unsafe_code)]
+
+use super::{formats, held, machines};
+use nic_placement_core::config::Admin;
+use nic_placement_core::discover::manifest::Entry;
+use nic_placement_core::discover::synthesise::synthesise;
+use nic_placement_core::discover::{Manifest, Root, Scope};
+use nic_placement_core::node::read_root;
+use nic_placement_core::plan::Plan;
+use nic_placement_core::plan::stated;
+use nic_placement_core::platform;
+use nic_placement_core::render::{Evidence, FileText, Present};
+use nic_placement_core::step::{Step, Task};
+use nic_placement_core::topology::{GpuIndex, Provenance};
+
+thread_local! {
+    static NODE: Manifest = synthesise(&platform::model("gh200").expect("a model"));
+    static PLAN: Plan = plan();
+}
+
+/// Which file each part of the input is.
+const FILES: [&str; 4] = [
+    "proc/net/route",
+    "proc/net/ipv6_route",
+    "sys/devices/virtual/dmi/id/product_name",
+    "sys/devices/system/node/node0/cpulist",
+];
+
+fn plan() -> Plan {
+    let node = platform::model("gh200").expect("a model");
+    let step = Step { node: "n1".into(), tasks: 1, total_tasks: 1, ..Step::default() };
+    Plan::new(node, machines::wish("closest", Admin::default()), step, &machines::no_file)
+}
+
+/// The parts of the input, between NULs: the tables in the order of `FILES`, `if_inet6`, the driver's file of each GPU.
+pub fn run(data: &[u8]) {
+    let text = held::text(data);
+    let parts: Vec<&str> = text.split('\0').collect();
+    let part = |nth: usize| parts.get(nth).copied();
+    NODE.with(|node| {
+        let mut manifest = node.clone();
+        for (nth, path) in FILES.iter().enumerate() {
+            if let Some(text) = part(nth).filter(|text| !text.is_empty()) {
+                manifest.insert(path, Entry::File(text.trim_end().to_string()));
+            }
+        }
+        if let Some(text) = part(5).filter(|text| !text.is_empty()) {
+            let gpus = manifest.list("proc/driver/nvidia/gpus");
+            for gpu in gpus {
+                let path = format!("proc/driver/nvidia/gpus/{gpu}/information");
+                manifest.insert(&path, Entry::File(text.trim_end().to_string()));
+            }
+        }
+        let scope = [Scope::Placement, Scope::Selection, Scope::Cores, Scope::Full][data.len() % 4];
+        let root = Root::manifest(manifest);
+        let found = read_root(&root, scope, Provenance::Captured("made".into()));
+        held::findings(&found.1);
+        assert!(found.0.nics.len() <= 256 && found.0.gpus.len() <= 256);
+        if data.len() % 8 == 0 {
+            formats::plans(&found.0);
+        }
+    });
+    PLAN.with(|plan| interfaces(plan, &parts));
+}
+
+/// The list of IP interfaces that UCX is given.
+fn interfaces(plan: &Plan, parts: &[&str]) {
+    let part = |nth: usize| parts.get(nth).map(|text| text.to_string()).unwrap_or_default();
+    let read = |path: &str| {
+        let text = match path {
+            "/proc/net/route" => part(0),
+            "/proc/net/if_inet6" => part(4),
+            path if path.ends_with("/operstate") => "up\n".to_string(),
+            path if path.contains("/sys/class/net/") && part(6).contains("bridge") => part(6),
+            _ => return None,
+        };
+        Some(FileText { text, is_cut: false })
+    };
+    let gpus = stated::grant(&plan.node, &[GpuIndex(0)]);
+    let cpus = plan.node.cpus();
+    let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
+    let present = Present::new();
+    let placed = plan.task(&task, Evidence { present: &present, read: &read });
+    for variable in &placed.variables {
+        if let nic_placement_core::placement::Change::Set(value) = &variable.change {
+            assert!(!value.contains(['\0', '\n', '\r']), "{}={value:?}", variable.name);
+        }
+    }
+    held::tidy(&placed.line("n1"));
+}

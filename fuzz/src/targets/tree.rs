@@ -1,0 +1,154 @@
+//! Hostile trees: the trees of known machines, and changes to them that the bytes say.
+#![forbid(unsafe_code)]
+
+use super::built::Bytes;
+use super::{formats, held};
+use nic_placement_core::discover::manifest::{Entry, normalise};
+use nic_placement_core::discover::registered::{difference, links, registered};
+use nic_placement_core::discover::synthesise::synthesise;
+use nic_placement_core::discover::{Manifest, Root, Scope};
+use nic_placement_core::node::read_root;
+use nic_placement_core::platform;
+use nic_placement_core::topology::{Provenance, file};
+
+const MODELS: [&str; 6] = ["dgx-spark", "gh200", "aws-g5", "aws-p4d", "frontier", "dgx-h100"];
+
+/// What a kernel would not write there.
+const TEXTS: [&str; 24] = [
+    "",
+    "0",
+    "-1",
+    "65535",
+    "4294967295",
+    "18446744073709551616",
+    "0-8191",
+    "0-4000000000",
+    "1,3,5,7-",
+    "0x",
+    "0x10de",
+    "0x15b3",
+    "0x020700",
+    "0x030200",
+    "ACTIVE",
+    "4: ACTIVE",
+    "4: ACTIVE\n5: x",
+    "400 Gb/sec (4X NDR)",
+    "99999999999 Gb/sec",
+    "InfiniBand",
+    "../../../..",
+    "mlx5_0\u{1b}[2J",
+    "a\n\nb\n",
+    "nan",
+];
+
+thread_local! {
+    static TREES: Vec<Vec<(String, Entry)>> = MODELS.iter().map(|name| entries(name)).collect();
+}
+
+fn entries(model: &str) -> Vec<(String, Entry)> {
+    let manifest = synthesise(&platform::model(model).expect("a model"));
+    manifest.iter().map(|(path, entry)| (path.to_string(), entry.clone())).collect()
+}
+
+pub fn run(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let head = bytes.next();
+    let manifest = TREES.with(|trees| changed(&trees[usize::from(head) % trees.len()], &mut bytes));
+    let scope = [Scope::Full, Scope::Placement, Scope::Selection, Scope::Cores][usize::from(head >> 6)];
+    let from = Provenance::Captured("made".to_string());
+    let mut root = Root::manifest(manifest);
+    root.record();
+    let found = read_root(&root, scope, from.clone());
+    let (topology, diagnostics) = &found;
+    assert!(topology.gpus.len() <= 256 && topology.nics.len() <= 256);
+    held::findings(diagnostics);
+    let now = registered(&root);
+    assert_eq!(difference(&now, &registered(&root)), None);
+    let _ = links(&root, topology);
+    // a machine whose tree contradicts itself cannot be written; what can be is read back
+    if let Ok(again) = file::from_json(&file::to_json(topology), from.clone()) {
+        assert_eq!(file::to_json(&again), file::to_json(topology));
+    }
+    formats::plans(topology);
+    // what was read is all that it takes
+    let again = read_root(&Root::manifest(root.recorded()), scope, from);
+    assert_eq!(again.0, found.0, "what was recorded is another node");
+}
+
+/// The tree with the bytes' changes: texts, links, copies of folders, what is missing.
+fn changed(tree: &[(String, Entry)], bytes: &mut Bytes) -> Manifest {
+    let mut entries: Vec<(String, Entry)> = tree.to_vec();
+    let mut changes = 0;
+    while !bytes.is_empty() && changes < 64 {
+        changes += 1;
+        let kind = bytes.next();
+        let place = bytes.wide() % entries.len();
+        match kind % 8 {
+            0 => {
+                let text = TEXTS[usize::from(bytes.next()) % TEXTS.len()];
+                entries[place].1 = Entry::File(text.trim_end().to_string());
+            }
+            1 => {
+                let length = usize::from(bytes.next() % 32);
+                let text = held::text(bytes.take(length)).replace('\0', "");
+                entries[place].1 = Entry::File(text.trim_end().to_string());
+            }
+            2 => {
+                let target = entries[bytes.wide() % entries.len()].0.clone();
+                let path = entries[place].0.clone();
+                let target = format!("{}{target}", "../".repeat(path.matches('/').count()));
+                if normalise(&path, &target).is_some() {
+                    entries[place].1 = Entry::Link(target);
+                }
+            }
+            3 => entries[place].1 = Entry::Directory,
+            4 => copied(&mut entries, place, bytes.next()),
+            5 if entries.len() > 1 => drop(entries.swap_remove(place)),
+            6 => missing(&mut entries, place),
+            _ => {
+                let from = bytes.wide() % entries.len();
+                entries[place].1 = entries[from].1.clone();
+            }
+        }
+    }
+    let mut manifest = Manifest::default();
+    entries.into_iter().for_each(|(path, entry)| manifest.insert(&path, entry));
+    manifest
+}
+
+/// The folder of an entry once more, or many times, under other names.
+fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
+    let Some((folder, _)) =
+        entries[place].0.clone().rsplit_once('/').map(|(a, b)| (a.to_string(), b.to_string()))
+    else {
+        return;
+    };
+    let prefix = format!("{folder}/");
+    let below: Vec<(String, Entry)> =
+        entries.iter().filter(|(path, _)| path.starts_with(&prefix)).take(64).cloned().collect();
+    for nth in 0..usize::from(how % 16 + 1) {
+        if entries.len() + below.len() > 20_000 {
+            return;
+        }
+        let copy = match how >> 6 {
+            0 => format!("{folder}{nth}"),
+            1 => format!("{folder}/{}", folder.rsplit('/').next().unwrap_or_default()),
+            2 => folder.replacen("0000:", &format!("{nth:04x}:"), 1),
+            _ => format!("{folder}_{}", "x".repeat(nth * 8)),
+        };
+        entries.extend(
+            below.iter().map(|(path, entry)| (format!("{copy}/{}", &path[prefix.len()..]), entry.clone())),
+        );
+    }
+}
+
+/// All of a folder is gone.
+fn missing(entries: &mut Vec<(String, Entry)>, place: usize) {
+    let Some((folder, _)) = entries[place].0.rsplit_once('/') else { return };
+    let prefix = format!("{folder}/");
+    let kept: Vec<(String, Entry)> =
+        entries.iter().filter(|(path, _)| !path.starts_with(&prefix)).cloned().collect();
+    if !kept.is_empty() {
+        *entries = kept;
+    }
+}
