@@ -122,6 +122,13 @@ impl Place {
         }
     }
 
+    /// The place of such a name.
+    pub fn named(name: &str) -> Place {
+        let port = name.split_once(':').and_then(|(device, port)| Some((device, port.parse().ok()?)));
+        let (device, port) = port.unwrap_or((name, 0));
+        Place { device: device.to_string(), port }
+    }
+
     /// `mlx5_10` comes after `mlx5_9`, and interfaces without a port come last.
     fn order(&self) -> (bool, &str, u64, &str, u8) {
         let stem = self.device.trim_end_matches(|letter: char| letter.is_ascii_digit());

@@ -116,6 +116,7 @@ fn nics_are_in_the_order_of_their_numbers_and_interfaces_come_last() {
     let sample = sample(&all.map(|(device, port)| (device, port, Counted::default())));
     let names: Vec<String> = sample.keys().map(Place::name).collect();
     assert_eq!(names, ["bnxt_re0:1", "mlx5_9:1", "mlx5_9:2", "mlx5_10:1", "eth0"]);
+    assert!(sample.keys().all(|place| Place::named(&place.name()) == *place));
 }
 
 fn plan(nics: &[&str]) -> Plan {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Table, Text};
+use crate::traffic::counters::Place;
 use crate::traffic::growth::{Bytes, Missing};
 use crate::traffic::merge::Merged;
 use crate::traffic::planned::Origin;
@@ -111,7 +112,9 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
     let total = merged.shares.planned.saturating_add(merged.shares.others);
     let mut table =
         Table::headed(&["NIC", "in the plan", "counted", "sent", "share", "least", "most", "TCP sent"]);
-    for (name, sum) in &merged.nics {
+    let mut nics: Vec<_> = merged.nics.iter().collect();
+    nics.sort_by_key(|(name, _)| Place::named(name));
+    for (name, sum) in nics {
         let of = |count: Option<u64>| Text::from(count.map_or("-".to_string(), bytes)).unbroken();
         let is_known = sum.counted_on > 0;
         table.row([
