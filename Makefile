@@ -18,7 +18,7 @@ pkgconfigdir ?= $(libdir)/pkgconfig
 plugindir ?= $(libdir)/slurm
 # where a plugstack.conf may include the plugin's line from
 linedir ?= $(datadir)/nic-placement
-# where the line is put too if this is set: many a plugstack.conf includes such a folder already, so only packages set it
+# where it is put too, as a remark, if this is set: many a plugstack.conf includes such a folder already
 plugstackdir ?=
 # where systemd looks for the units that write the node file
 unitdir ?= $(prefix)/lib/systemd/system
@@ -113,8 +113,8 @@ install:        ## copy what `make build` made
 	$(call filled,packaging/pkgconfig/nic-placement-core.pc.in,$(pkgconfigdir)/nic-placement-core.pc)
 	$(call put,644,packaging/man/nic-placement.1,$(mandir)/man1/nic-placement.1)
 	$(call put,644,packaging/man/nic-placement.8,$(mandir)/man8/nic-placement.8)
-	$(call filled,packaging/plugstack/90-nic-placement.conf,$(linedir)/90-nic-placement.conf)
-	$(if $(plugstackdir),$(call filled,packaging/plugstack/90-nic-placement.conf,$(plugstackdir)/90-nic-placement.conf))
+	$(call filled,packaging/plugstack/share.conf,$(linedir)/90-nic-placement.conf)
+	$(if $(plugstackdir),$(call filled,packaging/plugstack/etc.conf,$(plugstackdir)/90-nic-placement.conf))
 	$(call filled,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
 	$(call put,644,README.md,$(docdir)/README.md)

@@ -79,10 +79,13 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
     is_as_made("packaging/contents.txt", &list);
     // each place that was chosen stands in the files that name it
     let text = |name: &str| fs::read_to_string(root.join(name)).unwrap();
-    for name in ["etc/slurm/plugstack.conf.d", "usr/share/nic-placement"] {
-        let line = text(&format!("{name}/90-nic-placement.conf"));
-        assert_eq!(line.lines().last(), Some("optional /usr/lib/nic-placement/libnic_placement.so"), "{name}");
-    }
+    let last = |name: &str| text(&format!("{name}/90-nic-placement.conf")).lines().last().map(str::to_string);
+    let line = "optional /usr/lib/nic-placement/libnic_placement.so";
+    assert_eq!(last("usr/share/nic-placement").as_deref(), Some(line));
+    // Debian's plugstack.conf includes this folder: the package must not switch itself on
+    assert_eq!(last("etc/slurm/plugstack.conf.d"), Some(format!("#{line}")));
+    let active = |line: &str| !line.starts_with('#') && !line.is_empty();
+    assert!(!text("etc/slurm/plugstack.conf.d/90-nic-placement.conf").lines().any(active));
     let unit = text("usr/lib/systemd/system/nic-placement-refresh.service");
     assert!(unit.contains("ExecStart=/usr/bin/nic-placement refresh"), "{unit}");
     let example = text("usr/share/doc/nic-placement/plugstack.conf.example");
