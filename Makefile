@@ -64,7 +64,7 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 	$(MAKE) deb rpm
 	$(MAKE) deb rpm arch=aarch64
 	$(MAKE) deb rpm release=2
-	PACKAGES=all $(CARGO) test --locked --test packages
+	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
 
 # what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has; and launchers
 test-libraries:

@@ -43,9 +43,9 @@ gzip -9n "$staged"/usr/share/man/man*/*
 configuration=$(cd "$staged" && find etc -type f -printf '/%p\n')
 
 # glibc: the newest version of a symbol that a file wants of it
-glibc=$(find "$staged/usr" -name '*.so*' -type f -o -path '*/bin/*' -type f | xargs "${OBJDUMP:-objdump}" -T |
-    sed -n 's/.*(\?GLIBC_\([0-9.]*\))\? .*/\1/p' | sort -Vu | tail -n 1)
-[ -n "$glibc" ] || { echo 'package: no symbol of glibc is wanted: is this objdump for all architectures?' >&2; exit 1; }
+glibc=$(find "$staged/usr" -name '*.so*' -type f -o -path '*/bin/*' -type f | xargs readelf -WV |
+    grep -o 'Name: GLIBC_[0-9.]*' | cut -d_ -f2 | sort -Vu | tail -n 1)
+[ -n "$glibc" ] || { echo "package: no symbol of glibc is wanted" >&2; exit 1; }
 
 if [ "$kind" = deb ]; then
     mkdir "$staged/DEBIAN"

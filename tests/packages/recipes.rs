@@ -100,10 +100,27 @@ fn spacks_recipe_is_python_and_of_this_version() {
     assert!(text.contains(&format!("    version(\"{}\")\n", env!("CARGO_PKG_VERSION"))), "{text}");
     let rust = read("Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = \"").map(str::to_string));
     assert!(text.contains(&format!("rust@{}:", rust.expect("a version").trim_end_matches('"'))), "{text}");
-    for word in ["unitdir", "prefix"] {
-        assert!(read("Makefile").contains(&format!("\n{word} ?=")), "`make install` knows no `{word}`");
+    // what stands for Spack's own modules says what would be run
+    let spack = r#"
+import sys, types
+class Prefix(str):
+    def __getattr__(self, name): return Prefix(self + "/" + name)
+for name in ["spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems", "spack", "spack.package"]:
+    sys.modules[name] = types.ModuleType(name)
+makefile = sys.modules["spack_repo.builtin.build_systems.makefile"] = types.ModuleType("makefile")
+makefile.MakefilePackage = object
+for name in ["license", "version", "depends_on", "make"]:
+    setattr(sys.modules["spack.package"], name, lambda *words, name=name, **_: print(name, *words))
+found = {}
+exec(compile(sys.stdin.read(), "package.py", "exec"), found)
+package = found["NicPlacement"]()
+package.build(None, Prefix("/opt/p"))
+package.install(None, Prefix("/opt/p"))
+"#;
+    if let Some(run) = accepts("python3", &["-c", spack], Some(file)) {
+        let called: Vec<&str> = run.lines().filter(|line| line.starts_with("make ")).collect();
+        assert_eq!(called, ["make build", "make install prefix=/opt/p unitdir=/opt/p/lib/systemd/system"]);
     }
-    accepts("python3", &["-c", "import ast, sys; ast.parse(sys.stdin.read())"], Some(file));
 }
 
 #[test]
