@@ -52,6 +52,10 @@ if [ "$kind" = deb ]; then
     echo "$configuration" > "$staged/DEBIAN/conffiles"
     install -m 755 "$here"/deb/{postinst,prerm,postrm} "$staged/DEBIAN"
     echo 'activate-noawait ldconfig' > "$staged/DEBIAN/triggers"
+    soname=$(cd "$staged$libdir" && echo libnic_placement_core.so.[0-9])
+    echo "${soname%.so.*} ${soname##*.so.} nic-placement (>= $version)" > "$staged/DEBIAN/shlibs"
+    # rpm finds what a library provides only if it is executable; Debian wants it not to be
+    chmod 644 "$staged$libdir/$soname".* "$staged/usr/lib/nic-placement/libnic_placement.so"
     # the change log that Debian's policy asks for
     {
         printf 'nic-placement (%s-%s) unstable; urgency=medium\n\n  * See CHANGELOG.md of the source.\n\n' "$version" "$release"
@@ -65,12 +69,15 @@ if [ "$kind" = deb ]; then
     dpkg-deb --root-owner-group -Zxz --build "$staged" "$file" > /dev/null
 else
     find "$staged" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
-    # every file, and the folders that no other package has
+    # every file
     (cd "$staged" && find . ! -type d -printf '/%P\n' | sort) |
         while read -r path; do
             if grep -qxF "$path" <<< "$configuration"; then echo "%config(noreplace) $path"; else echo "$path"; fi
         done > "$out/files-$arch"
-    printf '%%dir %s\n' /usr/lib/nic-placement /usr/share/nic-placement /usr/share/doc/nic-placement >> "$out/files-$arch"
+    # where the packages that also have such a folder are missing, it goes with this one
+    printf '%%dir %s\n' /usr/lib/nic-placement /usr/share/nic-placement /usr/share/doc/nic-placement /etc/slurm \
+        /etc/slurm/plugstack.conf.d "$libdir/pkgconfig" /usr/share/fish{,/vendor_completions.d} \
+        /usr/share/zsh{,/site-functions} >> "$out/files-$arch"
     file=$out/nic-placement-$version-$release.$name.rpm
     rpmbuild -bb --quiet --target "$name" --define "_topdir $out/rpm" --define "_rpmdir $out" \
         --define '_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm' --define "nicp_version $version" \
