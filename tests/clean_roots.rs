@@ -51,15 +51,21 @@ pub struct Root {
 impl Root {
     fn folder(name: &str) -> PathBuf {
         let home = std::env::var_os("HOME").unwrap_or_else(|| "/root".into());
-        let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| Path::new(&home).join(".cache"), PathBuf::from);
+        let cache =
+            std::env::var_os("XDG_CACHE_HOME").map_or_else(|| Path::new(&home).join(".cache"), PathBuf::from);
         cache.join("nic-placement").join(format!("slurm-{name}"))
     }
 
     fn cluster(&self, words: &[&str]) -> Command {
         let mut command = Command::new(path("tests/slurm/cluster.sh"));
         command.args(words).current_dir("/").stdin(Stdio::null());
-        command.env("NICP_DIR", &self.dir).env("NICP_PORT", self.port).env("NICP_ROOT", Self::folder(self.name));
-        command.env("NICP_BIND", path("target/packages")).env("NICP_BIN", env!("CARGO_BIN_EXE_nic-placement"));
+        command
+            .env("NICP_DIR", &self.dir)
+            .env("NICP_PORT", self.port)
+            .env("NICP_ROOT", Self::folder(self.name));
+        command
+            .env("NICP_BIND", path("target/packages"))
+            .env("NICP_BIN", env!("CARGO_BIN_EXE_nic-placement"));
         command.env_remove("SLURM_CONF");
         command
     }
@@ -198,7 +204,8 @@ fn missing() -> Option<String> {
         return Some("`make test-packages` runs this".to_string());
     }
     let roots = ["bookworm", "trixie"].map(|name| Root::folder(name).join("usr/sbin/slurmd"));
-    let packages = [FIRST, SECOND, "nic-placement_0.1.0-1_arm64.deb", "nic-placement-0.1.0-1.x86_64.rpm"].map(package);
+    let packages =
+        [FIRST, SECOND, "nic-placement_0.1.0-1_arm64.deb", "nic-placement-0.1.0-1.x86_64.rpm"].map(package);
     let file = roots.into_iter().chain(packages).find(|file| !file.exists())?;
     Some(format!("`{}` is not there: `make test-packages` makes it", file.display()))
 }

@@ -40,7 +40,8 @@ pub fn each_package_holds_what_is_listed() {
         let folder = unpacked(name);
         let found = run("find", &[&folder.display().to_string(), "!", "-type", "d", "-printf", "/%P\n"]);
         // man pages are packed, and two files of the package's own come with it
-        let own = ["/usr/share/doc/nic-placement/changelog.Debian.gz", "/usr/share/doc/nic-placement/built-with"];
+        let own =
+            ["/usr/share/doc/nic-placement/changelog.Debian.gz", "/usr/share/doc/nic-placement/built-with"];
         let found: BTreeSet<String> = found
             .lines()
             .filter(|line| !own.contains(line))
@@ -65,7 +66,9 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
                 .split("Name: GLIBC_")
                 .skip(1)
                 .filter_map(|rest| rest.split_whitespace().next())
-                .map(|version| version.split('.').map(|number| number.parse().unwrap_or(0)).collect::<Vec<u32>>())
+                .map(|version| {
+                    version.split('.').map(|number| number.parse().unwrap_or(0)).collect::<Vec<u32>>()
+                })
                 .max();
             assert!(newest.as_ref().is_some_and(|newest| *newest <= vec![2, 28]), "{file}: {newest:?}");
             for line in said.lines().filter(|line| line.contains("(NEEDED)")) {
@@ -77,13 +80,18 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
         let depends = run("dpkg-deb", &["-f", &package(name).display().to_string(), "Depends"]);
         assert_eq!(depends, "libc6 (>= 2.28)\n", "{name}");
     }
-    let required = run("rpm", &["-qp", "--requires", &package("nic-placement-0.1.0-1.x86_64.rpm").display().to_string()]);
+    let required = run(
+        "rpm",
+        &["-qp", "--requires", &package("nic-placement-0.1.0-1.x86_64.rpm").display().to_string()],
+    );
     assert!(required.contains("libc.so.6(GLIBC_2.28)(64bit)"), "{required}");
     assert!(!required.to_lowercase().contains("slurm") && !required.contains("gcc_s"), "{required}");
 }
 
 pub fn the_same_input_gives_the_same_package() {
-    for (kind, name) in [("deb", "nic-placement_0.1.0-1_amd64.deb"), ("rpm", "nic-placement-0.1.0-1.x86_64.rpm")] {
+    for (kind, name) in
+        [("deb", "nic-placement_0.1.0-1_amd64.deb"), ("rpm", "nic-placement-0.1.0-1.x86_64.rpm")]
+    {
         let built = path("target/portable/x86_64-unknown-linux-gnu/release");
         let make = || {
             let mut command = Command::new(path("packaging/package.sh"));
@@ -100,7 +108,13 @@ pub fn the_same_input_gives_the_same_package() {
 /// But for the address: who releases the package has one.
 pub fn lintian_finds_no_error() {
     let Ok(output) = Command::new("lintian")
-        .args(["--fail-on", "error", "--allow-root", "--suppress-tags", "bogus-mail-host,bogus-mail-host-in-debian-changelog"])
+        .args([
+            "--fail-on",
+            "error",
+            "--allow-root",
+            "--suppress-tags",
+            "bogus-mail-host,bogus-mail-host-in-debian-changelog",
+        ])
         .arg(package(super::FIRST))
         .output()
     else {

@@ -62,9 +62,11 @@ fn listed(root: &Path) -> BTreeSet<String> {
 /// The words of packaging/package.sh's own call, for Debian on x86_64.
 fn words_of_packages() -> Vec<String> {
     let script = read("packaging/package.sh");
-    let (_, call) = script.split_once("make --silent --no-print-directory install").expect("its call of make");
+    let (_, call) =
+        script.split_once("make --silent --no-print-directory install").expect("its call of make");
     let call = call.split("\"DESTDIR=").next().unwrap().replace(['\\', '"'], " ");
-    let words = call.split_whitespace().filter(|word| !word.starts_with("built=") && !word.starts_with("tool="));
+    let words =
+        call.split_whitespace().filter(|word| !word.starts_with("built=") && !word.starts_with("tool="));
     words.map(|word| word.replace("$libdir", "/usr/lib/x86_64-linux-gnu")).collect()
 }
 
@@ -89,7 +91,10 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
     let unit = text("usr/lib/systemd/system/nic-placement-refresh.service");
     assert!(unit.contains("ExecStart=/usr/bin/nic-placement refresh"), "{unit}");
     let example = text("usr/share/doc/nic-placement/plugstack.conf.example");
-    assert!(example.contains("optional /usr/lib/nic-placement/") && !example.contains("/usr/local"), "{example}");
+    assert!(
+        example.contains("optional /usr/lib/nic-placement/") && !example.contains("/usr/local"),
+        "{example}"
+    );
     let pc = text("usr/lib/x86_64-linux-gnu/pkgconfig/nic-placement-core.pc");
     assert!(pc.contains("libdir=/usr/lib/x86_64-linux-gnu\n") && !pc.contains('@'), "{pc}");
     fs::remove_dir_all(root.parent().unwrap()).unwrap();

@@ -52,7 +52,9 @@ fn each_licence_is_one_that_the_packages_may_go_out_under() {
         assert!(is_allowed(&part.licence), "{} of {files:?}: `{}`", part.name, part.licence);
     }
     assert!(is_allowed("(MIT OR GPL-3.0) AND Unicode-3.0") && is_allowed("GPL-2.0 OR MIT"));
-    assert!(!is_allowed("MIT AND GPL-3.0") && !is_allowed("GPL-2.0") && !is_allowed("") && !is_allowed("MIT)"));
+    assert!(
+        !is_allowed("MIT AND GPL-3.0") && !is_allowed("GPL-2.0") && !is_allowed("") && !is_allowed("MIT)")
+    );
 }
 
 /// A crate's folder, as cargo unpacked it.
@@ -63,7 +65,8 @@ fn folder(part: &Part) -> PathBuf {
     );
     let name = format!("{}-{}", part.name, part.version);
     let sources = fs::read_dir(home.join("registry/src")).expect("cargo has unpacked what it compiled");
-    let mut folders = sources.map(|source| source.unwrap().path().join(&name)).filter(|folder| folder.is_dir());
+    let mut folders =
+        sources.map(|source| source.unwrap().path().join(&name)).filter(|folder| folder.is_dir());
     folders.next().unwrap_or_else(|| panic!("cargo has no `{name}`"))
 }
 
@@ -79,18 +82,25 @@ fn texts(part: &Part) -> Vec<String> {
         })
         .collect();
     files.sort();
-    let of_mit: Vec<PathBuf> =
-        files.iter().filter(|file| file.to_string_lossy().to_uppercase().ends_with("-MIT")).cloned().collect();
+    let of_mit: Vec<PathBuf> = files
+        .iter()
+        .filter(|file| file.to_string_lossy().to_uppercase().ends_with("-MIT"))
+        .cloned()
+        .collect();
     if !of_mit.is_empty() && !part.licence.contains(" AND ") {
         files = of_mit;
     }
-    let text = |file: &PathBuf| String::from_utf8_lossy(&fs::read(file).unwrap()).replace('\r', "").trim_end().to_string();
+    let text = |file: &PathBuf| {
+        String::from_utf8_lossy(&fs::read(file).unwrap()).replace('\r', "").trim_end().to_string()
+    };
     files.iter().map(text).collect()
 }
 
 #[test]
 fn the_texts_of_all_licences_go_along() {
-    let mut made = "What is linked into nic-placement's libraries and its tool, and under which licences.\n\n".to_string();
+    let mut made =
+        "What is linked into nic-placement's libraries and its tool, and under which licences.\n\n"
+            .to_string();
     made += "nic-placement itself: Apache-2.0 OR MIT; both texts stand below.\n";
     made += "The standard library of Rust: MIT OR Apache-2.0, Copyright (c) The Rust Project Contributors.\n";
     made += "LLVM's libunwind: Apache-2.0 WITH LLVM-exception, Copyright (c) the LLVM Project.\n\n";

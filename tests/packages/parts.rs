@@ -119,7 +119,8 @@ fn bill(file: &str, package: &str, kind: &str) -> String {
     let dependency = |part: &Part| {
         let purl = part.purl();
         let used = uses.iter().filter(|(user, _)| *user == purl).map(|(_, used)| used.as_str());
-        let used: Vec<&str> = if part == root { used.chain(["rust-std", "libunwind"]).collect() } else { used.collect() };
+        let used: Vec<&str> =
+            if part == root { used.chain(["rust-std", "libunwind"]).collect() } else { used.collect() };
         json!({"ref": purl, "dependsOn": used})
     };
     let bill = json!({
@@ -147,24 +148,34 @@ fn the_bill_of_each_file_names_every_crate_that_cargo_links_in() {
 #[test]
 fn a_bill_has_the_lines_of_cargos_tree_and_no_other() {
     for (file, package, _) in FILES {
-        let bill: Value = serde_json::from_str(&read(&format!("packaging/sbom/{file}.cdx.json"))).expect("JSON");
+        let bill: Value =
+            serde_json::from_str(&read(&format!("packaging/sbom/{file}.cdx.json"))).expect("JSON");
         let listed: BTreeSet<String> = bill["components"]
             .as_array()
             .expect("a list")
             .iter()
-            .filter_map(|component| Some(format!("{} v{}", component["name"].as_str()?, component["version"].as_str()?)))
+            .filter_map(|component| {
+                Some(format!("{} v{}", component["name"].as_str()?, component["version"].as_str()?))
+            })
             .collect();
-        let tree = cargo(&["tree", "--locked", "-e", "normal", "-p", package, "--prefix", "none", "--format", "{p}"]);
+        let tree = cargo(&[
+            "tree", "--locked", "-e", "normal", "-p", package, "--prefix", "none", "--format", "{p}",
+        ]);
         let line = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
         let wanted: BTreeSet<String> =
             tree.lines().map(line).filter(|line| !line.starts_with(&format!("{package} v"))).collect();
         assert_eq!(listed, wanted, "{file}");
         let linked = |name: &str| {
-            bill["components"].as_array().expect("a list").iter().any(|component| {
-                component["name"] == name && component["scope"] == "required"
-            })
+            bill["components"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .any(|component| component["name"] == name && component["scope"] == "required")
         };
-        assert!(linked("libc") && linked("serde_json") && !linked("syn") && !linked("serde_derive"), "{file}");
+        assert!(
+            linked("libc") && linked("serde_json") && !linked("syn") && !linked("serde_derive"),
+            "{file}"
+        );
     }
 }
 

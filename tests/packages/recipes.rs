@@ -14,7 +14,8 @@ fn is_packed(wanted: &str) -> bool {
 fn is_understood(line: &str, file: &str) {
     let mut words = line.split_whitespace();
     assert_eq!(words.next(), Some("optional"), "{file}: `{line}`");
-    let library = words.next().unwrap_or_default().replace("@plugin@", "/usr/lib/nic-placement/libnic_placement.so");
+    let library =
+        words.next().unwrap_or_default().replace("@plugin@", "/usr/lib/nic-placement/libnic_placement.so");
     assert!(is_packed(&library), "{file}: `{library}` is in no package");
     let (_, diagnostics) = Admin::parse(words);
     assert_eq!(diagnostics, [], "{file}: `{line}`");
@@ -54,7 +55,11 @@ fn yaml(file: &str) -> Option<String> {
         println!("skipped: there is no python3 with yaml");
         return None;
     }
-    accepts("python3", &["-c", "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))"], Some(file))
+    accepts(
+        "python3",
+        &["-c", "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))"],
+        Some(file),
+    )
 }
 
 #[test]
@@ -62,14 +67,19 @@ fn slinkys_values_include_a_folder_that_both_images_have() {
     let text = read("packaging/slinky/values.yaml");
     let line = text.lines().map(str::trim).find(|line| line.starts_with("include /usr/share/nic-placement"));
     let pattern = line.and_then(|line| line.strip_prefix("include ")).expect("the include");
-    let folder = pattern.strip_suffix("/*.conf").expect("a pattern, so that an image without the package goes on");
+    let folder =
+        pattern.strip_suffix("/*.conf").expect("a pattern, so that an image without the package goes on");
     assert!(is_packed(&format!("{folder}/90-nic-placement.conf")), "{folder}");
     let pyxis = text.find("include /usr/share/pyxis").expect("pyxis");
     assert!(pyxis < text.find("include /usr/share/nic-placement").unwrap(), "pyxis comes before");
     for image in ["slurmd", "login"] {
         let file = read(&format!("packaging/slinky/Dockerfile.{image}"));
-        assert!(file.contains(&format!("-f Dockerfile.{image} ")) && file.contains("ARG BASE\nFROM ${BASE}\n"));
-        assert!(text.contains(&format!("repository: MY/{image}")) && file.contains("/usr/lib/nic-placement/"));
+        assert!(
+            file.contains(&format!("-f Dockerfile.{image} ")) && file.contains("ARG BASE\nFROM ${BASE}\n")
+        );
+        assert!(
+            text.contains(&format!("repository: MY/{image}")) && file.contains("/usr/lib/nic-placement/")
+        );
     }
     if let Some(parsed) = yaml("packaging/slinky/values.yaml") {
         let values: serde_json::Value = serde_json::from_str(&parsed).expect("JSON");
@@ -86,8 +96,10 @@ fn soperators_entry_becomes_a_line_that_is_understood() {
     for plugin in plugins {
         assert_eq!(plugin["required"], false);
         let arguments = plugin["arguments"].as_object().expect("a map");
-        let words = arguments.iter().map(|(name, value)| format!(" {name}={}", value.as_str().expect("a text")));
-        let line = format!("optional {}{}", plugin["path"].as_str().expect("a path"), words.collect::<String>());
+        let words =
+            arguments.iter().map(|(name, value)| format!(" {name}={}", value.as_str().expect("a text")));
+        let line =
+            format!("optional {}{}", plugin["path"].as_str().expect("a path"), words.collect::<String>());
         is_understood(&line, "soperator");
     }
     assert_eq!(plugins.len(), 1);
@@ -98,7 +110,9 @@ fn spacks_recipe_is_python_and_of_this_version() {
     let file = "packaging/spack/packages/nic_placement/package.py";
     let text = read(file);
     assert!(text.contains(&format!("    version(\"{}\")\n", env!("CARGO_PKG_VERSION"))), "{text}");
-    let rust = read("Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = \"").map(str::to_string));
+    let rust = read("Cargo.toml")
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = \"").map(str::to_string));
     assert!(text.contains(&format!("rust@{}:", rust.expect("a version").trim_end_matches('"'))), "{text}");
     // what stands for Spack's own modules says what would be run
     let spack = r#"
