@@ -11,7 +11,9 @@ pub fn the_guide_is_as_it_happens_and_leaves_nothing(root: &Root) {
     let mut differences = String::new();
     let commands = shown_commands(&guide);
     for (command, shown) in &commands {
-        let printed = text(&root.run(command));
+        // the bed's Slurm finds the root's own file by a link of another name
+        let link = format!("{}/etc/plugstack.conf", root.dir.display());
+        let printed = text(&root.run(command)).replace(&link, "/etc/slurm/plugstack.conf");
         let lines: Vec<&str> = printed.lines().collect();
         if !shows(shown, &lines) {
             differences += &format!("$ {command}\n{printed}\n");
