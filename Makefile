@@ -8,20 +8,29 @@ bindir  ?= $(prefix)/bin
 libdir  ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 datadir ?= $(prefix)/share
+# what is installed, and the tool that prints its completions: of another architecture it could not
+built ?= $(target)/release
+tool ?= $(built)/nic-placement
 mandir  ?= $(datadir)/man
 docdir  ?= $(datadir)/doc/nic-placement
 pkgconfigdir ?= $(libdir)/pkgconfig
 # where slurmd and srun find the plugin; plugstack.conf names it by its full path
 plugindir ?= $(libdir)/slurm
+# where a plugstack.conf may include the plugin's line from
+linedir ?= $(datadir)/nic-placement
+# where it is put too, as a remark, if this is set: many a plugstack.conf includes such a folder already
+plugstackdir ?=
 # where systemd looks for the units that write the node file
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test fuzz sanitize test-slurms test-clients test-libraries bench pictures soak install clean
+.PHONY: help build demo lint test fuzz sanitize test-slurms test-clients test-packages test-libraries bench pictures soak deb rpm \
+	install uninstall clean
 
 help:           ## this list
-	@sed -n 's/^\([a-z-]*\): *##/  make \1\t/p' Makefile | expand -t 21
-	@echo 'install takes prefix=, libdir=, includedir=, plugindir=, unitdir= and DESTDIR='
+	@sed -n 's/^\([a-z -]*\): *##/  make \1\t/p' Makefile | expand -t 21
+	@echo 'install and uninstall take prefix=, libdir=, includedir=, plugindir=, plugstackdir=, unitdir= and DESTDIR='
+	@echo 'deb and rpm take arch=aarch64, version= and release='
 
 build:          ## the plugin, the tool and the launchers' library, in target/release
 	$(CARGO) build --release --locked
@@ -56,6 +65,13 @@ test-clients:   ## UCX, Open MPI, MPICH and libfabric between two guests, by byt
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
 
+test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's session, aarch64 (root, apt, PyPI, 1.5 GB)
+	tests/packages/install.sh
+	$(MAKE) deb rpm
+	$(MAKE) deb rpm arch=aarch64
+	$(MAKE) deb rpm release=2
+	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
+
 # what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has; and launchers
 test-libraries:
 	tests/slurm/install.sh
@@ -87,49 +103,63 @@ pictures:       ## README's picture, from the tool's own output (rsvg-convert, p
 	rsvg-convert --zoom 1.5 docs/plan-dgx-h100.svg | pngquant --speed 1 64 - > docs/plan-dgx-h100.png.new
 	mv -f docs/plan-dgx-h100.png.new docs/plan-dgx-h100.png
 
+arch ?= $(shell uname -m)
+release ?= 1
+deb rpm:        ## a package for glibc 2.28 and newer, in target/packages (pip; see packaging/portable.sh)
+	packaging/package.sh $@ $(arch) $(version) $(release)
+
 install:        ## copy what `make build` made
-	@test -e $(target)/release/libnic_placement.so || { echo 'install: nothing is built: run `make build`' >&2; exit 1; }
-	$(call put,755,$(target)/release/libnic_placement.so,$(plugindir)/libnic_placement.so)
-	$(call put,755,$(target)/release/nic-placement,$(bindir)/nic-placement)
-	$(call put,755,$(target)/release/libnic_placement_capi.so,$(libdir)/libnic_placement_core.so.$(version))
+	@test -e $(built)/libnic_placement.so || { echo 'install: nothing is built: run `make build`' >&2; exit 1; }
+	$(call put,755,$(built)/libnic_placement.so,$(plugindir)/libnic_placement.so)
+	$(call put,755,$(built)/nic-placement,$(bindir)/nic-placement)
+	$(call put,755,$(built)/libnic_placement_capi.so,$(libdir)/libnic_placement_core.so.$(version))
 	ln -sfn libnic_placement_core.so.$(version) $(DESTDIR)$(libdir)/$(soname)
 	ln -sfn $(soname) $(DESTDIR)$(libdir)/libnic_placement_core.so
 	$(call put,644,include/nic_placement.h,$(includedir)/nic_placement.h)
-	$(pkgconfig)
+	$(call filled,packaging/pkgconfig/nic-placement-core.pc.in,$(pkgconfigdir)/nic-placement-core.pc)
 	$(call put,644,packaging/man/nic-placement.1,$(mandir)/man1/nic-placement.1)
 	$(call put,644,packaging/man/nic-placement.8,$(mandir)/man8/nic-placement.8)
-	$(call put,644,plugstack.conf.example,$(docdir)/plugstack.conf.example)
+	$(call filled,packaging/plugstack/share.conf,$(linedir)/90-nic-placement.conf)
+	$(if $(plugstackdir),$(call filled,packaging/plugstack/etc.conf,$(plugstackdir)/90-nic-placement.conf))
+	$(call filled,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
 	$(call put,644,README.md,$(docdir)/README.md)
 	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.md docs/*.png
-	$(call unit,nic-placement-refresh.service)
-	$(call unit,nic-placement-refresh.timer)
-	$(call unit,nic-placement-watch.service)
+	$(call put,644,packaging/copyright,$(docdir)/copyright)
+	$(call put,644,packaging/licenses.txt,$(docdir)/licenses.txt)
+	$(call put,644,packaging/sbom/libnic_placement.cdx.json,$(docdir)/libnic_placement.cdx.json)
+	$(call put,644,packaging/sbom/libnic_placement_core.cdx.json,$(docdir)/libnic_placement_core.cdx.json)
+	$(call put,644,packaging/sbom/nic-placement.cdx.json,$(docdir)/nic-placement.cdx.json)
+	$(call filled,packaging/systemd/nic-placement-refresh.service,$(unitdir)/nic-placement-refresh.service)
+	$(call filled,packaging/systemd/nic-placement-refresh.timer,$(unitdir)/nic-placement-refresh.timer)
+	$(call filled,packaging/systemd/nic-placement-watch.service,$(unitdir)/nic-placement-watch.service)
 	$(call completions,bash,$(datadir)/bash-completion/completions/nic-placement)
 	$(call completions,zsh,$(datadir)/zsh/site-functions/_nic-placement)
 	$(call completions,fish,$(datadir)/fish/vendor_completions.d/nic-placement.fish)
 
+# the list is `install`'s: it is carried out into an empty folder, and what then lies there is removed
+uninstall:      ## remove what `make install` copies, and the node file
+	@list=$$(mktemp -d) && trap 'rm -rf "$$list"' EXIT && $(MAKE) --silent install DESTDIR="$$list" && \
+	(cd "$$list" && find . ! -type d) | while read -r file; do rm -fv "$(DESTDIR)/$$file"; done
+	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(docdir) $(DESTDIR)$(linedir) 2> /dev/null || true
+	rm -rf $(DESTDIR)/run/nic-placement
+
 # put MODE,FILE,PLACE: by rename, since slurmd keeps the plugin mapped and must not see it change under its feet
 put = install -D -m $(1) $(2) $(DESTDIR)$(3).new && mv -f $(DESTDIR)$(3).new $(DESTDIR)$(3)
 
-version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+version ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 soname := $(shell sed -n 's/^const SONAME: &str = "\(.*\)";/\1/p' crates/capi/build.rs)
 
-# the library's place and version, for pkg-config
-pkgconfig = install -d $(DESTDIR)$(pkgconfigdir) && sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' \
-	-e 's|@includedir@|$(includedir)|' -e 's|@version@|$(version)|' packaging/pkgconfig/nic-placement-core.pc.in \
-	> $(DESTDIR)$(pkgconfigdir)/nic-placement-core.pc.new && \
-	chmod 644 $(DESTDIR)$(pkgconfigdir)/nic-placement-core.pc.new && \
-	mv -f $(DESTDIR)$(pkgconfigdir)/nic-placement-core.pc.new $(DESTDIR)$(pkgconfigdir)/nic-placement-core.pc
-
-# unit FILE: with the place of the tool
-unit = install -d $(DESTDIR)$(unitdir) && sed 's|/usr/local/bin|$(bindir)|' packaging/systemd/$(1) \
-	> $(DESTDIR)$(unitdir)/$(1).new && chmod 644 $(DESTDIR)$(unitdir)/$(1).new && \
-	mv -f $(DESTDIR)$(unitdir)/$(1).new $(DESTDIR)$(unitdir)/$(1)
+# filled FILE,PLACE: with the places that were chosen
+filled = install -d $(dir $(DESTDIR)$(2)) && sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' \
+	-e 's|@includedir@|$(includedir)|' -e 's|@version@|$(version)|' -e 's|/usr/local/bin/nic-pl|$(bindir)/nic-pl|' \
+	-e 's|@plugin@|$(plugindir)/libnic_placement.so|' \
+	-e 's|/usr/local/lib/slurm/libnic_placement.so|$(plugindir)/libnic_placement.so|' $(1) > $(DESTDIR)$(2).new && \
+	chmod 644 $(DESTDIR)$(2).new && mv -f $(DESTDIR)$(2).new $(DESTDIR)$(2)
 
 # completions SHELL,PLACE: the tool's own, so that they know the options that it has
 completions = install -d $(dir $(DESTDIR)$(2)) && \
-	$(target)/release/nic-placement completions $(1) > $(DESTDIR)$(2).new && \
+	$(tool) completions $(1) > $(DESTDIR)$(2).new && \
 	chmod 644 $(DESTDIR)$(2).new && mv -f $(DESTDIR)$(2).new $(DESTDIR)$(2)
 
 clean:          ## remove what was built

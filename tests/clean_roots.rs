@@ -1,0 +1,237 @@
+//! The packages as an admin meets them: in clean roots of Debian 12 and 13, each with a Slurm of its own that runs there.
+//!
+//! ```text
+//! make test-packages                          makes the packages and runs all of this
+//! PACKAGES=all cargo test --test clean_roots -- upgrade    cases with that word in their name; what was packed before
+//! BLESS=1 PACKAGES=all cargo test --test clean_roots       writes the mistakes' lines into docs/admin.md
+//! ```
+//!
+//! Without PACKAGES=all, or without the packages, roots or tools, it says so and passes.
+
+#[path = "packages/arm.rs"]
+mod arm;
+#[path = "packages/contents.rs"]
+mod contents;
+#[path = "packages/guide.rs"]
+mod guide;
+#[path = "packages/mistakes.rs"]
+mod mistakes;
+#[path = "docs/shown.rs"]
+mod shown;
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::thread;
+
+pub fn path(name: &str) -> PathBuf {
+    Path::new(env!("NIC_PLACEMENT_ROOT")).join(name)
+}
+
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A package that `make deb` or `make rpm` made.
+pub fn package(name: &str) -> PathBuf {
+    path("target/packages").join(name)
+}
+
+pub const FIRST: &str = "nic-placement_0.1.0-1_amd64.deb";
+pub const SECOND: &str = "nic-placement_0.1.0-2_amd64.deb";
+
+/// A clean root in which a Slurm with two nodes runs; what is written there is in memory, and gone with it.
+pub struct Root {
+    pub name: &'static str,
+    dir: PathBuf,
+    port: &'static str,
+}
+
+impl Root {
+    fn folder(name: &str) -> PathBuf {
+        let home = std::env::var_os("HOME").unwrap_or_else(|| "/root".into());
+        let cache =
+            std::env::var_os("XDG_CACHE_HOME").map_or_else(|| Path::new(&home).join(".cache"), PathBuf::from);
+        cache.join("nic-placement").join(format!("slurm-{name}"))
+    }
+
+    fn cluster(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(path("tests/slurm/cluster.sh"));
+        command.args(words).current_dir("/").stdin(Stdio::null());
+        command
+            .env("NICP_DIR", &self.dir)
+            .env("NICP_PORT", self.port)
+            .env("NICP_ROOT", Self::folder(self.name));
+        command
+            .env("NICP_BIND", path("target/packages"))
+            .env("NICP_BIN", env!("CARGO_BIN_EXE_nic-placement"));
+        command.env_remove("SLURM_CONF");
+        command
+    }
+
+    /// Starts it; plugstack.conf is the root's own, as the distribution made it.
+    fn up(name: &'static str, port: &'static str) -> Self {
+        let dir = std::env::temp_dir().join(format!("nic-placement-clean-{name}"));
+        let root = Self { name, dir, port };
+        let output = root.cluster(&["up"]).output().expect("cluster.sh");
+        assert!(output.status.success(), "{}", text(&output));
+        let conf = root.dir.join("etc/plugstack.conf");
+        fs::remove_file(&conf).unwrap();
+        std::os::unix::fs::symlink("/etc/slurm/plugstack.conf", conf).unwrap();
+        root.ok(&format!("rm -rf /var/log/slurm && ln -s {}/log /var/log/slurm", root.dir.display()));
+        root
+    }
+
+    /// Runs a line of the shell in it, in the folder with the packages; stderr is where stdout is.
+    pub fn run(&self, line: &str) -> Output {
+        let line = format!("cd {} && {{ {line}\n}} 2>&1", path("target/packages").display());
+        self.cluster(&["run", "bash", "-c", &line]).output().expect("cluster.sh")
+    }
+
+    pub fn ok(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success(), "{}: `{line}`: {}", self.name, text(&output));
+        text(&output)
+    }
+
+    /// Every file of the root, with its kind and mode, without what the distribution's own programs keep.
+    fn everything(&self) -> String {
+        self.ok("find / -xdev \\( -path /tmp -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg \\) -prune -o \
+                 -printf '%p %y %m\\n' | LC_ALL=C sort")
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = self.cluster(&["down"]).output();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+type Case = (&'static str, fn(&Root));
+
+macro_rules! cases {
+    ($($case:path),* $(,)?) => { &[$((stringify!($case), $case)),*] };
+}
+
+/// In this order, in each root.
+const CASES: &[Case] = cases![
+    guide::the_guide_is_as_it_happens_and_leaves_nothing,
+    every_step_starts_while_the_package_is_replaced,
+    a_line_without_its_library_stops_no_step,
+    the_timer_that_an_admin_enabled_goes_with_the_package,
+    mistakes::each_mistake_prints_the_line_that_the_guide_shows,
+];
+
+/// Once; they need no Slurm.
+const ALONE: &[(&str, fn())] = cases![
+    contents::each_package_holds_what_is_listed,
+    contents::nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm,
+    contents::the_same_input_gives_the_same_package,
+    contents::lintian_finds_no_error,
+    contents::the_rpm_is_installed_replaced_and_erased_without_a_trace,
+    arm::the_library_for_arm_places_tasks_as_the_one_for_x86_does,
+    arm::the_tool_for_arm_prints_the_same_bytes,
+];
+
+const ACTIVATE: &str = "sed -i 's/^#optional/optional/' /etc/slurm/plugstack.conf.d/90-nic-placement.conf";
+
+/// dpkg unpacks a file beside the old one and renames it: whoever loads the library gets the whole old or the whole new one.
+fn every_step_starts_while_the_package_is_replaced(root: &Root) {
+    root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE}"));
+    let inode = || root.ok("stat -c %i /usr/lib/nic-placement/libnic_placement.so");
+    let before = inode();
+    let placed = thread::scope(|scope| {
+        let steps = scope.spawn(|| {
+            root.ok("for step in {1..50}; do srun --nic-placement=strict -n1 --gpus=1 printenv UCX_NET_DEVICES || exit; done")
+        });
+        let mut replaced = 0;
+        while !steps.is_finished() {
+            root.ok(&format!("dpkg -i {}", if replaced % 2 == 0 { SECOND } else { FIRST }));
+            replaced += 1;
+        }
+        println!("      50 steps started while the package was replaced {replaced} times");
+        assert!(replaced >= 2, "{replaced}");
+        steps.join().expect("the steps")
+    });
+    // nothing but the value: no error of Slurm's between them
+    assert_eq!(placed, "mlx5_0:1,eth0\n".repeat(50), "{}", root.name);
+    root.ok(&format!("dpkg -i {SECOND}"));
+    assert_ne!(inode(), before, "the file was replaced, not written over");
+    root.ok("dpkg -P nic-placement");
+}
+
+fn a_line_without_its_library_stops_no_step(root: &Root) {
+    root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE}"));
+    let said = root.ok("dpkg -r nic-placement");
+    assert!(said.contains("90-nic-placement.conf` still names the plugin"), "{said}");
+    let step = root.run("srun -n2 --gpus-per-task=1 echo ran");
+    assert!(step.status.success() && text(&step).matches("ran\n").count() == 2, "{}", text(&step));
+    assert!(text(&step).contains("cannot open shared object file"), "{}", text(&step));
+    root.ok("dpkg -P nic-placement");
+    assert_eq!(root.ok("srun -n2 --gpus-per-task=1 echo ran"), "ran\nran\n");
+    // and with the line as the package brings it nothing is loaded, nor missed
+    root.ok(&format!("dpkg -i {FIRST}"));
+    let asked = root.run("srun --nic-placement -n1 true");
+    assert!(text(&asked).contains("unrecognized option '--nic-placement'"), "{}", text(&asked));
+    root.ok("dpkg -r nic-placement");
+    assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
+    root.ok("dpkg -P nic-placement");
+}
+
+/// Without a systemd that runs, as in a root that becomes an image: `systemctl` then makes and removes links.
+fn the_timer_that_an_admin_enabled_goes_with_the_package(root: &Root) {
+    let before = root.everything();
+    root.ok(&format!("dpkg -i {FIRST}"));
+    assert!(!root.everything().contains("timers.target.wants/nic-placement"), "the package enables nothing");
+    // a login node has no GPU: the file is written, and says so
+    root.ok("nic-placement refresh && test -s /run/nic-placement/node.json");
+    if root.run("command -v systemctl").status.success() {
+        root.ok("systemctl enable nic-placement-refresh.timer");
+        assert!(root.everything().contains("timers.target.wants/nic-placement"));
+    } else {
+        println!("      skipped: no `systemctl` in {}", root.name);
+    }
+    root.ok("touch /etc/nic-placement.disabled && echo default=observe > /etc/nic-placement.conf");
+    root.ok("dpkg -P nic-placement");
+    assert_eq!(root.everything(), before);
+}
+
+/// Why nothing can be run.
+fn missing() -> Option<String> {
+    if std::env::var("PACKAGES").as_deref() != Ok("all") {
+        return Some("`make test-packages` runs this".to_string());
+    }
+    let roots = ["bookworm", "trixie"].map(|name| Root::folder(name).join("usr/sbin/slurmd"));
+    let packages =
+        [FIRST, SECOND, "nic-placement_0.1.0-1_arm64.deb", "nic-placement-0.1.0-1.x86_64.rpm"].map(package);
+    let file = roots.into_iter().chain(packages).find(|file| !file.exists())?;
+    Some(format!("`{}` is not there: `make test-packages` makes it", file.display()))
+}
+
+fn main() -> ExitCode {
+    if let Some(reason) = missing() {
+        println!("skipped: {reason}");
+        return ExitCode::SUCCESS;
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
+    let (mut passed, mut failed) = (0, 0);
+    let mut count = |name: String, case: &dyn Fn()| {
+        let well = catch_unwind(AssertUnwindSafe(case)).is_ok();
+        println!("{} {name}", if well { "ok    " } else { "FAILED" });
+        *if well { &mut passed } else { &mut failed } += 1;
+    };
+    for (name, case) in ALONE.iter().filter(|(name, _)| is_wanted(name)) {
+        count(name.to_string(), case);
+    }
+    for (root, port) in [("bookworm", "27317"), ("trixie", "27417")] {
+        for (name, case) in CASES.iter().filter(|(name, _)| is_wanted(name)) {
+            // each in a root that nobody used before
+            count(format!("{root}: {name}"), &|| case(&Root::up(root, port)));
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,41 @@
+//! The packages, as far as they can be checked without building one: what is installed, what is linked in, and the snippets.
+//!
+//! ```text
+//! cargo test -p nic-placement-cli --test packages             fails if a list differs from what it lists
+//! BLESS=1 cargo test -p nic-placement-cli --test packages     rewrites the lists
+//! make test-packages                                          makes packages, and installs them in clean roots
+//! ```
+
+#[path = "packages/installed.rs"]
+mod installed;
+#[path = "packages/licences.rs"]
+mod licences;
+#[path = "packages/parts.rs"]
+mod parts;
+#[path = "packages/recipes.rs"]
+mod recipes;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("NIC_PLACEMENT_ROOT")).join(name)
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A file of the tree is as it is made, or is made so.
+fn is_as_made(name: &str, made: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(path(name), made).unwrap();
+    }
+    let found = fs::read_to_string(path(name)).unwrap_or_default();
+    let at = found.lines().zip(made.lines()).position(|(found, made)| found != made);
+    assert!(
+        found == made,
+        "{name} differs in line {:?}: `BLESS=1 cargo test -p nic-placement-cli --test packages` writes it",
+        at.map(|line| line + 1)
+    );
+}

@@ -1,0 +1,168 @@
+//! The packages themselves: what they hold, what they want of the system, and an rpm's life in a clean root.
+
+use super::{Root, package, path, text};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(path("")).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output));
+    text(&output)
+}
+
+/// A package's files, unpacked anew below cargo's folder for tests.
+pub fn unpacked(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.d"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let (file, into) = (package(name).display().to_string(), folder.display().to_string());
+    if name.ends_with(".deb") {
+        run("dpkg-deb", &["-x", &file, &into]);
+    } else {
+        run("sh", &["-c", &format!("rpm2cpio '{file}' | (cd '{into}' && cpio -idm --quiet)")]);
+    }
+    folder
+}
+
+const PACKAGES: [(&str, &str); 4] = [
+    ("nic-placement_0.1.0-1_amd64.deb", "/usr/lib/x86_64-linux-gnu"),
+    ("nic-placement_0.1.0-1_arm64.deb", "/usr/lib/aarch64-linux-gnu"),
+    ("nic-placement-0.1.0-1.x86_64.rpm", "/usr/lib64"),
+    ("nic-placement-0.1.0-1.aarch64.rpm", "/usr/lib64"),
+];
+
+pub fn each_package_holds_what_is_listed() {
+    let listed = fs::read_to_string(path("packaging/contents.txt")).unwrap();
+    for (name, libraries) in PACKAGES {
+        let folder = unpacked(name);
+        let found = run("find", &[&folder.display().to_string(), "!", "-type", "d", "-printf", "/%P\n"]);
+        // man pages are packed, and two files of the package's own come with it
+        let own =
+            ["/usr/share/doc/nic-placement/changelog.Debian.gz", "/usr/share/doc/nic-placement/built-with"];
+        let found: BTreeSet<String> = found
+            .lines()
+            .filter(|line| !own.contains(line))
+            .map(|line| line.trim_end_matches(".gz").to_string())
+            .collect();
+        let wanted: BTreeSet<String> = listed
+            .lines()
+            .map(|line| line.split(' ').next().unwrap().replace("/usr/lib/x86_64-linux-gnu", libraries))
+            .collect();
+        assert_eq!(found, wanted, "{name}");
+    }
+}
+
+pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
+    for (name, libraries) in PACKAGES {
+        let folder = unpacked(name);
+        let core = format!("{libraries}/libnic_placement_core.so.0.1.0");
+        for file in ["/usr/lib/nic-placement/libnic_placement.so", &core, "/usr/bin/nic-placement"] {
+            let file = format!("{}{file}", folder.display());
+            let said = run("readelf", &["-W", "-d", "-V", &file]);
+            let newest = said
+                .split("Name: GLIBC_")
+                .skip(1)
+                .filter_map(|rest| rest.split_whitespace().next())
+                .map(|version| {
+                    version.split('.').map(|number| number.parse().unwrap_or(0)).collect::<Vec<u32>>()
+                })
+                .max();
+            assert!(newest.as_ref().is_some_and(|newest| *newest <= vec![2, 28]), "{file}: {newest:?}");
+            for line in said.lines().filter(|line| line.contains("(NEEDED)")) {
+                assert!(!line.contains("slurm") && !line.contains("gcc_s"), "{file}: {line}");
+            }
+        }
+    }
+    for name in ["nic-placement_0.1.0-1_amd64.deb", "nic-placement_0.1.0-1_arm64.deb"] {
+        let depends = run("dpkg-deb", &["-f", &package(name).display().to_string(), "Depends"]);
+        assert_eq!(depends, "libc6 (>= 2.28)\n", "{name}");
+    }
+    let required = run(
+        "rpm",
+        &["-qp", "--requires", &package("nic-placement-0.1.0-1.x86_64.rpm").display().to_string()],
+    );
+    assert!(required.contains("libc.so.6(GLIBC_2.28)(64bit)"), "{required}");
+    assert!(!required.to_lowercase().contains("slurm") && !required.contains("gcc_s"), "{required}");
+}
+
+pub fn the_same_input_gives_the_same_package() {
+    for (kind, name) in
+        [("deb", "nic-placement_0.1.0-1_amd64.deb"), ("rpm", "nic-placement-0.1.0-1.x86_64.rpm")]
+    {
+        let built = path("target/portable/x86_64-unknown-linux-gnu/release");
+        let make = || {
+            let mut command = Command::new(path("packaging/package.sh"));
+            command.args([kind, "x86_64", "0.1.0", "1"]).env("NICP_BUILT", &built);
+            // the tests' own make would hand down its words
+            let output = command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap();
+            assert!(output.status.success(), "{}", text(&output));
+            fs::read(package(name)).unwrap()
+        };
+        assert!(make() == make(), "{name}");
+    }
+}
+
+/// But for the address: who releases the package has one.
+pub fn lintian_finds_no_error() {
+    let Ok(output) = Command::new("lintian")
+        .args([
+            "--fail-on",
+            "error",
+            "--allow-root",
+            "--suppress-tags",
+            "bogus-mail-host,bogus-mail-host-in-debian-changelog",
+        ])
+        .arg(package(super::FIRST))
+        .output()
+    else {
+        return println!("      skipped: there is no `lintian`");
+    };
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+/// With this machine's rpm in a root of Debian's, whose own database knows no glibc: so without its word on what is required.
+pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
+    let script = r#"
+        set -eu
+        root=$1 first=$2 second=$3
+        mount -t tmpfs tmpfs /mnt
+        mkdir /mnt/upper /mnt/work /mnt/all
+        mount -t overlay -o "lowerdir=$root,upperdir=/mnt/upper,workdir=/mnt/work" overlay /mnt/all
+        cp "$first" "$second" /mnt/all/tmp/
+        rpm="rpm --root /mnt/all --dbpath /tmp/rpmdb"
+        list() { (cd /mnt/all && find . -path ./tmp -prune -o -path ./var/lib/rpm -prune -o -printf '%p %y %m\n' | LC_ALL=C sort); }
+        $rpm --initdb
+        list > /mnt/before
+        $rpm -i --nodeps "$first"
+        $rpm -V --nodeps nic-placement
+        before=$(stat -c %i /mnt/all/usr/lib/nic-placement/libnic_placement.so)
+        chroot /mnt/all nic-placement plan --machine dgx-h100 --gpus-per-task 1 > /dev/null
+        # an admin's own line stays over an upgrade
+        sed -i 's/^#optional/optional/' /mnt/all/etc/slurm/plugstack.conf.d/90-nic-placement.conf
+        mkdir -p /mnt/all/run/nic-placement
+        $rpm -U --nodeps "$second"
+        grep -q ^optional /mnt/all/etc/slurm/plugstack.conf.d/90-nic-placement.conf
+        test -d /mnt/all/run/nic-placement
+        [ "$(stat -c %i /mnt/all/usr/lib/nic-placement/libnic_placement.so)" != "$before" ]
+        $rpm -q nic-placement
+        # rpm keeps what was changed under a name that `*.conf` does not match
+        $rpm -e nic-placement
+        rm /mnt/all/etc/slurm/plugstack.conf.d/90-nic-placement.conf.rpmsave
+        list > /mnt/after
+        diff /mnt/before /mnt/after
+        "#;
+    let files = ["nic-placement-0.1.0-1.x86_64.rpm", "nic-placement-0.1.0-2.x86_64.rpm"].map(package);
+    for name in ["bookworm", "trixie"] {
+        let output = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "bash", "-c", script, "rpm"])
+            .arg(Root::folder(name))
+            .args(&files)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name}: {}", text(&output));
+        assert!(text(&output).contains("nic-placement-0.1.0-2.x86_64\n"), "{}", text(&output));
+    }
+}

@@ -1,0 +1,128 @@
+//! The licences of what is linked in: that each is one which the packages may go out under, and their texts in one file.
+
+use super::parts::{FILES, Part, parts};
+use super::{is_as_made, path, read};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+/// Those that ask for no more than that their text goes along.
+const ALLOWED: [&str; 8] =
+    ["Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib"];
+
+/// May the packages go out under this expression of SPDX?
+fn is_allowed(expression: &str) -> bool {
+    let expression = expression.trim();
+    let split = |word: &str| {
+        let (mut depth, mut from, mut sides) = (0, 0, Vec::new());
+        for (at, letter) in expression.char_indices() {
+            depth += i32::from(letter == '(') - i32::from(letter == ')');
+            if depth == 0 && expression[at..].starts_with(word) {
+                sides.push(&expression[from..at]);
+                from = at + word.len();
+            }
+        }
+        sides.push(&expression[from..]);
+        sides
+    };
+    match (split(" AND "), split(" OR ")) {
+        (all, _) if all.len() > 1 => all.into_iter().all(is_allowed),
+        (_, any) if any.len() > 1 => any.into_iter().any(is_allowed),
+        _ => match expression.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')) {
+            Some(inner) => is_allowed(inner),
+            None => ALLOWED.contains(&expression),
+        },
+    }
+}
+
+/// The parts of all files, and into which files each is linked.
+fn all() -> BTreeMap<Part, Vec<&'static str>> {
+    let mut all = BTreeMap::<Part, Vec<&str>>::new();
+    for (file, package, _) in FILES {
+        for part in parts(package, "x86_64-unknown-linux-gnu").0 {
+            all.entry(part).or_default().push(file);
+        }
+    }
+    all
+}
+
+#[test]
+fn each_licence_is_one_that_the_packages_may_go_out_under() {
+    for (part, files) in all() {
+        assert!(is_allowed(&part.licence), "{} of {files:?}: `{}`", part.name, part.licence);
+    }
+    assert!(is_allowed("(MIT OR GPL-3.0) AND Unicode-3.0") && is_allowed("GPL-2.0 OR MIT"));
+    assert!(
+        !is_allowed("MIT AND GPL-3.0") && !is_allowed("GPL-2.0") && !is_allowed("") && !is_allowed("MIT)")
+    );
+}
+
+/// A crate's folder, as cargo unpacked it.
+fn folder(part: &Part) -> PathBuf {
+    let home = std::env::var_os("CARGO_HOME").map_or_else(
+        || PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| "/root".into())).join(".cargo"),
+        PathBuf::from,
+    );
+    let name = format!("{}-{}", part.name, part.version);
+    let sources = fs::read_dir(home.join("registry/src")).expect("cargo has unpacked what it compiled");
+    let mut folders =
+        sources.map(|source| source.unwrap().path().join(&name)).filter(|folder| folder.is_dir());
+    folders.next().unwrap_or_else(|| panic!("cargo has no `{name}`"))
+}
+
+/// The texts that go along with a crate: MIT's where it offers that, else all.
+fn texts(part: &Part) -> Vec<String> {
+    let begins = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE"];
+    let mut files: Vec<PathBuf> = fs::read_dir(folder(part))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+            file.is_file() && begins.iter().any(|begin| name.starts_with(begin))
+        })
+        .collect();
+    files.sort();
+    let of_mit: Vec<PathBuf> = files
+        .iter()
+        .filter(|file| file.to_string_lossy().to_uppercase().ends_with("-MIT"))
+        .cloned()
+        .collect();
+    if !of_mit.is_empty() && !part.licence.contains(" AND ") {
+        files = of_mit;
+    }
+    let text = |file: &PathBuf| {
+        String::from_utf8_lossy(&fs::read(file).unwrap()).replace('\r', "").trim_end().to_string()
+    };
+    files.iter().map(text).collect()
+}
+
+#[test]
+fn the_texts_of_all_licences_go_along() {
+    let mut made =
+        "What is linked into nic-placement's libraries and its tool, and under which licences.\n\n"
+            .to_string();
+    made += "nic-placement itself: Apache-2.0 OR MIT; both texts stand below.\n";
+    made += "The standard library of Rust: MIT OR Apache-2.0, Copyright (c) The Rust Project Contributors.\n";
+    made += "LLVM's libunwind: Apache-2.0 WITH LLVM-exception, Copyright (c) the LLVM Project.\n\n";
+    let mut by_text = BTreeMap::<String, BTreeSet<String>>::new();
+    for (part, files) in all().into_iter().filter(|(part, _)| !part.own && !part.compiling) {
+        let name = format!("{} {}", part.name, part.version);
+        made += &format!("{name}: {}; in {}\n", part.licence, files.join(", "));
+        let texts = texts(&part);
+        assert!(!texts.is_empty(), "{name} has no text of its licence");
+        texts.into_iter().for_each(|text| {
+            by_text.entry(text).or_default().insert(name.clone());
+        });
+    }
+    for own in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        by_text.entry(read(own).trim_end().to_string()).or_default().insert("nic-placement".to_string());
+    }
+    let mut texts: Vec<_> = by_text.into_iter().map(|(text, names)| (names, text)).collect();
+    texts.sort();
+    for (names, text) in texts {
+        let names: Vec<String> = names.into_iter().collect();
+        made += &format!("\n{}\n{}\n\n{text}\n", "=".repeat(80), names.join(", "));
+    }
+    assert!(path("packaging").is_dir());
+    is_as_made("packaging/licenses.txt", &made);
+}
