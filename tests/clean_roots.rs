@@ -25,25 +25,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::thread;
 
-pub fn path(name: &str) -> PathBuf {
+pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(env!("NIC_PLACEMENT_ROOT")).join(name)
 }
 
-pub fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// A package that `make deb` or `make rpm` made.
-pub fn package(name: &str) -> PathBuf {
+pub(crate) fn package(name: &str) -> PathBuf {
     path("target/packages").join(name)
 }
 
-pub const FIRST: &str = "nic-placement_0.1.0-1_amd64.deb";
-pub const SECOND: &str = "nic-placement_0.1.0-2_amd64.deb";
+pub(crate) const FIRST: &str = "nic-placement_0.1.0-1_amd64.deb";
+pub(crate) const SECOND: &str = "nic-placement_0.1.0-2_amd64.deb";
 
 /// A clean root in which a Slurm with two nodes runs; what is written there is in memory, and gone with it.
-pub struct Root {
-    pub name: &'static str,
+pub(crate) struct Root {
+    pub(crate) name: &'static str,
     dir: PathBuf,
     port: &'static str,
 }
@@ -84,12 +84,12 @@ impl Root {
     }
 
     /// Runs a line of the shell in it, in the folder with the packages; stderr is where stdout is.
-    pub fn run(&self, line: &str) -> Output {
+    pub(crate) fn run(&self, line: &str) -> Output {
         let line = format!("cd {} && {{ {line}\n}} 2>&1", path("target/packages").display());
         self.cluster(&["run", "bash", "-c", &line]).output().expect("cluster.sh")
     }
 
-    pub fn ok(&self, line: &str) -> String {
+    pub(crate) fn ok(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(output.status.success(), "{}: `{line}`: {}", self.name, text(&output));
         text(&output)
