@@ -38,12 +38,7 @@ const MISTAKES: [Mistake; 21] = [
         STEP,
         "dlopen",
     ),
-    mistake(
-        "the same",
-        "mv /usr/lib/nic-placement/libnic_placement.so /tmp/gone",
-        CHECK,
-        "libnic_placement.so",
-    ),
+    mistake("the same", "mv /usr/lib/nic-placement/libnic_placement.so /tmp/gone", CHECK, "plugin-file"),
     mistake("the path in the line is wrong", "sed -i 's/placement.so/plaecment.so/' LINE", CHECK, "no line"),
     mistake("no line in plugstack.conf", "sed -i 's/^opt/#opt/' LINE", CHECK, "no line"),
     mistake(
