@@ -67,6 +67,8 @@ mod node_file;
 mod tasks;
 #[path = "host/users.rs"]
 mod users;
+#[path = "host/valgrind.rs"]
+mod valgrind;
 
 fn texts(lines: &[LogLine], level: &str) -> Vec<String> {
     lines.iter().filter(|line| line.level == level).map(|line| line.text.clone()).collect()

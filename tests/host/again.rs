@@ -3,7 +3,6 @@
 //! In Slurm a process plays one step, so these play what Slurm does not: the same hooks many times in one process.
 
 use super::*;
-use std::process::Command;
 
 /// Steps that are placed, observed, switched off, refused, and prepared by srun.
 fn steps() -> Vec<(&'static str, Step)> {
@@ -47,23 +46,15 @@ fn reading_a_node_leaves_neither_memory_nor_open_files() {
 
 #[test]
 fn valgrind_finds_no_byte_of_a_step_that_is_lost_or_not_its_own() {
-    let Some(host) = harness::host() else { return };
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        return println!("skipped: there is no `valgrind`");
+    if harness::host().is_none() || !valgrind::is_there() {
+        return;
     }
     let read = ("read", Step::on_dgx_h100().option("closest,bind=core").task("CUDA_VISIBLE_DEVICES=0"));
     let srun = ("srun", Step::in_context("local").option("closest,strict"));
     for (name, step) in steps().into_iter().chain([read, srun]) {
-        let played = step.word("--again", "2").command(host);
-        let output = Command::new("valgrind")
-            .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
-            .args(["--errors-for-leak-kinds=definite,indirect", "--trace-children=no"])
-            .env_clear()
-            .envs(played.get_envs().filter_map(|(name, value)| Some((name, value?))))
-            .arg(played.get_program())
-            .args(played.get_args())
-            .output()
-            .expect("valgrind starts");
+        let leaks = ["--leak-check=full", "--errors-for-leak-kinds=definite,indirect", "--error-exitcode=9"];
+        let arguments = [&leaks[..], &["--quiet", "--trace-children=no"]].concat();
+        let output = valgrind::ran(&step.word("--again", "2"), &arguments);
         let text = harness::stderr(&output);
         assert!(output.status.success() && text.is_empty(), "{name}: {text}");
     }

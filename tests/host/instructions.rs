@@ -2,7 +2,6 @@
 
 use super::*;
 use node::Node;
-use std::process::Command;
 
 const TABLE: &str = "benches/instructions.tsv";
 /// What may differ between compilers and C libraries, in percent.
@@ -11,16 +10,9 @@ const TOLERATED: u64 = 10;
 /// Instructions of one call of a hook: in the step's process, or in the first task.
 fn counted(step: &Step, name: &str, hook: &str) -> u64 {
     let folder = private_folder(&format!("callgrind {name} {hook}").replace(' ', "-"));
-    let played = step.command(harness::host().expect("asked for before"));
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", &format!("--toggle-collect=slurm_spank_{hook}")])
-        .arg(format!("--callgrind-out-file={}/%p", folder.display()))
-        .env_clear()
-        .envs(played.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .arg(played.get_program())
-        .args(played.get_args())
-        .output()
-        .expect("valgrind starts");
+    let collect = format!("--toggle-collect=slurm_spank_{hook}");
+    let out = format!("--callgrind-out-file={}/%p", folder.display());
+    let output = valgrind::ran(step, &["--tool=callgrind", &collect, &out]);
     assert!(output.status.success(), "{}", harness::stderr(&output));
     let totals = fs::read_dir(&folder).expect("its folder").map(|entry| {
         let text = fs::read_to_string(entry.expect("a file").path()).expect("its figures");
@@ -42,8 +34,8 @@ fn a_hook_takes_no_more_instructions_than_the_table_says() {
             harness::plugin().display()
         );
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        return println!("skipped: there is no `valgrind`");
+    if !valgrind::is_there() {
+        return;
     }
     let node = Node::new("instructions");
     let cases = [("node file", node.step()), ("no node file", node.step().arg("cache=0"))];

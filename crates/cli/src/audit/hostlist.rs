@@ -31,7 +31,8 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         .filter(|parts| pad(parts.digits) > 0)
         .map(|parts| (parts.before, parts.after, parts.digits.len()))
         .collect();
-    let mut series: BTreeMap<(&str, &str, usize), BTreeSet<u64>> = BTreeMap::new();
+    // a name without a number has no width, and stands before those that go on with one
+    let mut series: BTreeMap<(&str, &str, Option<usize>), BTreeSet<u64>> = BTreeMap::new();
     for name in &names {
         match parts(name) {
             Some(Parts { before, digits, after }) => {
@@ -39,17 +40,17 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
                 let width = if padded.contains(&(before, after, width)) { width } else { 0 };
                 // MOST_DIGITS fit
                 let number = digits.parse().unwrap_or_default();
-                series.entry((before, after, width)).or_default().insert(number);
+                series.entry((before, after, Some(width))).or_default().insert(number);
             }
             None => {
-                series.entry((name, "", 0)).or_default();
+                series.entry((name, "", None)).or_default();
             }
         }
     }
     let list = series.iter().map(|((before, after, width), numbers)| {
-        let ranges = ranges(numbers, *width);
+        let Some(width) = *width else { return before.to_string() };
+        let ranges = ranges(numbers, width);
         match (numbers.len(), ranges.as_slice()) {
-            (0, _) => before.to_string(),
             (1, [only]) => format!("{before}{only}{after}"),
             _ => format!("{before}[{}]{after}", ranges.join(",")),
         }
@@ -82,6 +83,12 @@ mod tests {
         assert_eq!(compressed(["n9", "n10", "n11", "n8"]), "n[8-11]");
         assert_eq!(compressed(["rack1-gpu08", "rack1-gpu10", "rack1-gpu09"]), "rack1-gpu[08-10]");
         assert_eq!(compressed(["a1-ib", "a2-ib", "login"]), "a[1-2]-ib,login");
+    }
+
+    #[test]
+    fn a_name_without_a_number_is_not_lost_beside_those_that_begin_like_it() {
+        assert_eq!(compressed(["login", "login1", "login2"]), "login,login[1-2]");
+        assert_eq!(compressed(["g", "g8051", "g007"]), "g,g8051,g007");
     }
 
     #[test]

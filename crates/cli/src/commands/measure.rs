@@ -173,7 +173,13 @@ fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
             .map_err(|error| format!("cannot read `{name}`: {error}"))?;
     }
     if merged.nodes == 0 {
-        return Err(misunderstood("measure: no report: `nic-placement measure --json -- CMD` prints one"));
+        let place = match files {
+            [one] => format!("`{one}`"),
+            several => format!("{} files", several.len()),
+        };
+        return Err(misunderstood(format_args!(
+            "measure: no report in {place}: `nic-placement measure --json -- CMD` prints one"
+        )));
     }
     if passed_over > 0 {
         tell(&format!("note: {passed_over} other pieces of text were passed over"));

@@ -83,11 +83,17 @@ struct Layer {
     default: Words,
     /// the lists, sources and variables that it has named: the first time it replaces those of the layers before
     said: BTreeSet<String>,
+    /// arguments that nobody knows
+    unknown: usize,
 }
 
 impl Layer {
+    /// Unknown arguments for which it is looked up what was meant, at most: a file of another program's has thousands, and
+    /// each step reads it.
+    const MOST_LOOKED_UP: usize = 16;
+
     fn over(admin: &Admin, reach: Reach) -> Layer {
-        Layer { reach, default: admin.default.clone(), said: BTreeSet::new() }
+        Layer { reach, default: admin.default.clone(), said: BTreeSet::new(), unknown: 0 }
     }
 
     /// Is this the first time that it is named here?
@@ -179,6 +185,10 @@ impl Admin {
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let Some(spec) = options::at(Place::Plugstack).find(|spec| spec.name == name) else {
+            layer.unknown += 1;
+            if layer.unknown > Layer::MOST_LOOKED_UP {
+                return Err("unknown argument".into());
+            }
             let meant = options::meant(Place::Plugstack, name);
             let meant = meant.map_or(";".to_string(), |name| format!(", did you mean `{name}`?"));
             return Err(format!("unknown argument{meant} known: {}", options::known(Place::Plugstack)));

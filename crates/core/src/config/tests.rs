@@ -154,6 +154,16 @@ fn an_admins_typo_is_named_and_the_rest_is_used() {
 }
 
 #[test]
+fn of_thousands_of_unknown_arguments_each_is_named_and_few_are_looked_up() {
+    let arguments: Vec<String> = (0..9_000).map(|number| format!("disab{number}")).collect();
+    let (_, findings) = Admin::parse(arguments.iter().map(String::as_str));
+    assert_eq!(findings.len(), arguments.len());
+    let looked_up = findings.iter().filter(|finding| finding.to_string().contains("known: "));
+    assert_eq!(looked_up.count(), 16);
+    assert_eq!(findings[8_999].to_string(), "`plugstack.conf: disab8999`: unknown argument");
+}
+
+#[test]
 fn an_admin_may_say_what_paths_let_through_and_a_list_with_a_mistake_changes_nothing() {
     let (admin, _) = Admin::parse(["lets-through=SYS:60,PHB:100"]);
     let through = |path| admin.through.of(path);
