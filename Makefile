@@ -78,7 +78,7 @@ test-libraries:
 	tests/exec/install.sh
 	tests/clients/install.sh
 	$(CARGO) build --release --locked
-	$(CARGO) build --release --locked -p nic-placement --features panic-in-hooks --target-dir target/panic
+	$(CARGO) build --locked -p nic-placement --features panic-in-hooks --target-dir target/panic
 	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked -p nic-placement
 	install -D $(target)/debug/libnic_placement.so target/stamped/libnic_placement.so
 

@@ -2,6 +2,7 @@
 //! and changed by name.
 #![forbid(unsafe_code)]
 
+use nic_placement_core::order::Order;
 use nic_placement_core::placement::{Change, Variable};
 use slurm_spank::SpankHandle;
 use std::collections::BTreeMap;
@@ -42,7 +43,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
         }
     }
     let mut names: Vec<&str> = variables.iter().map(|variable| variable.name.as_ref()).collect();
-    names.sort_unstable();
+    names.order();
     let now = values(spank, &names);
     for Variable { name, change, .. } in variables {
         let wanted = match change {

@@ -97,8 +97,9 @@ mod faults {
     use crate::SpankHandle;
     use std::sync::Mutex;
 
-    /// What can be asked for: to panic; to give Slurm the answer of a failure; to sleep; to take memory and keep it.
-    const FAULTS: [&str; 4] = ["panic", "error", "sleep", "hunger"];
+    /// What can be asked for: to panic; to give Slurm the answer of a failure; to sleep; to take memory and keep it; to
+    /// lose some.
+    const FAULTS: [&str; 5] = ["panic", "error", "sleep", "hunger", "leak"];
     const SLEEP_MS: u32 = 1000;
     const HUNGER: usize = 64 << 20;
 
@@ -138,6 +139,8 @@ mod faults {
             "sleep" => std::thread::sleep_ms(SLEEP_MS),
             // a byte that is not 0, so that each page is there, and out of the compiler's sight
             "hunger" => std::mem::forget(std::hint::black_box(vec![1u8; HUNGER])),
+            // several, since the address of the last one may stay in a register or on the stack
+            "leak" => (0..16).for_each(|_| std::mem::forget(std::hint::black_box(vec![1u8; 4096]))),
             _ => {}
         }
     }

@@ -13,6 +13,7 @@ use nic_placement_core::config::rollout::Rollout;
 use nic_placement_core::config::{ENVIRONMENT, Settings, Words, components, cpu_bind, settle};
 use nic_placement_core::diagnostic::{Diagnostic, summary};
 use nic_placement_core::node::NoTopology;
+use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{Starter, Step};
@@ -178,7 +179,7 @@ fn warn(diagnostics: &[Diagnostic]) {
 fn names(plan: &Plan) -> Vec<String> {
     let mut names: Vec<String> = plan.evidence_variables().into_iter().map(str::to_string).collect();
     names.extend(task::READ.map(str::to_string));
-    names.sort_unstable();
+    names.order();
     names.dedup();
     names
 }

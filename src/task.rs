@@ -5,6 +5,7 @@ use crate::active::{ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, STRICT, is_norm
 use crate::environment::{self, Values, variable};
 use crate::log::say;
 use nic_placement_core::config::{TOLD, components, cpu_bind};
+use nic_placement_core::order::Order;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::Task;
@@ -152,7 +153,7 @@ fn withdraw(spank: &SpankHandle) {
     }
     let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
     names.extend(wish.into_iter().flat_map(|wish| &wish.admin.templates).map(|template| template.name()));
-    names.sort_unstable();
+    names.order();
     names.dedup();
     let present = environment::values(spank, &names);
     for failure in environment::change(spank, &render::withdrawal(&names, &present)) {

@@ -25,20 +25,21 @@ use tree::{CRATES, Source, test_files};
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import`, `picture` and `traffic` count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 24] = [
+const ARROWS: [(&str, &str); 25] = [
     ("diagnostic", ""),
-    ("topology", "diagnostic"),
+    ("order", ""),
+    ("topology", "order diagnostic"),
     ("step", "topology diagnostic"),
     ("placement", "step topology diagnostic"),
-    ("discover", "topology diagnostic"),
-    ("platform", "topology diagnostic"),
-    ("policy", "placement step topology diagnostic"),
-    ("judge", "policy placement topology"),
+    ("discover", "order topology diagnostic"),
+    ("platform", "order topology diagnostic"),
+    ("policy", "order placement step topology diagnostic"),
+    ("judge", "order policy placement topology"),
     ("maps", "placement topology"),
-    ("render", "judge maps placement step topology diagnostic"),
-    ("config", "policy placement render topology diagnostic"),
+    ("render", "order judge maps placement step topology diagnostic"),
+    ("config", "order policy placement render topology diagnostic"),
     ("node", "config discover platform topology diagnostic"),
-    ("plan", "config discover policy judge render placement step topology diagnostic"),
+    ("plan", "order config discover policy judge render placement step topology diagnostic"),
     ("sys", "topology"),
     ("process", "sys core"),
     ("program", ""),

@@ -35,7 +35,7 @@ pub fn plugin() -> PathBuf {
 /// The plugin built so that its hooks panic on request (`make test-libraries`); `None` and a line where it is not built.
 pub fn panicking_plugin() -> Option<PathBuf> {
     let built = env::var_os("NIC_PLACEMENT_PANIC_SO")
-        .map_or_else(|| manifest_path("target/panic/release/libnic_placement.so"), PathBuf::from);
+        .map_or_else(|| manifest_path("target/panic/debug/libnic_placement.so"), PathBuf::from);
     if !built.exists() {
         println!("skipped: no test build: `make test-libraries` makes it");
         return None;

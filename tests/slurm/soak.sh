@@ -16,7 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 repository=$(cd "$here/../.." && pwd)
 kept=${SOAK_DIR:-${CARGO_TARGET_DIR:-$repository/target}/soak}
 plugin=$(readlink -f "${NIC_PLACEMENT_SO:-${CARGO_TARGET_DIR:-$repository/target}/release/libnic_placement.so}")
-panics=${NIC_PLACEMENT_PANIC_SO:-$repository/target/panic/release/libnic_placement.so}
+panics=${NIC_PLACEMENT_PANIC_SO:-$repository/target/panic/debug/libnic_placement.so}
 export NICP_DIR=${NICP_DIR:-/var/tmp/nic-placement-soak} NICP_NODES=2 NICP_PORT=${NICP_PORT:-26917}
 export NICP_BIN=${NICP_BIN:-$(dirname "$plugin")/nic-placement}
 cluster=$here/cluster.sh

@@ -5,6 +5,9 @@
 #
 #   valgrind.sh [STEPS]     steps of each kind, 3 by default
 #
+# The control is a library that loses memory on purpose (NIC_PLACEMENT_PANIC_SO): where valgrind does not name that one, it would
+# name no leak of ours either, and the script fails.
+#
 # Slurm unloads its plugins before a process ends, and valgrind would then call lost what the plugin's statics hold, once for
 # each process.  So dlclose(3) does nothing here: what is still reported is lost to the plugin too.  (With
 # the real dlclose(3) those statics are named, so what the plugin loses would be.)  One descriptor is kept on
@@ -17,6 +20,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 repository=$(cd "$here/../.." && pwd)
 plugin=$(readlink -f "${NIC_PLACEMENT_SO:-${CARGO_TARGET_DIR:-$repository/target}/release/libnic_placement.so}")
+leaking=${NIC_PLACEMENT_PANIC_SO:-$repository/target/panic/debug/libnic_placement.so}
 steps=${1:-3}
 command -v valgrind > /dev/null || { echo 'valgrind.sh: skipped: there is no `valgrind`'; exit 0; }
 real=$(command -v slurmstepd || echo /usr/sbin/slurmstepd)
@@ -59,10 +63,11 @@ run() {
 run without '' ''
 run with "optional $plugin" --nic-placement=verbose
 run observed "optional $plugin default=observe" ''
+if [ -e "$leaking" ]; then run leaking "optional $(readlink -f "$leaking") leak=init_post_opt" --nic-placement; fi
 # Leaks and errors whose stack has a frame of the plugin, and descriptors that it opened: each block of valgrind's text
 of_plugin() {
     sed 's/==[0-9]*== \{0,1\}//' "$1.said" | awk -v RS= -v ORS='\n\n' -v kept="$2" '
-        /libnic_placement/ && !(kept && /^Open file descriptor [0-9]+: \/dev\n/)'
+        /libnic_placement|nic_placement::/ && !(kept && /^Open file descriptor [0-9]+: \/dev\n/)'
 }
 code=0
 for kind in with observed; do
@@ -75,5 +80,13 @@ for kind in with observed; do
     of_plugin $kind '' > named
     echo "$kind: $(grep -c '^Open file descriptor' named || true) descriptors of the plugin's open at an end, those of /dev"
 done
+if [ ! -e "$leaking" ]; then
+    echo 'control: skipped: no test build: `make test-libraries` makes it'
+elif of_plugin leaking kept | grep -q 'bytes in .* definitely lost'; then
+    echo 'control: valgrind names the leak that is made on purpose'
+else
+    echo 'control: valgrind does not name the leak that is made on purpose: it would name none'
+    code=1
+fi
 if [ "${KEEP:-}" ]; then mkdir -p "$KEEP"; cp ./*.said ./*.out "$KEEP"; fi
 exit $code

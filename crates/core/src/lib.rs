@@ -19,6 +19,7 @@ pub mod discover;
 pub mod judge;
 pub mod maps;
 pub mod node;
+pub mod order;
 pub mod placement;
 pub mod plan;
 pub mod platform;

@@ -11,6 +11,7 @@ use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::judge::{self, Use};
+use crate::order::Order;
 use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
     Variable,
@@ -157,7 +158,7 @@ impl Plan {
         if self.reports() {
             names.extend(lint::variables().map(|name| -> &str { name }));
         }
-        names.sort_unstable();
+        names.order();
         names.dedup();
         names
     }

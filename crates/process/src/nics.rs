@@ -3,10 +3,10 @@
 
 use crate::files;
 use nic_placement_core::discover::root;
+use nic_placement_core::order;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Nic, NicIndex, NicKind, Topology};
 use nic_placement_sys::{self as sys, Refusal};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
@@ -87,7 +87,7 @@ pub fn without_closed(plan: &Plan, closed: &Closed, tells: bool) -> Option<Plan>
 pub fn closed(devices: &Devices, plan: &Plan) -> Closed {
     let mut closed = Closed::default();
     let (Some(directory), true) = (&devices.directory, devices.uverbs) else { return closed };
-    let rails: BTreeSet<NicIndex> = plan.map.rails.iter().map(|rail| rail.nic).collect();
+    let rails = order::set(plan.map.rails.iter().map(|rail| rail.nic));
     rails.iter().for_each(|&nic| closed.ask(directory, nic, plan.node.nic(nic)));
     if !closed.to_the_job.is_empty() {
         let others = plan.node.numbered_nics().filter(|(index, _)| !rails.contains(index));

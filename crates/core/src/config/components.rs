@@ -9,6 +9,8 @@
 //! share that job's number, and nothing that a plugin may ask tells them apart: there the last words hold for all.
 #![forbid(unsafe_code)]
 
+use crate::order::Order;
+
 /// What srun's process tells the nodes, in the environment of the step; each task's hook removes it.  `0:off;1:closest`: a
 /// component that is missing has no words.  No word has a `;`.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_COMPONENTS";
@@ -48,7 +50,7 @@ fn groups(part: &[String]) -> Option<Vec<u32>> {
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
         numbers.extend((first..=last.min(MAX)).take_while(|number| *number < MAX));
     }
-    numbers.sort_unstable();
+    numbers.order();
     numbers.dedup();
     Some(numbers)
 }

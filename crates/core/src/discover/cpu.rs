@@ -4,6 +4,7 @@
 
 use super::{Root, Scope, number};
 use crate::diagnostic::Diagnostic;
+use crate::order::Order;
 use crate::topology::file::MAX_NUMA_NODES;
 use crate::topology::{CpuSet, NumaNode, Processor, Pu, Topology};
 
@@ -38,7 +39,7 @@ pub(super) fn numa_nodes(root: &Root, topology: &mut Topology, diagnostics: &mut
         let distances = distances.filter_map(|distance| distance.parse().ok()).collect();
         topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
     }
-    topology.numa_nodes.sort_by_key(|node| node.os_index);
+    topology.numa_nodes.order_by_key(|node| node.os_index);
     let count = topology.numa_nodes.len();
     for node in &mut topology.numa_nodes {
         // an offline node leaves a gap in the numbers but none in the rows
@@ -79,5 +80,5 @@ pub(super) fn pus(root: &Root, scope: Scope, topology: &mut Topology) {
         topology.pus.extend(new.map(|os_index| Pu { os_index, package, core }));
         known = known.union(&threads);
     }
-    topology.pus.sort_by_key(|pu| pu.os_index);
+    topology.pus.order_by_key(|pu| pu.os_index);
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::{MAX_DEVICES, Root};
+use crate::order::Order;
 use crate::topology::PciAddress;
 
 /// The class directory is a link to the first; captures of the topology alone have the second.
@@ -32,7 +33,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     let Some((place, mut names)) = found.into_iter().find(|(_, names)| !names.is_empty()) else {
         return Vec::new();
     };
-    names.sort_by_key(|name| name.parse::<u32>().unwrap_or(0));
+    names.order_by_key(|name| name.parse::<u32>().unwrap_or(0));
     names.truncate(4 * MAX_DEVICES);
     // CPUs come first, one node for each NUMA node
     let mut cpu_nodes: Vec<String> = Vec::new();

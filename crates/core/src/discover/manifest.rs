@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
+use crate::order::Order;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -99,7 +100,7 @@ impl Manifest {
             }
         }
         // `a`, `a-b`, `a/c` is path order, so one name can come twice
-        names.sort();
+        names.order();
         names.dedup();
         names
     }

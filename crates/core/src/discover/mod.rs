@@ -22,9 +22,9 @@ pub use manifest::Manifest;
 pub use root::Root;
 
 use crate::diagnostic::{Diagnostic, line};
+use crate::order;
 use crate::topology::file::MAX_TEXT;
 use crate::topology::{PciFunction, Provenance, Topology};
-use std::collections::BTreeSet;
 
 /// How much of the node is read, each more than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,9 +75,8 @@ fn plain(name: &str) -> String {
 
 /// What a function says of a NUMA node that is not there: a file could not hold it.
 fn unlisted_numa_nodes(topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
-    let named: BTreeSet<u32> = topology.pci.iter().filter_map(|function| function.numa_node).collect();
-    let unlisted: BTreeSet<u32> =
-        named.into_iter().filter(|node| topology.numa_node(*node).is_none()).collect();
+    let mut unlisted = order::set(topology.pci.iter().filter_map(|function| function.numa_node));
+    unlisted.retain(|&node| topology.numa_node(node).is_none());
     // a capture may lack the nodes altogether
     if unlisted.is_empty() || topology.numa_nodes.is_empty() {
         return;

@@ -4,6 +4,7 @@
 use super::pci::{self, function};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
+use crate::order;
 use crate::topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix, Topology};
 use std::collections::BTreeMap;
 
@@ -96,7 +97,7 @@ fn uverbs(root: &Root) -> BTreeMap<String, String> {
         let path = root.follow(&format!("{VERBS}/{name}"))?;
         Some((path.rsplit_once("/infiniband_verbs/")?.0.to_string(), name))
     });
-    places.collect()
+    order::map(places)
 }
 
 /// `None` where there is no such port.

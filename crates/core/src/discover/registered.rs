@@ -12,6 +12,7 @@
 
 use super::gpu::{mig_instances, nvidia};
 use super::{MAX_DEVICES, Root};
+use crate::order;
 use crate::topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
 use std::collections::BTreeMap;
 
@@ -86,7 +87,7 @@ pub fn links(root: &Root, topology: &Topology) -> BTreeMap<String, String> {
         let state = root.read(&format!("{NET}/{name}/operstate"))?;
         Some((name.to_string(), state))
     });
-    states.collect()
+    order::map(states)
 }
 
 /// The interface whose link is the port's.

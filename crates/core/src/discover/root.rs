@@ -13,6 +13,7 @@ pub use open::{
 
 use super::manifest::{Entry, Manifest, normalise};
 use crate::diagnostic::Diagnostic;
+use crate::order::Order;
 use contained::Contained;
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -270,7 +271,7 @@ impl Root {
             Some((entry.file_name().into_string().ok()?, entry.ino()))
         });
         let mut numbered: Vec<(String, u64)> = numbered.filter(|(name, _)| keep(name)).collect();
-        numbered.sort();
+        numbered.order();
         numbered
     }
 
@@ -295,7 +296,7 @@ impl Root {
                 manifest.list(path).into_iter().filter(|name| keep(name)).collect()
             }
         };
-        names.sort();
+        names.order();
         if let Some(recording) = &self.recording {
             for name in &names {
                 recording.borrow_mut().insert(&format!("{path}/{name}"), Entry::Directory);

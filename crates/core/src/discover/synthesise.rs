@@ -9,6 +9,7 @@
 
 use super::described;
 use super::manifest::{Entry, Manifest};
+use crate::order::Order;
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
     PortState, Topology,
@@ -82,7 +83,7 @@ impl Tree {
 /// The compute driver's nodes: one for each NUMA node, then one for each AMD GPU or partition.
 fn compute_nodes(tree: &mut Tree, topology: &Topology) {
     let mut gpus: Vec<&Gpu> = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
-    gpus.sort_by_key(|gpu| gpu.runtime_index);
+    gpus.order_by_key(|gpu| gpu.runtime_index);
     if gpus.is_empty() {
         return;
     }

@@ -5,6 +5,7 @@
 
 pub mod lists;
 
+use crate::order::Order;
 use crate::placement::{Change, NodePlacement, Rail, RailIndex, TaskPlacement, Variable};
 use crate::policy::Through;
 use crate::policy::reach::Reach;
@@ -187,7 +188,7 @@ fn used(
         }
     }
     let mut ports: Vec<UsedPort> = found.into_values().collect();
-    ports.sort_by_key(|port| (Reverse(port.percent), port.path));
+    ports.order_by_key(|port| (Reverse(port.percent), port.path));
     ports
 }
 

@@ -4,6 +4,7 @@
 use super::{Plan, TaskPlan};
 use crate::diagnostic::Diagnostic;
 use crate::judge::{Use, Whose};
+use crate::order;
 use crate::placement::{Change, Pair, RailIndex, Variable};
 use crate::topology::{GpuIndex, PathType, PciAddress};
 use serde::Serialize;
@@ -261,7 +262,7 @@ fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
         Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
         Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
     });
-    set.collect()
+    order::map(set)
 }
 
 #[derive(Serialize)]
@@ -311,7 +312,7 @@ pub fn environment(task: &TaskPlan) -> String {
         task: task.placement.global_id,
         set: set_by(variables),
         unset: removed.map(|variable| variable.name.as_ref()).collect(),
-        reasons: variables.iter().map(|of| (of.name.as_ref(), of.why.as_ref())).collect(),
+        reasons: order::map(variables.iter().map(|of| (of.name.as_ref(), of.why.as_ref()))),
     };
     // JSON can hold all of these structures
     serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"

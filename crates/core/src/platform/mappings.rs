@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::model;
+use crate::order::Order;
 use crate::placement::NodePlacement;
 use crate::policy::{self, Request};
 use crate::topology::{NicKind, NicRole, PathType, Topology};
@@ -235,7 +236,7 @@ fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
             };
             let mut used: Vec<&str> = gpus.iter().flat_map(of_gpu).collect();
             assert!(used.iter().all(|nic| nics.contains(nic)), "{}: {used:?}", stated.machine);
-            used.sort_unstable();
+            used.order();
             used.dedup();
             assert_eq!(used.len(), (part * gpus.len()).min(nics.len()), "{}: {used:?}", stated.machine);
         }

@@ -14,6 +14,7 @@ mod tests;
 use super::marks::{MARKS, Marks};
 use super::{MODELS, Model};
 use crate::diagnostic::Diagnostic;
+use crate::order::{self, Order};
 use crate::topology::{Gpu, Nic, NicIndex, NicKind, NicRole, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -59,7 +60,7 @@ impl fmt::Display for Fact {
 pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
     let mut candidates: Vec<(usize, &'static Model)> =
         MODELS.iter().filter_map(|model| Some((evidence(dmi, live, model)?.len(), model))).collect();
-    candidates.sort_by_key(|&(facts, _)| std::cmp::Reverse(facts));
+    candidates.order_by_key(|&(facts, _)| std::cmp::Reverse(facts));
     match candidates.as_slice() {
         [(most, _), (second, _), ..] if most == second => None,
         [(_, model), ..] => Some(model),
@@ -178,7 +179,7 @@ pub(super) fn carries_the_fabric(nic: &Nic) -> bool {
 
 /// Each GPU's PCI function once: the partitions of a GPU share one.
 pub(super) fn gpu_addresses(topology: &Topology) -> BTreeSet<PciAddress> {
-    topology.gpus.iter().map(|gpu| gpu.address).collect()
+    order::set(topology.gpus.iter().map(|gpu| gpu.address))
 }
 
 fn device(topology: &Topology, address: PciAddress) -> Option<u16> {
@@ -226,15 +227,11 @@ fn hidden_paths(
     model: &Topology,
 ) -> BTreeMap<(PciAddress, PciAddress), PathType> {
     let (gpus, known_gpus) = (gpu_addresses(live), gpu_addresses(model));
-    let nics: BTreeSet<PciAddress> = live.nics.iter().filter_map(|nic| nic.address).collect();
+    let nics = order::set(live.nics.iter().filter_map(|nic| nic.address));
     let pairs = || gpus.iter().flat_map(|&gpu| nics.iter().map(move |&nic| (gpu, nic)));
-    let shown: BTreeMap<(PciAddress, PciAddress), PathType> =
-        pairs().map(|(gpu, nic)| ((gpu, nic), live.path_type(gpu, nic))).collect();
-    let beside_another: BTreeSet<PciAddress> = shown
-        .iter()
-        .filter(|(_, kind)| **kind <= PathType::Pxb)
-        .flat_map(|(&(gpu, nic), _)| [gpu, nic])
-        .collect();
+    let shown = order::map(pairs().map(|(gpu, nic)| ((gpu, nic), live.path_type(gpu, nic))));
+    let near = shown.iter().filter(|(_, kind)| **kind <= PathType::Pxb);
+    let beside_another = order::set(near.flat_map(|(&(gpu, nic), _)| [gpu, nic]));
     let known = |gpu: PciAddress, nic: PciAddress| {
         let stated = |known: &Nic| known.address == Some(nic) && is_stated(known, marks);
         known_gpus.contains(&gpu) && model.nics.iter().any(stated)

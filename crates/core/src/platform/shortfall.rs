@@ -4,8 +4,8 @@
 use super::marks::MARKS;
 use super::recognise::{Dmi, carries_the_fabric, contradicts, gpu_addresses, has_product, marks};
 use super::{MODELS, Model};
+use crate::order;
 use crate::topology::{PciAddress, Topology};
-use std::collections::BTreeSet;
 
 /// A device of the machine that the node does not show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
 /// contradicts that the node is one.
 pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
     let of_the_name = MARKS.iter().filter(|marks| has_product(dmi, marks) && !contradicts(dmi, live, marks));
-    let counts: BTreeSet<usize> = of_the_name.map(|marks| marks.gpus).collect();
+    let counts = order::set(of_the_name.map(|marks| marks.gpus));
     counts.first().copied().filter(|_| counts.len() == 1)
 }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::fabric::Candidate;
+use crate::order;
 use crate::placement::Rail;
 use crate::topology::{Ascent, LinkLayer, Nic, PathType, Topology};
 use std::collections::BTreeSet;
@@ -28,9 +29,9 @@ impl<'a> Likeness<'a> {
         let gpus = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect::<Vec<_>>();
         Likeness {
             topology,
-            places: places.filter_map(|(nic, rail)| Some((nic.address?.function, rail.port))).collect(),
-            layers: rails.iter().filter_map(|rail| Some(topology.port(rail.at())?.link_layer)).collect(),
-            devices: nics().filter_map(|nic| device(topology, nic)).collect(),
+            places: order::set(places.filter_map(|(nic, rail)| Some((nic.address?.function, rail.port)))),
+            layers: order::set(rails.iter().filter_map(|rail| Some(topology.port(rail.at())?.link_layer))),
+            devices: order::set(nics().filter_map(|nic| device(topology, nic))),
             farthest: nics().filter_map(|nic| nearest_gpu(topology, &gpus, nic)).max(),
             gpus,
         }

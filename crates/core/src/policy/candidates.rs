@@ -5,6 +5,7 @@ use super::broken::Likeness;
 use super::fabric::{Candidate, most_bandwidth};
 use super::{Selection, evidence, gbps};
 use crate::diagnostic::Diagnostic;
+use crate::order::Order;
 use crate::placement::{Excluded, Rail};
 use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
 
@@ -45,7 +46,7 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
     let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
     let broken = broken.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
     let Judging { mut excluded, diagnostics, .. } = judging;
-    excluded.sort_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
+    excluded.order_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
     Candidates { rails, broken, excluded, diagnostics }
 }
 

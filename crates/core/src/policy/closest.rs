@@ -5,6 +5,7 @@ use super::explain::why_this;
 use super::solve::{Budget, Kept, MOST_RAILS, Score, Solution, most_for_the_worst, solve, solve_around};
 use super::{Effort, Request, Ways, parts};
 use crate::diagnostic::Diagnostic;
+use crate::order::Order;
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail};
 use crate::topology::Topology;
 
@@ -91,7 +92,7 @@ fn known(healthy: &[Rail], request: &Request) -> Option<Vec<Vec<usize>>> {
     let numbers: Vec<usize> = map.rails.iter().map(number).collect();
     let rails_of = |gpu: &GpuPlacement| {
         let mut rails: Vec<usize> = gpu.choices.iter().map(|choice| numbers[choice.rail.0]).collect();
-        rails.sort_unstable();
+        rails.order();
         rails
     };
     (map.policy == Policy::Closest).then(|| map.gpus.iter().map(rails_of).collect())
@@ -100,7 +101,7 @@ fn known(healthy: &[Rail], request: &Request) -> Option<Vec<Vec<usize>>> {
 /// Usable and broken rails together, in rail order.
 pub(super) fn in_order(node: &NodePlacement) -> Vec<Rail> {
     let mut rails: Vec<Rail> = node.rails.iter().chain(&node.broken).cloned().collect();
-    rails.sort_by_key(Rail::at);
+    rails.order_by_key(Rail::at);
     rails
 }
 

@@ -6,6 +6,7 @@
 
 use super::solve::{Answer, Budget, Loss};
 use super::{Request, Ways};
+use crate::order::Order;
 use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
 
@@ -64,7 +65,7 @@ fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail:
 fn rails_of(node: &NodePlacement) -> Vec<Vec<usize>> {
     let rails = |choices: &[RailUse]| {
         let mut rails: Vec<usize> = choices.iter().map(|choice| choice.rail.0).collect();
-        rails.sort_unstable();
+        rails.order();
         rails
     };
     node.gpus.iter().map(|gpu| rails(&gpu.choices)).collect()

@@ -1,6 +1,7 @@
 //! The number of CPUs that a step's tasks can use at once: a maximal flow from tasks to CPUs of their masks.
 #![forbid(unsafe_code)]
 
+use crate::order::Order;
 use crate::topology::CpuSet;
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ impl Flow {
         }
         let mut users: Vec<&[u64]> =
             tasks_of.chunks_exact(each).filter(|tasks| tasks.iter().any(|word| *word != 0)).collect();
-        users.sort_unstable();
+        users.order();
         let mut flow = Flow { classes: vec![Vec::new(); masks.len()], free: Vec::new(), used: Vec::new() };
         for same in users.chunk_by(|one, other| one == other) {
             let is_one = |task: &usize| same[0][task / 64] >> (task % 64) & 1 == 1;

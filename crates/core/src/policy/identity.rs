@@ -29,10 +29,10 @@ mod tests;
 pub use claim::by_local_id;
 
 use crate::diagnostic::{Diagnostic, Shown};
+use crate::order::{self, Order};
 use crate::step::{Access, Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
-use std::collections::BTreeSet;
 
 /// The variables that decide; we read no others of the task's environment.
 ///
@@ -117,7 +117,7 @@ impl Sight<'_> {
         let mut gpus = positions(self.topology, vendor);
         // without a denial the task can open every GPU, even one whose device node we did not find
         gpus.retain(|&gpu| !denied || self.grant.access.get(gpu.0) == Some(&Access::Allowed));
-        gpus.sort_by_key(|&gpu| {
+        gpus.order_by_key(|&gpu| {
             let index = self.topology.gpu(gpu).runtime_index;
             (index.is_none(), index, gpu)
         });
@@ -323,7 +323,7 @@ fn step_list(topology: &Topology, text: &str) -> Vec<GpuIndex> {
 fn by_file(topology: &Topology) -> Vec<GpuIndex> {
     let mut by_file: Vec<GpuIndex> = topology.gpu_indices().collect();
     if topology.gpus.iter().all(|gpu| gpu.minor.is_some()) {
-        by_file.sort_by_key(|&gpu| (topology.gpu(gpu).vendor, topology.gpu(gpu).minor));
+        by_file.order_by_key(|&gpu| (topology.gpu(gpu).vendor, topology.gpu(gpu).minor));
     }
     by_file
 }
@@ -331,11 +331,11 @@ fn by_file(topology: &Topology) -> Vec<GpuIndex> {
 /// The kinds of GPUs, if there are several: CUDA counts these fastest first by default.
 fn unequal(topology: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| topology.gpu(gpu));
-    let models: BTreeSet<&str> = gpus().filter_map(|gpu| gpu.model.as_deref()).collect();
+    let models = order::set(gpus().filter_map(|gpu| gpu.model.as_deref()));
     if models.len() > 1 {
         return Some(models.into_iter().map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", "));
     }
-    let devices: BTreeSet<u16> = gpus().filter_map(|gpu| topology.pci.get(gpu.address)?.device).collect();
+    let devices = order::set(gpus().filter_map(|gpu| topology.pci.get(gpu.address)?.device));
     (devices.len() > 1).then(|| {
         devices.into_iter().map(|id| format!("PCI device `{id:#06x}`")).collect::<Vec<_>>().join(", ")
     })

@@ -5,6 +5,7 @@
 //! four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is the socket.
 #![forbid(unsafe_code)]
 
+use crate::order::Order;
 use crate::topology::{CpuSet, NodeSet, Topology};
 
 /// NUMA nodes up to some distance, and their CPUs.
@@ -32,7 +33,7 @@ impl Ladder {
             || topology.numa_nodes.iter().map(|node| node.os_index).filter(|node| !nodes.contains(*node));
         let nearest = |node: u32| nodes.iter().filter_map(|own| topology.distance(own, node)).min();
         let mut distances: Vec<u32> = others().filter_map(nearest).collect();
-        distances.sort_unstable();
+        distances.order();
         distances.dedup();
         // a node at an unknown distance belongs to the last rung
         for distance in distances {

@@ -9,6 +9,7 @@ use super::closest::{in_order, placements};
 use super::solve::solve_around;
 use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
+use crate::order::Order;
 use crate::placement::{Excluded, GpuPlacement, NicsEach, NodePlacement, Rail, RailIndex};
 use crate::topology::{Gpu, PciAddress, Topology};
 
@@ -91,7 +92,7 @@ fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>>
 fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<Vec<usize>> {
     let usable = numbers.iter().filter_map(|&number| Some(rails[number].usable?.0));
     let mut usable: Vec<usize> = usable.collect();
-    usable.sort_unstable();
+    usable.order();
     usable.dedup();
     let is_usable = |number: &usize| rails[*number].usable.is_some();
     let is_enough = !usable.is_empty() && (some || numbers.iter().all(is_usable));

@@ -9,6 +9,7 @@
 use super::crew::Crew;
 use super::flow::served;
 use super::ladder::Ladder;
+use crate::order::Order;
 use crate::topology::{CpuSet, NodeSet, Topology};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -71,7 +72,7 @@ fn groups(movers: &[Mover]) -> Vec<Vec<&Mover>> {
             None => groups.push(vec![mover]),
         }
     }
-    groups.sort_by_key(|group| Reverse(group[0].target));
+    groups.order_by_key(|group| Reverse(group[0].target));
     groups
 }
 
@@ -80,7 +81,7 @@ fn groups(movers: &[Mover]) -> Vec<Vec<&Mover>> {
 fn in_the_way(crew: &Crew, movers: &[Mover], masks: &[Cow<CpuSet>], before: usize) -> Vec<usize> {
     let groups = groups(movers);
     let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
-    regions.sort_by_key(|region| region.len());
+    regions.order_by_key(|region| region.len());
     for region in regions {
         let is_confined: Vec<bool> = masks.iter().map(|mask| mask.is_subset(region)).collect();
         let crowd = movers.iter().filter(|mover| mover.moves() && is_confined[mover.id]);

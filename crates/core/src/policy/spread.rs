@@ -3,6 +3,7 @@
 
 use super::closest::{placements, steady};
 use super::{Request, Ways};
+use crate::order::Order;
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
 
@@ -36,7 +37,7 @@ pub(super) fn map_gpus(
         });
         if let Some(gpu) = best {
             rails_of[gpu].push(rail);
-            rails_of[gpu].sort_unstable();
+            rails_of[gpu].order();
         }
     }
     let mut gpus = placements(topology, node, &ways, &own, request.effort);

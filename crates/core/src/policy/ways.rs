@@ -4,6 +4,7 @@
 use super::links::{Climb, Links};
 use super::solve::{Answer, Draft, KINDS, Kept, Problem};
 use super::{Through, gbps};
+use crate::order::Order;
 use crate::placement::{Rail, RailIndex, RailUse};
 use crate::topology::{Ascent, GpuIndex, PathType, Topology};
 use std::collections::BTreeMap;
@@ -132,7 +133,7 @@ impl Ways {
         let of_gpu = |(gpu, rails): (usize, &Vec<usize>)| {
             let mut choices: Vec<RailUse> = rails.iter().map(|&rail| choice(gpu, rail)).collect();
             choices
-                .sort_by_key(|choice| (u64::MAX - choice.share_mbps.unwrap_or(0), choice.path, choice.rail));
+                .order_by_key(|choice| (u64::MAX - choice.share_mbps.unwrap_or(0), choice.path, choice.rail));
             choices
         };
         answer.rails_of().iter().enumerate().map(of_gpu).collect()
@@ -248,7 +249,7 @@ fn far_distances(topology: &Topology) -> Vec<u32> {
         numa_nodes.iter().flat_map(|from| numa_nodes.iter().map(move |to| (from.os_index, to.os_index)));
     let mut distances: Vec<u32> =
         pairs.filter(|(from, to)| from != to).filter_map(|(from, to)| topology.distance(from, to)).collect();
-    distances.sort_unstable();
+    distances.order();
     distances.dedup();
     distances
 }

@@ -10,9 +10,9 @@ use super::{
     Answer, Asked, EVIDENCE, Library, Present, ROWS, ReadFile, efa, libfabric, mooncake, nccl, nvshmem, ucx,
 };
 use crate::diagnostic::Diagnostic;
+use crate::order::{self, Order};
 use crate::placement::NodePlacement;
 use crate::topology::{NicKind, Topology};
-use std::collections::BTreeSet;
 
 /// A variable and what answers for it.
 pub(super) struct Row {
@@ -119,7 +119,7 @@ impl Prepared {
     /// All variables that we read or change, sorted.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.rows.iter().map(|row| row.name.as_str()).chain(EVIDENCE).collect();
-        names.sort_unstable();
+        names.order();
         names.dedup();
         names
     }
@@ -129,7 +129,7 @@ impl Prepared {
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
         let of_nobody = |word: &str, entries: &[String]| {
             let unknown = entries.iter().map(String::as_str).filter(|entry| *entry != marker::NAME);
-            let unknown: BTreeSet<&str> = unknown.filter(|entry| !is_set(entry)).collect();
+            let unknown = order::set(unknown.filter(|entry| !is_set(entry)));
             // one line, since a user can name hundreds
             let named: Vec<&str> = unknown.iter().copied().take(3).collect();
             let finding = match (named.len(), unknown.len() - named.len()) {

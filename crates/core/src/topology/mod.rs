@@ -21,6 +21,7 @@ pub use path::{Ascent, Link, Meeting, PathType, Way};
 pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
 pub use processor::{Arch, CpuVendor, Processor, X86};
 
+use crate::order::Order;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -142,7 +143,7 @@ impl Topology {
             cores.entry((pu.package, pu.core)).or_default().insert(pu.os_index);
         }
         let mut cores: Vec<CpuSet> = cores.into_values().collect();
-        cores.sort_by_key(CpuSet::first);
+        cores.order_by_key(CpuSet::first);
         cores
     }
 
@@ -245,15 +246,15 @@ impl Topology {
 
     /// Puts GPUs, NICs and NUMA nodes in the order that every index relies on.
     pub fn sort(&mut self) {
-        self.numa_nodes.sort_by_key(|node| node.os_index);
-        self.pus.sort_by_key(|pu| pu.os_index);
-        self.gpus.sort_by_key(|gpu| (gpu.address, gpu.partition, gpu.minor));
-        self.nics.sort_by(|a, b| {
+        self.numa_nodes.order_by_key(|node| node.os_index);
+        self.pus.order_by_key(|pu| pu.os_index);
+        self.gpus.order_by_key(|gpu| (gpu.address, gpu.partition, gpu.minor));
+        self.nics.order_by(|a, b| {
             (a.address.is_none(), a.address, &a.name).cmp(&(b.address.is_none(), b.address, &b.name))
         });
         for nic in &mut self.nics {
-            nic.ports.sort_by_key(|port| port.number);
-            nic.netdevs.sort();
+            nic.ports.order_by_key(|port| port.number);
+            nic.netdevs.order();
         }
     }
 }

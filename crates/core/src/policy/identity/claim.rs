@@ -8,9 +8,9 @@
 
 use super::of_the_step;
 use super::rank::uncountable;
+use crate::order;
 use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, Topology};
-use std::collections::BTreeSet;
 
 /// The GPU of each task of the step on this node, in the order of local ids; or what speaks against it.
 /// `seen` is what this task sees.
@@ -27,8 +27,8 @@ pub fn by_local_id(
     if let Some(rule) = task.gpu_bind.as_deref().filter(|rule| !shows_all(rule)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(rule)));
     }
-    let of_the_step: BTreeSet<GpuIndex> = of_the_step(topology, step).into_iter().collect();
-    let of_the_task: BTreeSet<GpuIndex> = gpus.iter().copied().collect();
+    let of_the_step = order::set(of_the_step(topology, step));
+    let of_the_task = order::set(gpus.iter().copied());
     if !of_the_step.is_empty() && of_the_step != of_the_task {
         let (sees, has) = (of_the_task.len(), of_the_step.len());
         return Err(format!(

@@ -7,9 +7,9 @@
 
 use super::list::CUDA_ORDER;
 use super::{Sight, identify, unequal};
+use crate::order;
 use crate::step::{Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
-use std::collections::BTreeSet;
 
 /// A process among those that a launcher started on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub fn claimed(
 /// Why a number among these GPUs means nothing, if so: we do not know how the program counts them.
 pub(super) fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
     let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
-    let vendors: BTreeSet<GpuVendor> = all().map(|gpu| gpu.vendor).collect();
+    let vendors = order::set(all().map(|gpu| gpu.vendor));
     let in_pci_order = grant.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
     if vendors.len() > 1 {
         return Some("its GPUs are of several vendors, and each counts its own".to_string());

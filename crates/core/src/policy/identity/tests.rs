@@ -380,7 +380,7 @@ proptest! {
             .collect();
         let variables = set.into_iter().map(|(name, list)| (VARIABLES[name], list)).collect();
         let found = identify(&topology, &step, &GpuGrant { variables, access: access.clone() });
-        let once: BTreeSet<&GpuIndex> = found.gpus.iter().collect();
+        let once = order::set(&found.gpus);
         prop_assert_eq!(once.len(), found.gpus.len());
         prop_assert!(found.gpus.iter().all(|&gpu| gpu.0 < topology.gpus.len()));
         for &gpu in &found.gpus {

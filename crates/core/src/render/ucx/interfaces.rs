@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::ReadFile;
+use crate::order::Order;
 use std::collections::BTreeMap;
 
 /// IPv4 routes of the main table (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
@@ -47,7 +48,7 @@ pub(in super::super) fn read(read: ReadFile) -> Interfaces {
     if is_up(read, LOOPBACK) == Some(true) {
         names.push(LOOPBACK.to_string());
     }
-    names.sort();
+    names.order();
     Interfaces::Known(names)
 }
 

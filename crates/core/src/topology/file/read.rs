@@ -1,22 +1,24 @@
 //! From the file to the node, with every check that makes a topology consistent.
 #![forbid(unsafe_code)]
 
+mod cores;
 mod pci;
 
 use super::schema::{self, File, Text};
 use super::values::{
-    Once, Place, Result, at_most, dangling, device_name, each_once, free_text, list, name, network, optional,
-    pci_address, ranges, subnet, twice, word, wrong,
+    Once, Place, Result, at_most, dangling, device_name, free_text, list, name, network, optional,
+    pci_address, subnet, twice, word, wrong,
 };
 use super::{
-    MAX_CORES, MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES, MAX_PORTS,
+    MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES, MAX_PORTS,
     MAX_RATE_MBPS,
 };
+use crate::order;
 use crate::topology::{
     Arch, Bitmap, CpuVendor, Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress,
-    PciParent, PciTree, Port, PortState, Processor, Provenance, Pu, Topology, X86,
+    PciParent, PciTree, Port, PortState, Processor, Provenance, Topology, X86,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
@@ -24,17 +26,13 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     check_sources(&file.sources)?;
     topology.processor = file.processor.as_ref().map(processor).transpose()?;
     topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
-    topology.pus = pus(&file.pus)?;
+    topology.pus = cores::pus(&file.pus)?;
     topology.pci = pci::tree(&file.pci, &topology)?;
     // every function with another below it is a bridge
-    let bridges: BTreeSet<PciAddress> = topology
-        .pci
-        .iter()
-        .filter_map(|function| match function.parent {
-            PciParent::Bridge(bridge) => Some(bridge),
-            PciParent::Host(_) => None,
-        })
-        .collect();
+    let bridges = order::set(topology.pci.iter().filter_map(|function| match function.parent {
+        PciParent::Bridge(bridge) => Some(bridge),
+        PciParent::Host(_) => None,
+    }));
     let endpoint = |place: Place, text: &str| {
         let address: PciAddress = pci_address(place, text)?;
         if topology.pci.get(address).is_none() {
@@ -119,39 +117,6 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
             return Err(wrong(place, format_args!("{} distances", distances.len()), expected));
         }
         all.push(NumaNode { os_index: node.os_index, cpus, distances });
-    }
-    Ok(all)
-}
-
-fn pus(cores: &[schema::Core]) -> Result<Vec<Pu>> {
-    at_most(Place::of("pus"), cores.len(), MAX_CORES)?;
-    let (mut ids, mut seen) = (Once::new(), Bitmap::new());
-    // most cores have two threads
-    let mut all: Vec<Pu> = Vec::with_capacity(2 * cores.len());
-    let pus_of = |i| Place::of("pus").nth(i).field("pus");
-    for (i, core) in cores.iter().enumerate() {
-        let &schema::Core { package, core: number, .. } = core;
-        ids.add(Place::of("pus").nth(i), CoreId(package, number))?;
-        let before = all.len();
-        ranges(pus_of(i), &core.pus, |part, members| {
-            for os_index in members {
-                if seen.contains(os_index) {
-                    return Err(match all[..before].iter().find(|pu| pu.os_index == os_index) {
-                        Some(pu) => {
-                            let first = ids.first_place(&CoreId(pu.package, pu.core));
-                            twice(pus_of(i), os_index, first.unwrap_or(pus_of(i)).field("pus"))
-                        }
-                        None => each_once(pus_of(i), part),
-                    });
-                }
-                seen.insert(os_index);
-                all.push(Pu { os_index, package, core: number });
-            }
-            Ok(())
-        })?;
-        if all.len() == before {
-            return Err(wrong(pus_of(i), &core.pus, "at least one CPU"));
-        }
     }
     Ok(all)
 }
@@ -318,14 +283,5 @@ impl Display for GpuId {
             Some(partition) => write!(f, "{} partition {partition}", self.0),
             None => write!(f, "{}", self.0),
         }
-    }
-}
-
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct CoreId(u32, u32);
-
-impl Display for CoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "package {} core {}", self.0, self.1)
     }
 }

@@ -134,14 +134,21 @@ pub(super) struct NumaNode<'a> {
     pub distances: Vec<u32>,
 }
 
-/// The logical CPUs of one core.
+/// The logical CPUs of one core, or of several in a row: a processor has a hundred that differ by a number.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
 pub(super) struct Core<'a> {
     pub package: u32,
+    /// the first one's number; each other's is one above the one before it
     pub core: u32,
-    /// a list such as `0,112`
+    /// the first one's, a list such as `0,112`
     pub pus: Text<'a>,
+    /// how many cores in a row; absent for one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
+    /// by how much each one's CPUs are above those of the one before it; absent for one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 mod properties;
 
 use super::*;
-use crate::topology::{Bitmap, DeviceName, LinkLayer, PathType, PciAddress, PciTree, Port, PortState};
+use crate::topology::{Bitmap, DeviceName, LinkLayer, PathType, PciAddress, PciTree, Port, PortState, Pu};
 
 /// Three NUMA nodes, a GPU and a NIC below one switch, and a software NIC; every field is there at least
 /// once.
@@ -38,11 +38,39 @@ fn a_file_is_read_and_written_back_byte_for_byte() {
     assert_eq!(read(&to_json(&topology)).unwrap(), topology);
     let gpu: PciAddress = "1b:00.0".parse().unwrap();
     assert_eq!(topology.path_type(gpu, "18:00.0".parse().unwrap()), PathType::Pix);
-    assert_eq!(topology.pus.iter().map(|pu| pu.core).collect::<Vec<_>>(), [0, 1, 0, 0, 0, 1]);
+    assert_eq!(topology.pus.iter().map(|pu| pu.core).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1]);
     assert_eq!(topology.numa_nodes[2].cpus, Bitmap::new());
     let unknown = Port::new(2, PortState::Unknown, LinkLayer::Unknown, None);
     assert_eq!(topology.nics[0].ports[1], unknown);
     assert_eq!(topology.provenance, Provenance::File("sample.json".to_string()));
+}
+
+#[test]
+fn cores_in_a_row_that_differ_by_a_number_take_one_line() {
+    let written = |cores: &[(u32, &str)]| {
+        let mut topology = Topology::empty("x", Provenance::File(String::new()));
+        for &(core, pus) in cores {
+            let pus = Bitmap::from_list(pus).unwrap();
+            topology.pus.extend(pus.iter().map(|os_index| Pu { os_index, package: 0, core }));
+        }
+        let json = to_json(&topology);
+        let lines = json.lines().filter_map(|line| line.trim().strip_prefix(r#"{"package": 0, "#));
+        lines.map(|line| line.trim_end_matches([',', '}']).to_string()).collect::<Vec<_>>()
+    };
+    // an Intel or AMD node, a POWER9, one whose firmware left out core 2, and cores of two kinds
+    assert_eq!(
+        written(&[(0, "0,4"), (1, "1,5"), (2, "2,6"), (3, "3,7")]),
+        [r#""core": 0, "pus": "0,4", "cores": 4"#]
+    );
+    assert_eq!(written(&[(0, "0-3"), (1, "4-7")]), [r#""core": 0, "pus": "0-3", "cores": 2, "step": 4"#]);
+    assert_eq!(
+        written(&[(0, "0"), (1, "1"), (3, "2"), (4, "3")]),
+        [r#""core": 0, "pus": "0", "cores": 2"#, r#""core": 3, "pus": "2", "cores": 2"#]
+    );
+    assert_eq!(
+        written(&[(0, "0-1"), (1, "2-3"), (2, "4"), (3, "5")]),
+        [r#""core": 0, "pus": "0-1", "cores": 2, "step": 2"#, r#""core": 2, "pus": "4", "cores": 2"#]
+    );
 }
 
 #[test]
@@ -99,10 +127,10 @@ fn text_that_is_not_such_a_file_is_refused_with_line_and_column() {
     let message = |text: &str| read(text).unwrap_err().to_string();
     assert_eq!(message(""), "line 1 column 0: EOF while parsing a value");
     assert_eq!(message("{\n\n  \"version\": }"), "line 3 column 14: expected value");
-    assert_eq!(refusal("\"minor\": 0", "\"minor\": -1").split_once(": ").unwrap().0, "line 25 column 63");
+    assert_eq!(refusal("\"minor\": 0", "\"minor\": -1").split_once(": ").unwrap().0, "line 24 column 63");
     assert_eq!(
         refusal("\"device\": \"0xc030\"", "\"device_id\": \"0xc030\""),
-        "line 17 column 89: unknown field `device_id`, expected one of `address`, `parent`, `class`, \
+        "line 16 column 89: unknown field `device_id`, expected one of `address`, `parent`, `class`, \
          `vendor`, `device`, `subsystem`, `numa_node`, `local_cpus`, `link`, `physfn`, `vfs`, `iommu`"
     );
     assert_eq!(refusal("\"os_index\": 8, ", ""), "line 8 column 43: missing field `os_index`");

@@ -3,7 +3,7 @@
 
 use super::schema::{self, File, Text};
 use super::{FORMAT, MAX_TEXT, VERSION};
-use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, Port, Topology};
+use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, Port, Pu, Topology};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
@@ -19,17 +19,11 @@ fn text(text: &Option<String>) -> Option<Text<'_>> {
 }
 
 pub(super) fn file<'a>(topology: &'a Topology, sources: &'a [String]) -> File<'a> {
-    let mut cores: BTreeMap<(u32, u32), Bitmap> = BTreeMap::new();
-    for pu in &topology.pus {
-        cores.entry((pu.package, pu.core)).or_default().insert(pu.os_index);
-    }
     let numa_nodes = topology.numa_nodes.iter().map(|node| schema::NumaNode {
         os_index: node.os_index,
         cpus: Text::of(&node.cpus),
         distances: node.distances.clone(),
     });
-    let core =
-        |((package, core), pus): ((u32, u32), Bitmap)| schema::Core { package, core, pus: Text::of(pus) };
     let paths = topology.stated_paths.iter().map(|((gpu, nic), path)| schema::StatedPath {
         gpu: Text::of(gpu),
         nic: Text::of(nic),
@@ -47,12 +41,53 @@ pub(super) fn file<'a>(topology: &'a Topology, sources: &'a [String]) -> File<'a
             model: processor.x86.map(|x86| x86.model),
         }),
         numa_nodes: numa_nodes.collect(),
-        pus: cores.into_iter().map(core).collect(),
+        pus: cores(&topology.pus),
         pci: topology.pci.iter().map(function).collect(),
         gpus: topology.gpus.iter().map(gpu).collect(),
         nics: topology.nics.iter().map(nic).collect(),
         paths: paths.collect(),
     }
+}
+
+/// The cores, those together that differ by a number.
+fn cores<'a>(pus: &[Pu]) -> Vec<schema::Core<'a>> {
+    let mut cores: BTreeMap<(u32, u32), Bitmap> = BTreeMap::new();
+    for pu in pus {
+        cores.entry((pu.package, pu.core)).or_default().insert(pu.os_index);
+    }
+    let mut rows = Vec::new();
+    let mut rest = cores.into_iter().peekable();
+    while let Some(((package, core), first)) = rest.next() {
+        let (mut count, mut step) = (1, 1);
+        let mut last = first.clone();
+        while let Some(((_, _), next)) =
+            rest.peek().filter(|((at, next), _)| (*at, *next) == (package, core + count))
+        {
+            let above = step_between(&last, next);
+            // the second core says by how much each one is above the one before it
+            if above.is_none_or(|above| count > 1 && above != step) {
+                break;
+            }
+            (step, last, count) = (above.unwrap_or(step), next.clone(), count + 1);
+            rest.next();
+        }
+        let unless_one = |number: u32| (number != 1).then_some(number);
+        rows.push(schema::Core {
+            package,
+            core,
+            pus: Text::of(&first),
+            cores: unless_one(count),
+            step: unless_one(step),
+        });
+    }
+    rows
+}
+
+/// By how much each member of the second set is above the one in its place in the first.
+fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
+    let step = high.first()?.checked_sub(low.first()?).filter(|&step| step > 0)?;
+    let same = low.len() == high.len() && low.iter().zip(high.iter()).all(|(low, high)| low + step == high);
+    same.then_some(step)
 }
 
 fn function(function: &PciFunction) -> schema::PciFunction<'_> {

@@ -6,8 +6,8 @@ use super::super::values::{
     Once, Place, Result, at_most, dangling, hex, link_rate, list, name, optional, parent, pci_address, wrong,
 };
 use super::super::{BadTopology, MAX_PCI};
+use crate::order;
 use crate::topology::{PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology};
-use std::collections::BTreeSet;
 
 pub(super) fn tree(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree> {
     at_most(Place::of("pci"), functions.len(), MAX_PCI)?;
@@ -71,7 +71,7 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: Place) -> Result
         tree.get(bridge).ok_or_else(|| dangling(place, bridge, "pci"))?;
     }
     let (bridges, _) = tree.ancestors(address);
-    if bridges.iter().collect::<BTreeSet<_>>().len() < bridges.len() {
+    if order::set(&bridges).len() < bridges.len() {
         return Err(BadTopology::Circle { place: place.to_string(), value: address.to_string() });
     }
     if bridges.len() < PciTree::MAX_DEPTH {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::topology::Pu;
 use proptest::prelude::*;
 
 /// Every refusal is one line of bounded length, and every accepted text is read back the same.
@@ -62,5 +63,22 @@ proptest! {
         let line = if keep { lines[from] } else { lines.remove(from) };
         lines.insert(to % lines.len(), line);
         judge(&lines.join("\n"))?;
+    }
+
+    #[test]
+    fn cores_of_any_numbering_are_read_back_as_they_were(
+        cores in prop::collection::btree_map((0u32..2, 0u32..12), 1usize..3, 0..20),
+        shuffle in any::<prop::sample::Index>(), stride in 1u32..40,
+    ) {
+        let threads: usize = cores.values().sum();
+        // a stride without a common factor deals out each number once
+        let deal = |nth: usize| ((nth + shuffle.index(97)) as u32 * stride) % 97;
+        let ids = cores.iter().flat_map(|(&id, &threads)| std::iter::repeat_n(id, threads));
+        let mut topology = Topology::empty("cores", Provenance::File("sample.json".to_string()));
+        topology.pus = ids.zip((0..threads).map(deal))
+            .map(|((package, core), os_index)| Pu { os_index, package, core })
+            .collect();
+        topology.sort();
+        prop_assert_eq!(read(&to_json(&topology)), Ok(topology));
     }
 }
