@@ -32,7 +32,7 @@ pub const CASES: &[Case] = cases![
 
 /// Did UCX, and nothing of ours, end the step, while bytes flowed?  What srun itself returns says which of the two tasks was
 /// ended last, and by whom: that is not the same each time.
-fn assert_ended_by_ucx(nodes: &Nodes, name: &str) {
+pub fn assert_ended_by_ucx(nodes: &Nodes, name: &str) {
     let said = nodes.said(name);
     assert!(said.contains("the link is down") && !nodes.succeeded(name), "{name}: {said}");
     // timeout's own status

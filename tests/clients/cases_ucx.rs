@@ -85,7 +85,7 @@ fn assert_no_messages_on_tcp(name: &str, sent: &Sent) {
 }
 
 /// The bytes that should leave each RDMA NIC if each task's leave by the NIC beside its GPU.
-fn planned(nodes: &Nodes, tasks: &[Task]) -> Sent {
+pub fn planned(nodes: &Nodes, tasks: &[Task]) -> Sent {
     let mut planned = Sent::new();
     for task in tasks {
         let nic = nodes.beside(task.gpu()).to_string();
@@ -95,7 +95,7 @@ fn planned(nodes: &Nodes, tasks: &[Task]) -> Sent {
 }
 
 /// Do the bytes of every RDMA NIC fit the plan?
-fn fits(sent: &Sent, planned: &Sent) -> bool {
+pub fn fits(sent: &Sent, planned: &Sent) -> bool {
     let rdma = sent.iter().filter(|((_, nic), _)| nic.starts_with("mlx5_"));
     rdma.into_iter().all(|(nic, bytes)| match planned.get(nic) {
         Some(messages) => are(*bytes, *messages),
@@ -126,7 +126,7 @@ fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to
 }
 
 /// The NIC beside the GPU that both tasks of a step have, and the bytes of each.
-fn one_gpu<'a>(nodes: &'a Nodes, name: &str) -> (&'a str, u64) {
+pub fn one_gpu<'a>(nodes: &'a Nodes, name: &str) -> (&'a str, u64) {
     let tasks = nodes.tasks(name, 2);
     assert_eq!((tasks[0].gpu(), tasks[0].sent()), (tasks[1].gpu(), tasks[1].sent()), "{tasks:?}");
     (nodes.beside(tasks[0].gpu()), tasks[0].sent())

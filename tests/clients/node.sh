@@ -48,7 +48,7 @@ count() {
 run() {
     code=0
     count > "$1.before"
-    timeout 400 sh -c "$2" > "$1" 2> "$1.stderr" < /dev/null || code=$?
+    timeout 900 sh -c "$2" > "$1" 2> "$1.stderr" < /dev/null || code=$?
     count > "$1.after"
     echo $code > "$1.status"
     ready "$1"

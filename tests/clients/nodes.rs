@@ -109,7 +109,7 @@ impl Nodes {
                 more: vec![
                     ("VM_WIRE", format!("{}/{side}", wire.display())),
                     ("VM_THREADS", "multi".to_string()),
-                    ("VM_LIMIT", "3000".to_string()),
+                    ("VM_LIMIT", "5400".to_string()),
                     ("VM_QEMU", shares.clone()),
                 ],
             }
@@ -131,7 +131,7 @@ impl Nodes {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// The release of what the guests have as /other/NAME (others.sh), if they have it.
+    /// What the guests have as /other/NAME (others.sh), if they have it: its release, and `rdma` where UCX knows that.
     pub fn other(&self, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.out.join("others")).unwrap_or_default();
         let of =

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes root folders of other Linuxes in the guest, from what the host shares with it (nodes.rs), to `chroot` into:
-# /other/NAME, with that one's /usr, and all else the guest's own.  Lines `NAME RELEASE` are left in ./others.
+# /other/NAME, with that one's /usr, and all else the guest's own.  Lines `NAME RELEASE [rdma]` are left in
+# ./others.
 set -eu
 
 other() {
@@ -20,7 +21,9 @@ if share releases /releases; then
         [ -d "$folder/usr" ] || continue
         other "${folder##*/}"
         mount --bind "$folder/usr" "/other/${folder##*/}/usr"
-        echo "${folder##*/} $(cat "$folder/done" 2> /dev/null)" >> others
+        rdma=
+        [ ! -e "$folder/usr/lib/x86_64-linux-gnu/ucx/libuct_ib.so.0" ] || rdma=' rdma'
+        echo "${folder##*/} $(cat "$folder/done" 2> /dev/null)$rdma" >> others
     done
 fi
 mkdir -p /other/host/usr
