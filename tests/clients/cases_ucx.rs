@@ -85,7 +85,7 @@ fn assert_no_messages_on_tcp(name: &str, sent: &Sent) {
 }
 
 /// The bytes that should leave each RDMA NIC if each task's leave by the NIC beside its GPU.
-pub fn planned(nodes: &Nodes, tasks: &[Task]) -> Sent {
+fn planned(nodes: &Nodes, tasks: &[Task]) -> Sent {
     let mut planned = Sent::new();
     for task in tasks {
         let nic = nodes.beside(task.gpu()).to_string();
@@ -95,7 +95,7 @@ pub fn planned(nodes: &Nodes, tasks: &[Task]) -> Sent {
 }
 
 /// Do the bytes of every RDMA NIC fit the plan?
-pub fn fits(sent: &Sent, planned: &Sent) -> bool {
+fn fits(sent: &Sent, planned: &Sent) -> bool {
     let rdma = sent.iter().filter(|((_, nic), _)| nic.starts_with("mlx5_"));
     rdma.into_iter().all(|(nic, bytes)| match planned.get(nic) {
         Some(messages) => are(*bytes, *messages),
