@@ -30,7 +30,8 @@ pub const CASES: &[Case] = cases![
     a_program_that_wants_to_be_told_of_failures_is_told_as_it_is_without_the_plugin,
 ];
 
-/// Did UCX, and nothing of ours, end the step, while bytes flowed?  What srun itself returns says which of the two tasks was
+/// Did UCX's word, and nothing of ours, end the step, while bytes flowed?  1.13 and 1.18 abort the program, 1.22 tells it.
+///  What srun itself returns says which of the two tasks was
 /// ended last, and by whom: that is not the same each time.
 pub fn assert_ended_by_ucx(nodes: &Nodes, name: &str) {
     let said = nodes.said(name);
@@ -38,13 +39,14 @@ pub fn assert_ended_by_ucx(nodes: &Nodes, name: &str) {
     // timeout's own status
     assert!(!said.contains("ended with 124"), "{name} hangs: {said}");
     assert!(said.contains("completion with error"), "{name}: {said}");
-    assert!(said.contains("Aborted"), "{name}: {said}");
     assert!(!said.contains("nic-placement:"), "{name}: {said}");
 }
 
 fn a_job_whose_nic_loses_its_link_ends_as_it_does_without_the_plugin(nodes: &Nodes) {
-    assert_ended_by_ucx(nodes, "lost.bare");
-    assert_ended_by_ucx(nodes, "lost");
+    for name in ["lost.bare", "lost"] {
+        assert_ended_by_ucx(nodes, name);
+        assert!(nodes.said(name).contains("Aborted"), "{name}: {}", nodes.said(name));
+    }
 }
 
 fn a_second_nic_in_the_list_does_not_save_the_job(nodes: &Nodes) {
