@@ -59,8 +59,9 @@ test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs
 	$(libraries) tests/slurm/releases.sh run
 	BLESS=1 $(CARGO) test --locked --test docs
 
-test-clients:   ## UCX, Open MPI, MPICH and libfabric between two guests, by bytes (root, apt, 210 MB)
+test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun between two guests, by bytes (root, apt, 0.3 GB)
 	tests/slurm/install.sh
+	tests/exec/install.sh
 	tests/clients/install.sh
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients

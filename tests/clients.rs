@@ -13,7 +13,8 @@
 //! NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  Both guests are booted once, and run all commands; the cases then read the
 //! answers.  It prints what each command sent, by NIC.
 //!
-//! Of other releases it cannot run all: Debian 13's `ucx_perftest` is an MPI program, and does not take pair.sh's words.
+//! The groups are ucx, address, measure, mpi, fabric, faults, lost, launchers, torch (torchrun takes minutes under emulation)
+//! and versions (other releases of UCX, from Debian's archive).
 
 #[path = "vm/boot.rs"]
 mod boot;
@@ -25,12 +26,18 @@ mod cases_fabric;
 mod cases_faults;
 #[path = "clients/cases_launchers.rs"]
 mod cases_launchers;
+#[path = "clients/cases_lost.rs"]
+mod cases_lost;
 #[path = "clients/cases_measure.rs"]
 mod cases_measure;
 #[path = "clients/cases_mpi.rs"]
 mod cases_mpi;
+#[path = "clients/cases_torch.rs"]
+mod cases_torch;
 #[path = "clients/cases_ucx.rs"]
 mod cases_ucx;
+#[path = "clients/cases_versions.rs"]
+mod cases_versions;
 #[path = "clients/nodes.rs"]
 mod nodes;
 
@@ -60,14 +67,17 @@ struct Group {
 /// What is run where CLIENTS does not say.
 const USUAL: &str = "ucx,address";
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 10] = [
     Group { name: "ucx", commands: cases_ucx::COMMANDS, cases: cases_ucx::CASES },
     Group { name: "address", commands: cases_address::COMMANDS, cases: cases_address::CASES },
     Group { name: "measure", commands: cases_measure::COMMANDS, cases: cases_measure::CASES },
     Group { name: "mpi", commands: cases_mpi::COMMANDS, cases: cases_mpi::CASES },
     Group { name: "fabric", commands: cases_fabric::COMMANDS, cases: cases_fabric::CASES },
     Group { name: "faults", commands: cases_faults::COMMANDS, cases: cases_faults::CASES },
+    Group { name: "lost", commands: cases_lost::COMMANDS, cases: cases_lost::CASES },
     Group { name: "launchers", commands: cases_launchers::COMMANDS, cases: cases_launchers::CASES },
+    Group { name: "torch", commands: cases_torch::COMMANDS, cases: cases_torch::CASES },
+    Group { name: "versions", commands: cases_versions::COMMANDS, cases: cases_versions::CASES },
 ];
 
 /// Those that are asked for.

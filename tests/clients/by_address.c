@@ -7,52 +7,17 @@
  * It prints what became of it, `arrived` or `sent`, or UCX's word for the failure, and ends with 0 only if all went well.
  */
 #include <arpa/inet.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <ucp/api/ucp.h>
+#include "ucp_ends.h"
 
-enum { SECONDS = 40, MESSAGE = 1, ANSWER = 2 };
+enum { MESSAGE = 1, ANSWER = 2 };
 
-static ucs_status_t broken = UCS_OK;
 static ucp_conn_request_h asked;
-static ucp_worker_h worker;
-
-static void on_error(void *arg, ucp_ep_h end, ucs_status_t status)
-{
-	(void)arg, (void)end;
-	broken = status;
-}
 
 static void on_request(ucp_conn_request_h request, void *arg)
 {
 	(void)arg;
 	asked = request;
-}
-
-static int failed(const char *what, ucs_status_t status)
-{
-	printf("%s: %s\n", what, ucs_status_string(status));
-	return 1;
-}
-
-/* until the request has ended, or something is broken */
-static ucs_status_t end_of(void *request)
-{
-	ucs_status_t status = UCS_OK;
-	time_t last = time(NULL) + SECONDS;
-
-	if (UCS_PTR_IS_ERR(request))
-		return UCS_PTR_STATUS(request);
-	while (request && (status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
-		ucp_worker_progress(worker);
-		if (broken != UCS_OK)
-			return broken;
-		if (time(NULL) > last)
-			return UCS_ERR_TIMED_OUT;
-	}
-	return status;
 }
 
 static ucs_status_t exchange(ucp_ep_h end, char *text, size_t bytes, int sends)
@@ -78,10 +43,6 @@ static ucs_status_t exchange(ucp_ep_h end, char *text, size_t bytes, int sends)
 int main(int count, char **words)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET };
-	ucp_config_t *config;
-	ucp_context_h context;
-	ucp_params_t wish = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG };
-	ucp_worker_params_t plain = { 0 };
 	ucp_listener_h listener;
 	ucp_ep_params_t other = {
 		.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
@@ -95,12 +56,7 @@ int main(int count, char **words)
 	if (count < 3 || count > 4 || (count == 4 && inet_pton(AF_INET, words[3], &address.sin_addr) != 1))
 		return fprintf(stderr, "usage: by_address PORT BYTES [ADDRESS]\n"), 2;
 	address.sin_port = htons(atoi(words[1]));
-	status = ucp_config_read(NULL, NULL, &config);
-	if (status == UCS_OK)
-		status = ucp_init(&wish, config, &context);
-	if (status == UCS_OK)
-		status = ucp_worker_create(context, &plain, &worker);
-	if (status != UCS_OK)
+	if ((status = start()))
 		return failed("init", status);
 
 	if (count == 3) {

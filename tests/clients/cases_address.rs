@@ -32,7 +32,7 @@ pub const CASES: &[Case] = cases![
 const MESSAGE: u64 = 1 << 20;
 
 /// Did the two meet, and the message leave n1 by this NIC alone?
-fn assert_met(nodes: &Nodes, name: &str, nic: &str) {
+pub fn assert_met(nodes: &Nodes, name: &str, nic: &str) {
     let tasks = nodes.tasks(name, 2);
     assert_eq!(
         (tasks[0].word("said"), tasks[1].word("said")),
@@ -49,7 +49,7 @@ fn assert_met(nodes: &Nodes, name: &str, nic: &str) {
     }
 }
 
-fn assert_unreachable(nodes: &Nodes, name: &str) {
+pub fn assert_unreachable(nodes: &Nodes, name: &str) {
     assert!(!nodes.succeeded(name));
     let said = nodes.said(name);
     assert!(said.contains("said=message:_Destination_is_unreachable"), "{name}: {said}");

@@ -1,4 +1,6 @@
 //! Open MPI and MPICH: the ranks of a job send by the NICs of their GPUs, and what the user set stays.
+//!
+//! Debian builds MPICH for UCX alone (ch4:ucx): MPICH over libfabric (ch4:ofi) is not here.
 
 use crate::cases_ucx::{assert_shared, by, none};
 use crate::nodes::{NODES, Nodes};

@@ -126,7 +126,7 @@ fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to
 }
 
 /// The NIC beside the GPU that both tasks of a step have, and the bytes of each.
-fn one_gpu<'a>(nodes: &'a Nodes, name: &str) -> (&'a str, u64) {
+pub fn one_gpu<'a>(nodes: &'a Nodes, name: &str) -> (&'a str, u64) {
     let tasks = nodes.tasks(name, 2);
     assert_eq!((tasks[0].gpu(), tasks[0].sent()), (tasks[1].gpu(), tasks[1].sent()), "{tasks:?}");
     (nodes.beside(tasks[0].gpu()), tasks[0].sent())

@@ -3,18 +3,21 @@
 # a message of 1 MiB.
 #
 #   meet.sh ADDRESS
+#
+# By environment:
+#   OTHER_ROOT   a folder with another release of UCX
 set -eu
 port=$((15000 + SLURM_JOB_ID % 1000))
 said=/tmp/met.$port
 if [ "$SLURM_NODEID" = 0 ]; then
-    /guest/by_address $port 1048576 > "$said" &
+    chroot "${OTHER_ROOT:-/}" /guest/by_address $port 1048576 > "$said" &
     running=$!
     until grep -q . "$said" 2> /dev/null; do sleep 0.1; done
     # the other may start
     nc -l -p $((port + 1000)) > /dev/null < /dev/null
 else
     until nc n0 $((port + 1000)) < /dev/null > /dev/null 2>&1; do sleep 0.2; done
-    /guest/by_address $port 1048576 "$1" > "$said" &
+    chroot "${OTHER_ROOT:-/}" /guest/by_address $port 1048576 "$1" > "$said" &
     running=$!
 fi
 code=0

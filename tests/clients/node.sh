@@ -20,6 +20,7 @@ mount -t tmpfs none /dev/shm
 sh /guest/rails.sh "$side"
 ready 'the rails are there'
 sh /guest/gpus.sh
+sh /guest/others.sh
 for device in /sys/class/infiniband/*; do echo "${device##*/} $(readlink -f "$device/device")" >> nics; done
 nc -ll -p 99 -e /guest/count.sh &
 # n1 ends with n0, whatever becomes of it
@@ -47,7 +48,7 @@ count() {
 run() {
     code=0
     count > "$1.before"
-    timeout 120 sh -c "$2" > "$1" 2> "$1.stderr" < /dev/null || code=$?
+    timeout 900 sh -c "$2" > "$1" 2> "$1.stderr" < /dev/null || code=$?
     count > "$1.after"
     echo $code > "$1.status"
     ready "$1"

@@ -57,11 +57,22 @@ fn tests() -> PathBuf {
     Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests")
 }
 
-/// Runs a script of tests/clients; what it said where it failed.
-fn script(name: &str, arguments: &[&Path]) -> Result<(), Unfit> {
-    let ran = std::process::Command::new(tests().join("clients").join(name)).args(arguments).output();
-    let ran = ran.map_err(|error| Unfit::Broken(format!("{name}: {error}")))?;
-    judged(name, &ran)
+/// Makes the guests' root with these objects; qemu's words for the folders that the guests see besides.
+fn made_root(root: &Path, objects: &[&Path]) -> Result<String, Unfit> {
+    let ran = std::process::Command::new(tests().join("clients/root.sh")).arg(root).args(objects).output();
+    let ran = ran.map_err(|error| Unfit::Broken(format!("root.sh: {error}")))?;
+    judged("root.sh", &ran)?;
+    // such as a release of UCX that cannot be had
+    eprint!("{}", String::from_utf8_lossy(&ran.stderr));
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let shares = said.lines().filter_map(|line| line.strip_prefix("share ")?.split_once(' '));
+    let words = shares.map(|(tag, folder)| {
+        format!(
+            "-fsdev local,id={tag},path={folder},security_model=none,readonly=on \
+             -device virtio-9p-pci,fsdev={tag},mount_tag={tag},bus=pcie.0"
+        )
+    });
+    Ok(words.collect::<Vec<_>>().join(" "))
 }
 
 fn judged(name: &str, ran: &Output) -> Result<(), Unfit> {
@@ -84,7 +95,7 @@ impl Nodes {
         }
         let plugin =
             std::env::var_os("NIC_PLACEMENT_SO").map_or(released("libnic_placement.so"), PathBuf::from);
-        script("root.sh", &[&root, &plugin, &released("nic-placement")])?;
+        let shares = made_root(&root, &[&plugin, &released("nic-placement")])?;
         let lines: Vec<String> = commands.iter().map(|(name, line)| format!("{name} {line}")).collect();
         let boot = |side: usize| {
             let mut arguments = vec![side.to_string()];
@@ -98,7 +109,8 @@ impl Nodes {
                 more: vec![
                     ("VM_WIRE", format!("{}/{side}", wire.display())),
                     ("VM_THREADS", "multi".to_string()),
-                    ("VM_LIMIT", "1500".to_string()),
+                    ("VM_LIMIT", "5400".to_string()),
+                    ("VM_QEMU", shares.clone()),
                 ],
             }
         };
@@ -117,6 +129,15 @@ impl Nodes {
     pub fn answer(&self, name: &str) -> String {
         let path = self.out.join(name);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// What the guests have as /other/NAME (others.sh), if they have it: its release, and `rdma` where UCX knows that.
+    pub fn other(&self, name: &str) -> Option<String> {
+        let text = fs::read_to_string(self.out.join("others")).unwrap_or_default();
+        let of =
+            |line: &str| line.split_once(' ').map(|(name, release)| (name.to_string(), release.to_string()));
+        let mut others = text.lines().filter_map(of);
+        others.find(|(other, _)| other == name).map(|(_, release)| release)
     }
 
     /// What a command wrote to both streams.

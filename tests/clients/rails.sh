@@ -3,16 +3,29 @@
 # RoCE, and eth0.
 #
 #   rails.sh SIDE      1 or 2, which the guests' addresses end with
-#   rails.sh up RAIL   brings one up again, with the routes that it loses when it goes down
+#   rails.sh up RAIL   brings one up again, with the routes and neighbours that it loses when it goes down
 set -eu
 
+# a port has its state and its addresses from a worker of the kernel
+wait_for() {
+    tries=0
+    until grep -q ACTIVE "$1/state" && cat "$1/gid_attrs/ndevs/1" > /dev/null 2>&1; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || { echo "$1: $(cat "$1/state")" >&2 && exit 1; }
+    done
+}
 up() {
+    own=10.1.${1#rail}.$(($(hostname | tr -d n) + 1))
     ip link set "$1" up
+    # who asks its own NIC for its own address, as UCX does for a try, would wait seconds for an answer
+    /bin/ip neigh replace "$own" dev "$1" lladdr "$(cat /sys/class/net/$1/address)" nud permanent
     ip route add 10.1.0.0/16 dev "$1" metric $((100 + ${1#rail}))
     ip route add 10.1.0.0/16 dev "$1" table $((100 + ${1#rail}))
 }
 if [ "$1" = up ]; then
     up "$2"
+    wait_for "/sys/class/infiniband/mlx5_${2#rail}/ports/1"
     exit
 fi
 side=$1
@@ -45,9 +58,9 @@ for interface in /sys/class/net/eth*; do
     address=10.1.$number.$side
     ip link set "${interface##*/}" name $rail
     ip link set $rail mtu 4200
+    # an IPv6 address would come back before IPv4's after a loss of the link, and the port's addresses change places
+    echo 1 > /proc/sys/net/ipv6/conf/$rail/disable_ipv6
     ip address add "$address/24" dev $rail
-    # who asks its own NIC for its own address, as UCX does for a try, would wait seconds for an answer
-    /bin/ip neigh add "$address" dev $rail lladdr "$(cat /sys/class/net/$rail/address)" nud permanent
     /bin/ip rule add pref $((100 + number)) oif $rail lookup $((100 + number))
     up $rail
 done
@@ -57,10 +70,5 @@ while [ -e /sys/class/net/rail$number ]; do
     number=$((number + 1))
 done
 for port in /sys/class/infiniband/*/ports/1; do
-    tries=0
-    until grep -q ACTIVE "$port/state" && cat "$port/gid_attrs/ndevs/1" > /dev/null 2>&1; do
-        sleep 0.1
-        tries=$((tries + 1))
-        [ $tries -lt 200 ] || { echo "$port: $(cat "$port/state")" >&2 && exit 1; }
-    done
+    wait_for "$port"
 done

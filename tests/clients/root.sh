@@ -5,18 +5,28 @@
 #
 #   OBJECT   as for tests/vm_slurm/root.sh, which does most of it
 #
+# Prints lines `share TAG FOLDER`: what of this machine the guest is to see besides (others.sh).
+#
+# By environment:
+#   CLIENTS   as for tests/clients.rs: what only some groups need is made for these alone
+#
 # Status 77: this machine lacks a program, with the reason in one line on stderr.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1
 shift
+# asked GROUP: is that group of cases run?
+asked() {
+    case ,${CLIENTS:-}, in *,all,* | *,"$1",*) ;; *) return 1 ;; esac
+}
 cache=${VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nic-placement-vm}
 mkdir -p "$cache"
 exec 9> "$cache/lock"
 flock 9
 sh "$here/../vm/fetch.sh" "$cache"
 sh "$here/module.sh" "$cache"
+! asked versions || sh "$here/releases.sh" "$cache"
 exec 9>&-
 lib=usr/lib/x86_64-linux-gnu
 from=${SLURM_ROOT:-}
@@ -30,7 +40,9 @@ for kind in openmpi mpich; do
     mpicc.$kind -O1 -Wall -Wextra -o "$folder/objects/pingpong.$kind" "$here/pingpong.c"
 done
 [ -e /usr/include/ucp/api/ucp.h ] || { echo 'no headers of UCX: `tests/slurm/install.sh` installs libucx-dev' >&2 && exit 77; }
-gcc -std=gnu11 -Wall -Wextra -O1 -o "$folder/objects/by_address" "$here/by_address.c" -lucp -lucs
+for program in by_address by_worker; do
+    gcc -std=gnu11 -Wall -Wextra -O1 -o "$folder/objects/$program" "$here/$program.c" -lucp -lucs
+done
 
 # Of Open MPI's components those that a rank needs (from release 5 on they are in its library); of verbs' providers rxe
 # alone, the others would warn; nothing of UCX for GPUs, which would bring their runtimes.
@@ -47,10 +59,17 @@ wanted="usr/bin/ucx_info usr/bin/ucx_perftest usr/bin/fi_pingpong
 ROOT_ALSO=$(cd "$from/" && ls -d $wanted 2> /dev/null | grep -v rocm | tr '\n' ' ')
 export ROOT_ALSO
 "$here/../vm_slurm/root.sh" "$folder" "$@" "$folder/objects/pingpong.openmpi" "$folder/objects/pingpong.mpich" \
-    "$folder/objects/by_address" "$here/pair.sh" "$here/meet.sh" "$here/fabric.sh" "$here/plugstack.sh" "$here/quick.sh" \
-    "$here/count.sh" "$here/rails.sh" "$here/rank.sh"
+    "$folder/objects/by_address" "$folder/objects/by_worker" "$here/pair.sh" "$here/meet.sh" "$here/fabric.sh" \
+    "$here/plugstack.sh" "$here/quick.sh" "$here/count.sh" "$here/rails.sh" "$here/rank.sh" "$here/lost.sh" \
+    "$here/others.sh" "$here/torch.sh" "$here/step.py"
 rm -rf "$folder/objects"
 for module in configfs e1000e rdma_rxe; do strip --strip-debug -o "$folder/guest/$module.ko" "$cache/rxe/$module.ko"; done
 # the guest unpacks all this; MPICH's library alone is 40 MB as it comes
 find "$folder/usr" -type f -size +100k -exec strip --strip-unneeded {} + 2> /dev/null || true
 printf '%s\n' '127.0.0.1 localhost' '192.168.7.1 n0' '192.168.7.2 n1' > "$folder/etc/hosts"
+# Debian's python3-torch finds its BLAS by way of this
+if asked torch && [ -x /usr/bin/torchrun ]; then
+    cp -a /etc/alternatives "$folder/etc/"
+    echo 'share host /usr'
+fi
+if asked versions && [ -d "$cache/ucx" ]; then echo "share releases $cache/ucx"; fi
