@@ -74,6 +74,23 @@ fn as_many_tasks_come_near_as_there_are_gpus_for() {
 }
 
 #[test]
+fn who_may_be_joined_by_others_counts_them_before_it_comes_near() {
+    // the first of two tasks whose masks overlap; its GPU is on the node of CPUs 0-7
+    let first = |masks: [&str; 2], part, gpu_bind: Option<&str>| {
+        let one = shared(machine(8, [1, 3]), &[0], 2, part);
+        let masks = masks.map(set).to_vec();
+        let gpu_bind = gpu_bind.map(str::to_string);
+        Shared { task: Task { cpus: masks[0].clone(), masks, gpu_bind, ..one.task.clone() }, ..one }.cpus()
+    };
+    let own = Some("gres/gpu:per_task:1");
+    assert_eq!(first(["6-9", "8-11"], 2, own), "6-7", "one GPU there, so nobody comes");
+    assert_eq!(first(["6-9", "8-11"], 2, None), "6-9", "the other might come, and two CPUs are one task's");
+    assert_eq!(first(["3-10", "9-15"], 3, None), "3-10", "five CPUs are too few for two tasks of three");
+    assert_eq!(first(["6-9", "6-11"], 2, own), "6-9", "the other is there and may stay");
+    assert_eq!(first(["4-9", "4-11"], 2, None), "4-7", "who is there already does not come once more");
+}
+
+#[test]
 fn a_task_of_which_the_others_expect_something_else_stays() {
     let in_the_list = |cpus: &str, local_id| {
         let one = shared(machine(8, [2, 2]), &[0], 2, 4);
