@@ -54,11 +54,11 @@ fuzz:           ## libFuzzer on each input from outside: TARGET=name SECONDS_EAC
 sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitizer (a nightly toolchain)
 	fuzz/sanitize.sh
 
-# every 40th small change of what decides; the seed and few cases make two runs alike.  Left out: what takes longest
+# judged by the tests that lie beside it, without those that take longest; the seed makes two runs alike
 SHARD ?= 0/40
 mutants:        ## does a test notice each small change to what decides? SHARD=0/40 IN=crates/core/src/maps.rs (cargo-mutants)
 	CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=8 PROPTEST_RNG_SEED=1 $(CARGO) mutants -p nic-placement-core \
-		--shard $(SHARD) $(addprefix -f ,$(IN)) -o $(target) -- -- \
+		--shard $(SHARD) $(addprefix -f ,$(IN)) -o $(target) -- --lib -- \
 		policy:: render:: maps:: judge:: plan:: placement:: platform:: \
 		--skip eight_gpus_on_eight --skip recognise --skip more_interfaces_than_a_variable
 

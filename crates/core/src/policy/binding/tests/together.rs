@@ -92,28 +92,41 @@ fn who_may_be_joined_by_others_counts_them_before_it_comes_near() {
 
 #[test]
 fn a_task_of_which_the_others_expect_something_else_stays() {
-    let in_the_list = |cpus: &str, local_id| {
+    let decided = |cpus: &str, local_id, gpu_bind: &str| {
         let one = shared(machine(8, [2, 2]), &[0], 2, 4);
         let masks = vec![set("0-15"), set("0-15")];
-        let task = Task { cpus: set(cpus), local_id, masks, ..one.task.clone() };
-        Shared { task, ..one }.cpus()
+        let gpu_bind = Some(gpu_bind.to_string());
+        let task = Task { cpus: set(cpus), local_id, masks, gpu_bind, ..one.task.clone() };
+        let cpus = Shared { task, ..one }.bound().cpus;
+        (cpus.cpus().to_string(), cpus.why().to_string())
     };
-    assert_eq!(in_the_list("0-15", 1), "0-7");
-    assert_eq!(in_the_list("4-15", 1), "4-15", "slurmd lists another mask for it");
-    assert_eq!(in_the_list("0-15", 2), "0-15", "Slurm counts two tasks, and this would be the third");
+    assert_eq!(decided("0-15", 1, "gres/gpu:per_task:1").0, "0-7");
+    let others = [
+        ("4-15", 1, "gres/gpu:per_task:1", "slurmd lists other CPUs for it than it has"),
+        ("0-15", 2, "gres/gpu:per_task:1", "Slurm counts fewer tasks here than there are"),
+        ("0-15", 1, "gpu:map_gpu:0,3", "the other tasks expect it near other NUMA nodes"),
+    ];
+    for (own, local_id, rule, reason) in others {
+        let (cpus, why) = decided(own, local_id, rule);
+        assert_eq!(cpus, own, "{reason}");
+        assert!(why.contains(reason) && !why.contains("too few"), "{why}");
+    }
 }
 
 #[test]
 fn a_forged_list_of_many_different_masks_is_not_worked_through() {
     // each task has one CPU on each node, and needs one
-    let among = |tasks: u32| {
+    let among = |tasks: u32| -> (String, String) {
         let one = shared(machine(100, [1, 1]), &[0], tasks, 1);
         let masks: Vec<CpuSet> = (0..tasks).map(|id| [id, 100 + id].into_iter().collect()).collect();
-        Shared { task: Task { cpus: masks[0].clone(), masks, gpu_bind: None, ..one.task.clone() }, ..one }
-            .cpus()
+        let task = Task { cpus: masks[0].clone(), masks, gpu_bind: None, ..one.task.clone() };
+        let one = Shared { task, ..one };
+        (one.cpus(), one.why())
     };
-    assert_eq!(among(64), "0");
-    assert_eq!(among(65), "0,100");
+    assert_eq!(among(64).0, "0");
+    let (cpus, why) = among(65);
+    assert_eq!(cpus, "0,100");
+    assert!(why.contains("more different masks than are compared"), "{why}");
     let alike = shared(machine(100, [1, 1]), &[0], 65, 1);
     assert_eq!(alike.cpus(), "0-99", "many tasks with one mask cost no more than few");
 }
