@@ -24,7 +24,7 @@ plugstackdir ?=
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test fuzz sanitize test-slurms test-clients test-packages test-libraries bench pictures soak deb rpm \
+.PHONY: help build demo lint test fuzz sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures soak deb rpm \
 	install uninstall clean
 
 help:           ## this list
@@ -53,6 +53,14 @@ fuzz:           ## libFuzzer on each input from outside: TARGET=name SECONDS_EAC
 
 sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitizer (a nightly toolchain)
 	fuzz/sanitize.sh
+
+# judged by the tests that lie beside it, without those that take longest; the seed makes two runs alike
+SHARD ?= 0/40
+mutants:        ## does a test notice each small change to what decides? SHARD=0/40 IN=crates/core/src/maps.rs (cargo-mutants)
+	CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=8 PROPTEST_RNG_SEED=1 $(CARGO) mutants -p nic-placement-core \
+		--shard $(SHARD) $(addprefix -f ,$(IN)) -o $(target) -- --lib -- \
+		policy:: render:: maps:: judge:: plan:: placement:: platform:: \
+		--skip eight_gpus_on_eight --skip recognise --skip more_interfaces_than_a_variable
 
 test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs/releases.md's table of them (root, apt, 1.2 GB)
 	$(MAKE) test-libraries

@@ -69,3 +69,29 @@ fn a_map_for_an_engine_counts_the_gpus_as_the_engine_does() {
         assert_eq!(value("vllm").unwrap().split(',').count(), 8);
     }
 }
+
+#[test]
+fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
+    let fails = |words: &str, without_nics: bool| {
+        let topology = platform::model("dgx-h100").unwrap();
+        let mut wish = Wish::of_a_plan(Some(words), Admin::default()).unwrap();
+        if without_nics {
+            let names = topology.nics.iter().map(|nic| policy::Pattern::parse(&nic.name).unwrap());
+            wish.admin.selection.exclude = names.collect();
+        }
+        let plan = Plan::new(topology, wish, Step::default(), &|_| None);
+        json::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))]).contains("\"fails\": true")
+    };
+    assert!(fails("strict", true));
+    assert!(!fails("strict", false), "it has a NIC");
+    assert!(!fails("closest", true), "nothing was asked for");
+}
+
+#[test]
+fn words_that_ask_for_no_placement_plan_nothing() {
+    for words in ["observe", "help", "verbose", "dry-run", "rail,verbose"] {
+        assert_eq!(Wish::of_a_plan(Some(words), Admin::default()), Err(stated::BadWish::Nothing), "{words}");
+    }
+    let wish = Wish::of_a_plan(Some("rail,strict"), Admin::default()).unwrap();
+    assert_eq!((wish.settings.policy, wish.settings.strictness), (Policy::Rail, Strictness::Strict));
+}

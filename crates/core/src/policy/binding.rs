@@ -150,7 +150,9 @@ fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
         return (CpuDecision::Keep { cpus: own, why }, None);
     }
     let crew = Crew::new(topology, step, task);
-    let (cpus, reached) = in_crew(situation, near, &crew).unwrap_or((own.clone(), here));
+    let place = in_crew(situation, near, &crew);
+    let apart = place.as_ref().err().copied();
+    let (cpus, reached) = place.unwrap_or((own.clone(), here));
     let verb = if cpus.is_subset(&own) { "narrowed to" } else { "moved to the step's CPUs on" };
     let gpus_nodes = &near.nodes;
     match reached {
@@ -169,6 +171,10 @@ fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
             if nearer.is_empty() || !crew.cpus.intersects(&ladder.rungs()[0].cpus) {
                 let why = out_of_reach(near, step.starter);
                 return (CpuDecision::OutOfReach { cpus: own, why: why.clone() }, Some(why));
+            }
+            if let Some(why) = apart {
+                let why = format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU");
+                return (CpuDecision::OutOfReach { cpus: own, why }, None);
             }
             let part = crew.parts.get(task.local_id as usize).copied().unwrap_or(0);
             let room = nearer.len();
@@ -192,17 +198,19 @@ fn by_parts(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
     }
 }
 
-/// The task's new place, if all tasks of the step decide by the same facts; `None` if it must stay.
-fn in_crew(situation: &Situation, near: &Near, crew: &Crew<'_>) -> Option<(CpuSet, usize)> {
+/// The task's new place, if all tasks of the step decide by the same facts; else why it must stay.
+fn in_crew(situation: &Situation, near: &Near, crew: &Crew<'_>) -> Result<(CpuSet, usize), &'static str> {
     let Situation { topology, step, task, gpus, .. } = situation;
     let id = task.local_id as usize;
-    // the other tasks expect the mask that slurmd listed for this one
-    if id >= crew.len() || *crew.mask(id) != task.cpus {
-        return None;
+    if id >= crew.len() {
+        return Err("Slurm counts fewer tasks here than there are");
+    }
+    if *crew.mask(id) != task.cpus {
+        return Err("slurmd lists other CPUs for it than it has, and the other tasks go by that list");
     }
     // a user can forge the list of masks, and each task that moves works through all of them
     if crew.len() > MOST_DIFFERENT_MASKS && !crew.shares_one_mask() {
-        return None;
+        return Err("the step's tasks have more different masks than are compared");
     }
     let Some(homes) = &crew.homes else {
         // if each task has its own GPU, that bounds how many can be near
@@ -216,11 +224,13 @@ fn in_crew(situation: &Situation, near: &Near, crew: &Crew<'_>) -> Option<(CpuSe
                 false => crew.len(),
             }
         };
-        return Some(settle_alone(topology, crew, id, &near.nodes, may_be_near));
+        return Ok(settle_alone(topology, crew, id, &near.nodes, may_be_near));
     };
-    // the other tasks follow Slurm's rule; a task with other GPUs than the rule says stays where they expect
-    // it
-    (homes.get(id) == Some(&near.nodes)).then(|| settle(topology, crew, id))
+    // the other tasks follow Slurm's rule, whatever GPUs this one has
+    match homes.get(id) == Some(&near.nodes) {
+        true => Ok(settle(topology, crew, id)),
+        false => Err("the other tasks expect it near other NUMA nodes"),
+    }
 }
 
 /// `bind=core`, if the step's cores can be divided.

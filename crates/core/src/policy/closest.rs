@@ -133,3 +133,25 @@ pub(super) fn placements(
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::platform;
+    use crate::policy::{Request, Selection, map};
+    use crate::topology::NicIndex;
+
+    // each task of a job that may not open a NIC looks again, and starts from the step's map
+    #[test]
+    fn a_map_that_is_at_hand_saves_work_and_changes_nothing() {
+        for topology in platform::names().filter_map(platform::model) {
+            let whole = map(&topology, &Request::default());
+            for rail in whole.rails.iter().take(3) {
+                let unopenable: Vec<(NicIndex, String)> = vec![(rail.nic, "denied".to_string())];
+                let selection = Selection { unopenable, ..Selection::default() };
+                let request = Request { selection: Some(&selection), ..Request::default() };
+                let known = Request { known: Some(&whole), ..request.clone() };
+                assert_eq!(map(&topology, &known), map(&topology, &request), "{}, {rail}", topology.name);
+            }
+        }
+    }
+}

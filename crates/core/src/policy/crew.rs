@@ -129,3 +129,97 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
     };
     (0..tasks).map(of_task).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
+
+    /// Two NUMA nodes of four CPUs; GPUs 0 and 1 on the first, 2 and 3 on the second.
+    fn machine() -> Topology {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for node in 0..2u32 {
+            let cpus = (4 * node..4 * node + 4).collect();
+            topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances: Vec::new() });
+            for minor in [2 * node, 2 * node + 1] {
+                let address = format!("{:02x}:00.0", minor + 1).parse().unwrap();
+                let parent = PciParent::Host("pci0000:00".parse().unwrap());
+                topology
+                    .pci
+                    .insert(PciFunction { numa_node: Some(node), ..PciFunction::new(address, parent) });
+                topology.gpus.push(Gpu { minor: Some(minor), ..Gpu::new(address, GpuVendor::Nvidia) });
+            }
+        }
+        topology
+    }
+
+    /// The NUMA nodes that a rule gives to so many tasks of a step with these GPUs, such as `0 0 1 1`.
+    fn dealt(tasks: u32, gpus: &str, rule: &str) -> Option<String> {
+        let step = Step { tasks, gpus: Some(gpus.to_string()), ..Step::default() };
+        let task = Task { gpu_bind: Some(rule.to_string()), ..Task::default() };
+        let nodes = deal(&machine(), &step, &task)?;
+        Some(nodes.iter().map(NodeSet::to_string).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn slurm_22_05_deals_gpus_in_order() {
+        assert_eq!(dealt(4, "0,1,2,3", "gpu:per_task:1").as_deref(), Some("0 0 1 1"));
+        assert_eq!(dealt(2, "0,1,2,3", "gpu:per_task:2").as_deref(), Some("0 1"));
+        assert_eq!(dealt(1, "1,2", "gpu:per_task:2").as_deref(), Some("0-1"));
+        assert_eq!(dealt(2, "0,1,2,3", "gpu:per_task:1").as_deref(), Some("0 0"), "the others stay idle");
+    }
+
+    #[test]
+    fn a_map_deals_gpus_by_local_id_and_starts_again() {
+        for rule in ["gpu:map_gpu:3,0", "gres/gpu:map:3,0"] {
+            assert_eq!(dealt(3, "0,1,2,3", rule).as_deref(), Some("1 0 1"), "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_does_not_tell_every_tasks_gpus_deals_none() {
+        let untold = [
+            (4, "0,1,2,3", "gres/gpu:per_task:1", "later releases look at the masks first"),
+            (5, "0,1,2,3", "gpu:per_task:1", "fewer GPUs than it says"),
+            (2, "0,1,2,3", "gpu:per_task:0", "none for each"),
+            (2, "0,1,2,3", "gpu:per_task:18446744073709551615", "more than can be counted"),
+            (2, "0,9", "gpu:per_task:1", "a GPU that this node lacks"),
+            (2, "2,3", "gpu:map_gpu:2,3", "numbers of the node or of the job's part of it"),
+            (2, "0,1,2,3", "gpu:map_gpu:0,7", "a GPU that the step lacks"),
+            (2, "0,1,2,3", "gpu:closest", "no rule at all"),
+            (2, "0,1,2,3", "per_task:1", "not about GPUs"),
+        ];
+        for (tasks, gpus, rule, why) in untold {
+            assert_eq!(dealt(tasks, gpus, rule), None, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_task_has_gpus_of_its_own_by_the_users_promise_or_by_per_task() {
+        let own = |promised: Option<Vec<GpuIndex>>, rule: &str| {
+            has_own_gpus(&Task { promised, gpu_bind: Some(rule.to_string()), ..Task::default() })
+        };
+        assert!(own(None, "gpu:per_task:1") && own(None, "gres/gpu:per_task:2"));
+        assert!(own(Some(vec![GpuIndex(0)]), "gpu:closest"));
+        assert!(!own(None, "gpu:map_gpu:0,0") && !own(None, "gpu:closest") && !own(None, ""));
+    }
+
+    /// Are the masks of so many tasks private, and the parts of the tasks.
+    fn crew(tasks: u32, cpus_per_task: Option<u32>, masks: &[&str]) -> (bool, Vec<usize>) {
+        let masks = masks.iter().map(|mask| CpuSet::from_list(mask).unwrap()).collect();
+        let task = Task { masks, ..Task::default() };
+        let crew = Crew::new(&machine(), &Step { tasks, cpus_per_task, ..Step::default() }, &task);
+        (crew.is_private(), crew.parts)
+    }
+
+    #[test]
+    fn masks_are_private_where_each_task_has_one_with_cpus_that_no_other_has() {
+        assert_eq!(crew(2, None, &["0-1", "4-5"]), (true, vec![2, 2]));
+        assert_eq!(crew(1, None, &["0-1"]), (true, vec![2]));
+        assert_eq!(crew(2, None, &["0-1", "1-2"]), (false, vec![1, 1]), "they share a CPU");
+        assert_eq!(crew(2, None, &["0-3", "0-3"]), (false, vec![2, 2]), "they share all");
+        assert_eq!(crew(3, None, &["0-1", "4-5"]), (false, vec![1; 3]), "Slurm starts again at the first");
+        assert_eq!(crew(2, None, &["0-1", ""]), (false, vec![1, 0]), "who has none shares in vain");
+        assert_eq!(crew(2, Some(3), &["0-1", "4-7"]), (true, vec![2, 3]), "never more than the mask has");
+    }
+}

@@ -143,6 +143,15 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_nccl_would_round_up_is_not_called_nccls() {
+        let topology = Parts { gpus: vec![0, 0], nics: vec![(0, 200); 5] }.topology();
+        let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
+        assert_eq!(rails(&node).iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        let reason = &node.gpus[0].reason;
+        assert!(reason.contains("2 of its 5 nearest NICs") && !reason.contains("NCCL"), "{reason}");
+    }
+
+    #[test]
     fn nine_nics_for_eight_gpus_are_one_for_each() {
         let mut topology = platform::model("dgx-h100").unwrap();
         // all of them on one switch

@@ -104,22 +104,33 @@ mod tests {
     use super::*;
     use crate::placement::{Policy, RailIndex};
     use crate::platform;
-    use crate::policy::{self, Request};
+    use crate::policy::{self, Pattern, Request, Selection};
     use crate::topology::{CpuSet, GpuIndex, PathType};
 
     fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
+        let cpus = CpuDecision::Keep { cpus: CpuSet::from_list(cpus).unwrap(), why: String::new() };
+        lacks_by(&Selection::default(), strictness, (gpus, rails), cpus, None)
+    }
+
+    fn lacks_by(
+        selection: &Selection,
+        strictness: Strictness,
+        (gpus, rails): (&[usize], &[usize]),
+        cpus: CpuDecision,
+        missed: Option<&str>,
+    ) -> Vec<String> {
         let topology = platform::model("dgx-h100").unwrap();
-        let node = policy::map(&topology, &Request::default());
+        let node = policy::map(&topology, &Request { selection: Some(selection), ..Request::default() });
         let task = TaskPlacement {
             local_id: 0,
             global_id: 0,
             gpus: gpus.iter().copied().map(GpuIndex).collect(),
             seen: gpus.iter().copied().map(GpuIndex).collect(),
             rails: rails.iter().map(|&rail| (RailIndex(rail), PathType::Sys)).collect(),
-            cpus: CpuDecision::Keep { cpus: CpuSet::from_list(cpus).unwrap(), why: String::new() },
+            cpus,
             mems: crate::placement::MemDecision::Keep { why: String::new() },
             threads: None,
-            missed: None,
+            missed: missed.map(str::to_string),
             reasons: Vec::new(),
         };
         let used: Vec<Judged> = task
@@ -157,6 +168,37 @@ mod tests {
         let single = |gpus: &[usize], rails: &[usize]| lacks(Strictness::SingleNumaNode, gpus, rails, "0-3");
         assert!(single(&[0, 1], &[0, 1]).is_empty());
         assert_eq!(single(&[0, 4], &[0, 4]), ["its GPUs are on NUMA nodes 0-1"]);
+    }
+
+    #[test]
+    fn a_task_without_gpus_is_asked_for_nothing() {
+        for strictness in [Strictness::BestEffort, Strictness::Restricted, Strictness::SingleNumaNode] {
+            assert!(lacks(strictness, &[], &[0, 7], "0-3,56").is_empty());
+        }
+    }
+
+    #[test]
+    fn a_far_nic_is_the_nodes_best_where_the_admin_excludes_the_near_ones_and_still_not_on_one_numa_node() {
+        let near = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5"];
+        let exclude = near.iter().map(|name| Pattern::parse(name).unwrap()).collect();
+        let selection = Selection { exclude, ..Selection::default() };
+        let lacks = |strictness| {
+            let cpus = CpuDecision::Keep { cpus: CpuSet::from_list("0-3").unwrap(), why: String::new() };
+            lacks_by(&selection, strictness, (&[0], &[0]), cpus, None)
+        };
+        assert!(lacks(Strictness::Restricted).is_empty());
+        assert_eq!(lacks(Strictness::SingleNumaNode), ["mlx5_6:1 is not on NUMA node 0 of its GPU"]);
+    }
+
+    #[test]
+    fn cpus_out_of_reach_are_told_once_with_their_reason() {
+        let lacks = |missed| {
+            let cpus = CpuSet::from_list("56-60").unwrap();
+            let cpus = CpuDecision::OutOfReach { cpus, why: "too few CPUs there".to_string() };
+            lacks_by(&Selection::default(), Strictness::Restricted, (&[0], &[0]), cpus, missed)
+        };
+        assert_eq!(lacks(None), ["too few CPUs there"]);
+        assert_eq!(lacks(Some("no CPU there")), ["no CPU there"]);
     }
 
     #[test]

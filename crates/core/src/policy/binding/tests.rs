@@ -1,6 +1,9 @@
 //! The cases of binding, on one machine with two sockets.
 #![forbid(unsafe_code)]
 
+mod memory;
+mod together;
+
 use super::*;
 use crate::topology::{CpuSet, Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 
@@ -219,27 +222,4 @@ fn what_a_launcher_bound_stays_and_its_words_are_the_reason() {
     };
     let CpuDecision::Keep { why, .. } = situation(bound) else { panic!("it moved") };
     assert_eq!(why, "`orted` bound it");
-}
-
-#[test]
-fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
-    let settled = |ours: &str| {
-        let mut placement = TaskPlacement {
-            local_id: 0,
-            global_id: 0,
-            gpus: Vec::new(),
-            seen: Vec::new(),
-            rails: Vec::new(),
-            cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
-            mems: MemDecision::Prefer { nodes: NodeSet::from_list("1").unwrap(), why: String::new() },
-            threads: None,
-            missed: None,
-            reasons: Vec::new(),
-        };
-        let ours = Some(NodeSet::from_list(ours).unwrap());
-        settle_memory(&mut placement, &Memory { ours, ..Memory::default() });
-        placement.mems.nodes().map(ToString::to_string)
-    };
-    assert_eq!(settled("0-1").as_deref(), Some("1"));
-    assert_eq!(settled("0"), None);
 }

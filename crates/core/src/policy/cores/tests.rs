@@ -107,6 +107,15 @@ fn fewer_cores_than_tasks_are_not_divided() {
 }
 
 #[test]
+fn as_many_cores_as_tasks_are_one_for_each() {
+    let topology = machine(1, 4, 2, false, 4);
+    for rule in [Some("gpu:per_task:1"), None] {
+        let got = shares(&topology, &[set("0-7")], "0,1,2,3", rule, &nodes(&[0; 4]));
+        assert_eq!(lists(got), ["0,4", "1,5", "2,6", "3,7"], "{rule:?}");
+    }
+}
+
+#[test]
 fn threads_are_those_of_the_tasks_own_part() {
     let topology = machine(2, 4, 2, false, 4);
     let count = |masks: &[&str], bound: Option<&str>, tasks: u32, own: &str, to: &str| {
@@ -120,6 +129,13 @@ fn threads_are_those_of_the_tasks_own_part() {
     assert_eq!(count(&["4-5,12-13", "0-1,8-9"], None, 2, "4-5,12-13", "0-1,8-9"), 2, "moved, to as many");
     assert_eq!(count(&["0-15"], None, 4, "0-15", "0-3,8-11"), 2, "an even share of what all have");
     assert_eq!(count(&["0", "8"], None, 2, "0", "0,8"), 1, "never none");
+    assert_eq!(count(&[], None, 4, "0-15", "0-15"), 2, "where nobody is bound, an even share too");
+    assert_eq!(count(&[], Some("none"), 4, "0-15", "0-15"), 2, "nor is who said so");
+    assert_eq!(
+        count(&["0-15"], Some("sockets"), 4, "0-15", "0-15"),
+        2,
+        "a mask that all share, by the user's word"
+    );
     assert_eq!(count(&[], Some("map_ldom:"), 2, "0-3,8-11", "0-3,8-11"), 4, "the user's own binding");
 }
 

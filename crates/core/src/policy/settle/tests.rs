@@ -209,6 +209,20 @@ fn who_finds_no_room_does_not_keep_the_others_away() {
 }
 
 #[test]
+fn who_stands_in_nobodys_way_moves_though_another_gives_way() {
+    // two tasks hold the first socket; the last one would crowd them there, and the first one goes to the second socket
+    let played = Played {
+        topology: machine(2, 1, 4, 4),
+        masks: ["0-15", "0-3,8-11", "0-3,8-11", "4-5"].map(set).to_vec(),
+        gpus: vec![2, 0, 0, 0],
+        cpus_per_task: Some(4),
+        rule: Some("gpu:map_gpu:2,0,0,0".to_string()),
+        bind: Bind::Auto,
+    };
+    assert_eq!(played.lists(), ["4-7,12-15", "0-3,8-11", "0-3,8-11", "4-5"]);
+}
+
+#[test]
 fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
     // a DGX A100 as srun -c32 fills it: pairs of GPUs on NUMA nodes 3, 1, 7 and 5, a task on each NUMA node
     let on =
