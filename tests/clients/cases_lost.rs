@@ -31,8 +31,7 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// Did UCX's word, and nothing of ours, end the step, while bytes flowed?  1.13 and 1.18 abort the program, 1.22 tells it.
-///  What srun itself returns says which of the two tasks was
-/// ended last, and by whom: that is not the same each time.
+/// What srun itself returns says which of the two tasks was ended last, and by whom: that is not the same each time.
 pub fn assert_ended_by_ucx(nodes: &Nodes, name: &str) {
     let said = nodes.said(name);
     assert!(said.contains("the link is down") && !nodes.succeeded(name), "{name}: {said}");
