@@ -24,7 +24,8 @@ plugstackdir ?=
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test fuzz sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures soak deb rpm \
+.PHONY: help build demo lint test fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
+	soak deb rpm \
 	install uninstall clean
 
 help:           ## this list
@@ -50,6 +51,9 @@ test:           ## every test, the end-to-end ones on a real Slurm included (roo
 
 fuzz:           ## libFuzzer on each input from outside: TARGET=name SECONDS_EACH=600 RUNS=10000000 (a C++ compiler)
 	fuzz/run.sh $(TARGET)
+
+slow:           ## the input of each parser that costs most: TARGET=name BLOCKS=1000000000, or BY=time
+	fuzz/run.sh slow $(TARGET)
 
 sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitizer (a nightly toolchain)
 	fuzz/sanitize.sh

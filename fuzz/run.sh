@@ -3,15 +3,27 @@
 # Fuzzes one target, or all: fuzz/run.sh [TARGET…].  SECONDS_EACH says how long (600), RUNS how often at most (10000000).
 # Needs a C++ compiler for libFuzzer, and no nightly toolchain.  What breaks a target lies in fuzz/found afterwards; the inputs
 # that reach something new in fuzz/grown.  An input may take 1 s and 256 MiB; SANITIZER=address (nightly) needs more memory.
+#
+# fuzz/run.sh slow [TARGET…] looks for the input that costs most, by basic blocks (BLOCKS says how many for each length,
+# 1000000000), or with BY=time by the clock.  The worst lies in fuzz/found/slow-TARGET.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 host=$(rustc -vV | sed -n 's/^host: //p')
-flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+target=${CARGO_TARGET_DIR:-target}
+flags="-Cpasses=sancov-module"
+
+if [ "${1:-}" = slow ]; then
+    shift
+    flags="$flags -Cllvm-args=-sanitizer-coverage-level=3 -Cllvm-args=-sanitizer-coverage-trace-pc-guard --cfg fuzzing"
+    RUSTFLAGS="$flags" cargo build --release --locked --features slow --bin slow --target "$host" --target-dir "$target/slow"
+    exec "$target/slow/$host/release/slow" "$@"
+fi
+
+flags="$flags -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
 flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 memory=256
 cargo=(cargo)
-target=${CARGO_TARGET_DIR:-target}
 if [ "${SANITIZER:-}" = address ]; then
     flags="$flags -Zsanitizer=address"
     memory=2048

@@ -1,4 +1,6 @@
-//! The fuzz targets as a library, for libFuzzer.
+//! The fuzz targets as a library, for libFuzzer and for the search of what is slow.
 #![forbid(unsafe_code)]
 
+pub mod changes;
+pub mod climb;
 pub mod targets;

@@ -100,7 +100,7 @@ mod tests {
             prop_assert_eq!(&by_key, &expected);
 
             expected.clone_from(&down);
-            expected.sort_by(|a, b| b.0.cmp(&a.0));
+            expected.sort_by_key(|item| std::cmp::Reverse(item.0));
             down.order_by(|a, b| b.0.cmp(&a.0));
             prop_assert_eq!(&down, &expected);
         }

@@ -9,6 +9,9 @@ use nic_placement_core::topology::{
 /// GPUs, and NICs, at most: as many as a topology file may have.
 const MOST: usize = 256;
 
+/// GPUs, and NICs, of most machines: one of the others costs as much as a hundred of them.
+const USUAL: usize = 24;
+
 /// Bytes one after another; zeros behind the last.
 pub struct Bytes<'d> {
     data: &'d [u8],
@@ -61,12 +64,13 @@ pub fn topology(bytes: &mut Bytes) -> Topology {
             topology.pus.extend(cores.map(|cpu| Pu { os_index: cpu, package: os_index / 2, core: cpu / 2 }));
         }
     }
-    while !bytes.is_empty() && topology.gpus.len() < MOST && topology.nics.len() < MOST {
+    let most = if head & 0x38 == 0x38 { MOST } else { USUAL };
+    while !bytes.is_empty() && topology.gpus.len() < most && topology.nics.len() < most {
         let (kind, place) = (bytes.next(), bytes.next());
         // a run of devices that are alike: large machines of few bytes
         let again = if kind & 0x80 != 0 { bytes.next() % 64 } else { 0 };
         for nth in 0..=again {
-            device(&mut topology, kind, place.wrapping_add(nth * (kind >> 5 & 1)), nodes);
+            device(&mut topology, most, kind, place.wrapping_add(nth * (kind >> 5 & 1)), nodes);
         }
     }
     stated(&mut topology, head);
@@ -74,9 +78,9 @@ pub fn topology(bytes: &mut Bytes) -> Topology {
     topology
 }
 
-fn device(topology: &mut Topology, kind: u8, place: u8, nodes: u32) {
+fn device(topology: &mut Topology, most: usize, kind: u8, place: u8, nodes: u32) {
     let count = (topology.gpus.len() + topology.nics.len()) as u32;
-    if topology.gpus.len() >= MOST || topology.nics.len() >= MOST {
+    if topology.gpus.len() >= most || topology.nics.len() >= most {
         return;
     }
     let node = u32::from(place) % nodes;

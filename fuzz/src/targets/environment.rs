@@ -1,8 +1,10 @@
 //! A user's environment, and the files of libraries that it leads to.
 #![forbid(unsafe_code)]
 
+use super::work::Work;
 use super::{held, machines};
 use nic_placement_core::config::{Admin, cpu_bind};
+use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::platform;
@@ -13,6 +15,7 @@ use nic_placement_core::render::names;
 use nic_placement_core::render::{self, Evidence, FileText, Present};
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
 use std::collections::BTreeMap;
+use std::hint::black_box;
 
 /// `(machine, words)` of the plans that an input chooses from.
 const PLANS: [(&str, &str); 8] = [
@@ -60,33 +63,75 @@ const FILES: [(&str, usize); 6] = [
     ("/proc/net/if_inet6", 5),
 ];
 
-/// Parts between NULs: two letters that choose, then a variable on each line; and the files.
-pub fn run(data: &[u8]) {
-    let text = held::text(data);
-    let parts: Vec<&str> = text.split('\0').collect();
-    let (choice, lines) = parts[0].split_once('\n').unwrap_or(("", parts[0]));
-    let choice: Vec<usize> = choice.bytes().map(usize::from).chain([0, 0, 0]).take(3).collect();
-    let present: Present = lines
-        .split('\n')
-        .filter_map(|line| line.split_once('='))
-        .map(|(name, value)| (name.to_string(), value.to_string()))
-        .collect();
-    let read = |path: &str| {
+/// An input: parts between NULs, of which the first has letters that choose, and then a variable on each line; the others
+/// are files.
+struct Given {
+    parts: Vec<String>,
+    choice: [usize; 3],
+    present: Present,
+}
+
+impl Given {
+    fn of(data: &[u8]) -> Given {
+        let text = held::text(data);
+        let parts: Vec<String> = text.split('\0').map(str::to_string).collect();
+        let (choice, lines) = parts[0].split_once('\n').unwrap_or(("", &parts[0]));
+        let letter = |nth: usize| choice.as_bytes().get(nth).copied().map_or(0, usize::from);
+        let choice = [letter(0), letter(1), letter(2)];
+        let variables = lines.split('\n').filter_map(|line| line.split_once('='));
+        let present = variables.map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        Given { parts, choice, present }
+    }
+
+    fn file(&self, path: &str) -> Option<FileText> {
         let file = FILES.iter().find(|(end, _)| path.ends_with(end)).map(|(_, part)| *part);
         let text = match file {
-            Some(part) => parts.get(part)?.to_string(),
+            Some(part) => self.parts.get(part)?.to_string(),
             None if path.ends_with("/operstate") => "up\n".to_string(),
             // what a variable names, as NCCL_CONF_FILE does
-            None if path.starts_with('/') && !path.starts_with("/sys") => parts.get(6)?.to_string(),
+            None if path.starts_with('/') && !path.starts_with("/sys") => self.parts.get(6)?.to_string(),
             None => return None,
         };
         Some(FileText { is_cut: text.len() % 17 == 16, text })
-    };
-    KNOWN.with(|plans| {
-        let plan = &plans[choice[0] % plans.len()];
-        let task = task(plan, &present, choice[1], choice[2]);
-        check(plan, &task, &present, &read);
-    });
+    }
+
+    /// Calls `look` with the plan and the task that the letters choose.
+    fn with<T>(&self, look: impl FnOnce(&Plan, &Task) -> T) -> T {
+        KNOWN.with(|plans| {
+            let plan = &plans[self.choice[0] % plans.len()];
+            look(plan, &task(plan, &self.present, self.choice[1], self.choice[2]))
+        })
+    }
+}
+
+pub fn run(data: &[u8]) {
+    let given = Given::of(data);
+    given.with(|plan, task| check(plan, task, &given.present, &|path| given.file(path)));
+}
+
+/// A task of a step: its variables, what it is told of the user's, and what a step that is off takes away.
+pub fn work(data: &[u8]) -> Work<'_> {
+    let given = Given::of(data);
+    Box::new(move || {
+        given.with(|plan, task| {
+            let read = |path: &str| given.file(path);
+            black_box(plan.task(task, Evidence { present: &given.present, read: &read }));
+            black_box(findings(plan, task, &given.present, &read));
+            black_box(render::withdrawal(&plan.evidence_variables(), &given.present));
+        });
+    })
+}
+
+fn findings(plan: &Plan, task: &Task, present: &Present, read: render::ReadFile) -> Vec<Diagnostic> {
+    lint(&Subject {
+        present,
+        topology: &plan.node,
+        node: &plan.map,
+        task,
+        tasks: plan.step.tasks,
+        interfaces: &["eth0".to_string(), "ib0".to_string()],
+        read,
+    })
 }
 
 fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
@@ -117,16 +162,7 @@ fn check(plan: &Plan, task: &Task, present: &Present, read: render::ReadFile) {
     assert!(placed.placement.cpus.cpus().is_subset(&task.step_cpus));
     held::tidy(&placed.line("n1"));
     placed.shortfalls.iter().for_each(|text| held::tidy(text));
-    let findings = lint(&Subject {
-        present,
-        topology: &plan.node,
-        node: &plan.map,
-        task,
-        tasks: plan.step.tasks,
-        interfaces: &["eth0".to_string(), "ib0".to_string()],
-        read,
-    });
-    held::findings(&findings);
+    held::findings(&findings(plan, task, present, read));
     // a step inside this one, placed alike, changes nothing
     let inner = after(&placed, present);
     let again = plan.task(task, Evidence { present: &inner, read });

@@ -27,6 +27,10 @@ const WORDS: [&str; 8] = [
 /// Small machines of all kinds.
 const MODELS: [&str; 5] = ["gh200", "dgx-h100", "dgx-spark", "mi300x-8", "frontier"];
 
+thread_local! {
+    static KNOWN: Vec<Topology> = MODELS.iter().map(|name| platform::model(name).expect("a model")).collect();
+}
+
 pub fn no_file(_: &str) -> Option<FileText> {
     None
 }
@@ -38,7 +42,7 @@ pub fn wish(words: &str, admin: Admin) -> Wish {
 
 /// The tasks of a step on one of the known machines.
 pub fn for_tasks(admin: Admin, choice: usize, mut look: impl FnMut(&Plan, &TaskPlan)) {
-    let model = platform::model(MODELS[choice % MODELS.len()]).expect("a model");
+    let model = KNOWN.with(|known| known[choice % known.len()].clone());
     let settings = settle(&admin.default, None, Some(&Words::default()));
     each_task(model, Wish { settings, admin }, &mut look);
 }
@@ -90,21 +94,31 @@ pub fn holds(plan: &Plan) {
     }
 }
 
-/// The bytes' machine under one of the policies.
-pub fn solver(data: &[u8]) {
+/// The bytes' machine, and the words that ask for it.
+pub fn asked(data: &[u8]) -> (Topology, &'static str) {
     let mut bytes = Bytes::new(data);
     let words = WORDS[usize::from(bytes.next()) % WORDS.len()];
-    let node = built::topology(&mut bytes);
+    (built::topology(&mut bytes), words)
+}
+
+/// The bytes' machine under one of the policies.
+pub fn solver(data: &[u8]) {
+    let (node, words) = asked(data);
     let step = Step { node: "made".into(), tasks: 1, total_tasks: 1, alone_on_node: true, ..Step::default() };
     let make = || Plan::new(node.clone(), wish(words, Admin::default()), step.clone(), &no_file);
     let plan = make();
     holds(&plan);
-    if data.len() < 64 {
-        assert_eq!(plan.map, make().map, "the same answer twice");
+    // one of the checks for each input: each costs as much as the plan
+    match data.len() % 8 {
+        0 if data.len() < 64 => assert_eq!(plan.map, make().map, "the same answer twice"),
+        1 => {
+            let text = file::to_json(&node);
+            let again =
+                file::from_json(&text, node.provenance.clone()).expect("a made machine is consistent");
+            assert_eq!(again, node);
+        }
+        _ => {}
     }
-    let text = file::to_json(&node);
-    let again = file::from_json(&text, node.provenance.clone()).expect("a made machine is consistent");
-    assert_eq!(again, node);
 }
 
 /// The maps of the bytes' machine, for some of its GPUs.

@@ -14,6 +14,7 @@ mod reports;
 mod tables;
 mod tree;
 mod words;
+pub mod work;
 
 /// An input's consequences.
 pub type Target = fn(&[u8]);

@@ -1,18 +1,19 @@
 //! Tables of `/proc` and the files of GPU drivers, on a machine that is otherwise in order.
 #![forbid(unsafe_code)]
 
+use super::work::Work;
 use super::{formats, held, machines};
 use nic_placement_core::config::Admin;
 use nic_placement_core::discover::manifest::Entry;
 use nic_placement_core::discover::synthesise::synthesise;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::read_root;
-use nic_placement_core::plan::Plan;
-use nic_placement_core::plan::stated;
+use nic_placement_core::plan::{Plan, TaskPlan, stated};
 use nic_placement_core::platform;
 use nic_placement_core::render::{Evidence, FileText, Present};
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::{GpuIndex, Provenance};
+use std::hint::black_box;
 
 thread_local! {
     static NODE: Manifest = synthesise(&platform::model("gh200").expect("a model"));
@@ -37,35 +38,56 @@ fn plan() -> Plan {
 pub fn run(data: &[u8]) {
     let text = held::text(data);
     let parts: Vec<&str> = text.split('\0').collect();
-    let part = |nth: usize| parts.get(nth).copied();
-    NODE.with(|node| {
-        let mut manifest = node.clone();
-        for (nth, path) in FILES.iter().enumerate() {
-            if let Some(text) = part(nth).filter(|text| !text.is_empty()) {
-                manifest.insert(path, Entry::File(text.trim_end().to_string()));
+    let scope = [Scope::Placement, Scope::Selection, Scope::Cores, Scope::Full][data.len() % 4];
+    let found = read_root(&Root::manifest(node(&parts)), scope, Provenance::Captured("made".into()));
+    held::findings(&found.1);
+    assert!(found.0.nics.len() <= 256 && found.0.gpus.len() <= 256);
+    if data.len() % 8 == 0 {
+        formats::plans(&found.0);
+    }
+    PLAN.with(|plan| {
+        let placed = interfaces(plan, &parts);
+        for variable in &placed.variables {
+            if let nic_placement_core::placement::Change::Set(value) = &variable.change {
+                assert!(!value.contains(['\0', '\n', '\r']), "{}={value:?}", variable.name);
             }
         }
-        if let Some(text) = part(5).filter(|text| !text.is_empty()) {
-            let gpus = manifest.list("proc/driver/nvidia/gpus");
-            for gpu in gpus {
-                let path = format!("proc/driver/nvidia/gpus/{gpu}/information");
-                manifest.insert(&path, Entry::File(text.trim_end().to_string()));
-            }
-        }
-        let scope = [Scope::Placement, Scope::Selection, Scope::Cores, Scope::Full][data.len() % 4];
-        let root = Root::manifest(manifest);
-        let found = read_root(&root, scope, Provenance::Captured("made".into()));
-        held::findings(&found.1);
-        assert!(found.0.nics.len() <= 256 && found.0.gpus.len() <= 256);
-        if data.len() % 8 == 0 {
-            formats::plans(&found.0);
-        }
+        held::tidy(&placed.line("n1"));
     });
-    PLAN.with(|plan| interfaces(plan, &parts));
+}
+
+/// The reading of these tables, and the list of interfaces that is made of them.
+pub fn work(data: &[u8]) -> Work<'_> {
+    let text = held::text(data);
+    let node = node(&text.split('\0').collect::<Vec<_>>());
+    let root = Root::manifest(node);
+    Box::new(move || {
+        let parts: Vec<&str> = text.split('\0').collect();
+        black_box(read_root(&root, Scope::Full, Provenance::Captured("made".into())));
+        PLAN.with(|plan| drop(black_box(interfaces(plan, &parts))));
+    })
+}
+
+/// The machine with these parts of an input as its tables.
+fn node(parts: &[&str]) -> Manifest {
+    let part = |nth: usize| parts.get(nth).copied().filter(|text| !text.is_empty());
+    let mut manifest = NODE.with(Manifest::clone);
+    for (nth, path) in FILES.iter().enumerate() {
+        if let Some(text) = part(nth) {
+            manifest.insert(path, Entry::File(text.trim_end().to_string()));
+        }
+    }
+    if let Some(text) = part(5) {
+        for gpu in manifest.list("proc/driver/nvidia/gpus") {
+            let path = format!("proc/driver/nvidia/gpus/{gpu}/information");
+            manifest.insert(&path, Entry::File(text.trim_end().to_string()));
+        }
+    }
+    manifest
 }
 
 /// The list of IP interfaces that UCX is given.
-fn interfaces(plan: &Plan, parts: &[&str]) {
+fn interfaces<'p>(plan: &'p Plan, parts: &[&str]) -> TaskPlan<'p> {
     let part = |nth: usize| parts.get(nth).map(|text| text.to_string()).unwrap_or_default();
     let read = |path: &str| {
         let text = match path {
@@ -81,11 +103,5 @@ fn interfaces(plan: &Plan, parts: &[&str]) {
     let cpus = plan.node.cpus();
     let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
     let present = Present::new();
-    let placed = plan.task(&task, Evidence { present: &present, read: &read });
-    for variable in &placed.variables {
-        if let nic_placement_core::placement::Change::Set(value) = &variable.change {
-            assert!(!value.contains(['\0', '\n', '\r']), "{}={value:?}", variable.name);
-        }
-    }
-    held::tidy(&placed.line("n1"));
+    plan.task(&task, Evidence { present: &present, read: &read })
 }

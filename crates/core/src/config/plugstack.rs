@@ -83,17 +83,23 @@ struct Layer {
     default: Words,
     /// the lists, sources and variables that it has named: the first time it replaces those of the layers before
     said: BTreeSet<String>,
-    /// arguments that nobody knows
+    /// arguments and words that nobody knows
     unknown: usize,
 }
 
 impl Layer {
-    /// Unknown arguments for which it is looked up what was meant, at most: a file of another program's has thousands, and
-    /// each step reads it.
+    /// Unknown arguments and words for which it is looked up what was meant, at most: a file of another program's has
+    /// thousands, and each step reads it.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, reach: Reach) -> Layer {
         Layer { reach, default: admin.default.clone(), said: BTreeSet::new(), unknown: 0 }
+    }
+
+    /// Why an argument or word is not understood; only for the first few with what was meant.
+    fn looked_up(&mut self, short: &str, why: impl FnOnce() -> String) -> String {
+        self.unknown += 1;
+        if self.unknown > Layer::MOST_LOOKED_UP { short.to_string() } else { why() }
     }
 
     /// Is this the first time that it is named here?
@@ -185,13 +191,11 @@ impl Admin {
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let Some(spec) = options::at(Place::Plugstack).find(|spec| spec.name == name) else {
-            layer.unknown += 1;
-            if layer.unknown > Layer::MOST_LOOKED_UP {
-                return Err("unknown argument".into());
-            }
-            let meant = options::meant(Place::Plugstack, name);
-            let meant = meant.map_or(";".to_string(), |name| format!(", did you mean `{name}`?"));
-            return Err(format!("unknown argument{meant} known: {}", options::known(Place::Plugstack)));
+            return Err(layer.looked_up("unknown argument", || {
+                let meant = options::meant(Place::Plugstack, name);
+                let meant = meant.map_or(";".to_string(), |name| format!(", did you mean `{name}`?"));
+                format!("unknown argument{meant} known: {}", options::known(Place::Plugstack))
+            }));
         };
         match spec.reach {
             Reach::Plugstack if layer.reach < Reach::Plugstack => {
@@ -210,7 +214,8 @@ impl Admin {
         }
         match spec.name {
             "default" => {
-                let words = Words::parse(value).map_err(|bad| bad.to_string())?;
+                let words = Words::parse(value)
+                    .map_err(|bad| layer.looked_up("not understood", || bad.to_string()))?;
                 self.default = layer.default.overlaid(&words);
             }
             "rollout" => {
@@ -221,9 +226,9 @@ impl Admin {
             // whoever threw the switch, nobody throws it back
             "disable" => self.disabled |= switch.unwrap_or(true),
             "conf" if value.starts_with('/') => self.conf = Some(value.to_string()),
-            "include" => replaced_or_added(&mut self.selection.include, patterns(value)?, layer.begins(name)),
-            "exclude" => replaced_or_added(&mut self.selection.exclude, patterns(value)?, layer.begins(name)),
-            "rails" => replaced_or_added(&mut self.rails, patterns(value)?, layer.begins(name)),
+            "include" => take_patterns(&mut self.selection.include, name, value, layer)?,
+            "exclude" => take_patterns(&mut self.selection.exclude, name, value, layer)?,
+            "rails" => take_patterns(&mut self.rails, name, value, layer)?,
             "lets-through" => lets_through(&mut self.through, value)?,
             "set" => return self.set_all(value, layer),
             "fabric" => {
@@ -262,6 +267,10 @@ impl Admin {
         let mut refused = Vec::new();
         let mut doubts = Vec::new();
         for one in assignments(text) {
+            if refused.len() == Layer::MOST_LOOKED_UP {
+                refused.push("what follows is not read".to_string());
+                break;
+            }
             match self.set(one, layer) {
                 Ok(doubt) => doubts.extend(doubt),
                 Err(why) => refused.push(why),
@@ -301,12 +310,22 @@ impl Admin {
     }
 }
 
-/// A list of a nearer layer replaces the others', and goes on over the arguments of its own.
-fn replaced_or_added<T>(list: &mut Vec<T>, more: Vec<T>, is_first: bool) {
-    if is_first {
+/// Takes the NICs of one argument.  A list of a nearer layer replaces the others', and goes on over the arguments of its own.
+fn take_patterns(list: &mut Vec<Pattern>, name: &str, value: &str, layer: &mut Layer) -> Result<(), String> {
+    let more = patterns(value)?;
+    let kept = if layer.said.contains(name) { list.len() } else { 0 };
+    if kept + more.len() > MAX_PATTERNS {
+        return Err(too_many_patterns());
+    }
+    if layer.begins(name) {
         list.clear();
     }
     list.extend(more);
+    Ok(())
+}
+
+fn too_many_patterns() -> String {
+    format!("more than {MAX_PATTERNS} NICs: name several at once with `*` and `?`, or their subnet")
 }
 
 /// `yes` or `no` behind a word that needs neither, for those who write down no word without a value.
@@ -320,7 +339,11 @@ fn yes_or_no(value: &str) -> Option<bool> {
 
 /// The parts of `A=1;B=2`; a `;` that no `NAME=` follows belongs to a value.
 fn assignments(text: &str) -> Vec<&str> {
-    let begins = |rest: &str| rest.split_once('=').is_some_and(|(name, _)| is_variable_name(name));
+    // no name has a `;`: one look from each to the next, and not to the end
+    let begins = |rest: &str| {
+        let end = rest.find(['=', ';']).filter(|end| rest[*end..].starts_with('='));
+        end.is_some_and(|end| is_variable_name(&rest[..end]))
+    };
     let cuts = text.match_indices(';').map(|(at, _)| at).filter(|at| begins(&text[at + 1..]));
     let mut parts = Vec::new();
     let mut start = 0;
@@ -343,8 +366,14 @@ const MAX_TEMPLATES: usize = 32;
 /// Seconds of `cache=`, at most: a day.
 const MAX_CACHE: u64 = 24 * 3600;
 
+/// NICs of one list, at most: each is looked for among all NICs of the node, by every step.
+const MAX_PATTERNS: usize = 256;
+
 /// NICs separated by commas.
 pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
+    if list.split(',').nth(MAX_PATTERNS).is_some() {
+        return Err(too_many_patterns());
+    }
     list.split(',').map(|word| Pattern::parse(word).map_err(|bad| bad.to_string())).collect()
 }
 

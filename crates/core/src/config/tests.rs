@@ -164,6 +164,39 @@ fn of_thousands_of_unknown_arguments_each_is_named_and_few_are_looked_up() {
 }
 
 #[test]
+fn of_thousands_of_unknown_words_each_is_named_and_few_are_looked_up() {
+    let (_, findings) = Admin::parse(std::iter::repeat_n("default=clo", 2_000));
+    assert_eq!(findings.len(), 2_000);
+    let looked_up = findings.iter().filter(|finding| finding.to_string().contains("known words: "));
+    assert_eq!(looked_up.count(), 16);
+    assert_eq!(findings[1_999].to_string(), "`plugstack.conf: default=clo`: not understood");
+}
+
+#[test]
+fn of_thousands_of_mistakes_in_one_set_sixteen_are_named() {
+    let (admin, findings) = Admin::parse([format!("set=OWN=1{}", ";LD_PRELOAD=2".repeat(9_000)).as_str()]);
+    assert_eq!(findings.len(), 1);
+    let text = findings[0].to_string();
+    assert!(text.len() < 8192 && text.ends_with("; what follows is not read"), "{text}");
+    assert_eq!(admin.templates.len(), 1);
+}
+
+#[test]
+fn a_list_of_more_nics_than_a_node_has_is_refused_and_the_one_before_holds() {
+    let many = |number: usize| vec!["mlx5_0"; number].join(",");
+    for list in ["include", "exclude", "rails"] {
+        let of = |arguments: [String; 2]| Admin::parse(arguments.iter().map(String::as_str));
+        let (admin, findings) = of([format!("{list}=a,b"), format!("{list}={}", many(257))]);
+        let kept = [&admin.selection.include, &admin.selection.exclude, &admin.rails].map(Vec::len);
+        assert_eq!(kept.iter().sum::<usize>(), 2, "{list}");
+        assert!(findings[0].to_string().contains("more than 256 NICs"), "{findings:?}");
+        let (_, findings) = of([format!("{list}={}", many(200)), format!("{list}={}", many(57))]);
+        assert_eq!(findings.len(), 1, "of several arguments together");
+        assert_eq!(of([format!("{list}={}", many(256)), "cache=1".into()]).1, []);
+    }
+}
+
+#[test]
 fn an_admin_may_say_what_paths_let_through_and_a_list_with_a_mistake_changes_nothing() {
     let (admin, _) = Admin::parse(["lets-through=SYS:60,PHB:100"]);
     let through = |path| admin.through.of(path);

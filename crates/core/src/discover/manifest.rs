@@ -181,17 +181,21 @@ impl Manifest {
 
     /// Nothing may lie below a file or a link: unpacking would write through it.
     fn check_nesting(&self) -> Result<(), BadManifest> {
-        for path in self.entries.keys() {
-            let parents = path.match_indices('/').map(|(end, _)| &path[..end]);
-            for parent in parents {
-                if matches!(self.entries.get(parent), Some(Entry::File(_) | Entry::Link(_))) {
-                    let problem =
-                        format!("`{}` lies below `{}`, which is no directory", cut(path), cut(parent));
-                    return Err(BadManifest { line: 0, problem });
-                }
+        // one look for each file: one for each folder of each path takes seconds where the paths are deep
+        for (path, _) in self.entries.iter().filter(|(_, entry)| !matches!(entry, Entry::Directory)) {
+            if let Some(below) = self.first_below(path) {
+                let problem = format!("`{}` lies below `{}`, which is no directory", cut(below), cut(path));
+                return Err(BadManifest { line: 0, problem });
             }
         }
         Ok(())
+    }
+
+    /// The first path below a folder, however far.
+    fn first_below(&self, path: &str) -> Option<&str> {
+        let prefix = format!("{path}/");
+        let (first, _) = self.entries.range(prefix.clone()..).next()?;
+        first.starts_with(&prefix).then_some(first.as_str())
     }
 }
 
@@ -203,9 +207,7 @@ impl fmt::Display for Manifest {
             match entry {
                 Entry::Directory => {
                     // a directory of which something below is known needs no line of its own
-                    let prefix = format!("{path}/");
-                    let below = self.entries.range(prefix.clone()..).next();
-                    if !below.is_some_and(|(next, _)| next.starts_with(&prefix)) {
+                    if self.first_below(path).is_none() {
                         writeln!(f, "{path}/")?;
                     }
                 }
@@ -292,6 +294,11 @@ sys/devices/pci0000:15/0000:1b:00.0/numa_node = -1
             ),
             ("# nic-placement machine 1\nsys/a hello\n", "line 2: expected ` = text` or ` -> target`"),
             ("# nic-placement machine 1\nsys/a -> b\nsys/a/c = 1\n", "`sys/a/c` lies below `sys/a`"),
+            (
+                // in the order of paths `a-b` stands between
+                "# nic-placement machine 1\nsys/a = 1\nsys/a-b = 1\nsys/a/b/c/\n",
+                "`sys/a/b/c` lies below `sys/a`",
+            ),
         ] {
             let error = Manifest::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "`{text}` gave `{error}`");

@@ -187,8 +187,9 @@ fn negatable(list: &str, nic: &Nic, port: &Port) -> bool {
 /// (src/ucs/config/parser.c `ucs_config_sscanf_allow_list_impl`, `ucs_config_array_expand_range`).
 fn ucx(list: &str, nic: &Nic, port: &Port) -> bool {
     let (without, rest) = list.strip_prefix('^').map_or((false, list), |rest| (true, rest));
+    // a user's list may have tens of thousands of entries
+    let whole = format!("{}:{}", nic.name, port.number);
     let is_it = |entry: &str| {
-        let whole = format!("{}:{}", nic.name, port.number);
         is_port(entry, port, |name| nic.name == name)
             || is_in_range(entry, &whole)
             || is_in_range(entry, &nic.name)

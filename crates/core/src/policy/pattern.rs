@@ -60,10 +60,12 @@ impl Pattern {
     pub fn matches(&self, nic: &Nic) -> bool {
         match self.meaning {
             Meaning::Names => {
-                let address = nic.address.map(|address| address.to_string());
-                let netdevs = nic.netdevs.iter().map(String::as_str);
-                let mut names = [Some(&*nic.name), address.as_deref()].into_iter().flatten().chain(netdevs);
-                names.any(|name| glob(self.word.as_bytes(), name.as_bytes()))
+                let is_it = |name: &str| glob(self.word.as_bytes(), name.as_bytes());
+                // an address has a `:`; writing it down costs more than all the rest
+                let may_be_address = self.word.contains([':', '*', '?']);
+                is_it(&nic.name)
+                    || nic.netdevs.iter().any(|name| is_it(name))
+                    || may_be_address && nic.address.is_some_and(|address| is_it(&address.to_string()))
             }
             Meaning::Prefix(wanted) => nic.ports.iter().any(|port| port.subnet == Some(wanted)),
             Meaning::Network(wanted) => {

@@ -73,15 +73,39 @@ pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
     found
 }
 
-/// Adds the findings about the entries of one list, the first few of them one by one.
-fn add_entries(found: &mut Vec<Diagnostic>, mut of_list: Vec<Diagnostic>) {
-    // an entry may stand there twice
-    of_list.dedup();
-    let more = of_list.len().saturating_sub(MAX_TOLD);
-    let place = of_list.first().map(|first| first.place.clone());
-    found.extend(of_list.into_iter().take(MAX_TOLD));
-    if let (Some(place), 1..) = (place, more) {
-        found.push(Diagnostic::new(place, format!("{more} more such entries")));
+/// The findings about the entries of one list: the first few of them one by one, and how many more there are.
+struct OfList<'l> {
+    name: &'l str,
+    list: &'l str,
+    told: Vec<Diagnostic>,
+    more: usize,
+    last: String,
+}
+
+impl<'l> OfList<'l> {
+    fn new(name: &'l str, list: &'l str) -> OfList<'l> {
+        OfList { name, list, told: Vec::new(), more: 0, last: String::new() }
+    }
+
+    /// Adds what is wrong with an entry.  A list may have tens of thousands of them: the text of one that is not told is not
+    /// made.
+    fn add(&mut self, entry: &str, text: impl FnOnce() -> String) {
+        // an entry may stand there twice
+        if self.last == entry {
+            return;
+        }
+        entry.clone_into(&mut self.last);
+        match self.told.len() {
+            0..MAX_TOLD => self.told.push(finding(self.name, self.list, text())),
+            _ => self.more += 1,
+        }
+    }
+
+    fn end(self, found: &mut Vec<Diagnostic>) {
+        found.extend(self.told);
+        if self.more > 0 {
+            found.push(finding(self.name, self.list, format!("{} more such entries", self.more)));
+        }
     }
 }
 
@@ -129,26 +153,25 @@ fn nccl_list(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
     let names: Vec<&str> = rest.split(',').filter_map(|entry| entry.split(':').next()).collect();
     let matches = |name: &str, nic: &Nic| if exact { nic.name == name } else { nic.name.starts_with(name) };
-    let mut wrong = Vec::new();
+    let mut wrong = OfList::new("NCCL_IB_HCA", list);
     for name in names.iter().filter(|name| !name.is_empty()) {
         let hit: Vec<&str> = usable().filter(|nic| matches(name, nic)).map(|nic| nic.name.as_str()).collect();
-        let shown = of_space(name);
-        let name = Shown::word(name, 64).to_string();
-        if hit.is_empty() && has_space(&name) {
-            wrong.push(finding("NCCL_IB_HCA", list, shown));
+        let shown = Shown::word(name, 64);
+        if hit.is_empty() && has_space(name) {
+            wrong.add(name, || of_space(name));
         } else if hit.is_empty() {
-            let text = format!("`{name}` names no active NIC of this node: `nic-placement show` lists them");
-            wrong.push(finding("NCCL_IB_HCA", list, text));
-        } else if !exact && hit.contains(&name.as_str()) && hit.len() > 1 {
-            let others: Vec<&str> = hit.into_iter().filter(|other| *other != name).collect();
-            let text = format!(
-                "`{name}` also means {}, which begin with it: write `=` before the list",
-                others.join(" ")
-            );
-            wrong.push(finding("NCCL_IB_HCA", list, text));
+            wrong.add(name, || {
+                format!("`{shown}` names no active NIC of this node: `nic-placement show` lists them")
+            });
+        } else if !exact && hit.contains(name) && hit.len() > 1 {
+            wrong.add(name, || {
+                let others: Vec<&str> = hit.into_iter().filter(|other| other != name).collect();
+                let others = others.join(" ");
+                format!("`{shown}` also means {others}, which begin with it: write `=` before the list")
+            });
         }
     }
-    add_entries(found, wrong);
+    wrong.end(found);
     let admitted =
         usable().filter(|nic| without != names.iter().any(|name| !name.is_empty() && matches(name, nic)));
     if admitted.count() == 0 && !rest.is_empty() {
@@ -184,7 +207,7 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
         let entries = list.strip_prefix('^').unwrap_or(list).split(',');
         // whether Mooncake takes spaces away is not known
         let entries = entries.map(|entry| if name == "MC_TE_FILTERS" { entry.trim() } else { entry });
-        let mut wrong = Vec::new();
+        let mut wrong = OfList::new(name, list);
         for entry in entries.filter(|entry| !entry.is_empty() && !entry.contains(['[', '*'])) {
             let (device, port) =
                 entry.split_once(':').map_or((entry, None), |(device, port)| (device, Some(port)));
@@ -200,37 +223,32 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
             let shown = Shown::word(entry, 64);
             // the number of a port may have one for NVSHMEM
             if has_space(if name == "UCX_NET_DEVICES" { entry } else { device }) {
-                wrong.push(finding(name, list, of_space(entry)));
+                wrong.add(entry, || of_space(entry));
                 continue;
             }
             match nic {
                 None if name == "UCX_NET_DEVICES" && (is_interface || may_be_interface) => {}
-                None => {
-                    let text =
-                        format!("`{shown}` is no device of this node: `nic-placement show` lists them");
-                    wrong.push(finding(name, list, text));
-                }
+                None => wrong.add(entry, || {
+                    format!("`{shown}` is no device of this node: `nic-placement show` lists them")
+                }),
                 Some(nic) => {
                     let port = port.and_then(|port| port.parse::<u8>().ok());
                     let known = port.is_none_or(|port| {
                         nic.ports.is_empty() || nic.ports.iter().any(|p| p.number == port)
                     });
                     if !known {
-                        wrong.push(finding(
-                            name,
-                            list,
-                            format!("`{shown}` names a port that the device lacks"),
-                        ));
+                        wrong.add(entry, || format!("`{shown}` names a port that the device lacks"));
                     } else if name == "UCX_NET_DEVICES" && port.is_none() {
-                        let text = format!(
-                            "before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`"
-                        );
-                        wrong.push(finding(name, list, text));
+                        wrong.add(entry, || {
+                            format!(
+                                "before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`"
+                            )
+                        });
                     }
                 }
             }
         }
-        add_entries(found, wrong);
+        wrong.end(found);
     }
 }
 
@@ -247,17 +265,17 @@ fn left_out(subject: &Subject, found: &mut Vec<Diagnostic>) {
         if admitted.len() == list.found_without(topology) && text.trim() == "all" {
             continue;
         }
-        let mut wrong = Vec::new();
+        let mut wrong = OfList::new(list.variable, text);
         for port in admitted.iter().filter(|port| node.rail_at(port.at()).is_none()) {
             let is_it = |excluded: &&Excluded| {
                 excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
             };
             if let Some(excluded) = node.excluded.iter().find(is_it) {
-                let said = format!("it admits `{port}`, which is left out here: {}", excluded.why);
-                wrong.push(finding(list.variable, text, said));
+                let port = port.to_string();
+                wrong.add(&port, || format!("it admits `{port}`, which is left out here: {}", excluded.why));
             }
         }
-        add_entries(found, wrong);
+        wrong.end(found);
     }
 }
 
