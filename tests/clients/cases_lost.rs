@@ -37,7 +37,9 @@ pub fn assert_ended_by_ucx(nodes: &Nodes, name: &str) {
     assert!(said.contains("the link is down") && !nodes.succeeded(name), "{name}: {said}");
     // timeout's own status
     assert!(!said.contains("ended with 124"), "{name} hangs: {said}");
-    assert!(said.contains("completion with error"), "{name}: {said}");
+    // what is told first differs from run to run
+    let words = ["completion with error", "Endpoint timeout"];
+    assert!(words.iter().any(|word| said.contains(word)), "{name}: {said}");
     assert!(!said.contains("nic-placement:"), "{name}: {said}");
 }
 
