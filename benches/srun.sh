@@ -86,11 +86,15 @@ for _ in $(seq "$rounds"); do
         esac
     done
 done
-echo 'microseconds inside slurmstepd, 8 tasks: between two readings of the clock in the hooks before ours and after it'
+echo 'inside slurmstepd, 8 tasks, between the hooks before ours and after it: microseconds of the clock, of the processor, page faults'
+column() { cut -d' ' -f"$2" | sort -n | awk -v format="$1" '{ v[NR] = $1 } END { printf format, v[int((NR + 1) / 2)], v[1], v[NR] }'; }
 for kind in nothing off file live; do
-    sort -k1,1 -k2,2n "hooks.$kind" | awk -v kind="$kind" '
-        function flush() { if (n) printf "%-8s %-14s median %8.1f  least %8.1f  most %8.1f  n %d\n", kind, hook, us[int((n + 1) / 2)], us[1], us[n], n; n = 0 }
-        $1 != hook { flush(); hook = $1 }
-        { us[++n] = $2 }
-        END { flush() }'
+    for hook in init init_post_opt task_init; do
+        grep "^$hook " "hooks.$kind" > of-hook
+        printf '%-8s %-14s' $kind $hook
+        column 'median %8.1f  least %8.1f  most %8.1f' 2 < of-hook
+        column '   cpu %8.1f  least %8.1f' 3 < of-hook
+        column '   faults %3d' 4 < of-hook
+        echo "   n $(wc -l < of-hook)"
+    done
 done

@@ -11,7 +11,7 @@
  *   no-sys        takes /sys away from this process and those that it will fork
  *   sleep:MS      milliseconds
  *   begin         remembers the time
- *   end:FILE      appends "HOOK MICROSECONDS" since `begin` to FILE
+ *   end:FILE      appends "HOOK MICROSECONDS OF-THE-PROCESSOR PAGE-FAULTS" since `begin` to FILE
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -35,7 +35,8 @@ const char plugin_name[] = "between", plugin_type[] = "spank";
 const unsigned int plugin_version = RELEASE;
 
 static struct rlimit before;
-static struct timespec began;
+static struct timespec began, began_cpu;
+static struct rusage began_use;
 
 /* The limit below which `more` descriptors are free. */
 static rlim_t limit_for(int more)
@@ -47,15 +48,23 @@ static rlim_t limit_for(int more)
 	return fd;
 }
 
+static double between(const struct timespec *from, const struct timespec *to)
+{
+	return (to->tv_sec - from->tv_sec) * 1e6 + (to->tv_nsec - from->tv_nsec) / 1e3;
+}
+
 static void end(const char *hook, const char *file)
 {
-	struct timespec now;
+	struct timespec now, cpu;
+	struct rusage use;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	double us = (now.tv_sec - began.tv_sec) * 1e6 + (now.tv_nsec - began.tv_nsec) / 1e3;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+	getrusage(RUSAGE_SELF, &use);
 	FILE *out = fopen(file, "ae");
 	if (!out)
 		return;
-	fprintf(out, "%s %.1f\n", hook, us);
+	fprintf(out, "%s %.1f %.1f %ld\n", hook, between(&began, &now), between(&began_cpu, &cpu),
+		use.ru_minflt - began_use.ru_minflt);
 	fclose(out);
 }
 
@@ -82,6 +91,8 @@ static void act(const char *hook, const char *action)
 	} else if (!strncmp(action, "end:", 4)) {
 		end(hook, argument);
 	} else if (!strcmp(action, "begin")) {
+		getrusage(RUSAGE_SELF, &began_use);
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began_cpu);
 		clock_gettime(CLOCK_MONOTONIC, &began);
 	} else {
 		slurm_error("between: unknown action `%s`", action);
