@@ -16,7 +16,8 @@ mod node;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::node::read_root;
-use nic_placement_core::topology::Provenance;
+use nic_placement_core::platform;
+use nic_placement_core::topology::{Provenance, Pu};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -58,6 +59,29 @@ fn ran(program: &Path, what: &str, tree: &Path, list: &str) -> Result<(Vec<f64>,
     Ok((times.split_whitespace().filter_map(|time| time.parse().ok()).collect(), found.trim().to_string()))
 }
 
+/// Writes which CPUs share a core and a package, as the kernel does (Documentation/admin-guide/cputopology.rst): hwloc reads no
+/// CPUs without it, and this project has no use for it.
+fn complete_for_hwloc(tree: &Path) -> Result<(), String> {
+    let topology = platform::model("dgx-h100").ok_or("no such machine")?;
+    let mask = |is_it: &dyn Fn(&Pu) -> bool| {
+        let mut words =
+            vec![0u32; topology.pus.iter().map(|pu| pu.os_index as usize / 32 + 1).max().unwrap_or(1)];
+        let members = topology.pus.iter().filter(|pu| is_it(pu));
+        members.for_each(|pu| words[pu.os_index as usize / 32] |= 1 << (pu.os_index % 32));
+        words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",") + "\n"
+    };
+    for pu in &topology.pus {
+        let folder = tree.join(format!("sys/devices/system/cpu/cpu{}/topology", pu.os_index));
+        let of_package = |other: &Pu| other.package == pu.package;
+        let of_core = |other: &Pu| other.package == pu.package && other.core == pu.core;
+        for (name, text) in [("package_cpus", mask(&of_package)), ("core_cpus", mask(&of_core))] {
+            std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+            std::fs::write(folder.join(name), text).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
 fn read(tree: &Path, scope: Scope) -> usize {
     let root = Root::directory(tree, Author::Anyone).expect("the tree is there");
     read_root(&root, scope, Provenance::ThisSystem).0.nics.len()
@@ -77,6 +101,7 @@ fn asked_for(tree: &Path, scope: Scope) -> String {
 fn measure() -> Result<(), String> {
     let program = built()?;
     let tree = node::Node::new("bench-discovery").tree;
+    complete_for_hwloc(&tree)?;
     let list = asked_for(&tree, Scope::Placement);
     let mut rows: Vec<(&str, Vec<f64>, String)> =
         ["a C program: open, read, close", "placement", "placement and cores", "hwloc"]
