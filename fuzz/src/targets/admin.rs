@@ -20,7 +20,8 @@ pub fn plugstack(data: &[u8]) {
     is_bounded(&admin);
     // one after another, as the tool takes them: what is refused there is refused here
     let mut added = Admin::default();
-    for argument in arguments().take(64) {
+    let most = if held::has_turn(data, 0, 8) { usize::MAX } else { 64 };
+    for argument in arguments().take(most) {
         let before = added.clone();
         if added.add(argument).is_err() && !argument.starts_with("set=") {
             let doubtful = (&before.selection, &before.rails, &before.source, &before.disabled);
@@ -52,11 +53,17 @@ pub fn conf(data: &[u8]) {
     };
     held::findings(&findings);
     held::findings(&Admin::check_conf(&conf, "/etc/nic-placement.conf"));
-    // all of them would be most of the work
-    let node = NODES[data.len() % NODES.len()];
+    for (_, node) in NODES.into_iter().enumerate().filter(|(nth, _)| held::has_turn(data, *nth, NODES.len()))
+    {
+        of_a_node(&conf, node);
+    }
+}
+
+/// What its lines say to a node.
+fn of_a_node(conf: &Conf, node: &str) {
     let of = |partition: Option<&str>| {
         let mut admin = Admin::default();
-        let findings = admin.add_conf(&conf, "/etc/nic-placement.conf", node, partition);
+        let findings = admin.add_conf(conf, "/etc/nic-placement.conf", node, partition);
         // looking at each again for each step would be most of the work
         assert!(findings.len() <= 4096);
         is_bounded(&admin);
