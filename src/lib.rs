@@ -22,6 +22,7 @@ use slurm_spank::spank_sys::{spank_option, spank_option_register, spank_t};
 use slurm_spank::{Context, OptionCache, SpankHandle, init_spank_handle};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Read by Slurm's loader (src/common/plugin.c, `_verify_syms`).
@@ -161,9 +162,25 @@ fn with_handle(
     let mut cache = OptionCache::default();
     let handle = init_spank_handle(spank, argc, argv, &mut cache);
     if let Ok(context) = handle.context() {
+        // srun knows how much it is to tell only after our first hook
+        log::up_to(slurms_log_level());
         hook(&handle, context);
     }
     0
+}
+
+/// How much Slurm's log takes in this process, if Slurm says it.
+fn slurms_log_level() -> Option<c_int> {
+    // a task, which is forked, need not look for it again
+    static LEVEL: OnceLock<Option<extern "C" fn() -> c_int>> = OnceLock::new();
+    let level = LEVEL.get_or_init(|| {
+        // SAFETY: the name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
+        let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"slurm_get_log_level".as_ptr()) };
+        // SAFETY: src/common/log.h declares `int get_log_level(void)`, exported under this name too, which Slurm's own macros
+        // ask before each line; a null pointer is `None` of this type.
+        unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn() -> c_int>>(symbol) }
+    });
+    level.map(|level| level())
 }
 
 const TASK_INIT: &str = "task_init";

@@ -55,9 +55,19 @@ pub(super) fn tell_admin(line: &str) {
 pub(super) fn install(context: Context) {
     let place = if context == Context::Remote { NODE } else { COMMAND };
     WHERE.store(place, Ordering::Relaxed);
-    if log::set_logger(&ToSlurm).is_ok() {
-        log::set_max_level(LevelFilter::Trace);
-    }
+    let _ = log::set_logger(&ToSlurm);
+}
+
+/// What Slurm's log takes (`log_level_t`, src/common/log.h): a line below that is not even made, which is a tenth of a
+/// hook's work.  Where Slurm does not say, it gets every line.
+pub(super) fn up_to(slurms_level: Option<i32>) {
+    log::set_max_level(match slurms_level {
+        Some(5) => LevelFilter::Debug,
+        Some(4) => LevelFilter::Info,
+        // a warning is at `info` on a node, and an error at `error`
+        Some(..4) => LevelFilter::Warn,
+        Some(6..) | None => LevelFilter::Trace,
+    });
 }
 
 /// From now on this process only observes its step.

@@ -69,16 +69,24 @@ static void log_line(const char *level, const char *format, va_list ap)
 		}
 	say("%s: %s", level, text);
 }
-#define LOG_FUNCTION(function, level) \
+/* Slurm's numbers (src/common/log.h, log_level_t) */
+static uint32_t log_level = 9;
+int slurm_get_log_level(void) { return log_level; }
+#define LOG_FUNCTION(function, number, level) \
 	void function(const char *format, ...) \
-	{ va_list ap; va_start(ap, format); log_line(level, format, ap); va_end(ap); }
-LOG_FUNCTION(slurm_error, "error")
-LOG_FUNCTION(slurm_info, "info")
-LOG_FUNCTION(slurm_verbose, "verbose")
-LOG_FUNCTION(slurm_debug, "debug")
-LOG_FUNCTION(slurm_debug2, "debug2")
-LOG_FUNCTION(slurm_debug3, "debug3")
-LOG_FUNCTION(slurm_spank_log, "log")
+	{ \
+		if (number > log_level) \
+			return; \
+		va_list ap; va_start(ap, format); log_line(level, format, ap); va_end(ap); \
+	}
+LOG_FUNCTION(slurm_error, 2, "error")
+LOG_FUNCTION(slurm_info, 3, "info")
+LOG_FUNCTION(slurm_verbose, 4, "verbose")
+LOG_FUNCTION(slurm_debug, 5, "debug")
+LOG_FUNCTION(slurm_debug2, 6, "debug2")
+LOG_FUNCTION(slurm_debug3, 7, "debug3")
+/* goes to the user whatever the level */
+LOG_FUNCTION(slurm_spank_log, 1, "log")
 
 /* ---- what the plugin imports: the step --------------------------------------------------------------------------- */
 

@@ -21,6 +21,7 @@
  *   --cpus LIST          the affinity that the tasks start with, such as 0 or 0-3,8 (real CPUs)
  *   --played-cpus LIST   affinity and memory policy are played (played_kernel.h): the tasks start with these CPUs
  *   --played-mems MASK   NUMA nodes from which they may take memory
+ *   --log-level N        what Slurm's log takes: 3 for info, which is Slurm's own, 5 for debug, and without this all
  *   --old-kernel 1       the played kernel is older than 5.15
  *   --network TREE       this machine's /proc/net and /sys/class/net are those below TREE
  *   --root TREE          this machine's /sys, /dev, /proc/driver and /proc/net are those below TREE (played_files.h)
@@ -310,7 +311,7 @@ static bool take(const char *name, char *value)
 	static const struct { const char *name; uint32_t *value; } numbers[] = {
 		{ "--api-version", &api_version }, { "--job-id", &job_id }, { "--step-id", &step_id },
 		{ "--node-id", &node_id }, { "--nnodes", &nnodes }, { "--local-tasks", &local_tasks }, { "--uid", &uid },
-		{ "--repeat", &repetitions }, { "--again", &times_more }, { NULL, NULL } };
+		{ "--log-level", &log_level }, { "--repeat", &repetitions }, { "--again", &times_more }, { NULL, NULL } };
 	static const struct { const char *name; struct words *words; } lists[] = {
 		{ "--arg", &args }, { "--option", &option_values }, { "--task", &tasks }, { NULL, NULL } };
 	static const char *const contexts[] = { "error", "local", "remote", "allocator", "slurmd" };

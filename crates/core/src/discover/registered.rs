@@ -15,8 +15,9 @@ use super::{MAX_DEVICES, Root};
 use crate::order;
 use crate::topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
-/// What is registered: each place with what tells it from a later one of that name.
+/// What is registered: each folder with its entries, `NAME:INODE` and a space between them, and each text that tells.
 pub type Registered = BTreeMap<String, String>;
 
 /// Whose entries are devices, or drivers' links to them.
@@ -56,22 +57,48 @@ pub fn registered(root: &Root) -> Registered {
     found
 }
 
-fn enter(found: &mut Registered, place: &str, entries: Vec<(String, u64)>) {
-    let entries = entries.into_iter().take(MAX_DEVICES);
-    found.extend(entries.map(|(name, inode)| (format!("{place}/{name}"), inode.to_string())));
+/// One text for all entries of a folder: a step makes and compares it, and takes it apart only where it differs.
+fn enter(found: &mut Registered, folder: &str, entries: Vec<(String, u64)>) {
+    if entries.is_empty() {
+        return;
+    }
+    let mut text = String::with_capacity(24 * entries.len());
+    for (name, inode) in entries.iter().take(MAX_DEVICES) {
+        let separator = if text.is_empty() { "" } else { " " };
+        // a String takes every text
+        let _ = write!(text, "{separator}{name}:{inode}");
+    }
+    found.insert(folder.to_string(), text);
 }
 
 /// The first thing that is not as it was, in words.
 pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
-    for (place, as_now) in now {
-        match then.get(place) {
-            None => return Some(format!("`/{place}` is new")),
-            Some(as_then) if as_then != as_now => return Some(format!("`/{place}` is not what it was")),
-            Some(_) => {}
-        }
+    if then == now {
+        return None;
     }
-    let gone = then.keys().find(|place| !now.contains_key(*place));
-    gone.map(|place| format!("`/{place}` is gone"))
+    let places = order::set(then.keys().chain(now.keys()));
+    places.into_iter().find_map(|place| {
+        let [then, now] = [then, now].map(|registered| registered.get(place).map_or("", String::as_str));
+        (then != now).then(|| differs(place, then, now))
+    })
+}
+
+/// How what stands at one place differs.
+fn differs(place: &str, then: &str, now: &str) -> String {
+    fn entries(text: &str) -> BTreeMap<&str, &str> {
+        order::map(text.split(' ').filter_map(|entry| entry.rsplit_once(':')))
+    }
+    let (before, after) = (entries(then), entries(now));
+    let new = after.keys().find(|name| !before.contains_key(*name));
+    let gone = before.keys().find(|name| !after.contains_key(*name));
+    let other = after.iter().find(|(name, inode)| before.get(*name).is_some_and(|before| before != *inode));
+    match (new, other, gone) {
+        _ if TEXTS.contains(&place) || place == BUS => format!("`/{place}` is not what it was"),
+        (Some(name), ..) => format!("`/{place}/{name}` is new"),
+        (_, Some((name, _)), _) => format!("`/{place}/{name}` is not what it was"),
+        (.., Some(name)) => format!("`/{place}/{name}` is gone"),
+        _ => format!("`/{place}` is not what it was"),
+    }
 }
 
 /// What tells whether a link carries: the interface of each port whose state its interface knows, with its `operstate`.

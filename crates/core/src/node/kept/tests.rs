@@ -99,16 +99,29 @@ fn a_device_that_came_went_or_is_another_is_told_by_what_is_registered() {
         change(&mut node);
         settled(&manifest, node, 100).unwrap_err()
     };
-    let nic = "sys/class/infiniband/mlx5_3";
-    let new = why(&|node| drop(node.registered.remove(nic)));
+    let edit = |folder: &str, from: &str, to: &str| {
+        why(&|node| {
+            let entries = node.registered.get_mut(folder).unwrap();
+            assert!(entries.contains(from), "{entries}");
+            *entries = entries.replacen(from, to, 1);
+        })
+    };
+    let nics = "sys/class/infiniband";
+    let new = edit(nics, "mlx5_3:0 ", "");
     assert_eq!(new, "the node is not as the node file says: `/sys/class/infiniband/mlx5_3` is new");
-    let gone = why(&|node| drop(node.registered.insert(format!("{nic}9"), "7".into())));
+    let gone = edit(nics, "mlx5_3:0", "mlx5_3:0 mlx5_39:7");
     assert!(gone.ends_with("`/sys/class/infiniband/mlx5_39` is gone"), "{gone}");
-    let other = why(&|node| drop(node.registered.insert(nic.into(), "7".into())));
+    let other = edit(nics, "mlx5_3:0", "mlx5_3:7");
     assert!(other.ends_with("`/sys/class/infiniband/mlx5_3` is not what it was"), "{other}");
-    let gpu = node.registered.keys().find(|place| place.starts_with("proc/driver/nvidia/gpus/")).unwrap();
-    let gone = why(&|node| drop(node.registered.insert(gpu.replace("1b", "ff"), "0".into())));
-    assert!(gone.ends_with("is gone"), "{gone}");
+    let gpus = "proc/driver/nvidia/gpus";
+    let other = edit(gpus, "0000:1b:00.0:0", "0000:1b:00.0:7");
+    assert!(other.ends_with("`/proc/driver/nvidia/gpus/0000:1b:00.0` is not what it was"), "{other}");
+    let all = why(&|node| drop(node.registered.remove(gpus)));
+    assert!(all.ends_with("`/proc/driver/nvidia/gpus/0000:1b:00.0` is new"), "{all}");
+    let odd = edit(nics, "mlx5_3:0", "mlx5_3");
+    assert!(odd.ends_with("`/sys/class/infiniband/mlx5_3` is new"), "{odd}");
+    let folder = why(&|node| drop(node.registered.insert("sys/class/cxi".to_string(), "cxi0:1".to_string())));
+    assert!(folder.ends_with("`/sys/class/cxi/cxi0` is gone"), "{folder}");
 }
 
 /// A node whose NICs are RoCE.

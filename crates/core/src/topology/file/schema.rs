@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::topology::{Arch, GpuVendor, LinkLayer, NicKind, NicRole, PathType, PortState};
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -180,9 +181,20 @@ pub(super) struct PciFunction<'a> {
     pub iommu: Option<Text<'a>>,
 }
 
+/// A link's rate: one text where it runs at what the function could do, as nearly every link does.
+#[derive(Serialize, Default)]
+#[serde(untagged)]
+pub(super) enum Link<'a> {
+    #[default]
+    Unknown,
+    /// such as `32.0 GT/s x16`
+    Full(Text<'a>),
+    Rates(Rates<'a>),
+}
+
 #[derive(Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
-pub(super) struct Link<'a> {
+pub(super) struct Rates<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,7 +203,33 @@ pub(super) struct Link<'a> {
 
 impl Link<'_> {
     fn is_unknown(&self) -> bool {
-        self.current.is_none() && self.max.is_none()
+        matches!(self, Link::Unknown)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Link<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Link<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a rate, or `current` and `max`")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Link<'de>, E> {
+                Ok(Link::Full(Text::from(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Link<'de>, E> {
+                Ok(Link::Full(Text::of(text)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Link<'de>, A::Error> {
+                Rates::deserialize(MapAccessDeserializer::new(fields)).map(Link::Rates)
+            }
+        }
+        from.deserialize_any(Reader)
     }
 }
 

@@ -181,20 +181,26 @@ pub(super) fn hex(place: Place, text: &str, most: usize, expected: &str) -> Resu
 }
 
 pub(super) fn link_rate(place: Place, text: &str) -> Result<LinkRate> {
-    let number = |digits: &str| -> Option<u32> {
-        // parse accepts a sign, and four digits cannot overflow what follows
-        let fits = digits.len() <= 4 && digits.bytes().all(|digit| digit.is_ascii_digit());
-        digits.parse().ok().filter(|_| fits)
+    read_link_rate(text).ok_or_else(|| wrong(place, text, "speed and lanes such as `32.0 GT/s x16`"))
+}
+
+/// Byte by byte: each function of a node file has one, and a step waits for them.
+fn read_link_rate(text: &str) -> Option<LinkRate> {
+    /// A number of at most four digits, and what stands after it.
+    fn number(text: &[u8]) -> Option<(u32, &[u8])> {
+        let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let add = |number, digit: &u8| number * 10 + u32::from(digit - b'0');
+        (1..=4).contains(&digits).then(|| (text[..digits].iter().fold(0, add), &text[digits..]))
+    }
+    let (whole, rest) = number(text.as_bytes())?;
+    let (tenths, rest) = match rest {
+        [b'.', tenth @ b'0'..=b'9', rest @ ..] => (u32::from(tenth - b'0'), rest),
+        _ => (0, rest),
     };
-    let rate = || -> Option<LinkRate> {
-        let (speed, width) = text.split_once(" GT/s x")?;
-        let (whole, tenths) = speed.split_once('.').unwrap_or((speed, "0"));
-        let tenths_gt = number(whole)? * 10 + number(tenths).filter(|_| tenths.len() == 1)?;
-        let width = number(width)?;
-        let known = (1..=MAX_TENTHS_GT).contains(&tenths_gt) && (1..=MAX_WIDTH).contains(&width);
-        known.then_some(LinkRate { tenths_gt, width })
-    };
-    rate().ok_or_else(|| wrong(place, text, "speed and lanes such as `32.0 GT/s x16`"))
+    let (width, rest) = number(rest.strip_prefix(b" GT/s x")?)?;
+    let tenths_gt = whole * 10 + tenths;
+    let known = (1..=MAX_TENTHS_GT).contains(&tenths_gt) && (1..=MAX_WIDTH).contains(&width);
+    (known && rest.is_empty()).then_some(LinkRate { tenths_gt, width })
 }
 
 /// The kernel's list format.  No number may occur twice: the kernel never repeats one, and repeats would let

@@ -3,7 +3,7 @@
 
 use super::schema::{self, File, Text};
 use super::{FORMAT, MAX_TEXT, VERSION};
-use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, Port, Pu, Topology};
+use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, PcieLink, Port, Pu, Topology};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
@@ -106,7 +106,15 @@ fn function(function: &PciFunction) -> schema::PciFunction<'_> {
         subsystem: function.subsystem.map(ids),
         numa_node: function.numa_node,
         local_cpus: function.local_cpus.as_ref().map(Text::of),
-        link: schema::Link { current: rate(function.link.current), max: rate(function.link.max) },
+        link: match function.link {
+            PcieLink { current: None, max: None } => schema::Link::Unknown,
+            PcieLink { current: Some(current), max } if max == Some(current) => {
+                schema::Link::Full(Text::of(current))
+            }
+            PcieLink { current, max } => {
+                schema::Link::Rates(schema::Rates { current: rate(current), max: rate(max) })
+            }
+        },
         physfn: function.physfn.map(Text::of),
         vfs: function.vfs,
         iommu: text(&function.iommu),
