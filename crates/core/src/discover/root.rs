@@ -254,8 +254,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// The names in a directory that `keep` wants with the numbers of their inodes, sorted: a later entry of that name below
-    /// `/sys` has another.  A manifest has no inodes: 0.
+    /// The names in a directory that `keep` wants with the numbers of their inodes, by those: a later entry of that name below
+    /// `/sys` has another.  A manifest has no inodes: 0, and the names are sorted.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         let directory = match &self.source {
             Backing::Live => Path::new("/").join(path),
@@ -271,7 +271,7 @@ impl Root {
             Some((entry.file_name().into_string().ok()?, entry.ino()))
         });
         let mut numbered: Vec<(String, u64)> = numbered.filter(|(name, _)| keep(name)).collect();
-        numbered.order();
+        numbered.order_by_key(|(_, inode)| *inode);
         numbered
     }
 

@@ -6,6 +6,7 @@
 //! instead.
 #![forbid(unsafe_code)]
 
+mod function;
 mod read;
 mod schema;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::bitmap::CpuSet;
 use crate::diagnostic::Shown;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 /// A PCI function's address, `domain:bus:device.function`, ordered as the bus is enumerated.
 ///
 /// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff` (`10000:00:02.0`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PciAddress {
     /// PCI domain (segment)
     pub domain: u32,
@@ -38,7 +39,27 @@ impl fmt::Display for BadPciAddress {
 
 impl std::error::Error for BadPciAddress {}
 
+impl Ord for PciAddress {
+    /// In one comparison: a node's addresses are looked up a thousand times.
+    fn cmp(&self, other: &PciAddress) -> Ordering {
+        self.number().cmp(&other.number())
+    }
+}
+
+impl PartialOrd for PciAddress {
+    fn partial_cmp(&self, other: &PciAddress) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl PciAddress {
+    fn number(self) -> u64 {
+        u64::from(self.domain) << 32
+            | u64::from(self.bus) << 16
+            | u64::from(self.device) << 8
+            | u64::from(self.function)
+    }
+
     /// Readers of files without addresses invent domains from here on; no report shows those as facts.
     pub const INVENTED: u32 = 0xfffd_0000;
 

@@ -1,9 +1,9 @@
 //! Version 1 of the topology file, field by field; what the strings must hold is checked in `read`.
 #![forbid(unsafe_code)]
 
+use super::function::PciFunction;
 use crate::topology::{Arch, GpuVendor, LinkLayer, NicKind, NicRole, PathType, PortState};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::ops::Deref;
 
 /// A text of the file: where it stands in the file itself, if no escape is in it.  `serde` borrows a `Cow` only outside of
 /// an `Option` and a list.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 #[serde(transparent)]
 pub(super) struct Text<'a>(Cow<'a, str>);
 
@@ -150,87 +150,6 @@ pub(super) struct Core<'a> {
     /// by how much each one's CPUs are above those of the one before it; absent for one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
-pub(super) struct PciFunction<'a> {
-    pub address: Text<'a>,
-    /// a bridge, `0000:17:00.0`, or a host bridge, `pci0000:15`
-    pub parent: Text<'a>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class: Option<Text<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vendor: Option<Text<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<Text<'a>>,
-    /// vendor and device, as in `1000:a096`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subsystem: Option<Text<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub numa_node: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub local_cpus: Option<Text<'a>>,
-    #[serde(default, skip_serializing_if = "Link::is_unknown")]
-    pub link: Link<'a>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub physfn: Option<Text<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vfs: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iommu: Option<Text<'a>>,
-}
-
-/// A link's rate: one text where it runs at what the function could do, as nearly every link does.
-#[derive(Serialize, Default)]
-#[serde(untagged)]
-pub(super) enum Link<'a> {
-    #[default]
-    Unknown,
-    /// such as `32.0 GT/s x16`
-    Full(Text<'a>),
-    Rates(Rates<'a>),
-}
-
-#[derive(Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
-pub(super) struct Rates<'a> {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current: Option<Text<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<Text<'a>>,
-}
-
-impl Link<'_> {
-    fn is_unknown(&self) -> bool {
-        matches!(self, Link::Unknown)
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Link<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Link<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a rate, or `current` and `max`")
-            }
-
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Link<'de>, E> {
-                Ok(Link::Full(Text::from(text)))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Link<'de>, E> {
-                Ok(Link::Full(Text::of(text)))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Link<'de>, A::Error> {
-                Rates::deserialize(MapAccessDeserializer::new(fields)).map(Link::Rates)
-            }
-        }
-        from.deserialize_any(Reader)
-    }
 }
 
 #[derive(Serialize, Deserialize)]

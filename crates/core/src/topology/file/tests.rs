@@ -9,6 +9,8 @@ use crate::topology::{Bitmap, DeviceName, LinkLayer, PathType, PciAddress, PciTr
 /// Three NUMA nodes, a GPU and a NIC below one switch, and a software NIC; every field is there at least
 /// once.
 const SAMPLE: &str = include_str!("tests/sample.json");
+/// The same as it is written: PCI functions as lines.
+const WRITTEN: &str = include_str!("tests/written.json");
 /// Blocks of three lines: what is replaced in the sample, by what, and the message.
 const REFUSALS: &str = include_str!("tests/refusals.txt");
 
@@ -34,8 +36,8 @@ fn with_list(list: &str, count: usize, entry: impl Fn(usize) -> String) -> Strin
 #[test]
 fn a_file_is_read_and_written_back_byte_for_byte() {
     let topology = read(SAMPLE).unwrap();
-    assert_eq!(to_json(&topology), SAMPLE);
-    assert_eq!(read(&to_json(&topology)).unwrap(), topology);
+    assert_eq!(to_json(&topology), WRITTEN);
+    assert_eq!(read(WRITTEN).unwrap(), topology);
     let gpu: PciAddress = "1b:00.0".parse().unwrap();
     assert_eq!(topology.path_type(gpu, "18:00.0".parse().unwrap()), PathType::Pix);
     assert_eq!(topology.pus.iter().map(|pu| pu.core).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1]);
@@ -91,8 +93,8 @@ fn a_file_written_by_hand_is_read_whatever_its_order_and_spelling() {
   ],
   "pus": [],
   "pci": [
-    {"address": "0000:01:00.0", "parent": "pci0000:00"},
-    {"address": "0000:02:00.0", "parent": "0000:01:00.0", "class": "0x020700", "link": {"max": "8.0 GT/s x1"}}
+    "0000:01:00.0 below pci0000:00",
+    "0000:02:00.0 below 0000:01:00.0; class 0x020700; link.max 8.0 GT/s x1"
   ],
   "gpus": [],
   "nics": [
@@ -103,6 +105,37 @@ fn a_file_written_by_hand_is_read_whatever_its_order_and_spelling() {
 }
 "#;
     assert_eq!(to_json(&read(text).unwrap()), canonical);
+}
+
+#[test]
+fn a_functions_line_has_each_field_once_and_no_other() {
+    let read = |line: &str| {
+        let text = with_list("pci", 1, |_| serde_json::to_string(line).unwrap());
+        read(&text).map(|topology| topology.pci.iter().next().cloned().unwrap())
+    };
+    let why = |more: &str| {
+        let message = read(&format!("0000:01:00.0 below pci0000:00{more}")).unwrap_err().to_string();
+        message.split_once(": ").unwrap().1.to_string()
+    };
+    assert_eq!(why("; color red"), "`color` is no field of a PCI function");
+    assert_eq!(why("; class 0x020700; class 0x020700"), "`class` stands twice");
+    assert_eq!(why("; link 8.0 GT/s x1; link.max 8.0 GT/s x1"), "`link.max` stands twice");
+    assert_eq!(why("; vfs 1; vfs 1"), "`vfs` stands twice");
+    assert_eq!(why("; numa_node -1"), "`numa_node`: `-1` is no number");
+    assert_eq!(why(";"), "`` is no field of a PCI function");
+    assert_eq!(why("; class"), "found ``, expected a class of three bytes such as `0x030200`");
+    assert_eq!(why("; link 8.0 GT/s"), "found `8.0 GT/s`, expected speed and lanes such as `32.0 GT/s x16`");
+    for line in ["", "0000:01:00.0", "0000:01:00.0 pci0000:00", "0000:01:00.0 below", "below pci0000:00"] {
+        let message = read(line).unwrap_err().to_string();
+        let begins = format!("`{line}` does not begin like `0000:18:00.0 below 0000:17:00.0`");
+        assert!(message.ends_with(&begins), "{message}");
+    }
+    // an escape takes nothing from a line, and spaces around its parts mean nothing
+    let text =
+        with_list("pci", 1, |_| r#""0000:01:00.0 below pci0000:00;  vfs\u00203;vendor 0x15b3""#.to_string());
+    let function =
+        super::from_json(&text, Provenance::ThisSystem).unwrap().pci.iter().next().cloned().unwrap();
+    assert_eq!((function.vfs, function.vendor), (Some(3), Some(0x15b3)));
 }
 
 #[test]

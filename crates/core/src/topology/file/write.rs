@@ -1,9 +1,10 @@
 //! From the node to the file, one line for each element of its lists.
 #![forbid(unsafe_code)]
 
+use super::function::{self, Link};
 use super::schema::{self, File, Text};
 use super::{FORMAT, MAX_TEXT, VERSION};
-use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, PcieLink, Port, Pu, Topology};
+use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, Port, Pu, Topology};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
@@ -90,11 +91,11 @@ fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
     same.then_some(step)
 }
 
-fn function(function: &PciFunction) -> schema::PciFunction<'_> {
+fn function(function: &PciFunction) -> function::PciFunction<'_> {
     let rate = |rate: Option<LinkRate>| rate.map(Text::of);
     let hex4 = |id: Option<u16>| id.map(|id| Text::of(format_args!("0x{id:04x}")));
     let ids = |(vendor, device)| Text::of(format_args!("{vendor:04x}:{device:04x}"));
-    schema::PciFunction {
+    function::PciFunction {
         address: Text::of(function.address),
         parent: match function.parent {
             PciParent::Bridge(bridge) => Text::of(bridge),
@@ -106,15 +107,7 @@ fn function(function: &PciFunction) -> schema::PciFunction<'_> {
         subsystem: function.subsystem.map(ids),
         numa_node: function.numa_node,
         local_cpus: function.local_cpus.as_ref().map(Text::of),
-        link: match function.link {
-            PcieLink { current: None, max: None } => schema::Link::Unknown,
-            PcieLink { current: Some(current), max } if max == Some(current) => {
-                schema::Link::Full(Text::of(current))
-            }
-            PcieLink { current, max } => {
-                schema::Link::Rates(schema::Rates { current: rate(current), max: rate(max) })
-            }
-        },
+        link: Link { current: rate(function.link.current), max: rate(function.link.max) },
         physfn: function.physfn.map(Text::of),
         vfs: function.vfs,
         iommu: text(&function.iommu),

@@ -1,7 +1,8 @@
 //! The PCI functions of a file, and that each leads to a host bridge.
 #![forbid(unsafe_code)]
 
-use super::super::schema::{self, Link, Text};
+use super::super::function;
+use super::super::schema::Text;
 use super::super::values::{
     Once, Place, Result, at_most, dangling, hex, link_rate, list, name, optional, parent, pci_address, wrong,
 };
@@ -9,7 +10,7 @@ use super::super::{BadTopology, MAX_PCI};
 use crate::order;
 use crate::topology::{PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology};
 
-pub(super) fn tree(functions: &[schema::PciFunction], topology: &Topology) -> Result<PciTree> {
+pub(super) fn tree(functions: &[function::PciFunction], topology: &Topology) -> Result<PciTree> {
     at_most(Place::of("pci"), functions.len(), MAX_PCI)?;
     let mut tree = PciTree::default();
     let mut addresses = Once::new();
@@ -26,17 +27,8 @@ pub(super) fn tree(functions: &[schema::PciFunction], topology: &Topology) -> Re
             let id = optional(text, |text| hex(at(field), text, 4, "an id such as `0x10de`"))?;
             Ok(id.map(|id| id as u16))
         };
-        let link = match &function.link {
-            Link::Unknown => PcieLink::default(),
-            Link::Full(text) => {
-                let rate = link_rate(at("link"), text)?;
-                PcieLink { current: Some(rate), max: Some(rate) }
-            }
-            Link::Rates(rates) => PcieLink {
-                current: optional(&rates.current, |text| link_rate(at("link.current"), text))?,
-                max: optional(&rates.max, |text| link_rate(at("link.max"), text))?,
-            },
-        };
+        let link =
+            |field: &'static str, text: &Option<Text>| optional(text, |text| link_rate(at(field), text));
         tree.insert(PciFunction {
             address,
             parent: parent(at("parent"), &function.parent)?,
@@ -54,7 +46,10 @@ pub(super) fn tree(functions: &[schema::PciFunction], topology: &Topology) -> Re
             })?,
             numa_node: function.numa_node,
             local_cpus: optional(&function.local_cpus, |text| list(at("local_cpus"), text))?,
-            link,
+            link: PcieLink {
+                current: link("link.current", &function.link.current)?,
+                max: link("link.max", &function.link.max)?,
+            },
             physfn: optional(&function.physfn, |text| pci_address(at("physfn"), text))?,
             vfs: function.vfs,
             iommu: optional(&function.iommu, |text| name(at("iommu"), text))?,
