@@ -12,8 +12,8 @@ use std::fmt;
 
 /// What the field `format` of every node file says.
 pub const FORMAT: &str = "nic-placement node";
-/// The version that this code reads and writes.
-pub const VERSION: u64 = 1;
+/// The version that this code reads and writes; 1 had each registered entry by itself.
+pub const VERSION: u64 = 2;
 /// Bytes, at most: a topology file, and a line for each device.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 

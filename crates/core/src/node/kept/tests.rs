@@ -200,8 +200,8 @@ fn a_damaged_file_is_refused_with_what_is_wrong() {
         assert!(why(&text[..end]).starts_with("it is no node file: "), "{end}");
     }
     let newer = text
-        .replace("\"version\": 1,\n  \"boot_id\"", "\"version\": 2,\n  \"kernel\": \"6.1\",\n  \"boot_id\"");
-    assert_eq!(why(&newer), "it is a node file of version `2`: expected `1`");
+        .replace("\"version\": 2,\n  \"boot_id\"", "\"version\": 3,\n  \"kernel\": \"6.1\",\n  \"boot_id\"");
+    assert_eq!(why(&newer), "it is a node file of version `3`: expected `2`");
     assert!(why("{}").contains("`format` does not say `nic-placement node`"));
     assert!(
         why(&text.replace("nic-placement topology", "x")).starts_with("its `topology` is none: `format`")
