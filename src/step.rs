@@ -13,7 +13,6 @@ use nic_placement_core::config::rollout::Rollout;
 use nic_placement_core::config::{ENVIRONMENT, Settings, Words, components, cpu_bind, settle};
 use nic_placement_core::diagnostic::{Diagnostic, summary};
 use nic_placement_core::node::NoTopology;
-use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{Starter, Step};
@@ -177,11 +176,7 @@ fn warn(diagnostics: &[Diagnostic]) {
 }
 
 fn names(plan: &Plan) -> Vec<String> {
-    let mut names: Vec<String> = plan.evidence_variables().into_iter().map(str::to_string).collect();
-    names.extend(task::READ.map(str::to_string));
-    names.order();
-    names.dedup();
-    names
+    plan.evidence_variables(&task::READ).into_iter().map(str::to_string).collect()
 }
 
 /// One line for the step; the reasons where somebody asks for them.

@@ -23,11 +23,15 @@ pub(crate) fn init(spank: &SpankHandle) {
         None => {
             tell_who_asked(spank);
             withdraw(spank);
-            forget_what_srun_told(spank);
-            return;
+            return forget_what_srun_told(spank, |name| variable(spank, name).is_some());
         }
         Some(active) => match &active.plan {
-            Ok(plan) => place(spank, active, plan),
+            Ok(plan) => {
+                let values = environment::values(spank, &active.names);
+                let failures = place(spank, active, plan, &values);
+                forget_what_srun_told(spank, |name| values.contains_key(name));
+                return fail_for(spank, &failures);
+            }
             Err(problem) => {
                 if active.reports {
                     let task = spank.task_global_id().unwrap_or(0);
@@ -37,7 +41,11 @@ pub(crate) fn init(spank: &SpankHandle) {
             }
         },
     };
-    forget_what_srun_told(spank);
+    forget_what_srun_told(spank, |name| variable(spank, name).is_some());
+    fail_for(spank, &failures);
+}
+
+fn fail_for(spank: &SpankHandle, failures: &[String]) {
     if !failures.is_empty() {
         fail_if_strict(spank.task_global_id().unwrap_or(0), &failures.join("; "));
     }
@@ -52,10 +60,10 @@ fn tell_who_asked(spank: &SpankHandle) {
     }
 }
 
-/// srun's words to slurmstepd are none to the program, nor to the sruns that it starts.
-fn forget_what_srun_told(spank: &SpankHandle) {
-    for name in [cpu_bind::VARIABLE, components::VARIABLE, TOLD] {
-        if let Some(Err(error)) = variable(spank, name).map(|_| spank.unsetenv(name)) {
+/// srun's words to slurmstepd, where they are set, are none to the program, nor to the sruns that it starts.
+fn forget_what_srun_told(spank: &SpankHandle, is_set: impl Fn(&str) -> bool) {
+    for name in TOLD_BY_SRUN.into_iter().filter(|name| is_set(name)) {
+        if let Err(error) = spank.unsetenv(name) {
             log::debug!("{name}: {error}");
         }
     }
@@ -70,16 +78,15 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
 }
 
 /// Places one task; returns what could not be had.
-fn place(spank: &SpankHandle, active: &Active, plan: &Plan) -> Vec<String> {
-    let values = environment::values(spank, &active.names);
+fn place(spank: &SpankHandle, active: &Active, plan: &Plan, values: &Values) -> Vec<String> {
     let closed = nics::closed(&active.devices, plan);
     let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
     // what the user may not open the kernel refuses to every task of the job alike, so each makes the same plan
     let anew = nics::without_closed(plan, &closed, local_id == 0);
     let plan = anew.as_ref().unwrap_or(plan);
-    let task = task(spank, active, plan, &values, closed.to_this_task, local_id);
+    let task = task(spank, active, plan, values, closed.to_this_task, local_id);
     // this process is the user's by now, and what the user may not read the program could not read either
-    let mut found = plan.task(&task, Evidence { present: &values, read: &files::read });
+    let mut found = plan.task(&task, Evidence { present: values, read: &files::read });
     let warnings = found.warning.iter().map(|finding| format!("task {}: {finding}", task.global_id));
     warnings.for_each(|warning| log::warn!("{warning}"));
 
@@ -105,7 +112,7 @@ fn place(spank: &SpankHandle, active: &Active, plan: &Plan) -> Vec<String> {
         failures.iter().for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
         // what the user set is the same in all tasks: said once for each node
         if task.local_id == 0 {
-            doubts(plan, &task, &values).iter().for_each(|finding| say(&format!("{name}: {finding}")));
+            doubts(plan, &task, values).iter().for_each(|finding| say(&format!("{name}: {finding}")));
         }
     }
     failures
@@ -165,4 +172,7 @@ const GPU_BIND: &str = "SLURMD_TRES_BIND";
 const NODE_NAME: &str = "SLURMD_NODENAME";
 
 /// Variables that are looked at here, beside those of the libraries and the lists of GPUs.
-pub(crate) const READ: [&str; 4] = [cpu_bind::TYPE, cpu_bind::LIST, GPU_BIND, NODE_NAME];
+pub(crate) const READ: [&str; 7] =
+    [cpu_bind::TYPE, cpu_bind::LIST, GPU_BIND, NODE_NAME, TOLD_BY_SRUN[0], TOLD_BY_SRUN[1], TOLD_BY_SRUN[2]];
+/// srun's words to slurmstepd.
+const TOLD_BY_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::VARIABLE, TOLD];

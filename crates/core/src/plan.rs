@@ -151,10 +151,10 @@ impl Plan {
         self.prepared.diagnostics().into_iter().chain(self.map.diagnostics.iter().cloned()).collect()
     }
 
-    /// The variables that a task's evidence must hold if the task has them: sorted, each once.
-    pub fn evidence_variables(&self) -> Vec<&str> {
-        let mut names = self.prepared.names();
-        names.extend(identity::VARIABLES);
+    /// The variables that a task's evidence must hold if the task has them, and `more`: sorted, each once.
+    pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<&str> {
+        let mut names: Vec<&str> = self.prepared.names().chain(identity::VARIABLES).collect();
+        names.extend(more);
         if self.reports() {
             names.extend(lint::variables().map(|name| -> &str { name }));
         }

@@ -10,7 +10,7 @@ use super::{
     Answer, Asked, EVIDENCE, Library, Present, ROWS, ReadFile, efa, libfabric, mooncake, nccl, nvshmem, ucx,
 };
 use crate::diagnostic::Diagnostic;
-use crate::order::{self, Order};
+use crate::order;
 use crate::placement::NodePlacement;
 use crate::topology::{NicKind, Topology};
 
@@ -116,12 +116,9 @@ impl Prepared {
         self.rows.iter().any(|row| row.wanted && row.name == name)
     }
 
-    /// All variables that we read or change, sorted.
-    pub fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.rows.iter().map(|row| row.name.as_str()).chain(EVIDENCE).collect();
-        names.order();
-        names.dedup();
-        names
+    /// All variables that we read or change, some more than once.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().map(|row| row.name.as_str()).chain(EVIDENCE)
     }
 
     /// Names in the user's or the admin's `env=` and `no-env=` that nobody would set.

@@ -11,6 +11,7 @@ mod read;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod text;
 mod values;
 mod write;
 

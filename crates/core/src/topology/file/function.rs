@@ -4,7 +4,7 @@
 //! its place in the library, where the built-in machines are.
 #![forbid(unsafe_code)]
 
-use super::schema::Text;
+use super::text::Text;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};

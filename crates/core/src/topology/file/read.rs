@@ -4,7 +4,8 @@
 mod cores;
 mod pci;
 
-use super::schema::{self, File, Text};
+use super::schema::{self, File};
+use super::text::Text;
 use super::values::{
     Once, Place, Result, at_most, dangling, device_name, free_text, list, name, network, optional,
     pci_address, subnet, twice, word, wrong,

@@ -1,7 +1,7 @@
 //! What the strings of the file mean, one function for each kind of value.
 #![forbid(unsafe_code)]
 
-use super::schema::Text;
+use super::text::Text;
 use super::{BadTopology, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable};
 use crate::topology::{
     BadDeviceName, Bitmap, DeviceName, LinkRate, Network, PciAddress, PciParent, SubnetPrefix,

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::function::{self, Link};
-use super::schema::{self, File, Text};
+use super::schema::{self, File};
+use super::text::Text;
 use super::{FORMAT, MAX_TEXT, VERSION};
 use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, Port, Pu, Topology};
 use serde::Serialize;

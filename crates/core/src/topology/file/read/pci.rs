@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::function;
-use super::super::schema::Text;
+use super::super::text::Text;
 use super::super::values::{
     Once, Place, Result, at_most, dangling, hex, link_rate, list, name, optional, parent, pci_address, wrong,
 };
