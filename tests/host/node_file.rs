@@ -89,8 +89,8 @@ fn a_file_that_is_not_of_this_node_as_it_is_is_named_and_the_node_is_read() {
         ),
         (
             "unknown-version",
-            &|node| node.edit("\"version\": 1", "\"version\": 2"),
-            "of version `2`: expected `1`",
+            &|node| node.edit("\"version\": 2", "\"version\": 3"),
+            "of version `3`: expected `2`",
         ),
         ("empty", &|node| fs::write(&node.file, "").unwrap(), "it is no node file"),
     ];
@@ -209,4 +209,22 @@ fn a_roce_link_that_went_down_since_is_not_used_and_an_infiniband_port_is_as_the
     let nics = down.env(0, "UCX_NET_DEVICES").unwrap_or_default();
     assert!(!nics.contains("mlx5_0:1"), "{nics}\n{down}");
     assert_eq!(opened(&down).iter().find(|path| path.contains("/ports/")), None, "{down}");
+}
+
+#[test]
+fn no_line_is_made_that_slurms_log_drops_and_warnings_are_told() {
+    let node = Node::new("quiet-log");
+    node.edit("\"version\": 2", "\"version\": 3");
+    let kinds = |level: &str| {
+        let played = node.step().word("--log-level", level).play()?;
+        let lines = played.log();
+        let told = ["info", "verbose", "debug"].map(|kind| lines.iter().any(|line| line.level == kind));
+        let is_in_vain = played.to_string().contains("dropped: debug");
+        Some((told, is_in_vain))
+    };
+    let Some(at_info) = kinds("3") else { return };
+    assert_eq!(at_info, ([true, false, false], false), "a warning, and no line in vain");
+    assert_eq!(kinds("4"), Some(([true, true, false], false)));
+    assert_eq!(kinds("5"), Some(([true, true, true], false)));
+    assert_eq!(kinds("2"), Some(([false, false, false], false)));
 }

@@ -75,8 +75,10 @@ int slurm_get_log_level(void) { return log_level; }
 #define LOG_FUNCTION(function, number, level) \
 	void function(const char *format, ...) \
 	{ \
-		if (number > log_level) \
+		if (number > log_level) { \
+			say("dropped: %s", level); \
 			return; \
+		} \
 		va_list ap; va_start(ap, format); log_line(level, format, ap); va_end(ap); \
 	}
 LOG_FUNCTION(slurm_error, 2, "error")
