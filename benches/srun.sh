@@ -11,6 +11,8 @@ set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 rounds=${1:-25}
+# as Slurm logs where nobody asks for more
+export NICP_SLURMD_DEBUG=${NICP_SLURMD_DEBUG:-info}
 export NICP_DIR=${NICP_DIR:-/tmp/nic-placement-bench} NICP_NODES=${NICP_NODES:-1}
 cluster=$here/tests/slurm/cluster.sh
 plugin=$(readlink -f "${NIC_PLACEMENT_SO:-${CARGO_TARGET_DIR:-$here/target}/release/libnic_placement.so}")

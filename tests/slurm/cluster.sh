@@ -266,7 +266,7 @@ SlurmctldPidFile=$dir/state/slurmctld.pid
 SlurmdPidFile=$dir/state/slurmd.%n.pid
 SlurmctldLogFile=$dir/log/slurmctld.log
 SlurmdLogFile=$dir/log/slurmd.%n.log
-SlurmdDebug=debug
+SlurmdDebug=${NICP_SLURMD_DEBUG:-debug}
 PlugStackConfig=$dir/etc/plugstack.conf
 # the node has the CPUs listed below, whatever slurmd finds
 SlurmdParameters=config_overrides
