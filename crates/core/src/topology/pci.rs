@@ -40,7 +40,6 @@ impl fmt::Display for BadPciAddress {
 impl std::error::Error for BadPciAddress {}
 
 impl Ord for PciAddress {
-    /// In one comparison: a node's addresses are looked up a thousand times.
     fn cmp(&self, other: &PciAddress) -> Ordering {
         self.number().cmp(&other.number())
     }
@@ -53,6 +52,7 @@ impl PartialOrd for PciAddress {
 }
 
 impl PciAddress {
+    /// The order of addresses as numbers.
     fn number(self) -> u64 {
         u64::from(self.domain) << 32
             | u64::from(self.bus) << 16
@@ -240,7 +240,8 @@ impl PciFunction {
 /// The PCI functions that matter to placement, with every bridge above them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PciTree {
-    functions: BTreeMap<PciAddress, PciFunction>,
+    /// by the number of the address, since a step looks functions up a thousand times
+    functions: BTreeMap<u64, PciFunction>,
 }
 
 impl PciTree {
@@ -250,12 +251,12 @@ impl PciTree {
 
     /// Adds a function, or replaces the one at its address.
     pub fn insert(&mut self, function: PciFunction) {
-        self.functions.insert(function.address, function);
+        self.functions.insert(function.address.number(), function);
     }
 
     /// The function at `address`.
     pub fn get(&self, address: PciAddress) -> Option<&PciFunction> {
-        self.functions.get(&address)
+        self.functions.get(&address.number())
     }
 
     /// All functions in address order.
@@ -268,7 +269,7 @@ impl PciTree {
     pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;
-        while let Some(function) = self.functions.get(&here) {
+        while let Some(function) = self.functions.get(&here.number()) {
             functions.push(function);
             match function.parent {
                 PciParent::Host(host) => return (functions, Some(host)),
@@ -283,7 +284,7 @@ impl PciTree {
     pub fn reaches_host(&self, address: PciAddress) -> bool {
         let mut here = address;
         for _ in 0..=PciTree::MAX_DEPTH {
-            match self.functions.get(&here).map(|function| function.parent) {
+            match self.functions.get(&here.number()).map(|function| function.parent) {
                 Some(PciParent::Bridge(bridge)) => here = bridge,
                 Some(PciParent::Host(_)) => return true,
                 None => return false,
