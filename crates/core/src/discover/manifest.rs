@@ -75,6 +75,12 @@ impl Manifest {
         self.entries.get(path)
     }
 
+    /// Is this a link, or below one?
+    pub fn is_over_link(&self, path: &str) -> bool {
+        let above = path.match_indices('/').map(|(at, _)| &path[..at]);
+        above.chain([path]).any(|path| matches!(self.get(path), Some(Entry::Link(_))))
+    }
+
     /// All entries in order of path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))

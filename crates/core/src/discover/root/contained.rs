@@ -60,6 +60,11 @@ impl Contained {
         resolved
     }
 
+    /// Is this what a link leads to, or below that?
+    pub(super) fn is_over_link(&self, path: &str) -> bool {
+        self.directory(path).is_some_and(|real| real != self.base.join(path))
+    }
+
     /// The real place of a file, if it is below the base.
     pub(super) fn resolve(&self, path: &str) -> Option<PathBuf> {
         let (directory, name) = path.rsplit_once('/')?;
