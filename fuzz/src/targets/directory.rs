@@ -49,8 +49,20 @@ struct Trees {
     entries: Vec<Vec<String>>,
 }
 
+/// Long files, and folders of many names, in one input.
+const MOST_LONG: usize = 2;
+
 thread_local! {
+    static LONG: Vec<Vec<u8>> = long();
     static TREES: RefCell<Trees> = RefCell::new(trees());
+}
+
+/// Texts of one kind of line each, as long as may be, and longer.
+fn long() -> Vec<Vec<u8>> {
+    let lines = [b"0000:01:00.0 PIX\n".as_slice(), b"x", b"1,"];
+    let lengths = [Root::MAX_FILE, Root::MAX_FILE + 1, Root::MAX_TABLE + 1];
+    let of = |length: usize| lines.map(|line| line.repeat(length / line.len() + 1)[..length].to_vec());
+    lengths.into_iter().flat_map(of).collect()
 }
 
 fn trees() -> Trees {
@@ -76,32 +88,33 @@ fn trees() -> Trees {
     Trees { place, entries }
 }
 
-/// The tree with the bytes' changes, for as long as `look` looks.
-fn with<T>(data: &[u8], look: impl FnOnce(&Path, Scope, &[String]) -> T) -> T {
-    TREES.with_borrow_mut(|trees| {
+/// A tree as the bytes change it; the next one undoes that.
+struct Laid {
+    path: PathBuf,
+    scope: Scope,
+    /// what was changed, below the tree
+    changed: Vec<String>,
+}
+
+fn lay(data: &[u8]) -> Laid {
+    TREES.with_borrow_mut(|Trees { place, entries }| {
+        place.undo();
         let mut bytes = Bytes::new(data);
         let head = bytes.next();
         let nth = usize::from(head) % MODELS.len();
         let scope = [Scope::Full, Scope::Placement, Scope::Selection, Scope::Cores][usize::from(head >> 6)];
-        let Trees { place, entries } = trees;
-        // a run before may have been broken
-        place.undo();
         let mut changed = Vec::new();
-        for _ in 0..24 {
-            if bytes.is_empty() {
-                break;
-            }
+        let mut long = 0;
+        while !bytes.is_empty() && changed.len() < 24 {
             let path = &entries[nth][bytes.wide() % entries[nth].len()];
             changed.push(path.split_once('/').expect("below").1.to_string());
-            change(place, path, &entries[nth], &mut bytes);
+            change(place, path, &entries[nth], &mut bytes, &mut long);
         }
-        let seen = look(&place.path().join(nth.to_string()), scope, &changed);
-        place.undo();
-        seen
+        Laid { path: place.path().join(nth.to_string()), scope, changed }
     })
 }
 
-fn change(place: &mut Place, path: &str, entries: &[String], bytes: &mut Bytes) {
+fn change(place: &mut Place, path: &str, entries: &[String], bytes: &mut Bytes, long: &mut usize) {
     let kind = bytes.next();
     let path = Path::new(path);
     match kind % 12 {
@@ -109,12 +122,11 @@ fn change(place: &mut Place, path: &str, entries: &[String], bytes: &mut Bytes) 
             let length = usize::from(bytes.next());
             place.put(path, Thing::File(bytes.take(length)));
         }
-        3 => {
-            let longest =
-                [Root::MAX_FILE, Root::MAX_FILE + 1, Root::MAX_TABLE + 1][usize::from(kind / 12) % 3];
-            let line = [b"0000:01:00.0 PIX\n".as_slice(), b"x", b"1,"][usize::from(kind / 36) % 3];
-            let text: Vec<u8> = line.iter().copied().cycle().take(longest).collect();
-            place.put(path, Thing::File(&text));
+        // to write one costs more than all the rest
+        3 if *long < MOST_LONG => {
+            *long += 1;
+            let text = usize::from(kind / 12) % 9;
+            LONG.with(|texts| place.put(path, Thing::File(&texts[text])));
         }
         4 => {
             place.put(path, Thing::Link(&inside(path, entries, bytes)));
@@ -141,7 +153,8 @@ fn change(place: &mut Place, path: &str, entries: &[String], bytes: &mut Bytes) 
             }
         }
         // more names than a folder has
-        _ => {
+        11 if *long < MOST_LONG => {
+            *long += 1;
             let parent = path.parent().expect("below");
             let stem = path
                 .file_name()
@@ -152,6 +165,7 @@ fn change(place: &mut Place, path: &str, entries: &[String], bytes: &mut Bytes) 
                 beside(place, path, &parent.join(format!("{stem}{number}")), kind);
             }
         }
+        _ => {}
     }
 }
 
@@ -180,35 +194,31 @@ fn root(path: &Path) -> Root {
 }
 
 pub fn run(data: &[u8]) {
-    with(data, |path, scope, changed| {
-        let from = || Provenance::Captured("made".to_string());
-        let mut recorded = root(path);
-        recorded.record();
-        let found = read_root(&recorded, scope, from());
-        held::findings(&found.1);
-        assert!(found.0.gpus.len() <= 256 && found.0.nics.len() <= 256);
-        let text = recorded.recorded().to_string();
-        let asked = root(path);
-        changed.iter().for_each(|path| stays_inside(&asked, path));
-        assert!(!text.contains(SECRET), "it left the tree");
-        if held::has_turn(data, 0, 4) {
-            assert_eq!(found, read_root(&root(path), scope, from()), "the same node twice");
-        }
-        if held::has_turn(data, 1, 4) {
-            formats::plans(&found.0);
-        }
-        // what was read is all that it takes, and a snapshot of it says the same
-        if held::has_turn(data, 2, 4) {
-            let again =
-                Manifest::parse(&text).unwrap_or_else(|bad| panic!("a snapshot that nobody reads: {bad}"));
-            assert_eq!(again.to_string(), text);
-            assert_eq!(
-                read_root(&Root::manifest(again), scope, from()).0,
-                found.0,
-                "the snapshot is another node"
-            );
-        }
-    });
+    let Laid { path, scope, changed } = &lay(data);
+    let from = || Provenance::Captured("made".to_string());
+    let mut recorded = root(path);
+    recorded.record();
+    let found = read_root(&recorded, *scope, from());
+    held::findings(&found.1);
+    assert!(found.0.gpus.len() <= 256 && found.0.nics.len() <= 256);
+    let text = recorded.recorded().to_string();
+    assert!(!text.contains(SECRET), "it left the tree");
+    let asked = root(path);
+    changed.iter().for_each(|path| stays_inside(&asked, path));
+    if held::has_turn(data, 0, 4) {
+        assert_eq!(found, read_root(&root(path), *scope, from()), "the same node twice");
+    }
+    if held::has_turn(data, 1, 4) {
+        formats::plans(&found.0);
+    }
+    // what was read is all that it takes, and a snapshot of it says the same
+    if held::has_turn(data, 2, 4) {
+        let again =
+            Manifest::parse(&text).unwrap_or_else(|bad| panic!("a snapshot that nobody reads: {bad}"));
+        assert_eq!(again.to_string(), text);
+        let again = read_root(&Root::manifest(again), *scope, from());
+        assert_eq!(again.0, found.0, "the snapshot is another node");
+    }
 }
 
 /// No way of reading leads out of the tree.
@@ -234,11 +244,9 @@ fn stays_inside(root: &Root, path: &str) {
     assert!(root.notes().len() <= 32);
 }
 
-/// A tree that lies on disk: no input is needed but the first, so this measures it once more.
+/// The reading of a tree that lies on disk.
 pub fn work(data: &[u8]) -> Work<'_> {
-    Box::new(move || {
-        with(data, |path, scope, _| {
-            drop(black_box(read_root(&root(path), scope, Provenance::Captured("made".to_string()))))
-        })
-    })
+    let Laid { path, scope, .. } = lay(data);
+    let from = || Provenance::Captured("made".to_string());
+    Box::new(move || drop(black_box(read_root(&root(&path), scope, from()))))
 }
