@@ -127,8 +127,10 @@ impl Manifest {
         }
         let mut manifest = Manifest::default();
         let mut open: Option<(String, Vec<&str>)> = None;
-        for (index, line) in text.lines().enumerate().skip(1) {
-            let number = index + 1;
+        // an editor's line ends; of any other text a carriage return is a part
+        let end = if text[HEADER.len()..].starts_with('\r') { "\r" } else { "" };
+        for (index, line) in text.split('\n').enumerate().skip(1) {
+            let (line, number) = (line.strip_suffix(end).unwrap_or(line), index + 1);
             if let Some(content) = line.strip_prefix("| ").or((line == "|").then_some("")) {
                 match &mut open {
                     Some((_, lines)) => lines.push(content),
@@ -228,7 +230,7 @@ impl fmt::Display for Manifest {
                 Entry::File(text) if !text.contains('\n') => writeln!(f, "{path} = {text}")?,
                 Entry::File(text) => {
                     writeln!(f, "{path}")?;
-                    for line in text.lines() {
+                    for line in text.trim_end().split('\n') {
                         writeln!(f, "| {line}")?;
                     }
                 }
@@ -322,6 +324,16 @@ sys/devices/pci0000:15/0000:1b:00.0/numa_node = -1
         assert_eq!(manifest.to_string().replace("| \n", "|\n"), SMALL);
         assert_eq!(manifest.list("sys/devices/pci0000:15/0000:1b:00.0"), ["label", "net", "numa_node"]);
         assert_eq!(manifest.list("sys/nowhere"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn carriage_returns_in_a_files_text_stay_and_those_of_an_editor_go() {
+        let manifest =
+            Manifest::parse("# nic-placement machine 1\nsys/a\n| one\r\r\n| two\rthree\n").unwrap();
+        assert_eq!(manifest.get("sys/a"), Some(&Entry::File("one\r\r\ntwo\rthree".to_string())));
+        assert_eq!(Manifest::parse(&manifest.to_string()), Ok(manifest));
+        let edited = SMALL.replace('\n', "\r\n");
+        assert_eq!(Manifest::parse(&edited), Manifest::parse(SMALL));
     }
 
     #[test]
