@@ -151,3 +151,35 @@ for target in ["solver", "maps"]:
 for nth, text in enumerate(["0-3,5,8191", "0xff,ff000000", "0000:1b:00.0", "10.1.0.0/16", "gpu[001-128,130],login1\ngpu005\ngpu1\n08\n10", "mlx5_*,ib?", "srun\n--het-group=0,2\n:\n--cpu-bind=cores", "cpu:type:x86,ven0000fam0006mod008F:feature:", "0:off;1:closest", "10%,observe"]):
     seed("lists", f"list-{nth}", text)
 dictionary("lists", ["0x", "-", ",", "[", "]", "0000:", "/16", "*", "?", "--het-group=", "--cpu-bind=", ":", ";", "%", "fe80:", "8191", "fff"])
+
+# a launcher's requests
+def request(name, node="dgx-h100", **fields):
+    node = {"machine": node} if isinstance(node, str) else {"topology": node}
+    seed("request", name, json.dumps({"format": "nic-placement request", "version": 1, "node": node, **fields}))
+
+
+request("each", gpus_per_task=1, words="closest,bind=core", task=3, environment={"PATH": "/bin", "NCCL_IB_HCA": "mlx5_0", "NIC_PLACEMENT": "v1 policy=rail gpus= nics= set:UCX_NET_DEVICES=a", "UCX_NET_DEVICES": "a"})
+request("listed", tasks=[{"gpus": "0-1"}, {"gpus": "7"}, {"gpus": ""}], cpus="0-31,112-127", alone_on_node=True, task=1, **{"as": "lines"})
+request("arguments", "mi300x-8", arguments=["set=A={nics}", "set=B_FILE={map_file:json}", "exclude=mlx5_3", "rails=mlx5_*", "env=none+site"], tasks=4, gpus="0-3", cpus_per_task=8, words="rail,verbose")
+request("map", "gh200", map="rankfile", host="gpu001", words="bind=core", gpus="0")
+request("sglang", "frontier", map="sglang", words="spread,env=default+cray-mpich+libfabric", gpus_per_task=2, **{"as": "lines"})
+request("described", json.loads((MODELS / "dgx-spark.json").read_text()), tasks=2, words="numa,omp=on,mem=strict")
+request("refused", "nothing", task=9, words="help", host="-")
+asked = (ROOT / "crates/capi/src/request.rs").read_text()
+asked = [f'"{name}"' for name in dict.fromkeys(re.findall(r"^    (?:pub\(crate\) )?(\w+):", asked, re.M)) if not name.startswith("_")]
+known = sorted(file.stem for file in MODELS.glob("*.json"))
+dictionary("request", asked + ['"format": "nic-placement request"', '"version": 1', '"machine"', '"topology"', '"as"', '"lines"', "null", "true", "[]", "{}", "4096", "4294967295", "-1"]
+           + known + names + libraries + facts + ["set=", "exclude=", "mlx5_", "0-7", "json", "sglang", "mooncake", "rankfile", "vllm"] + variables[:40] + json_words)
+conf = b"default=observe\nNodeName=gpu[001-004] default=closest set=A_FILE={map_file:sglang} disable\nPartitionName=train rollout=10%\n"
+for nth, text in enumerate([b"default=closest\0\0\0train\0" + conf, b"set=A={map_file:json}\nset=B={map_file:mooncake}\0\0{}\n\0\0default=rail\n",
+                            b"disable\0\x01\x01\0", b"\0\x06\x02\x04\x05\x01\0map\0\0set=A={map_file:json}", b"default=strict\0\x02\0\0\0x", b"cache=0\0\0\0\0NodeName=* disable\n"]):
+    seed("layers", f"said-{nth}", text)
+ours = [run("map", "--machine", "dgx-h100", "--format", form) for form in ["json", "sglang", "mooncake"]]
+for form, text in zip(["json", "sglang", "mooncake"], ours):
+    seed("layers", f"map-{form}", b"set=A={map_file:%s}\nenv=none+site\0\0" % form.encode() + text + b"\0\0default=env=none+site\n")
+dictionary("layers", admins + ["\0", "\0\0\0"] + variables[:20])
+for nth, text in enumerate([b"\x00", b"\x01\x04\x00\x10\x05", b"\x02\x00\x00\x20\x03", b"\x03\x02\x00\x30\x01\x00", b"\x44\x05\x00\x01", b"\x05\x06\x01\x01"]):
+    seed("kept", f"changes-{nth}", text)
+for nth, text in enumerate([b"\x00", b"\x01\x00\x10\x01\x054\xff\n", b"\x00\x00\x20\x04\x00\x30", b"\x01\x00\x40\x05\x06\x00\x50\x05\x08", b"\x00\x00\x60\x0a\x07a = b\nc",
+                            b"\x40\x00\x70\x0b\x40", b"\x81\x00\x80\x03", b"\x00\x00\x90\x09\x00\xa0\x07\x00\xb0\x08"]):
+    seed("directory", f"changes-{nth}", text)

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use targets::{TARGETS, Target, work};
 
 /// `(target, changed inputs)`: as many as take a second or two in a build for tests.
-const CHANGES: [(&str, usize); 18] = [
+const CHANGES: [(&str, usize); 22] = [
     ("words", 2000),
     ("plugstack", 400),
     ("conf", 60),
@@ -34,6 +34,10 @@ const CHANGES: [(&str, usize); 18] = [
     ("maps", 60),
     ("solver", 60),
     ("lists", 1500),
+    ("request", 100),
+    ("layers", 200),
+    ("kept", 60),
+    ("directory", 60),
 ];
 
 /// Bytes of a changed input, at most.
@@ -107,5 +111,5 @@ macro_rules! replayed {
 
 replayed! {
     words plugstack conf environment sysfs tables node_file topology snapshot archive hwloc nccl matrix audit template
-    maps solver lists
+    maps solver lists request layers kept directory
 }

@@ -8,7 +8,7 @@ use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
-use nic_placement_core::placement::Bind;
+use nic_placement_core::placement::{Bind, Change};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish, json, stated};
 use nic_placement_core::platform;
 use nic_placement_core::render::{Evidence, FileText, Present};
@@ -22,8 +22,7 @@ use nic_placement_sys as sys;
 pub fn plan(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let Planned { plan, tasks, diagnostics } = planned(&request, described)?;
-    let placed: Vec<TaskPlan> = tasks.iter().map(|task| placed(&request, &plan, task)).collect();
-    Ok(json::plan(&plan, &placed, &diagnostics))
+    Ok(json::plan(&plan, &all(&request, &plan, &tasks), &diagnostics))
 }
 
 /// Which NICs each GPU has: `nic-placement map`.
@@ -116,6 +115,19 @@ fn placed<'p>(request: &'p Request, plan: &'p Plan, task: &Task) -> TaskPlan<'p>
     plan.task(task, Evidence { present, read: &|path| of_user(request, path) })
 }
 
+/// Every task, without the values that it keeps: a plan does not tell them, and thousands of tasks may have a megabyte each.
+fn all<'p>(request: &'p Request, plan: &'p Plan, tasks: &[Task]) -> Vec<TaskPlan<'p>> {
+    let without_kept = |mut task: TaskPlan<'p>| {
+        for variable in &mut task.variables {
+            if let Change::KeepUsers(value) = &mut variable.change {
+                *value = String::new();
+            }
+        }
+        task
+    };
+    tasks.iter().map(|task| without_kept(placed(request, plan, task))).collect()
+}
+
 /// As the command: a map makes `bind=core` of whatever is asked.
 fn binds_cores_alone(request: &Request) -> Result<(), Failure> {
     // what cannot be read is told with the rest
@@ -187,5 +199,31 @@ fn of_user(request: &Request, path: &str) -> Option<FileText> {
         true if sys::is_root() && !files::is_kernels(path) => None,
         true => files::read(path),
         false => Some(FileText::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tasks_of_a_plan_hold_no_copy_of_what_the_launcher_set() {
+        let list = "mlx5_0,".repeat(10_000);
+        let request = format!(
+            r#"{{"format": "nic-placement request", "version": 1, "node": {{"machine": "dgx-h100"}}, "tasks": 4,
+            "environment": {{"NCCL_IB_HCA": "{list}", "UCX_NET_DEVICES": "{list}"}}}}"#
+        );
+        let (request, described) = Request::parse(&request).unwrap();
+        let Planned { plan, tasks, .. } = planned(&request, described).unwrap();
+        let kept = |task: &TaskPlan| -> Vec<usize> {
+            let kept = task.variables.iter().filter_map(|variable| match &variable.change {
+                Change::KeepUsers(value) => Some(value.len()),
+                _ => None,
+            });
+            kept.collect()
+        };
+        for task in all(&request, &plan, &tasks) {
+            assert_eq!(kept(&task), [0, 0]);
+        }
     }
 }

@@ -46,6 +46,11 @@ pub(crate) fn answer(call: Call, request: Result<&[u8], Failure>) -> (c_int, CSt
         let place = PLACE.with(RefCell::take);
         Err(Failure::new(Kind::Bug, format!("bug at {place}; please report this")))
     });
+    told(answered)
+}
+
+/// What the caller sees of an answer, or of why there is none.
+pub fn told(answered: Result<String, Failure>) -> (c_int, CString) {
     match answered {
         Ok(text) => (0, c_text(text)),
         Err(failure) => (failure.status(), c_text(Shown::message(&failure.to_string(), MAX_WHY).to_string())),

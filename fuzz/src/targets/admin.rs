@@ -34,7 +34,7 @@ pub fn plugstack(data: &[u8]) {
     assert_eq!(wish.scope(), wish.scope());
 }
 
-fn is_bounded(admin: &Admin) {
+pub(super) fn is_bounded(admin: &Admin) {
     assert!(admin.templates.len() <= 32);
     for (nth, template) in admin.templates.iter().enumerate() {
         assert!(is_variable_name(template.name()) && !names::is_refused(template.name()));

@@ -5,12 +5,17 @@
 
 mod admin;
 mod built;
+mod directory;
 mod environment;
 mod formats;
 mod held;
+mod kept;
+mod layers;
 mod lists;
 mod machines;
+mod place;
 mod reports;
+mod request;
 mod tables;
 mod tree;
 mod words;
@@ -20,7 +25,7 @@ pub mod work;
 pub type Target = fn(&[u8]);
 
 /// `(name, what it is called with, the function)`.
-pub const TARGETS: [(&str, &str, Target); 18] = [
+pub const TARGETS: [(&str, &str, Target); 22] = [
     ("words", "the option, SLURM_NIC_PLACEMENT and default=, one on each line", words::run),
     ("plugstack", "plugstack.conf's arguments, one on each line", admin::plugstack),
     ("conf", "the configuration file", admin::conf),
@@ -39,6 +44,10 @@ pub const TARGETS: [(&str, &str, Target); 18] = [
     ("maps", "a made machine, and the map for every engine", machines::maps),
     ("solver", "a made machine under every policy", machines::solver),
     ("lists", "CPU lists, masks, addresses, networks, hostlists", lists::run),
+    ("request", "a request of the C interface", request::run),
+    ("layers", "plugstack.conf's arguments, and the configuration file and maps on disk", layers::run),
+    ("kept", "changes to the trees of known machines whose node files were kept", kept::run),
+    ("directory", "changes to captured trees on disk", directory::run),
 ];
 
 /// Runs a target by its name; `None` where there is none of that name.

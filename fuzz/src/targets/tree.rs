@@ -11,7 +11,7 @@ use nic_placement_core::node::read_root;
 use nic_placement_core::platform;
 use nic_placement_core::topology::{Provenance, file};
 
-const MODELS: [&str; 6] = ["dgx-spark", "gh200", "aws-g5", "aws-p4d", "frontier", "dgx-h100"];
+pub(super) const MODELS: [&str; 6] = ["dgx-spark", "gh200", "aws-g5", "aws-p4d", "frontier", "dgx-h100"];
 
 /// What a kernel would not write there.
 const TEXTS: [&str; 24] = [
@@ -48,7 +48,7 @@ thread_local! {
 /// CPUs that keep their folders: hundreds that are alike would be half of the work.
 const CPUS: u32 = 8;
 
-fn entries(model: &str) -> Vec<(String, Entry)> {
+pub(super) fn entries(model: &str) -> Vec<(String, Entry)> {
     let manifest = synthesise(&platform::model(model).expect("a model"));
     let is_one_more_cpu = |path: &str| {
         let number = path.strip_prefix("sys/devices/system/cpu/cpu").and_then(|rest| rest.split('/').next());

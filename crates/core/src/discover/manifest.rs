@@ -9,12 +9,16 @@
 //! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/numa_node = 0
 //! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/net/
 //! ```
+//!
+//! What would end a path or a link's target in its line is written as in a literal of Rust: `\u{20}`.
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
+use crate::diagnostic::line::disturbs;
 use crate::order::Order;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write};
 
 const HEADER: &str = "# nic-placement machine 1";
 
@@ -71,6 +75,12 @@ impl Manifest {
         self.entries.get(path)
     }
 
+    /// Is this a link, or below one?
+    pub fn is_over_link(&self, path: &str) -> bool {
+        let above = path.match_indices('/').map(|(at, _)| &path[..at]);
+        above.chain([path]).any(|path| matches!(self.get(path), Some(Entry::Link(_))))
+    }
+
     /// All entries in order of path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
@@ -117,8 +127,10 @@ impl Manifest {
         }
         let mut manifest = Manifest::default();
         let mut open: Option<(String, Vec<&str>)> = None;
-        for (index, line) in text.lines().enumerate().skip(1) {
-            let number = index + 1;
+        // an editor's line ends; of any other text a carriage return is a part
+        let end = if text[HEADER.len()..].starts_with('\r') { "\r" } else { "" };
+        for (index, line) in text.split('\n').enumerate().skip(1) {
+            let (line, number) = (line.strip_suffix(end).unwrap_or(line), index + 1);
             if let Some(content) = line.strip_prefix("| ").or((line == "|").then_some("")) {
                 match &mut open {
                     Some((_, lines)) => lines.push(content),
@@ -144,7 +156,7 @@ impl Manifest {
                 "=" => (path, Some(Entry::File(String::new()))),
                 rest => match (rest.strip_prefix("= "), rest.strip_prefix("-> ")) {
                     (Some(text), _) => (path, Some(Entry::File(text.trim_end().to_string()))),
-                    (_, Some(target)) => (path, Some(Entry::Link(target.to_string()))),
+                    (_, Some(target)) => (path, Some(Entry::Link(unescaped(target).into_owned()))),
                     _ => {
                         return bad(
                             number,
@@ -153,6 +165,7 @@ impl Manifest {
                     }
                 },
             };
+            let path = &*unescaped(path);
             if !is_clean(path) {
                 return bad(
                     number,
@@ -203,20 +216,21 @@ impl fmt::Display for Manifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEADER}")?;
         let entries = self.entries.iter();
-        for (path, entry) in entries {
+        for (of, entry) in entries {
+            let path = Escaped(of);
             match entry {
                 Entry::Directory => {
                     // a directory of which something below is known needs no line of its own
-                    if self.first_below(path).is_none() {
+                    if self.first_below(of).is_none() {
                         writeln!(f, "{path}/")?;
                     }
                 }
-                Entry::Link(target) => writeln!(f, "{path} -> {target}")?,
+                Entry::Link(target) => writeln!(f, "{path} -> {}", Escaped(target))?,
                 Entry::File(text) if text.is_empty() => writeln!(f, "{path} =")?,
                 Entry::File(text) if !text.contains('\n') => writeln!(f, "{path} = {text}")?,
                 Entry::File(text) => {
                     writeln!(f, "{path}")?;
-                    for line in text.lines() {
+                    for line in text.trim_end().split('\n') {
                         writeln!(f, "| {line}")?;
                     }
                 }
@@ -224,6 +238,41 @@ impl fmt::Display for Manifest {
         }
         Ok(())
     }
+}
+
+/// A path as it stands in a line: what would end it there is written as in a literal of Rust (`\u{20}`).  No kernel makes such
+/// names, but root may rename a device, and a captured tree has any.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| match letter {
+            '\\' => f.write_str("\\u{5c}"),
+            _ if letter.is_whitespace() || disturbs(letter) => write!(f, "{}", letter.escape_unicode()),
+            _ => f.write_char(letter),
+        })
+    }
+}
+
+/// What [`Escaped`] wrote.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    let mut pieces = text.split("\\u{");
+    let first = pieces.next().unwrap_or_default();
+    if first.len() == text.len() {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = first.to_string();
+    for piece in pieces {
+        let escaped = piece.split_once('}').and_then(|(digits, rest)| {
+            let letter = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?;
+            Some((letter, rest))
+        });
+        match escaped {
+            Some((letter, rest)) => plain.extend([letter.to_string().as_str(), rest]),
+            None => plain.extend(["\\u{", piece]),
+        }
+    }
+    Cow::Owned(plain)
 }
 
 /// Where a link at `path` with this target leads, as a path below the root; `None` if it leaves the root.
@@ -275,6 +324,35 @@ sys/devices/pci0000:15/0000:1b:00.0/numa_node = -1
         assert_eq!(manifest.to_string().replace("| \n", "|\n"), SMALL);
         assert_eq!(manifest.list("sys/devices/pci0000:15/0000:1b:00.0"), ["label", "net", "numa_node"]);
         assert_eq!(manifest.list("sys/nowhere"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn carriage_returns_in_a_files_text_stay_and_those_of_an_editor_go() {
+        let manifest =
+            Manifest::parse("# nic-placement machine 1\nsys/a\n| one\r\r\n| two\rthree\n").unwrap();
+        assert_eq!(manifest.get("sys/a"), Some(&Entry::File("one\r\r\ntwo\rthree".to_string())));
+        assert_eq!(Manifest::parse(&manifest.to_string()), Ok(manifest));
+        let edited = SMALL.replace('\n', "\r\n");
+        assert_eq!(Manifest::parse(&edited), Manifest::parse(SMALL));
+    }
+
+    #[test]
+    fn names_and_targets_that_no_line_can_hold_are_escaped_and_read_back() {
+        let mut manifest = Manifest::default();
+        for name in
+            ["sys/a = b", "sys/a -> b", "sys/a\nb", "sys/\u{1b}\u{2028}", "sys/a\\u{20}b", "sys/a\\", "sys/ "]
+        {
+            manifest.insert(&format!("{name}/file"), Entry::File("1".to_string()));
+            manifest.insert(&format!("{name}/folder "), Entry::Directory);
+            manifest.insert(&format!("{name}/link"), Entry::Link(format!("../{}\n", &name[4..])));
+        }
+        let text = manifest.to_string();
+        assert_eq!(text.lines().count(), 1 + 7 * 3);
+        assert_eq!(Manifest::parse(&text), Ok(manifest));
+        let hidden = "# nic-placement machine 1\nsys/\\u{2e}./\\u{2e}\\u{2e}/etc/passwd = x\n";
+        assert!(Manifest::parse(hidden).unwrap_err().to_string().contains("is not a path"));
+        let hidden = "# nic-placement machine 1\nsys/a -> ../\\u{2e}\\u{2e}/etc\n";
+        assert!(Manifest::parse(hidden).unwrap_err().to_string().contains("leaves the tree"));
     }
 
     #[test]

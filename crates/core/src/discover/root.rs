@@ -232,7 +232,7 @@ impl Root {
         }
     }
 
-    /// Where a symbolic link leads: a path relative to the root.
+    /// Where a symbolic link leads: a path relative to the root.  In a captured tree it is followed only once.
     pub fn follow(&self, path: &str) -> Option<String> {
         let target = match &self.source {
             Backing::Live => fs::read_link(format!("/{path}")).ok()?.to_str()?.to_string(),
@@ -248,6 +248,15 @@ impl Root {
             },
         };
         let resolved = normalise(path, &target)?;
+        // no link of the kernel's leads over another; what is read below one cannot stand in a manifest, which has no such paths
+        let is_over_another = match &self.source {
+            Backing::Live => false,
+            Backing::Directory(tree) => tree.is_over_link(&resolved),
+            Backing::Manifest(manifest) => manifest.is_over_link(&resolved),
+        };
+        if is_over_another {
+            return None;
+        }
         if let Some(recording) = &self.recording {
             recording.borrow_mut().insert(path, Entry::Link(target));
         }

@@ -91,7 +91,7 @@ pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<
 }
 
 /// The node of a file, as it is now.
-fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Result<Kept, NotUsed> {
+pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Result<Kept, NotUsed> {
     let NodeFile { stamp, registered: then, links: links_then, mut topology } = node;
     if root.read(BOOT_ID).as_ref() != Some(&stamp.boot_id) {
         return Err(NotUsed::OtherBoot);

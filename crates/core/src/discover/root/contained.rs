@@ -60,6 +60,20 @@ impl Contained {
         resolved
     }
 
+    /// Is this what a link leads to, or below that?
+    pub(super) fn is_over_link(&self, path: &str) -> bool {
+        let is_link =
+            |part: &str| fs::symlink_metadata(self.base.join(part)).is_ok_and(|facts| facts.is_symlink());
+        match self.directory(path) {
+            Some(real) => real != self.base.join(path),
+            // it is not there, or outside
+            None => {
+                let above = path.match_indices('/').map(|(at, _)| &path[..at]);
+                above.chain([path]).any(is_link)
+            }
+        }
+    }
+
     /// The real place of a file, if it is below the base.
     pub(super) fn resolve(&self, path: &str) -> Option<PathBuf> {
         let (directory, name) = path.rsplit_once('/')?;

@@ -147,6 +147,39 @@ fn links_in_a_circle_and_out_of_the_tree_lead_nowhere() {
 }
 
 #[test]
+fn a_link_that_leads_over_another_link_leads_nowhere_since_a_snapshot_could_not_tell_it() {
+    let place = Place::new("over");
+    fs::create_dir_all(place.0.join("sys/devices/device")).unwrap();
+    place.file("sys/devices/device/file", "1");
+    let links = [
+        ("good", "../devices/device"),
+        ("bad", "good"),
+        ("lost", "good/nowhere"),
+        ("nowhere", "../nowhere"),
+        ("to-nowhere", "nowhere"),
+    ];
+    for (link, target) in links {
+        symlink(target, place.0.join("sys/class").join(link)).unwrap();
+    }
+    let followed = |root: &Root| {
+        let names = root.list("sys/class", |_| true);
+        let followed = names.iter().filter_map(|name| root.follow(&format!("sys/class/{name}")));
+        followed.map(|path| (root.read(&format!("{path}/file")), path)).collect::<Vec<_>>()
+    };
+    let mut root = place.root();
+    root.record();
+    let read = |text: Option<&str>, path: &str| (text.map(str::to_string), path.to_string());
+    let expected = [read(Some("1"), "sys/devices/device"), read(None, "sys/nowhere")];
+    assert_eq!(followed(&root), expected);
+    let snapshot = Manifest::parse(&root.recorded().to_string()).unwrap();
+    assert_eq!(followed(&Root::manifest(snapshot.clone())), expected);
+    // one that somebody wrote
+    let mut written = snapshot;
+    written.insert("sys/class/bad", Entry::Link("good".to_string()));
+    assert_eq!(followed(&Root::manifest(written)), expected);
+}
+
+#[test]
 fn of_several_trees_in_a_directory_the_first_by_name_is_taken_and_none_that_is_elsewhere() {
     let (place, elsewhere) = (Place::new("several"), Place::new("several-elsewhere"));
     fs::remove_dir_all(place.0.join("sys")).unwrap();
