@@ -297,6 +297,8 @@ fn rocm_counts_in_the_compute_drivers_order_and_hip_counts_what_that_leaves() {
         "several": amd, ["ROCR_VISIBLE_DEVICES=0,2"], None => [2, 0], "";
         "with a device cgroup": amd, ["ROCR_VISIBLE_DEVICES=0,1"], Some(&[1, 2]) => [2, 1], "may open";
         "UUIDs": amd, ["ROCR_VISIBLE_DEVICES=gpu-000000000000abc1"], None => [1], "by the UUIDs";
+        "and none of their digits": amd, ["ROCR_VISIBLE_DEVICES=GPU-"], Some(&[1]) => [], "names no GPU";
+        "UUIDs for HIP": amd, ["HIP_VISIBLE_DEVICES=GPU-000000000000abc1"], None => [1], "by the UUIDs";
         "a UUID's beginning is too common": amd, ["ROCR_VISIBLE_DEVICES=GPU-0"], None => [], "names no GPU";
         "a second time ends the list": amd, ["ROCR_VISIBLE_DEVICES=0,0,1"], None => [2], "";
         "numbers as in C": amd, ["ROCR_VISIBLE_DEVICES=0x1,02"], None => [3, 0], "";
