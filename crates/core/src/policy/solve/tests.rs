@@ -4,6 +4,7 @@
 use super::*;
 
 mod properties;
+mod work;
 
 const THROUGH: [u64; 5] = [1000, 1000, 850, 700, 450];
 
