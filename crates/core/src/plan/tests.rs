@@ -6,6 +6,7 @@ use crate::config::Words;
 use crate::platform;
 use crate::render::{FileText, Present};
 use crate::step::Claim;
+use crate::topology::Provenance;
 
 const ALL: &str = "0,1,2,3,4,5,6,7";
 
@@ -94,4 +95,72 @@ fn words_that_ask_for_no_placement_plan_nothing() {
     }
     let wish = Wish::of_a_plan(Some("rail,strict"), Admin::default()).unwrap();
     assert_eq!((wish.settings.policy, wish.settings.strictness), (Policy::Rail, Strictness::Strict));
+}
+
+/// A plan for a DGX H100, and what its step's task of one GPU would be.
+fn plan_of(words: &str, without_nics: bool) -> Plan {
+    let words = Words::parse(words).unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let topology = platform::model("dgx-h100").unwrap();
+    let mut wish = Wish { settings, ..Wish::default() };
+    if without_nics {
+        wish.admin.add("exclude=mlx5_*").unwrap();
+    }
+    let step = Step { tasks: 1, gpus: Some(ALL.into()), ..Step::default() };
+    Plan::new(topology, wish, step, &|_| None)
+}
+
+#[test]
+fn as_little_of_the_node_is_read_as_the_wish_needs() {
+    let scope = |words: &str, without_nics| plan_of(words, without_nics).wish.scope();
+    assert_eq!(scope("closest", false), Scope::Placement);
+    assert_eq!(scope("closest", true), Scope::Selection, "an admin may name a NIC by its interface");
+    for words in ["spread", "bind=core", "omp=on", "spread,bind=core,omp=on"] {
+        assert_eq!(scope(words, false), Scope::Cores, "{words}");
+        assert_eq!(scope(words, true), Scope::Cores, "{words}");
+    }
+}
+
+#[test]
+fn a_task_fails_for_what_it_lacks_where_a_strict_word_was_said_and_only_there() {
+    // (words, without NICs, fails, lacks only what its node lacks)
+    for (words, without_nics, fails, is_of_node) in [
+        ("strict", true, true, false),
+        ("strict", false, false, false),
+        ("closest", true, false, true),
+        ("closest", false, false, false),
+    ] {
+        let plan = plan_of(words, without_nics);
+        let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+        task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+        let task = plan.task(&task, Evidence { present: &Present::new(), read: &|_| None });
+        assert_eq!(task.shortfalls.is_empty(), !without_nics, "{words}");
+        assert_eq!((task.fails(), task.misses_nothing_of_its_own()), (fails, is_of_node), "{words}");
+    }
+}
+
+#[test]
+fn what_only_a_report_reads_is_asked_of_a_task_where_the_user_wants_one() {
+    for (words, reports) in [("closest", false), ("verbose", true), ("dry-run", true)] {
+        let plan = plan_of(words, false);
+        assert_eq!(plan.reports(), reports, "{words}");
+        let names = plan.evidence_variables();
+        assert!(names.contains(&"CUDA_VISIBLE_DEVICES") && names.is_sorted(), "{names:?}");
+        assert_eq!(names.contains(&"NCCL_BUFFSIZE"), reports, "{names:?}");
+    }
+}
+
+#[test]
+fn a_step_that_is_only_observed_is_told_in_one_line() {
+    let line = plan_of("closest", false).observed();
+    let start = "1 task: gpu 0 mlx5_0:1 PIX, gpu 1 mlx5_3:1 PIX, ";
+    let end =
+        "of the node 8 GPUs, 8 rails, policy `closest`, left out: mlx5_1 mlx5_2 irdma0 irdma1 mlx5_7 mlx5_8";
+    assert!(line.starts_with(start) && line.ends_with(end), "{line}");
+    let none =
+        Plan::new(Topology::empty("bare", Provenance::ThisSystem), Wish::default(), Step::default(), &|_| {
+            None
+        });
+    let bare = "0 tasks: no gpu; of the node 0 GPUs, 0 rails, policy `closest`, left out: none";
+    assert_eq!(none.observed(), bare);
 }
