@@ -108,6 +108,20 @@ fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
 }
 
 #[test]
+fn vllm_is_told_the_port_that_all_its_nics_have_and_nothing_where_they_differ() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let mut node = policy::map(&topology, &Request::default());
+    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    let written = |node: &_| {
+        write(Format::Vllm, Subject { topology: &topology, node, gpus: &gpus, cpus: &[], host: "n1" })
+    };
+    node.rails.iter_mut().for_each(|rail| rail.port = 2);
+    assert!(written(&node).unwrap().ends_with("=UCX_NET_DEVICES:2\n"));
+    node.rails[0].port = 1;
+    assert!(written(&node).unwrap_err().to_string().contains("do not all have the same port number"));
+}
+
+#[test]
 fn a_map_that_would_lack_a_gpu_is_refused() {
     let topology = platform::model("dgx-h100").unwrap();
     let mut node = policy::map(&topology, &Request::default());
