@@ -149,3 +149,34 @@ fn what_ucxs_own_configuration_sets_is_not_set_over_it() {
     assert_eq!(situation.changes(&task(&[1], &[1])), [NCCL, NVSHMEM]);
     assert_eq!(situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES"), "`/etc/ucx/ucx.conf` sets it");
 }
+
+#[test]
+fn the_reason_counts_the_tasks_gpus_and_nics_and_names_what_was_added() {
+    let why = |files: Files, gpus: &[usize], rails: &[usize]| {
+        let mut situation = Situation { files, ..Situation::new(PortState::Active) };
+        situation.topology.provenance = crate::topology::Provenance::ThisSystem;
+        situation.with(&[]).why(&task(gpus, rails), "UCX_NET_DEVICES")
+    };
+    let rdma_alone: Files = &[("/proc/net/route", "Iface\n")];
+    let many = "the 2 NICs of its GPUs, of which UCX takes the nearest to the GPU in use";
+    for (gpus, rails, reason) in [
+        (&[1][..], &[1][..], "its GPU's NIC"),
+        (&[1, 2], &[1], "the NIC that all its GPUs share"),
+        (&[1], &[1, 2], "the 2 NICs of its GPU"),
+        (&[1, 2], &[1, 2], many),
+    ] {
+        assert_eq!(why(rdma_alone, gpus, rails), reason);
+        let with_interfaces = format!("{reason}, and the IP interfaces, which a list would hide");
+        assert_eq!(why(ROUTES, gpus, rails), with_interfaces);
+    }
+}
+
+#[test]
+fn a_list_is_set_where_it_keeps_the_task_from_a_nic_or_names_the_only_one() {
+    let mut situation = Situation::new(PortState::Active);
+    situation.node.excluded.clear();
+    assert!(situation.value(&task(&[2, 0], &[2, 0]), "UCX_NET_DEVICES").is_some(), "two of three");
+    assert_eq!(situation.value(&task(&[2, 0], &[2, 1, 0]), "UCX_NET_DEVICES"), None, "all three");
+    situation.node.rails.truncate(1);
+    assert_eq!(situation.value(&task(&[0], &[0]), "UCX_NET_DEVICES").as_deref(), Some("mlx5_0:1"));
+}
