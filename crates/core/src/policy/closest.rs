@@ -162,8 +162,16 @@ mod tests {
             let request = Request { nics_each, ..Request::default() };
             let mut budget = Effort::Step.budget();
             let all = budget.left();
-            steady_within(&topology, &map(&topology, &request), &request, &mut budget);
-            all - budget.left()
+            let node = map(&topology, &request);
+            steady_within(&topology, &node, &request, &mut budget);
+            let looks = all - budget.left();
+            // a map that is at hand saves the question what all had
+            let whole = map(&platform::model(name).unwrap(), &request);
+            let known = Request { known: Some(&whole), ..request };
+            steady_within(&topology, &node, &known, &mut budget);
+            let with_it = all - looks - budget.left();
+            assert_eq!(with_it < looks, !is_whole, "{name}: {with_it} of {looks}");
+            looks
         };
         let now = ["dgx-h100", "oci-bm-gpu-h100-8", "gb200-nvl72", "azure-nd96isr-h100-v5"].map(|name| {
             [

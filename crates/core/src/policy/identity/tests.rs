@@ -170,6 +170,8 @@ fn under_constrain_devices_numbers_count_what_the_task_may_open_and_slurms_own_a
             => [6], "the GPUs that the task may open";
         "a task without GPUs": nvidia, [], Some(&[]) => [], "it may open none";
         "a task that may open none of its step's GPUs": nvidia, ["SLURM_STEP_GPUS=0"], Some(&[]) => [], "";
+        "of two vendors' lists the first counts that names one": with_a_display_adapter,
+            ["CUDA_VISIBLE_DEVICES=99", "ZE_AFFINITY_MASK=0"], None => [8], "`ZE_AFFINITY_MASK=0`";
         "a display adapter that nobody may open is no device cgroup": with_a_display_adapter,
             ["SLURM_STEP_GPUS=0,1"], Some(&[0, 1, 2, 3, 4, 5, 6, 7]) => [0, 1], "SLURM_STEP_GPUS";
     }

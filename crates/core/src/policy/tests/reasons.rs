@@ -176,3 +176,22 @@ fn a_nic_that_is_only_farther_and_one_that_is_left_for_steadiness_are_called_so(
     let steady = "this GPU stays where it is when all NICs work, so that nodes pair alike";
     assert_eq!(why(&broken, 1, "mlx5_1"), steady);
 }
+
+#[test]
+fn what_an_admin_names_in_vain_and_ports_beyond_the_limit_are_told() {
+    let said =
+        |node: &NodePlacement| -> Vec<String> { node.diagnostics.iter().map(ToString::to_string).collect() };
+    let one = machine(&[0], &[(0, 400)]);
+    let pattern = |word| vec![Pattern::parse(word).unwrap()];
+    let selection =
+        Selection { include: pattern("mlx5_*"), exclude: pattern("mlx9_*"), ..Selection::default() };
+    let node = map(&one, &Request { selection: Some(&selection), ..Request::default() });
+    assert_eq!(said(&node), ["`mlx9_*`: means no NIC of this node"]);
+    let many =
+        |ports: u8| closest(&machine(&[0], &(0..ports).map(|port| (port % 4, 400)).collect::<Vec<_>>()));
+    assert_eq!((many(64).rails.len(), said(&many(64)).len(), many(64).excluded.len()), (64, 0, 0));
+    let more = many(65);
+    assert_eq!((more.rails.len(), more.excluded.len()), (64, 1));
+    assert!(said(&more)[0].contains("65 usable ports: only the first 64 are used"), "{:?}", said(&more));
+    assert_eq!(more.excluded[0].why, "it is beyond the 64 ports that UCX can use");
+}
