@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::config::Words;
+use crate::placement::Excluded;
 use crate::plan::{Plan, TaskPlan, Wish};
 use crate::platform;
 use crate::render::{Evidence, FileText, Present};
@@ -90,6 +91,25 @@ fn of_equally_good_nics_the_plans_is_named_and_the_others_only_where_all_are_use
     let all = uses("FI_VERBS_DEVICE_NAME", "mlx5_1");
     assert!(all[0].starts_with("libfabric: mlx5_1:1 PXB, ") && all[0].contains("mlx5_10:1 "), "{all:?}");
     assert!(uses("FI_VERBS_DEVICE_NAME", "mlx5_0")[0].starts_with("libfabric: mlx5_0:1 PXB"));
+}
+
+#[test]
+fn a_reason_for_one_port_is_none_for_another_of_the_same_nic() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let mut node = crate::policy::map(&topology, &Default::default());
+    let mut port = node.rails.remove(0);
+    let why = || "said".to_string();
+    node.excluded = vec![
+        Excluded { name: "other".parse().unwrap(), port: None, why: "of another".to_string() },
+        Excluded { name: port.name.clone(), port: Some(2), why: why() },
+    ];
+    assert_eq!(super::left_out(&node, &port), None, "the second port");
+    port.port = 2;
+    assert_eq!(super::left_out(&node, &port), Some(why()));
+    node.excluded[1].port = None;
+    port.port = 1;
+    assert_eq!(super::left_out(&node, &port), Some(why()), "all ports");
+    assert_eq!(super::left_out(&node, &node.rails[0]), None, "the map has it");
 }
 
 #[test]

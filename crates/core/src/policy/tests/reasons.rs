@@ -178,6 +178,30 @@ fn a_nic_that_is_only_farther_and_one_that_is_left_for_steadiness_are_called_so(
 }
 
 #[test]
+fn a_gpu_whose_rails_are_all_broken_gets_as_many_others_as_were_asked_for() {
+    let mut topology = machine(&[0, 3], &[(0, 400), (1, 400), (2, 400), (3, 400)]);
+    topology.nics[..2].iter_mut().for_each(|nic| nic.ports[0].state = PortState::Down);
+    let counts = |nics_each| -> Vec<usize> {
+        let node = map(&topology, &Request { policy: Policy::Rail, nics_each, ..Request::default() });
+        node.gpus.iter().map(|gpu| gpu.choices.len()).collect()
+    };
+    assert_eq!(counts(NicsEach::Number(2)), [2, 2]);
+    assert_eq!(counts(NicsEach::Auto), [1, 2], "one in place of its part");
+}
+
+#[test]
+fn a_job_of_no_gpu_of_the_node_gets_no_idle_nic() {
+    let topology = machine(&[0], &[(0, 400), (1, 400)]);
+    let spread = |alone| map(&topology, &Request { policy: Policy::Spread, alone, ..Request::default() });
+    assert_eq!(spread(Some(&[])), spread(None));
+    let bare = map(
+        &machine(&[0], &[]),
+        &Request { policy: Policy::Spread, alone: Some(&[GpuIndex(0)]), ..Request::default() },
+    );
+    assert!(bare.gpus[0].choices.is_empty());
+}
+
+#[test]
 fn what_an_admin_names_in_vain_and_ports_beyond_the_limit_are_told() {
     let said =
         |node: &NodePlacement| -> Vec<String> { node.diagnostics.iter().map(ToString::to_string).collect() };

@@ -88,6 +88,7 @@ fn what_is_right_is_not_spoken_of() {
         &[("NCCL_IB_HCA", "^=mlx5_1")],
         &[("NCCL_IB_HCA", "mlx5_10")],
         &[("UCX_NET_DEVICES", "all")],
+        &[("UCX_NET_DEVICES", "mlx5_[0-9]:1")],
         &[("UCX_NET_DEVICES", "all"), ("UCX_TLS", "rc,rc_gda")],
         &[("UCX_NET_DEVICES", "^mlx5_1:1"), ("UCX_TLS", "rc,rc_gda")],
         &[("UCX_NET_DEVICES", "mlx5_1:1"), ("UCX_TLS", "rc")],

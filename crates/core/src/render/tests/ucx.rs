@@ -59,6 +59,10 @@ fn no_interface_is_hidden_because_its_name_is_not_known() {
     assert_eq!(value(&format!("{}…", table(1)), ""), None, "a cut table");
     assert_eq!(value(&table(63), "").map(|list| list.split(',').count()), Some(64));
     assert_eq!(value(&table(64), ""), None, "UCX reads 64 items");
+    let files: Files = Box::leak(Box::new([("/proc/net/route", &*table(64).leak())]));
+    let why =
+        Situation { files, ..Situation::new(PortState::Active) }.why(&task(&[1], &[1]), "UCX_NET_DEVICES");
+    assert_eq!(why, "the node has more IP interfaces than UCX reads in a list, which would hide the rest");
     assert_eq!(value("…", "rc").as_deref(), Some("mlx5_1:1"), "it uses none");
 }
 
@@ -158,6 +162,13 @@ fn the_reason_counts_the_tasks_gpus_and_nics_and_names_what_was_added() {
         situation.with(&[]).why(&task(gpus, rails), "UCX_NET_DEVICES")
     };
     let rdma_alone: Files = &[("/proc/net/route", "Iface\n")];
+    let elsewhere = |transports| {
+        let mut planned = Situation { files: rdma_alone, ..Situation::new(PortState::Active) };
+        planned.topology.provenance = crate::topology::Provenance::Model("m".to_string());
+        planned.with(&[("UCX_TLS", transports)]).why(&task(&[1], &[1]), "UCX_NET_DEVICES")
+    };
+    assert_eq!(elsewhere("all"), "its GPU's NIC; on the node its IP interfaces are added");
+    assert_eq!(elsewhere("rc"), "its GPU's NIC", "UCX uses none");
     let many = "the 2 NICs of its GPUs, of which UCX takes the nearest to the GPU in use";
     for (gpus, rails, reason) in [
         (&[1][..], &[1][..], "its GPU's NIC"),
