@@ -121,7 +121,7 @@ fn the_plans_own_nic_is_judged_while_a_library_has_a_list_with_it() {
     };
     let of_plan = "mlx5_6:1 is not on NUMA node 0 of its GPU".to_string();
     let of_user = |name: &str| format!("mlx5_9:1 of the user's `{name}` is not on NUMA node 0 of its GPU");
-    assert_eq!(lacks(&[]), [of_plan.clone()]);
+    assert_eq!(lacks(&[]), std::slice::from_ref(&of_plan));
     let ucx = ("UCX_NET_DEVICES", "mlx5_9:1");
     assert_eq!(lacks(&[ucx]), [of_plan, of_user("UCX_NET_DEVICES")], "NCCL and NVSHMEM have the plan's");
     let all = [ucx, ("NCCL_IB_HCA", "=mlx5_9"), ("NVSHMEM_HCA_LIST", "mlx5_9:1")];

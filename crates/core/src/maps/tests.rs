@@ -45,6 +45,22 @@ fn sglangs_reading(text: &str, gpu: usize) -> Result<Vec<String>, String> {
 }
 
 #[test]
+fn a_word_names_a_format_and_only_launchers_want_a_process_for_each_gpu() {
+    for (word, of_processes) in [
+        ("sglang", false),
+        ("mooncake", false),
+        ("vllm", false),
+        ("json", false),
+        ("openmpi", true),
+        ("mpich", true),
+        ("intel-mpi", true),
+    ] {
+        assert_eq!(Format::named(word).map(Format::is_of_processes), Some(of_processes), "{word}");
+    }
+    assert_eq!(Format::named("nccl"), None);
+}
+
+#[test]
 fn sglang_finds_each_gpus_nics() {
     for machine in platform::names() {
         let expected = expected(machine);
