@@ -6,7 +6,7 @@ use crate::config::Words;
 use crate::platform;
 use crate::render::{FileText, Present};
 use crate::step::{Claim, Starter};
-use crate::topology::{Provenance, Pu};
+use crate::topology::{PciAddress, Provenance, Pu};
 
 const ALL: &str = "0,1,2,3,4,5,6,7";
 
@@ -258,4 +258,30 @@ fn an_engine_gets_cores_of_its_own_for_the_process_of_each_gpu() {
     );
     assert!(!cpus[0].intersects(&cpus[1]), "{cpus:?}");
     assert!(stated::for_engines(topology, Wish::default(), &gpus, false, &|_| None).1.is_empty());
+}
+
+#[test]
+fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
+    let line = |list: &str, cpus: &str, has_addresses: bool| {
+        let mut topology = platform::model("dgx-h100").unwrap();
+        if !has_addresses {
+            topology.gpus[1].address.domain = PciAddress::INVENTED;
+        }
+        let plan =
+            Plan::new(topology, Wish::default(), Step { total_tasks: 8, ..Step::default() }, &|_| None);
+        let mut task = Task { cpus: CpuSet::from_list(cpus).unwrap(), ..Task::default() };
+        task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", list.to_string());
+        plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).line("n1")
+    };
+    let start = |line: String| line.split("  set ").next().unwrap().to_string();
+    let near = "task 0 n1  gpu 0 0000:1b:00.0  nic mlx5_0:1 PIX   cpus 0-3             mem any";
+    assert_eq!(start(line("0", "0-3", true)), near);
+    assert_eq!(
+        start(line("1", "", false)),
+        "task 0 n1  gpu 1               nic mlx5_3:1 SYS   cpus unknown         mem any"
+    );
+    assert_eq!(
+        start(line("0,1,2,5", "0-3", true)),
+        "task 0 n1  gpus 0-2,5          nics mlx5_0:1 PIX mlx5_3:1 PIX mlx5_4:1 PIX mlx5_9:1 PIX  cpus 0-3             mem any"
+    );
 }
