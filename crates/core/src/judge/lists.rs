@@ -262,6 +262,7 @@ mod tests {
         assert_eq!(admitted("UCX_NET_DEVICES", " all"), [""; 0]);
         assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2, mlx5_10:1"), ["mlx5_1:2"]);
         assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1: 2 ,mlx5_10:-1"), ["mlx5_1:2", "mlx5_10:1"], "atoi");
+        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:-1"), ["mlx5_1:1", "mlx5_1:2"], "any port");
         assert_eq!(admitted("NVSHMEM_HCA_LIST", "mlx5_10:1,mlx5_1 "), ["mlx5_10:1"]);
         assert_eq!(admitted("MC_TE_FILTERS", "mlx5_10, mlx5_1").len(), 3);
     }
@@ -275,6 +276,7 @@ mod tests {
         for none in ["mlx5_[3-0]:1", "mlx5_[0-]:1", "mlx5_[-1]:1", "mlx5_[0-9", "[1-99999999999999999999]"] {
             assert_eq!(admitted("UCX_NET_DEVICES", none), [""; 0], "{none}");
         }
+        assert!(is_in_range("mlx5_[0-3]", "mlx5_0") && !is_in_range("mlx5_[0-3]", "mlx5_01"));
     }
 
     #[test]
@@ -303,7 +305,8 @@ mod tests {
     fn libfabric_takes_a_cxi_device_whose_name_stands_anywhere_in_the_value() {
         assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi10"), ["cxi1:1"]);
         assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi0,cxi2"), [""; 0]);
-        for ignored in ["cxi0,hsn1", "cxi0, cxi2", "cxi00", "cxi100"] {
+        assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi20"), [""; 0]);
+        for ignored in ["cxi0,hsn1", "cxi0, cxi2", "cxi00", "cxi100", "cxi200"] {
             assert_eq!(admitted("FI_CXI_DEVICE_NAME", ignored), ["cxi1:1"], "{ignored}");
         }
     }

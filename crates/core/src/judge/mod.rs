@@ -193,7 +193,7 @@ fn used(
 }
 
 /// Why the map has no such rail.
-fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
+pub fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     if node.rail_at(port.at()).is_some() {
         return None;
     }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::config::Words;
+use crate::placement::Excluded;
 use crate::plan::{Plan, TaskPlan, Wish};
 use crate::platform;
 use crate::render::{Evidence, FileText, Present};
@@ -77,6 +78,54 @@ fn nccl_takes_the_best_nics_that_its_list_leaves() {
     );
     assert_eq!(uses("=mlx5_11"), ["NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1"]);
     assert_eq!(uses("mlx4"), ["NCCL: no NIC of this node that works"]);
+}
+
+#[test]
+fn of_equally_good_nics_the_plans_is_named_and_the_others_only_where_all_are_used() {
+    let uses = |name: &str, list: &str| {
+        with_files_on("oci-bm-gpu-h100-8", "nics-per-task=1", &[], &[(name, list)]).0
+    };
+    assert_eq!(uses("NCCL_IB_HCA", "mlx5"), ["NCCL: mlx5_0:1 PXB"], "of its two nearest");
+    assert_eq!(uses("NCCL_IB_HCA", "=mlx5_1"), ["NCCL: mlx5_1:1 PXB"]);
+    // libfabric opens them all
+    let all = uses("FI_VERBS_DEVICE_NAME", "mlx5_1");
+    assert!(all[0].starts_with("libfabric: mlx5_1:1 PXB, ") && all[0].contains("mlx5_10:1 "), "{all:?}");
+    assert!(uses("FI_VERBS_DEVICE_NAME", "mlx5_0")[0].starts_with("libfabric: mlx5_0:1 PXB"));
+}
+
+#[test]
+fn a_reason_for_one_port_is_none_for_another_of_the_same_nic() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let mut node = crate::policy::map(&topology, &Default::default());
+    let mut port = node.rails.remove(0);
+    let why = || "said".to_string();
+    node.excluded = vec![
+        Excluded { name: "other".parse().unwrap(), port: None, why: "of another".to_string() },
+        Excluded { name: port.name.clone(), port: Some(2), why: why() },
+    ];
+    assert_eq!(super::left_out(&node, &port), None, "the second port");
+    port.port = 2;
+    assert_eq!(super::left_out(&node, &port), Some(why()));
+    node.excluded[1].port = None;
+    port.port = 1;
+    assert_eq!(super::left_out(&node, &port), Some(why()), "all ports");
+    assert_eq!(super::left_out(&node, &node.rails[0]), None, "the map has it");
+}
+
+#[test]
+fn the_plans_own_nic_is_judged_while_a_library_has_a_list_with_it() {
+    // the NICs beside GPU 0 may not be used, so the plan's is on the other NUMA node
+    let lacks = |values: &[(&str, &str)]| {
+        let far = "exclude=mlx5_0,mlx5_3,mlx5_4,mlx5_5";
+        with("0", "single-numa-node", far, values, |task| task.shortfalls.clone())
+    };
+    let of_plan = "mlx5_6:1 is not on NUMA node 0 of its GPU".to_string();
+    let of_user = |name: &str| format!("mlx5_9:1 of the user's `{name}` is not on NUMA node 0 of its GPU");
+    assert_eq!(lacks(&[]), std::slice::from_ref(&of_plan));
+    let ucx = ("UCX_NET_DEVICES", "mlx5_9:1");
+    assert_eq!(lacks(&[ucx]), [of_plan, of_user("UCX_NET_DEVICES")], "NCCL and NVSHMEM have the plan's");
+    let all = [ucx, ("NCCL_IB_HCA", "=mlx5_9"), ("NVSHMEM_HCA_LIST", "mlx5_9:1")];
+    assert_eq!(lacks(&all), ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"].map(of_user));
 }
 
 #[test]

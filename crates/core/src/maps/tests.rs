@@ -45,6 +45,22 @@ fn sglangs_reading(text: &str, gpu: usize) -> Result<Vec<String>, String> {
 }
 
 #[test]
+fn a_word_names_a_format_and_only_launchers_want_a_process_for_each_gpu() {
+    for (word, of_processes) in [
+        ("sglang", false),
+        ("mooncake", false),
+        ("vllm", false),
+        ("json", false),
+        ("openmpi", true),
+        ("mpich", true),
+        ("intel-mpi", true),
+    ] {
+        assert_eq!(Format::named(word).map(Format::is_of_processes), Some(of_processes), "{word}");
+    }
+    assert_eq!(Format::named("nccl"), None);
+}
+
+#[test]
 fn sglang_finds_each_gpus_nics() {
     for machine in platform::names() {
         let expected = expected(machine);
@@ -105,6 +121,20 @@ fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
     // one NIC for each process in `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth
     assert_eq!(lines.next(), Some(("VLLM_NIC_SELECTION_VARS", "UCX_NET_DEVICES:1")));
     assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn vllm_is_told_the_port_that_all_its_nics_have_and_nothing_where_they_differ() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let mut node = policy::map(&topology, &Request::default());
+    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    let written = |node: &_| {
+        write(Format::Vllm, Subject { topology: &topology, node, gpus: &gpus, cpus: &[], host: "n1" })
+    };
+    node.rails.iter_mut().for_each(|rail| rail.port = 2);
+    assert!(written(&node).unwrap().ends_with("=UCX_NET_DEVICES:2\n"));
+    node.rails[0].port = 1;
+    assert!(written(&node).unwrap_err().to_string().contains("do not all have the same port number"));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use super::*;
 use crate::config::Words;
 use crate::platform;
 use crate::render::{FileText, Present};
-use crate::step::Claim;
+use crate::step::{Claim, Starter};
+use crate::topology::{PciAddress, Provenance, Pu};
 
 const ALL: &str = "0,1,2,3,4,5,6,7";
 
@@ -94,4 +95,193 @@ fn words_that_ask_for_no_placement_plan_nothing() {
     }
     let wish = Wish::of_a_plan(Some("rail,strict"), Admin::default()).unwrap();
     assert_eq!((wish.settings.policy, wish.settings.strictness), (Policy::Rail, Strictness::Strict));
+}
+
+/// A plan for a DGX H100, and what its step's task of one GPU would be.
+fn plan_of(words: &str, without_nics: bool) -> Plan {
+    let words = Words::parse(words).unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let topology = platform::model("dgx-h100").unwrap();
+    let mut wish = Wish { settings, ..Wish::default() };
+    if without_nics {
+        wish.admin.add("exclude=mlx5_*").unwrap();
+    }
+    let step = Step { tasks: 1, gpus: Some(ALL.into()), ..Step::default() };
+    Plan::new(topology, wish, step, &|_| None)
+}
+
+#[test]
+fn as_little_of_the_node_is_read_as_the_wish_needs() {
+    let scope = |words: &str, without_nics| plan_of(words, without_nics).wish.scope();
+    assert_eq!(scope("closest", false), Scope::Placement);
+    assert_eq!(scope("closest", true), Scope::Selection, "an admin may name a NIC by its interface");
+    for words in ["spread", "bind=core", "omp=on", "spread,bind=core,omp=on"] {
+        assert_eq!(scope(words, false), Scope::Cores, "{words}");
+        assert_eq!(scope(words, true), Scope::Cores, "{words}");
+    }
+}
+
+#[test]
+fn a_task_fails_for_what_it_lacks_where_a_strict_word_was_said_and_only_there() {
+    // (words, without NICs, fails, lacks only what its node lacks)
+    for (words, without_nics, fails, is_of_node) in [
+        ("strict", true, true, false),
+        ("strict", false, false, false),
+        ("closest", true, false, true),
+        ("closest", false, false, false),
+    ] {
+        let plan = plan_of(words, without_nics);
+        let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+        task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+        let task = plan.task(&task, Evidence { present: &Present::new(), read: &|_| None });
+        assert_eq!(task.shortfalls.is_empty(), !without_nics, "{words}");
+        assert_eq!((task.fails(), task.misses_nothing_of_its_own()), (fails, is_of_node), "{words}");
+    }
+}
+
+#[test]
+fn what_only_a_report_reads_is_asked_of_a_task_where_the_user_wants_one() {
+    for (words, reports) in [("closest", false), ("verbose", true), ("dry-run", true)] {
+        let plan = plan_of(words, false);
+        assert_eq!(plan.reports(), reports, "{words}");
+        let names = plan.evidence_variables();
+        assert!(names.contains(&"CUDA_VISIBLE_DEVICES") && names.is_sorted(), "{names:?}");
+        assert_eq!(names.contains(&"NCCL_BUFFSIZE"), reports, "{names:?}");
+    }
+}
+
+#[test]
+fn a_step_that_is_only_observed_is_told_in_one_line() {
+    let line = plan_of("closest", false).observed();
+    let start = "1 task: gpu 0 mlx5_0:1 PIX, gpu 1 mlx5_3:1 PIX, ";
+    let end =
+        "of the node 8 GPUs, 8 rails, policy `closest`, left out: mlx5_1 mlx5_2 irdma0 irdma1 mlx5_7 mlx5_8";
+    assert!(line.starts_with(start) && line.ends_with(end), "{line}");
+    let none =
+        Plan::new(Topology::empty("bare", Provenance::ThisSystem), Wish::default(), Step::default(), &|_| {
+            None
+        });
+    let bare = "0 tasks: no gpu; of the node 0 GPUs, 0 rails, policy `closest`, left out: none";
+    assert_eq!(none.observed(), bare);
+}
+
+#[test]
+fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
+    let plan = plan_of("env=ucx", false);
+    let mut task = Task { global_id: 5, cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    let present: Present = [
+        ("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_9:1"),
+        ("NCCL_IB_HCA", "=mlx5_9:1"),
+    ]
+    .map(|(name, value)| (name.to_string(), value.to_string()))
+    .into();
+    let read = |path: &str| (path == "/proc/net/route").then(FileText::default);
+    let plan = Plan::new(plan.node.as_ref().clone(), plan.wish.clone(), Step::default(), &read);
+    let task = plan.task(&task, Evidence { present: &present, read: &read });
+    let environment: serde_json::Value = serde_json::from_str(&json::environment(&task)).unwrap();
+    assert_eq!(
+        (&environment["task"], &environment["set"]["UCX_NET_DEVICES"]),
+        (&5.into(), &"mlx5_0:1".into())
+    );
+    assert_eq!(environment["unset"], serde_json::json!(["NCCL_IB_HCA"]));
+    assert!(environment["reasons"]["UCX_NET_DEVICES"].as_str().is_some_and(|why| !why.is_empty()));
+    let told = Diagnostic::new("x", "y");
+    let alone: serde_json::Value = serde_json::from_str(&json::task(&plan, &task, &[told])).unwrap();
+    assert_eq!(alone["format"], "nic-placement task");
+    assert_eq!((&alone["machine"], &alone["policy"]), (&"dgx-h100".into(), &"closest".into()));
+    assert_eq!(alone["diagnostics"], serde_json::json!(["`x`: y"]));
+}
+
+#[test]
+fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_stated() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let gpus: Vec<GpuIndex> = [4, 5, 0, 1].map(GpuIndex).to_vec();
+    let stated = |deal| stated::Stated {
+        starter: Starter::default(),
+        gpus: gpus.clone(),
+        deal,
+        tasks: None,
+        cpus_per_task: Some(3),
+        cpus: CpuSet::from_list("0-7").unwrap(),
+        alone_on_node: true,
+    };
+    let (step, tasks) = stated(stated::Deal::Each(2)).step(&topology).unwrap();
+    assert_eq!((step.node.as_str(), step.tasks, step.total_tasks), (topology.name.as_str(), 2, 2));
+    assert_eq!(
+        (step.gpus.as_deref(), step.cpus_per_task, step.alone_on_node),
+        (Some("4,5,0,1"), Some(3), true)
+    );
+    let of_task =
+        |task: &Task| (task.local_id, task.global_id, task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone());
+    assert_eq!(
+        tasks.iter().map(of_task).collect::<Vec<_>>(),
+        [(0, 0, "4,5".to_string()), (1, 1, "0,1".to_string())]
+    );
+    for task in &tasks {
+        assert_eq!((&task.cpus, &task.step_cpus), (&stated(stated::Deal::All).cpus, &task.cpus));
+        assert_eq!(
+            (task.gpu_bind.as_deref(), &task.claim, &task.promised),
+            (Some("gpu:per_task:2"), &None, &None)
+        );
+    }
+    let listed = |lists: &[&[usize]]| {
+        let lists = lists.iter().map(|list| list.iter().copied().map(GpuIndex).collect()).collect();
+        stated(stated::Deal::Listed(lists)).step(&topology).unwrap().1
+    };
+    let own = listed(&[&[4, 5], &[0]]);
+    assert_eq!(own[0].claim.as_ref().unwrap().gpus, [GpuIndex(4), GpuIndex(5)]);
+    assert_eq!(own[1].promised, Some(vec![GpuIndex(4), GpuIndex(0)]));
+    assert_eq!(listed(&[&[4, 5], &[5]])[0].promised, None, "two have one GPU");
+    assert_eq!(listed(&[&[3, 4]])[0].promised, None, "on two NUMA nodes");
+    assert_eq!(listed(&[&[], &[0]])[0].claim.as_ref().unwrap().reason, "its launcher gives it none");
+}
+
+#[test]
+fn an_engine_gets_cores_of_its_own_for_the_process_of_each_gpu() {
+    let mut topology = platform::model("dgx-h100").unwrap();
+    let pu = |os_index| Pu { os_index, package: os_index % 112 / 56, core: os_index % 112 };
+    topology.pus = (0..224).map(pu).collect();
+    topology.provenance = Provenance::ThisSystem;
+    let gpus = [0, 1, 4].map(GpuIndex);
+    let (plan, cpus) = stated::for_engines(topology.clone(), Wish::default(), &gpus, true, &|_| None);
+    assert_eq!(
+        (plan.step.node.as_str(), plan.step.tasks, plan.step.total_tasks),
+        (topology.name.as_str(), 3, 3)
+    );
+    assert_eq!((plan.step.gpus.as_deref(), plan.step.alone_on_node), (Some("0,1,4"), true));
+    assert_eq!(cpus.len(), 3);
+    let near = topology.cpus_of(&[0].into_iter().collect());
+    assert!(
+        cpus[..2].iter().all(|own| !own.is_empty() && own.is_subset(&near)) && !cpus[2].intersects(&near),
+        "{cpus:?}"
+    );
+    assert!(!cpus[0].intersects(&cpus[1]), "{cpus:?}");
+    assert!(stated::for_engines(topology, Wish::default(), &gpus, false, &|_| None).1.is_empty());
+}
+
+#[test]
+fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
+    let line = |list: &str, cpus: &str, has_addresses: bool| {
+        let mut topology = platform::model("dgx-h100").unwrap();
+        if !has_addresses {
+            topology.gpus[1].address.domain = PciAddress::INVENTED;
+        }
+        let plan =
+            Plan::new(topology, Wish::default(), Step { total_tasks: 8, ..Step::default() }, &|_| None);
+        let mut task = Task { cpus: CpuSet::from_list(cpus).unwrap(), ..Task::default() };
+        task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", list.to_string());
+        plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).line("n1")
+    };
+    let start = |line: String| line.split("  set ").next().unwrap().to_string();
+    let near = "task 0 n1  gpu 0 0000:1b:00.0  nic mlx5_0:1 PIX   cpus 0-3             mem any";
+    assert_eq!(start(line("0", "0-3", true)), near);
+    assert_eq!(
+        start(line("1", "", false)),
+        "task 0 n1  gpu 1               nic mlx5_3:1 SYS   cpus unknown         mem any"
+    );
+    assert_eq!(
+        start(line("0,1,2,5", "0-3", true)),
+        "task 0 n1  gpus 0-2,5          nics mlx5_0:1 PIX mlx5_3:1 PIX mlx5_4:1 PIX mlx5_9:1 PIX  cpus 0-3             mem any"
+    );
 }

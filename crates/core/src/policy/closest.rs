@@ -27,13 +27,21 @@ pub(super) fn map_gpus(
 /// The best answer.  Where NICs of the node are broken, GPUs whose NICs work keep those that they have when all work,
 /// unless the worst-off GPU would get more if they moved: a node that lost a NIC then still pairs like the others.
 pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Request) -> (Ways, Solution) {
-    let mut budget = request.effort.budget();
+    steady_within(topology, node, request, &mut request.effort.budget())
+}
+
+fn steady_within(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+    budget: &mut Budget,
+) -> (Ways, Solution) {
     let healthy = in_order(node);
     if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
-        return best(topology, &node.rails, request, &mut budget);
+        return best(topology, &node.rails, request, budget);
     }
     let whole = known(&healthy, request);
-    let whole = whole.unwrap_or_else(|| best(topology, &healthy, request, &mut budget).1.rails_of);
+    let whole = whole.unwrap_or_else(|| best(topology, &healthy, request, budget).1.rails_of);
     let usable: Vec<Option<usize>> = healthy.iter().map(|rail| Some(node.rail_at(rail.at())?.0)).collect();
     let left: Vec<Vec<usize>> =
         whole.iter().map(|rails| rails.iter().filter_map(|&rail| usable[rail]).collect()).collect();
@@ -54,7 +62,7 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Reques
     let parts =
         if request.nics_each == NicsEach::Auto { parts::of_nearest(&ways.problem) } else { Vec::new() };
     let ways = ways.with_parts(parts);
-    let solution = around(&ways, &kept, &mut budget);
+    let solution = around(&ways, &kept, budget);
     (ways, solution)
 }
 
@@ -136,9 +144,52 @@ pub(super) fn placements(
 
 #[cfg(test)]
 mod tests {
+    use super::steady_within;
+    use crate::placement::NicsEach;
     use crate::platform;
-    use crate::policy::{Request, Selection, map};
-    use crate::topology::NicIndex;
+    use crate::policy::{Effort, Request, Selection, map};
+    use crate::topology::{NicIndex, PortState};
+
+    // the looks of a whole step are counted, and a large machine's answer is what they allow
+    #[test]
+    fn the_work_of_a_decision_is_what_it_was() {
+        let looks = |name: &str, nics_each, is_whole: bool| {
+            let mut topology = platform::model(name).unwrap();
+            if !is_whole {
+                let nic = map(&topology, &Request::default()).rails[0].nic.0;
+                topology.nics[nic].ports.iter_mut().for_each(|port| port.state = PortState::Down);
+            }
+            let request = Request { nics_each, ..Request::default() };
+            let mut budget = Effort::Step.budget();
+            let all = budget.left();
+            let node = map(&topology, &request);
+            steady_within(&topology, &node, &request, &mut budget);
+            let looks = all - budget.left();
+            // a map that is at hand saves the question what all had
+            let whole = map(&platform::model(name).unwrap(), &request);
+            let known = Request { known: Some(&whole), ..request };
+            steady_within(&topology, &node, &known, &mut budget);
+            let with_it = all - looks - budget.left();
+            assert_eq!(with_it < looks, !is_whole, "{name}: {with_it} of {looks}");
+            looks
+        };
+        let now = ["dgx-h100", "oci-bm-gpu-h100-8", "gb200-nvl72", "azure-nd96isr-h100-v5"].map(|name| {
+            [
+                (NicsEach::Auto, true),
+                (NicsEach::Number(2), true),
+                (NicsEach::Auto, false),
+                (NicsEach::Number(1), false),
+            ]
+            .map(|(nics_each, is_whole)| looks(name, nics_each, is_whole))
+        });
+        let was = [
+            [3344, 45224, 7454, 7454],
+            [17666, 8392, 28846, 13156],
+            [1278, 2040, 2270, 2270],
+            [3344, 34502, 7442, 7442],
+        ];
+        assert_eq!(now, was, "if it was changed on purpose, and is no more work for less: the new figures");
+    }
 
     // each task of a job that may not open a NIC looks again, and starts from the step's map
     #[test]

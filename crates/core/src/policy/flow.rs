@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_assignment_serves_more(tasks in prop::collection::vec((0u64..64, 0usize..4), 1..4)) {
+        fn no_assignment_serves_more(tasks in prop::collection::vec((0u64..64, 0usize..4), 1..6)) {
             let masks: Vec<CpuSet> = tasks.iter().map(|task| CpuSet::from_words(vec![task.0])).collect();
             let mut wanted: Vec<usize> = tasks.iter().map(|task| task.1).collect();
             prop_assert_eq!(served(&masks, &wanted), best(&masks, &mut wanted, 0));

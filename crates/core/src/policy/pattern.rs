@@ -116,6 +116,16 @@ mod tests {
     use crate::topology::NicKind;
 
     #[test]
+    fn a_word_of_more_than_64_characters_is_no_pattern_and_the_message_says_what_one_is() {
+        assert!(Pattern::parse(&"a".repeat(64)).is_ok());
+        let why = Pattern::parse(&"a".repeat(65)).unwrap_err().to_string();
+        assert!(
+            why.contains(" names no NIC: expected a name (`mlx5_0`)") && why.contains("64 characters"),
+            "{why}"
+        );
+    }
+
+    #[test]
     fn a_pattern_means_a_nic_by_name_address_or_interface() {
         let nic = Nic {
             address: Some("ce:00.0".parse().unwrap()),

@@ -10,6 +10,8 @@ use crate::topology::{
 };
 use proptest::prelude::*;
 
+mod reasons;
+
 /// A machine of two NUMA nodes with two switches each: what hangs below each switch.
 #[derive(Debug, Clone)]
 pub(super) struct Parts {

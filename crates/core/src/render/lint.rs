@@ -8,8 +8,8 @@ mod knobs;
 
 use super::{Present, ReadFile, ucx};
 use crate::diagnostic::{Diagnostic, Shown};
-use crate::judge::lists::LISTS;
-use crate::placement::{Excluded, NodePlacement};
+use crate::judge::{self, lists::LISTS};
+use crate::placement::NodePlacement;
 use crate::step::{Access, Task};
 use crate::topology::{GpuVendor, Nic, NicKind, PortState, Topology};
 
@@ -266,13 +266,10 @@ fn left_out(subject: &Subject, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let mut wrong = OfList::new(list.variable, text);
-        for port in admitted.iter().filter(|port| node.rail_at(port.at()).is_none()) {
-            let is_it = |excluded: &&Excluded| {
-                excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
-            };
-            if let Some(excluded) = node.excluded.iter().find(is_it) {
+        for port in &admitted {
+            if let Some(why) = judge::left_out(node, port) {
                 let port = port.to_string();
-                wrong.add(&port, || format!("it admits `{port}`, which is left out here: {}", excluded.why));
+                wrong.add(&port, || format!("it admits `{port}`, which is left out here: {why}"));
             }
         }
         wrong.end(found);

@@ -92,6 +92,18 @@ mod tests {
     }
 
     #[test]
+    fn slurms_numbers_of_gpus_are_those_by_which_a_step_names_them() {
+        let mut topology = platform::model("dgx-h100").unwrap();
+        // two device files in another order than the PCI addresses
+        (0..).zip(&mut topology.gpus).for_each(|(minor, gpu)| gpu.minor = Some(minor));
+        (topology.gpus[2].minor, topology.gpus[3].minor) = (Some(3), Some(2));
+        let gpus = [7, 2, 3, 0].map(GpuIndex);
+        assert_eq!(crate::policy::identity::slurms_numbers(&topology, &gpus), "7,3,2,0");
+        let step = Step { gpus: Some("7,3,2,0".to_string()), ..Step::default() };
+        assert_eq!(of_the_step(&topology, &step), gpus);
+    }
+
+    #[test]
     fn what_speaks_against_the_promise_is_named() {
         for (tasks, visible, step, bind, words) in [
             (8, "0", ALL, "", "sees 1 GPUs and the step has 8"),

@@ -202,3 +202,24 @@ fn stacks(topology: &Topology, gpu: GpuIndex) -> Option<u32> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::strtol;
+
+    #[test]
+    fn a_number_is_read_as_by_strtol_with_base_0() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("7", Some(7)),
+            ("08", None),
+            ("010", Some(8)),
+            ("0X1F", Some(31)),
+            ("+12", Some(12)),
+            ("1A", None),
+            ("", None),
+        ] {
+            assert_eq!(strtol(text), number, "`{text}`");
+        }
+    }
+}

@@ -202,6 +202,14 @@ mod tests {
         assert!(of(|node| node.gpus[3].vendor = GpuVendor::Amd).contains("several vendors"));
         let intel = |node: &mut Topology| node.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Intel);
         assert!(of(intel).starts_with("a number may mean a stack"));
+        let mut unequal = dgx();
+        unequal.gpus[3].model = Some("another".to_string());
+        let mut ordered = grant(None);
+        assert!(uncountable(&unequal, &[GpuIndex(1), GpuIndex(3)], &ordered).is_some());
+        ordered.variables.insert(CUDA_ORDER, "FASTEST_FIRST".to_string());
+        assert!(uncountable(&unequal, &[GpuIndex(1), GpuIndex(3)], &ordered).is_some());
+        ordered.variables.insert(CUDA_ORDER, "PCI_BUS_ID".to_string());
+        assert_eq!(uncountable(&unequal, &[GpuIndex(1), GpuIndex(3)], &ordered), None);
         let differ = of(|node| node.gpus[3].model = Some("another".to_string()));
         assert!(
             differ.starts_with("its GPUs differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`"),

@@ -170,6 +170,8 @@ fn under_constrain_devices_numbers_count_what_the_task_may_open_and_slurms_own_a
             => [6], "the GPUs that the task may open";
         "a task without GPUs": nvidia, [], Some(&[]) => [], "it may open none";
         "a task that may open none of its step's GPUs": nvidia, ["SLURM_STEP_GPUS=0"], Some(&[]) => [], "";
+        "of two vendors' lists the first counts that names one": with_a_display_adapter,
+            ["CUDA_VISIBLE_DEVICES=99", "ZE_AFFINITY_MASK=0"], None => [8], "`ZE_AFFINITY_MASK=0`";
         "a display adapter that nobody may open is no device cgroup": with_a_display_adapter,
             ["SLURM_STEP_GPUS=0,1"], Some(&[0, 1, 2, 3, 4, 5, 6, 7]) => [0, 1], "SLURM_STEP_GPUS";
     }
@@ -297,6 +299,8 @@ fn rocm_counts_in_the_compute_drivers_order_and_hip_counts_what_that_leaves() {
         "several": amd, ["ROCR_VISIBLE_DEVICES=0,2"], None => [2, 0], "";
         "with a device cgroup": amd, ["ROCR_VISIBLE_DEVICES=0,1"], Some(&[1, 2]) => [2, 1], "may open";
         "UUIDs": amd, ["ROCR_VISIBLE_DEVICES=gpu-000000000000abc1"], None => [1], "by the UUIDs";
+        "and none of their digits": amd, ["ROCR_VISIBLE_DEVICES=GPU-"], Some(&[1]) => [], "names no GPU";
+        "UUIDs for HIP": amd, ["HIP_VISIBLE_DEVICES=GPU-000000000000abc1"], None => [1], "by the UUIDs";
         "a UUID's beginning is too common": amd, ["ROCR_VISIBLE_DEVICES=GPU-0"], None => [], "names no GPU";
         "a second time ends the list": amd, ["ROCR_VISIBLE_DEVICES=0,0,1"], None => [2], "";
         "numbers as in C": amd, ["ROCR_VISIBLE_DEVICES=0x1,02"], None => [3, 0], "";

@@ -4,6 +4,7 @@
 use super::*;
 
 mod properties;
+mod work;
 
 const THROUGH: [u64; 5] = [1000, 1000, 850, 700, 450];
 
@@ -256,6 +257,32 @@ fn as_many_gpus_and_rails_as_a_node_can_have_are_dealt() {
 fn as_many_paths_of_a_kind_as_there_can_be_are_still_nearer_than_one_farther() {
     let near: u128 = (0..256 * 8).map(|_| score::path_digit(3)).sum();
     assert!(near < score::path_digit(4));
+}
+
+#[test]
+fn a_move_loses_in_the_first_respect_in_which_the_answers_differ() {
+    let loss = |machine: &Machine, rails_of: &[usize], gpu: usize, to: usize| {
+        let rails_of = rails_of.iter().map(|&rail| vec![rail]).collect();
+        Answer::new(&machine.problem(), rails_of).loss(gpu, to).unwrap()
+    };
+    // links so narrow that sharing is free
+    let narrow = |far: u8| Machine::new(&[400_000; 3], &vec![vec![0, far, 0]; 2], &[126_000; 2]);
+    assert_eq!(loss(&narrow(1), &[0, 2], 0, 1), Loss::Path);
+    assert_eq!(loss(&narrow(1), &[1, 2], 0, 0), Loss::Gain, "a nearer one");
+    assert_eq!(loss(&narrow(0), &[0, 1], 0, 1), Loss::Users);
+    assert_eq!(loss(&narrow(0), &[0, 0], 0, 1), Loss::Gain, "fewer users");
+    assert_eq!(loss(&narrow(0), &[0, 1], 0, 2), Loss::Order);
+    let wide = alike(3, 3);
+    assert_eq!(loss(&wide, &[0, 0, 1], 0, 2), Loss::Gain, "more for both");
+    let (here, there) = (400_000, 200_000);
+    assert_eq!(
+        loss(&wide, &[0, 1, 2], 0, 1),
+        Loss::Less { gpu: 0, here, there },
+        "who moves, before the other"
+    );
+    // who comes has no less there, but the other has
+    let two = Machine::new(&[400_000; 2], &vec![vec![0, 0]; 2], &[126_000, 504_000]);
+    assert_eq!(loss(&two, &[0, 1], 0, 1), Loss::Less { gpu: 1, here: 400_000, there: 274_000 });
 }
 
 #[test]

@@ -103,7 +103,8 @@ fn gpudirect(subject: &Subject, found: &mut Vec<Diagnostic>) {
 /// Reductions in the NVSwitch (NVLS, src/transport/nvls.cc: Hopper and later) and in the fabric (SHARP, through
 /// CollNet).
 fn in_network(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    const WITH_NVLS: [&str; 8] = ["H100", "H200", "H800", "H20", "B100", "B200", "B300", "GB"];
+    // also of the `GH200`, `GB200` and `GB300`; a mere `GB` would be the memory of an `A100-SXM4-80GB`
+    const WITH_NVLS: [&str; 7] = ["H100", "H200", "H800", "H20", "B100", "B200", "B300"];
     let has_nvls = subject.topology.gpus.iter().filter(|gpu| {
         let model = gpu.model.as_deref().unwrap_or_default();
         gpu.vendor == GpuVendor::Nvidia && WITH_NVLS.iter().any(|name| model.contains(name))

@@ -24,6 +24,10 @@ fn topology() -> Topology {
 }
 
 fn told_of(topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<String> {
+    told_of_one_of(2, topology, task, values)
+}
+
+fn told_of_one_of(tasks: u32, topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<String> {
     let present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let interfaces = ["lo".to_string(), "eth0".to_string()];
     let node = crate::policy::map(topology, &Default::default());
@@ -33,7 +37,7 @@ fn told_of(topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<Str
         topology,
         node: &node,
         task,
-        tasks: 2,
+        tasks,
         interfaces: &interfaces,
         read: &read,
     };
@@ -84,6 +88,10 @@ fn what_is_right_is_not_spoken_of() {
         &[("NCCL_IB_HCA", "^=mlx5_1")],
         &[("NCCL_IB_HCA", "mlx5_10")],
         &[("UCX_NET_DEVICES", "all")],
+        &[("UCX_NET_DEVICES", "mlx5_[0-9]:1")],
+        &[("UCX_NET_DEVICES", "all"), ("UCX_TLS", "rc,rc_gda")],
+        &[("UCX_NET_DEVICES", "^mlx5_1:1"), ("UCX_TLS", "rc,rc_gda")],
+        &[("UCX_NET_DEVICES", "mlx5_1:1"), ("UCX_TLS", "rc")],
         &[
             ("UCX_NET_DEVICES", "mlx5_1:1,cuda0-mlx5_1:1,eth0"),
             ("UCX_TLS", "rc,rc_gda"),
@@ -123,6 +131,7 @@ fn a_name_that_means_nothing_here_is_named() {
     says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_9:1")], "`mlx5_9` names no active NIC");
     says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_2")], "`mlx5_2` names no active NIC");
     says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9:1")], "`mlx5_9:1` is no device of this node");
+    says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9")], "`mlx5_9` is no device of this node");
     says(&[("UCX_NET_DEVICES", "cuda0-mlx5_9:1")], "`cuda0-mlx5_9:1` is no device of this node");
     says(&[("UCX_NET_DEVICES", "cuda-mlx5_1:1")], "is no device of this node");
     says(&[("NVSHMEM_HCA_LIST", "cuda0-mlx5_1:1")], "is no device of this node");
@@ -162,6 +171,12 @@ fn unequal_gpus_want_an_order_and_isolated_ones_a_word() {
     let told = told_of(&topology(), &isolated, &[]);
     assert!(told.len() == 1 && told[0].contains("`--gpu-bind=none`"), "{told:?}");
     assert_eq!(told_of(&topology(), &isolated, &[("NCCL_P2P_PXN_LEVEL", "0")]), Vec::<String>::new());
+    assert_eq!(told_of_one_of(1, &topology(), &isolated, &[]), Vec::<String>::new(), "alone in its step");
+    let mut one_gpu = topology();
+    one_gpu.gpus.pop();
+    assert_eq!(told_of(&one_gpu, &isolated, &[]), Vec::<String>::new());
+    isolated.gpus.access = vec![Access::Denied, Access::Denied];
+    assert_eq!(told_of(&topology(), &isolated, &[]), Vec::<String>::new(), "no GPU is no isolated one");
 }
 
 #[test]
@@ -182,6 +197,8 @@ fn a_storage_nic_in_a_list_is_told_with_the_reason_for_which_it_is_left_out() {
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("it admits `mlx5_1:1`, which is left out here: "), "{told:?}");
     }
+    let all_by_name = told_on_a_dgx(&[("NCCL_IB_HCA", "mlx5")]);
+    assert!(all_by_name[0].contains("which is left out here: "), "{all_by_name:?}");
     assert_eq!(told_on_a_dgx(&[("NCCL_IB_HCA", "=mlx5_0,mlx5_3")]), Vec::<String>::new());
     assert_eq!(told_on_a_dgx(&[("UCX_NET_DEVICES", "all")]), Vec::<String>::new());
 }
@@ -192,6 +209,7 @@ fn knobs_that_undo_the_placement_are_told() {
         ("NCCL_IGNORE_CPU_AFFINITY", "1", "leave the task's CPUs"),
         ("NCCL_MAX_NCHANNELS", "4", "cannot use all 8"),
         ("NCCL_BUFFSIZE", "1048576", "smaller than NCCL's own 4 MiB"),
+        ("NCCL_BUFFSIZE", "1", "smaller than NCCL's own 4 MiB"),
         ("NCCL_BUFFSIZE", "5000000", "a power of 2"),
         ("NCCL_NET_GDR_LEVEL", "LOC", "off for 8 of this node's 8 GPUs"),
         ("NCCL_NVLS_ENABLE", "0", "NVSwitches"),
@@ -209,8 +227,11 @@ fn knobs_that_undo_the_placement_are_told() {
 fn knobs_that_harm_nothing_here_are_not_spoken_of() {
     for (name, value) in [
         ("NCCL_IGNORE_CPU_AFFINITY", "0"),
+        ("NCCL_MAX_NCHANNELS", "8"),
         ("NCCL_MAX_NCHANNELS", "16"),
         ("NCCL_MIN_NCHANNELS", "8"),
+        ("NCCL_BUFFSIZE", "0"),
+        ("NCCL_BUFFSIZE", "4194304"),
         ("NCCL_BUFFSIZE", "8388608"),
         ("NCCL_NET_GDR_LEVEL", "PIX"),
         ("NCCL_NET_GDR_LEVEL", "SYS"),
@@ -220,5 +241,37 @@ fn knobs_that_harm_nothing_here_are_not_spoken_of() {
         ("NCCL_TOPO_FILE", "/proc/self/fd/9"),
     ] {
         assert_eq!(told_on_a_dgx(&[(name, value)]), Vec::<String>::new(), "{name}={value}");
+    }
+    let equal = [("NCCL_MIN_NCHANNELS", "16"), ("NCCL_MAX_NCHANNELS", "16")];
+    assert_eq!(told_on_a_dgx(&equal), Vec::<String>::new());
+    let a100 = crate::platform::model("dgx-a100").unwrap();
+    let without_nvls = told_of(&a100, &Task::default(), &[("NCCL_NVLS_ENABLE", "0")]);
+    assert_eq!(without_nvls, Vec::<String>::new(), "its NVSwitches reduce nothing");
+    let mut one_gpu = topology();
+    one_gpu.gpus.pop();
+    let alone = told_of(&one_gpu, &Task::default(), &[("NCCL_MAX_NCHANNELS", "1")]);
+    assert_eq!(alone, Vec::<String>::new(), "one GPU uses one NIC");
+}
+
+#[test]
+fn gpudirect_is_off_where_the_nearest_nic_is_farther_than_the_level() {
+    let pxb = crate::platform::model("oci-bm-gpu-h100-8").unwrap();
+    let sys = topology();
+    for (topology, gpus, off_at, on_at) in [
+        (
+            &pxb,
+            8,
+            &["LOC", "0", "PIX", "1"][..],
+            &["PXB", "pxb", "2", "PHB", "3", "SYS", "5", "no level"][..],
+        ),
+        (&sys, 2, &["LOC", "PIX", "1", "pxb", "2", "PHB", "3"], &["SYS", "4", "5", "no level"]),
+    ] {
+        let told = |level: &&str| told_of(topology, &Task::default(), &[("NCCL_NET_GDR_LEVEL", level)]);
+        let words = format!("off for {gpus} of this node's {gpus} GPUs");
+        for level in off_at {
+            let told = told(level);
+            assert!(told.len() == 1 && told[0].contains(&words), "{level}: {told:?}");
+        }
+        on_at.iter().for_each(|level| assert_eq!(told(level), Vec::<String>::new(), "{level}"));
     }
 }

@@ -133,6 +133,12 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
         let files: Files = Box::leak(Box::new([(file, "NCCL_IB_HCA=mlx5\n")]));
         assert_eq!(Situation { files, ..amd(PortState::Active) }.changes(&task), [UCX, ROCSHMEM], "`{file}`");
     }
+    let files: Files = &[("/home/me/.rccl.conf", "NCCL_IB_HCA=mlx5\n")];
+    let nvidia = Situation { files, ..Situation::new(PortState::Active) }.with(&[("HOME", "/home/me")]);
+    assert_eq!(nvidia.changes(&task), [UCX, NCCL, NVSHMEM], "NCCL does not read it");
+    let named =
+        Situation { files, ..amd(PortState::Active) }.with(&[("NCCL_CONF_FILE", "/home/me/other.conf")]);
+    assert_eq!(named.changes(&task), [UCX, NCCL, ROCSHMEM], "nor does RCCL where a file is named");
     let forced = amd(PortState::Active).with(&[("ROCSHMEM_USE_IB_HCA", "mlx5_1")]);
     assert_eq!(forced.changes(&task), [UCX, NCCL], "rocSHMEM then looks for no NIC");
     let asked = amd(PortState::Active).libraries(&["mori"]);

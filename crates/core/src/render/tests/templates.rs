@@ -118,6 +118,10 @@ fn a_template_without_its_fact_sets_nothing_and_says_so() {
     assert_eq!(why, "the admin's `set=`: there is no `{nic}` here");
     assert_eq!(situation.value(&task(&[0, 1], &[0, 1]), "OURS").as_deref(), Some("all"));
     assert_eq!(situation.value(&task(&[1], &[1]), "MINE").as_deref(), Some("xmlx5_1"));
+    for (length, is_set) in [(4096, true), (4097, false)] {
+        let long = Situation::new(PortState::Active).set(&format!("MINE={}{{nic}}", "x".repeat(length - 6)));
+        assert_eq!(long.value(&task(&[1], &[1]), "MINE").is_some(), is_set, "{length}");
+    }
     let mut named = Situation::new(PortState::Active).set("MINE=/etc/{machine}");
     named.topology.name = "../../root".to_string();
     assert_eq!(named.value(&task(&[1], &[1]), "MINE"), None, "a name that would lead elsewhere");

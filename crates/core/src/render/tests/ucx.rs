@@ -59,6 +59,10 @@ fn no_interface_is_hidden_because_its_name_is_not_known() {
     assert_eq!(value(&format!("{}…", table(1)), ""), None, "a cut table");
     assert_eq!(value(&table(63), "").map(|list| list.split(',').count()), Some(64));
     assert_eq!(value(&table(64), ""), None, "UCX reads 64 items");
+    let files: Files = Box::leak(Box::new([("/proc/net/route", &*table(64).leak())]));
+    let why =
+        Situation { files, ..Situation::new(PortState::Active) }.why(&task(&[1], &[1]), "UCX_NET_DEVICES");
+    assert_eq!(why, "the node has more IP interfaces than UCX reads in a list, which would hide the rest");
     assert_eq!(value("…", "rc").as_deref(), Some("mlx5_1:1"), "it uses none");
 }
 
@@ -148,4 +152,42 @@ fn what_ucxs_own_configuration_sets_is_not_set_over_it() {
     let situation = Situation { files, ..Situation::new(PortState::Active) };
     assert_eq!(situation.changes(&task(&[1], &[1])), [NCCL, NVSHMEM]);
     assert_eq!(situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES"), "`/etc/ucx/ucx.conf` sets it");
+}
+
+#[test]
+fn the_reason_counts_the_tasks_gpus_and_nics_and_names_what_was_added() {
+    let why = |files: Files, gpus: &[usize], rails: &[usize]| {
+        let mut situation = Situation { files, ..Situation::new(PortState::Active) };
+        situation.topology.provenance = crate::topology::Provenance::ThisSystem;
+        situation.with(&[]).why(&task(gpus, rails), "UCX_NET_DEVICES")
+    };
+    let rdma_alone: Files = &[("/proc/net/route", "Iface\n")];
+    let elsewhere = |transports| {
+        let mut planned = Situation { files: rdma_alone, ..Situation::new(PortState::Active) };
+        planned.topology.provenance = crate::topology::Provenance::Model("m".to_string());
+        planned.with(&[("UCX_TLS", transports)]).why(&task(&[1], &[1]), "UCX_NET_DEVICES")
+    };
+    assert_eq!(elsewhere("all"), "its GPU's NIC; on the node its IP interfaces are added");
+    assert_eq!(elsewhere("rc"), "its GPU's NIC", "UCX uses none");
+    let many = "the 2 NICs of its GPUs, of which UCX takes the nearest to the GPU in use";
+    for (gpus, rails, reason) in [
+        (&[1][..], &[1][..], "its GPU's NIC"),
+        (&[1, 2], &[1], "the NIC that all its GPUs share"),
+        (&[1], &[1, 2], "the 2 NICs of its GPU"),
+        (&[1, 2], &[1, 2], many),
+    ] {
+        assert_eq!(why(rdma_alone, gpus, rails), reason);
+        let with_interfaces = format!("{reason}, and the IP interfaces, which a list would hide");
+        assert_eq!(why(ROUTES, gpus, rails), with_interfaces);
+    }
+}
+
+#[test]
+fn a_list_is_set_where_it_keeps_the_task_from_a_nic_or_names_the_only_one() {
+    let mut situation = Situation::new(PortState::Active);
+    situation.node.excluded.clear();
+    assert!(situation.value(&task(&[2, 0], &[2, 0]), "UCX_NET_DEVICES").is_some(), "two of three");
+    assert_eq!(situation.value(&task(&[2, 0], &[2, 1, 0]), "UCX_NET_DEVICES"), None, "all three");
+    situation.node.rails.truncate(1);
+    assert_eq!(situation.value(&task(&[0], &[0]), "UCX_NET_DEVICES").as_deref(), Some("mlx5_0:1"));
 }

@@ -178,6 +178,12 @@ mod tests {
         assert_eq!(routed(&[DEFAULT, docker], &[(path, text)]), ["eth0"]);
         let [(path, text)] = &bridge("eth0");
         assert_eq!(routed(&[DEFAULT], &[(path, text)]), ["eth0"], "the node's own network");
+        let plain = [("/sys/class/net/ib0/uevent", "INTERFACE=ib0\nIFINDEX=4\n")];
+        assert_eq!(routed(&[CONNECTED], &plain), ["ib0"], "no bridge");
+        for name in ["lo", "a,b", "^a"] {
+            let line = CONNECTED.replace("ib0", name);
+            assert_eq!(routed(&[DEFAULT, &line], &[]), ["eth0"], "`{name}` has no place in a list");
+        }
         for (state, expected) in [("up", true), ("unknown", true), ("down", false), ("lowerlayerdown", false)]
         {
             let state = format!("{state}\n");
