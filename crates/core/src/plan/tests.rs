@@ -144,7 +144,7 @@ fn what_only_a_report_reads_is_asked_of_a_task_where_the_user_wants_one() {
     for (words, reports) in [("closest", false), ("verbose", true), ("dry-run", true)] {
         let plan = plan_of(words, false);
         assert_eq!(plan.reports(), reports, "{words}");
-        let names = plan.evidence_variables();
+        let names = plan.evidence_variables(&[]);
         assert!(names.contains(&"CUDA_VISIBLE_DEVICES") && names.is_sorted(), "{names:?}");
         assert_eq!(names.contains(&"NCCL_BUFFSIZE"), reports, "{names:?}");
     }
