@@ -147,6 +147,7 @@ mod tests {
     use super::steady_within;
     use crate::placement::NicsEach;
     use crate::platform;
+    use crate::policy::tests::{Parts, names};
     use crate::policy::{Effort, Request, Selection, map};
     use crate::topology::{NicIndex, PortState};
 
@@ -189,6 +190,18 @@ mod tests {
             [1280, 34502, 5378, 5378],
         ];
         assert_eq!(now, was, "if it was changed on purpose, and is no more work for less: the new figures");
+    }
+
+    #[test]
+    fn a_gpu_whose_nic_works_moves_where_another_one_broke_if_the_worst_off_gains_by_it() {
+        let parts = Parts { gpus: vec![0, 1, 0, 2], nics: [2, 1, 3, 1].map(|switch| (switch, 400)).to_vec() };
+        let (whole, mut broken) = (parts.topology(), parts.topology());
+        broken.nics[1].ports[0].state = PortState::Down;
+        let request = Request { nics_each: NicsEach::Number(1), ..Request::default() };
+        let first = |topology| names(&map(topology, &request)).concat();
+        assert_eq!(first(&whole), ["mlx5_1:1", "mlx5_1:1", "mlx5_3:1", "mlx5_0:1"]);
+        // the third GPU lost its own, and the second gives way to it
+        assert_eq!(first(&broken), ["mlx5_1:1", "mlx5_2:1", "mlx5_1:1", "mlx5_0:1"]);
     }
 
     // each task of a job that may not open a NIC looks again, and starts from the step's map

@@ -129,6 +129,10 @@ mod tests {
         assert_eq!(served(&sets(&["55", "55", "55", "55"]), &[4; 4]), 1);
         assert_eq!(served(&sets(&["0-1", "1-2", "2-3"]), &[1, 2, 1]), 4);
         assert_eq!(served(&sets(&["", "0"]), &[1, 1]), 1);
+        // rooms that are made twice, by the same tasks, and by one that wants none
+        assert_eq!(served(&sets(&["1,3,4", "2,4", "0,2,3", "0-2"]), &[0, 2, 1, 1]), 4);
+        assert_eq!(served(&sets(&["2,5", "1,3,5", "0-3"]), &[3, 0, 2]), 4);
+        assert_eq!(served(&sets(&["2,4-5", "0,2-3", "0-1,3-4", "3-4", "0-1,4"]), &[0, 1, 1, 0, 3]), 5);
     }
 
     /// The CPUs that the best assignment serves, found by trying every CPU with every task.
