@@ -98,9 +98,10 @@ for model in small + ["frontier"]:
 seed("topology", "sample", (ROOT / "crates/core/src/topology/file/tests/sample.json").read_bytes())
 for name in ["backwards", "broken", "unequal"]:
     seed("topology", name, (MACHINES / f"odd/{name}.json").read_bytes())
-schema = (ROOT / "crates/core/src/topology/file/schema.rs").read_text()
+seed("topology", "lines", (ROOT / "crates/core/src/topology/file/tests/written.json").read_bytes())
+schema = "".join((ROOT / f"crates/core/src/topology/file/{name}.rs").read_text() for name in ["schema", "function"])
 fields = sorted(set(re.findall(r"pub(?:\(\w+\))? (\w+):", schema)))
-json_words = [f'"{f}"' for f in fields] + ['"format"', '"version"', "null", "true", "0000:00:00.0", "PIX", "PXB", "PHB", "NODE", "SYS", "active", "down", "InfiniBand", "0-7", "-1", "1e9", "18446744073709551615"]
+json_words = [f'"{f}"' for f in fields] + ['"format"', '"version"', "null", "true", "0000:00:00.0", "PIX", "PXB", "PHB", "NODE", "SYS", " below ", "; ", "; link ", "; link.max ", "; numa_node ", "active", "down", "InfiniBand", "0-7", "-1", "1e9", "18446744073709551615"]
 dictionary("topology", json_words)
 node = (MACHINES / "guest-four-nodes/node.json").read_bytes()
 seed("node_file", "guest", node)
@@ -139,7 +140,7 @@ for target in ["hwloc", "nccl"]:
 matrix = (MACHINES / "formats/matrix.txt").read_text()
 seed("matrix", "formats", matrix)
 seed("matrix", "azure", (MACHINES / "azure-nd96isr-h100-v5/topo-m.txt").read_bytes())
-dictionary("matrix", ["GPU0", "GPU1", "NIC0", "mlx5_0", "PIX", "PXB", "PHB", "NODE", "SYS", " X ", "NV18", "CPU Affinity", "NUMA Affinity", "N/A", "\t", "NIC Legend:", "0-55", "Legend:"])
+dictionary("matrix", ["GPU0", "GPU1", "NIC0", "mlx5_0", "PIX", "PXB", "PHB", "NODE", "SYS", " below ", "; ", "; link ", "; link.max ", "; numa_node ", " X ", "NV18", "CPU Affinity", "NUMA Affinity", "N/A", "\t", "NIC Legend:", "0-55", "Legend:"])
 three = (MACHINES / "audit/three.json").read_text()
 seed("audit", "three", three[:12000])
 seed("audit", "labelled", (MACHINES / "audit/labelled.txt").read_bytes()[:8000])
