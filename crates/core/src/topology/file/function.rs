@@ -12,21 +12,33 @@ use std::fmt::{self, Write};
 
 /// Such as `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16`: after the function and what
 /// it is below each field with its value.  `link` is both rates of a link, where they are the same.
-#[derive(Default)]
+// `remote` makes the object's reader a function beside the trait, which reads both
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, remote = "Self", bound(deserialize = "'de: 'a"))]
 pub(super) struct PciFunction<'a> {
     pub address: Text<'a>,
     /// a bridge, `0000:17:00.0`, or a host bridge, `pci0000:15`
     pub parent: Text<'a>,
+    #[serde(default)]
     pub class: Option<Text<'a>>,
+    #[serde(default)]
     pub vendor: Option<Text<'a>>,
+    #[serde(default)]
     pub device: Option<Text<'a>>,
     /// vendor and device, as in `1000:a096`
+    #[serde(default)]
     pub subsystem: Option<Text<'a>>,
+    #[serde(default)]
     pub numa_node: Option<u32>,
+    #[serde(default)]
     pub local_cpus: Option<Text<'a>>,
+    #[serde(default)]
     pub link: Link<'a>,
+    #[serde(default)]
     pub physfn: Option<Text<'a>>,
+    #[serde(default)]
     pub vfs: Option<u32>,
+    #[serde(default)]
     pub iommu: Option<Text<'a>>,
 }
 
@@ -37,34 +49,6 @@ pub(super) struct Link<'a> {
     pub current: Option<Text<'a>>,
     #[serde(default)]
     pub max: Option<Text<'a>>,
-}
-
-/// The object.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, remote = "PciFunction", bound(deserialize = "'de: 'a"))]
-struct Fields<'a> {
-    address: Text<'a>,
-    parent: Text<'a>,
-    #[serde(default)]
-    class: Option<Text<'a>>,
-    #[serde(default)]
-    vendor: Option<Text<'a>>,
-    #[serde(default)]
-    device: Option<Text<'a>>,
-    #[serde(default)]
-    subsystem: Option<Text<'a>>,
-    #[serde(default)]
-    numa_node: Option<u32>,
-    #[serde(default)]
-    local_cpus: Option<Text<'a>>,
-    #[serde(default)]
-    link: Link<'a>,
-    #[serde(default)]
-    physfn: Option<Text<'a>>,
-    #[serde(default)]
-    vfs: Option<u32>,
-    #[serde(default)]
-    iommu: Option<Text<'a>>,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for PciFunction<'a> {
@@ -86,7 +70,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for PciFunction<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<PciFunction<'de>, A::Error> {
-                Fields::deserialize(MapAccessDeserializer::new(fields))
+                PciFunction::deserialize(MapAccessDeserializer::new(fields))
             }
         }
         from.deserialize_any(Reader)
