@@ -3,6 +3,7 @@
 //! The topology in it is a topology file (`topology::file`), and the rest is about when and of what system it was made.
 #![forbid(unsafe_code)]
 
+use crate::diagnostic::Shown;
 use crate::discover::registered::Registered;
 use crate::topology::file::{self, Document};
 use crate::topology::{Provenance, Topology};
@@ -130,7 +131,8 @@ fn refusal(text: &str, finding: &dyn fmt::Display) -> BadNodeFile {
         Ok(Header { format, .. }) if format.as_deref() != Some(FORMAT) => {
             BadNodeFile::Json(format!("`format` does not say `{FORMAT}`"))
         }
-        _ => BadNodeFile::Json(finding.to_string().chars().take(200).filter(|c| !c.is_control()).collect()),
+        // the parser quotes unknown fields, which may be unsafe for a terminal
+        _ => BadNodeFile::Json(Shown::message(&finding.to_string(), 200).to_string()),
     }
 }
 

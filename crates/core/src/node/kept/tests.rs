@@ -203,6 +203,8 @@ fn a_damaged_file_is_refused_with_what_is_wrong() {
         .replace("\"version\": 2,\n  \"boot_id\"", "\"version\": 3,\n  \"kernel\": \"6.1\",\n  \"boot_id\"");
     assert_eq!(why(&newer), "it is a node file of version `3`: expected `2`");
     assert!(why("{}").contains("`format` does not say `nic-placement node`"));
+    let turned = why(&text.replace("\"boottime\"", "\"boot\u{61c}time\""));
+    assert!(turned.contains("unknown field `boot\\u{61c}time`"), "{turned}");
     assert!(
         why(&text.replace("nic-placement topology", "x")).starts_with("its `topology` is none: `format`")
     );
