@@ -19,35 +19,24 @@ pub(super) struct PciFunction<'a> {
     pub address: Text<'a>,
     /// a bridge, `0000:17:00.0`, or a host bridge, `pci0000:15`
     pub parent: Text<'a>,
-    #[serde(default)]
     pub class: Option<Text<'a>>,
-    #[serde(default)]
     pub vendor: Option<Text<'a>>,
-    #[serde(default)]
     pub device: Option<Text<'a>>,
     /// vendor and device, as in `1000:a096`
-    #[serde(default)]
     pub subsystem: Option<Text<'a>>,
-    #[serde(default)]
     pub numa_node: Option<u32>,
-    #[serde(default)]
     pub local_cpus: Option<Text<'a>>,
     #[serde(default)]
     pub link: Link<'a>,
-    #[serde(default)]
     pub physfn: Option<Text<'a>>,
-    #[serde(default)]
     pub vfs: Option<u32>,
-    #[serde(default)]
     pub iommu: Option<Text<'a>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'a"))]
 pub(super) struct Link<'a> {
-    #[serde(default)]
     pub current: Option<Text<'a>>,
-    #[serde(default)]
     pub max: Option<Text<'a>>,
 }
 
