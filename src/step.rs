@@ -15,6 +15,7 @@ use nic_placement_core::diagnostic::{Diagnostic, summary};
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::policy::Reasons;
 use nic_placement_core::step::{Starter, Step};
 use nic_placement_core::topology::{CpuSet, Topology};
 use nic_placement_process::admin::{Found, Off};
@@ -125,7 +126,9 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
         }
     };
     let settings = settle(&default, environment.as_ref(), option::of_this_component(spank).as_ref());
-    (Wish { admin, settings }, off)
+    let are_read = settings.verbose || settings.dry_run || log::log_enabled!(log::Level::Debug);
+    let reasons = if are_read { Reasons::Worded } else { Reasons::Wordless };
+    (Wish { admin, settings, reasons }, off)
 }
 
 /// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces

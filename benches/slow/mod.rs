@@ -2,7 +2,7 @@
 
 use crate::cpu_time;
 use nic_placement_core::placement::{NicsEach, NodePlacement};
-use nic_placement_core::policy::{self, Effort, Request, Selection};
+use nic_placement_core::policy::{self, Effort, Reasons, Request, Selection};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicIndex, NicKind, NumaNode, PciAddress, PciFunction,
     PciParent, PcieLink, Port, PortState, Provenance, Topology,
@@ -172,7 +172,8 @@ pub struct Cost {
 pub fn cost(genes: &Genes, turns: usize) -> Cost {
     let topology = genes.topology();
     let nics_each = genes.nics_each();
-    let of_step = Request { nics_each, ..Request::default() };
+    // nobody reads reasons in a step, unless somebody asks
+    let of_step = Request { nics_each, reasons: Reasons::Wordless, ..Request::default() };
     let node = policy::map(&topology, &of_step);
     let unopenable = (0..topology.nics.len().min(2)).map(|nic| (NicIndex(nic), String::new())).collect();
     let selection = Selection { unopenable, ..Selection::default() };

@@ -16,7 +16,7 @@ use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
     Variable,
 };
-use crate::policy::{self, Effort, Request, Selection, binding, explain, identity, strictness};
+use crate::policy::{self, Effort, Reasons, Request, Selection, binding, explain, identity, strictness};
 use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
@@ -29,6 +29,8 @@ pub struct Wish {
     pub admin: Admin,
     /// the settings of the step
     pub settings: Settings,
+    /// is anybody to read why each GPU has its NICs?
+    pub reasons: Reasons,
 }
 
 impl Wish {
@@ -51,6 +53,7 @@ impl Wish {
             through: self.admin.through,
             alone,
             effort,
+            reasons: self.reasons,
             known: None,
         }
     }

@@ -30,7 +30,7 @@ pub fn plugstack(data: &[u8]) {
         }
     }
     let settings = settle(&admin.default, None, None);
-    let wish = Wish { settings, admin };
+    let wish = Wish { settings, admin, ..Wish::default() };
     assert_eq!(wish.scope(), wish.scope());
 }
 

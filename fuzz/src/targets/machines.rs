@@ -37,14 +37,14 @@ pub fn no_file(_: &str) -> Option<FileText> {
 
 pub fn wish(words: &str, admin: Admin) -> Wish {
     let words = Words::parse(words).expect("words");
-    Wish { settings: settle(&admin.default, None, Some(&words)), admin }
+    Wish { settings: settle(&admin.default, None, Some(&words)), admin, ..Wish::default() }
 }
 
 /// The tasks of a step on one of the known machines.
 pub fn for_tasks(admin: Admin, choice: usize, mut look: impl FnMut(&Plan, &TaskPlan)) {
     let model = KNOWN.with(|known| known[choice % known.len()].clone());
     let settings = settle(&admin.default, None, Some(&Words::default()));
-    each_task(model, Wish { settings, admin }, &mut look);
+    each_task(model, Wish { settings, admin, ..Wish::default() }, &mut look);
 }
 
 /// Places a task for each GPU, and calls `look` with each.

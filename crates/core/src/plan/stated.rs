@@ -237,7 +237,7 @@ impl Wish {
         let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
         let settings = settle(&admin.default, None, Some(&words));
         match settings.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
-            true => Ok(Wish { settings, admin }),
+            true => Ok(Wish { settings, admin, ..Wish::default() }),
             false => Err(BadWish::Nothing),
         }
     }

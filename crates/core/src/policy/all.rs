@@ -26,10 +26,10 @@ pub(super) fn serve(
         .map(|((gpu, device), (choices, rails))| GpuPlacement {
             choices,
             numa_node: topology.numa_node_of(device.address),
-            reason: match rails.is_empty() {
+            reason: request.reasons.say(|| match rails.is_empty() {
                 true => "no NIC of this node may be chosen".to_string(),
                 false => reason(gpu, rails),
-            },
+            }),
             shortfall: None,
         })
         .collect()

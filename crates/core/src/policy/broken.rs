@@ -6,7 +6,7 @@
 use super::fabric::Candidate;
 use crate::order;
 use crate::placement::Rail;
-use crate::topology::{Ascent, LinkLayer, Nic, PathType, Topology};
+use crate::topology::{Ascent, LinkLayer, Nic, PathType, PciAddress, Topology};
 use std::collections::BTreeSet;
 
 /// What the working rails have in common.
@@ -26,7 +26,7 @@ impl<'a> Likeness<'a> {
     pub(super) fn new(topology: &'a Topology, rails: &[Rail]) -> Likeness<'a> {
         let nics = || rails.iter().map(|rail| topology.nic(rail.nic));
         let places = nics().zip(rails);
-        let gpus = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect::<Vec<_>>();
+        let gpus = kinds_of_gpus(topology);
         Likeness {
             topology,
             places: order::set(places.filter_map(|(nic, rail)| Some((nic.address?.function, rail.port)))),
@@ -55,6 +55,20 @@ impl<'a> Likeness<'a> {
 /// the device id agrees.
 pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
     topology.pci.get(nic.address?)?.device
+}
+
+/// The GPUs from which the paths differ: those below one bridge reach every NIC alike, unless a path is stated.
+fn kinds_of_gpus(topology: &Topology) -> Vec<Ascent> {
+    let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+    if topology.stated_paths.is_empty() {
+        let mut above = BTreeSet::new();
+        addresses.retain(|&address| {
+            let function = topology.pci.get(address);
+            let bridge = function.and_then(|function| Some((function.parent.bridge()?, function.numa_node)));
+            bridge.is_none_or(|bridge| above.insert(bridge))
+        });
+    }
+    addresses.into_iter().map(|address| topology.ascent(address)).collect()
 }
 
 fn nearest_gpu(topology: &Topology, gpus: &[Ascent], nic: &Nic) -> Option<PathType> {

@@ -28,6 +28,11 @@ pub struct Candidates {
 
 /// Judges every port of the node.
 pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
+    rails_beside(topology, selection, &[])
+}
+
+/// The same, where these were rails when more worked: what fails of them would be a rail.
+pub(super) fn rails_beside(topology: &Topology, selection: &Selection, were: &[Rail]) -> Candidates {
     let mut judging = Judging::new(topology, selection);
     judging.say_what_means_no_nic(selection);
     let failed = judging.leave_out_what_fails(selection);
@@ -39,7 +44,8 @@ pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
     let rails = judging.first_rails();
     let likeness = (!failed.is_empty()).then(|| Likeness::new(topology, &rails));
     let would_be_a_rail = |candidate: &&Candidate| {
-        likeness.as_ref().is_some_and(|likeness| likeness.would_be_a_rail(candidate))
+        !rails.is_empty() && were.iter().any(|rail| rail.at() == candidate.at())
+            || likeness.as_ref().is_some_and(|likeness| likeness.would_be_a_rail(candidate))
     };
     let broken = failed.iter().filter(would_be_a_rail);
     // a port without a link may tell a lower rate than it had

@@ -2,8 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::explain::why_this;
-use super::solve::{Budget, Kept, MOST_RAILS, Score, Solution, most_for_the_worst, solve, solve_around};
-use super::{Effort, Request, Ways, parts};
+use super::solve::{
+    Budget, Kept, MOST_RAILS, Score, Solution, looks_to_settle, most_for_the_worst, solve, solve_around,
+};
+use super::ways::{Around, Others};
+use super::{Reasons, Request, Ways, parts};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail};
@@ -21,7 +24,7 @@ pub(super) fn map_gpus(
             "too many GPUs share too few NICs: good, but not proven the best",
         ));
     }
-    placements(topology, node, &ways, &solution.rails_of, request.effort)
+    placements(topology, node, &ways, &solution.rails_of, request)
 }
 
 /// The best answer.  Where NICs of the node are broken, GPUs whose NICs work keep those that they have when all work,
@@ -56,11 +59,23 @@ fn steady_within(
     };
     let kept: Vec<Option<Vec<usize>>> = left.into_iter().zip(&wants).map(keeps).collect();
     let looks = Ways::looks(topology, &node.rails);
-    let others: &Kept = if looks > budget.left() { &kept } else { &[] };
-    let ways = Ways::around(topology, &node.rails, &request.through, &wants, others);
-    budget.spend(looks / if ways.are_kept() { 3 } else { 1 });
-    let parts =
-        if request.nics_each == NicsEach::Auto { parts::of_nearest(&ways.problem) } else { Vec::new() };
+    let keeping: &Kept = if looks > budget.left() { &kept } else { &[] };
+    let is_worded = request.reasons == Reasons::Worded;
+    // reasons compare all ways, and `spread` looks for the nearest GPU of each idle NIC
+    let others = if is_worded || request.policy == Policy::Spread { Others::Told } else { Others::Untold };
+    budget.spend(looks / if keeping.is_empty() { 1 } else { 3 });
+    // where it would end before the first part is looked at, the search does not begin
+    let ways = (topology.gpus.len() * node.rails.len()) as u64;
+    let is_searched = keeping.is_empty() || budget.left() > looks_to_settle(ways);
+    if !is_searched {
+        budget.spend(budget.left());
+    }
+    let known = Around { kept: keeping, others, is_searched };
+    let ways = Ways::around(topology, &node.rails, &request.through, &wants, known);
+    let parts = match request.nics_each == NicsEach::Auto && is_worded {
+        true => parts::of_nearest(&ways.problem),
+        false => Vec::new(),
+    };
     let ways = ways.with_parts(parts);
     let solution = around(&ways, &kept, budget);
     (ways, solution)
@@ -119,19 +134,19 @@ pub(super) fn placements(
     node: &NodePlacement,
     ways: &Ways,
     rails_of: &[Vec<usize>],
-    effort: Effort,
+    request: &Request,
 ) -> Vec<GpuPlacement> {
-    let mut budget = if ways.are_kept() { Budget::new(0) } else { effort.budget_of_reasons() };
+    let mut budget = if ways.are_kept() { Budget::new(0) } else { request.effort.budget_of_reasons() };
     let mut answer = ways.answer(rails_of);
     let mut choices = ways.choices(&answer).into_iter();
     topology
         .numbered_gpus()
         .map(|(gpu, device)| {
             let choices = choices.next().unwrap_or_default();
-            let reason = match choices.is_empty() {
+            let reason = request.reasons.say(|| match choices.is_empty() {
                 true => "no NIC of this node may be chosen".to_string(),
                 false => why_this(node, ways, &mut answer, gpu, &choices, &mut budget),
-            };
+            });
             GpuPlacement {
                 choices,
                 numa_node: topology.numa_node_of(device.address),

@@ -33,7 +33,7 @@ mod ways;
 
 pub use pattern::Pattern;
 
-use crate::placement::{NicsEach, NodePlacement, Policy};
+use crate::placement::{NicsEach, NodePlacement, Policy, Rail};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
 use solve::Budget;
@@ -104,6 +104,26 @@ impl Effort {
     }
 }
 
+/// Are the reasons put in words?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reasons {
+    /// for people
+    #[default]
+    Worded,
+    /// where nobody is to read them: a step with hundreds of GPUs and NICs saves a third of its time
+    Wordless,
+}
+
+impl Reasons {
+    /// The sentence, where it is to be read.
+    fn say(self, sentence: impl FnOnce() -> String) -> String {
+        match self {
+            Reasons::Worded => sentence(),
+            Reasons::Wordless => String::new(),
+        }
+    }
+}
+
 /// What a map is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request<'a> {
@@ -121,6 +141,8 @@ pub struct Request<'a> {
     pub alone: Option<&'a [GpuIndex]>,
     /// how long it may be looked for
     pub effort: Effort,
+    /// for each GPU why it has its rails
+    pub reasons: Reasons,
     /// a map by the same wish of the node when all its NICs work, where there is one already
     pub known: Option<&'a NodePlacement>,
 }
@@ -129,7 +151,9 @@ pub struct Request<'a> {
 pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
-    let Candidates { rails, broken, excluded, diagnostics } = candidates::rails(topology, selection);
+    let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
+    let Candidates { rails, broken, excluded, diagnostics } =
+        candidates::rails_beside(topology, selection, were);
     let mut node =
         NodePlacement { policy: request.policy, rails, broken, excluded, gpus: Vec::new(), diagnostics };
     node.gpus = match request.policy {

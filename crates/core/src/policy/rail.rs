@@ -44,7 +44,7 @@ pub(super) fn map_gpus(
         true => Vec::new(),
         false => solve_around(&ways.problem, &kept, &mut request.effort.budget()).rails_of,
     };
-    let mut gpus = placements(topology, node, &ways, &rails_of, request.effort);
+    let mut gpus = placements(topology, node, &ways, &rails_of, request);
     if rails.is_empty() {
         return gpus;
     }
@@ -56,12 +56,12 @@ pub(super) fn map_gpus(
         let is_broken = |number: &&usize| rails[**number].usable.is_none();
         let working = list(&mut asked[index].iter().filter(|number| !is_broken(number)));
         let broken = list(&mut asked[index].iter().filter(is_broken));
-        let is_own = format!("{working} is GPU {index}'s");
-        gpu.reason = match (&kept[index], broken.is_empty()) {
-            (Some(_), true) => is_own,
-            (Some(_), false) => format!("{is_own}; {broken} is broken"),
+        let is_own = || format!("{working} is GPU {index}'s");
+        gpu.reason = request.reasons.say(|| match (&kept[index], broken.is_empty()) {
+            (Some(_), true) => is_own(),
+            (Some(_), false) => format!("{}; {broken} is broken", is_own()),
             (None, _) => format!("{broken} is broken; in its place {}", gpu.reason),
-        };
+        });
         gpu.shortfall = (!broken.is_empty()).then(|| format!("GPU {index}: {broken} is broken"));
     }
     gpus

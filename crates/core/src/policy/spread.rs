@@ -15,9 +15,10 @@ pub(super) fn map_gpus(
     let (ways, solution) = steady(topology, node, request);
     let mut rails_of = solution.rails_of;
     let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !rails_of.is_empty()) else {
-        let mut gpus = placements(topology, node, &ways, &rails_of, request.effort);
+        let mut gpus = placements(topology, node, &ways, &rails_of, request);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
-            gpu.reason.push_str("; no idle NIC is added, since the job may not be alone on the node");
+            let more = || "; no idle NIC is added, since the job may not be alone on the node".to_string();
+            gpu.reason.push_str(&request.reasons.say(more));
         }
         return gpus;
     };
@@ -40,17 +41,18 @@ pub(super) fn map_gpus(
             rails_of[gpu].order();
         }
     }
-    let mut gpus = placements(topology, node, &ways, &own, request.effort);
+    let mut gpus = placements(topology, node, &ways, &own, request);
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
     for (gpu, choices) in ways.choices(&ways.answer(&rails_of)).into_iter().enumerate() {
         let more = choices.len().saturating_sub(own[gpu].len());
         gpus[gpu].choices = choices;
-        match (alone.contains(&GpuIndex(gpu)), more) {
-            (false, _) => gpus[gpu].reason = "the job does not have this GPU".to_string(),
-            (true, 0) => {}
-            (true, 1) => gpus[gpu].reason.push_str("; with it a NIC that would be idle"),
-            (true, more) => gpus[gpu].reason.push_str(&format!("; with it {more} NICs that would be idle")),
-        }
+        let reason = std::mem::take(&mut gpus[gpu].reason);
+        gpus[gpu].reason = request.reasons.say(|| match (alone.contains(&GpuIndex(gpu)), more) {
+            (false, _) => "the job does not have this GPU".to_string(),
+            (true, 0) => reason,
+            (true, 1) => format!("{reason}; with it a NIC that would be idle"),
+            (true, more) => format!("{reason}; with it {more} NICs that would be idle"),
+        });
     }
     gpus
 }

@@ -105,7 +105,8 @@ fn rails_of_gpus(
     let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
     for &gpu in gpus {
         let placement = node.gpu(gpu);
-        if gpus.len() == 1 {
+        // it is empty where nobody is to read it
+        if gpus.len() == 1 && !placement.reason.is_empty() {
             reasons.push(placement.reason.clone());
         }
         for (rail, path) in openable(topology, node, gpu, denied, through, reasons) {

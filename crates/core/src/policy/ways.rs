@@ -49,16 +49,22 @@ impl Ways {
 
     /// The ways to these rails; each GPU is to get so many of them, but at least one.
     pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
-        Ways::around(topology, rails, through, wants, &[])
+        Ways::around(
+            topology,
+            rails,
+            through,
+            wants,
+            Around { kept: &[], others: Others::Told, is_searched: true },
+        )
     }
 
-    /// The same where GPUs have their rails already, and no other way is of use: a third of the work.
+    /// The same where GPUs have their rails already, and no other way is of use: a third of the work, or less.
     pub(super) fn around(
         topology: &Topology,
         rails: &[Rail],
         through: &Through,
         wants: &[usize],
-        kept: &Kept,
+        Around { kept, others, is_searched }: Around,
     ) -> Ways {
         let nics: Vec<Option<Ascent>> =
             rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
@@ -82,6 +88,11 @@ impl Ways {
         for ((gpu, above_gpu), has_c2c) in gpus.iter().zip(&of_gpus).zip(has_c2c) {
             let mut row = Vec::with_capacity(rails.len());
             for ((nic, above_nic), rate) in nics.iter().zip(&of_nics).zip(&rates) {
+                if others == Others::Untold && !draft.is_open() {
+                    draft.leave_out();
+                    row.push(PathType::Sys);
+                    continue;
+                }
                 let Some(nic) = nic else {
                     draft.way(rate * through.of(PathType::Sys) / 1000, PathType::Sys as u8, [&[], &[]], None);
                     row.push(PathType::Sys);
@@ -104,7 +115,8 @@ impl Ways {
             }
             kinds.push(row);
         }
-        Ways { kinds, problem: draft.finish(), rates_known, parts: Vec::new(), are_kept: !kept.is_empty() }
+        let problem = if is_searched { draft.finish() } else { draft.finish_as_it_is() };
+        Ways { kinds, problem, rates_known, parts: Vec::new(), are_kept: !kept.is_empty() }
     }
 
     /// The path between a GPU and a rail.
@@ -158,6 +170,26 @@ impl Ways {
     pub(super) fn rates_known(&self) -> bool {
         self.rates_known
     }
+}
+
+/// GPUs that have their rails already, and what is asked of the others.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    /// their rails; nothing where all are open
+    pub(super) kept: &'a Kept,
+    /// their other ways
+    pub(super) others: Others,
+    /// is the best answer looked for?
+    pub(super) is_searched: bool,
+}
+
+/// The ways of GPUs that have their rails already, but for these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// by their kinds and what they let through, for those who compare them
+    Told,
+    /// where nobody asks
+    Untold,
 }
 
 /// A GPU's part of its nearest rails.
@@ -275,12 +307,20 @@ mod tests {
             let best = solve(&all.problem, &mut budget).rails_of;
             let kept: Vec<Option<Vec<usize>>> =
                 best.into_iter().enumerate().map(|(gpu, rails)| (seed >> gpu & 1 == 1).then_some(rails)).collect();
-            let few = Ways::around(&topology, &rails, &through, &wants, &kept);
-            let [of_all, of_few] =
-                [&all, &few].map(|ways| solve_around(&ways.problem, &kept, &mut Budget::new(1 << 40)));
-            prop_assert_eq!(&of_all.rails_of, &of_few.rails_of);
-            let score = |ways: &Ways| Score::of(&ways.problem, &of_all.rails_of);
-            prop_assert_eq!(score(&all), score(&few));
+            let around = |(others, is_searched)| {
+                let around = Around { kept: &kept, others, is_searched };
+                Ways::around(&topology, &rails, &through, &wants, around)
+            };
+            let [few, fewest, as_it_is] =
+                [(Others::Told, true), (Others::Untold, true), (Others::Untold, false)].map(around);
+            let solved = |ways: &Ways| solve_around(&ways.problem, &kept, &mut Budget::new(1 << 40)).rails_of;
+            let answer = solved(&all);
+            let score = |ways: &Ways| Score::of(&ways.problem, &answer);
+            for ways in [&few, &fewest, &as_it_is] {
+                prop_assert_eq!(&answer, &solved(ways));
+                prop_assert_eq!(score(&all), score(ways));
+                prop_assert_eq!(all.choices(&all.answer(&answer)), ways.choices(&ways.answer(&answer)));
+            }
             prop_assert_eq!(all.kinds, few.kinds);
         }
     }

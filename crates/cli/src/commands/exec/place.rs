@@ -43,7 +43,7 @@ pub(super) fn place(
     let Wanted { settings, admin, knows_admin, .. } = wanted;
     let reports = settings.verbose || settings.dry_run;
     voice::listen(reports || found.is_first());
-    let wish = Wish { settings, admin };
+    let wish = Wish { settings, admin, ..Wish::default() };
     let plan = match plan(options, wish, knows_admin, &values, &found) {
         Ok(plan) => plan,
         Err(failure) => {

@@ -69,7 +69,7 @@ pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, Strin
         _ => node::read(&admin, Scope::Full, Author::Root).map_err(|why| why.to_string())?.0,
     };
     let settings = settle(&admin.default, None, None);
-    Ok(Plan::new(topology, Wish { admin, settings }, Step::default(), &|_| None))
+    Ok(Plan::new(topology, Wish { admin, settings, ..Wish::default() }, Step::default(), &|_| None))
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ impl Draft {
     /// The next way: what it lets one GPU have, in Mbit/s; the kind of path; and the places on it besides the rail, on the
     /// GPU's side and on the rail's, and between them.
     pub fn way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
+        let (gpu, rail) = self.next();
         let problem = &mut self.0;
-        let (gpu, rail) = (problem.edges.len() / problem.rails, problem.edges.len() % problem.rails);
         let first = problem.crossed.len();
         problem.crossed.push(rail as u16);
         let [of_gpu, of_rail] = sides;
@@ -62,10 +62,32 @@ impl Draft {
         problem.edges.push(Edge { own, most: own, first, places, kind: kind.min(KINDS - 1) });
     }
 
+    /// Is the next way one that its GPU may choose?
+    pub fn is_open(&self) -> bool {
+        let (gpu, rail) = self.next();
+        self.0.is_open(gpu, rail)
+    }
+
+    /// The next way is left out: nothing will be asked of it.
+    pub fn leave_out(&mut self) {
+        let first = self.0.crossed.len() as u32;
+        self.0.edges.push(Edge { own: 0, most: 0, first, places: 0, kind: KINDS - 1 });
+    }
+
+    /// The GPU and the rail of the next way.
+    fn next(&self) -> (usize, usize) {
+        (self.0.edges.len() / self.0.rails, self.0.edges.len() % self.0.rails)
+    }
+
     /// The problem, once it has all ways.
     pub fn finish(self) -> Problem {
         let mut problem = self.0;
         reduce(&mut problem);
         problem
+    }
+
+    /// The same, not made smaller: less work, where it will not be searched.
+    pub fn finish_as_it_is(self) -> Problem {
+        self.0
     }
 }

@@ -32,11 +32,15 @@ impl<'p> Load<'p> {
     /// The load of an answer.
     pub(super) fn of(problem: &'p Problem, rails_of: &[Vec<usize>]) -> Load<'p> {
         let mut load = Load::new(problem);
-        for (gpu, rails) in rails_of.iter().enumerate() {
-            for &rail in rails {
-                let own = problem.own(gpu, rail);
-                problem.crossed(gpu, rail).for_each(|place| load.users[place].push((own, gpu as u32)));
-            }
+        let chosen = || {
+            rails_of.iter().enumerate().flat_map(|(gpu, rails)| rails.iter().map(move |&rail| (gpu, rail)))
+        };
+        let mut counts = vec![0; problem.places()];
+        chosen().flat_map(|(gpu, rail)| problem.crossed(gpu, rail)).for_each(|place| counts[place] += 1);
+        load.users.iter_mut().zip(counts).for_each(|(users, count)| users.reserve_exact(count));
+        for (gpu, rail) in chosen() {
+            let user = (problem.own(gpu, rail), gpu as u32);
+            problem.crossed(gpu, rail).for_each(|place| load.users[place].push(user));
         }
         for place in 0..problem.places() {
             load.users[place].sort_unstable();

@@ -70,7 +70,7 @@ impl Problem {
         // for each place who was asked about last, and the answer
         let mut known: Vec<(usize, u64)> = vec![(usize::MAX, u64::MAX); crowds.len()];
         for gpu in 0..self.gpus() {
-            for rail in 0..self.rails {
+            for rail in self.open_to(gpu) {
                 let mut most = self.own(gpu, rail);
                 for place in self.crossed(gpu, rail).filter(|&place| !crowds[place].forced.is_empty()) {
                     if known[place].0 != gpu {

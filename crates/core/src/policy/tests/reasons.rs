@@ -219,3 +219,57 @@ fn what_an_admin_names_in_vain_and_ports_beyond_the_limit_are_told() {
     assert!(said(&more)[0].contains("65 usable ports: only the first 64 are used"), "{:?}", said(&more));
     assert_eq!(more.excluded[0].why, "it is beyond the 64 ports that UCX can use");
 }
+
+/// The maps of a step, and of a task of it that may not open some NICs, with their reasons in words or without them.
+fn maps(topology: &Topology, request: &Request, closed: &[usize], reasons: Reasons) -> [NodePlacement; 2] {
+    let step = map(topology, &Request { reasons, ..request.clone() });
+    let unopenable = closed.iter().map(|&nic| (NicIndex(nic), "closed".to_string())).collect();
+    let selection = Selection { unopenable, ..Selection::default() };
+    let (selection, known) = (Some(&selection), Some(&step));
+    let task = map(topology, &Request { reasons, selection, known, effort: Effort::Task, ..request.clone() });
+    [step, task]
+}
+
+/// Is nothing but the words missing where nobody reads them?
+fn differ_in_words_alone(topology: &Topology, request: &Request, closed: &[usize]) {
+    let [worded, wordless] =
+        [Reasons::Worded, Reasons::Wordless].map(|reasons| maps(topology, request, closed, reasons));
+    for (mut worded, wordless) in worded.into_iter().zip(wordless) {
+        assert!(worded.gpus.iter().all(|gpu| !gpu.reason.is_empty()));
+        worded.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
+        assert_eq!(worded, wordless, "{:?}", request.policy);
+    }
+}
+
+const POLICIES: [Policy; 5] = [Policy::Closest, Policy::Rail, Policy::Spread, Policy::Numa, Policy::All];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_map_without_words_is_the_same_map(parts in parts(), each in 0u8..4, closed in 0usize..6) {
+        let topology = parts.topology();
+        let nics_each = if each == 0 { NicsEach::Auto } else { NicsEach::Number(each) };
+        let alone: Vec<GpuIndex> = topology.gpu_indices().collect();
+        for policy in POLICIES {
+            let request = Request { policy, nics_each, alone: Some(&alone), ..Request::default() };
+            differ_in_words_alone(&topology, &request, &[closed % topology.nics.len()]);
+        }
+    }
+}
+
+// a task of a large node looks at fewer ways where nobody reads why
+#[test]
+fn a_large_map_without_words_is_the_same_map() {
+    let gpus = (0..180).map(|gpu| (gpu * 7 % 4) as u8).collect();
+    let topology = Parts { gpus, nics: (0..60).map(|nic| (nic % 4, 400)).collect() }.topology();
+    // a small job, so that `spread` finds NICs that are idle
+    let alone = [GpuIndex(0), GpuIndex(1), GpuIndex(50)];
+    for (policy, each) in POLICIES.into_iter().zip([4, 1, 2, 1, 1]).chain([(Policy::Closest, 1)]) {
+        let nics_each = NicsEach::Number(each);
+        let request = Request { policy, nics_each, alone: Some(&alone), ..Request::default() };
+        differ_in_words_alone(&topology, &request, &[0, 1, 17]);
+    }
+    let request = Request { nics_each: NicsEach::Auto, ..Request::default() };
+    differ_in_words_alone(&topology, &request, &[5, 6]);
+}
