@@ -10,8 +10,9 @@
  * Each process has a CPU mask and a memory policy; a child starts with its parent's, exec keeps them, and the mask of
  * another process can be set by its pid, which is how slurmstepd binds a task.
  *
- * The state is one sparse file, STATE, with a record for each pid at the offset pid * RECORD.  A record carries the
- * start time of its process, so the record of an earlier process with the same pid is never taken for this one's.
+ * The state is one sparse file, STATE: a page with a lock, then a record for each pid.  A record carries the start time
+ * of its process, so the record of an earlier process with the same pid is never taken for this one's.  Each process has
+ * its own record mapped, so that what it asks of itself takes about as long as it does without us.
  *
  * What it leaves out: masks are per process, not per thread; raw system calls and /proc/PID/status tell of the real
  * machine; nothing is really bound.
@@ -27,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,7 +36,8 @@
 #ifndef STATE
 #define STATE "/tmp/fakecpu.state"
 #endif
-enum { MAX_CPUS = 1024, MAX_NODES = 64, RECORD = 256 };
+/* PID_MAX_LIMIT of the kernel */
+enum { MAX_CPUS = 1024, MAX_NODES = 64, RECORD = 256, PAGE = 4096, MOST_PIDS = 4 << 20 };
 
 /* of <linux/mempolicy.h> */
 enum { MPOL_DEFAULT, MPOL_PREFERRED, MPOL_BIND, MPOL_INTERLEAVE, MPOL_LOCAL, MPOL_PREFERRED_MANY, MPOL_KINDS };
@@ -108,61 +111,129 @@ static int identify(pid_t pid, pid_t *parent, unsigned long long *born)
 				parent, born) == 2;
 }
 
-/* The state file, locked: slurmstepd may bind a task at the moment at which that task inherits its parent's mask. */
-static int lock_state(void)
-{
-	int fd = open(STATE, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (fd >= 0)
-		flock(fd, LOCK_EX);
-	return fd;
-}
+/* Its first page, mapped: the lock of all records.  Whoever dies with it leaves it to the next. */
+static pthread_mutex_t *lock;
 
-/* Unlocked by name: a child forked meanwhile shares the open file, and closing our end would leave its lock behind. */
-static void unlock_state(int state)
+/* No descriptor stays open: slurmd and slurmstepd close those that they do not know. */
+static int map_lock(void)
 {
-	if (state >= 0) {
-		flock(state, LOCK_UN);
-		close(state);
-	}
-}
-
-static int own_record(int state, pid_t pid, unsigned long long born, struct binding *binding)
-{
-	struct record record;
-	if (pread(state, &record, sizeof record, (off_t)pid * RECORD) != sizeof record || record.born != born)
+	pthread_mutexattr_t kind;
+	struct stat status;
+	int state = open(STATE, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (state < 0)
 		return 0;
-	*binding = record.binding;
-	return 1;
+	flock(state, LOCK_EX);
+	int is_new = !fstat(state, &status) && status.st_size < PAGE;
+	if (!is_new || !ftruncate(state, (off_t)PAGE + (off_t)MOST_PIDS * RECORD))
+		lock = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, state, 0);
+	lock = lock == MAP_FAILED ? NULL : lock;
+	if (lock && is_new) {
+		pthread_mutexattr_init(&kind);
+		pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+		pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+		pthread_mutex_init(lock, &kind);
+	}
+	/* by name: a child forked meanwhile shares the open file, and closing our end would leave its lock behind */
+	flock(state, LOCK_UN);
+	close(state);
+	return lock != NULL;
+}
+
+/* The machine and the lock, which are asked for before our constructor runs: libraries of slurmd look for their CPUs in
+ * theirs. */
+static void prepare(void)
+{
+	if (lock)
+		return;
+	read_machine();
+	if (!map_lock())
+		abort();
+}
+
+/* slurmstepd may bind a task at the moment at which that task inherits its parent's mask. */
+static void lock_state(void)
+{
+	prepare();
+	if (pthread_mutex_lock(lock) == EOWNERDEAD)
+		pthread_mutex_consistent(lock);
+}
+
+static void unlock_state(void)
+{
+	pthread_mutex_unlock(lock);
+}
+
+/* This process, once it has a record: a question about itself then costs no more system calls than the real one. */
+static struct {
+	pid_t pid;
+	void *page;
+	struct record *record;
+} self;
+
+static struct record *in_page(void *page, pid_t pid)
+{
+	return (struct record *)((char *)page + (off_t)pid * RECORD % PAGE);
+}
+
+static void *map_page(pid_t pid)
+{
+	off_t at = PAGE + (off_t)pid * RECORD / PAGE * PAGE;
+	int state = open(STATE, O_RDWR | O_CLOEXEC);
+	void *page = state < 0 ? MAP_FAILED : mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, state, at);
+	if (state >= 0)
+		close(state);
+	return page == MAP_FAILED ? NULL : page;
+}
+
+static int own_record(pid_t pid, unsigned long long born, struct binding *binding)
+{
+	void *page = map_page(pid);
+	int is_own = page && in_page(page, pid)->born == born;
+	if (is_own)
+		*binding = in_page(page, pid)->binding;
+	if (page)
+		munmap(page, PAGE);
+	return is_own;
 }
 
 /* What holds for a process: its own record or that of its nearest ancestor with one. */
-static struct binding look_up(int state, pid_t pid)
+static struct binding look_up(pid_t pid)
 {
 	struct binding binding;
 	pid_t parent;
 	unsigned long long born;
+	if (self.record && pid == self.pid)
+		return self.record->binding;
 	while (pid > 1 && identify(pid, &parent, &born)) {
-		if (own_record(state, pid, born, &binding))
+		if (own_record(pid, born, &binding))
 			return binding;
 		pid = parent;
 	}
 	return whole_machine;
 }
 
-static void put(int state, pid_t pid, const struct binding *binding)
+static void put(pid_t pid, const struct binding *binding)
 {
-	struct record record = { .binding = *binding };
 	pid_t parent;
-	if (identify(pid, &parent, &record.born) &&
-	    pwrite(state, &record, sizeof record, (off_t)pid * RECORD) != sizeof record)
+	unsigned long long born;
+	if (self.record && pid == self.pid) {
+		self.record->binding = *binding;
+		return;
+	}
+	if (!identify(pid, &parent, &born))
+		return;
+	void *page = map_page(pid);
+	if (!page)
 		abort();
+	*in_page(page, pid) = (struct record){ .born = born, .binding = *binding };
+	munmap(page, PAGE);
 }
 
 static struct binding get_binding(pid_t pid)
 {
-	int state = lock_state();
-	struct binding binding = look_up(state, pid ? pid : getpid());
-	unlock_state(state);
+	lock_state();
+	struct binding binding = look_up(pid ? pid : getpid());
+	unlock_state();
 	return binding;
 }
 
@@ -177,14 +248,20 @@ static void before_fork(void)
 
 static void give_child(const struct binding *binding)
 {
-	int state = lock_state();
+	lock_state();
 	struct binding own;
-	pid_t parent;
+	pid_t parent, pid = getpid();
 	unsigned long long born;
+	if (self.page)
+		munmap(self.page, PAGE);
+	self.record = NULL;
 	/* not over a mask that the parent has meanwhile set for us */
-	if (identify(getpid(), &parent, &born) && !own_record(state, getpid(), born, &own))
-		put(state, getpid(), binding);
-	unlock_state(state);
+	if (identify(pid, &parent, &born) && !own_record(pid, born, &own))
+		put(pid, binding);
+	self.page = map_page(pid);
+	self.record = self.page ? in_page(self.page, pid) : NULL;
+	self.pid = pid;
+	unlock_state();
 }
 
 static void in_child(void)
@@ -195,7 +272,6 @@ static void in_child(void)
 __attribute__((constructor)) static void start(void)
 {
 	int error = errno;
-	read_machine();
 	/* a process made by vfork or clone has run no fork handler: it takes its parent's binding here */
 	struct binding binding = get_binding(0);
 	give_child(&binding);
@@ -215,11 +291,11 @@ int sched_getaffinity(pid_t pid, size_t length, cpu_set_t *set)
 {
 	pid_t parent;
 	unsigned long long born;
-	if (length < mask_bytes())
-		return fail(EINVAL);
 	if (pid && !identify(pid, &parent, &born))
 		return fail(ESRCH);
 	struct binding binding = get_binding(pid);
+	if (length < mask_bytes())
+		return fail(EINVAL);
 	memset(set, 0, length);
 	memcpy(set, binding.cpus, length < sizeof binding.cpus ? length : sizeof binding.cpus);
 	return 0;
@@ -231,6 +307,7 @@ int sched_setaffinity(pid_t pid, size_t length, const cpu_set_t *set)
 	pid_t parent;
 	unsigned long long born;
 	int any = 0;
+	prepare();
 	memcpy(cpus, set, length < sizeof cpus ? length : sizeof cpus);
 	for (size_t i = 0; i < sizeof cpus; i++)
 		any |= cpus[i] &= whole_machine.cpus[i];
@@ -238,11 +315,11 @@ int sched_setaffinity(pid_t pid, size_t length, const cpu_set_t *set)
 		return fail(EINVAL);
 	if (pid && !identify(pid, &parent, &born))
 		return fail(ESRCH);
-	int state = lock_state();
-	struct binding binding = look_up(state, pid ? pid : getpid());
+	lock_state();
+	struct binding binding = look_up(pid ? pid : getpid());
 	memcpy(binding.cpus, cpus, sizeof cpus);
-	put(state, pid ? pid : getpid(), &binding);
-	unlock_state(state);
+	put(pid ? pid : getpid(), &binding);
+	unlock_state();
 	return 0;
 }
 
@@ -258,18 +335,19 @@ static long set_mempolicy(int mode, const unsigned long *nodes, unsigned long le
 {
 	unsigned long wanted = node_bits(nodes, length);
 	int kind = mode & ~MPOL_MODE_FLAGS;
+	prepare();
 	if (kind < 0 || kind >= MPOL_KINDS || wanted & ~all_nodes)
 		return fail(EINVAL);
 	/* DEFAULT and LOCAL take no nodes, PREFERRED without nodes means LOCAL, the others need some */
 	int takes_none = kind == MPOL_DEFAULT || kind == MPOL_LOCAL;
 	if (takes_none ? wanted != 0 : kind != MPOL_PREFERRED && !wanted)
 		return fail(EINVAL);
-	int state = lock_state();
-	struct binding binding = look_up(state, getpid());
+	lock_state();
+	struct binding binding = look_up(getpid());
 	binding.mem_mode = kind == MPOL_PREFERRED && !wanted ? MPOL_LOCAL : mode;
 	binding.mem_nodes = wanted;
-	put(state, getpid(), &binding);
-	unlock_state(state);
+	put(getpid(), &binding);
+	unlock_state();
 	return 0;
 }
 
