@@ -66,7 +66,10 @@ awk -f "$here/benches/interval.awk" rounds | sort -V
 
 release=$(slurmd -V | sed 's/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/')
 # shellcheck disable=SC2086
-cc -shared -fPIC -DRELEASE="$(set -- $release; echo $((10#$1 << 16 | 10#$2 << 8)))" -o between.so "$here/tests/slurm/between.c"
+build() { cc -O2 -shared -fPIC -DRELEASE="$(set -- $release; echo $((10#$1 << 16 | 10#$2 << 8)))" -o "$1" "$2"; }
+build between.so "$here/tests/slurm/between.c"
+build floor.so "$here/benches/floor.c"
+sed "s|NODE_FILE|$node_file|" "$here/benches/floor.list" > floor.list
 before= after=
 for hook in init init_post_opt task_init; do
     before+=" $hook=begin" after+=" $hook=end:$NICP_DIR/hooks.@"
@@ -79,9 +82,10 @@ hooks() {
     step 8 "$3"
 }
 for _ in $(seq "$rounds"); do
-    for kind in $(printf '%s\n' nothing off file live | shuf); do
+    for kind in $(printf '%s\n' nothing floor off file live | shuf); do
         case $kind in
             nothing) hooks nothing '' '' ;;
+            floor) hooks floor "optional $NICP_DIR/floor.so $NICP_DIR/floor.list" '' ;;
             off) hooks off "$ours" '' ;;
             file) hooks file "$ours" --nic-placement ;;
             live) hooks live "$ours cache=0" --nic-placement ;;
@@ -90,7 +94,7 @@ for _ in $(seq "$rounds"); do
 done
 echo 'inside slurmstepd, 8 tasks, between the hooks before ours and after it: microseconds of the clock, of the processor, page faults'
 column() { cut -d' ' -f"$2" | sort -n | awk -v format="$1" '{ v[NR] = $1 } END { printf format, v[int((NR + 1) / 2)], v[1], v[NR] }'; }
-for kind in nothing off file live; do
+for kind in nothing floor off file live; do
     for hook in init init_post_opt task_init; do
         grep "^$hook " "hooks.$kind" > of-hook
         printf '%-8s %-14s' $kind $hook
