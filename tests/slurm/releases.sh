@@ -33,6 +33,15 @@ archive() {
     apt-get indextargets --format '$(REPO_URI)' "Origin: $1" "Label: $1" | sed 's,/$,,' | head -n 1
 }
 
+# A debootstrap that failed leaves the system's own /proc mounted there, and must not be followed into it.
+discard() {
+    local folder mounted
+    for folder; do
+        for mounted in $(cut -d' ' -f2 /proc/mounts | grep "^$folder/" | sort -r); do umount "$mounted"; done
+        rm -rf --one-file-system "$folder"
+    done
+}
+
 make_folder() {
     local name=$1 folder=$cache/slurm-$1 new=$cache/slurm-$1.new log=$cache/$1.log
     # all of Ubuntu's releases share one script, and this debootstrap may not know the newer ones
@@ -54,12 +63,12 @@ make_folder() {
     esac
     # without one, debootstrap takes its own default
     say "making \`$folder\` from ${mirror:-the archive that debootstrap knows}, which takes minutes"
-    rm -rf "$new"
+    discard "$new"
     mkdir -p "$cache"
     if ! debootstrap --variant=minbase --include="$include" "${options[@]}" "$name" "$new" "$mirror" "${script[@]}" \
         > "$log" 2>&1; then
         say "\`$name\` cannot be had: $(tail -n 1 "$log") (\`$log\`)"
-        rm -rf "$new"
+        discard "$new"
         return 1
     fi
     rm -rf "$new"/var/cache/apt/archives/*.deb "$new"/var/lib/apt/lists/*
@@ -117,6 +126,6 @@ run() {
 case ${1:-} in
     folders) folders ;;
     run) shift; run "$@" ;;
-    clean) rm -rf "$cache"/slurm-{trixie,sid,noble,resolute}{,.new} ;;
+    clean) discard "$cache"/slurm-{trixie,sid,noble,resolute}{,.new} ;;
     *) sed -n '3,13p' "$0"; exit 2 ;;
 esac
