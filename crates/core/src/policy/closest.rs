@@ -2,10 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::explain::why_this;
-use super::solve::{
-    Budget, Kept, MOST_RAILS, Score, Solution, looks_to_settle, most_for_the_worst, solve, solve_around,
-};
-use super::ways::{Around, Others};
+use super::solve::{Budget, Kept, MOST_RAILS, Score, Solution, most_for_the_worst, solve, solve_around};
+use super::ways::Others;
 use super::{Reasons, Request, Ways, parts};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
@@ -63,15 +61,9 @@ fn steady_within(
     let is_worded = request.reasons == Reasons::Worded;
     // reasons compare all ways, and `spread` looks for the nearest GPU of each idle NIC
     let others = if is_worded || request.policy == Policy::Spread { Others::Told } else { Others::Untold };
-    budget.spend(looks / if keeping.is_empty() { 1 } else { 3 });
-    // where it would end before the first part is looked at, the search does not begin
-    let ways = (topology.gpus.len() * node.rails.len()) as u64;
-    let is_searched = keeping.is_empty() || budget.left() > looks_to_settle(ways);
-    if !is_searched {
-        budget.spend(budget.left());
-    }
-    let known = Around { kept: keeping, others, is_searched };
-    let ways = Ways::around(topology, &node.rails, &request.through, &wants, known);
+    // what is left after the ways of those who do not keep theirs would end before a search finds anything
+    budget.spend(looks);
+    let ways = Ways::around(topology, &node.rails, &request.through, &wants, (keeping, others));
     let parts = match request.nics_each == NicsEach::Auto && is_worded {
         true => parts::of_nearest(&ways.problem),
         false => Vec::new(),
@@ -205,6 +197,36 @@ mod tests {
             [1280, 34502, 5378, 5378],
         ];
         assert_eq!(now, was, "if it was changed on purpose, and is no more work for less: the new figures");
+    }
+
+    // the ways between 180 GPUs and 59 NICs are more than a task may look at, and those between 8 and 7 are not
+    #[test]
+    fn in_a_task_of_a_large_node_only_those_who_lost_a_nic_choose_anew() {
+        for (gpus, nics, is_large) in [(180usize, 60u8, true), (8, 8, false)] {
+            let gpus = (0..gpus).map(|gpu| (gpu * 7 % 4) as u8).collect();
+            let topology = Parts { gpus, nics: (0..nics).map(|nic| (nic % 4, 400)).collect() }.topology();
+            let of_step = Request { nics_each: NicsEach::Number(2), ..Request::default() };
+            let step = map(&topology, &of_step);
+            let lost = step.rails[0].clone();
+            let selection =
+                Selection { unopenable: vec![(lost.nic, "closed".to_string())], ..Selection::default() };
+            let (effort, selection) = (Effort::Task, Some(&selection));
+            let request = Request { effort, selection, known: Some(&step), ..of_step };
+            let task = map(&topology, &request);
+            let mut budget = effort.budget();
+            let (ways, solution) = steady_within(&topology, &task, &request, &mut budget);
+            assert_eq!((ways.are_kept(), solution.exact), (is_large, !is_large));
+            assert!(!is_large || budget.is_spent());
+            let had_it = |gpu: &Vec<String>| gpu.contains(&lost.to_string());
+            let sorted = |node| -> Vec<Vec<String>> {
+                let mut names = names(node);
+                names.iter_mut().for_each(|names| names.sort());
+                names
+            };
+            for (before, after) in sorted(&step).iter().zip(&sorted(&task)) {
+                assert!(after.len() == 2 && (had_it(before) || before == after), "{before:?} {after:?}");
+            }
+        }
     }
 
     #[test]

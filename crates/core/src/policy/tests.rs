@@ -386,4 +386,11 @@ fn a_port_that_was_a_rail_breaks_one_however_far_it_is() {
     };
     assert_eq!(broken(None), 0, "farther from every GPU than the rails are");
     assert_eq!(broken(Some(&step)), 1);
+    // nor does one that was none become one because another fails
+    let mut down = topology.clone();
+    down.nics[3].ports[0].state = PortState::Down;
+    let (step, unopenable) = (closest(&down), vec![(NicIndex(0), "closed".to_string())]);
+    let selection = Selection { unopenable, ..Selection::default() };
+    let request = Request { selection: Some(&selection), known: Some(&step), ..Request::default() };
+    assert_eq!(map(&down, &request).broken.iter().map(Rail::to_string).collect::<Vec<_>>(), ["mlx5_0:1"]);
 }

@@ -171,7 +171,8 @@ pub struct Beginning {
 ///
 /// For processes with the user's own rights, and for paths that no user chose.
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
-    let mut bytes = Vec::new();
+    // an empty one would ask the kernel for 32 bytes, then for 64 and so on, and procfs makes its table for each
+    let mut bytes = Vec::with_capacity(4096);
     anybodys(path).ok()?.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);

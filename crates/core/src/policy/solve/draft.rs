@@ -86,7 +86,7 @@ impl Draft {
         problem
     }
 
-    /// The same, not made smaller: less work, where it will not be searched.
+    /// The same, not made smaller: less work, where nothing will be searched.
     pub fn finish_as_it_is(self) -> Problem {
         self.0
     }

@@ -44,10 +44,6 @@ use std::cmp::Ordering;
 
 /// Rails, at most.
 pub const MOST_RAILS: usize = 64;
-/// What it takes for each way to find the nearest rails.
-const LOOKS_TO_BEGIN: u64 = 4;
-/// What it takes for each way of a part to see whether that falls into smaller ones.
-const LOOKS_OF_PART: u64 = 8;
 /// GPUs of a part of which the first of several best answers in rail order is looked for, at most.
 const MOST_ORDERED: usize = 10;
 
@@ -68,11 +64,6 @@ pub fn solve(problem: &Problem, budget: &mut Budget) -> Solution {
     solve_around(problem, &vec![None; problem.gpus()], budget)
 }
 
-/// The looks that the solver takes, for so many ways, before it knows of a better answer than the nearest rails.
-pub fn looks_to_settle(ways: u64) -> u64 {
-    (LOOKS_TO_BEGIN + LOOKS_OF_PART) * ways
-}
-
 /// The best answer in which GPUs that `kept` names keep their rails.
 pub fn solve_around(problem: &Problem, kept: &Kept, budget: &mut Budget) -> Solution {
     if problem.rails() == 0 || problem.gpus() == 0 {
@@ -81,7 +72,7 @@ pub fn solve_around(problem: &Problem, kept: &Kept, budget: &mut Budget) -> Solu
     let whole = problem.around(kept);
     let near = start::nearest(&whole);
     let ways = (problem.gpus() * problem.rails()) as u64;
-    if !budget.spend(LOOKS_TO_BEGIN * ways) {
+    if !budget.spend(4 * ways) {
         return Solution { rails_of: near, exact: false };
     }
     let near = Answer::new(&whole, near);
@@ -143,7 +134,7 @@ fn settled<'p>(
         return Some(part);
     }
     let mut answer = Answer::new(&part.problem, part.rails_of.clone());
-    budget.spend(LOOKS_OF_PART * (part.problem.gpus() * part.problem.rails()) as u64);
+    budget.spend(8 * (part.problem.gpus() * part.problem.rails()) as u64);
     if let Some(mut parts) = part.split(answer.shares()) {
         open.append(&mut parts);
         return None;
