@@ -13,6 +13,7 @@ pub const CASES: &[Case] = cases![
     a_model_gives_variables_but_moves_nothing,
     a_model_never_names_a_nic_that_the_node_lacks,
     a_topology_file_decides_instead_of_what_sys_says,
+    the_reports_of_many_nodes_come_through_srun_and_are_compared,
 ];
 
 pub const CASES_WITH_CGROUPS: &[Case] = cases![
@@ -53,6 +54,23 @@ fn assert_nothing_is_set(bed: &Bed, node: &str, gpus: &str, reason: &str) {
     assert!(ours.iter().any(|line| line.contains(reason)), "no line with `{reason}` among {ours:#?}");
     let loud: Vec<_> = ours.iter().filter(|line| !line.contains("debug: ")).collect();
     assert!(loud.is_empty(), "a node without such devices is no news to an admin: {loud:#?}");
+}
+
+// srun mixes the lines of two nodes that write at once: only `-l` tells whose each is, and the admin's guide has it
+fn the_reports_of_many_nodes_come_through_srun_and_are_compared(bed: &Bed) {
+    let tool = bed.site.plugin.with_file_name("nic-placement");
+    let tool = tool.display();
+    for _ in 0..8 {
+        let reports = format!("srun -l -w n0,n1 --ntasks-per-node=1 {tool} check --json");
+        let ran = bed.run(&format!("{reports} | {tool} audit"));
+        assert!(ran.stdout.starts_with("2 nodes of 1 kind, 0 differ"), "{}{}", ran.stdout, ran.stderr);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    }
+    // two reports whose lines stand in turns, as srun may write them
+    let alone = format!("srun -w n0 {tool} check --json > report");
+    let mixed = bed.run(&format!("{alone}; paste -d '\\n' report report | {tool} audit"));
+    assert_eq!(mixed.code, 2, "{}", mixed.stdout);
+    assert!(mixed.stderr.contains("`srun -l` tells whose each is"), "{}", mixed.stderr);
 }
 
 fn without_rdma_devices_the_job_runs_and_the_log_says_why_nothing_was_set(bed: &Bed) {

@@ -74,6 +74,7 @@ pub struct Splitter {
     /// by the label of `srun -l`
     open: BTreeMap<Option<u64>, Open>,
     held: usize,
+    labelled: bool,
 }
 
 impl Splitter {
@@ -90,6 +91,11 @@ impl Splitter {
             }
         }
         self.keep(input);
+    }
+
+    /// Did a line have a label?
+    pub fn is_labelled(&self) -> bool {
+        self.labelled
     }
 
     /// The stream has ended.
@@ -130,6 +136,7 @@ impl Splitter {
         let number = self.line;
         let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
         let (label, text) = label(line);
+        self.labelled |= label.is_some();
         if self.open.len() >= MAX_LABELS && !self.open.contains_key(&label) {
             return take((number, Err(Trouble::TooManyOpen)));
         }

@@ -25,14 +25,14 @@ const SHOWN: usize = 24;
 /// Reads what `check --json` printed on many nodes, in any order, and groups them by kind: machine, GPUs, NICs, and how near
 /// these are to each other. Names the nodes that have something else than most of their kind: a NIC that is missing, a link
 /// with fewer lanes or a lower rate, other firmware, another pairing, a port that is down, other NUMA nodes, a finding of
-/// `check`. The lines may have the labels of `srun -l`. To which switch a NIC is cabled no file of the kernel says: LLDP needs
+/// `check`. srun mixes the lines of its tasks, so it needs `-l`, which tells whose each is. To which switch a NIC is cabled no file of the kernel says: LLDP needs
 /// an agent on the node, and the subnet manager's view needs ibnetdiscover. A port in another InfiniBand subnet is named.
 /// Ends with 0 where all nodes are like their kind, 1 where one differs, is alone of its kind or reported twice, and 2 where
 /// something of the input is no report; the rest is compared all the same.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  srun -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
+  srun -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement audit --json reports/*.json")]
 pub(super) struct Options {
     /// regular files with any number of reports; - or nothing for standard input, also from a pipe
@@ -48,6 +48,8 @@ pub(super) struct Options {
 struct Rejected {
     count: usize,
     first: Vec<Bad>,
+    /// may lines of several tasks have come in between each other?
+    mixed: bool,
 }
 
 impl Rejected {
@@ -78,8 +80,17 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         (0, _) if audited.is_clean() => Ok(()),
         (0, _) if audited.are_alike() => Err("audit: nodes were reported more than once".into()),
         (0, _) => Err("audit: not all nodes are like their kind".into()),
-        (1, _) => Err(misunderstood("audit: one piece of the input is no report")),
-        (more, _) => Err(misunderstood(format_args!("audit: {more} pieces of the input are no reports"))),
+        (count, _) => {
+            let what = match count {
+                1 => "one piece of the input is no report".to_string(),
+                more => format!("{more} pieces of the input are no reports"),
+            };
+            let cure = match rejected.mixed {
+                true => "; srun mixes the lines of its tasks, and `srun -l` tells whose each is",
+                false => "",
+            };
+            Err(misunderstood(format_args!("audit: {what}{cure}")))
+        }
     }
 }
 
@@ -106,7 +117,9 @@ fn read(file: &str, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), Fa
             }
         }
     }
+    let is_labelled = splitter.is_labelled();
     splitter.finish(&mut take);
+    rejected.mixed |= file == "-" && !is_labelled;
     Ok(())
 }
 
