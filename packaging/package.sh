@@ -74,10 +74,10 @@ else
         while read -r path; do
             if grep -qxF "$path" <<< "$configuration"; then echo "%config(noreplace) $path"; else echo "$path"; fi
         done > "$out/files-$arch"
-    # where the packages that also have such a folder are missing, it goes with this one
-    printf '%%dir %s\n' /usr/lib/nic-placement /usr/share/nic-placement /usr/share/doc/nic-placement /etc/slurm \
-        /etc/slurm/plugstack.conf.d "$libdir/pkgconfig" /usr/share/fish{,/vendor_completions.d} \
-        /usr/share/zsh{,/site-functions} >> "$out/files-$arch"
+    # its own folders, and those that go with it where the packages that also have them are missing
+    (cd "$staged" && find . -type d -path '*/nic-placement*' -printf '%%dir /%P\n' | sort) >> "$out/files-$arch"
+    printf '%%dir %s\n' /etc/slurm /etc/slurm/plugstack.conf.d "$libdir/pkgconfig" \
+        /usr/share/fish{,/vendor_completions.d} /usr/share/zsh{,/site-functions} >> "$out/files-$arch"
     file=$out/nic-placement-$version-$release.$name.rpm
     rpmbuild -bb --quiet --target "$name" --define "_topdir $out/rpm" --define "_rpmdir $out" \
         --define '_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm' --define "nicp_version $version" \
