@@ -178,6 +178,15 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_somebody_asked_for_is_no_part() {
+        for down in [&[][..], &["mlx5_4"]] {
+            let node = dealt(&oci(down), Policy::Closest, NicsEach::Number(2));
+            let reason = &node.gpus[7].reason;
+            assert!(reason.contains("the only 2 NICs up to PXB"), "{reason}");
+        }
+    }
+
+    #[test]
     fn the_rails_of_a_gpu_are_its_group_of_them() {
         assert_eq!(rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Auto)), pairs());
         let one = rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Number(1)));
