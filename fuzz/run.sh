@@ -3,6 +3,7 @@
 # Fuzzes one target, or all: fuzz/run.sh [TARGET…].  SECONDS_EACH says how long (600), RUNS how often at most (10000000).
 # Needs a C++ compiler for libFuzzer, and no nightly toolchain.  What breaks a target lies in fuzz/found afterwards; the inputs
 # that reach something new in fuzz/grown.  An input may take 1 s and 256 MiB; SANITIZER=address (nightly) needs more memory.
+# The last line of a target is one for fuzz/RUNS.tsv.
 #
 # fuzz/run.sh slow [TARGET…] looks for the input that costs most, by basic blocks (BLOCKS says how many for each length,
 # 1000000000), or with BY=time by the clock.  The worst lies in fuzz/found/slow-TARGET.
@@ -37,6 +38,8 @@ if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # names without spaces
     set -- $(sed -n 's/^    ("\([a-z_]*\)", .*/\1/p' src/targets/mod.rs)
 fi
+today=$(date -u +%F)
+commit=$(git describe --always --dirty --exclude='*')
 for name; do
     mkdir -p "grown/$name" found corpus/"$name"
     dictionary=()
@@ -45,5 +48,10 @@ for name; do
     # -max_len: what matters of a format fits
     NIC_PLACEMENT_FUZZ=$name "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
         -max_len="${MAX_LEN:-16384}" -rss_limit_mb="$memory" -timeout=1 -max_total_time="${SECONDS_EACH:-600}" \
-        -runs="${RUNS:-10000000}" -print_final_stats=1 -artifact_prefix="found/$name-"
+        -runs="${RUNS:-10000000}" -print_final_stats=1 -artifact_prefix="found/$name-" 2>&1 | tee "grown/$name.log"
+    # only where it ended by itself
+    awk -v OFS='\t' -v name="$name" -v today="$today" -v commit="$commit" '
+        /^Done [0-9]+ runs in / { runs = $2; seconds = $5 }
+        /^stat::peak_rss_mb:/ { peak = $2 }
+        END { print name, today, commit, runs, seconds, peak }' "grown/$name.log"
 done
