@@ -38,6 +38,22 @@ if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # names without spaces
     set -- $(sed -n 's/^    ("\([a-z_]*\)", .*/\1/p' src/targets/mod.rs)
 fi
+# made and undone with each input: on a disk that would be most of the work
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
+
+# Bytes of an input of a target, at most: what matters of its format fits, and longer ones cost as much as many short ones.
+longest() {
+    case $1 in
+        words) echo 1200 ;; # a line may have 1024
+        sysfs | kept | directory | maps | solver) echo 256 ;; # a change is a few bytes, and so is a device
+        template) echo 512 ;;
+        plugstack | conf | environment | tables | lists | layers) echo 2048 ;;
+        request) echo 4096 ;;
+        audit) echo 8192 ;;
+        *) echo 16384 ;;
+    esac
+}
+
 today=$(date -u +%F)
 commit=$(git describe --always --dirty --exclude='*')
 for name; do
@@ -45,9 +61,8 @@ for name; do
     dictionary=()
     if [ -e "dictionaries/$name.dict" ]; then dictionary=(-dict="dictionaries/$name.dict"); fi
     echo "== $name"
-    # -max_len: what matters of a format fits
     NIC_PLACEMENT_FUZZ=$name "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
-        -max_len="${MAX_LEN:-16384}" -rss_limit_mb="$memory" -timeout=1 -max_total_time="${SECONDS_EACH:-600}" \
+        -max_len="${MAX_LEN:-$(longest "$name")}" -rss_limit_mb="$memory" -timeout=1 -max_total_time="${SECONDS_EACH:-600}" \
         -runs="${RUNS:-10000000}" -print_final_stats=1 -artifact_prefix="found/$name-" 2>&1 | tee "grown/$name.log"
     # only where it ended by itself
     awk -v OFS='\t' -v name="$name" -v today="$today" -v commit="$commit" '
