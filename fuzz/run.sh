@@ -39,7 +39,11 @@ if [ $# -eq 0 ]; then
     set -- $(sed -n 's/^    ("\([a-z_]*\)", .*/\1/p' src/targets/mod.rs)
 fi
 # made and undone with each input: on a disk that would be most of the work
-if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
+    TMPDIR=$(mktemp -d /dev/shm/nic-placement-fuzz.XXXXXX)
+    export TMPDIR
+    trap 'rm -r "$TMPDIR"' EXIT
+fi
 
 # Bytes of an input of a target, at most: what matters of its format fits, and longer ones cost as much as many short ones.
 longest() {

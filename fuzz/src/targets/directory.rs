@@ -197,19 +197,27 @@ pub fn run(data: &[u8]) {
     let Laid { path, scope, changed } = &lay(data);
     let from = || Provenance::Captured("made".to_string());
     let mut recorded = root(path);
-    recorded.record();
+    let is_recorded = held::has_turn(data, 2, 4) || held::has_turn(data, 3, 4);
+    if is_recorded {
+        recorded.record();
+    }
     let found = read_root(&recorded, *scope, from());
     held::findings(&found.1);
     assert!(found.0.gpus.len() <= 256 && found.0.nics.len() <= 256);
     let text = recorded.recorded().to_string();
     assert!(!text.contains(SECRET), "it left the tree");
     let asked = root(path);
-    changed.iter().for_each(|path| stays_inside(&asked, path));
+    for (nth, path) in changed.iter().enumerate() {
+        // each costs as much as a quarter of the tree
+        if !cfg!(fuzzing) || nth % 4 == data.len() % changed.len().min(4) {
+            stays_inside(&asked, path);
+        }
+    }
     if held::has_turn(data, 0, 4) {
         assert_eq!(found, read_root(&root(path), *scope, from()), "the same node twice");
     }
     if held::has_turn(data, 1, 4) {
-        formats::plans(&found.0);
+        formats::plans(data, &found.0);
     }
     // what was read is all that it takes, and a snapshot of it says the same
     if held::has_turn(data, 2, 4) {

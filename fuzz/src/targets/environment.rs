@@ -106,7 +106,7 @@ impl Given {
 
 pub fn run(data: &[u8]) {
     let given = Given::of(data);
-    given.with(|plan, task| check(plan, task, &given.present, &|path| given.file(path)));
+    given.with(|plan, task| check(data, plan, task, &given.present, &|path| given.file(path)));
 }
 
 /// A task of a step: its variables, what it is told of the user's, and what a step that is off takes away.
@@ -156,40 +156,53 @@ fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
     }
 }
 
-fn check(plan: &Plan, task: &Task, present: &Present, read: render::ReadFile) {
+fn check(data: &[u8], plan: &Plan, task: &Task, present: &Present, read: render::ReadFile) {
     let placed = plan.task(task, Evidence { present, read });
     keeps_to_the_rules(&placed, present);
     assert!(placed.placement.cpus.cpus().is_subset(&task.step_cpus));
     held::tidy(&placed.line("n1"));
     placed.shortfalls.iter().for_each(|text| held::tidy(text));
-    held::findings(&findings(plan, task, present, read));
+    if held::has_turn(data, 0, 2) {
+        held::findings(&findings(plan, task, present, read));
+    }
+    if held::has_turn(data, 1, 2) {
+        inside(plan, task, &placed, present, read);
+    }
+}
+
+/// What a step inside the step makes of its variables.
+fn inside(plan: &Plan, task: &Task, placed: &TaskPlan, present: &Present, read: render::ReadFile) {
     // a step inside this one, placed alike, changes nothing
-    let inner = after(&placed, present);
+    let inner = after(placed, present);
     let again = plan.task(task, Evidence { present: &inner, read });
     keeps_to_the_rules(&again, &inner);
     assert_eq!(after(&again, &inner), inner, "the same step inside a step sets other values");
     // and one that is not placed takes our values away, and no other
     let names: Vec<&str> = plan.evidence_variables(&[]);
+    let marker = marker(present);
     for variable in render::withdrawal(&names, &inner) {
         assert_eq!(variable.change, Change::Remove);
         let name = variable.name.as_ref();
         let ours =
             placed.variables.iter().any(|set| set.name == name && matches!(set.change, Change::Set(_)));
-        assert!(ours || is_ours(present, name) || name == marker::NAME, "`{name}` is the user's");
+        assert!(ours || is_ours(&marker, present, name) || name == marker::NAME, "`{name}` is the user's");
     }
 }
 
-fn is_ours(present: &Present, name: &str) -> bool {
-    let Some(value) = present.get(name) else { return false };
-    let text = present.get(marker::NAME).map_or("", String::as_str);
-    Marker::parse(text, |_| true).is_ours(name, value)
+fn marker(present: &Present) -> Marker {
+    Marker::parse(present.get(marker::NAME).map_or("", String::as_str), |_| true)
+}
+
+fn is_ours(marker: &Marker, present: &Present, name: &str) -> bool {
+    present.get(name).is_some_and(|value| marker.is_ours(name, value))
 }
 
 fn keeps_to_the_rules(placed: &TaskPlan, present: &Present) {
+    let marker = marker(present);
     for variable in &placed.variables {
         let name = variable.name.as_ref();
         held::tidy(&variable.why);
-        let users = present.contains_key(name) && !is_ours(present, name);
+        let users = present.contains_key(name) && !is_ours(&marker, present, name);
         match &variable.change {
             Change::Set(value) => {
                 assert!(!value.chars().any(char::is_control), "{name}={value:?}");

@@ -17,6 +17,9 @@ pub fn message(text: &str) {
 /// Text without what ends a line, moves a cursor or turns the direction, of any length.
 #[track_caller]
 pub fn tidy(text: &str) {
+    if cfg!(fuzzing) && is_plain(text) {
+        return;
+    }
     let mut rest = text;
     while !rest.is_empty() {
         let mut end = rest.len().min(MAX_BYTES);
@@ -29,13 +32,24 @@ pub fn tidy(text: &str) {
     }
 }
 
+/// Printable ASCII alone, of which a line may have any.  No comparison decides here before the end: libFuzzer would be told of
+/// each.
+fn is_plain(text: &str) -> bool {
+    let is_other = |byte: u8| u8::from(byte.wrapping_sub(b' ') > b'~' - b' ');
+    text.bytes().fold(0, |seen, byte| seen | is_other(byte)) == 0
+}
+
 /// Findings that may be printed as they are.
 #[track_caller]
 pub fn findings(diagnostics: &[Diagnostic]) {
     assert!(diagnostics.len() <= MOST_FINDINGS, "{} findings", diagnostics.len());
     for diagnostic in diagnostics {
+        let text = diagnostic.to_string();
+        if cfg!(fuzzing) && text.len() <= MAX_BYTES && is_plain(&text) {
+            continue;
+        }
         // the log's own wall cuts it; it escapes too, and so does the tool's page
-        assert!(one_line(&diagnostic.to_string()).len() <= MAX_BYTES);
+        assert!(one_line(&text).len() <= MAX_BYTES);
     }
 }
 

@@ -18,6 +18,8 @@ const MAX_AGE: u64 = 900;
 
 thread_local! {
     static KEPT: Vec<NodeFile> = tree::MODELS.iter().map(|name| made(name)).collect();
+    static DESCRIBED: Vec<Topology> =
+        tree::MODELS.iter().map(|name| platform::model(name).expect("a model")).collect();
 }
 
 fn booted(mut manifest: Manifest) -> Root {
@@ -27,21 +29,20 @@ fn booted(mut manifest: Manifest) -> Root {
 }
 
 fn made(model: &str) -> NodeFile {
-    let mut manifest = Manifest::default();
-    tree::entries(model).into_iter().for_each(|(path, entry)| manifest.insert(&path, entry));
+    let manifest = tree::manifest(tree::entries(model));
     kept::make(&booted(manifest), THEN, "then".to_string()).expect("a node").0
 }
 
 /// The node that an input changes, as it was kept, and as it is now.
 fn given(data: &[u8]) -> (NodeFile, Manifest) {
-    let model = usize::from(data.first().copied().unwrap_or_default()) % tree::MODELS.len();
+    let model = tree::chosen(data.first().copied().unwrap_or_default());
     (KEPT.with(|kept| kept[model].clone()), tree::hostile(data).0)
 }
 
 pub fn run(data: &[u8]) {
     let (then, now) = given(data);
     let live = booted(now);
-    let later = THEN + data.len() as u64 % 1024;
+    let later = THEN + data.len() as u64 * 37 % 1024;
     let settled = kept::settle(&live, then.clone(), MAX_AGE, later);
     if later > THEN + MAX_AGE || held::has_turn(data, 0, 4) {
         let again = kept::settle(&live, then.clone(), MAX_AGE, later);
@@ -54,7 +55,7 @@ pub fn run(data: &[u8]) {
             assert!(data.len() > 1 || topology == then.topology, "nothing changed");
             are_its_devices(&topology, &then.topology);
             if held::has_turn(data, 1, 4) {
-                formats::plans(&topology);
+                formats::plans(data, &topology);
             }
         }
         Err(why) => {
@@ -63,13 +64,15 @@ pub fn run(data: &[u8]) {
             assert!(!why.is_absent() && !why.to_string().is_empty());
         }
     }
+    if !held::has_turn(data, 2, 4) && !held::has_turn(data, 3, 4) {
+        return;
+    }
     let (here, _) = read_root(&live, Scope::Placement, Provenance::ThisSystem);
     if held::has_turn(data, 2, 4) {
-        confirmed(&then.topology, &here);
+        confirmed(data, &then.topology, &here);
     }
     if held::has_turn(data, 3, 4) {
-        let described = tree::MODELS[data.len() / 4 % tree::MODELS.len()];
-        confirmed(&platform::model(described).expect("a model"), &here);
+        DESCRIBED.with(|known| confirmed(data, &known[data.len() / 4 % known.len()], &here));
     }
 }
 
@@ -80,7 +83,7 @@ fn are_its_devices(now: &Topology, then: &Topology) {
 }
 
 /// What is described has the NICs that are here alone, and their ports.
-fn confirmed(described: &Topology, here: &Topology) {
+fn confirmed(data: &[u8], described: &Topology, here: &Topology) {
     let mut topology = described.clone();
     let diagnostics = confirm(&mut topology, here);
     held::findings(&diagnostics);
@@ -94,7 +97,7 @@ fn confirmed(described: &Topology, here: &Topology) {
         assert_eq!((&nic.ports, &nic.uverbs), (&same.ports, &same.uverbs));
     }
     assert_eq!(topology.gpus.len(), described.gpus.len());
-    formats::plans(&topology);
+    formats::plans(data, &topology);
 }
 
 /// What a step asks of a node that was kept.

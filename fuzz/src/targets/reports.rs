@@ -21,10 +21,11 @@ fn pieces(stream: &[u8], at_once: usize) -> Found {
 
 pub fn run(data: &[u8]) {
     let whole = pieces(data, data.len().max(1));
-    assert_eq!(whole, pieces(data, 7), "it does not matter how a stream arrives");
+    if held::has_turn(data, 0, 4) {
+        assert_eq!(whole, pieces(data, 7), "it does not matter how a stream arrives");
+    }
     let lines = data.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
     let mut audit = Audit::default();
-    let mut backwards = Audit::default();
     let mut bad = Vec::new();
     for (line, piece) in &whole {
         assert!((1..=lines).contains(line), "line {line} of {lines}");
@@ -33,12 +34,15 @@ pub fn run(data: &[u8]) {
             bad.push(json::Bad { input: "-".into(), line: Some(*line), why });
         }
     }
-    for (_, piece) in whole.iter().rev() {
-        let _ = piece.clone().and_then(|document| backwards.add(&document));
+    let text = json::write(&audit.finish(), bad.len(), &bad);
+    if held::has_turn(data, 1, 4) {
+        let mut backwards = Audit::default();
+        for (_, piece) in whole.iter().rev() {
+            let _ = piece.clone().and_then(|document| backwards.add(&document));
+        }
+        let backwards = json::write(&backwards.finish(), bad.len(), &bad);
+        assert_eq!(text, backwards, "the order of reports does not matter");
     }
-    let (audited, backwards) = (audit.finish(), backwards.finish());
-    let text = json::write(&audited, bad.len(), &bad);
-    assert_eq!(text, json::write(&backwards, bad.len(), &bad), "the order of reports does not matter");
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert!(value["kinds"].is_array());
 }

@@ -2,10 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::work::Work;
-use super::{formats, held, machines};
+use super::{formats, held, machines, tree};
 use nic_placement_core::config::Admin;
 use nic_placement_core::discover::manifest::Entry;
-use nic_placement_core::discover::synthesise::synthesise;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::read_root;
 use nic_placement_core::plan::{Plan, TaskPlan, stated};
@@ -16,7 +15,7 @@ use nic_placement_core::topology::{GpuIndex, Provenance};
 use std::hint::black_box;
 
 thread_local! {
-    static NODE: Manifest = synthesise(&platform::model("gh200").expect("a model"));
+    static NODE: Manifest = tree::manifest(tree::entries("gh200"));
     static PLAN: Plan = plan();
 }
 
@@ -43,7 +42,7 @@ pub fn run(data: &[u8]) {
     held::findings(&found.1);
     assert!(found.0.nics.len() <= 256 && found.0.gpus.len() <= 256);
     if data.len() % 8 == 0 {
-        formats::plans(&found.0);
+        formats::plans(data, &found.0);
     }
     PLAN.with(|plan| {
         let placed = interfaces(plan, &parts);
