@@ -59,7 +59,8 @@ longest() {
 }
 
 today=$(date -u +%F)
-commit=$(git describe --always --dirty --exclude='*')
+# of what is tested
+commit=$(git log -1 --format=%h -- ../crates)$(git diff --quiet HEAD -- ../crates || echo -dirty)
 for name; do
     mkdir -p "grown/$name" found corpus/"$name"
     dictionary=()

@@ -85,7 +85,7 @@ fn replay(name: &str) {
     }
     let repeat = std::env::var("FUZZ_REPEAT").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let changes = CHANGES.iter().find(|(known, _)| *known == name).expect("a number").1 * repeat;
-    let mut numbers = Numbers::new();
+    let mut numbers = Numbers::default();
     for nth in 0..changes {
         let input = &corpus[nth % corpus.len()].1;
         let other = &corpus[numbers.below(corpus.len())].1;

@@ -81,7 +81,7 @@ fn slow(name: &str, bound: usize, make: Make, budget: u64, by_time: bool) {
     let _ = fs::create_dir_all("found");
     let _ = fs::write(format!("found/slow-{name}"), &worst);
     // no search at the whole length: the dearest one, its pieces many times
-    let mut numbers = Numbers::new();
+    let mut numbers = Numbers::default();
     for bound in [bound / 2, bound] {
         if bound <= searched {
             continue;

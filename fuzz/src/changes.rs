@@ -4,12 +4,14 @@
 /// Numbers that only look random (Marsaglia's xorshift).
 pub struct Numbers(pub u64);
 
-impl Numbers {
-    /// The numbers of every run.
-    pub fn new() -> Numbers {
+/// The numbers of every run.
+impl Default for Numbers {
+    fn default() -> Numbers {
         Numbers(0x9e37_79b9_7f4a_7c15)
     }
+}
 
+impl Numbers {
     /// One below the limit; 0 where there is none.
     pub fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;

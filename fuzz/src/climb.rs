@@ -33,7 +33,7 @@ pub struct Search<'s> {
 impl Search<'_> {
     /// The dearest input of at most so many bytes that the budget finds, from these seeds; and how many were tried.
     pub fn worst(&self, seeds: &[Vec<u8>], cost: &mut dyn FnMut(&[u8]) -> u64) -> (Vec<Costly>, u64) {
-        let mut numbers = Numbers::new();
+        let mut numbers = Numbers::default();
         let (mut kept, mut spent, mut tried) = (Vec::new(), 0, 0);
         let mut try_one = |kept: &mut Vec<Costly>, input: Vec<u8>| {
             let cost = cost(&input);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_line_comes_again_with_a_number_that_counts() {
-        let mut numbers = Numbers::new();
+        let mut numbers = Numbers::default();
         let found = (0..2000).map(|_| repeated(b"name=a7\n", 64, &mut numbers));
         let found: Vec<String> = found.map(|text| String::from_utf8(text).unwrap()).collect();
         assert!(
