@@ -3,7 +3,8 @@
 # Fuzzes one target, or all: fuzz/run.sh [TARGET…].  SECONDS_EACH says how long (600), RUNS how often at most (10000000).
 # Needs a C++ compiler for libFuzzer, and no nightly toolchain.  What breaks a target lies in fuzz/found afterwards; the inputs
 # that reach something new in fuzz/grown.  An input may take 1 s and 256 MiB; SANITIZER=address (nightly) needs more memory.
-# The last line of a target is one for fuzz/RUNS.tsv.
+# The last line of a target is one for fuzz/RUNS.tsv.  The second is one of the clock: where other work takes the processor, give
+# TIMEOUT=60, and look at what found/ then has of slow-unit-… alone.
 #
 # fuzz/run.sh slow [TARGET…] looks for the input that costs most, by basic blocks (BLOCKS says how many for each length,
 # 1000000000), or with BY=time by the clock.  The worst lies in fuzz/found/slow-TARGET.
@@ -52,8 +53,8 @@ longest() {
         sysfs | kept | directory | maps | solver) echo 256 ;; # a change is a few bytes, and so is a device
         template) echo 512 ;;
         plugstack | conf | environment | tables | lists | layers) echo 2048 ;;
-        request) echo 4096 ;;
-        audit) echo 8192 ;;
+        request | nccl | matrix) echo 4096 ;;
+        audit | hwloc) echo 8400 ;; # a small node as hwloc 2 writes it
         *) echo 16384 ;;
     esac
 }
@@ -67,7 +68,8 @@ for name; do
     if [ -e "dictionaries/$name.dict" ]; then dictionary=(-dict="dictionaries/$name.dict"); fi
     echo "== $name"
     NIC_PLACEMENT_FUZZ=$name "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
-        -max_len="${MAX_LEN:-$(longest "$name")}" -rss_limit_mb="$memory" -timeout=1 -max_total_time="${SECONDS_EACH:-600}" \
+        -max_len="${MAX_LEN:-$(longest "$name")}" -rss_limit_mb="$memory" -timeout="${TIMEOUT:-1}" -report_slow_units=1 \
+        -max_total_time="${SECONDS_EACH:-600}" \
         -runs="${RUNS:-10000000}" -print_final_stats=1 -artifact_prefix="found/$name-" 2>&1 | tee "grown/$name.log"
     # only where it ended by itself
     awk -v OFS='\t' -v name="$name" -v today="$today" -v commit="$commit" '
