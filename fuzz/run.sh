@@ -52,7 +52,8 @@ longest() {
         words) echo 1200 ;; # a line may have 1024
         sysfs | kept | directory | maps | solver) echo 256 ;; # a change is a few bytes, and so is a device
         template) echo 512 ;;
-        plugstack | conf | environment | tables | lists | layers) echo 2048 ;;
+        plugstack | conf) echo 1024 ;;
+        environment | tables | lists | layers) echo 2048 ;;
         request | nccl | matrix) echo 4096 ;;
         audit | hwloc) echo 8400 ;; # a small node as hwloc 2 writes it
         *) echo 16384 ;;
