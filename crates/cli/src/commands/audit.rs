@@ -22,13 +22,14 @@ const SHOWN: usize = 24;
 
 /// which nodes differ from the others of their kind, and in what
 ///
-/// Reads what `check --json` printed on many nodes, in any order, and groups them by kind: machine, GPUs, NICs, and how near
-/// these are to each other. Names the nodes that have something else than most of their kind: a NIC that is missing, a link
-/// with fewer lanes or a lower rate, other firmware, another pairing, a port that is down, other NUMA nodes, a finding of
-/// `check`. srun mixes the lines of its tasks, so it needs `-l`, which tells whose each is. To which switch a NIC is cabled no file of the kernel says: LLDP needs
-/// an agent on the node, and the subnet manager's view needs ibnetdiscover. A port in another InfiniBand subnet is named.
-/// Ends with 0 where all nodes are like their kind, 1 where one differs, is alone of its kind or reported twice, and 2 where
-/// something of the input is no report; the rest is compared all the same.
+/// Reads what `check --json` printed on many nodes, in any order, and groups them by kind: machine, GPUs, NICs, and how
+/// near these are to each other. Names the nodes that have something else than most of their kind: a NIC that is
+/// missing, a link with fewer lanes or a lower rate, other firmware, another pairing, a port that is down, other NUMA
+/// nodes, a finding of `check`. srun mixes the lines of its tasks, so it needs `-l`, which tells whose each is. To
+/// which switch a NIC is cabled no file of the kernel says: LLDP needs an agent on the node, and the subnet manager's
+/// view needs ibnetdiscover. A port in another InfiniBand subnet is named. Ends with 0 where all nodes are like their
+/// kind, 1 where one differs, is alone of its kind or reported twice, and 2 where something of the input is no report;
+/// the rest is compared all the same.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
