@@ -12,9 +12,8 @@ use nic_placement_core::config::{Admin, NodeSource, cpu_bind};
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::discover::Scope;
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::policy::Pattern;
-use nic_placement_core::policy::identity;
 use nic_placement_core::policy::identity::rank::{claimed, seen};
+use nic_placement_core::policy::{Pattern, Reasons, identity};
 use nic_placement_core::render::marker::{self, Marker};
 use nic_placement_core::render::{Evidence, FileText};
 use nic_placement_core::step::{Claim, GpuGrant, Starter, Step, Task};
@@ -43,7 +42,8 @@ pub(super) fn place(
     let Wanted { settings, admin, knows_admin, .. } = wanted;
     let reports = settings.verbose || settings.dry_run;
     voice::listen(reports || found.is_first());
-    let wish = Wish { settings, admin, ..Wish::default() };
+    let reasons = if reports { Reasons::Worded } else { Reasons::Wordless };
+    let wish = Wish { settings, admin, reasons };
     let plan = match plan(options, wish, knows_admin, &values, &found) {
         Ok(plan) => plan,
         Err(failure) => {
