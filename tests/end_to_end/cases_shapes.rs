@@ -117,9 +117,10 @@ fn tasks_that_outnumber_the_gpus_share_the_nic_of_the_gpu_they_share(bed: &Bed) 
 }
 
 fn overlapping_steps_of_one_job_are_placed_alike(bed: &Bed) {
-    // the first step still runs, and has all that the job has, while the second one starts
+    // the first step still runs, and has all that the job has, while the second one starts; srun of 23.11 refuses the variable
+    // that its own salloc sets beside a step's words
     let command = "salloc --quiet -w n0 -n8 -c14 --gpus-per-task=1 @ bash -c '
-        rm -f held release
+        unset SLURM_TRES_PER_TASK; rm -f held release
         srun --overlap -n8 --gpus-per-task=1 bash -c \"touch held; until [ -e release ]; do sleep 0.05; done\" &
         until [ -e held ]; do sleep 0.05; done
         srun --overlap -n8 --gpus-per-task=1 $report; touch release; wait'";
