@@ -11,6 +11,7 @@ use crate::topology::{
 use proptest::prelude::*;
 
 mod reasons;
+mod tasks;
 
 /// A machine of two NUMA nodes with two switches each: what hangs below each switch.
 #[derive(Debug, Clone)]
@@ -369,28 +370,4 @@ fn every_built_in_machine_is_solved_to_the_end() {
             }
         }
     }
-}
-
-// what fails in a task of a step counts as it did in the step, so that the numbers of rails do not shift between tasks
-#[test]
-fn a_port_that_was_a_rail_breaks_one_however_far_it_is() {
-    let topology =
-        Parts { gpus: vec![0, 1, 2], nics: (0..4).map(|switch| (switch, 400)).collect() }.topology();
-    let step = closest(&topology);
-    assert_eq!(step.rails.len(), 4);
-    let unopenable = vec![(NicIndex(3), "closed".to_string())];
-    let selection = Selection { unopenable, ..Selection::default() };
-    let broken = |known| {
-        let request = Request { selection: Some(&selection), known, ..Request::default() };
-        map(&topology, &request).broken.len()
-    };
-    assert_eq!(broken(None), 0, "farther from every GPU than the rails are");
-    assert_eq!(broken(Some(&step)), 1);
-    // nor does one that was none become one because another fails
-    let mut down = topology.clone();
-    down.nics[3].ports[0].state = PortState::Down;
-    let (step, unopenable) = (closest(&down), vec![(NicIndex(0), "closed".to_string())]);
-    let selection = Selection { unopenable, ..Selection::default() };
-    let request = Request { selection: Some(&selection), known: Some(&step), ..Request::default() };
-    assert_eq!(map(&down, &request).broken.iter().map(Rail::to_string).collect::<Vec<_>>(), ["mlx5_0:1"]);
 }
