@@ -5,7 +5,7 @@
  *   cc -shared -fPIC -DRELEASE=0x160500 -o floor.so floor.c
  *   optional floor.so /where/floor.list
  *
- * A line of the list is HOOK, an action and its argument:
+ * A line of the list is HOOK, an action and its argument; others are for who reads it:
  *   stat PATH   read PATH   list PATH    of files, from the root; HOME/ is the task's home
  *   access PATH                          below /dev
  *   set NAME=VALUE                       in the task's environment
@@ -59,14 +59,17 @@ static void list(const char *path)
 		closedir(folder);
 }
 
-static unsigned pass(spank_t spank)
+/* Kept where the compiler cannot see that nobody wants it. */
+static volatile size_t length_of_all;
+
+static void pass(spank_t spank)
 {
 	char **environment = NULL;
-	unsigned sum = 0;
+	size_t sum = 0;
 	if (!spank_get_item(spank, S_JOB_ENV, &environment))
 		for (; environment && *environment; environment++)
-			sum += (unsigned)strlen(*environment);
-	return sum;
+			sum += strlen(*environment);
+	length_of_all = sum;
 }
 
 static void act(spank_t spank, const char *what, const char *argument)

@@ -41,8 +41,8 @@ if [ $# -eq 0 ]; then
 fi
 # made and undone with each input: on a disk that would be most of the work
 if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
-    TMPDIR=$(mktemp -d /dev/shm/nic-placement-fuzz.XXXXXX)
-    export TMPDIR
+    export TMPDIR=/dev/shm/nic-placement-fuzz.$$
+    mkdir "$TMPDIR"
     trap 'rm -r "$TMPDIR"' EXIT
 fi
 

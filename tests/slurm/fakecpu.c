@@ -256,9 +256,10 @@ static void give_child(const struct binding *binding)
 		munmap(self.page, PAGE);
 	self.record = NULL;
 	/* not over a mask that the parent has meanwhile set for us */
-	if (identify(pid, &parent, &born) && !own_record(pid, born, &own))
+	int is_known = identify(pid, &parent, &born);
+	if (is_known && !own_record(pid, born, &own))
 		put(pid, binding);
-	self.page = map_page(pid);
+	self.page = is_known ? map_page(pid) : NULL;
 	self.record = self.page ? in_page(self.page, pid) : NULL;
 	self.pid = pid;
 	unlock_state();
