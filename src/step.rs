@@ -127,8 +127,7 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     };
     let settings = settle(&default, environment.as_ref(), option::of_this_component(spank).as_ref());
     let are_read = settings.verbose || settings.dry_run || log::log_enabled!(log::Level::Debug);
-    let reasons = if are_read { Reasons::Worded } else { Reasons::Wordless };
-    (Wish { admin, settings, reasons }, off)
+    (Wish { admin, settings, reasons: Reasons::if_read(are_read) }, off)
 }
 
 /// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces

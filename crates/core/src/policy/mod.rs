@@ -115,6 +115,11 @@ pub enum Reasons {
 }
 
 impl Reasons {
+    /// Worded where somebody reads them.
+    pub fn if_read(are_read: bool) -> Reasons {
+        if are_read { Reasons::Worded } else { Reasons::Wordless }
+    }
+
     /// The sentence, where it is to be read.
     fn say(self, sentence: impl FnOnce() -> String) -> String {
         match self {

@@ -42,8 +42,7 @@ pub(super) fn place(
     let Wanted { settings, admin, knows_admin, .. } = wanted;
     let reports = settings.verbose || settings.dry_run;
     voice::listen(reports || found.is_first());
-    let reasons = if reports { Reasons::Worded } else { Reasons::Wordless };
-    let wish = Wish { settings, admin, reasons };
+    let wish = Wish { settings, admin, reasons: Reasons::if_read(reports) };
     let plan = match plan(options, wish, knows_admin, &values, &found) {
         Ok(plan) => plan,
         Err(failure) => {
