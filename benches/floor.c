@@ -6,7 +6,7 @@
  *   optional floor.so /where/floor.list
  *
  * A line of the list is HOOK, an action and its argument; others are for who reads it:
- *   stat PATH   read PATH   list PATH    of files, from the root; HOME/ is the task's home
+ *   stat PATH   read PATH   list PATH   link PATH    of files, from the root; HOME/ is the task's home
  *   access PATH                          below /dev
  *   set NAME=VALUE                       in the task's environment
  *   environment                          all of it, once through
@@ -33,8 +33,8 @@ enum { S_JOB_ENV = 10 }; /* slurm/spank.h, the same in all releases */
 const char plugin_name[] = "floor", plugin_type[] = "spank";
 const unsigned int plugin_version = RELEASE;
 
-static char text[64 * 1024];
-static char *lines[512];
+static char text[128 * 1024];
+static char *lines[1024];
 static int dev = -1;
 
 static void read_whole(const char *path)
@@ -90,6 +90,8 @@ static void act(spank_t spank, const char *what, const char *argument)
 		read_whole(argument);
 	else if (!strcmp(what, "list"))
 		list(argument);
+	else if (!strcmp(what, "link"))
+		length_of_all = (size_t)readlink(argument, path, sizeof path);
 	else if (!strcmp(what, "access"))
 		faccessat(dev, argument, R_OK | W_OK, AT_EACCESS);
 	else if (!strcmp(what, "environment"))
@@ -132,7 +134,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 		fclose(file);
 	}
 	int count = 0;
-	for (char *line = strtok(text, "\n"); line && count < 511; line = strtok(NULL, "\n"))
+	for (char *line = strtok(text, "\n"); line && count < 1023; line = strtok(NULL, "\n"))
 		lines[count++] = line;
 	dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return 0;

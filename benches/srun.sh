@@ -81,11 +81,29 @@ hooks() {
     line "optional $NICP_DIR/between.so$before\n$2\noptional $NICP_DIR/between.so${after//@/$1}"
     step 8 "$3"
 }
+kinds='nothing floor off file live'
+# what a step asks that reads the node is a list of the node's own files
+if command -v strace > /dev/null; then
+    strace -f -s 4096 -o trace -p "$(cut -d' ' -f1 pid/slurmd.n0)" \
+        -e trace=openat,readlink,statx,faccessat,faccessat2,getrusage 2> strace.log &
+    tracer=$!
+    # where it may follow nobody it has ended
+    until grep -qs attached strace.log || ! kill -0 "$tracer" 2> /dev/null; do sleep 0.02; done
+    hooks traced "$ours cache=0" --nic-placement
+    kill -INT "$tracer" 2> /dev/null || true
+    wait "$tracer" || true
+    { echo 'init_post_opt environment'; awk -v hook=init_post_opt -f "$here/benches/asked.awk" trace || true; } > floor-live.list
+    [ "$(wc -l < floor-live.list)" -gt 100 ] || { echo "strace saw too little: $(cat strace.log)" >&2; exit 1; }
+    kinds+=' floor-live'
+else
+    echo 'floor-live: skipped, there is no strace'
+fi
 for _ in $(seq "$rounds"); do
-    for kind in $(printf '%s\n' nothing floor off file live | shuf); do
+    # shellcheck disable=SC2086
+    for kind in $(printf '%s\n' $kinds | shuf); do
         case $kind in
             nothing) hooks nothing '' '' ;;
-            floor) hooks floor "optional $NICP_DIR/floor.so $NICP_DIR/floor.list" '' ;;
+            floor | floor-live) hooks $kind "optional $NICP_DIR/floor.so $NICP_DIR/$kind.list" '' ;;
             off) hooks off "$ours" '' ;;
             file) hooks file "$ours" --nic-placement ;;
             live) hooks live "$ours cache=0" --nic-placement ;;
@@ -94,10 +112,10 @@ for _ in $(seq "$rounds"); do
 done
 echo 'inside slurmstepd, 8 tasks, between the hooks before ours and after it: microseconds of the clock, of the processor, page faults'
 column() { cut -d' ' -f"$2" | sort -n | awk -v format="$1" '{ v[NR] = $1 } END { printf format, v[int((NR + 1) / 2)], v[1], v[NR] }'; }
-for kind in nothing floor off file live; do
+for kind in $kinds; do
     for hook in init init_post_opt task_init; do
         grep "^$hook " "hooks.$kind" > of-hook
-        printf '%-8s %-14s' $kind $hook
+        printf '%-10s %-14s' "$kind" $hook
         column 'median %8.1f  least %8.1f  most %8.1f' 2 < of-hook
         column '   cpu %8.1f  least %8.1f' 3 < of-hook
         column '   faults %3d' 4 < of-hook
