@@ -14,11 +14,12 @@ mod command;
 mod environment;
 mod log;
 mod option;
+mod program;
 mod step;
 mod task;
 
 use nic_placement_core::config::releases::{self, Release};
-use slurm_spank::spank_sys::{spank_option, spank_option_register, spank_t};
+use slurm_spank::spank_sys::{self, spank_option, spank_option_register, spank_t};
 use slurm_spank::{Context, OptionCache, SpankHandle, init_spank_handle};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -133,6 +134,7 @@ pub extern "C" fn slurm_spank_init_post_opt(
             }
             Context::Remote => {
                 option::provoke(handle, "init_post_opt");
+                program::note(|| first_argument(spank));
                 step::init_post_opt(handle);
             }
         })
@@ -167,6 +169,24 @@ fn with_handle(
         hook(&handle, context);
     }
     0
+}
+
+/// What the step starts, as Slurm has it here: nothing where a container's runtime starts the program, for which Slurm leaves
+/// places of its list empty.  The bindings' own reader of that list takes each place for a string.
+fn first_argument(spank: spank_t) -> Option<String> {
+    let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
+    let item = spank_sys::spank_item_S_JOB_ARGV;
+    // SAFETY: `spank` is the handle that Slurm gave this hook, and slurm/spank.h names these two arguments for this item.
+    let code = unsafe { spank_sys::spank_get_item(spank, item, &raw mut count, &raw mut list) };
+    if code != spank_sys::ESPANK_SUCCESS || count < 1 || list.is_null() {
+        return None;
+    }
+    // SAFETY: a list of so many places, which lives as long as the step, and no other thread of slurmstepd changes it
+    // while plugins run.
+    let first = unsafe { *list };
+    // SAFETY: what stands in the list is NULL or a string that ends with NUL.
+    let text = (!first.is_null()).then(|| unsafe { CStr::from_ptr(first) })?;
+    text.to_str().ok().map(str::to_string)
 }
 
 /// How much Slurm's log takes in this process, if Slurm says it.

@@ -35,9 +35,9 @@ fn this_component(spank: &SpankHandle) -> Option<u32> {
     components::of_job(spank.job_id().ok()?, |name| variable(spank, name))
 }
 
-/// On a node: a word of srun's process to this step.
-pub(crate) fn told_by_srun(spank: &SpankHandle, name: &str) -> Option<String> {
-    components::told_to(this_component(spank), variable(spank, name)?)
+/// On a node: what srun's process told this step, which may be a list for all components.
+pub(crate) fn told_by_srun(spank: &SpankHandle, told: String) -> Option<String> {
+    components::told_to(this_component(spank), told)
 }
 
 /// Prints the help; the answer is the exit status.

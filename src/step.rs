@@ -6,17 +6,19 @@
 use crate::active::{
     ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, NotPlaced, STRICT, is_normal, is_program_of_job,
 };
-use crate::environment::variable;
+use crate::environment::{self, variable};
 use crate::log::{in_observer, tell_admin};
-use crate::{option, task};
+use crate::task::NODE_NAME;
+use crate::{option, program, task};
 use nic_placement_core::config::rollout::Rollout;
 use nic_placement_core::config::{ENVIRONMENT, Settings, Words, components, cpu_bind, settle};
 use nic_placement_core::diagnostic::{Diagnostic, summary};
 use nic_placement_core::node::NoTopology;
+use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::Reasons;
-use nic_placement_core::step::{Starter, Step};
+use nic_placement_core::step::{Starter, Step, is_binder};
 use nic_placement_core::topology::{CpuSet, Topology};
 use nic_placement_process::admin::{Found, Off};
 use nic_placement_process::nics::{self, Devices};
@@ -51,13 +53,16 @@ fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
     }
     let (wish, off) = wish(spank);
     let Settings { enabled, asked, observe, strictness, dry_run, verbose, .. } = wish.settings;
-    let is_placed = is_normal && enabled && !observe && off.is_none();
+    let is_meant = is_normal && enabled && !observe && off.is_none();
+    let beside_mpirun = if is_meant { program::is_beside_mpirun(spank) } else { None };
+    let is_placed = is_meant && beside_mpirun.is_none();
     STRICT.store(is_placed && strictness > Strictness::BestEffort && !dry_run, Ordering::Relaxed);
     if !is_placed {
         if is_normal && observe && off.is_none() {
             tell_admin(&observed(spank, wish.clone()));
         }
-        let refusal = off.filter(|_| is_normal && enabled && asked && !observe);
+        let why = off.map(|off| off.to_string()).or(beside_mpirun.map(str::to_string));
+        let refusal = why.filter(|_| is_normal && enabled && asked && !observe);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
         let _ = NOT_PLACED.set(NotPlaced { wish, refusal });
         return Err(Inactive::NotAsked);
@@ -130,24 +135,37 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     (Wish { admin, settings, reasons: Reasons::if_read(are_read) }, off)
 }
 
+const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
+const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
+const GPUS: &str = "SLURM_STEP_GPUS";
+
 /// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces
 /// them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     // numbers of Slurm's own, of which only the count means something here
     let list = (wish.settings.policy == Policy::Spread).then(|| spank.job_alloc_cores().ok()).flatten();
     let cores = list.and_then(|list| CpuSet::from_list(list).ok()).map_or(0, |cores| cores.len());
+    let mut names = [&cpu_bind::READ[..], &[NODE_NAME, CPUS_PER_TASK, MEM_BIND, GPUS]].concat();
+    names.order();
+    let values = environment::values(spank, &names);
+    let read = |name: &str| values.get(name).cloned();
+    // from 22.05 to 23.02 srun neither reads what sbatch was asked for nor takes it away; Slurm's own number is 1 where
+    // nobody asked for any
+    let own = spank.step_cpus_per_task();
+    let is_the_steps = |asked: &u32| own.as_ref().map_or(true, |own| *own == u64::from(*asked));
     Step {
-        node: variable(spank, "SLURMD_NODENAME").unwrap_or_default(),
+        node: read(NODE_NAME).unwrap_or_default(),
         starter: Starter::Slurm,
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
-        cpus_per_task: variable(spank, "SLURM_CPUS_PER_TASK").and_then(|count| count.parse().ok()),
+        cpus_per_task: read(CPUS_PER_TASK).and_then(|count| count.parse().ok()).filter(is_the_steps),
         cpu_bind: cpu_bind::chosen(|name| match name {
-            cpu_bind::VARIABLE => option::told_by_srun(spank, name),
-            _ => variable(spank, name),
+            cpu_bind::VARIABLE => option::told_by_srun(spank, read(name)?),
+            _ => read(name),
         }),
-        mem_bind: variable(spank, "SLURM_MEM_BIND_TYPE").filter(|how| !how.is_empty()),
-        gpus: variable(spank, "SLURM_STEP_GPUS"),
+        mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
+        binder: program::name().filter(|name| is_binder(name)).map(str::to_string),
+        gpus: read(GPUS),
         // who has every core of the node shares it with nobody
         alone_on_node: cores > 0 && cores == node.cores().len(),
     }

@@ -169,7 +169,7 @@ fn withdraw(spank: &SpankHandle) {
 }
 
 const GPU_BIND: &str = "SLURMD_TRES_BIND";
-const NODE_NAME: &str = "SLURMD_NODENAME";
+pub(crate) const NODE_NAME: &str = "SLURMD_NODENAME";
 
 /// Variables that are looked at here, beside those of the libraries and the lists of GPUs.
 pub(crate) const READ: [&str; 7] =

@@ -53,6 +53,8 @@ mod cases_option;
 mod cases_order;
 #[path = "end_to_end/cases_policy.rs"]
 mod cases_policy;
+#[path = "end_to_end/cases_programs.rs"]
+mod cases_programs;
 #[path = "end_to_end/cases_release.rs"]
 mod cases_release;
 #[path = "end_to_end/cases_shapes.rs"]
@@ -110,6 +112,7 @@ fn main() -> std::process::ExitCode {
             cases_order::CASES,
             cases_release::CASES,
             cases_steps::CASES,
+            cases_programs::CASES,
             cases_shapes::CASES,
             cases_components::CASES,
             cases_conf::CASES,

@@ -63,6 +63,8 @@ mod map_file;
 mod missing;
 #[path = "host/node_file.rs"]
 mod node_file;
+#[path = "host/programs.rs"]
+mod programs;
 #[path = "host/tasks.rs"]
 mod tasks;
 #[path = "host/users.rs"]

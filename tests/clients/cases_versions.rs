@@ -17,7 +17,25 @@ macro_rules! commands {
         at!($name, "far.bare", "", "-n2 -c8 --cpu-bind=mask_cpu:0xf0", "pair.sh"),
         at!($name, "meet.alone", "UCX_NET_DEVICES=mlx5_1:1", "-n2", "meet.sh 192.168.7.1"),
         at!($name, "lost.several", "TIMES=9999", "-n2 --nic-placement=numa", "pair.sh", "/guest/lost.sh rail1 "),
+        across!($name),
     )*] };
+}
+/// Tasks on different rails, where the admin says nothing of the fabric.
+macro_rules! across {
+    ($name:literal) => {
+        (
+            concat!($name, ".across"),
+            concat!(
+                "[ -d /other/",
+                $name,
+                " ] || exit 0; FABRIC= /guest/plugstack.sh exclude=mlx5_4; ",
+                "ACROSS=1 OTHER_ROOT=/other/",
+                $name,
+                " srun -K -N2 -n4 --ntasks-per-node=2 --gpus-per-task=1 ",
+                "--nic-placement /guest/pair.sh; code=$?; /guest/plugstack.sh exclude=mlx5_4; exit $code"
+            ),
+        )
+    };
 }
 macro_rules! at {
     ($name:literal, $step:literal, $set:literal, $words:literal, $program:literal $(, $before:literal)?) => {
@@ -38,6 +56,7 @@ pub const CASES: &[Case] = cases![
     with_other_releases_who_meets_by_address_can_with_our_list_and_not_with_a_nic_alone,
     with_other_releases_a_task_away_from_its_gpu_sends_by_its_gpus_nic_and_without_the_plugin_by_others,
     with_other_releases_a_second_nic_in_the_list_does_not_save_a_job_that_loses_a_link,
+    tasks_on_rails_with_subnets_of_their_own_have_all_good_nics_and_send_by_them,
     a_ucx_that_was_built_without_rdma_sends_by_tcp_with_our_list_and_nothing_with_a_nic_alone,
 ];
 
@@ -74,6 +93,22 @@ fn with_other_releases_a_task_away_from_its_gpu_sends_by_its_gpus_nic_and_withou
 fn with_other_releases_a_second_nic_in_the_list_does_not_save_a_job_that_loses_a_link(nodes: &Nodes) {
     for name in releases(nodes, true) {
         assert_ended_by_ucx(nodes, &format!("{name}.lost.several"));
+    }
+}
+
+fn tasks_on_rails_with_subnets_of_their_own_have_all_good_nics_and_send_by_them(nodes: &Nodes) {
+    for name in releases(nodes, true) {
+        let step = format!("{name}.across");
+        let tasks = nodes.tasks(&step, 4);
+        let all = ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"];
+        assert!(
+            tasks.iter().all(|task| all.iter().all(|nic| task.word("ucx").contains(nic))),
+            "{step}: {tasks:?}"
+        );
+        let messages: u64 = tasks.iter().map(|task| task.sent()).sum();
+        let sent = nodes.sent(&step);
+        let by_nics: u64 = sent.iter().filter(|((_, nic), _)| nic != "eth0").map(|(_, bytes)| bytes).sum();
+        assert!(nodes.succeeded(&step) && by_nics >= messages, "{step}: {sent:?}");
     }
 }
 

@@ -34,7 +34,7 @@ part() {
 # so that a NIC can be hidden from a step, as containers and cgroups do
 NIC=/dev/infiniband/uverbs4 sh /guest/slurm.sh yes 192.168.7.1 2 'NodeName=n[0-1]'
 # mlx5_4 is for storage
-echo 'optional /guest/libnic_placement.so exclude=mlx5_4' > /etc/slurm/plugstack.conf
+echo 'optional /guest/libnic_placement.so fabric=routed exclude=mlx5_4' > /etc/slurm/plugstack.conf
 ready 'Slurm is there'
 if [ "$side" = 2 ]; then
     # until n0 has done all

@@ -8,6 +8,7 @@
 # By environment:
 #   TIMES      how many messages, 3 unless said
 #   WAIT_FOR   a file of n0 that must be there before they start
+#   ACROSS     the peer is the task of the other local id, of two
 #   OTHER_ROOT   a folder with another release of UCX, and then the test program is by_worker.c
 set -eu
 gpus=
@@ -22,7 +23,9 @@ echo "task node=n$SLURM_NODEID local=$SLURM_LOCALID gpus=$gpus sent=$((times * s
     "cpus=$(sed -n 's/^Cpus_allowed_list:[[:blank:]]*//p' /proc/self/status)"
 # the one in n0, whose peer waits for it
 [ "$SLURM_NODEID" != 0 ] || until [ -e "${WAIT_FOR:-/}" ]; do sleep 0.1; done
-port=$((13337 + SLURM_LOCALID + 16 * (SLURM_JOB_ID % 16)))
+peers=$SLURM_LOCALID
+[ -z "${ACROSS:-}" ] || peers=$(((SLURM_LOCALID + SLURM_NODEID) % 2))
+port=$((13337 + peers + 16 * (SLURM_JOB_ID % 16)))
 peer=
 [ "$SLURM_NODEID" = 0 ] || peer=n0
 if [ -n "${OTHER_ROOT:-}" ]; then

@@ -10,6 +10,7 @@ pub const CASES: &[Case] = cases![
     tasks_move_only_to_cpus_that_their_step_owns,
     tasks_that_are_near_their_gpu_stay_where_they_are,
     a_mask_that_is_partly_near_is_narrowed,
+    what_sbatch_was_asked_for_is_no_part_of_a_step_that_srun_sizes_anew,
     a_task_whose_gpus_span_sockets_keeps_its_cpus,
     an_explicit_cpu_bind_survives,
     an_explicit_mem_bind_survives,
@@ -71,6 +72,14 @@ fn a_mask_that_is_partly_near_is_narrowed(bed: &Bed) {
     assert_eq!(placed[0].cpus(), cpus_of_node(0));
     let kept = bed.tasks(1, &command.replace('@', "--nic-placement"));
     assert_eq!(kept[0].cpus().len(), 224, "it asked for all of them");
+}
+
+fn what_sbatch_was_asked_for_is_no_part_of_a_step_that_srun_sizes_anew(bed: &Bed) {
+    // from 22.05 to 23.02 srun does not read SLURM_CPUS_PER_TASK, and leaves salloc's standing
+    let command = "salloc --quiet -w n0 -n8 -c28 --gres=gpu:8 srun -n1 --gres=gpu:4 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
+    let part = if bed.site.release < (23, 11) { 224 } else { 28 };
+    assert!(without[0].cpus().len() >= part && placed[0].cpus().len() >= part, "{without:?} {placed:?}");
 }
 
 fn a_task_whose_gpus_span_sockets_keeps_its_cpus(bed: &Bed) {

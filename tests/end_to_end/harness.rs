@@ -306,12 +306,14 @@ pub struct Suite {
     passed: usize,
     failed: usize,
     skipped: usize,
+    /// what failed, with the first line of why: said again at the end, after hundreds of lines
+    failures: Vec<String>,
 }
 
 impl Suite {
     pub fn new(site: Site, words: Vec<String>) -> Suite {
         std::panic::set_hook(Box::new(|panic| *LAST_PANIC.lock().unwrap() = panic.to_string()));
-        Suite { site, words, passed: 0, failed: 0, skipped: 0 }
+        Suite { site, words, passed: 0, failed: 0, skipped: 0, failures: Vec::new() }
     }
 
     /// Runs the wanted cases of `groups` on one cluster, which is up only for them.
@@ -347,6 +349,7 @@ impl Suite {
             failed => {
                 let reason =
                     failed.map_or_else(|_| LAST_PANIC.lock().unwrap().clone(), |up| up.err().unwrap());
+                self.failures.push(format!("cluster `{}` did not come up: {reason}", cluster.name));
                 println!("FAILED cluster `{}` did not come up: {reason}", cluster.name);
                 self.failed += cases.len();
                 return;
@@ -372,16 +375,19 @@ impl Suite {
                 Err(Err(_)) => {
                     self.failed += 1;
                     println!("FAILED {name} ({took:.2} s)");
-                    for line in LAST_PANIC.lock().unwrap().lines().chain(bed.transcript.borrow().lines()) {
+                    let why = LAST_PANIC.lock().unwrap().clone();
+                    for line in why.lines().chain(bed.transcript.borrow().lines()) {
                         println!("    {line}");
                     }
+                    self.failures.push(format!("{name}: {}", why.lines().nth(1).unwrap_or(&why)));
                 }
             }
         }
     }
 
     pub fn finish(self) -> ExitCode {
-        let Suite { site, passed, failed, skipped, .. } = self;
+        let Suite { site, passed, failed, skipped, failures, .. } = self;
+        failures.iter().for_each(|failure| println!("FAILED {failure}"));
         if failed > 0 {
             println!("the logs are in `{}`", site.dir.display());
         } else {

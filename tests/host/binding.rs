@@ -47,6 +47,10 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     let asked = play!(of_gpu_0(on("0-223", "closest").env("SLURM_CPUS_PER_TASK=16")));
     assert_eq!(asked.cpus(0).as_deref(), Some("0-55,112-167"), "16 CPUs are near: {asked}");
     assert_eq!(asked.memory(0).as_deref(), Some("preferred-many nodes 0x1"), "{asked}");
+    // from 22.05 to 23.02 srun does not read what sbatch was asked for, and leaves it standing
+    let of_sbatch = on("0-223", "closest").env("SLURM_CPUS_PER_TASK=16").word("--cpus-per-task", "1");
+    let all = play!(of_gpu_0(of_sbatch));
+    assert_eq!(all.cpus(0).as_deref(), Some("0-223"), "its part is the step's 224 CPUs: {all}");
 }
 
 #[test]

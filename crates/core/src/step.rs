@@ -32,10 +32,24 @@ pub struct Step {
     pub cpu_bind: Option<String>,
     /// the user's `--mem-bind` (`SLURM_MEM_BIND_TYPE`); `None` without one
     pub mem_bind: Option<String>,
+    /// the program that the user put before their own to bind it ([`is_binder`]); `None` without one
+    pub binder: Option<String>,
     /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
     pub gpus: Option<String>,
     /// is this node free of other jobs' tasks, now and later?
     pub alone_on_node: bool,
+}
+
+/// A program's name: its path without the folder.
+pub fn program_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Does a program of this name bind another to CPUs that the user names?
+///
+/// numactl fails if these are not all among the ones on which it was started (libnuma's `numa_parse_cpustring`).
+pub fn is_binder(program: &str) -> bool {
+    ["numactl", "taskset", "hwloc-bind", "likwid-pin"].contains(&program)
 }
 
 /// A task, as known just before its program starts.

@@ -44,6 +44,19 @@ impl HostList {
         }
     }
 
+    /// How many names it means.
+    pub fn count(&self) -> u64 {
+        let of_piece = |piece: &Piece| match piece {
+            Piece::Text(_) => 1,
+            Piece::Numbers(ranges) => {
+                let sizes = ranges.iter().map(|range| (range.last - range.first).saturating_add(1));
+                sizes.fold(0, u64::saturating_add)
+            }
+        };
+        let of_name = |pieces: &Vec<Piece>| pieces.iter().map(of_piece).fold(1, u64::saturating_mul);
+        self.0.iter().map(of_name).fold(0, u64::saturating_add)
+    }
+
     /// Is a node one of them?
     pub fn has(&self, node: &str) -> bool {
         self.0.iter().any(|pieces| matches(pieces, node))
@@ -165,6 +178,19 @@ mod tests {
         }
         assert!(!has("gpu[1-3]", ""), "a node without a name is none of them");
         assert!(!has("gpu[1-3]", "gpu999999999999999999999999999999"));
+    }
+
+    #[test]
+    fn names_are_counted_without_being_written_out() {
+        for (list, count) in [
+            ("gpu1", 1),
+            ("gpu[001-128],login1", 129),
+            ("r[1-2]n[1,3-4]", 6),
+            ("n[0-4000000000]", 4_000_000_001),
+            ("n[0-999999999999999999][0-999999999999999999]", u64::MAX),
+        ] {
+            assert_eq!(HostList::parse(list).unwrap().count(), count, "`{list}`");
+        }
     }
 
     #[test]

@@ -156,7 +156,7 @@ pub const OPTIONS: &[Spec] = &[
     argument(
         "fabric",
         "routed|isolated-rails",
-        "do the NICs of different rails reach each other? if not, no task is held to one (default routed)",
+        "do the NICs of different rails reach each other? if not, no task is held to one (default: by the rails' subnets)",
     ),
     argument(
         "set",

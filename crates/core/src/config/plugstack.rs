@@ -174,7 +174,11 @@ impl Admin {
 
     /// Does the fabric, as the admin describes it, need this setting, which is doubtful elsewhere?
     fn is_meant(&self, argument: &str) -> bool {
-        self.fabric == Fabric::IsolatedRails && argument == "set=NCCL_CROSS_NIC=0"
+        match self.fabric {
+            Fabric::IsolatedRails => argument == "set=NCCL_CROSS_NIC=0",
+            Fabric::Routed => argument == "set=UCX_IB_ROCE_REACHABILITY_MODE=all",
+            Fabric::Unsaid => false,
+        }
     }
 
     /// Takes one more argument, as the tool does for the ones that it knows too.

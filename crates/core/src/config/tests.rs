@@ -292,6 +292,8 @@ fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
     let (isolated, zero) = ("fabric=isolated-rails", "set=NCCL_CROSS_NIC=0");
     assert_eq!([doubts(&[isolated, zero]), doubts(&[zero, isolated])], [0, 0], "this fabric needs it");
     assert_eq!([doubts(&[zero]), doubts(&[isolated, "set=NCCL_CROSS_NIC=1"])], [1, 1]);
+    let (routed, all) = ("fabric=routed", "set=UCX_IB_ROCE_REACHABILITY_MODE=all");
+    assert_eq!([doubts(&[routed, all]), doubts(&[all]), doubts(&[isolated, all])], [0, 1, 1]);
     let many: Vec<String> = (0..40).map(|number| format!("set=N{number}=1")).collect();
     assert_eq!(Admin::parse(many.iter().map(String::as_str)).1.len(), 8, "32 are enough");
 }

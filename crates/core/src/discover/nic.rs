@@ -34,12 +34,7 @@ pub(super) fn nics(
         names.truncate(MAX_DEVICES);
     }
     let mut verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
-    for name in names {
-        let Some(name) = device_name(CLASS, &name, diagnostics) else { continue };
-        let Some(path) = root.follow(&format!("{CLASS}/{name}")) else {
-            diagnostics.push(Diagnostic::new(format!("/{CLASS}/{name}"), "not a link: this NIC is left out"));
-            continue;
-        };
+    for (name, path) in without_planes(root, placed(root, names, diagnostics)) {
         // …/0000:18:00.0/infiniband/mlx5_0; software devices stand below devices/virtual
         let function = function(root, scope, topology, &path);
         if let Some((address, directory)) = &function {
@@ -77,6 +72,46 @@ pub(super) fn nics(
     }
     pci::virtual_nics(root, topology, &functions);
     found
+}
+
+/// The devices with the paths to which their links lead.
+fn placed(root: &Root, names: Vec<String>, diagnostics: &mut Vec<Diagnostic>) -> Vec<(DeviceName, String)> {
+    let mut placed = Vec::with_capacity(names.len());
+    for name in names {
+        let Some(name) = device_name(CLASS, &name, diagnostics) else { continue };
+        match root.follow(&format!("{CLASS}/{name}")) {
+            Some(path) => placed.push((name, path)),
+            None => diagnostics
+                .push(Diagnostic::new(format!("/{CLASS}/{name}"), "not a link: this NIC is left out")),
+        }
+    }
+    placed
+}
+
+/// Without the devices that manage the planes of another, which is what programs open.
+///
+/// A ConnectX-8 on a fabric of several planes has one: `smi1` stands below the function of `mlx5_0`, has a port for each
+/// plane, all active, and no character device (the kernel's drivers/infiniband/hw/mlx5/main.c `mlx5_ib_add_sub_dev`,
+/// drivers/infiniband/core/uverbs_main.c `ib_uverbs_add_one`).  Only files of management tell it from a NIC.
+fn without_planes(root: &Root, mut devices: Vec<(DeviceName, String)>) -> Vec<(DeviceName, String)> {
+    fn parent(path: &str) -> Option<&str> {
+        Some(path.rsplit_once("/infiniband/")?.0)
+    }
+    let parents: Vec<Option<String>> =
+        devices.iter().map(|(_, path)| parent(path).map(str::to_string)).collect();
+    let is_plane = |name: &str, path: &str| {
+        let Some(parent) = parent(path) else { return false };
+        if parents.iter().flatten().filter(|other| *other == parent).count() < 2 {
+            return false;
+        }
+        let place = format!("{parent}/infiniband_verbs");
+        let openable = root.list(&place, |name| name.starts_with("uverbs"));
+        let of = openable.iter().filter_map(|uverbs| root.read(&format!("{place}/{uverbs}/ibdev")));
+        let of: Vec<String> = of.filter(|of| !of.is_empty()).collect();
+        !of.is_empty() && !of.iter().any(|of| of == name)
+    };
+    devices.retain(|(name, path)| !is_plane(name, path));
+    devices
 }
 
 /// The name as a device's; what cannot be one is told.

@@ -15,7 +15,6 @@ use super::{MAX_DEVICES, Root};
 use crate::order;
 use crate::topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// What is registered: each folder with its entries, `NAME:INODE` and a space between them, and each text that tells.
 pub type Registered = BTreeMap<String, String>;
@@ -64,9 +63,10 @@ fn enter(found: &mut Registered, folder: &str, entries: Vec<(String, u64)>) {
     }
     let mut text = String::with_capacity(24 * entries.len());
     for (name, inode) in entries.iter().take(MAX_DEVICES) {
-        let separator = if text.is_empty() { "" } else { " " };
-        // a String takes every text
-        let _ = write!(text, "{separator}{name}:{inode}");
+        text.push_str(if text.is_empty() { "" } else { " " });
+        text.push_str(name);
+        text.push(':');
+        text.push_str(itoa::Buffer::new().format(*inode));
     }
     found.insert(folder.to_string(), text);
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod machines;
+mod planes;
 
 use super::manifest::Entry;
 use super::synthesise::synthesise;

@@ -7,7 +7,7 @@ use crate::plan::{Plan, TaskPlan, Wish};
 use crate::platform;
 use crate::render::{Evidence, FileText, Present};
 use crate::step::{Step, Task};
-use crate::topology::CpuSet;
+use crate::topology::{CpuSet, LinkLayer, Nic, NicKind, Port, PortState};
 
 /// What comes of these variables for a task with these GPUs of a DGX H100, and what a strict word says.
 fn told(gpus: &str, words: &str, values: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
@@ -350,4 +350,33 @@ fn the_line_names_what_will_be_used_beside_what_was_planned() {
         "{far}"
     );
     assert!(!line("mlx5_0:1").contains("but UCX"));
+}
+
+/// What comes of a user's list for UCX for a task with GPU 0 of a DGX H100 that has so many software devices too, each as
+/// fast as a NIC.
+fn beside_software_devices(count: usize, list: &str) -> Vec<String> {
+    let mut topology = platform::model("dgx-h100").unwrap();
+    topology.nics.extend((0..count).map(|number| Nic {
+        ports: vec![Port::new(1, PortState::Active, LinkLayer::Ethernet, Some(400_000))],
+        ..Nic::new(format!("rxe{number}").parse().unwrap(), NicKind::Verbs)
+    }));
+    topology.sort();
+    let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
+    let present: Present = [("UCX_NET_DEVICES".to_string(), list.to_string())].into();
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    let task = plan.task(&task, Evidence { present: &present, read: &|_| None });
+    task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect()
+}
+
+#[test]
+fn a_software_device_counts_as_far_as_the_other_end_of_the_node() {
+    let uses = beside_software_devices(1, "rxe0:1");
+    assert!(uses[0].starts_with("UCX: rxe0:1 SYS 45 % (left out here: it has no PCI function"), "{uses:?}");
+}
+
+#[test]
+fn a_list_that_leaves_more_ports_than_a_map_can_hold_is_judged_too() {
+    let uses = beside_software_devices(100, "^mlx5_0:1");
+    assert!(uses[0].starts_with("UCX: mlx5_3:1 NODE 70 %"), "{uses:?}");
 }

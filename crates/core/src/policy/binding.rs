@@ -102,6 +102,9 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
         (Some(how), Starter::Launcher) => return keep(Shown::message(how, 4 * MAX_SHOWN).to_string()),
         (None, _) => {}
     }
+    if let Some(why) = bound_by_program(step) {
+        return keep(why);
+    }
     if binding.bind == Bind::None {
         return keep("`bind=none`".to_string());
     }
@@ -317,11 +320,19 @@ fn out_of_reach(near: &Near, starter: Starter) -> String {
     }
 }
 
+/// The user's own word for CPUs and memory stands on the command line.
+fn bound_by_program(step: &Step) -> Option<String> {
+    step.binder.as_ref().map(|binder| format!("`{binder}` binds the program"))
+}
+
 fn mems(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) -> MemDecision {
     let Situation { topology, step, binding, .. } = situation;
     let keep = |why: String| MemDecision::Keep { why };
     if let Some(how) = &step.mem_bind {
         return keep(format!("`--mem-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
+    }
+    if let Some(why) = bound_by_program(step) {
+        return keep(why);
     }
     if binding.mem == Mem::None {
         return keep(if binding.bind == Bind::None { "`bind=none`" } else { "`mem=none`" }.to_string());

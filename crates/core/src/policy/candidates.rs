@@ -20,6 +20,8 @@ pub struct Candidates {
     pub rails: Vec<Rail>,
     /// the ports that would be rails if they worked, in the same order; each is in `excluded` too
     pub broken: Vec<Rail>,
+    /// the ports that would be rails if they had the others' rate; each is in `excluded` too
+    pub degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen, and why
     pub excluded: Vec<Excluded>,
     /// warnings
@@ -39,10 +41,11 @@ pub(super) fn rails_beside(topology: &Topology, selection: &Selection, were: &[R
     // The fabric between GPUs is what most ports have in common; ports that differ serve something else.
     // Ports under suspicion do not vote.
     judging.leave_out_other_layers();
-    let fabrics_rate = judging.leave_out_slower();
+    let (fabrics_rate, slower) = judging.leave_out_slower();
     judging.leave_out_by_evidence();
     let rails = judging.first_rails();
-    let likeness = (!failed.is_empty()).then(|| Likeness::new(topology, &rails));
+    let is_asked = !failed.is_empty() || !slower.is_empty();
+    let likeness = is_asked.then(|| Likeness::new(topology, &rails));
     let would_be_a_rail = |candidate: &&Candidate| {
         !rails.is_empty() && were.iter().any(|rail| rail.at() == candidate.at())
             || likeness.as_ref().is_some_and(|likeness| likeness.would_be_a_rail(candidate))
@@ -51,9 +54,15 @@ pub(super) fn rails_beside(topology: &Topology, selection: &Selection, were: &[R
     // a port without a link may tell a lower rate than it had
     let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
     let broken = broken.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
+    let is_degraded = |candidate: &&Candidate| {
+        would_be_a_rail(candidate)
+            && likeness.as_ref().is_some_and(|likeness| likeness.is_missed(candidate.nic))
+    };
+    let degraded = slower.iter().filter(is_degraded);
+    let degraded = degraded.map(|candidate| rail(topology, candidate, candidate.port.rate_mbps)).collect();
     let Judging { mut excluded, diagnostics, .. } = judging;
     excluded.order_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
-    Candidates { rails, broken, excluded, diagnostics }
+    Candidates { rails, broken, degraded, excluded, diagnostics }
 }
 
 /// The ports of a node while they are judged.
@@ -128,15 +137,15 @@ impl<'a> Judging<'a> {
         });
     }
 
-    /// The fabric's rate, if known.
-    fn leave_out_slower(&mut self) -> Option<u64> {
+    /// The fabric's rate, if known, and the ports that are slower.
+    fn leave_out_slower(&mut self) -> (Option<u64>, Vec<Candidate<'a>>) {
         let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
-        self.leave_out(|_, candidate| {
+        let slower = self.leave_out(|_, candidate| {
             let (mine, many) = (candidate.port.rate_mbps?, many?);
             let slower = mine < many && !candidate.wanted;
             slower.then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
         });
-        many
+        (many, slower)
     }
 
     fn leave_out_by_evidence(&mut self) {

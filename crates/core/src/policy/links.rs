@@ -74,9 +74,11 @@ impl Links {
 
     /// The links above a function; those that matter to several ways become places.
     pub(super) fn climb(&mut self, ascent: Option<&Ascent>, draft: &mut Draft) -> Climb {
-        let (mut places, mut narrowest) = (Vec::new(), u64::MAX);
-        let mut up_to = vec![(0, narrowest)];
-        for link in ascent.iter().flat_map(|ascent| ascent.links()) {
+        let links = ascent.map_or(&[][..], Ascent::links);
+        let (mut places, mut narrowest) = (Vec::with_capacity(links.len()), u64::MAX);
+        let mut up_to = Vec::with_capacity(links.len() + 1);
+        up_to.push((0, narrowest));
+        for link in links {
             if let Some((below, mbps)) =
                 link.and_then(|(device, mbps)| Some((self.below.get_mut(&device)?, mbps)))
             {

@@ -157,10 +157,17 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
     let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
-    let Candidates { rails, broken, excluded, diagnostics } =
+    let Candidates { rails, broken, degraded, excluded, diagnostics } =
         candidates::rails_beside(topology, selection, were);
-    let mut node =
-        NodePlacement { policy: request.policy, rails, broken, excluded, gpus: Vec::new(), diagnostics };
+    let mut node = NodePlacement {
+        policy: request.policy,
+        rails,
+        broken,
+        degraded,
+        excluded,
+        gpus: Vec::new(),
+        diagnostics,
+    };
     node.gpus = match request.policy {
         Policy::Closest => closest::map_gpus(topology, &mut node, request),
         Policy::Rail => rail::map_gpus(topology, &mut node, request),

@@ -72,12 +72,13 @@ pub(super) fn solved(
 
 #[cfg(test)]
 mod tests {
-    use crate::placement::{NicsEach, NodePlacement, Policy};
+    use crate::placement::{NicsEach, NodePlacement, Pair, Policy};
     use crate::platform;
     use crate::policy::tests::{Parts, names, parts};
-    use crate::policy::{Request, map};
+    use crate::policy::{Request, explain, map};
     use crate::topology::{GpuIndex, PortState, Topology};
     use proptest::prelude::*;
+    use std::cmp::Reverse;
 
     fn oci(down: &[&str]) -> Topology {
         let mut topology = platform::model("oci-bm-gpu-h100-8").unwrap();
@@ -149,6 +150,24 @@ mod tests {
         assert_eq!(rails(&node).iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
         let reason = &node.gpus[0].reason;
         assert!(reason.contains("2 of its 5 nearest NICs") && !reason.contains("NCCL"), "{reason}");
+    }
+
+    #[test]
+    fn a_part_that_divides_the_nearest_nics_without_rest_is_called_nccls() {
+        let topology = Parts { gpus: vec![0, 0], nics: vec![(0, 200); 4] }.topology();
+        let reason = &dealt(&topology, Policy::Closest, NicsEach::Auto).gpus[0].reason;
+        assert!(reason.contains("2 of its 4 nearest NICs (PIX), as NCCL uses them"), "{reason}");
+    }
+
+    #[test]
+    fn nics_of_which_one_is_not_among_the_nearest_are_no_part_of_these() {
+        // the GPU's own link carries no more than the first two, and the third is the other of the two that give most
+        let nics = vec![(3, 400), (3, 200), (3, 400), (0, 200), (0, 200), (0, 200)];
+        let node = dealt(&Parts { gpus: vec![3], nics }.topology(), Policy::Closest, NicsEach::Auto);
+        assert_eq!(rails(&node), [[3, 4]]);
+        let reason =
+            "mlx5_0:1 and mlx5_1:1 are 2 of 3 NICs up to PIX, the nearest there are; 504.1 Gb/s together";
+        assert_eq!(node.gpus[0].reason, reason);
     }
 
     #[test]
@@ -227,6 +246,25 @@ mod tests {
                 shares
             };
             prop_assert!(get(NicsEach::Auto) >= get(NicsEach::Number(1)));
+        }
+
+        #[test]
+        fn nics_that_are_called_a_part_of_the_nearest_are_as_near_as_any(
+            parts in parts(), failing in any::<prop::sample::Index>(), fails in any::<bool>(),
+        ) {
+            let mut topology = parts.topology();
+            let failing = failing.index(topology.nics.len());
+            topology.nics[failing].ports[0].state = if fails { PortState::Down } else { PortState::Active };
+            let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
+            let is_part = |gpu: &GpuIndex| node.gpu(*gpu).reason.contains("nearest NICs (");
+            for gpu in topology.gpu_indices().filter(is_part) {
+                let pairs = explain::pairs(&topology, &node, &Request::default(), gpu);
+                let key = |pair: &Pair| (Reverse(pair.alone_mbps), pair.path);
+                let best = pairs.iter().map(key).min();
+                for pair in pairs.iter().filter(|pair| pair.chosen) {
+                    prop_assert_eq!(Some(key(pair)), best);
+                }
+            }
         }
     }
 }

@@ -231,6 +231,32 @@ fn rails_keep_their_numbers_when_one_breaks_and_its_gpu_falls_back_and_says_so()
 }
 
 #[test]
+fn rails_keep_their_numbers_when_one_comes_up_at_half_its_rate() {
+    let with_slow = |slow: &[&str]| {
+        let mut node = dgx(&[]);
+        let is_slow = |nic: &&mut Nic| slow.contains(&nic.name.as_str());
+        node.nics.iter_mut().filter(is_slow).for_each(|nic| nic.ports[0].rate_mbps = Some(200_000));
+        by_rail(&node, &[])
+    };
+    let (mut expected, degraded) = (first_names(&with_slow(&[])), with_slow(&["mlx5_4"]));
+    expected[2] = "mlx5_0:1".to_string();
+    assert_eq!(first_names(&degraded), expected);
+    let why = "`mlx5_4:1`: rail 2 is broken: it runs at 200 Gb/s, the node's fabric at 400 Gb/s";
+    assert_eq!(degraded.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>(), [why]);
+    // storage's NIC stands beside a compute NIC
+    let mut beside = dgx(&[]);
+    let compute = beside.nics.iter().find(|nic| nic.name == "mlx5_4").unwrap().clone();
+    let own = compute.address.unwrap();
+    let address = PciAddress { device: own.device + 1, ..own };
+    beside.pci.insert(PciFunction { address, ..beside.pci.get(own).unwrap().clone() });
+    let ports = vec![Port { rate_mbps: Some(200_000), ..compute.ports[0].clone() }];
+    beside.nics.push(Nic { name: "s0".parse().unwrap(), address: Some(address), ports, ..compute });
+    beside.sort();
+    expected[2] = "mlx5_4:1".to_string();
+    assert_eq!(first_names(&by_rail(&beside, &[])), expected);
+}
+
+#[test]
 fn the_admins_list_is_the_order_of_the_rails() {
     let node = by_rail(&dgx(&[]), &["mlx5_11", "mlx5_10", "mlx5_9", "mlx5_6"]);
     let expected = ["mlx5_11", "mlx5_11", "mlx5_10", "mlx5_10", "mlx5_9", "mlx5_9", "mlx5_6", "mlx5_6"];

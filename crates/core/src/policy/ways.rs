@@ -274,9 +274,39 @@ fn far_distances(topology: &Topology) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::policy::solve::{Budget, Score, solve, solve_around};
-    use crate::policy::tests::parts;
+    use crate::policy::tests::{Parts, parts};
     use crate::policy::{Request, map};
+    use crate::topology::{PciAddress, PcieLink};
     use proptest::prelude::*;
+
+    /// What a GPU gets of the NIC beside it where that tells its rate or not, and only these functions their links.
+    fn share_where_known(nic_tells: bool, tells: impl Fn(&Topology, PciAddress) -> bool) -> Option<u64> {
+        let mut topology = Parts { gpus: vec![0], nics: vec![(0, 200)] }.topology();
+        for mut function in topology.pci.iter().cloned().collect::<Vec<_>>() {
+            if !tells(&topology, function.address) {
+                function.link = PcieLink::default();
+                topology.pci.insert(function);
+            }
+        }
+        if !nic_tells {
+            topology.nics[0].ports[0].rate_mbps = None;
+        }
+        map(&topology, &Request::default()).gpus[0].choices[0].share_mbps
+    }
+
+    #[test]
+    fn a_share_is_told_where_a_rate_or_a_link_is_known_and_nowhere_else() {
+        assert_eq!(share_where_known(false, |_, _| false), None, "nothing but paths");
+        assert_eq!(share_where_known(true, |_, _| false), Some(200_000), "a port's rate");
+        let is_gpu = |topology: &Topology, address| topology.gpus[0].address == address;
+        assert_eq!(share_where_known(false, is_gpu), Some(UNKNOWN_RATE), "the GPU's link, which is wider");
+        let is_nic = |topology: &Topology, address| topology.nics[0].address == Some(address);
+        assert_eq!(
+            share_where_known(false, is_nic),
+            Some(504_123),
+            "the NIC's link, which stands for its rate"
+        );
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]

@@ -91,9 +91,8 @@ impl Grammar {
             };
             let trimmed = line.trim();
             match self {
-                Grammar::Nccl if line.starts_with('#') => {}
+                // a comment gives its value to a name that begins with `#`, which is nobody's
                 Grammar::Nccl => lines.extend(line.split_once('=').map(|(name, value)| line_of(name, value))),
-                Grammar::Nvshmem if trimmed.starts_with('#') => {}
                 Grammar::Nvshmem => lines.extend(
                     trimmed
                         .split_once('=')
@@ -212,6 +211,22 @@ mod tests {
         for grammar in [Grammar::Nccl, Grammar::Nvshmem, Grammar::Ini] {
             assert_eq!(value("#LIST=no\n", grammar), None, "{grammar:?}");
         }
+    }
+
+    #[test]
+    fn an_indented_line_without_a_value_gives_the_name_above_it_none() {
+        for nothing in ["  ", "\t", "  # the first", "  ;mlx5_1"] {
+            assert_eq!(
+                value(&format!("LIST=mlx5_0\n{nothing}\n"), Grammar::Ini),
+                some("mlx5_0"),
+                "{nothing:?}"
+            );
+        }
+        assert_eq!(
+            value("LIST=mlx5_0\n#OTHER=1\n mlx5_1", Grammar::Ini),
+            some("mlx5_1"),
+            "a comment is no name"
+        );
     }
 
     #[test]

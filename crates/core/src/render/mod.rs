@@ -67,8 +67,9 @@ const ROWS: [(&str, Libraries, Library); 17] = [
 ];
 
 /// Variables we only read, because they affect what we set.
-const EVIDENCE: [&str; 15] = [
+const EVIDENCE: [&str; 16] = [
     ucx::TLS,
+    ucx::REACHABILITY,
     ucx::CONFIG_DIR,
     nccl::CONF_FILE,
     nccl::HOME,

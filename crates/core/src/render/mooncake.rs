@@ -7,21 +7,20 @@
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
-use super::uniform::{self, List};
+use super::uniform::List;
 use super::{Answer, Asked};
 use crate::placement::NodePlacement;
-use crate::topology::Topology;
 
 pub(super) const FILTERS: &str = "MC_TE_FILTERS";
 
 /// The node's list.
-pub(super) fn list(topology: &Topology, node: &NodePlacement) -> Answer<'static> {
-    match uniform::list(topology, node) {
+pub(super) fn list(of_node: &List, node: &NodePlacement) -> Answer<'static> {
+    match of_node {
         List::Needed(_, left_out) => {
             let names = names_of(node.rails.iter().map(|rail| rail.name.as_str()));
             Answer::yes(names, format!("one list for the whole node, without {left_out}"))
         }
-        List::Not(why) => Answer::no(why),
+        List::Not(why) => Answer::no(*why),
     }
 }
 

@@ -17,13 +17,13 @@ pub(super) fn devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return None;
     }
     let left_out = uniform::left_out_as_a_whole(asked.topology, asked.node);
-    Some(match uniform::list(asked.topology, asked.node) {
+    Some(match &asked.prepared.of_node {
         List::Needed(..) if left_out.is_empty() => {
             Answer::no("it knows no ports, and every NIC that it would find has one that may be used")
         }
         List::Needed(..) => {
             Answer::yes(format!("^{left_out}"), "what no task of the node should use, as `env=mori` asks")
         }
-        List::Not(why) => Answer::no(why),
+        List::Not(why) => Answer::no(*why),
     })
 }

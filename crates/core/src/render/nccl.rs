@@ -18,7 +18,7 @@
 #![forbid(unsafe_code)]
 
 use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
-use super::uniform::{self, List};
+use super::uniform::List;
 use super::wanted::Fabric;
 use super::{Answer, Asked, Evidence, ReadFile};
 use crate::placement::NodePlacement;
@@ -52,19 +52,25 @@ fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<Claimed> {
 }
 
 /// The value or none, and why: from the node alone, never from the task.
-pub(super) fn list(topology: &Topology, node: &NodePlacement, judges_files: bool, read: ReadFile) -> Shared {
-    let answer = list_without_files(topology, node);
+pub(super) fn list(
+    topology: &Topology,
+    node: &NodePlacement,
+    of_node: &List,
+    judges_files: bool,
+    read: ReadFile,
+) -> Shared {
+    let answer = list_without_files(topology, node, of_node);
     let is_read = answer.value.is_some() || judges_files && !node.rails.is_empty();
     Shared { site: if is_read { sites_file(topology, read, IB_HCA) } else { None }, answer }
 }
 
-fn list_without_files(topology: &Topology, node: &NodePlacement) -> Answer<'static> {
+fn list_without_files(topology: &Topology, node: &NodePlacement, of_node: &List) -> Answer<'static> {
     if topology.gpus.is_empty() {
         return Answer::no("the node has no GPU");
     }
-    let (list, left_out) = match uniform::list(topology, node) {
+    let (list, left_out) = match of_node {
         List::Needed(list, left_out) => (list, left_out),
-        List::Not(why) => return Answer::no(why),
+        List::Not(why) => return Answer::no(*why),
     };
     if node.rails.len() > MAX_ENTRIES {
         let ports = node.rails.len();

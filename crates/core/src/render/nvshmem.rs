@@ -22,7 +22,7 @@
 
 use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
 use super::nccl::HOME;
-use super::uniform::{self, List};
+use super::uniform::List;
 use super::wanted::{Libraries, Wanted};
 use super::{Answer, Asked, Evidence, ReadFile};
 use crate::placement::{NodePlacement, RailIndex};
@@ -48,17 +48,18 @@ pub(super) struct Shared {
 pub(super) fn shared(
     topology: &Topology,
     node: &NodePlacement,
+    of_node: &List,
     wanted: &Wanted,
     read: ReadFile,
 ) -> Option<Shared> {
     if !topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia) {
         return None;
     }
-    let list = match uniform::list(topology, node) {
+    let list = match of_node {
         List::Needed(list, left_out) => {
-            Answer::yes(list, format!("one list for the whole node, without {left_out}"))
+            Answer::yes(list.clone(), format!("one list for the whole node, without {left_out}"))
         }
-        List::Not(why) => Answer::no(why),
+        List::Not(why) => Answer::no(*why),
     };
     let may_be_set = list.value.is_some() || wanted.libraries.has(Libraries::NVSHMEM_PE);
     let is_read = may_be_set || wanted.judges_files && !node.rails.is_empty();

@@ -62,6 +62,7 @@ mod tests {
             policy: Policy::Closest,
             rails: Vec::new(),
             broken: Vec::new(),
+            degraded: Vec::new(),
             excluded: Vec::new(),
             gpus: Vec::new(),
             diagnostics: Vec::new(),

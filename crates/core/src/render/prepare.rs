@@ -8,6 +8,7 @@ use super::template::{KeptMap, kept_maps};
 use super::wanted::{Libraries, Wanted, means};
 use super::{
     Answer, Asked, EVIDENCE, Library, Present, ROWS, ReadFile, efa, libfabric, mooncake, nccl, nvshmem, ucx,
+    uniform,
 };
 use crate::diagnostic::Diagnostic;
 use crate::order;
@@ -37,6 +38,8 @@ pub(super) enum AnsweredBy {
 pub struct Prepared {
     pub(super) wanted: Wanted,
     pub(super) rows: Vec<Row>,
+    /// what the libraries are told that find NICs by themselves
+    pub(super) of_node: uniform::List,
     pub(super) nccl: nccl::Shared,
     /// what isolated rails need; `None` on another fabric
     pub(super) rails_alone: Option<nccl::Shared>,
@@ -96,15 +99,17 @@ impl Prepared {
         });
         let nothing = |_: &str| None;
         let read_for = |name: &str| -> ReadFile { if is_wanted(name) { read } else { &nothing } };
+        let of_node = uniform::list(topology, node);
         Prepared {
-            nccl: nccl::list(topology, node, wanted.judges_files, read_for(nccl::IB_HCA)),
+            nccl: nccl::list(topology, node, &of_node, wanted.judges_files, read_for(nccl::IB_HCA)),
             rails_alone: nccl::rails_alone(topology, node, wanted.fabric, read_for(nccl::CROSS_NIC)),
-            nvshmem: nvshmem::shared(topology, node, &wanted, read_for(nvshmem::HCA_LIST)),
-            mooncake: mooncake::list(topology, node),
+            nvshmem: nvshmem::shared(topology, node, &of_node, &wanted, read_for(nvshmem::HCA_LIST)),
+            mooncake: mooncake::list(&of_node, node),
             ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), read),
             slingshot: libfabric::nearest(topology, NicKind::Slingshot),
             efa: libfabric::nearest(topology, NicKind::Efa),
             filled: filled.collect(),
+            of_node,
             kept_maps: kept_maps(&wanted.templates, &wanted.map_files, topology, node),
             rows,
             wanted,

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
-use super::uniform::{self, List};
+use super::uniform::List;
 use super::{Answer, Asked};
 use crate::topology::GpuVendor;
 
@@ -21,11 +21,11 @@ pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if asked.users(USE_HCA).is_some() {
         return Some(Answer::no("the user's `ROCSHMEM_USE_IB_HCA` names the device"));
     }
-    Some(match uniform::list(asked.topology, asked.node) {
+    Some(match &asked.prepared.of_node {
         List::Needed(_, left_out) => {
             let names = names_of(asked.node.rails.iter().map(|rail| rail.name.as_str()));
             Answer::yes(names, format!("one list for the whole node, without {left_out}"))
         }
-        List::Not(why) => Answer::no(why),
+        List::Not(why) => Answer::no(*why),
     })
 }

@@ -21,6 +21,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
         policy: Policy::Closest,
         rails: Vec::new(),
         broken: Vec::new(),
+        degraded: Vec::new(),
         excluded: Vec::new(),
         gpus: Vec::new(),
         diagnostics: Vec::new(),
@@ -236,7 +237,8 @@ fn nccl_gets_no_list_that_it_would_cut() {
     };
     for (count, expected) in [(32, true), (33, false)] {
         more(&mut placement, count);
-        let Answer { value, why, .. } = nccl::list(&topology, &placement, false, &|_| None).answer;
+        let of_node = uniform::list(&topology, &placement);
+        let Answer { value, why, .. } = nccl::list(&topology, &placement, &of_node, false, &|_| None).answer;
         assert_eq!(value.is_some(), expected, "{count} rails");
         assert_eq!(why == "33 ports may be used, and NCCL reads a list of 32 at most", !expected, "{why}");
     }

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod interfaces;
+mod subnets;
 pub(super) mod transports;
 
 use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
@@ -33,7 +34,10 @@ use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::topology::{GpuVendor, Topology};
 use interfaces::Interfaces;
 use std::borrow::Cow;
+use subnets::Subnets;
 use transports::Transports;
+
+pub(super) use subnets::REACHABILITY;
 
 pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
 pub(super) const TLS: &str = "UCX_TLS";
@@ -58,6 +62,8 @@ pub(super) struct Shared {
     site: Option<Claimed>,
     /// the interfaces of the node
     interfaces: Interfaces,
+    /// the subnets of the rails
+    subnets: Subnets,
 }
 
 /// Reads the site's file and the kernel's tables; `None` where no task gets a list.
@@ -75,7 +81,7 @@ pub(super) fn shared(
         Some(_) => Interfaces::Unknown,
         None => interfaces::read(read),
     };
-    Some(Shared { site, interfaces })
+    Some(Shared { site, interfaces, subnets: Subnets::new(topology, node) })
 }
 
 /// Why a file keeps us from setting the variable; `None` if it does not.
@@ -119,17 +125,17 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
 fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -> Answer<'p> {
     let (node, task) = (asked.node, asked.task);
     let no = |why: &'static str| Answer::no(why);
-    let isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
+    let isolated = isolated(asked, shared);
     let rails: Vec<RailIndex> = match isolated {
-        true => node.rail_indices().collect(),
-        false => task.rails.iter().map(|&(rail, _)| rail).collect(),
+        Some(_) => node.rail_indices().collect(),
+        None => task.rails.iter().map(|&(rail, _)| rail).collect(),
     };
     let anything_left_out = rails.len() < node.rails.len() || !node.excluded.is_empty();
     if rails.len() > 1 && !anything_left_out {
-        return no(match isolated {
-            true => "the fabric's rails are isolated, so it may use every NIC of the node",
-            false => "it may use every NIC of the node",
-        });
+        return match isolated {
+            Some(why) => Answer::no(format!("{why}, so it may use every NIC of the node")),
+            None => no("it may use every NIC of the node"),
+        };
     }
     let interfaces: &[String] = match &shared.interfaces {
         _ if !left.tcp => &[],
@@ -143,10 +149,9 @@ fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -
         Ok(list) => list,
         Err(why) => return no(why),
     };
-    let why = if isolated {
-        Cow::from("the fabric's rails are isolated, so all good NICs of the node")
-    } else {
-        reason(task)
+    let why = match isolated {
+        Some(why) => Cow::from(format!("{why}, so all good NICs of the node")),
+        None => reason(task),
     };
     let is_elsewhere = left.tcp && !asked.topology.provenance.is_this_system();
     let why = match interfaces.is_empty() {
@@ -155,6 +160,18 @@ fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -
         false => Cow::from(format!("{why}, and the IP interfaces, which a list would hide")),
     };
     Answer::yes(list.join(","), why)
+}
+
+/// Why a task must have the NICs of all rails: with its own alone it could not reach tasks on others.
+fn isolated(asked: &Asked<'_, '_>, shared: &Shared) -> Option<&'static str> {
+    let mode = asked.evidence.present.get(REACHABILITY).map(String::as_str);
+    match asked.prepared.wanted.fabric {
+        Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
+        Fabric::Unsaid if shared.subnets.hold_rails_apart(mode) => {
+            Some("the rails are on different subnets, between which UCX connects no NICs")
+        }
+        Fabric::Unsaid | Fabric::Routed => None,
+    }
 }
 
 /// All that stands in the list; or why it has no place there.

@@ -94,8 +94,10 @@ impl Default for Libraries {
 /// Which NICs can reach which (the admin's `fabric=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fabric {
-    /// every NIC reaches every NIC
+    /// the admin does not say: the subnets tell what libraries take for reachable
     #[default]
+    Unsaid,
+    /// every NIC reaches every NIC
     Routed,
     /// a NIC reaches the NICs of its own rail alone
     IsolatedRails,

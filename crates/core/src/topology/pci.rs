@@ -3,8 +3,8 @@
 
 use super::bitmap::CpuSet;
 use crate::diagnostic::Shown;
+use crate::order::Order;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -78,13 +78,20 @@ impl FromStr for PciAddress {
     }
 }
 
-/// A node file has hundreds of addresses, and a step waits for them: read from the end, byte by byte.
+/// A node file has hundreds of addresses, and a step waits for them: what is written in full has its parts in their places.
 fn read(text: &[u8]) -> Option<PciAddress> {
-    let (rest, function) = split_last(text, b'.')?;
-    let (rest, device) = split_last(rest, b':')?;
-    let (domain, bus) = split_last(rest, b':').unwrap_or((b"0", rest));
-    let (device, function) = (hex(device, 2)?, hex(function, 1)?);
-    let (domain, bus) = (hex(domain, 8)?, hex(bus, 2)?);
+    let [domain, bus, device, function] = match text {
+        [domain @ .., b':', b1, b2, b':', d1, d2, b'.', f] => {
+            [hex(domain, 8), hex(&[*b1, *b2], 2), hex(&[*d1, *d2], 2), hex(&[*f], 1)]
+        }
+        _ => {
+            let (rest, function) = split_last(text, b'.')?;
+            let (rest, device) = split_last(rest, b':')?;
+            let (domain, bus) = split_last(rest, b':').unwrap_or((b"0", rest));
+            [hex(domain, 8), hex(bus, 2), hex(device, 2), hex(function, 1)]
+        }
+    };
+    let (domain, bus, device, function) = (domain?, bus?, device?, function?);
     let fits = device < 32 && function < 8;
     fits.then_some(PciAddress { domain, bus: bus as u8, device: device as u8, function: function as u8 })
 }
@@ -96,9 +103,25 @@ fn split_last(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
 }
 
 /// A number of at least one and at most `most` (8 or fewer) hexadecimal digits, without a sign.
-fn hex(digits: &[u8], most: usize) -> Option<u32> {
-    let add = |number: u32, &digit: &u8| Some(number << 4 | char::from(digit).to_digit(16)?);
-    (1..=most).contains(&digits.len()).then(|| digits.iter().try_fold(0, add)).flatten()
+pub(in crate::topology) fn hex(digits: &[u8], most: usize) -> Option<u32> {
+    /// What each byte stands for; more than 15 where it is no digit.
+    const VALUES: [u8; 256] = {
+        let mut values = [u8::MAX; 256];
+        let mut value = 0;
+        while value < 16 {
+            values[b"0123456789abcdef"[value] as usize] = value as u8;
+            values[b"0123456789ABCDEF"[value] as usize] = value as u8;
+            value += 1;
+        }
+        values
+    };
+    let (mut number, mut largest) = (0u32, 0);
+    // one that is no digit shows at the end: fewer steps for those that are
+    for &digit in digits.iter().take(8) {
+        let value = VALUES[usize::from(digit)];
+        (number, largest) = (number << 4 | u32::from(value & 15), largest.max(value));
+    }
+    ((1..=most).contains(&digits.len()) && largest < 16).then_some(number)
 }
 
 impl fmt::Display for PciAddress {
@@ -240,8 +263,8 @@ impl PciFunction {
 /// The PCI functions that matter to placement, with every bridge above them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PciTree {
-    /// by the number of the address, since a step looks functions up a thousand times
-    functions: BTreeMap<u64, PciFunction>,
+    /// in address order: what reads a node comes to them in that order, mostly, and a step looks them up a thousand times
+    functions: Vec<PciFunction>,
 }
 
 impl PciTree {
@@ -249,19 +272,37 @@ impl PciTree {
     /// 7.
     pub const MAX_DEPTH: usize = 32;
 
+    /// Functions in any order, each address once.
+    pub(in crate::topology) fn of(mut functions: Vec<PciFunction>) -> PciTree {
+        functions.order_by_key(|function| function.address);
+        PciTree { functions }
+    }
+
     /// Adds a function, or replaces the one at its address.
     pub fn insert(&mut self, function: PciFunction) {
-        self.functions.insert(function.address.number(), function);
+        let number = function.address.number();
+        if self.functions.last().is_none_or(|last| last.address.number() < number) {
+            return self.functions.push(function);
+        }
+        match self.place(function.address) {
+            Ok(place) => self.functions[place] = function,
+            Err(place) => self.functions.insert(place, function),
+        }
+    }
+
+    /// Where a function stands, or would.
+    fn place(&self, address: PciAddress) -> Result<usize, usize> {
+        self.functions.binary_search_by_key(&address.number(), |function| function.address.number())
     }
 
     /// The function at `address`.
     pub fn get(&self, address: PciAddress) -> Option<&PciFunction> {
-        self.functions.get(&address.number())
+        self.place(address).ok().map(|place| &self.functions[place])
     }
 
     /// All functions in address order.
     pub fn iter(&self) -> impl Iterator<Item = &PciFunction> {
-        self.functions.values()
+        self.functions.iter()
     }
 
     /// The function at `address` and the bridges above it, nearest first, as far as the tree holds them, and the host
@@ -269,7 +310,7 @@ impl PciTree {
     pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;
-        while let Some(function) = self.functions.get(&here.number()) {
+        while let Some(function) = self.get(here) {
             functions.push(function);
             match function.parent {
                 PciParent::Host(host) => return (functions, Some(host)),
@@ -284,7 +325,7 @@ impl PciTree {
     pub fn reaches_host(&self, address: PciAddress) -> bool {
         let mut here = address;
         for _ in 0..=PciTree::MAX_DEPTH {
-            match self.functions.get(&here.number()).map(|function| function.parent) {
+            match self.get(here).map(|function| function.parent) {
                 Some(PciParent::Bridge(bridge)) => here = bridge,
                 Some(PciParent::Host(_)) => return true,
                 None => return false,

@@ -16,7 +16,7 @@ use nic_placement_core::policy::identity::rank::{claimed, seen};
 use nic_placement_core::policy::{Pattern, Reasons, identity};
 use nic_placement_core::render::marker::{self, Marker};
 use nic_placement_core::render::{Evidence, FileText};
-use nic_placement_core::step::{Claim, GpuGrant, Starter, Step, Task};
+use nic_placement_core::step::{Claim, GpuGrant, Starter, Step, Task, is_binder, program_name};
 use nic_placement_core::topology::{CpuSet, Provenance, Topology};
 use nic_placement_process::doubts::doubts;
 use nic_placement_process::memory::memory;
@@ -102,6 +102,7 @@ fn plan(
     let cpus = sys::affinity().unwrap_or_default();
     let launcher = launcher(values, found);
     let deal = deal(&topology, &seen, &claim, &grant, found, launcher.as_ref(), values);
+    let program = options.command.first().and_then(|program| program.to_str());
     let step = Step {
         node: node_name(values),
         starter: Starter::Launcher,
@@ -111,6 +112,7 @@ fn plan(
         cpus_per_task: found.rank.as_ref().filter(|rank| rank.of.is_none()).map(|_| cpus.len() as u32),
         cpu_bind: bound(&topology, &cpus, found, launcher.as_ref(), values),
         mem_bind: None,
+        binder: program.map(program_name).filter(|name| is_binder(name)).map(str::to_string),
         gpus: deal.step_gpus,
         alone_on_node: false,
     };

@@ -83,10 +83,9 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
 /// UUID before it has started the GPU, and no MIG instance's at all.
 fn is_unknown(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
-        let matches =
-            |gpu: GpuIndex| topology.gpu(gpu).uuid.as_deref().is_none_or(|known| starts_with(known, uuid));
-        let is_one = visible.iter().any(|&gpu| topology.gpu(gpu).uuid.is_some() && matches(gpu));
-        return !is_one && visible.iter().any(|&gpu| topology.gpu(gpu).uuid.is_none());
+        let known = |gpu: &GpuIndex| topology.gpu(*gpu).uuid.as_deref();
+        let is_one = visible.iter().filter_map(known).any(|known| starts_with(known, uuid));
+        return !is_one && visible.iter().any(|gpu| known(gpu).is_none());
     }
     let uuid = entry.strip_prefix("MIG-").unwrap_or_default();
     uuid.bytes().any(|byte| byte.is_ascii_hexdigit())
@@ -121,7 +120,7 @@ fn strtol(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     match digits.strip_prefix("0X") {
         Some(hex) => usize::from_str_radix(hex, 16).ok(),
-        None if digits.len() > 1 && digits.starts_with('0') => usize::from_str_radix(digits, 8).ok(),
+        None if digits.starts_with('0') => usize::from_str_radix(digits, 8).ok(),
         None => digits.parse().ok(),
     }
 }
@@ -205,7 +204,27 @@ fn stacks(topology: &Topology, gpu: GpuIndex) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::strtol;
+    use super::{cuda, strtol};
+    use crate::topology::{Gpu, GpuVendor, Provenance, Topology};
+
+    /// The GPUs that CUDA's list names on a node whose GPUs have these UUIDs, as far as the driver prints them.
+    fn named(list: &str, uuids: &[Option<&str>]) -> (Vec<usize>, Vec<String>) {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        topology.gpus.extend((1..).zip(uuids).map(|(bus, uuid)| {
+            let address = format!("{bus:02x}:00.0").parse().unwrap();
+            Gpu { uuid: uuid.map(str::to_string), ..Gpu::new(address, GpuVendor::Nvidia) }
+        }));
+        let listed = cuda(&topology, list, &topology.gpu_indices().collect::<Vec<_>>());
+        (listed.gpus.iter().map(|gpu| gpu.0).collect(), listed.unknown)
+    }
+
+    #[test]
+    fn a_uuid_ends_the_list_unless_it_may_be_that_of_a_gpu_of_which_none_is_known() {
+        let (all, some) = ([Some("GPU-10"), Some("GPU-11")], [Some("GPU-10"), Some("GPU-11"), None]);
+        assert_eq!(named("GPU-11,GPU-2,GPU-10", &all), (vec![1], vec![]), "no GPU of the node has it");
+        assert_eq!(named("GPU-11,GPU-2,GPU-10", &some), (vec![1, 0], vec!["GPU-2".to_string()]));
+        assert_eq!(named("GPU-11,GPU-1,GPU-10", &some), (vec![1], vec![]), "two begin like this");
+    }
 
     #[test]
     fn a_number_is_read_as_by_strtol_with_base_0() {

@@ -141,6 +141,24 @@ mod tests {
     }
 
     #[test]
+    fn what_keeps_a_process_from_gpus_is_what_is_said() {
+        let topology = dgx();
+        let mut one = grant(None);
+        one.access = vec![Access::Denied; 8];
+        one.access[3] = Access::Allowed;
+        let found = seen(&topology, &Step::default(), &one);
+        assert_eq!(
+            (gpus(&found).as_slice(), found.reason.as_str()),
+            (&[3][..], "the GPUs that the task may open")
+        );
+        // a step's list that names none here is no leave to see all
+        let step = Step { gpus: Some("99".to_string()), ..Step::default() };
+        let found = seen(&topology, &step, &grant(None));
+        assert_eq!(gpus(&found), [0; 0]);
+        assert!(found.reason.starts_with("`SLURM_STEP_GPUS` names no GPU"), "{}", found.reason);
+    }
+
+    #[test]
     fn of_several_gpus_the_rank_names_one_in_the_program_s_order() {
         for number in 0..8 {
             assert_eq!(of_rank(None, number, Some(8)), (vec![number as usize], None));

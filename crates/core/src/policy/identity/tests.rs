@@ -172,6 +172,8 @@ fn under_constrain_devices_numbers_count_what_the_task_may_open_and_slurms_own_a
         "a task that may open none of its step's GPUs": nvidia, ["SLURM_STEP_GPUS=0"], Some(&[]) => [], "";
         "of two vendors' lists the first counts that names one": with_a_display_adapter,
             ["CUDA_VISIBLE_DEVICES=99", "ZE_AFFINITY_MASK=0"], None => [8], "`ZE_AFFINITY_MASK=0`";
+        "the first's reason, where both name one": with_a_display_adapter,
+            ["CUDA_VISIBLE_DEVICES=3", "ZE_AFFINITY_MASK=0"], None => [3, 8], "`CUDA_VISIBLE_DEVICES=3`";
         "a display adapter that nobody may open is no device cgroup": with_a_display_adapter,
             ["SLURM_STEP_GPUS=0,1"], Some(&[0, 1, 2, 3, 4, 5, 6, 7]) => [0, 1], "SLURM_STEP_GPUS";
     }
@@ -333,17 +335,18 @@ fn level_zero_takes_a_set_of_cards_or_of_stacks() {
     rows! {
         "stacks are devices by default": intel, ["ZE_AFFINITY_MASK=2"], None => [1], "each stack a device";
         "both stacks of a card": intel, ["ZE_AFFINITY_MASK=0,1"], None => [0], "";
-        "cards": intel, ["ZE_AFFINITY_MASK=1", "ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE"], None => [1], "in PCI order";
+        "cards": intel, ["ZE_AFFINITY_MASK=1", "ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE"], None => [1], "";
         "a stack of a card": intel, ["ZE_AFFINITY_MASK=1.1", "ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE"], None => [1], "";
         "a dot speaks of cards": intel, ["ZE_AFFINITY_MASK=1.0"], None => [1], "";
         "a stack that it lacks": intel, ["ZE_AFFINITY_MASK=0.2,1.0"], None => [1], "";
-        "dots mean nothing among stacks": intel, ["ZE_AFFINITY_MASK=0.1", "ZE_FLAT_DEVICE_HIERARCHY=FLAT"], None
-            => [], "names no GPU";
+        "no dot among stacks": intel, ["ZE_AFFINITY_MASK=0.1", "ZE_FLAT_DEVICE_HIERARCHY=FLAT"], None => [], "names no GPU";
         "a set has no order, and what means nothing is left out": intel,
             ["ZE_AFFINITY_MASK=3,x,99,0", "ZE_FLAT_DEVICE_HIERARCHY=COMBINED"], None => [0, 1], "";
         "with a device cgroup": intel, ["ZE_AFFINITY_MASK=0"], Some(&[1]) => [1], "may open";
         "an empty mask is none": intel, ["ZE_AFFINITY_MASK=", "SLURM_STEP_GPUS=1"], None => [1], "SLURM_STEP_GPUS";
     }
+    let (step, cards) = grant(&intel(), &["ZE_AFFINITY_MASK=1.0"], None);
+    assert!(identify(&intel(), &step, &cards).reason.ends_with("in PCI order"), "nothing of stacks");
 }
 
 fn lists() -> impl Strategy<Value = String> {
@@ -376,9 +379,8 @@ proptest! {
         let access: Vec<Access> = access[..topology.gpus.len()]
             .iter()
             .map(|&access| match access {
-                _ if !constrained => Access::Unknown,
-                0 => Access::Allowed,
-                1 => Access::Denied,
+                0 if constrained => Access::Allowed,
+                1 if constrained => Access::Denied,
                 _ => Access::Unknown,
             })
             .collect();

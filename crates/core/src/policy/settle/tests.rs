@@ -223,6 +223,50 @@ fn who_stands_in_nobodys_way_moves_though_another_gives_way() {
 }
 
 #[test]
+fn who_fills_its_gpus_node_to_the_last_cpu_moves_though_another_gives_way() {
+    // two tasks hold the first of three sockets; the last one would crowd them there.  The first one takes all that the step
+    // has on the second socket, and disturbs nobody
+    let played = Played {
+        topology: machine(3, 1, 4, 3),
+        masks: ["0-5,12-17", "0-3,12-15", "0-3,12-15", "8-9"].map(set).to_vec(),
+        gpus: vec![1, 0, 0, 0],
+        cpus_per_task: Some(4),
+        rule: Some("gpu:map_gpu:1,0,0,0".to_string()),
+        bind: Bind::Auto,
+    };
+    assert_eq!(played.lists(), ["4-5,16-17", "0-3,12-15", "0-3,12-15", "8-9"]);
+}
+
+#[test]
+fn who_can_change_places_does_though_others_find_no_room() {
+    // two sockets of four nodes of one core; no region is crowded by itself, and the first and the third exchange sockets
+    let played = Played {
+        topology: machine(2, 4, 1, 8),
+        masks: ["3,14", "4,15", "5", "6", "13"].map(set).to_vec(),
+        gpus: vec![7, 2, 3, 0, 4],
+        cpus_per_task: Some(3),
+        rule: Some("gpu:map_gpu:7,2,3,0,4".to_string()),
+        bind: Bind::Auto,
+    };
+    assert_eq!(played.lists(), ["5,14", "4,15", "3", "6", "13"]);
+}
+
+#[test]
+fn who_would_share_the_same_cpus_gives_way_together() {
+    // four sockets; the last two tasks would come to the second one, which the second of them alone could
+    let masks = ["0,6,17,23", "2,8,18,26", "4,9,20,27", "5,12,21"];
+    let played = Played {
+        topology: machine(4, 1, 4, 8),
+        masks: masks.map(set).to_vec(),
+        gpus: vec![0, 1, 2, 3],
+        cpus_per_task: None,
+        rule: Some("gpu:per_task:1".to_string()),
+        bind: Bind::Auto,
+    };
+    assert_eq!(played.lists(), masks);
+}
+
+#[test]
 fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
     // a DGX A100 as srun -c32 fills it: pairs of GPUs on NUMA nodes 3, 1, 7 and 5, a task on each NUMA node
     let on =

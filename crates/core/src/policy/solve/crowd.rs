@@ -141,3 +141,22 @@ fn mixed(number: u64) -> u64 {
     mixed = (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     mixed ^ mixed >> 33
 }
+
+#[cfg(test)]
+mod tests {
+    use super::mixed;
+
+    fn are_different(mut marks: Vec<u64>) -> bool {
+        let count = marks.len();
+        marks.sort_unstable();
+        marks.dedup();
+        marks.len() == count
+    }
+
+    #[test]
+    fn no_way_has_the_mark_of_another_nor_two_that_of_two_others() {
+        assert!(are_different((0..256 * 64).map(mixed).collect()), "as many as a node can have");
+        let pairs = (0..1000).flat_map(|one| (0..one).map(move |other| mixed(one) ^ mixed(other)));
+        assert!(are_different(pairs.collect()));
+    }
+}

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Kept;
+use super::plain::plain;
 use super::problem::{Edge, KINDS, PARTS, Problem};
 use super::reduce::reduce;
 
@@ -9,8 +10,8 @@ use super::reduce::reduce;
 pub struct Draft(Problem);
 
 impl Draft {
-    /// Rails with the rates of their ports, in Mbit/s, at most [`super::MOST_RAILS`]; and how many of them each GPU is to
-    /// get: at least 1, and all where there are fewer.
+    /// Rails with the rates of their ports, in Mbit/s, and how many of them each GPU is to get: at least 1, and all where
+    /// there are fewer.  Of more rails than [`super::MOST_RAILS`] the ways are told, and nothing can be solved.
     pub fn new(rates: &[u64], wants: &[usize]) -> Draft {
         let rails = rates.len();
         Draft(Problem {
@@ -21,6 +22,7 @@ impl Draft {
             capacities: rates.iter().map(|rate| rate * PARTS).collect(),
             edges: Vec::with_capacity(rails * wants.len()),
             crossed: Vec::with_capacity(4 * rails * wants.len()),
+            plain: None,
         })
     }
 
@@ -82,7 +84,10 @@ impl Draft {
     /// The problem, once it has all ways.
     pub fn finish(self) -> Problem {
         let mut problem = self.0;
-        reduce(&mut problem);
+        problem.plain = plain(&problem);
+        if problem.plain.is_none() {
+            reduce(&mut problem);
+        }
         problem
     }
 

@@ -21,6 +21,7 @@ mod idle;
 mod level;
 mod load;
 mod part;
+mod plain;
 mod problem;
 mod reduce;
 mod score;
@@ -40,7 +41,6 @@ pub use score::Score;
 use bound::Bounds;
 use part::Part;
 use search::{Goal, search};
-use std::cmp::Ordering;
 
 /// Rails, at most.
 pub const MOST_RAILS: usize = 64;
@@ -70,13 +70,19 @@ pub fn solve_around(problem: &Problem, kept: &Kept, budget: &mut Budget) -> Solu
         return Solution { rails_of: Vec::new(), exact: true };
     }
     let whole = problem.around(kept);
-    let near = start::nearest(&whole);
     let ways = (problem.gpus() * problem.rails()) as u64;
     if !budget.spend(4 * ways) {
-        return Solution { rails_of: near, exact: false };
+        return Solution { rails_of: start::nearest(&whole), exact: false };
     }
-    let near = Answer::new(&whole, near);
-    if is_without_rival(&near) || problem.gpus() > MOST_ORDERED && near.is_best(budget) {
+    let plain = match kept.iter().all(Option::is_none) {
+        true => problem.plain.clone(),
+        false => plain::plain(&whole),
+    };
+    if let Some(rails_of) = plain {
+        return Solution { rails_of, exact: true };
+    }
+    let near = Answer::new(&whole, start::nearest(&whole));
+    if problem.gpus() > MOST_ORDERED && near.is_best(budget) {
         return Solution { rails_of: near.into_rails(), exact: true };
     }
     let rounds = (0..problem.gpus()).map(|gpu| problem.wants(gpu)).max().unwrap_or(1) as u64;
@@ -96,23 +102,6 @@ pub fn solve_around(problem: &Problem, kept: &Kept, budget: &mut Budget) -> Solu
         }
     }
     solution
-}
-
-/// Has every GPU the most that any rail gives it, and no other rail gives it as much from as near?  Then no answer is as good:
-/// so it is where each GPU has a NIC beside it.
-fn is_without_rival(answer: &Answer) -> bool {
-    let problem = answer.problem();
-    answer.rails_of().iter().zip(answer.shares()).enumerate().all(|(gpu, (rails, &share))| {
-        let kind = |rail| problem.kind(gpu, rail);
-        let &[mine] = rails.as_slice() else { return false };
-        let is_less = |rail| match problem.alone_mbps(gpu, rail).cmp(&share) {
-            Ordering::Less => true,
-            Ordering::Equal => kind(rail) > kind(mine),
-            Ordering::Greater => false,
-        };
-        problem.alone_mbps(gpu, mine) == share
-            && problem.open_to(gpu).all(|rail| rail == mine || is_less(rail))
-    })
 }
 
 /// The answer in which GPU after GPU takes what gives it most, unless that is more work than half of what is left.

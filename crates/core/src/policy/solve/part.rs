@@ -79,8 +79,8 @@ fn ways_worth(problem: &Problem, gpu: usize, worst: u64) -> u64 {
         others => {
             // with the best others
             let mut most: Vec<u64> = problem.open_to(gpu).map(|rail| problem.most(gpu, rail)).collect();
-            most.sort_unstable_by_key(|most| u64::MAX - most);
-            most.iter().take(others).sum()
+            most.sort_unstable();
+            most.iter().rev().take(others).sum()
         }
     };
     let worth = problem.open_to(gpu).filter(|&rail| problem.most(gpu, rail) + others >= worst);

@@ -41,6 +41,8 @@ pub struct Problem {
     pub(super) edges: Vec<Edge>,
     /// the places of all ways, one way after the other, the rail first
     pub(super) crossed: Vec<u16>,
+    /// the answer, where it need not be looked for: such a problem is not made smaller
+    pub(super) plain: Option<Vec<Vec<usize>>>,
 }
 
 impl Problem {
@@ -105,9 +107,10 @@ impl Problem {
         bits(self.open[gpu])
     }
 
-    /// Is a rail one of those from which a GPU may choose?
+    /// Is a rail one of those from which a GPU may choose?  Beyond [`super::MOST_RAILS`] there is none: such ways are only
+    /// told.
     pub(super) fn is_open(&self, gpu: usize, rail: usize) -> bool {
-        self.open[gpu] >> rail & 1 == 1
+        rail < super::MOST_RAILS && self.open[gpu] >> rail & 1 == 1
     }
 
     /// Has a GPU no choice?

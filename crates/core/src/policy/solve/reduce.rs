@@ -24,6 +24,7 @@ impl Problem {
             capacities: rails.iter().map(|&rail| self.capacities[rail]).collect(),
             edges: Vec::with_capacity(gpus.len() * rails.len()),
             crossed: Vec::new(),
+            plain: None,
         };
         let mut places: Vec<Option<u16>> = vec![None; self.places()];
         for (&gpu, &open) in gpus.iter().zip(open) {

@@ -4,6 +4,7 @@
 use super::*;
 
 mod properties;
+mod twins;
 mod work;
 
 const THROUGH: [u64; 5] = [1000, 1000, 850, 700, 450];
@@ -124,7 +125,8 @@ impl Exhaustive<'_> {
             }
             return;
         }
-        for set in sets(self.problem.rails(), self.problem.wants(gpu)) {
+        let is_open = |set: &Vec<usize>| set.iter().all(|&rail| self.problem.is_open(gpu, rail));
+        for set in sets(self.problem.rails(), self.problem.wants(gpu)).into_iter().filter(is_open) {
             set.iter().for_each(|&rail| self.load.put(gpu, rail));
             self.begun.push(set.clone());
             self.descend();
@@ -290,4 +292,62 @@ fn those_who_keep_their_rails_keep_them_and_the_others_make_the_best_of_it() {
     let problem = alike(4, 3).problem();
     let kept = vec![Some(vec![2]), None, Some(vec![0]), None];
     assert_eq!(solve_around(&problem, &kept, &mut plenty()).rails_of, [[2], [0], [0], [1]]);
+}
+
+#[test]
+fn a_small_part_is_solved_before_a_large_one_so_that_the_budget_is_enough_for_it() {
+    // in each pair both are nearest to the first NIC, and the one that could go to the second does not without a search
+    let mut kinds = vec![vec![4; 6]; 6];
+    for (first, rail) in [(0, 0), (2, 2), (4, 4)] {
+        kinds[first][rail..rail + 2].copy_from_slice(&[0, 3]);
+        kinds[first + 1][rail] = 0;
+    }
+    // and the second pair's NICs are not too far for the first pair
+    kinds[0][2] = 3;
+    let problem = Machine::new(&[400_000; 6], &kinds, &[504_000; 6]).problem();
+    let solved = |looks| solve(&problem, &mut Budget::new(looks)).rails_of.concat();
+    let (begun, best) = (solved(0), solved(u64::MAX));
+    assert_eq!((begun.as_slice(), best.as_slice()), (&[0, 0, 2, 2, 4, 4][..], &[1, 0, 3, 2, 5, 4][..]));
+    let all: Vec<Vec<usize>> = (0..5000).map(solved).collect();
+    assert!(
+        all.iter().any(|rails| rails[..4] == begun[..4] && rails[4..] == best[4..]),
+        "the small part alone"
+    );
+    assert!(all.iter().all(|rails| rails[..4] == begun[..4] || rails[4..] == best[4..]), "or both");
+}
+
+#[test]
+fn gpus_whose_ways_have_no_more_in_common_than_a_link_that_is_too_narrow_are_solved_together() {
+    // each has rails of its own, and what it could get of the other's is too little
+    let too_little = |machine: Machine, each: usize| {
+        let ways: Vec<(usize, usize)> = (0..2 * each).map(|rail| (usize::from(rail < each), rail)).collect();
+        machine.shared(10_000, &ways)
+    };
+    let one = Machine::new(&[400_000; 4], &[vec![0, 3, 0, 0], vec![0, 0, 0, 3]], &[504_000; 2]);
+    let one = too_little(one, 2).shared(500_000, &[(0, 0), (1, 2)]);
+    assert_eq!(solved(&one), [[0], [3]], "400 and 280, where alone each would take what leaves 250 to both");
+    let kinds = [vec![0, 0, 3, 0, 0, 0], vec![0, 0, 0, 0, 0, 3]];
+    let two = Machine::new(&[200_000; 6], &kinds, &[504_000; 2]).wanting(2);
+    let two = too_little(two, 3).shared(500_000, &[(0, 0), (0, 1), (1, 3), (1, 4)]);
+    assert_eq!(solved(&two), [[0, 2], [3, 5]], "340 for each, where alone each would take what leaves 250");
+}
+
+#[test]
+fn a_link_that_can_never_be_too_narrow_for_those_on_it_is_no_place() {
+    let reduced = |machine: Machine| {
+        let problem = machine.problem();
+        let mut crossed: Vec<u16> = problem.crossed.clone();
+        crossed.sort_unstable();
+        crossed.dedup();
+        crossed.into_iter().map(|place| problem.capacity(place.into()) / problem::PARTS).collect::<Vec<u64>>()
+    };
+    let two = || Machine::new(&[400_000; 2], &vec![vec![0; 2]; 2], &[504_000; 2]);
+    let (all, to_first) = ([(0, 0), (0, 1), (1, 0), (1, 1)], [(0, 0), (1, 0)]);
+    assert_eq!(reduced(two()), [400_000; 2], "each GPU's own");
+    assert_eq!(reduced(two().shared(500_000, &all)), [400_000, 400_000, 500_000]);
+    assert_eq!(reduced(two().shared(800_000, &all)), [400_000; 2], "it carries what all can move");
+    assert_eq!(reduced(two().shared(600_000, &all).shared(500_000, &all)), [400_000, 400_000, 500_000]);
+    assert_eq!(reduced(two().shared(500_000, &to_first)), [400_000; 2], "the rail behind it is narrower");
+    assert_eq!(reduced(two().shared(300_000, &to_first)), [300_000, 400_000], "a part of the rail behind it");
+    assert_eq!(reduced(two().shared(300_000, &to_first[..1])), [400_000; 2], "of one of its ways alone");
 }

@@ -146,6 +146,84 @@ fn where_rails_are_isolated_no_task_is_held_to_one() {
     assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None, "nothing would be left out");
 }
 
+/// UCX's list for GPU 1 of a node where GPU k has these rails, which are on these networks, and its reason.
+fn ucx_on_networks(
+    layer: LinkLayer,
+    networks: [&[&str]; 3],
+    of_gpus: &[&[usize]],
+    fabric: Fabric,
+    variables: &[(&str, &str)],
+) -> (Option<String>, String) {
+    let mut situation = Situation::new(PortState::Active).with(variables);
+    situation.wanted.fabric = fabric;
+    for (nic, networks) in situation.topology.nics.iter_mut().zip(networks) {
+        let port = &mut nic.ports[0];
+        port.link_layer = layer;
+        match layer {
+            LinkLayer::InfiniBand => port.subnet = networks.first().map(|text| text.parse().unwrap()),
+            _ => port.networks = networks.iter().map(|text| text.parse().unwrap()).collect(),
+        }
+    }
+    let own =
+        |rail: &usize| RailUse { rail: RailIndex(*rail), path: PathType::Pix, share_mbps: None, users: 1 };
+    let chosen = |rails: &&[usize]| GpuPlacement {
+        choices: rails.iter().map(own).collect(),
+        numa_node: None,
+        reason: String::new(),
+        shortfall: None,
+    };
+    situation.node.gpus = of_gpus.iter().map(chosen).collect();
+    let task = task(&[1], of_gpus[1]);
+    (situation.value(&task, "UCX_NET_DEVICES"), situation.why(&task, "UCX_NET_DEVICES"))
+}
+
+#[test]
+fn a_task_is_held_to_its_nic_only_where_ucx_connects_nics_of_different_rails() {
+    use LinkLayer::{Ethernet, InfiniBand};
+    let (own, all) = (Some("mlx5_1:1"), Some("mlx5_0:1,mlx5_1:1,mlx5_2:1"));
+    let each: [&[&str]; 3] = [&["10.0.0.0/24"], &["10.0.1.0/24"], &["10.0.2.0/24"]];
+    let wide: [&[&str]; 3] =
+        [&["10.0.0.0/16", "10.0.0.0/24"], &["10.0.0.0/16", "10.0.1.0/24"], &["10.0.0.0/16", "10.0.2.0/24"]];
+    let one: [&[&str]; 3] = [&["10.0.0.0/16"]; 3];
+    let prefixes: [&[&str]; 3] = [&["fe80:0:0:0"], &["fe80:0:0:1"], &["fe80:0:0:2"]];
+    let everywhere = ("UCX_IB_ROCE_REACHABILITY_MODE", "all");
+    let one_each: &[&[usize]] = &[&[0], &[1], &[2]];
+    for (layer, networks, fabric, variables, expected) in [
+        (Ethernet, one, Fabric::Unsaid, &[][..], own),
+        (Ethernet, [&[], &[], &[]], Fabric::Unsaid, &[], own),
+        // an interface that has lost its address is reached by nobody
+        (Ethernet, [&["10.0.0.0/16"], &[], &["10.0.0.0/16"]], Fabric::Unsaid, &[], all),
+        (InfiniBand, [&["fe80:0:0:0"], &[], &["fe80:0:0:0"]], Fabric::Unsaid, &[], own),
+        (Ethernet, each, Fabric::Unsaid, &[], all),
+        // UCX takes the closest route, which is the other rail's
+        (Ethernet, wide, Fabric::Unsaid, &[], all),
+        (Ethernet, each, Fabric::Unsaid, &[everywhere], own),
+        (Ethernet, each, Fabric::Unsaid, &[("UCX_IB_ROCE_REACHABILITY_MODE", "route")], all),
+        (Ethernet, each, Fabric::Routed, &[], own),
+        (Ethernet, one, Fabric::IsolatedRails, &[], all),
+        (InfiniBand, [&["fe80:0:0:0"]; 3], Fabric::Unsaid, &[], own),
+        (InfiniBand, prefixes, Fabric::Unsaid, &[], all),
+        (InfiniBand, prefixes, Fabric::Unsaid, &[everywhere], all),
+        (InfiniBand, prefixes, Fabric::Routed, &[], own),
+    ] {
+        let (value, why) = ucx_on_networks(layer, networks, one_each, fabric, variables);
+        assert_eq!(value.as_deref(), expected, "{layer}, {networks:?}, {fabric:?}, {variables:?}: {why}");
+    }
+    let (_, why) = ucx_on_networks(Ethernet, each, one_each, Fabric::Unsaid, &[]);
+    assert!(why.starts_with("the rails are on different subnets"), "{why}");
+}
+
+#[test]
+fn gpus_with_a_nic_on_each_of_two_planes_reach_each_other() {
+    let planes: [&[&str]; 3] = [&["10.0.0.0/16"], &["10.1.0.0/16"], &["10.0.0.0/16"]];
+    let value = |of_gpus: &[&[usize]]| {
+        ucx_on_networks(LinkLayer::Ethernet, planes, of_gpus, Fabric::Unsaid, &[]).0.unwrap_or_default()
+    };
+    assert_eq!(value(&[&[0, 1], &[1, 2]]), "mlx5_1:1,mlx5_2:1", "both are on both");
+    assert_eq!(value(&[&[0, 1], &[2]]), "mlx5_2:1", "the first plane");
+    assert_eq!(value(&[&[0], &[1]]), "mlx5_0:1,mlx5_1:1,mlx5_2:1");
+}
+
 #[test]
 fn what_ucxs_own_configuration_sets_is_not_set_over_it() {
     let files: Files = &[("/etc/ucx/ucx.conf", "# site\nUCX_NET_DEVICES=mlx5_0:1\n")];

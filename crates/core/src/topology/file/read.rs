@@ -14,10 +14,10 @@ use super::{
     MAX_GPUS, MAX_MIG_INSTANCES, MAX_NETDEVS, MAX_NETWORKS, MAX_NICS, MAX_NUMA_NODES, MAX_PORTS,
     MAX_RATE_MBPS,
 };
-use crate::order;
+use crate::order::Order;
 use crate::topology::{
     Arch, Bitmap, CpuVendor, Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress,
-    PciParent, PciTree, Port, PortState, Processor, Provenance, Topology, X86,
+    PciTree, Port, PortState, Processor, Provenance, Topology, X86,
 };
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -30,16 +30,15 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     topology.pus = cores::pus(&file.pus)?;
     topology.pci = pci::tree(&file.pci, &topology)?;
     // every function with another below it is a bridge
-    let bridges = order::set(topology.pci.iter().filter_map(|function| match function.parent {
-        PciParent::Bridge(bridge) => Some(bridge),
-        PciParent::Host(_) => None,
-    }));
+    let mut bridges: Vec<PciAddress> =
+        topology.pci.iter().filter_map(|function| function.parent.bridge()).collect();
+    bridges.order();
     let endpoint = |place: Place, text: &str| {
         let address: PciAddress = pci_address(place, text)?;
         if topology.pci.get(address).is_none() {
             return Err(dangling(place, address, "pci"));
         }
-        if bridges.contains(&address) {
+        if bridges.binary_search(&address).is_ok() {
             return Err(wrong(place, text, "a function that has no other below it"));
         }
         Ok(address)
@@ -130,7 +129,7 @@ fn gpus(
     at_most(Place::of("gpus"), gpus.len(), MAX_GPUS)?;
     let (mut addresses, mut uuids, mut device_nodes) = (Once::new(), Once::new(), Once::new());
     let mut runtime_indices = Once::new();
-    let mut all = Vec::new();
+    let mut all = Vec::with_capacity(gpus.len());
     for (i, gpu) in gpus.iter().enumerate() {
         let at = |field| Place::of("gpus").nth(i).field(field);
         let address = endpoint(at("address"), &gpu.address)?;
@@ -142,8 +141,8 @@ fn gpus(
             return Err(wrong(at("vendor"), &gpu.vendor, expected));
         }
         let uuid = optional(&gpu.uuid, |text| name(at("uuid"), text))?;
-        if let Some(uuid) = &uuid {
-            uuids.add(at("uuid"), uuid.clone())?;
+        if let Some(uuid) = gpu.uuid.as_deref() {
+            uuids.add(at("uuid"), uuid)?;
         }
         let model = optional(&gpu.model, |text| free_text(at("model"), text))?;
         if let Some(count) = gpu.mig_instances.filter(|count| !(1..=MAX_MIG_INSTANCES).contains(count)) {
@@ -179,25 +178,26 @@ fn nics(
 ) -> Result<Vec<Nic>> {
     at_most(Place::of("nics"), nics.len(), MAX_NICS)?;
     let (mut names, mut uverbs_seen) = (Once::new(), Once::new());
-    let mut all = Vec::new();
+    let mut all = Vec::with_capacity(nics.len());
     for (i, nic) in nics.iter().enumerate() {
         let at = |field| Place::of("nics").nth(i).field(field);
         let nic_name = device_name(at("name"), &nic.name)?;
-        names.add(at("name"), nic_name.clone())?;
+        names.add(at("name"), &*nic.name)?;
         // several NICs may share a function: the subfunctions of a ConnectX do
         let address = optional(&nic.address, |text| endpoint(at("address"), text))?;
         if let Some(gpu) = gpus.iter().find(|gpu| Some(gpu.address) == address) {
             return Err(wrong(at("address"), gpu.address, "a function that is not a GPU"));
         }
         let uverbs = optional(&nic.uverbs, |text| name(at("uverbs"), text))?;
-        if let Some(uverbs) = &uverbs {
-            uverbs_seen.add(at("uverbs"), uverbs.clone())?;
+        if let Some(uverbs) = nic.uverbs.as_deref() {
+            uverbs_seen.add(at("uverbs"), uverbs)?;
         }
         at_most(at("netdevs"), nic.netdevs.len(), MAX_NETDEVS)?;
-        let mut netdevs_seen = Once::new();
+        let (mut netdevs, mut netdevs_seen) = (Vec::with_capacity(nic.netdevs.len()), Once::new());
         for (k, netdev) in nic.netdevs.iter().enumerate() {
             let place = at("netdevs").nth(k);
-            netdevs_seen.add(place, name(place, netdev)?)?;
+            netdevs.push(name(place, netdev)?);
+            netdevs_seen.add(place, &**netdev)?;
         }
         all.push(Nic {
             name: nic_name,
@@ -206,7 +206,7 @@ fn nics(
             role: optional(&nic.role, |text| word(at("role"), text, &schema::ROLES))?,
             ports: ports(at("ports"), &nic.ports)?,
             uverbs,
-            netdevs: nic.netdevs.iter().map(|netdev| netdev.to_string()).collect(),
+            netdevs,
             guid: optional(&nic.guid, |text| free_text(at("guid"), text))?,
             card: optional(&nic.card, |text| free_text(at("card"), text))?,
         });
@@ -217,7 +217,7 @@ fn nics(
 fn ports(place: Place, ports: &[schema::Port]) -> Result<Vec<Port>> {
     at_most(place, ports.len(), MAX_PORTS)?;
     let mut numbers = Once::new();
-    let mut all = Vec::new();
+    let mut all = Vec::with_capacity(ports.len());
     for (k, port) in ports.iter().enumerate() {
         let at = |field| place.nth(k).field(field);
         if port.number == 0 {

@@ -3,6 +3,7 @@
 
 use super::text::Text;
 use super::{BadTopology, MAX_TENTHS_GT, MAX_TEXT, MAX_WIDTH, printable};
+use crate::topology::pci;
 use crate::topology::{
     BadDeviceName, Bitmap, DeviceName, LinkRate, Network, PciAddress, PciParent, SubnetPrefix,
 };
@@ -17,42 +18,40 @@ pub(super) type Result<T> = std::result::Result<T, BadTopology>;
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     steps: [(&'static str, Option<usize>); 3],
+    /// how many steps there are
+    depth: usize,
 }
 
 impl Place {
     /// A field of the file.
     pub(super) fn of(field: &'static str) -> Place {
-        Place { steps: [(field, None), ("", None), ("", None)] }
+        Place { steps: [(field, None), ("", None), ("", None)], depth: 1 }
     }
 
     /// A field of what stands here.
     pub(super) fn field(mut self, field: &'static str) -> Place {
-        if let Some(free) = self.steps.iter_mut().find(|(name, _)| name.is_empty()) {
-            *free = (field, None);
+        if let Some(free) = self.steps.get_mut(self.depth) {
+            (*free, self.depth) = ((field, None), self.depth + 1);
         }
         self
     }
 
     /// The item of the list that stands here.
     pub(super) fn nth(mut self, item: usize) -> Place {
-        if let Some((_, index)) = self.steps.iter_mut().rfind(|(name, _)| !name.is_empty()) {
-            *index = Some(item);
-        }
+        self.steps[self.depth - 1].1 = Some(item);
         self
     }
 
     /// Another field beside this one.
     pub(super) fn beside(mut self, field: &'static str) -> Place {
-        if let Some(last) = self.steps.iter_mut().rfind(|(name, _)| !name.is_empty()) {
-            *last = (field, None);
-        }
+        self.steps[self.depth - 1] = (field, None);
         self
     }
 }
 
 impl Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, (name, index)) in self.steps.iter().filter(|(name, _)| !name.is_empty()).enumerate() {
+        for (number, (name, index)) in self.steps.iter().take(self.depth).enumerate() {
             f.write_str(if number > 0 { "." } else { "" })?;
             f.write_str(name)?;
             index.map_or(Ok(()), |index| write!(f, "[{index}]"))?;
@@ -173,11 +172,7 @@ pub(super) fn parent(place: Place, text: &str) -> Result<PciParent> {
 
 pub(super) fn hex(place: Place, text: &str, most: usize, expected: &str) -> Result<u32> {
     let digits = text.strip_prefix("0x").unwrap_or_default();
-    // from_str_radix accepts a sign, which no id has
-    if digits.len() > most || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err(wrong(place, text, expected));
-    }
-    u32::from_str_radix(digits, 16).map_err(|_| wrong(place, text, expected))
+    pci::hex(digits.as_bytes(), most).ok_or_else(|| wrong(place, text, expected))
 }
 
 pub(super) fn link_rate(place: Place, text: &str) -> Result<LinkRate> {

@@ -9,8 +9,8 @@ use std::fmt::{self, Display};
 
 pub(super) fn pus(rows: &[schema::Core]) -> Result<Vec<Pu>> {
     at_most(Place::of("pus"), rows.len(), MAX_CORES)?;
-    let (mut ids, mut seen) = (Once::new(), Bitmap::new());
-    let mut all: Vec<Pu> = Vec::new();
+    // each CPU in the place of its number, so that all are in order
+    let (mut ids, mut by_index) = (Once::new(), Vec::<Option<Pu>>::new());
     for (i, row) in rows.iter().enumerate() {
         let at = |field| Place::of("pus").nth(i).field(field);
         let number = |field, number: Option<u32>| match number.unwrap_or(1) {
@@ -24,35 +24,37 @@ pub(super) fn pus(rows: &[schema::Core]) -> Result<Vec<Pu>> {
         for core in row.core..=last {
             ids.add(Place::of("pus").nth(i), CoreId(row.package, core))?;
         }
-        let before = all.len();
+        let mut is_empty = true;
         ranges(at("pus"), &row.pus, |part, first| {
             // each below the limit of 8192, as `cores` and `step` are
-            if first.end() + (cores - 1) * step >= Bitmap::LIMIT {
+            let end = first.end() + (cores - 1) * step;
+            if end >= Bitmap::LIMIT {
                 return Err(wrong(at("pus"), part, "numbers below 8192, those of the last core too"));
             }
+            by_index.resize(by_index.len().max(end as usize + 1), None);
             for (nth, core) in (row.core..=last).enumerate() {
                 let above = nth as u32 * step;
                 for os_index in first.start() + above..=first.end() + above {
-                    if seen.contains(os_index) {
-                        return Err(match all[..before].iter().find(|pu| pu.os_index == os_index) {
-                            Some(pu) => {
-                                let row_of_it = ids.first_place(&CoreId(pu.package, pu.core));
-                                twice(at("pus"), os_index, row_of_it.unwrap_or(at("pus")).field("pus"))
-                            }
+                    let pu = Pu { os_index, package: row.package, core };
+                    if let Some(before) = by_index[os_index as usize].replace(pu) {
+                        let of_this_row =
+                            before.package == row.package && (row.core..=last).contains(&before.core);
+                        let row_of_it = ids.first_place(&CoreId(before.package, before.core));
+                        return Err(match row_of_it.filter(|_| !of_this_row) {
+                            Some(row) => twice(at("pus"), os_index, row.field("pus")),
                             None => each_once(at("pus"), part),
                         });
                     }
-                    seen.insert(os_index);
-                    all.push(Pu { os_index, package: row.package, core });
+                    is_empty = false;
                 }
             }
             Ok(())
         })?;
-        if all.len() == before {
+        if is_empty {
             return Err(wrong(at("pus"), &row.pus, "at least one CPU"));
         }
     }
-    Ok(all)
+    Ok(by_index.into_iter().flatten().collect())
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

@@ -8,12 +8,14 @@ use super::super::values::{
 };
 use super::super::{BadTopology, MAX_PCI};
 use crate::order;
-use crate::topology::{PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology};
+use crate::topology::{LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology};
 
-pub(super) fn tree(functions: &[function::PciFunction], topology: &Topology) -> Result<PciTree> {
+pub(super) fn tree<'f>(functions: &'f [function::PciFunction<'_>], topology: &Topology) -> Result<PciTree> {
     at_most(Place::of("pci"), functions.len(), MAX_PCI)?;
-    let mut tree = PciTree::default();
+    let mut all = Vec::with_capacity(functions.len());
     let mut addresses = Once::new();
+    // most links of a node are alike
+    let mut last_link: Option<(&'f str, LinkRate)> = None;
     for (i, function) in functions.iter().enumerate() {
         let at = |field| Place::of("pci").nth(i).field(field);
         let address: PciAddress = pci_address(at("address"), &function.address)?;
@@ -27,9 +29,16 @@ pub(super) fn tree(functions: &[function::PciFunction], topology: &Topology) -> 
             let id = optional(text, |text| hex(at(field), text, 4, "an id such as `0x10de`"))?;
             Ok(id.map(|id| id as u16))
         };
-        let link =
-            |field: &'static str, text: &Option<Text>| optional(text, |text| link_rate(at(field), text));
-        tree.insert(PciFunction {
+        let mut link = |field: &'static str, text: &'f Option<Text>| -> Result<Option<LinkRate>> {
+            let Some(text) = text.as_deref() else { return Ok(None) };
+            let rate = match last_link {
+                Some((last, rate)) if last == text => rate,
+                _ => link_rate(at(field), text)?,
+            };
+            last_link = Some((text, rate));
+            Ok(Some(rate))
+        };
+        all.push(PciFunction {
             address,
             parent: parent(at("parent"), &function.parent)?,
             class: optional(&function.class, |text| {
@@ -55,6 +64,7 @@ pub(super) fn tree(functions: &[function::PciFunction], topology: &Topology) -> 
             iommu: optional(&function.iommu, |text| name(at("iommu"), text))?,
         });
     }
+    let tree = PciTree::of(all);
     // last, when all bridges are known: the file need not be in address order
     for function in tree.iter() {
         if !tree.reaches_host(function.address) {

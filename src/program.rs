@@ -1,0 +1,46 @@
+//! What a step starts, where that decides about its placement.
+#![forbid(unsafe_code)]
+
+use crate::environment::variable;
+use nic_placement_core::config::hostlist::HostList;
+use nic_placement_core::render::marker;
+use nic_placement_core::step::program_name;
+use slurm_spank::SpankHandle;
+use std::sync::OnceLock;
+
+/// The daemons by which Open MPI's mpirun starts ranks on other nodes than its own (its plm_slurm_module.c, `launch_daemons`,
+/// the same in PRRTE).
+const DAEMONS: [&str; 2] = ["orted", "prted"];
+
+/// The program's name, without its folder.
+static NAME: OnceLock<Option<String>> = OnceLock::new();
+
+/// Takes down what the step starts.
+pub(crate) fn note(first_argument: impl FnOnce() -> Option<String>) {
+    NAME.get_or_init(|| first_argument().map(|path| program_name(&path).to_string()));
+}
+
+/// The program's name, without its folder; `None` where Slurm does not say it, as for a container.
+pub(crate) fn name() -> Option<&'static str> {
+    NAME.get()?.as_deref()
+}
+
+/// Why the step is not placed, if it starts mpirun's daemons on a part of the job's nodes.
+///
+/// On the first node mpirun starts ranks itself, and these have its variables: those of a batch script, which has none of ours.
+/// Ranks of one program would then differ by node: libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or
+/// connect wrong ones.  In a placed step mpirun has variables of ours, and so may the daemons.
+pub(crate) fn is_beside_mpirun(spank: &SpankHandle) -> Option<&'static str> {
+    if !name().is_some_and(|name| DAEMONS.contains(&name)) {
+        return None;
+    }
+    // srun sets SLURM_JOB_NUM_NODES to what it was asked for, and adds this one only where there is none (Slurm's
+    // src/common/env.c, `setup_env`, `env_array_for_step`)
+    let of_job = HostList::parse(&variable(spank, "SLURM_JOB_NODELIST")?).ok()?.count();
+    let is_on_all = spank.job_nnodes().is_ok_and(|here| u64::from(here) >= of_job);
+    let is_placed = variable(spank, marker::NAME).is_some_and(|text| marker::is_published(&text));
+    (!is_on_all && !is_placed).then_some(
+        "it starts mpirun's daemons, and the ranks that mpirun starts beside itself would have other variables; put \
+         `nic-placement exec --` before the ranks' program, or start them by srun",
+    )
+}

@@ -1,0 +1,69 @@
+//! Steps whose program decides about their placement: what binds its program itself, and mpirun's daemons.
+
+use crate::harness::{Bed, Case, cases};
+use crate::machines::{cpus_near, ucx_of};
+use crate::report::Task;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+pub const CASES: &[Case] = cases![
+    who_starts_a_program_by_numactl_keeps_its_cpus_and_gets_its_nic,
+    the_daemons_of_an_mpirun_that_has_a_node_for_itself_are_not_placed,
+];
+
+/// A program of that name that reports, with a folder around it.
+fn program(bed: &Bed, name: &str) -> PathBuf {
+    let path = bed.file(name, "#!/bin/bash\nexec $report\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it may be started");
+    path
+}
+
+fn who_starts_a_program_by_numactl_keeps_its_cpus_and_gets_its_nic(bed: &Bed) {
+    // each task's GPU is on the other socket
+    let step = "srun -w n0 -n2 -c112 -m block:block --gres=gpu:8 --gpu-bind=map_gpu:4,0 @";
+    let is_near = |task: &Task| task.cpus().is_subset(&cpus_near(task.gpus()[0]));
+    let other = program(bed, "train");
+    for (name, moves) in [("numactl", false), ("train", true)] {
+        let program = if name == "train" { other.clone() } else { program(bed, name) };
+        let (without, placed) =
+            bed.without_and_with("--nic-placement", 2, &format!("{step} {}", program.display()));
+        for (before, task) in without.iter().zip(&placed) {
+            assert_eq!((is_near(before), is_near(task)), (false, moves), "`{name}`: {task:?}");
+            assert_eq!(before.mem() == task.mem(), !moves, "`{name}`: {task:?}");
+            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "`{name}`");
+        }
+    }
+}
+
+fn the_daemons_of_an_mpirun_that_has_a_node_for_itself_are_not_placed(bed: &Bed) {
+    let daemon = program(bed, "orted");
+    let link = bed.file("prted", "");
+    fs::remove_file(&link).and_then(|()| symlink(&daemon, &link)).expect("another name");
+    let job =
+        |nodes: &str, step: &str| format!("salloc --quiet -w {nodes} -n2 --gres=gpu:1 bash -c '{step}'");
+    let on_one = |program: &str| format!("srun -w n1 -N1 -n1 --gres=gpu:1 @ {program}");
+    for path in [&daemon, &link] {
+        let (without, daemons) = bed.without_and_with(
+            "--nic-placement",
+            1,
+            &job("n0,n1 -N2", &on_one(&path.display().to_string())),
+        );
+        assert!(without.iter().chain(&daemons).all(Task::is_untouched), "{path:?}: {daemons:?}");
+    }
+    let asked =
+        bed.run(&job("n0,n1 -N2", &on_one(&daemon.display().to_string()).replace('@', "--nic-placement")));
+    assert_eq!(
+        asked.stderr.matches("put `nic-placement exec --` before the ranks").count(),
+        1,
+        "{}",
+        asked.stderr
+    );
+    // where mpirun runs on no node of the job's, all ranks are below such a daemon; and another program is none
+    let all = format!("srun -N2 -n2 --gres=gpu:1 @ {}", daemon.display());
+    let other = on_one("$report");
+    for (nodes, step, tasks) in [("n0,n1 -N2", &all, 2), ("n0,n1 -N2", &other, 1)] {
+        let (_, placed) = bed.without_and_with("--nic-placement", tasks, &job(nodes, step));
+        assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "`{step}`: {placed:?}");
+    }
+}
