@@ -44,6 +44,8 @@ demo:           ## a real Slurm on this machine: srun without and with the optio
 lint:           ## rustfmt and clippy, as .ci/run wants them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	# the fuzzers are a workspace of their own, whose lock file forgets what ours gained
+	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml > /dev/null
 
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries

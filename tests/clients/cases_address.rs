@@ -25,7 +25,7 @@ pub const CASES: &[Case] = cases![
     who_meets_by_address_without_a_list_sends_by_the_first_nic,
     an_address_of_another_nic_will_do_with_our_list,
     no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_faster,
-    messages_go_by_tcp_too_where_rdma_is_slow_and_the_user_asks_for_writes,
+    a_quarter_may_go_by_tcp_where_rdma_is_slow_and_the_user_asks_for_writes,
 ];
 
 /// meet.sh's message
@@ -82,14 +82,17 @@ fn no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_fa
 }
 
 /// UCX adds a lane whose speed is at least a quarter of the first one's (`UCX_MULTI_LANE_MAX_RATIO`), and can write by TCP but
-/// not read.  Of the interfaces it then took the storage NIC's, as it does without a list.
-fn messages_go_by_tcp_too_where_rdma_is_slow_and_the_user_asks_for_writes(nodes: &Nodes) {
+/// not read.  Of the interfaces it then takes the storage NIC's, as it does without a list.  Once in some ninety runs it made
+/// no such lane, and all bytes went by the NIC, so the quarter is what may go by TCP and not what must.
+fn a_quarter_may_go_by_tcp_where_rdma_is_slow_and_the_user_asks_for_writes(nodes: &Nodes) {
     let tasks = nodes.tasks("put.slow", 2);
     let sent = nodes.sent("put.slow");
+    assert!(nodes.succeeded("put.slow"), "{tasks:?}");
     for node in NODES {
         let all: u64 = sent.iter().filter(|((on, _), _)| on == node).map(|(_, bytes)| *bytes).sum();
         let rdma = by(&sent, node, "mlx5_1");
-        assert!(are(rdma, tasks[0].sent() * 3 / 4), "a quarter goes elsewhere: {sent:?}");
-        assert!(all - rdma > tasks[0].sent() / 5, "{sent:?}");
+        let message = tasks[0].sent();
+        assert!(are(rdma, message * 3 / 4) || are(rdma, message), "{tasks:?}: {sent:?}");
+        assert!(all >= message, "nothing is lost: {tasks:?}: {sent:?}");
     }
 }
