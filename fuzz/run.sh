@@ -6,6 +6,9 @@
 # The last line of a target is one for fuzz/RUNS.tsv.  The second is one of the clock: where other work takes the processor, give
 # TIMEOUT=60, and look at what found/ then has of slow-unit-… alone.
 #
+# LEAN=1 looks at which code an input reaches, and no longer at what each comparison compares: that is two thirds of the time, and
+# says little where an input is a list of changes, as that of sysfs, kept, directory, maps and solver is.
+#
 # fuzz/run.sh slow [TARGET…] looks for the input that costs most, by basic blocks (BLOCKS says how many for each length,
 # 1000000000), or with BY=time by the clock.  The worst lies in fuzz/found/slow-TARGET.
 set -euo pipefail
@@ -23,7 +26,16 @@ if [ "${1:-}" = slow ]; then
 fi
 
 flags="$flags -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
-flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
+flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table --cfg fuzzing"
+feedback=()
+if [ -n "${LEAN:-}" ]; then
+    # libFuzzer's own memcmp keeps what is compared by this function; fuzz_targets/fuzz.rs has one that does nothing
+    flags="$flags --cfg lean -Clink-arg=-Wl,--wrap=__sanitizer_weak_hook_memcmp"
+    feedback=(-entropic=0)
+    target=$target/lean
+else
+    flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares"
+fi
 memory=256
 cargo=(cargo)
 if [ "${SANITIZER:-}" = address ]; then
@@ -71,7 +83,7 @@ for name; do
     NIC_PLACEMENT_FUZZ=$name "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
         -max_len="${MAX_LEN:-$(longest "$name")}" -rss_limit_mb="$memory" -timeout="${TIMEOUT:-1}" -report_slow_units=1 \
         -max_total_time="${SECONDS_EACH:-600}" \
-        -runs="${RUNS:-10000000}" -print_final_stats=1 -artifact_prefix="found/$name-" 2>&1 | tee "grown/$name.log"
+        -runs="${RUNS:-10000000}" "${feedback[@]}" -print_final_stats=1 -artifact_prefix="found/$name-" 2>&1 | tee "grown/$name.log"
     # only where it ended by itself
     awk -v OFS='\t' -v name="$name" -v today="$today" -v commit="$commit" '
         /^Done [0-9]+ runs in / { runs = $2; seconds = $5 }
