@@ -73,6 +73,11 @@ fn cores_in_a_row_that_differ_by_a_number_take_one_line() {
         written(&[(0, "0-1"), (1, "2-3"), (2, "4"), (3, "5")]),
         [r#""core": 0, "pus": "0-1", "cores": 2, "step": 2"#, r#""core": 2, "pus": "4", "cores": 2"#]
     );
+    // a core of the largest number before another package's (found by the fuzzer)
+    let mut topology = Topology::empty("x", Provenance::File(String::new()));
+    topology.pus =
+        [(0, 0, u32::MAX), (1, 1, 0)].map(|(os_index, package, core)| Pu { os_index, package, core }).into();
+    assert!(to_json(&topology).contains(r#"{"package": 0, "core": 4294967295, "pus": "0"}"#));
 }
 
 #[test]

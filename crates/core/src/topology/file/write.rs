@@ -63,7 +63,7 @@ fn cores<'a>(pus: &[Pu]) -> Vec<schema::Core<'a>> {
         let (mut count, mut step) = (1, 1);
         let mut last = first.clone();
         while let Some(((_, _), next)) =
-            rest.peek().filter(|((at, next), _)| (*at, *next) == (package, core + count))
+            rest.peek().filter(|((at, next), _)| *at == package && core.checked_add(count) == Some(*next))
         {
             let above = step_between(&last, next);
             // the second core says by how much each one is above the one before it
