@@ -1,6 +1,7 @@
 //! The report of `nic-placement check --json`, which the audit reads back.
 #![forbid(unsafe_code)]
 
+use nic_placement_core::diagnostic::Shown;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -203,10 +204,9 @@ impl Report {
 }
 
 fn why(text: &[u8], error: Option<serde_json::Error>) -> String {
-    let cut = |word: &str| word.chars().take(60).collect::<String>();
     match (serde_json::from_slice::<Head>(text), error) {
         (Ok(Head { format: Some(format), .. }), _) if format != FORMAT => {
-            format!("`format` is `{}`, expected `{FORMAT}`", cut(&format))
+            format!("`format` is `{}`, expected `{FORMAT}`", Shown::word(&format, 60))
         }
         (Ok(Head { format: None, .. }), _) => format!("`format` is missing, expected `{FORMAT}`"),
         (Ok(Head { version, .. }), _) if !version.is_some_and(|version| READ.contains(&version)) => {
@@ -219,7 +219,7 @@ fn why(text: &[u8], error: Option<serde_json::Error>) -> String {
             let finding = error.to_string();
             format!(
                 "its line {line} column {column}: {}",
-                cut(finding.strip_suffix(&place).unwrap_or(&finding))
+                Shown::message(finding.strip_suffix(&place).unwrap_or(&finding), 60)
             )
         }
         (_, None) => "it cannot be read".to_string(),
