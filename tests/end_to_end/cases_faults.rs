@@ -1,7 +1,9 @@
 //! Faults of the node: a /sys that is odd, descriptors that are used up, devices that vanish, and hooks that fail.
 
 use crate::cases_failure::assert_the_node_becomes_idle;
-use crate::faults::{STEP, Spoilt, assert_one_line, assert_same, loud, under, with_plugin, without_plugin};
+use crate::faults::{
+    STEP, Spoilt, assert_one_line, assert_same, loud, under, under_within, with_plugin, without_plugin,
+};
 use crate::harness::{Bed, Case, cases};
 use crate::machines::ucx_of;
 use crate::plugins::between;
@@ -153,6 +155,9 @@ fn a_node_without_sys_harms_no_job(bed: &Bed) {
 
 // ---- descriptors ----
 
+/// A thread of slurmstepd's takes connections while plugins run, and 26.05 hangs where it has no descriptor for one: in 2 of
+/// 24 runs without this plugin, with 5 to 100 ms between the limit and its end.  One run of ours in some forty did on a busy
+/// machine.
 fn a_step_that_is_out_of_descriptors_harms_no_job(bed: &Bed) {
     for hook in ["init_post_opt", "task_init"] {
         for left in [0, 1, 4] {
@@ -161,7 +166,7 @@ fn a_step_that_is_out_of_descriptors_harms_no_job(bed: &Bed) {
                 between(bed.site, &format!("{hook}=files:{left}")),
                 between(bed.site, &format!("{hook}=any-files"))
             );
-            let (ran, lines) = under(bed, &format!("{left} descriptors in {hook}"), &plugstack, "");
+            let (ran, lines) = under_within(bed, &format!("{left} descriptors in {hook}"), &plugstack, "", 3);
             if (hook, left) == ("init_post_opt", 0) {
                 assert!(!is_placed(&ran.tasks), "{:?}", ran.tasks);
             }
