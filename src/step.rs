@@ -18,7 +18,7 @@ use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::Reasons;
-use nic_placement_core::step::{Starter, Step, is_binder};
+use nic_placement_core::step::{Starter, Step};
 use nic_placement_core::topology::{CpuSet, Topology};
 use nic_placement_process::admin::{Found, Off};
 use nic_placement_process::nics::{self, Devices};
@@ -164,7 +164,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
             _ => read(name),
         }),
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
-        binder: program::name().filter(|name| is_binder(name)).map(str::to_string),
+        binder: program::binder().map(str::to_string),
         gpus: read(GPUS),
         // who has every core of the node shares it with nobody
         alone_on_node: cores > 0 && cores == node.cores().len(),

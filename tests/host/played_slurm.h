@@ -25,7 +25,7 @@ static uint32_t api_version = 38, job_id = 1, step_id, node_id, nnodes = 1, loca
 #define LEFT_FOR_NODES "_SLURM_SPANK_OPTION_nic_placement_nic_placement"
 #define LEFT_FOR_COMMANDS "SLURM_SPANK_" LEFT_FOR_NODES
 static struct words { char *word[MAX_WORDS]; int count; } args, option_values, tasks;
-static char *step_env[MAX_ENV + 1], *program[] = { "./train", NULL };
+static char *step_env[MAX_ENV + 1], *program[] = { "./train", NULL, NULL };
 static bool timing, open_before[MAX_FDS];
 static int samples_pipe[2];
 static struct spank_option registered;
@@ -204,7 +204,7 @@ int spank_get_item(struct spank_handle *spank, int item, ...)
 		*(uint32_t *)out = cpus_per_task ? cpus_per_task : *set ? strtoul(strchr(*set, '=') + 1, NULL, 10) : 1;
 		break;
 	}
-	case JOB_ARGV: *(int *)out = 1, *(char ***)more = program; break;
+	case JOB_ARGV: *(int *)out = program[1] ? 2 : 1, *(char ***)more = program; break;
 	case JOB_ENV: *(char ***)out = step_env; break;
 	case TASK_ID: *(int *)out = spank->task; return in_task ? OK : NOT_TASK;
 	case TASK_GLOBAL_ID: *(uint32_t *)out = node_id * local_tasks + spank->task; return in_task ? OK : NOT_TASK;

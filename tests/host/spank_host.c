@@ -19,6 +19,7 @@
  *   --task 'CHANGES'     a task; CHANGES are separated by blanks: NAME=VALUE sets, -NAME unsets, as exec_task() does
  *   --cpus-per-task N    the step's own, where it is not that of SLURM_CPUS_PER_TASK
  *   --program NAME       what the tasks are to start, ./train if it is not said; with '' an empty place, as in a container
+ *   --multi-prog TEXT    the tasks are to start what this text of srun's --multi-prog says: Slurm has it after the file's name
  *   --local-tasks N      the task count of this node, where it is not the number of --task
  *   --cpus LIST          the affinity that the tasks start with, such as 0 or 0-3,8 (real CPUs)
  *   --played-cpus LIST   affinity and memory policy are played (played_kernel.h): the tasks start with these CPUs
@@ -331,6 +332,8 @@ static bool take(const char *name, char *value)
 		return plugin_file = value, true;
 	if (!strcmp(name, "--program"))
 		return program[0] = *value ? value : NULL, true;
+	if (!strcmp(name, "--multi-prog"))
+		return program[0] = "ranks.conf", program[1] = value, true;
 	if (!strcmp(name, "--env"))
 		return env_put(value), true;
 	if (!strcmp(name, "--env-file"))
