@@ -53,6 +53,27 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     assert_eq!(all.cpus(0).as_deref(), Some("0-223"), "its part is the step's 224 CPUs: {all}");
 }
 
+// slurm.conf's `CPUs=112` beside `ThreadsPerCore=2`: Slurm gives out cores, calls each a CPU, and binds to both threads
+#[test]
+fn a_task_that_asked_for_cores_keeps_them_where_slurm_counts_no_threads() {
+    let alone = |cpus: &str, bound: bool| {
+        let step = on("0-223", "closest").env("SLURM_CPUS_PER_TASK=112");
+        let step = step.word("--step-cpus", cpus).word("--step-cores", "0-111");
+        let mask = format!("SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x{}", "f".repeat(56));
+        step.task(&format!("CUDA_VISIBLE_DEVICES=0 {}", if bound { mask.as_str() } else { "" }))
+    };
+    let cores = play!(alone("112", true));
+    assert_eq!(cores.cpus(0).as_deref(), Some("0-223"), "112 cores are more than are near: {cores}");
+    let threads = play!(alone("224", true));
+    assert_eq!(threads.cpus(0).as_deref(), Some("0-55,112-167"), "112 threads are near: {threads}");
+    let unbound = play!(alone("112", false));
+    assert_eq!(
+        unbound.cpus(0).as_deref(),
+        Some("0-55,112-167"),
+        "its mask may be wider than the step: {unbound}"
+    );
+}
+
 #[test]
 fn each_word_of_memory_does_what_it_says() {
     for (words, cpus, memory) in [

@@ -27,6 +27,8 @@ pub struct Step {
     pub total_tasks: u32,
     /// CPUs requested for each task (`-c`, `SLURM_CPUS_PER_TASK`); `None` if nobody did
     pub cpus_per_task: Option<u32>,
+    /// what it has here by Slurm's own count, where that was asked
+    pub counted: Option<Counted>,
     /// the user's way of binding (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`), or in words how a
     /// launcher bound the task; `None` if nobody chose a way
     pub cpu_bind: Option<String>,
@@ -38,6 +40,16 @@ pub struct Step {
     pub gpus: Option<String>,
     /// is this node free of other jobs' tasks, now and later?
     pub alone_on_node: bool,
+}
+
+/// What Slurm gave a step on a node, as Slurm counts it: on a node with `CPUs=64` and 64 cores of two threads `-c 4` is four
+/// cores, and a task gets both threads of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// CPUs, each a thread or a core
+    pub cpus: u32,
+    /// cores
+    pub cores: u32,
 }
 
 /// A program's name: its path without the folder.
