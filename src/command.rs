@@ -160,8 +160,23 @@ fn arguments() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
+/// What slurmd told the program of an outer step of its binding, and the variable by which srun takes that for its own.
+const OF_OUTER_STEPS: [(&str, &str); 3] = [
+    (cpu_bind::TYPE, "SLURM_CPU_BIND"),
+    (cpu_bind::LIST, "SLURM_CPU_BIND"),
+    ("SLURM_MEM_BIND_TYPE", "SLURM_MEM_BIND"),
+];
+
 /// In srun: whether the user named a way of binding.  The command line says it; what the node sees is not always clear.
+///
+/// Where the variable that srun reads is gone, be it by the user's `unset SLURM_CPU_BIND`, what stands beside it is nobody's
+/// choice: srun writes these anew where it is told of a way, and else hands on those of the outer step (src/common/env.c,
+/// `setup_env`).
 pub(crate) fn tell_the_node() {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    for (stale, _) in OF_OUTER_STEPS.into_iter().filter(|(stale, read)| is_set(stale) && !is_set(read)) {
+        report(stale, unset_variable_before_threads(stale));
+    }
     if let Some(word) = cpu_bind::told_by_srun(&arguments(), variable("SLURM_CPU_BIND").as_deref()) {
         report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, word));
     }

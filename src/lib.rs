@@ -134,7 +134,7 @@ pub extern "C" fn slurm_spank_init_post_opt(
             }
             Context::Remote => {
                 option::provoke(handle, "init_post_opt");
-                program::note(|| first_argument(spank));
+                with_arguments(spank, program::note);
                 step::init_post_opt(handle);
             }
         })
@@ -171,22 +171,25 @@ fn with_handle(
     0
 }
 
-/// What the step starts, as Slurm has it here: nothing where a container's runtime starts the program, for which Slurm leaves
-/// places of its list empty.  The bindings' own reader of that list takes each place for a string.
-fn first_argument(spank: spank_t) -> Option<String> {
+/// Hands on the first two words of what the step starts, as Slurm has them here: nothing where a container's runtime starts
+/// the program, for which Slurm leaves places of its list empty.  The bindings' own reader of that list takes each place for
+/// a string.
+fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2])) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;
     // SAFETY: `spank` is the handle that Slurm gave this hook, and slurm/spank.h names these two arguments for this item.
     let code = unsafe { spank_sys::spank_get_item(spank, item, &raw mut count, &raw mut list) };
-    if code != spank_sys::ESPANK_SUCCESS || count < 1 || list.is_null() {
-        return None;
-    }
-    // SAFETY: a list of so many places, which lives as long as the step, and no other thread of slurmstepd changes it
-    // while plugins run.
-    let first = unsafe { *list };
-    // SAFETY: what stands in the list is NULL or a string that ends with NUL.
-    let text = (!first.is_null()).then(|| unsafe { CStr::from_ptr(first) })?;
-    text.to_str().ok().map(str::to_string)
+    let is_told = code == spank_sys::ESPANK_SUCCESS && !list.is_null();
+    take([0, 1].map(|place| {
+        if !is_told || count <= place {
+            return None;
+        }
+        // SAFETY: a list of `count` places, which lives as long as the step, and no other thread of slurmstepd changes it
+        // while plugins run.
+        let word = unsafe { *list.add(place as usize) };
+        // SAFETY: what stands in the list is NULL or a string that ends with NUL.
+        (!word.is_null()).then(|| unsafe { CStr::from_ptr(word) })
+    }));
 }
 
 /// How much Slurm's log takes in this process, if Slurm says it.

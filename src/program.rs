@@ -4,8 +4,9 @@
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::render::marker;
-use nic_placement_core::step::program_name;
+use nic_placement_core::step::{binder_of_ranks, is_binder, program_name};
 use slurm_spank::SpankHandle;
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 /// The daemons by which Open MPI's mpirun starts ranks on other nodes than its own (its plm_slurm_module.c, `launch_daemons`,
@@ -14,15 +15,30 @@ const DAEMONS: [&str; 2] = ["orted", "prted"];
 
 /// The program's name, without its folder.
 static NAME: OnceLock<Option<String>> = OnceLock::new();
+/// The program that binds another.
+static BINDER: OnceLock<Option<String>> = OnceLock::new();
 
 /// Takes down what the step starts.
-pub(crate) fn note(first_argument: impl FnOnce() -> Option<String>) {
-    NAME.get_or_init(|| first_argument().map(|path| program_name(&path).to_string()));
+///
+/// With `--multi-prog` the first word is a file's name, and the second is all that the file says (Slurm's src/srun/launch.c,
+/// `_load_multi`), 4 MiB at most.  Slurm tells no plugin which of both a step has; an ordinary program's word would have to
+/// look like that file.
+pub(crate) fn note(words: [Option<&CStr>; 2]) {
+    let [name, ranks] = words;
+    let name = name.and_then(|path| path.to_str().ok()).map(program_name);
+    NAME.get_or_init(|| name.map(str::to_string));
+    let of_ranks = || binder_of_ranks(ranks?.to_bytes());
+    BINDER.get_or_init(|| name.filter(|name| is_binder(name)).or_else(of_ranks).map(str::to_string));
 }
 
 /// The program's name, without its folder; `None` where Slurm does not say it, as for a container.
-pub(crate) fn name() -> Option<&'static str> {
+fn name() -> Option<&'static str> {
     NAME.get()?.as_deref()
+}
+
+/// The program that the user put before their own, or before that of some ranks, to bind it.
+pub(crate) fn binder() -> Option<&'static str> {
+    BINDER.get()?.as_deref()
 }
 
 /// Why the step is not placed, if it starts mpirun's daemons on a part of the job's nodes.

@@ -18,7 +18,7 @@ use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::Reasons;
-use nic_placement_core::step::{Starter, Step, is_binder};
+use nic_placement_core::step::{Counted, Starter, Step};
 use nic_placement_core::topology::{CpuSet, Topology};
 use nic_placement_process::admin::{Found, Off};
 use nic_placement_process::nics::{self, Devices};
@@ -153,22 +153,31 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     // nobody asked for any
     let own = spank.step_cpus_per_task();
     let is_the_steps = |asked: &u32| own.as_ref().map_or(true, |own| *own == u64::from(*asked));
+    let asked = read(CPUS_PER_TASK).and_then(|count| count.parse().ok()).filter(is_the_steps);
     Step {
         node: read(NODE_NAME).unwrap_or_default(),
         starter: Starter::Slurm,
         tasks: spank.job_local_task_count().unwrap_or(0),
         total_tasks: spank.job_total_task_count().unwrap_or(0),
-        cpus_per_task: read(CPUS_PER_TASK).and_then(|count| count.parse().ok()).filter(is_the_steps),
+        cpus_per_task: asked,
+        counted: asked.and_then(|_| counted(spank)),
         cpu_bind: cpu_bind::chosen(|name| match name {
             cpu_bind::VARIABLE => option::told_by_srun(spank, read(name)?),
             _ => read(name),
         }),
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
-        binder: program::name().filter(|name| is_binder(name)).map(str::to_string),
+        binder: program::binder().map(str::to_string),
         gpus: read(GPUS),
         // who has every core of the node shares it with nobody
         alone_on_node: cores > 0 && cores == node.cores().len(),
     }
+}
+
+/// The step's CPUs and cores on this node in numbers of Slurm's own.
+fn counted(spank: &SpankHandle) -> Option<Counted> {
+    let cores = CpuSet::from_list(spank.step_alloc_cores().ok()?).ok()?.len();
+    let cores = u32::try_from(cores).ok().filter(|cores| *cores > 0)?;
+    Some(Counted { cpus: spank.job_ncpus().ok()?.into(), cores })
 }
 
 /// The plan, and what is odd about the node, the wish and the map.

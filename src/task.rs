@@ -128,7 +128,13 @@ fn task(
     local_id: u32,
 ) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
-    let masks = cpu_bind::masks(|name| values.get(name).map(String::as_str));
+    let mut masks = cpu_bind::masks(|name| values.get(name).map(String::as_str));
+    let online = plan.node.cpus();
+    // slurmd counts CPUs when it starts, and names one on that has been switched off since; no affinity has it
+    if cpus.is_subset(&online) {
+        let wider = masks.iter_mut().filter(|mask| !mask.is_subset(&online));
+        wider.for_each(|mask| *mask = mask.intersection(&online));
+    }
     Task {
         local_id,
         global_id: spank.task_global_id().unwrap_or(0),

@@ -53,6 +53,46 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     assert_eq!(all.cpus(0).as_deref(), Some("0-223"), "its part is the step's 224 CPUs: {all}");
 }
 
+// slurm.conf's `CPUs=112` beside `ThreadsPerCore=2`: Slurm gives out cores, calls each a CPU, and binds to both threads
+#[test]
+fn a_task_that_asked_for_cores_keeps_them_where_slurm_counts_no_threads() {
+    let alone = |cpus: &str, bound: bool| {
+        let step = on("0-223", "closest").env("SLURM_CPUS_PER_TASK=112");
+        let step = step.word("--step-cpus", cpus).word("--step-cores", "0-111");
+        let mask = format!("SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x{}", "f".repeat(56));
+        step.task(&format!("CUDA_VISIBLE_DEVICES=0 {}", if bound { mask.as_str() } else { "" }))
+    };
+    let cores = play!(alone("112", true));
+    assert_eq!(cores.cpus(0).as_deref(), Some("0-223"), "112 cores are more than are near: {cores}");
+    let threads = play!(alone("224", true));
+    assert_eq!(threads.cpus(0).as_deref(), Some("0-55,112-167"), "112 threads are near: {threads}");
+    let unbound = play!(alone("112", false));
+    assert_eq!(
+        unbound.cpus(0).as_deref(),
+        Some("0-55,112-167"),
+        "its mask may be wider than the step: {unbound}"
+    );
+}
+
+// `echo off > /sys/devices/system/cpu/smt/control`, as by a prolog: slurmd has counted the threads when it started, and its masks
+// name them on; sched_getaffinity(2) does not
+#[test]
+fn threads_that_were_switched_off_since_slurmd_started_keep_nobody_from_moving() {
+    let tree = harness::own_dgx_h100("threads-off");
+    for (node, cpus) in [(0, "0-55\n"), (1, "56-111\n")] {
+        let list = tree.join(format!("sys/devices/system/node/node{node}/cpulist"));
+        std::fs::write(list, cpus).expect("the target folder can be written");
+    }
+    let mask = format!("SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x{}", "f".repeat(56));
+    for (words, cpus) in [("closest", "0-111"), ("bind=numa", "60-63")] {
+        let step = Step::in_context("remote").sysfs(&tree).arg("trust-topology").option(words);
+        let step = step.word("--played-cpus", cpus).env("SLURM_CPUS_PER_TASK=16");
+        let placed = play!(step.task(&format!("CUDA_VISIBLE_DEVICES=0 {mask}")));
+        assert_eq!(placed.cpus(0).as_deref(), Some("0-55"), "`{words}`\n{placed}");
+        placed.assert_nothing_failed();
+    }
+}
+
 #[test]
 fn each_word_of_memory_does_what_it_says() {
     for (words, cpus, memory) in [

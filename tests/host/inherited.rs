@@ -150,3 +150,24 @@ fn a_users_own_nic_placement_is_neither_overwritten_nor_removed() {
         play!(step("closest").word("--step-id", "0xfffffffb")).assert_untouched();
     }
 }
+
+// `unset SLURM_CPU_BIND` in the shell of `srun --pty bash` gives srun its freedom back, and srun writes these anew only where it
+// was told of a way (src/common/env.c, `setup_env`); since 25.11 slurmd itself leaves a list of 128 KiB out
+#[test]
+fn a_way_of_binding_that_srun_is_not_told_of_is_no_choice_of_the_users() {
+    let stale = ["SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST", "SLURM_MEM_BIND_TYPE"];
+    let inside =
+        Step::in_context("local").env("SLURM_CPU_BIND_TYPE=mask_cpu:").env("SLURM_CPU_BIND_LIST=0x3");
+    let inside = inside.env("SLURM_MEM_BIND_TYPE=map_mem:");
+    for told in ["SLURM_JOB_ID=7", "SLURM_CPU_BIND="] {
+        let played = play!(inside.clone().env(told));
+        assert_eq!(stale.map(|name| played.left(name)), [None; 3], "{told}\n{played}");
+    }
+    let told = inside.env("SLURM_CPU_BIND=quiet,mask_cpu:0x3").env("SLURM_MEM_BIND=quiet,map_mem:0");
+    let played = play!(told);
+    assert_eq!(
+        stale.map(|name| played.left(name)),
+        [Some("mask_cpu:"), Some("0x3"), Some("map_mem:")],
+        "{played}"
+    );
+}

@@ -4,7 +4,8 @@
 enum { OK = 0, ERROR = 3000, BAD_ARG, NOT_TASK, ENV_EXISTS, ENV_NOEXIST, NOSPACE, NOT_REMOTE };
 enum context { CTX_ERROR, CTX_LOCAL, CTX_REMOTE, CTX_ALLOCATOR, CTX_SLURMD };
 enum item { JOB_UID, JOB_GID, JOB_ID, JOB_STEPID, JOB_NNODES, JOB_NODEID, JOB_LOCAL_TASK_COUNT, JOB_TOTAL_TASK_COUNT,
-	JOB_ARGV = 9, JOB_ENV, TASK_ID, TASK_GLOBAL_ID, TASK_PID = 14, STEP_CPUS_PER_TASK = 24 };
+	JOB_NCPUS, JOB_ARGV, JOB_ENV, TASK_ID, TASK_GLOBAL_ID, TASK_PID = 14, STEP_CPUS_PER_TASK = 24,
+	STEP_ALLOC_CORES = 27 };
 enum hook { DLOPEN, INIT, INIT_POST_OPT, TASK_INIT, HOOKS };
 static const char *const hook_names[HOOKS] = { "dlopen", "init", "init_post_opt", "task_init" };
 
@@ -20,12 +21,13 @@ enum { MAGIC = 0x00a5a500, MAX_WORDS = 1024, MAX_ENV = 16384, MAX_LINE = 4096, M
 static const char *plugin_file;
 static enum context context = CTX_REMOTE;
 static uint32_t api_version = 38, job_id = 1, step_id, node_id, nnodes = 1, local_tasks, uid = -1, repetitions = 1,
-	cpus_per_task;
+	cpus_per_task, step_cpus;
+static char *step_cores = "";
 /* Slurm's names for what sbatch and salloc leave: for the command that comes next, and for the node */
 #define LEFT_FOR_NODES "_SLURM_SPANK_OPTION_nic_placement_nic_placement"
 #define LEFT_FOR_COMMANDS "SLURM_SPANK_" LEFT_FOR_NODES
 static struct words { char *word[MAX_WORDS]; int count; } args, option_values, tasks;
-static char *step_env[MAX_ENV + 1], *program[] = { "./train", NULL };
+static char *step_env[MAX_ENV + 1], *program[] = { "./train", NULL, NULL };
 static bool timing, open_before[MAX_FDS];
 static int samples_pipe[2];
 static struct spank_option registered;
@@ -198,13 +200,15 @@ int spank_get_item(struct spank_handle *spank, int item, ...)
 	case JOB_NODEID: *(uint32_t *)out = node_id; break;
 	case JOB_LOCAL_TASK_COUNT: *(uint32_t *)out = local_tasks; break;
 	case JOB_TOTAL_TASK_COUNT: *(uint32_t *)out = local_tasks * nnodes; break;
+	case JOB_NCPUS: *(uint16_t *)out = step_cpus; break;
+	case STEP_ALLOC_CORES: *(char **)out = step_cores; break;
 	case STEP_CPUS_PER_TASK: {
 		/* what srun took from its command line, or from this variable: it passes both on */
 		char **set = env_slot("SLURM_CPUS_PER_TASK");
 		*(uint32_t *)out = cpus_per_task ? cpus_per_task : *set ? strtoul(strchr(*set, '=') + 1, NULL, 10) : 1;
 		break;
 	}
-	case JOB_ARGV: *(int *)out = 1, *(char ***)more = program; break;
+	case JOB_ARGV: *(int *)out = program[1] ? 2 : 1, *(char ***)more = program; break;
 	case JOB_ENV: *(char ***)out = step_env; break;
 	case TASK_ID: *(int *)out = spank->task; return in_task ? OK : NOT_TASK;
 	case TASK_GLOBAL_ID: *(uint32_t *)out = node_id * local_tasks + spank->task; return in_task ? OK : NOT_TASK;

@@ -62,6 +62,28 @@ fn who_starts_a_program_by_numactl_is_not_moved() {
     }
 }
 
+#[test]
+fn a_rank_that_multi_prog_starts_by_numactl_is_not_moved() {
+    let starting = |ranks: &str| {
+        let step = Step::on_dgx_h100().arg("trust-topology").option("closest").env("SLURM_CPUS_PER_TASK=16");
+        let step = step.word("--played-cpus", "0-223").word("--multi-prog", ranks);
+        step.task("CUDA_VISIBLE_DEVICES=0")
+    };
+    for ranks in [
+        "* numactl --physcpubind=56 ./train",
+        "# what each rank starts\n\n0-2,3  ./train %t\n  4-7\t'/usr/bin/numactl' --cpunodebind=1 ./train\n",
+    ] {
+        let played = play!(starting(ranks));
+        assert_eq!(played.cpus(0).as_deref(), Some("0-223"), "`{ranks}`\n{played}");
+        assert_eq!(played.memory(0).as_deref(), Some("default nodes 0x0"), "`{ranks}`\n{played}");
+        assert_eq!(played.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_0:1"), "{played}");
+    }
+    for ranks in ["0-7 ./train numactl", "# 0 numactl\n0 ./train", "ranks numactl", "0", ""] {
+        let played = play!(starting(ranks));
+        assert_eq!(played.cpus(0).as_deref(), Some("0-55,112-167"), "`{ranks}`\n{played}");
+    }
+}
+
 // Slurm moves the arguments into the container's config.json and leaves NULL in each place
 #[test]
 fn a_step_in_a_container_has_no_program_that_slurm_names_and_is_placed() {

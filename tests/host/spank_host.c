@@ -18,7 +18,9 @@
  *   --job-id N  --step-id N  --node-id N  --nnodes N        --step-id takes 0xfffffffb (the batch step) and its like
  *   --task 'CHANGES'     a task; CHANGES are separated by blanks: NAME=VALUE sets, -NAME unsets, as exec_task() does
  *   --cpus-per-task N    the step's own, where it is not that of SLURM_CPUS_PER_TASK
+ *   --step-cpus N --step-cores LIST    what the step has here as Slurm counts CPUs and cores
  *   --program NAME       what the tasks are to start, ./train if it is not said; with '' an empty place, as in a container
+ *   --multi-prog TEXT    the tasks are to start what this text of srun's --multi-prog says: Slurm has it after the file's name
  *   --local-tasks N      the task count of this node, where it is not the number of --task
  *   --cpus LIST          the affinity that the tasks start with, such as 0 or 0-3,8 (real CPUs)
  *   --played-cpus LIST   affinity and memory policy are played (played_kernel.h): the tasks start with these CPUs
@@ -313,7 +315,7 @@ static bool take(const char *name, char *value)
 	static const struct { const char *name; uint32_t *value; } numbers[] = {
 		{ "--api-version", &api_version }, { "--job-id", &job_id }, { "--step-id", &step_id },
 		{ "--node-id", &node_id }, { "--nnodes", &nnodes }, { "--local-tasks", &local_tasks }, { "--uid", &uid },
-		{ "--cpus-per-task", &cpus_per_task },
+		{ "--cpus-per-task", &cpus_per_task }, { "--step-cpus", &step_cpus },
 		{ "--log-level", &log_level }, { "--repeat", &repetitions }, { "--again", &times_more }, { NULL, NULL } };
 	static const struct { const char *name; struct words *words; } lists[] = {
 		{ "--arg", &args }, { "--option", &option_values }, { "--task", &tasks }, { NULL, NULL } };
@@ -329,8 +331,12 @@ static bool take(const char *name, char *value)
 			return context = c, true;
 	if (!strcmp(name, "--so"))
 		return plugin_file = value, true;
+	if (!strcmp(name, "--step-cores"))
+		return step_cores = value, true;
 	if (!strcmp(name, "--program"))
 		return program[0] = *value ? value : NULL, true;
+	if (!strcmp(name, "--multi-prog"))
+		return program[0] = "ranks.conf", program[1] = value, true;
 	if (!strcmp(name, "--env"))
 		return env_put(value), true;
 	if (!strcmp(name, "--env-file"))

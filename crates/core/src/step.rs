@@ -27,6 +27,8 @@ pub struct Step {
     pub total_tasks: u32,
     /// CPUs requested for each task (`-c`, `SLURM_CPUS_PER_TASK`); `None` if nobody did
     pub cpus_per_task: Option<u32>,
+    /// what it has here by Slurm's own count, where that was asked
+    pub counted: Option<Counted>,
     /// the user's way of binding (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`), or in words how a
     /// launcher bound the task; `None` if nobody chose a way
     pub cpu_bind: Option<String>,
@@ -40,6 +42,16 @@ pub struct Step {
     pub alone_on_node: bool,
 }
 
+/// What Slurm gave a step on a node, as Slurm counts it: on a node with `CPUs=64` and 64 cores of two threads `-c 4` is four
+/// cores, and a task gets both threads of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// CPUs, each a thread or a core
+    pub cpus: u32,
+    /// cores
+    pub cores: u32,
+}
+
 /// A program's name: its path without the folder.
 pub fn program_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
@@ -50,6 +62,21 @@ pub fn program_name(path: &str) -> &str {
 /// numactl fails if these are not all among the ones on which it was started (libnuma's `numa_parse_cpustring`).
 pub fn is_binder(program: &str) -> bool {
     ["numactl", "taskset", "hwloc-bind", "likwid-pin"].contains(&program)
+}
+
+/// The first such program in a file of srun's `--multi-prog`, which gives each line's ranks a program: `0-3 numactl …`.
+pub fn binder_of_ranks(file: &[u8]) -> Option<&str> {
+    let lines = file.split(|byte| *byte == b'\n');
+    lines.into_iter().find_map(|line| {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let ranks = words.next()?;
+        if !ranks.iter().all(|byte| byte.is_ascii_digit() || b",-*".contains(byte)) {
+            return None;
+        }
+        // Slurm knows simple quotes
+        let program = std::str::from_utf8(words.next()?).ok()?.trim_matches('\'');
+        Some(program_name(program)).filter(|name| is_binder(name))
+    })
 }
 
 /// A task, as known just before its program starts.

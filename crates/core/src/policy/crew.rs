@@ -17,7 +17,8 @@ pub(super) struct Crew<'t> {
     tasks: usize,
     /// Slurm's masks: one where all tasks have the same, which is the step's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
-    /// `[task]`: the CPUs that it asked for (`-c`), else its share of the step's; never more than Slurm's mask has
+    /// `[task]`: the CPUs that it asked for (`-c`), with all threads of their cores where Slurm gave it those; else its share
+    /// of the step's; never more than Slurm's mask has
     pub(super) parts: Vec<usize>,
     /// `[task]`: the NUMA nodes of its GPUs; `None` if no rule tells all tasks' nodes
     pub(super) homes: Option<Vec<NodeSet>>,
@@ -36,11 +37,27 @@ impl<'t> Crew<'t> {
         let is_one = masks.iter().all(|mask| *mask == masks[0]);
         let masks = if is_one { &masks[..1] } else { masks };
         let cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
-        let asked = step.cpus_per_task.map_or(cpus.len() / tasks, |asked| asked as usize).max(1);
-        let sizes: Vec<usize> = masks.iter().map(CpuSet::len).collect();
-        let parts = (0..tasks).map(|id| asked.min(sizes[id % sizes.len()])).collect();
         let homes = deal(topology, step, task).or_else(|| gpuless::deal(topology, step, task));
-        Crew { tasks, masks, parts, homes, cpus }
+        let mut crew = Crew { tasks, masks, parts: Vec::new(), homes, cpus };
+        let asked = crew.part_asked(step, !task.masks.is_empty());
+        crew.parts = (0..tasks).map(|id| asked.min(crew.mask(id).len())).collect();
+        crew
+    }
+
+    /// The CPUs of a task by what it asked for, whatever its mask.
+    fn part_asked(&self, step: &Step, by_slurmd: bool) -> usize {
+        let Some(asked) = step.cpus_per_task.map(|asked| asked as usize) else {
+            return (self.cpus.len() / self.tasks).max(1);
+        };
+        // only masks of slurmd's are of the step's cores: the affinity of a task that nobody bound can be the whole node
+        let counted = step.counted.filter(|_| by_slurmd);
+        let Some((counted, cores)) = counted.map(|counted| (counted, counted.cores.max(1) as usize)) else {
+            return asked.max(1);
+        };
+        let threads = if self.cpus.len() % cores == 0 { (self.cpus.len() / cores).max(1) } else { 1 };
+        let asked = if counted.cpus == counted.cores { asked.saturating_mul(threads) } else { asked }.max(1);
+        // `--ntasks-per-core=1`, CR_ONE_TASK_PER_CORE: the rest of its last core is nobody else's
+        if self.is_private() { asked.div_ceil(threads).saturating_mul(threads) } else { asked }
     }
 
     /// The number of tasks.

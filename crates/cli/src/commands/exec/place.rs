@@ -110,6 +110,7 @@ fn plan(
         total_tasks: found.total,
         // where nobody says how many share the CPUs, all of them are this one's part
         cpus_per_task: found.rank.as_ref().filter(|rank| rank.of.is_none()).map(|_| cpus.len() as u32),
+        counted: None,
         cpu_bind: bound(&topology, &cpus, found, launcher.as_ref(), values),
         mem_bind: None,
         binder: program.map(program_name).filter(|name| is_binder(name)).map(str::to_string),

@@ -5,7 +5,7 @@ use super::*;
 use crate::placement::{Bind, Binding, CpuDecision, Mem};
 use crate::policy::binding::{Situation, bind};
 use crate::policy::flow::served;
-use crate::step::{Step, Task};
+use crate::step::{Counted, Step, Task};
 use crate::topology::{Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 use proptest::prelude::*;
 
@@ -51,6 +51,7 @@ struct Played {
     masks: Vec<CpuSet>,
     gpus: Vec<usize>,
     cpus_per_task: Option<u32>,
+    counted: Option<Counted>,
     /// `SLURMD_TRES_BIND`
     rule: Option<String>,
     bind: Bind,
@@ -59,8 +60,8 @@ struct Played {
 impl Played {
     fn step(&self) -> Step {
         let gpus = (0..self.topology.gpus.len()).map(|gpu| gpu.to_string()).collect::<Vec<_>>().join(",");
-        let cpus_per_task = self.cpus_per_task;
-        Step { tasks: self.masks.len() as u32, gpus: Some(gpus), cpus_per_task, ..Step::default() }
+        let (cpus_per_task, counted) = (self.cpus_per_task, self.counted);
+        Step { tasks: self.masks.len() as u32, gpus: Some(gpus), cpus_per_task, counted, ..Step::default() }
     }
 
     fn task(&self, id: usize) -> Task {
@@ -106,6 +107,7 @@ fn misdealt() -> Played {
         masks: (0..8).map(mask).collect(),
         gpus: (0..8).collect(),
         cpus_per_task: Some(4),
+        counted: None,
         rule: Some("gpu:per_task:1".to_string()),
         bind: Bind::Auto,
     }
@@ -168,7 +170,8 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
     let masks = vec![set("64-65,192-193"), set("0-1,128-129")];
     let gpus = vec![gpu_on(3), gpu_on(7)];
     let rule = Some(format!("gpu:map_gpu:{},{}", gpus[0], gpus[1]));
-    let played = Played { topology, masks, gpus, cpus_per_task: Some(4), rule, bind: Bind::Auto };
+    let played =
+        Played { topology, masks, gpus, cpus_per_task: Some(4), counted: None, rule, bind: Bind::Auto };
     assert_eq!(played.lists(), ["0-1,128-129", "64-65,192-193"], "they change sockets");
     let why = played.decisions()[0].why().to_string();
     assert!(why.contains("NUMA nodes 0-3") && why.contains("distance 12"), "{why}");
@@ -186,7 +189,7 @@ fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
     let listed: Vec<String> = gpus.iter().map(usize::to_string).collect();
     let rule = Some(format!("gpu:map_gpu:{}", listed.join(",")));
     let masks = vec![set("0-255"); 8];
-    let played = Played { topology, masks, gpus, cpus_per_task: None, rule, bind: Bind::Auto };
+    let played = Played { topology, masks, gpus, cpus_per_task: None, counted: None, rule, bind: Bind::Auto };
     let sockets: Vec<&str> = ["0-63,128-191"; 4].into_iter().chain(["64-127,192-255"; 4]).collect();
     assert_eq!(played.lists(), sockets, "32 CPUs each are too many for 32 on a node, and fit the socket");
     let asked = Played { cpus_per_task: Some(16), ..played };
@@ -201,6 +204,7 @@ fn who_finds_no_room_does_not_keep_the_others_away() {
         masks: vec![set("0,2-4,6-7"); 5],
         gpus: vec![0, 0, 1, 2, 3],
         cpus_per_task: None,
+        counted: None,
         rule: Some("gpu:map_gpu:0,0,1,2,3".to_string()),
         bind: Bind::Auto,
         topology,
@@ -216,6 +220,7 @@ fn who_stands_in_nobodys_way_moves_though_another_gives_way() {
         masks: ["0-15", "0-3,8-11", "0-3,8-11", "4-5"].map(set).to_vec(),
         gpus: vec![2, 0, 0, 0],
         cpus_per_task: Some(4),
+        counted: None,
         rule: Some("gpu:map_gpu:2,0,0,0".to_string()),
         bind: Bind::Auto,
     };
@@ -231,6 +236,7 @@ fn who_fills_its_gpus_node_to_the_last_cpu_moves_though_another_gives_way() {
         masks: ["0-5,12-17", "0-3,12-15", "0-3,12-15", "8-9"].map(set).to_vec(),
         gpus: vec![1, 0, 0, 0],
         cpus_per_task: Some(4),
+        counted: None,
         rule: Some("gpu:map_gpu:1,0,0,0".to_string()),
         bind: Bind::Auto,
     };
@@ -245,6 +251,7 @@ fn who_can_change_places_does_though_others_find_no_room() {
         masks: ["3,14", "4,15", "5", "6", "13"].map(set).to_vec(),
         gpus: vec![7, 2, 3, 0, 4],
         cpus_per_task: Some(3),
+        counted: None,
         rule: Some("gpu:map_gpu:7,2,3,0,4".to_string()),
         bind: Bind::Auto,
     };
@@ -260,6 +267,7 @@ fn who_would_share_the_same_cpus_gives_way_together() {
         masks: masks.map(set).to_vec(),
         gpus: vec![0, 1, 2, 3],
         cpus_per_task: None,
+        counted: None,
         rule: Some("gpu:per_task:1".to_string()),
         bind: Bind::Auto,
     };
@@ -276,6 +284,7 @@ fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
         masks: [0, 4, 1, 5, 2, 6, 3, 7].map(on).to_vec(),
         gpus: vec![3, 3, 1, 1, 7, 7, 5, 5],
         cpus_per_task: Some(32),
+        counted: None,
         rule: Some("gpu:map_gpu:3,3,1,1,7,7,5,5".to_string()),
         bind: Bind::Auto,
     };
@@ -288,6 +297,37 @@ fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
     assert!(why.contains("on NUMA node 3, with its GPU"), "the report says where it ended: {why}");
 }
 
+/// Four tasks with two cores each, both threads of these, on a node of eight cores.  All use GPUs of NUMA node 0, which has
+/// four.
+fn on_cores_of_two_threads(cpus_per_task: u32, counted: Counted) -> Vec<String> {
+    let masks = ["0-1,8-9", "4-5,12-13", "2-3,10-11", "6-7,14-15"].map(set).to_vec();
+    let played = Played {
+        topology: machine(2, 1, 4, 4),
+        masks,
+        gpus: vec![0, 1, 0, 1],
+        cpus_per_task: Some(cpus_per_task),
+        counted: Some(counted),
+        rule: Some("gpu:map_gpu:0,1,0,1".to_string()),
+        bind: Bind::Auto,
+    };
+    played.lists()
+}
+
+#[test]
+fn a_task_keeps_its_cores_where_slurm_counts_each_as_one_cpu_or_gives_whole_ones() {
+    let as_slurm_put_them = ["0-1,8-9", "4-5,12-13", "2-3,10-11", "6-7,14-15"];
+    // `CPUs=8` beside `ThreadsPerCore=2`
+    assert_eq!(on_cores_of_two_threads(2, Counted { cpus: 8, cores: 8 }), as_slurm_put_them);
+    // `-c 3 --ntasks-per-core=1`
+    assert_eq!(on_cores_of_two_threads(3, Counted { cpus: 16, cores: 8 }), as_slurm_put_them);
+    let threads = on_cores_of_two_threads(2, Counted { cpus: 16, cores: 8 });
+    assert_eq!(
+        threads,
+        ["0-1,8-9", "0-3,8-11", "2-3,10-11", "0-3,8-11"],
+        "two threads each are what they asked for"
+    );
+}
+
 fn any_step() -> impl Strategy<Value = Played> {
     let shape = (1u32..3, prop_oneof![Just(1u32), Just(2), Just(4)], 1u32..5, 1usize..9);
     let how = (
@@ -296,34 +336,43 @@ fn any_step() -> impl Strategy<Value = Played> {
         0usize..4,
         prop::option::of(1u32..6),
         prop::collection::vec(0usize..8, 8),
+        prop::option::of(1u32..3),
     );
-    (shape, how).prop_map(|((sockets, nodes, cores, tasks), (kind, held, rule, cpus_per_task, gpus))| {
-        let topology = machine(sockets, nodes, cores, 8);
-        // the CPUs that other jobs left
-        let free: Vec<u32> = topology.cpus().iter().filter(|cpu| held >> (cpu % 64) & 1 == 0).collect();
-        let free = if free.is_empty() { vec![0] } else { free };
-        let all: CpuSet = free.iter().copied().collect();
-        let masks: Vec<CpuSet> = (0..tasks)
-            .map(|id| match kind {
-                0 => all.clone(),
-                // dealt in turn, or in blocks
-                1 => free.iter().copied().skip(id).step_by(tasks).collect(),
-                _ => free[id * free.len() / tasks..(id + 1) * free.len() / tasks].iter().copied().collect(),
-            })
-            .map(|mask: CpuSet| if mask.is_empty() { all.clone() } else { mask })
-            .collect();
-        let in_order: Vec<usize> = (0..tasks).collect();
-        let listed = |gpus: &[usize]| gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        let gpus = gpus[..tasks].to_vec();
-        let (gpus, rule) = match rule {
-            0 => (in_order, Some("gpu:per_task:1".to_string())),
-            1 => (gpus.clone(), Some(format!("gpu:map_gpu:{}", listed(&gpus)))),
-            // a GPU for each task, in an unknown order
-            2 => ((0..tasks).map(|id| (id * 3 + 1) % 8).collect(), Some("gres/gpu:per_task:1".to_string())),
-            _ => (gpus, None),
-        };
-        Played { topology, masks, gpus, cpus_per_task, rule, bind: Bind::Auto }
-    })
+    (shape, how).prop_map(
+        |((sockets, nodes, cores, tasks), (kind, held, rule, cpus_per_task, gpus, counted))| {
+            let topology = machine(sockets, nodes, cores, 8);
+            // the CPUs that other jobs left
+            let free: Vec<u32> = topology.cpus().iter().filter(|cpu| held >> (cpu % 64) & 1 == 0).collect();
+            let free = if free.is_empty() { vec![0] } else { free };
+            let all: CpuSet = free.iter().copied().collect();
+            let half = all.len() as u32 / 2;
+            let counted = counted.map(|threads| Counted { cpus: threads * half, cores: half });
+            let masks: Vec<CpuSet> = (0..tasks)
+                .map(|id| match kind {
+                    0 => all.clone(),
+                    // dealt in turn, or in blocks
+                    1 => free.iter().copied().skip(id).step_by(tasks).collect(),
+                    _ => {
+                        free[id * free.len() / tasks..(id + 1) * free.len() / tasks].iter().copied().collect()
+                    }
+                })
+                .map(|mask: CpuSet| if mask.is_empty() { all.clone() } else { mask })
+                .collect();
+            let in_order: Vec<usize> = (0..tasks).collect();
+            let listed = |gpus: &[usize]| gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            let gpus = gpus[..tasks].to_vec();
+            let (gpus, rule) = match rule {
+                0 => (in_order, Some("gpu:per_task:1".to_string())),
+                1 => (gpus.clone(), Some(format!("gpu:map_gpu:{}", listed(&gpus)))),
+                // a GPU for each task, in an unknown order
+                2 => {
+                    ((0..tasks).map(|id| (id * 3 + 1) % 8).collect(), Some("gres/gpu:per_task:1".to_string()))
+                }
+                _ => (gpus, None),
+            };
+            Played { topology, masks, gpus, cpus_per_task, counted, rule, bind: Bind::Auto }
+        },
+    )
 }
 
 proptest! {
