@@ -128,7 +128,7 @@ fn forget_the_components() {
 /// src/srun/opt.c, `_opt_env`).
 fn bind_of(component: u32, part: &[String]) -> &'static str {
     let of_it = |group: &str| format!("SLURM_CPU_BIND_{group}_GROUP_{component}");
-    let variables = ["SLURM_CPU_BIND".to_string(), of_it("HET"), of_it("PACK")];
+    let variables = [cpu_bind::READ_BY_SRUN.to_string(), of_it("HET"), of_it("PACK")];
     let named =
         |name: &String| cpu_bind::told_by_srun(part, variable(name).as_deref()) == Some(cpu_bind::CHOSEN);
     if variables.iter().any(named) { cpu_bind::CHOSEN } else { cpu_bind::UNNAMED }
@@ -160,24 +160,11 @@ fn arguments() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// What slurmd told the program of an outer step of its binding, and the variable by which srun takes that for its own.
-const OF_OUTER_STEPS: [(&str, &str); 3] = [
-    (cpu_bind::TYPE, "SLURM_CPU_BIND"),
-    (cpu_bind::LIST, "SLURM_CPU_BIND"),
-    ("SLURM_MEM_BIND_TYPE", "SLURM_MEM_BIND"),
-];
-
 /// In srun: whether the user named a way of binding.  The command line says it; what the node sees is not always clear.
-///
-/// Where the variable that srun reads is gone, be it by the user's `unset SLURM_CPU_BIND`, what stands beside it is nobody's
-/// choice: srun writes these anew where it is told of a way, and else hands on those of the outer step (src/common/env.c,
-/// `setup_env`).
 pub(crate) fn tell_the_node() {
-    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-    for (stale, _) in OF_OUTER_STEPS.into_iter().filter(|(stale, read)| is_set(stale) && !is_set(read)) {
-        report(stale, unset_variable_before_threads(stale));
-    }
-    if let Some(word) = cpu_bind::told_by_srun(&arguments(), variable("SLURM_CPU_BIND").as_deref()) {
+    let told = cpu_bind::told_by_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
+    let is_nobodys = told.is_none() && cpu_bind::is_of_an_outer_step(variable);
+    if let Some(word) = told.or(is_nobodys.then_some(cpu_bind::UNNAMED)) {
         report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, word));
     }
 }

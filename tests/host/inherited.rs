@@ -155,19 +155,23 @@ fn a_users_own_nic_placement_is_neither_overwritten_nor_removed() {
 // was told of a way (src/common/env.c, `setup_env`); since 25.11 slurmd itself leaves a list of 128 KiB out
 #[test]
 fn a_way_of_binding_that_srun_is_not_told_of_is_no_choice_of_the_users() {
-    let stale = ["SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST", "SLURM_MEM_BIND_TYPE"];
-    let inside =
-        Step::in_context("local").env("SLURM_CPU_BIND_TYPE=mask_cpu:").env("SLURM_CPU_BIND_LIST=0x3");
-    let inside = inside.env("SLURM_MEM_BIND_TYPE=map_mem:");
-    for told in ["SLURM_JOB_ID=7", "SLURM_CPU_BIND="] {
-        let played = play!(inside.clone().env(told));
-        assert_eq!(stale.map(|name| played.left(name)), [None; 3], "{told}\n{played}");
+    const WORD: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
+    for (set, told) in [
+        ("SLURM_JOB_ID=7", Some("unnamed")),
+        ("SLURM_CPU_BIND=", Some("unnamed")),
+        ("SLURM_CPU_BIND=quiet,mask_cpu:0x3", Some("chosen")),
+        ("SLURM_CPU_BIND=verbose", None),
+    ] {
+        let inside = Step::in_context("local").env("SLURM_CPU_BIND_TYPE=mask_cpu:");
+        let played = play!(inside.env("SLURM_CPU_BIND_LIST=0x3").env(set));
+        assert_eq!(played.left(WORD), told, "{set}\n{played}");
+        assert_eq!(played.left("SLURM_CPU_BIND_TYPE"), Some("mask_cpu:"), "it is not ours\n{played}");
     }
-    let told = inside.env("SLURM_CPU_BIND=quiet,mask_cpu:0x3").env("SLURM_MEM_BIND=quiet,map_mem:0");
-    let played = play!(told);
-    assert_eq!(
-        stale.map(|name| played.left(name)),
-        [Some("mask_cpu:"), Some("0x3"), Some("map_mem:")],
-        "{played}"
-    );
+    for (word, moves) in [("chosen", false), ("unnamed", true)] {
+        let step = Step::on_dgx_h100().arg("trust-topology").option("closest").env("SLURM_CPUS_PER_TASK=4");
+        let step = step.word("--played-cpus", "0-223").env("SLURM_CPU_BIND_TYPE=mask_cpu:");
+        let step = step.env("SLURM_CPU_BIND_LIST=0x3").env(&format!("{WORD}={word}"));
+        let placed = play!(step.task("CUDA_VISIBLE_DEVICES=0 -SLURM_CPU_BIND_TYPE -SLURM_CPU_BIND_LIST"));
+        assert_eq!(placed.cpus(0).as_deref() != Some("0-223"), moves, "{word}\n{placed}");
+    }
 }

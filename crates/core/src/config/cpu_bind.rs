@@ -33,14 +33,17 @@ pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 pub const CHOSEN: &str = "chosen";
 /// the user named none
 pub const IMPLIED: &str = "implied";
-/// the user named none for this component of a heterogeneous job.  Its variables can be those of a component before it, for
-/// which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`).
+/// the user named none, and what the step's variables say is of another step: of a component before it of a heterogeneous
+/// job, for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or of an outer step
 pub const UNNAMED: &str = "unnamed";
 
 /// slurmd's way of binding, and what srun asked for
 pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
 /// the masks or CPUs that go with it
 pub const LIST: &str = "SLURM_CPU_BIND_LIST";
+
+/// what srun takes for the user's own way
+pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 
 /// Variables of the step that tell; read in slurmstepd's parent, before slurmd's own values take their place.
 pub const READ: [&str; 6] =
@@ -100,6 +103,16 @@ pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
         (false, true) => Some(IMPLIED),
         (false, false) => None,
     }
+}
+
+/// Is what srun's environment says of a binding an outer step's, and nobody's choice for this one?
+///
+/// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  It writes the
+/// others anew where it is told of a way, and else hands them on (src/common/env.c, `setup_env`).  So after `unset
+/// SLURM_CPU_BIND` they are nobody's.
+pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
+    let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
+    is_set(TYPE) && !is_set(READ_BY_SRUN)
 }
 
 /// Is this `full`, or a beginning of it that is at least `least` long?
