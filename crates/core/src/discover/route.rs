@@ -1,14 +1,15 @@
 //! Which NICs carry the node's default route and its IPv4 networks, from `/proc/net/route`, `/proc/net/ipv6_route`
-//! (Documentation/filesystems/proc.rst in the kernel's tree) and what stands below bonds and VLANs in `/sys/class/net`.
+//! (Documentation/filesystems/proc.rst in the kernel's tree) and what stands below bonds and VLANs in `/sys/class/net`; and
+//! which ports have addresses beside these, from their GIDs.
 #![forbid(unsafe_code)]
 
 use super::nic::Found;
 use super::{Root, number};
 use crate::diagnostic::Diagnostic;
 use crate::topology::file::MAX_NETWORKS;
-use crate::topology::{DeviceName, Network, Nic, Port, Topology};
+use crate::topology::{DeviceName, LinkLayer, Network, Nic, NicKind, Port, PortState, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 const IPV4: &str = "proc/net/route";
 const IPV6: &str = "proc/net/ipv6_route";
@@ -31,7 +32,7 @@ pub(super) fn routes(
     if found.is_empty() {
         return;
     }
-    let Tables { default, networks, dropped, .. } = tables(root);
+    let Tables { default, networks, dropped, is_there, .. } = tables(root);
     if dropped > 0 {
         let finding = format!("{dropped} networks more than the {MAX_NETWORKS} that are kept");
         diagnostics.push(Diagnostic::new(format!("/{IPV4}"), finding));
@@ -42,12 +43,52 @@ pub(super) fn routes(
     for (interface, networks) in networks {
         for_each_port(root, topology, found, &interface, |port| port.networks.extend(&networks));
     }
+    if is_there {
+        elsewhere(root, topology, found);
+    }
+}
+
+/// Marks the ports of RoCE whose interface has an address, but no network in that table: its addresses are IPv6's, or its
+/// routes stand in a table of their own, as a VRF's do.  UCX goes by these routes too.
+///
+/// The kernel makes a port's GIDs of its interfaces' addresses (drivers/infiniband/core/roce_gid_mgmt.c).
+fn elsewhere(root: &Root, topology: &mut Topology, found: &[Found]) {
+    /// Two for each address, as of RoCE v1 and v2: the two of the link alone come first, and are no reason.
+    const GIDS: u32 = 8;
+    for Found { index, parent } in found {
+        let Some(Nic { name, ports, .. }) =
+            topology.nics.get_mut(*index).filter(|nic| nic.kind == NicKind::Verbs)
+        else {
+            continue;
+        };
+        let of_roce = |port: &&mut Port| {
+            port.link_layer == LinkLayer::Ethernet
+                && port.state == PortState::Active
+                && port.networks.is_empty()
+        };
+        for port in ports.iter_mut().filter(of_roce) {
+            let gids = format!("{parent}/infiniband/{name}/ports/{}/gids", port.number);
+            let mut gids = (0..GIDS).filter_map(|index| root.read(&format!("{gids}/{index}")));
+            port.routes_elsewhere = gids.any(|gid| leads_beyond_the_link(&gid));
+        }
+    }
+}
+
+/// Is a GID of RoCE an address with which one gets beyond the link?  `0000:0000:0000:0000:0000:ffff:0a00:0101` is 10.0.1.1.
+fn leads_beyond_the_link(gid: &str) -> bool {
+    let Ok(address) = gid.parse::<Ipv6Addr>() else { return false };
+    match address.to_ipv4_mapped() {
+        Some(address) => !address.is_link_local(),
+        None => !address.is_unspecified() && !address.is_unicast_link_local(),
+    }
 }
 
 /// What the tables say, of which a node with a route for each pod has most for nothing: routes through gateways and to
 /// single hosts are not kept.
 #[derive(Debug, Default)]
 struct Tables {
+    /// is there one of IPv4?  A capture may lack it
+    is_there: bool,
     default: DefaultRoute,
     /// by interface
     networks: BTreeMap<String, BTreeSet<Network>>,
@@ -80,6 +121,7 @@ impl DefaultRoute {
 fn tables(root: &Root) -> Tables {
     let mut tables = Tables::default();
     root.lines(IPV4, |line| {
+        tables.is_there = true;
         let Some(route) = ipv4(line) else { return };
         if let Some(network) = route.network() {
             if tables.kept >= MAX_NETWORKS {

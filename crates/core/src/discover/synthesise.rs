@@ -141,7 +141,8 @@ fn routes(tree: &mut Tree, topology: &Topology) {
             }
         }
     }
-    if table.contains('\n') {
+    let elsewhere = |nic: &Nic| nic.ports.iter().any(|port| port.routes_elsewhere);
+    if table.contains('\n') || topology.nics.iter().any(elsewhere) {
         tree.file("proc/net", "route", &table);
     }
 }
@@ -321,6 +322,9 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
         }
         if let Some(subnet) = &port.subnet {
             tree.file(&format!("{directory}/gids"), "0", &format!("{subnet}:0000:0000:0000:0001"));
+        }
+        if port.routes_elsewhere {
+            tree.file(&format!("{directory}/gids"), "1", "fd00:0000:0000:0000:0000:0000:0000:0001");
         }
         if let Some(gid_type) = &port.gid_type {
             tree.file(&format!("{directory}/gid_attrs/types"), "0", gid_type);

@@ -3,10 +3,13 @@
 
 use super::*;
 use crate::config::Words;
+use crate::discover::manifest::Entry;
+use crate::discover::synthesise::synthesise;
+use crate::discover::{Root, Scope, discover};
 use crate::platform;
 use crate::render::{FileText, Present};
 use crate::step::{Claim, Starter};
-use crate::topology::{PciAddress, Provenance, Pu};
+use crate::topology::{LinkLayer, PciAddress, Provenance, Pu};
 
 const ALL: &str = "0,1,2,3,4,5,6,7";
 
@@ -284,4 +287,64 @@ fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
         start(line("0,1,2,5", "0-3", true)),
         "task 0 n1  gpus 0-2,5          nics mlx5_0:1 PIX mlx5_3:1 PIX mlx5_4:1 PIX mlx5_9:1 PIX  cpus 0-3             mem any"
     );
+}
+
+/// UCX's list for the task of GPU 3 on a DGX H100 of RoCE NICs that say these GIDs, and its reason; `K` stands for the NIC's
+/// number, and the table of routes has none of their networks.
+fn on_roce_with_gids(gids: &[&str]) -> (Option<String>, String) {
+    let mut model = platform::model("dgx-h100").unwrap();
+    let ports = model.nics.iter_mut().flat_map(|nic| &mut nic.ports);
+    ports.filter(|port| port.link_layer == LinkLayer::InfiniBand).for_each(|port| {
+        port.link_layer = LinkLayer::Ethernet;
+        port.subnet = None;
+    });
+    let mut machine = synthesise(&model);
+    let tables: Vec<String> = machine
+        .iter()
+        .filter_map(|(path, _)| Some(format!("{}gids", path.strip_suffix("link_layer")?)))
+        .collect();
+    for (nth, table) in tables.iter().enumerate() {
+        for (index, gid) in gids.iter().enumerate() {
+            let gid = gid.replace('K', &format!("{nth:x}"));
+            machine.insert(&format!("{table}/{index}"), Entry::File(gid));
+        }
+    }
+    let table = "Iface Destination Gateway Flags\neno1 00000000 0101000A 0003 0 0 100 00000000 0 0 0";
+    machine.insert("proc/net/route", Entry::File(table.to_string()));
+    let (mut topology, _) = discover(&Root::manifest(machine), Scope::Placement, Provenance::ThisSystem);
+    for nic in &mut topology.nics {
+        nic.role = model.nics.iter().find(|known| known.name == nic.name).and_then(|known| known.role);
+    }
+    let wish = Wish::of_a_plan(None, Admin::default()).unwrap();
+    let step = Step { tasks: 8, gpus: Some(ALL.into()), ..Step::default() };
+    let plan = Plan::new(topology, wish, step, &|_| None);
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "3".to_string());
+    let present: Present = [("UCX_TLS".to_string(), "rc,cuda".to_string())].into();
+    let task = plan.task(&task, Evidence { present: &present, read: &|_| None });
+    let list = task.variables.into_iter().find(|one| one.name == "UCX_NET_DEVICES").unwrap();
+    let value = match list.change {
+        Change::Set(value) => Some(value),
+        _ => None,
+    };
+    (value, list.why.into_owned())
+}
+
+#[test]
+fn a_task_is_not_held_to_its_nic_where_the_rails_networks_are_in_no_table_that_we_read() {
+    let link_local = "fe80:0000:0000:0000:0000:00ff:fe00:000K";
+    let empty = "0000:0000:0000:0000:0000:0000:0000:0000";
+    let all = "mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1";
+    for (gids, expected) in [
+        (&[link_local, link_local][..], "mlx5_5:1"),
+        (&[link_local, link_local, empty], "mlx5_5:1"),
+        (&[link_local, "0000:0000:0000:0000:0000:ffff:a9fe:010K"], "mlx5_5:1"),
+        // each rail has a network of IPv6
+        (&[link_local, link_local, "fc01:0000:0003:000K:0000:0000:0000:0001"], all),
+        // or its routes stand in a table of its own, as a VRF's do
+        (&[link_local, link_local, empty, "0000:0000:0000:0000:0000:ffff:0a00:0K01"], all),
+    ] {
+        let (list, why) = on_roce_with_gids(gids);
+        assert_eq!(list.as_deref(), Some(expected), "{gids:?}: {why}");
+    }
 }

@@ -16,17 +16,22 @@
 //! `nvshmemi_getenv_helper`; its README, "Configuration file").  What it sets we leave alone, so that the report tells the
 //! truth; and where it overrules the user's variable, the report says so.
 //!
+//! The newest source picks a GID for each port of RoCE, an IPv4 address of version 2 unless the user says otherwise.  It passes
+//! a port without one over if nobody names it, and fails if the list that it reads does (transport_ib_common.cpp
+//! `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).  So ports without an address are not in the node's list.
+//!
 //! We leave `NVSHMEM_HCA_PREFIX` alone: its default differs between releases (`mlx5`, later everything but
 //! `smi`), so no value is right for all.
 #![forbid(unsafe_code)]
 
 use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
 use super::nccl::HOME;
+use super::template::names_of;
 use super::uniform::List;
 use super::wanted::{Libraries, Wanted};
 use super::{Answer, Asked, Evidence, ReadFile};
-use crate::placement::{NodePlacement, RailIndex};
-use crate::topology::{GpuVendor, Topology};
+use crate::placement::{NodePlacement, Rail, RailIndex};
+use crate::topology::{GpuVendor, LinkLayer, Topology};
 
 pub(super) const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 pub(super) const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
@@ -57,7 +62,8 @@ pub(super) fn shared(
     }
     let list = match of_node {
         List::Needed(list, left_out) => {
-            Answer::yes(list.clone(), format!("one list for the whole node, without {left_out}"))
+            let (list, silent) = with_addresses(topology, node).unwrap_or((list.clone(), String::new()));
+            Answer::yes(list, format!("one list for the whole node, without {left_out}{silent}"))
         }
         List::Not(why) => Answer::no(*why),
     };
@@ -65,6 +71,23 @@ pub(super) fn shared(
     let is_read = may_be_set || wanted.judges_files && !node.rails.is_empty();
     let site = if is_read { claimed(read, SITE) } else { None };
     Some(Shared { list, site })
+}
+
+/// The node's list without rails of RoCE whose interface has no address, and ` and ` with their names; `None` where all have
+/// one, or none is known to.
+fn with_addresses(topology: &Topology, node: &NodePlacement) -> Option<(String, String)> {
+    let has_none = |rail: &&Rail| {
+        topology.port(rail.at()).is_some_and(|port| {
+            port.link_layer == LinkLayer::Ethernet && port.networks.is_empty() && !port.routes_elsewhere
+        })
+    };
+    let (without, with): (Vec<&Rail>, Vec<&Rail>) = node.rails.iter().partition(has_none);
+    if with.is_empty() || without.is_empty() {
+        return None;
+    }
+    let list: Vec<String> = with.iter().map(ToString::to_string).collect();
+    let names = names_of(without.iter().map(|rail| rail.name.as_str())).replace(',', " ");
+    Some((list.join(","), format!(" and {names}, which has no address")))
 }
 
 /// Why a file keeps us from setting a list: it has one, or a mapping, which a list would switch off.

@@ -167,10 +167,8 @@ fn isolated(asked: &Asked<'_, '_>, shared: &Shared) -> Option<&'static str> {
     let mode = asked.evidence.present.get(REACHABILITY).map(String::as_str);
     match asked.prepared.wanted.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
-        Fabric::Unsaid if shared.subnets.hold_rails_apart(mode) => {
-            Some("the rails are on different subnets, between which UCX connects no NICs")
-        }
-        Fabric::Unsaid | Fabric::Routed => None,
+        Fabric::Unsaid => shared.subnets.hold_rails_apart(mode),
+        Fabric::Routed => None,
     }
 }
 

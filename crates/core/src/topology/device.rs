@@ -206,6 +206,8 @@ pub struct Port {
     pub default_route: Option<String>,
     /// its interface's IPv4 networks, such as `10.1.0.0/16`, by address
     pub networks: Vec<Network>,
+    /// has its interface addresses though none of these networks is known: IPv6's alone, or routes in a table of their own
+    pub routes_elsewhere: bool,
 }
 
 impl Port {
@@ -222,6 +224,7 @@ impl Port {
             gid_type: None,
             default_route: None,
             networks: Vec::new(),
+            routes_elsewhere: false,
         }
     }
 }

@@ -162,6 +162,32 @@ fn as_many_networks_are_kept_as_a_topology_file_can_hold_and_the_others_are_coun
 }
 
 #[test]
+fn an_address_of_which_the_table_has_no_network_is_found_among_a_ports_gids() {
+    let function = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
+    let port_of = format!("{function}/infiniband/mlx5_0/ports/1");
+    let own = "ibp24s0\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0";
+    let found = |layer: &str, route: Option<&str>, index: u32, gid: &str| {
+        let (layer_at, gid_at) = (format!("{port_of}/link_layer"), format!("{port_of}/gids/{index}"));
+        let first = (format!("{port_of}/gids/0"), "fe80:0000:0000:0000:0000:00ff:fe00:0001");
+        let table = route.map(|route| ("proc/net/route", routes(&[route])));
+        let mut files = vec![(layer_at.as_str(), layer), (first.0.as_str(), first.1), (gid_at.as_str(), gid)];
+        files.extend(table.iter().map(|(path, text)| (*path, text.as_str())));
+        port(&dgx(&files), "mlx5_0").routes_elsewhere
+    };
+    let (ipv6, mapped) =
+        ("fc01:0000:0003:0000:0000:0000:0000:0001", "0000:0000:0000:0000:0000:ffff:0a00:0001");
+    assert!(found("Ethernet", Some(""), 2, ipv6) && found("Ethernet", Some(""), 7, mapped));
+    assert!(!found("Ethernet", Some(own), 2, mapped), "its network is known");
+    assert!(!found("Ethernet", None, 2, mapped), "a capture without the table tells nothing");
+    assert!(!found("InfiniBand", Some(""), 2, ipv6), "InfiniBand has no such addresses");
+    for of_the_link in
+        ["0000:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:0000:0000:ffff:a9fe:0001", ""]
+    {
+        assert!(!found("Ethernet", Some(""), 2, of_the_link), "`{of_the_link}`");
+    }
+}
+
+#[test]
 fn the_ports_of_one_function_are_told_by_their_interfaces_numbers() {
     let mut machine = crate::platform::model("dgx-h100").unwrap();
     let nic = &mut machine.nics[0];

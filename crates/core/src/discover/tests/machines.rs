@@ -172,6 +172,7 @@ impl Slot {
             netdev: is_verbs.then(|| "eth".to_string()),
             subnet: is_verbs.then_some(SubnetPrefix(0xfe80_0000_0000_0000)),
             gid_type: is_verbs.then(|| "RoCE v2".to_string()),
+            routes_elsewhere: kind == NicKind::Verbs && state == PortState::Active && self.width == 8,
             default_route: (is_verbs && self.width == 4 && nic == 0).then(|| "bond0".to_string()),
             ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
         };

@@ -187,6 +187,28 @@ fn nvshmems_list_gives_way_to_a_mapping_of_the_users() {
 }
 
 #[test]
+fn nvshmem_is_told_no_port_of_roce_without_an_address_since_it_would_fail_there() {
+    let mut situation = Situation::new(PortState::Active);
+    let list = |situation: &Situation| situation.value(&task(&[1], &[1]), "NVSHMEM_HCA_LIST").unwrap();
+    for nic in &mut situation.topology.nics {
+        nic.ports[0].link_layer = LinkLayer::Ethernet;
+    }
+    assert_eq!(list(&situation), "mlx5_0:1,mlx5_1:1,mlx5_2:1", "addresses are not known");
+    situation.topology.nics[0].ports[0].networks = vec!["10.0.0.0/16".parse().unwrap()];
+    situation.topology.nics[2].ports[0].routes_elsewhere = true;
+    assert_eq!(list(&situation), "mlx5_0:1,mlx5_2:1");
+    assert!(
+        situation
+            .why(&task(&[1], &[1]), "NVSHMEM_HCA_LIST")
+            .ends_with("without mlx5_3 and mlx5_1, which has no address")
+    );
+    let nccl = situation.value(&task(&[1], &[1]), "NCCL_IB_HCA");
+    assert_eq!(nccl.as_deref(), Some("=mlx5_0:1,mlx5_1:1,mlx5_2:1"), "NCCL numbers NICs alike on all nodes");
+    let own = situation.libraries(&["nvshmem-pe"]);
+    assert_eq!(own.value(&task(&[1], &[1]), "NVSHMEM_HCA_LIST").as_deref(), Some("mlx5_1:1"), "each has one");
+}
+
+#[test]
 fn one_nic_for_each_element_is_asked_for_by_name() {
     let situation = Situation::new(PortState::Active).libraries(&["nvshmem-pe"]);
     let own = ["NVSHMEM_HCA_LIST=mlx5_1:1", "NVSHMEM_ENABLE_NIC_PE_MAPPING=1"];

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use crate::placement::{GpuPlacement, NodePlacement};
-use crate::topology::{LinkLayer, Network, Port, SubnetPrefix, Topology};
+use crate::topology::{LinkLayer, Network, Port, PortRef, SubnetPrefix, Topology};
 use std::collections::BTreeSet;
 
 /// UCX connects RoCE ports without that question if this is `all`.
@@ -19,6 +19,9 @@ pub(in super::super) const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
 enum Subnet {
     InfiniBand(SubnetPrefix),
     Roce(Network),
+    /// This port's own, which is not known.  UCX reads the routes of IPv6 and those of every table, a VRF's too (since 1.19:
+    /// src/ucs/sys/netlink.c `ucs_netlink_init_routing_table_cache`), and we the main table of IPv4 alone.
+    Untold(PortRef),
 }
 
 /// What the subnets of all GPUs' own NICs say.
@@ -30,6 +33,8 @@ pub(super) enum Subnets {
     Apart,
     /// those of RoCE ports differ
     RoceApart,
+    /// those of RoCE ports may differ
+    RoceUntold,
 }
 
 impl Subnets {
@@ -41,17 +46,24 @@ impl Subnets {
         match of_gpus.iter().flatten().next() {
             Some(Subnet::InfiniBand(_)) if !all_meet => Subnets::Apart,
             Some(Subnet::Roce(_)) if !all_meet => Subnets::RoceApart,
+            Some(Subnet::Untold(_)) if !all_meet => Subnets::RoceUntold,
             // nothing is known of any, or they meet
             _ => Subnets::Common,
         }
     }
 
-    /// Does UCX hold each rail to itself?  `mode` is what it was told to ask.
-    pub(super) fn hold_rails_apart(self, mode: Option<&str>) -> bool {
+    /// Why UCX holds each rail to itself, if it does.  `mode` is what it was told to ask.
+    pub(super) fn hold_rails_apart(self, mode: Option<&str>) -> Option<&'static str> {
+        let asks = || !mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all"));
+        let apart = "the rails are on different subnets, between which UCX connects no NICs";
         match self {
-            Subnets::Common => false,
-            Subnets::Apart => true,
-            Subnets::RoceApart => !mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all")),
+            Subnets::Common => None,
+            Subnets::Apart => Some(apart),
+            Subnets::RoceApart => asks().then_some(apart),
+            Subnets::RoceUntold => asks().then_some(
+                "the rails have addresses whose networks are not in the main table of IPv4 routes, and UCX connects no NICs of \
+                 different ones",
+            ),
         }
     }
 }
@@ -61,18 +73,19 @@ impl Subnets {
 /// It is on none if its RoCE interfaces have no IPv4 address: those with one reach it as little as another subnet.
 fn of_gpu(topology: &Topology, node: &NodePlacement, gpu: &GpuPlacement) -> Option<Vec<Subnet>> {
     let ports = gpu.choices.iter().filter_map(|choice| {
-        let rail = node.rail(choice.rail);
-        topology.nic(rail.nic).ports.iter().find(|port| port.number == rail.port)
+        let at = node.rail(choice.rail).at();
+        Some((at, topology.port(at)?))
     });
-    let ports: Vec<&Port> = ports.collect();
-    let found: Vec<Subnet> = ports.iter().flat_map(|port| of_port(port)).collect();
-    let is_told = !found.is_empty() || ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet);
+    let ports: Vec<(PortRef, &Port)> = ports.collect();
+    let found: Vec<Subnet> = ports.iter().flat_map(|(at, port)| of_port(*at, port)).collect();
+    let is_told = !found.is_empty() || ports.iter().any(|(_, port)| port.link_layer == LinkLayer::Ethernet);
     is_told.then_some(found)
 }
 
 /// Of RoCE's networks those without a narrower one inside: by these UCX finds the closest route.
-fn of_port(port: &Port) -> Vec<Subnet> {
+fn of_port(at: PortRef, port: &Port) -> Vec<Subnet> {
     match port.link_layer {
+        LinkLayer::Ethernet if port.networks.is_empty() && port.routes_elsewhere => vec![Subnet::Untold(at)],
         LinkLayer::InfiniBand => port.subnet.map(Subnet::InfiniBand).into_iter().collect(),
         LinkLayer::Ethernet => {
             let is_wider =

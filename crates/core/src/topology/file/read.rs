@@ -240,6 +240,7 @@ fn ports(place: Place, ports: &[schema::Port]) -> Result<Vec<Port>> {
             gid_type: optional(&port.gid_type, |text| free_text(at("gid_type"), text))?,
             default_route: optional(&port.default_route, |text| name(at("default_route"), text))?,
             networks: networks(at("networks"), &port.networks)?,
+            routes_elsewhere: port.routes_elsewhere,
         });
     }
     Ok(all)

@@ -166,6 +166,9 @@ pub(super) struct Port<'a> {
     /// such as `10.1.0.0/16`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Text<'a>>,
+    /// absent for false
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub routes_elsewhere: bool,
 }
 
 pub(super) const ARCHS: [(&str, Arch); 3] =

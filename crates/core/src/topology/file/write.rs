@@ -160,6 +160,7 @@ fn port(port: &Port) -> schema::Port<'_> {
         gid_type: text(&port.gid_type),
         default_route: text(&port.default_route),
         networks: port.networks.iter().map(Text::of).collect(),
+        routes_elsewhere: port.routes_elsewhere,
     }
 }
 
