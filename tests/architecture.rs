@@ -44,7 +44,7 @@ const ARROWS: [(&str, &str); 25] = [
     ("process", "sys core"),
     ("program", ""),
     ("plugin", "process sys core"),
-    ("cli::audit", ""),
+    ("cli::audit", "diagnostic"),
     ("cli::doctor", "cli::audit plan config platform policy placement topology diagnostic"),
     ("cli::import", "topology diagnostic"),
     ("cli::picture", "policy placement topology diagnostic"),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::report::{Gpu, Level, Link, Nic, Report};
+use nic_placement_core::diagnostic::Shown;
 use std::collections::BTreeMap;
 
 /// Facts of a node, at most: 256 GPUs and 256 NICs have half as many.
@@ -89,9 +90,9 @@ pub fn of(report: &Report) -> Result<Facts, String> {
     };
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     if host.is_empty() || host.len() > 253 || !host.chars().all(is_plain) {
-        let shown: String = host.chars().take(60).collect();
         return Err(format!(
-            "`host`: `{shown}` is no name of a node: expected letters, digits, `-`, `_` and `.`"
+            "`host`: `{}` is no name of a node: expected letters, digits, `-`, `_` and `.`",
+            Shown::word(&host, 60)
         ));
     }
     let mut facts = Collector::default();
@@ -133,7 +134,7 @@ impl Collector {
     fn add(&mut self, class: Class, subject: &str, what: &str, value: Option<impl ToString>) {
         let Some(value) = value.map(|value| value.to_string()) else { return };
         if let Some(long) = [subject, what, &value].into_iter().find(|text| text.len() > MAX_TEXT) {
-            self.too_long = Some(long.chars().take(40).collect());
+            self.too_long = Some(Shown::word(long, 40).to_string());
             return;
         }
         // of two of the same name the first counts; check tells no two

@@ -235,7 +235,9 @@ fn a_report_that_is_none_says_why() {
         Audit::default().add(changed("x", change).to_json().as_bytes()).unwrap_err()
     };
     assert!(refused(|report| report.host = None).starts_with("it has no `host`"));
-    assert!(refused(|report| report.host = Some("a,b\x1b".into())).contains("is no name of a node"));
+    assert!(
+        refused(|report| report.host = Some("a,b\x1b".into())).contains(r"`a,b\u{1b}` is no name of a node")
+    );
     assert_eq!(refused(|report| report.version = 3), "`version` is `3`, expected `2`");
     let first = changed("x", |report| report.version = 1).to_json();
     assert_eq!(Audit::default().add(first.as_bytes()), Ok(()), "version 1 is read too");
@@ -246,6 +248,7 @@ fn a_report_that_is_none_says_why() {
         r"`format` is `a\n\u{1b}[2J`, expected `nic-placement check`"
     );
     assert!(refused(|report| report.machine = "x".repeat(9000)).contains("more than 2048 bytes"));
+    assert!(refused(|report| report.machine = "\x1b".repeat(9000)).contains(r"`\u{1b}\u{1b}"));
     assert_eq!(
         Audit::default().add(b"{}").unwrap_err(),
         "`format` is missing, expected `nic-placement check`"
