@@ -92,7 +92,10 @@ fn a_quarter_may_go_by_tcp_where_rdma_is_slow_and_the_user_asks_for_writes(nodes
         let all: u64 = sent.iter().filter(|((on, _), _)| on == node).map(|(_, bytes)| *bytes).sum();
         let rdma = by(&sent, node, "mlx5_1");
         let message = tasks[0].sent();
-        assert!(are(rdma, message * 3 / 4) || are(rdma, message), "{tasks:?}: {sent:?}");
-        assert!(all >= message, "nothing is lost: {tasks:?}: {sent:?}");
+        let elsewhere = all - rdma;
+        let is_shared = are(rdma, message * 3 / 4) && elsewhere > message / 5;
+        // srun's own words are less
+        let is_alone = are(rdma, message) && elsewhere < 64 * 1024;
+        assert!(is_shared || is_alone, "{tasks:?}: {sent:?}");
     }
 }

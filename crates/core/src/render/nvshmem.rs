@@ -87,7 +87,7 @@ fn with_addresses(topology: &Topology, node: &NodePlacement) -> Option<(String, 
     }
     let list: Vec<String> = with.iter().map(ToString::to_string).collect();
     let names = names_of(without.iter().map(|rail| rail.name.as_str())).replace(',', " ");
-    Some((list.join(","), format!(" and {names}, which has no address")))
+    Some((list.join(","), format!(" and {names} (no address)")))
 }
 
 /// Why a file keeps us from setting a list: it has one, or a mapping, which a list would switch off.

@@ -200,7 +200,7 @@ fn nvshmem_is_told_no_port_of_roce_without_an_address_since_it_would_fail_there(
     assert!(
         situation
             .why(&task(&[1], &[1]), "NVSHMEM_HCA_LIST")
-            .ends_with("without mlx5_3 and mlx5_1, which has no address")
+            .ends_with("without mlx5_3 and mlx5_1 (no address)")
     );
     let nccl = situation.value(&task(&[1], &[1]), "NCCL_IB_HCA");
     assert_eq!(nccl.as_deref(), Some("=mlx5_0:1,mlx5_1:1,mlx5_2:1"), "NCCL numbers NICs alike on all nodes");
