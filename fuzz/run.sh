@@ -7,7 +7,8 @@
 # TIMEOUT=60, and look at what found/ then has of slow-unit-… alone.
 #
 # LEAN=1 looks at which code an input reaches, and no longer at what each comparison compares: that is two thirds of the time, and
-# says little where an input is a list of changes, as that of sysfs, kept, directory, maps and solver is.
+# says little where an input is a list of changes, as that of sysfs, kept, directory, maps and solver is.  It also links the whole
+# program at once, and uses tcmalloc where there is one (libtcmalloc-minimal4): together that is half of what then remains.
 #
 # fuzz/run.sh slow [TARGET…] looks for the input that costs most, by basic blocks (BLOCKS says how many for each length,
 # 1000000000), or with BY=time by the clock.  The worst lies in fuzz/found/slow-TARGET.
@@ -33,6 +34,8 @@ if [ -n "${LEAN:-}" ]; then
     flags="$flags --cfg lean -Clink-arg=-Wl,--wrap=__sanitizer_weak_hook_memcmp"
     feedback=(-entropic=0)
     target=$target/lean
+    export CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1
+    allocator=$(ldconfig -p | sed -n 's/.*libtcmalloc_minimal\.so\.4 .*=> //p' | head -n 1)
 else
     flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares"
 fi
@@ -80,7 +83,7 @@ for name; do
     dictionary=()
     if [ -e "dictionaries/$name.dict" ]; then dictionary=(-dict="dictionaries/$name.dict"); fi
     echo "== $name"
-    NIC_PLACEMENT_FUZZ=$name "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
+    NIC_PLACEMENT_FUZZ=$name LD_PRELOAD=${allocator:-} "$program" "grown/$name" "corpus/$name" "${dictionary[@]}" \
         -max_len="${MAX_LEN:-$(longest "$name")}" -rss_limit_mb="$memory" -timeout="${TIMEOUT:-1}" -report_slow_units=1 \
         -max_total_time="${SECONDS_EACH:-600}" \
         -runs="${RUNS:-10000000}" "${feedback[@]}" -print_final_stats=1 -artifact_prefix="found/$name-" 2>&1 | tee "grown/$name.log"

@@ -9,7 +9,7 @@ use nic_placement_core::topology::{
 /// GPUs, and NICs, at most: as many as a topology file may have.
 const MOST: usize = 256;
 
-/// GPUs, and NICs, of most machines: one of the others costs as much as a hundred of them.
+/// GPUs, and NICs, of most machines: one of the others costs as much as a hundred of them, so one input in 64 makes one.
 const USUAL: usize = 24;
 
 /// Bytes one after another; zeros behind the last.
@@ -64,7 +64,7 @@ pub fn topology(bytes: &mut Bytes) -> Topology {
             topology.pus.extend(cores.map(|cpu| Pu { os_index: cpu, package: os_index / 2, core: cpu / 2 }));
         }
     }
-    let most = if head & 0x38 == 0x38 { MOST } else { USUAL };
+    let most = if head & 0x38 == 0x38 && bytes.data.len() % 8 == 0 { MOST } else { USUAL };
     while !bytes.is_empty() && topology.gpus.len() < most && topology.nics.len() < most {
         let (kind, place) = (bytes.next(), bytes.next());
         // a run of devices that are alike: large machines of few bytes
