@@ -9,8 +9,9 @@ use nic_placement_core::topology::{
 /// GPUs, and NICs, at most: as many as a topology file may have.
 const MOST: usize = 256;
 
-/// GPUs, and NICs, of most machines: one of the others costs as much as a hundred of them, so one input in 64 makes one.
-const USUAL: usize = 24;
+/// GPUs, and NICs, of most machines, by three bits of the head.  What a machine costs grows with the square, and a large one
+/// costs as much as a hundred of these, so one input in 64 makes one.
+const USUAL: [usize; 8] = [4, 8, 8, 8, 12, 16, 24, 24];
 
 /// Bytes one after another; zeros behind the last.
 pub struct Bytes<'d> {
@@ -64,7 +65,8 @@ pub fn topology(bytes: &mut Bytes) -> Topology {
             topology.pus.extend(cores.map(|cpu| Pu { os_index: cpu, package: os_index / 2, core: cpu / 2 }));
         }
     }
-    let most = if head & 0x38 == 0x38 && bytes.data.len() % 8 == 0 { MOST } else { USUAL };
+    let usual = USUAL[usize::from(head >> 3 & 7)];
+    let most = if head & 0x38 == 0x38 && bytes.data.len() % 8 == 0 { MOST } else { usual };
     while !bytes.is_empty() && topology.gpus.len() < most && topology.nics.len() < most {
         let (kind, place) = (bytes.next(), bytes.next());
         // a run of devices that are alike: large machines of few bytes
