@@ -153,6 +153,10 @@ for nth, text in enumerate(["0-3,5,8191", "0xff,ff000000", "0000:1b:00.0", "10.1
     seed("lists", f"list-{nth}", text)
 dictionary("lists", ["0x", "-", ",", "[", "]", "0000:", "/16", "*", "?", "--het-group=", "--cpu-bind=", ":", ";", "%", "fe80:", "8191", "fff"])
 
+for nth, text in enumerate(["0-2,3  ./train %t\n4-7\t'/usr/bin/numactl' -N 0 ./train\n", "# all\n* ./train a b\n", "0 \\\nhwloc-bind a\n1-3 ./train \\\n --long"]):
+    seed("ranks", f"file-{nth}", text)
+dictionary("ranks", ["numactl", "taskset", "hwloc-bind", "likwid-pin", "\\\n", "'", "#", "*", "0-3", "/usr/bin/", "%t"])
+
 # a launcher's requests
 def request(name, node="dgx-h100", **fields):
     node = {"machine": node} if isinstance(node, str) else {"topology": node}

@@ -4,7 +4,7 @@
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::render::marker;
-use nic_placement_core::step::{binder_of_ranks, is_binder, program_name};
+use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ const DAEMONS: [&str; 2] = ["orted", "prted"];
 /// The program's name, without its folder.
 static NAME: OnceLock<Option<String>> = OnceLock::new();
 /// The program that binds another.
-static BINDER: OnceLock<Option<String>> = OnceLock::new();
+static BINDER: OnceLock<Option<&'static str>> = OnceLock::new();
 
 /// Takes down what the step starts.
 ///
@@ -28,7 +28,7 @@ pub(crate) fn note(words: [Option<&CStr>; 2]) {
     let name = name.and_then(|path| path.to_str().ok()).map(program_name);
     NAME.get_or_init(|| name.map(str::to_string));
     let of_ranks = || binder_of_ranks(ranks?.to_bytes());
-    BINDER.get_or_init(|| name.filter(|name| is_binder(name)).or_else(of_ranks).map(str::to_string));
+    BINDER.get_or_init(|| name.and_then(program::binder).or_else(of_ranks));
 }
 
 /// The program's name, without its folder; `None` where Slurm does not say it, as for a container.
@@ -38,7 +38,7 @@ fn name() -> Option<&'static str> {
 
 /// The program that the user put before their own, or before that of some ranks, to bind it.
 pub(crate) fn binder() -> Option<&'static str> {
-    BINDER.get()?.as_deref()
+    *BINDER.get()?
 }
 
 /// Why the step is not placed, if it starts mpirun's daemons on a part of the job's nodes.

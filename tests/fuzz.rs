@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use targets::{TARGETS, Target, work};
 
 /// `(target, changed inputs)`: as many as take a second or two in a build for tests.
-const CHANGES: [(&str, usize); 22] = [
+const CHANGES: [(&str, usize); 23] = [
     ("words", 2000),
     ("plugstack", 400),
     ("conf", 60),
@@ -38,6 +38,7 @@ const CHANGES: [(&str, usize); 22] = [
     ("layers", 200),
     ("kept", 60),
     ("directory", 60),
+    ("ranks", 2000),
 ];
 
 /// Bytes of a changed input, at most.
@@ -111,5 +112,5 @@ macro_rules! replayed {
 
 replayed! {
     words plugstack conf environment sysfs tables node_file topology snapshot archive hwloc nccl matrix audit template
-    maps solver lists request layers kept directory
+    maps solver lists request layers kept directory ranks
 }

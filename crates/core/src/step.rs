@@ -1,6 +1,8 @@
 //! Slurm's grant on this node, as data: one step, and each of its tasks.
 #![forbid(unsafe_code)]
 
+pub mod program;
+
 use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
 use std::collections::BTreeMap;
 
@@ -50,33 +52,6 @@ pub struct Counted {
     pub cpus: u32,
     /// cores
     pub cores: u32,
-}
-
-/// A program's name: its path without the folder.
-pub fn program_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-/// Does a program of this name bind another to CPUs that the user names?
-///
-/// numactl fails if these are not all among the ones on which it was started (libnuma's `numa_parse_cpustring`).
-pub fn is_binder(program: &str) -> bool {
-    ["numactl", "taskset", "hwloc-bind", "likwid-pin"].contains(&program)
-}
-
-/// The first such program in a file of srun's `--multi-prog`, which gives each line's ranks a program: `0-3 numactl …`.
-pub fn binder_of_ranks(file: &[u8]) -> Option<&str> {
-    let lines = file.split(|byte| *byte == b'\n');
-    lines.into_iter().find_map(|line| {
-        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let ranks = words.next()?;
-        if !ranks.iter().all(|byte| byte.is_ascii_digit() || b",-*".contains(byte)) {
-            return None;
-        }
-        // Slurm knows simple quotes
-        let program = std::str::from_utf8(words.next()?).ok()?.trim_matches('\'');
-        Some(program_name(program)).filter(|name| is_binder(name))
-    })
 }
 
 /// A task, as known just before its program starts.

@@ -14,6 +14,7 @@ mod layers;
 mod lists;
 mod machines;
 mod place;
+mod ranks;
 mod reports;
 mod request;
 mod tables;
@@ -25,7 +26,7 @@ pub mod work;
 pub type Target = fn(&[u8]);
 
 /// `(name, what it is called with, the function)`.
-pub const TARGETS: [(&str, &str, Target); 22] = [
+pub const TARGETS: [(&str, &str, Target); 23] = [
     ("words", "the option, SLURM_NIC_PLACEMENT and default=, one on each line", words::run),
     ("plugstack", "plugstack.conf's arguments, one on each line", admin::plugstack),
     ("conf", "the configuration file", admin::conf),
@@ -48,6 +49,7 @@ pub const TARGETS: [(&str, &str, Target); 22] = [
     ("layers", "plugstack.conf's arguments, and the configuration file and maps on disk", layers::run),
     ("kept", "changes to the trees of known machines whose node files were kept", kept::run),
     ("directory", "changes to captured trees on disk", directory::run),
+    ("ranks", "the file of --multi-prog", ranks::run),
 ];
 
 /// Runs a target by its name; `None` where there is none of that name.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::built::{self, Bytes};
-use super::{directory, environment, held, kept, layers, machines, request, tables, tree};
+use super::{directory, environment, held, kept, layers, machines, ranks, request, tables, tree};
 use nic_placement_cli::audit::stream::Splitter;
 use nic_placement_cli::audit::{Audit, json};
 use nic_placement_cli::{archive, import};
@@ -31,7 +31,7 @@ pub type Make = for<'d> fn(&'d [u8]) -> Work<'d>;
 const KIB: usize = 1024;
 
 /// `(name of the target, bytes of an input at most, its work)`.
-pub const WORKS: [(&str, usize, Make); 22] = [
+pub const WORKS: [(&str, usize, Make); 23] = [
     ("words", KIB, words),
     ("plugstack", 64 * KIB, plugstack),
     ("conf", 64 * KIB, conf),
@@ -54,6 +54,7 @@ pub const WORKS: [(&str, usize, Make); 22] = [
     ("layers", 64 * KIB, layers::work),
     ("kept", KIB, kept::work),
     ("directory", KIB, directory::work),
+    ("ranks", 4096 * KIB, ranks::work),
 ];
 
 fn made() -> Provenance {

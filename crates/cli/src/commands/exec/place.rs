@@ -16,7 +16,8 @@ use nic_placement_core::policy::identity::rank::{claimed, seen};
 use nic_placement_core::policy::{Pattern, Reasons, identity};
 use nic_placement_core::render::marker::{self, Marker};
 use nic_placement_core::render::{Evidence, FileText};
-use nic_placement_core::step::{Claim, GpuGrant, Starter, Step, Task, is_binder, program_name};
+use nic_placement_core::step::program::{self, program_name};
+use nic_placement_core::step::{Claim, GpuGrant, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, Provenance, Topology};
 use nic_placement_process::doubts::doubts;
 use nic_placement_process::memory::memory;
@@ -113,7 +114,7 @@ fn plan(
         counted: None,
         cpu_bind: bound(&topology, &cpus, found, launcher.as_ref(), values),
         mem_bind: None,
-        binder: program.map(program_name).filter(|name| is_binder(name)).map(str::to_string),
+        binder: program.map(program_name).and_then(program::binder).map(str::to_string),
         gpus: deal.step_gpus,
         alone_on_node: false,
     };
