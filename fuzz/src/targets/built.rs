@@ -10,7 +10,7 @@ use nic_placement_core::topology::{
 const MOST: usize = 256;
 
 /// GPUs, and NICs, of most machines, by three bits of the head.  What a machine costs grows with the square, and a large one
-/// costs as much as a hundred of these, so one input in 64 makes one.
+/// costs as much as a hundred of these, so one input in 512 makes one.
 const USUAL: [usize; 8] = [4, 8, 8, 8, 12, 16, 24, 24];
 
 /// Bytes one after another; zeros behind the last.
@@ -66,7 +66,7 @@ pub fn topology(bytes: &mut Bytes) -> Topology {
         }
     }
     let usual = USUAL[usize::from(head >> 3 & 7)];
-    let most = if head & 0x38 == 0x38 && bytes.data.len() % 8 == 0 { MOST } else { usual };
+    let most = if head & 0x38 == 0x38 && bytes.data.len() % 64 == 0 { MOST } else { usual };
     while !bytes.is_empty() && topology.gpus.len() < most && topology.nics.len() < most {
         let (kind, place) = (bytes.next(), bytes.next());
         // a run of devices that are alike: large machines of few bytes
