@@ -17,6 +17,7 @@ pub fn doubts(plan: &Plan, task: &Task, present: &Present) -> Vec<Diagnostic> {
         node: &plan.map,
         task,
         tasks: plan.step.tasks,
+        fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
         read: &files::read,
     })

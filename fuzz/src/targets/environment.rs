@@ -129,6 +129,7 @@ fn findings(plan: &Plan, task: &Task, present: &Present, read: render::ReadFile)
         node: &plan.map,
         task,
         tasks: plan.step.tasks,
+        fabric: plan.wish.admin.fabric,
         interfaces: &["eth0".to_string(), "ib0".to_string()],
         read,
     })

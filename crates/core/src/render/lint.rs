@@ -6,6 +6,7 @@
 
 mod knobs;
 
+use super::wanted::Fabric;
 use super::{Present, ReadFile, ucx};
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::judge::{self, lists::LISTS};
@@ -18,12 +19,13 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
     OWN.into_iter().chain(knobs::READ)
 }
 
-const OWN: [&str; 17] = [
+const OWN: [&str; 18] = [
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "FI_CXI_DEVICE_NAME",
     "FI_VERBS_DEVICE_NAME",
     "MC_TE_FILTERS",
+    "NCCL_CROSS_NIC",
     "NCCL_DEBUG",
     "NCCL_IB_DISABLE",
     "NCCL_IB_HCA",
@@ -50,6 +52,8 @@ pub struct Subject<'a> {
     pub task: &'a Task,
     /// tasks of the step on this node
     pub tasks: u32,
+    /// which NICs reach which
+    pub fabric: Fabric,
     /// the node's network interfaces; empty where they are not known
     pub interfaces: &'a [String],
     /// reads a file with the task's rights
@@ -238,7 +242,7 @@ fn exact_lists(subject: &Subject, found: &mut Vec<Diagnostic>) {
                     });
                     if !known {
                         wrong.add(entry, || format!("`{shown}` names a port that the device lacks"));
-                    } else if name == "UCX_NET_DEVICES" && port.is_none() {
+                    } else if name == "UCX_NET_DEVICES" && port.is_none() && !is_interface {
                         wrong.add(entry, || {
                             format!(
                                 "before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`"
@@ -334,15 +338,27 @@ fn gpus(subject: &Subject, found: &mut Vec<Diagnostic>) {
         found.push(Diagnostic::new("CUDA_DEVICE_ORDER", text));
     }
     let isolated = task.gpus.access.contains(&Access::Denied) && task.gpus.access.contains(&Access::Allowed);
-    if isolated
-        && nvidia().count() > 1
-        && subject.tasks > 1
-        && value(subject, "NCCL_P2P_PXN_LEVEL") != Some("0")
-    {
-        let text = "each task sees its own GPU alone, so NCCL counts all as GPU 0 and may send all traffic through one NIC: \
-                    try `--gpu-bind=none`, or `NCCL_P2P_PXN_LEVEL=0`";
-        found.push(Diagnostic::new("GPU isolation", text));
+    if !isolated || nvidia().count() < 2 || subject.tasks < 2 {
+        return;
     }
+    // with 0 a message leaves by the NIC of the own GPU that has the number of the peer's (src/graph/search.cc,
+    // `ncclTopoGetNetDev`), and all have the number 0
+    let stays_on_rail = match value(subject, "NCCL_CROSS_NIC") {
+        Some(value) => value.trim().parse() == Ok(0),
+        None => subject.fabric == Fabric::IsolatedRails,
+    };
+    let text = match value(subject, "NCCL_P2P_PXN_LEVEL") {
+        _ if stays_on_rail => {
+            "each task sees its own GPU alone, so NCCL counts all as GPU 0, and with `NCCL_CROSS_NIC=0` sends all messages \
+             between tasks through one NIC: try `--gpu-bind=none`"
+        }
+        Some("0") => return,
+        _ => {
+            "each task sees its own GPU alone, so NCCL counts all as GPU 0 and may send all traffic through one NIC: \
+             try `--gpu-bind=none`, or `NCCL_P2P_PXN_LEVEL=0`"
+        }
+    };
+    found.push(Diagnostic::new("GPU isolation", text));
 }
 
 fn is_number(text: &str) -> bool {

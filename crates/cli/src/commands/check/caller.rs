@@ -88,6 +88,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         node: &plan.map,
         task: &task,
         tasks: 1,
+        fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
         read,
     })

@@ -28,6 +28,16 @@ fn told_of(topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<Str
 }
 
 fn told_of_one_of(tasks: u32, topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<String> {
+    told_on(Fabric::Unsaid, tasks, topology, task, values)
+}
+
+fn told_on(
+    fabric: Fabric,
+    tasks: u32,
+    topology: &Topology,
+    task: &Task,
+    values: &[(&str, &str)],
+) -> Vec<String> {
     let present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let interfaces = ["lo".to_string(), "eth0".to_string()];
     let node = crate::policy::map(topology, &Default::default());
@@ -38,6 +48,7 @@ fn told_of_one_of(tasks: u32, topology: &Topology, task: &Task, values: &[(&str,
         node: &node,
         task,
         tasks,
+        fabric,
         interfaces: &interfaces,
         read: &read,
     };
@@ -170,13 +181,27 @@ fn unequal_gpus_want_an_order_and_isolated_ones_a_word() {
     isolated.gpus.access = vec![Access::Allowed, Access::Denied];
     let told = told_of(&topology(), &isolated, &[]);
     assert!(told.len() == 1 && told[0].contains("`--gpu-bind=none`"), "{told:?}");
-    assert_eq!(told_of(&topology(), &isolated, &[("NCCL_P2P_PXN_LEVEL", "0")]), Vec::<String>::new());
+    let cured = ("NCCL_P2P_PXN_LEVEL", "0");
+    assert_eq!(told_of(&topology(), &isolated, &[cured]), Vec::<String>::new());
+    let held = told_of(&topology(), &isolated, &[cured, ("NCCL_CROSS_NIC", "0")]);
+    assert!(held.len() == 1 && held[0].ends_with("one NIC: try `--gpu-bind=none`"), "{held:?}");
+    let on = |values: &[(&str, &str)]| told_on(Fabric::IsolatedRails, 2, &topology(), &isolated, values);
+    assert_eq!(on(&[cured]), held, "the plugin sets it there");
+    assert_eq!(on(&[cured, ("NCCL_CROSS_NIC", "2")]), Vec::<String>::new(), "the user's own stays");
     assert_eq!(told_of_one_of(1, &topology(), &isolated, &[]), Vec::<String>::new(), "alone in its step");
     let mut one_gpu = topology();
     one_gpu.gpus.pop();
     assert_eq!(told_of(&one_gpu, &isolated, &[]), Vec::<String>::new());
     isolated.gpus.access = vec![Access::Denied, Access::Denied];
     assert_eq!(told_of(&topology(), &isolated, &[]), Vec::<String>::new(), "no GPU is no isolated one");
+}
+
+#[test]
+fn an_interface_that_is_called_as_a_nic_needs_no_port() {
+    let mut named = topology();
+    named.nics[0].name = "eth0".parse().unwrap();
+    let list = [("UCX_NET_DEVICES", "mlx5_10:1,eth0")];
+    assert_eq!(told_of(&named, &Task::default(), &list), Vec::<String>::new());
 }
 
 #[test]
