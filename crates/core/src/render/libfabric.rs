@@ -8,7 +8,8 @@
 //! `FI_VERBS_DEVICE_NAME` takes beginnings of names, in capitals or not, so `mlx5_1` would admit `mlx5_10`: we do not
 //! set a name that begins another one.  For MPI's kind of endpoint the provider skips devices whose interface has no
 //! IP address, and a list of such a device alone leaves none: we name only devices with an address, where addresses
-//! are known (prov/verbs/src/verbs_info.c `vrb_init_info`, `vrb_device_has_ipoib_addr`).
+//! are known (prov/verbs/src/verbs_info.c `vrb_init_info`, `vrb_device_has_ipoib_addr`).  So it does with those whose interface
+//! is not in the user's `FI_VERBS_IFACE` (`vrb_getifaddrs`), which chooses a device too.
 //!
 //! This suits MPI libraries that open one device per process.  It does not suit NCCL's plug-in over
 //! libfabric, which counts the devices of all ranks, nor Cray MPICH's own policy.  So it is off by default.
@@ -21,6 +22,10 @@ use super::{Answer, Asked};
 use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, PathType, PortState, Topology};
 
 pub(super) const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
+/// The interfaces whose devices may be used.
+pub(super) const VERBS_IFACE: &str = "FI_VERBS_IFACE";
+/// Which providers may be used.
+pub(super) const PROVIDER: &str = "FI_PROVIDER";
 
 /// A GPU's NIC among those that only libfabric reaches.
 pub(super) struct Nearest {
@@ -116,6 +121,9 @@ pub(super) fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     }
     if asked.task.gpus.is_empty() || asked.task.rails.is_empty() {
         return no("the task has no GPU with a NIC");
+    }
+    if asked.users(VERBS_IFACE).is_some() {
+        return no("the user's `FI_VERBS_IFACE` chooses the device");
     }
     let names = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rail(*rail).name.as_str()));
     // the whole value is one beginning of a name, so a comma in it matches no device (prov/verbs/src/verbs_info.c,

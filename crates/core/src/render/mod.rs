@@ -67,12 +67,13 @@ const ROWS: [(&str, Libraries, Library); 17] = [
 ];
 
 /// Variables we only read, because they affect what we set.
-const EVIDENCE: [&str; 16] = [
+const EVIDENCE: [&str; 23] = [
     ucx::TLS,
     ucx::REACHABILITY,
     ucx::CONFIG_DIR,
     nccl::CONF_FILE,
     nccl::HOME,
+    nccl::FORCE_MERGE,
     nvshmem::PE_MAPPING,
     nvshmem::CONF_FILE,
     rocshmem::USE_HCA,
@@ -81,6 +82,12 @@ const EVIDENCE: [&str; 16] = [
     cray_mpich::GPU_SUPPORT,
     slingshot::STEP_DEVICES,
     efa::IFACE,
+    libfabric::PROVIDER,
+    libfabric::VERBS_IFACE,
+    mooncake::EXCLUDED,
+    mooncake::OF_STORE,
+    mooncake::CONFIGURATION,
+    one_ccl::NAME,
     openmp::GOMP_CPU_AFFINITY,
     openmp::KMP_AFFINITY,
     marker::NAME,

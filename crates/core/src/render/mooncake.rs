@@ -4,6 +4,12 @@
 //! first (mooncake-transfer-engine/src/topology.cpp `getIbvDeviceWhitelist`, `listInfiniBandDevices`).  It reads the
 //! variable since 0.3.12.  Of the devices that a program names itself only those in the list are left, which is why
 //! nobody gets it unasked.
+//!
+//! The newer engine (`MC_USE_TENT`) reads it too, and then passes over what the user says by other ways: the list of names to
+//! leave out, and those of its configuration (mooncake-transfer-engine/tent/src/platform/cpu_probe.cpp
+//! `filterInfiniBandDevices`; tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both
+//! lists, the store's and this (mooncake-store/src/client_service.cpp `get_auto_discover_filters`; topology.cpp).  So it is
+//! not set beside any of them.
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
@@ -12,6 +18,12 @@ use super::{Answer, Asked};
 use crate::placement::NodePlacement;
 
 pub(super) const FILTERS: &str = "MC_TE_FILTERS";
+/// Names that the newer engine leaves out, unless it has the other list.
+pub(super) const EXCLUDED: &str = "MC_TE_FILTERS_EXCLUDE";
+/// The store's own list.
+pub(super) const OF_STORE: &str = "MC_MS_FILTERS";
+/// The newer engine's configuration: JSON, or the path of a file with it.
+pub(super) const CONFIGURATION: &str = "MC_TENT_CONF";
 
 /// The node's list.
 pub(super) fn list(of_node: &List, node: &NodePlacement) -> Answer<'static> {
@@ -24,7 +36,20 @@ pub(super) fn list(of_node: &List, node: &NodePlacement) -> Answer<'static> {
     }
 }
 
-/// The same for every task.
+/// The same for every task, unless the user chooses by another variable.
 pub(super) fn filters<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    Some(asked.prepared.mooncake.borrowed())
+    let is_said = |name: &&str| asked.users(name).is_some_and(|value| !value.is_empty());
+    let lists = asked.users(CONFIGURATION).is_some_and(|text| may_list(text));
+    let theirs = [EXCLUDED, OF_STORE].into_iter().find(is_said).or(lists.then_some(CONFIGURATION));
+    Some(match theirs {
+        Some(name) => Answer::no(format!("the user's `{name}` chooses the devices")),
+        None => asked.prepared.mooncake.borrowed(),
+    })
+}
+
+/// May this configuration have a list?  What a file says is not asked.
+fn may_list(configuration: &str) -> bool {
+    let is_text = configuration.trim_start().starts_with('{');
+    let has_one = ["rdma_whitelist", "rdma_blacklist"].iter().any(|key| configuration.contains(key));
+    !configuration.is_empty() && (has_one || !is_text)
 }

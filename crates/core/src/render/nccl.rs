@@ -13,12 +13,15 @@
 //!
 //! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
 //!
+//! NCCL fails where `NCCL_NET_FORCE_MERGE` names a NIC that the list leaves out (since 2.24: src/graph/topo.cc
+//! `ncclTopoForceMerge`), so then we set none.
+//!
 //! RCCL recognises machines by their NICs (src/graph/rome_models.cc), and a list can hide the machine's model
 //! from it: one more reason to set none unless a NIC must be excluded.
 #![forbid(unsafe_code)]
 
 use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
-use super::uniform::List;
+use super::uniform::{self, List};
 use super::wanted::Fabric;
 use super::{Answer, Asked, Evidence, ReadFile};
 use crate::placement::NodePlacement;
@@ -29,6 +32,8 @@ pub(super) const IB_HCA: &str = "NCCL_IB_HCA";
 pub(super) const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
+/// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
+pub(super) const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 pub(super) const HOME: &str = "HOME";
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
@@ -44,6 +49,8 @@ pub(super) struct Shared {
     pub(super) answer: Answer<'static>,
     /// what the site's files say, if the answer has a value or somebody asks what NCCL will use
     site: Option<Claimed>,
+    /// what they say of groups of NICs, if a list would be set
+    merged: Option<Claimed>,
 }
 
 /// What a file of NCCL's says of a variable.
@@ -61,7 +68,8 @@ pub(super) fn list(
 ) -> Shared {
     let answer = list_without_files(topology, node, of_node);
     let is_read = answer.value.is_some() || judges_files && !node.rails.is_empty();
-    Shared { site: if is_read { sites_file(topology, read, IB_HCA) } else { None }, answer }
+    let merged = answer.value.as_ref().and_then(|_| sites_file(topology, read, FORCE_MERGE));
+    Shared { site: if is_read { sites_file(topology, read, IB_HCA) } else { None }, merged, answer }
 }
 
 fn list_without_files(topology: &Topology, node: &NodePlacement, of_node: &List) -> Answer<'static> {
@@ -93,7 +101,7 @@ pub(super) fn rails_alone(
         return None;
     }
     let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
-    Some(Shared { answer, site: sites_file(topology, read, CROSS_NIC) })
+    Some(Shared { answer, site: sites_file(topology, read, CROSS_NIC), merged: None })
 }
 
 /// The same for every task, unless a file sets it.
@@ -107,9 +115,32 @@ fn sites_file(topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed
     strongest(files.iter().map(|file| claimed(read, file, name)))
 }
 
-/// The node's answer, unless a file sets the variable.
+/// The node's answer, unless a file sets the variable, or NCCL would miss a NIC.
 pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    Some(unless_in_files(asked, &asked.prepared.nccl, IB_HCA))
+    let answer = unless_in_files(asked, &asked.prepared.nccl, IB_HCA);
+    let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(asked));
+    Some(match missed {
+        Some(name) => Answer::no(format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail")),
+        None => answer,
+    })
+}
+
+/// The first NIC of a group that is to be one, and that the list leaves out.
+fn merged_though_left_out(asked: &Asked) -> Option<String> {
+    let Asked { prepared, topology, node, evidence, .. } = asked;
+    let in_files = || {
+        let claims = [users_file(topology, evidence, FORCE_MERGE), prepared.nccl.merged.clone()];
+        strongest(claims).and_then(|claimed| claimed.value)
+    };
+    let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
+    let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
+    // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc, `Data Direct`)
+    let mut names = names.map(|name| name.strip_suffix("_dma").unwrap_or(name));
+    let is_left_out = |name: &&str| {
+        uniform::left_out(topology, node).any(|(_, nic)| nic.name == *name)
+            && node.rails.iter().all(|rail| rail.name != *name)
+    };
+    names.find(is_left_out).map(str::to_string)
 }
 
 /// The answer, unless a file sets the variable: NCCL would prefer ours to it.  The user's file counts more than the site's.

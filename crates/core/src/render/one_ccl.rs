@@ -3,12 +3,21 @@
 //! oneCCL itself finds which are local: those whose CPUs contain the process's, or the other way round.  Where it finds
 //! none, it fails (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp
 //! `is_dev_close_by_pci`).  So we set it only for a task whose CPUs are all on one NUMA node that has a NIC.
+//!
+//! It looks among the NICs that the user's own `CCL_MNIC_NAME` leaves, and a provider that does not say where on the bus its
+//! device is, as tcp, has none that is local (`atl_ofi_is_allowed_nic_name`, `atl_ofi_is_nic_local`).
 #![forbid(unsafe_code)]
 
+use super::libfabric::PROVIDER;
 use super::{Answer, Asked};
 use crate::topology::NicKind;
 
 pub(super) const MNIC: &str = "CCL_MNIC";
+/// The beginnings of the names of NICs to use, or to leave out.
+pub(super) const NAME: &str = "CCL_MNIC_NAME";
+
+/// Providers of libfabric's whose devices are on the PCI bus (`FI_BUS_PCI` in prov/).
+const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 
 /// The word; no answer on nodes without NICs that libfabric reaches.
 pub(super) fn mnic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
@@ -18,6 +27,20 @@ pub(super) fn mnic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let addresses: Vec<_> = nics.filter_map(|nic| topology.nic(nic).address).collect();
     if addresses.is_empty() {
         return None;
+    }
+    if asked.users(NAME).is_some() {
+        return Some(Answer::no(
+            "the user's `CCL_MNIC_NAME` chooses, and oneCCL would fail if none of these is near",
+        ));
+    }
+    let is_on_the_bus = |providers: &String| {
+        let mut names = providers.split([',', ';']).map(str::trim);
+        providers.is_empty() || providers.starts_with('^') || names.any(|name| ON_THE_BUS.contains(&name))
+    };
+    if !asked.users(PROVIDER).is_none_or(is_on_the_bus) {
+        return Some(Answer::no(
+            "the user's `FI_PROVIDER` does not tell where its NICs are, and oneCCL would fail",
+        ));
     }
     let cpus = asked.task.cpus.cpus();
     let holds = |address| {

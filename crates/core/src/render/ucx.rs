@@ -16,6 +16,11 @@
 //! (`UCX_MULTI_LANE_MAX_RATIO`), a quarter of the bytes went by TCP, and none beside one of 200 Gb/s.  tests/clients.rs
 //! counts all of this.
 //!
+//! An IP interface may be called as a NIC: where rdma-core names NICs by their place on the bus, as it does by default, an
+//! InfiniBand NIC and its interface are both `ibp65s0`.  Since 1.21 such an item means the NIC too, on any port
+//! (`ucp_get_dev_basename`), and nothing tells the two apart.  It stays, since without it connections by its address would
+//! fail, and the report says what it also means.
+//!
 //! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
 //! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  Every other program would be
 //! warned of names that it lacks, so they are added where `UCX_TLS` names `rc_gda`, or on request.
@@ -28,6 +33,7 @@ mod subnets;
 pub(super) mod transports;
 
 use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
+use super::template::names_of;
 use super::wanted::{Fabric, Libraries};
 use super::{Answer, Asked, Evidence, ReadFile, nccl};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
@@ -157,9 +163,23 @@ fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -
     let why = match interfaces.is_empty() {
         true if is_elsewhere => Cow::from(format!("{why}; on the node its IP interfaces are added")),
         true => why,
-        false => Cow::from(format!("{why}, and the IP interfaces, which a list would hide")),
+        false => {
+            let also = also_nics(asked, &rails, interfaces);
+            Cow::from(format!("{why}, and the IP interfaces, which a list would hide{also}"))
+        }
     };
     Answer::yes(list.join(","), why)
+}
+
+/// What the names of interfaces also mean that are called as NICs that have no place in the list; empty if none is.
+fn also_nics(asked: &Asked, rails: &[RailIndex], interfaces: &[String]) -> String {
+    let is_listed = |name: &str| rails.iter().any(|&rail| asked.node.rail(rail).name == *name);
+    let is_nic = |name: &str| asked.topology.nics.iter().any(|nic| nic.name == *name);
+    let names = interfaces.iter().map(String::as_str).filter(|name| is_nic(name) && !is_listed(name));
+    match names_of(names).replace(',', " ") {
+        none if none.is_empty() => none,
+        names => format!("; from UCX 1.21 on {names} also means the NIC of that name"),
+    }
 }
 
 /// Why a task must have the NICs of all rails: with its own alone it could not reach tasks on others.

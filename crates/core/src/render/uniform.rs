@@ -17,7 +17,10 @@ pub(super) enum List {
 ///
 /// The libraries skip inactive ports themselves, and no verbs library uses EFA, Slingshot or plain Ethernet
 /// devices.
-fn left_out<'t>(topology: &'t Topology, node: &NodePlacement) -> impl Iterator<Item = (NicIndex, &'t Nic)> {
+pub(super) fn left_out<'t>(
+    topology: &'t Topology,
+    node: &NodePlacement,
+) -> impl Iterator<Item = (NicIndex, &'t Nic)> {
     let is_rail = |nic: NicIndex, port: &Port| node.rail_at(PortRef { nic, port: port.number }).is_some();
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
     verbs.filter(move |(index, nic)| {

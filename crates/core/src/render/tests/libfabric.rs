@@ -103,6 +103,13 @@ fn a_verbs_device_is_named_to_libfabric_only_where_its_name_begins_no_other() {
 }
 
 #[test]
+fn libfabric_gets_no_verbs_device_beside_the_users_interfaces_since_it_may_have_none_of_them() {
+    let situation = Situation::new(PortState::Active).libraries(&["libfabric"]);
+    let chosen = situation.with(&[("FI_VERBS_IFACE", "ib0")]);
+    assert_eq!(chosen.value(&task(&[1], &[1]), "FI_VERBS_DEVICE_NAME"), None);
+}
+
+#[test]
 fn open_mpi_goes_by_the_gpu_where_libfabric_has_the_nics() {
     let rank =
         |gpus: &[usize]| slingshot(4).value(&task(gpus, &[]), "OMPI_MCA_opal_common_ofi_accelerator_rank");
@@ -124,13 +131,31 @@ fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
         let own = cpus(&format!("{}-{}", node * 8, node * 8 + 7));
         situation.topology.numa_nodes.push(NumaNode { os_index: node, cpus: own, distances: Vec::new() });
     }
-    let word = |list: &str| {
+    let mut word = |list: &str, present: &[(&str, &str)]| {
         let mut task = task(&[0], &[]);
         task.cpus = CpuDecision::Keep { cpus: cpus(list), why: String::new() };
+        situation.present = super::present(present);
         situation.value(&task, "CCL_MNIC")
     };
-    assert_eq!(word("8-11").as_deref(), Some("local"));
-    assert_eq!(word("4-11"), None, "no NIC is local to two nodes, and oneCCL would fail");
+    assert_eq!(word("8-11", &[]).as_deref(), Some("local"));
+    assert_eq!(word("4-11", &[]), None, "no NIC is local to two nodes, and oneCCL would fail");
+    assert_eq!(
+        word("8-11", &[("CCL_MNIC_NAME", "cxi3")]),
+        None,
+        "it would fail where none of these is local"
+    );
+    for (providers, set) in [
+        ("tcp", false),
+        ("tcp;ofi_rxm", false),
+        ("mlx", false),
+        ("cxi", true),
+        ("verbs;ofi_rxm", true),
+        ("tcp,psm3", true),
+        ("^tcp", true),
+        ("", true),
+    ] {
+        assert_eq!(word("8-11", &[("FI_PROVIDER", providers)]).is_some(), set, "`{providers}`");
+    }
 }
 
 /// Open MPI goes by the GPU: to the second of the NICs, which are all as near.

@@ -168,6 +168,35 @@ fn isolated_rails_keep_nccls_connections_on_one_rail_in_every_task() {
 }
 
 #[test]
+fn nccl_is_told_nothing_that_would_hide_a_nic_which_it_is_to_join_with_another() {
+    let task = task(&[1], &[1]);
+    let is_set = |situation: Situation| situation.value(&task, "NCCL_IB_HCA").is_some();
+    for (groups, set) in [
+        ("mlx5_0:1,mlx5_1:1;mlx5_2,mlx5_3", false),
+        ("mlx5_0_dma,mlx5_3_dma", false),
+        ("mlx5_0,mlx5_1", true),
+        ("mlx5_0,mlx5_33", true),
+        ("", true),
+    ] {
+        let by_hand = Situation::new(PortState::Active).with(&[("NCCL_NET_FORCE_MERGE", groups)]);
+        assert_eq!(is_set(by_hand), set, "`{groups}`");
+        for file in ["/etc/nccl.conf", "/home/me/.nccl.conf"] {
+            let text = format!("NCCL_NET_FORCE_MERGE={groups}\n").leak();
+            let files: Files = Box::leak(Box::new([(file, &*text)]));
+            let by_file =
+                Situation { files, ..Situation::new(PortState::Active) }.with(&[("HOME", "/home/me")]);
+            assert_eq!(is_set(by_file), set, "`{groups}` in `{file}`");
+        }
+    }
+    let files: Files = &[("/etc/nccl.conf", "NCCL_NET_FORCE_MERGE=mlx5_2,mlx5_3\n")];
+    let nearer = Situation { files, ..Situation::new(PortState::Active) }
+        .with(&[("NCCL_NET_FORCE_MERGE", "mlx5_0,mlx5_1")]);
+    assert!(is_set(nearer), "NCCL does not read the file's");
+    let why = Situation { files, ..Situation::new(PortState::Active) }.why(&task, "NCCL_IB_HCA");
+    assert_eq!(why, "`NCCL_NET_FORCE_MERGE` names mlx5_3, without which NCCL would fail");
+}
+
+#[test]
 fn deepep_asks_a_nic_for_its_rate_that_may_be_chosen() {
     let name = |situation: &Situation| situation.value(&task(&[1], &[1]), "EP_NIC_NAME");
     let mut situation = Situation::new(PortState::Active);
@@ -248,6 +277,24 @@ fn mooncake_gets_names_without_ports_where_that_is_asked_for() {
     assert_eq!(situation.changes(&task(&[1], &[1])), ["MC_TE_FILTERS=mlx5_0,mlx5_1,mlx5_2"]);
     let nothing = Situation::new(PortState::Down).libraries(&["mooncake"]);
     assert_eq!(nothing.changes(&task(&[1], &[1])), Vec::<String>::new());
+}
+
+#[test]
+fn mooncake_is_told_nothing_where_the_user_chooses_by_another_variable() {
+    let situation = || Situation::new(PortState::Active).libraries(&["mooncake"]);
+    for (name, value, set) in [
+        ("MC_TE_FILTERS_EXCLUDE", "mlx5_2", false),
+        ("MC_TE_FILTERS_EXCLUDE", "", true),
+        ("MC_MS_FILTERS", "mlx5_3", false),
+        ("MC_TENT_CONF", r#" {"topology": {"rdma_whitelist": ["mlx5_3"]}}"#, false),
+        ("MC_TENT_CONF", r#"{"topology/rdma_blacklist": ["mlx5_0"]}"#, false),
+        ("MC_TENT_CONF", r#"{"log_level": "info"}"#, true),
+        ("MC_TENT_CONF", "/home/me/tent.json", false),
+        ("MC_TENT_CONF", "", true),
+    ] {
+        let told = situation().with(&[(name, value)]);
+        assert_eq!(told.value(&task(&[1], &[1]), "MC_TE_FILTERS").is_some(), set, "`{name}={value}`");
+    }
 }
 
 // ---- whose variables ----

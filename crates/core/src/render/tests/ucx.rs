@@ -47,6 +47,24 @@ fn the_ip_interfaces_stay_ucxs_so_that_connections_by_address_work() {
 }
 
 #[test]
+fn an_interface_that_is_called_as_a_nic_stays_and_the_report_says_what_its_name_also_means() {
+    let mut situation = Situation { files: ROUTES, ..Situation::new(PortState::Active) };
+    let why = |situation: &Situation| situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES");
+    let plain = why(&situation);
+    assert!(plain.ends_with("the IP interfaces, which a list would hide"), "{plain}");
+    // rdma-core's names by place: an InfiniBand NIC is called as its interface
+    situation.topology.nics[0].name = "ib0".parse().unwrap();
+    situation.node.rails[0].name = "ib0".parse().unwrap();
+    assert_eq!(
+        situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES").as_deref(),
+        Some("mlx5_1:1,eth0,ib0,lo")
+    );
+    assert_eq!(why(&situation), format!("{plain}; from UCX 1.21 on ib0 also means the NIC of that name"));
+    let own = situation.why(&task(&[0], &[0]), "UCX_NET_DEVICES");
+    assert_eq!(own, plain, "it is in the list itself");
+}
+
+#[test]
 fn no_interface_is_hidden_because_its_name_is_not_known() {
     let line = |count: usize| format!("eth{count}\t0\t0\t0001\n");
     let value = |table: &str, transports: &str| {
