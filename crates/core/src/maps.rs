@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::placement::{NodePlacement, Rail, RailUse};
-use crate::topology::{CpuSet, GpuIndex, PciAddress, Topology};
+use crate::topology::{CpuSet, GpuIndex, GpuVendor, PciAddress, Topology};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -172,6 +172,9 @@ fn sglang(subject: Subject) -> Result<String, NoMap> {
 }
 
 /// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: exactly two lists for each.
+///
+/// What it calls a GPU's memory is the build's own word (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
+/// tent/src/platform/rocm/rocm_probe.cpp), and for a word that is not there it takes any NIC.
 fn mooncake(subject: Subject) -> Result<String, NoMap> {
     let Subject { topology, node, gpus, .. } = subject;
     let entry = |name: String, near: Vec<&str>| {
@@ -185,8 +188,14 @@ fn mooncake(subject: Subject) -> Result<String, NoMap> {
         let near = node.rails.iter().filter(|rail| numa_node_of(rail) == Some(os_index));
         lines.push(entry(format!("cpu:{os_index}"), names(near)));
     }
-    for (index, _) in gpus.iter().enumerate() {
-        lines.push(entry(format!("cuda:{index}"), names(subject.rails_of(index)?)));
+    for (index, &gpu) in gpus.iter().enumerate() {
+        let words = match topology.gpu(gpu).vendor {
+            GpuVendor::Amd => &["hip", "rocm"][..],
+            _ => &["cuda"],
+        };
+        for word in words {
+            lines.push(entry(format!("{word}:{index}"), names(subject.rails_of(index)?)));
+        }
     }
     Ok(format!("{{\n{}\n}}\n", lines.join(",\n")))
 }

@@ -99,6 +99,18 @@ fn mooncake_finds_two_lists_for_each_gpu_and_numa_node_with_every_good_nic_in_on
     assert_eq!(parsed["cpu:1"][0], serde_json::json!(["mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"]));
 }
 
+#[test]
+fn mooncake_finds_amds_gpus_by_the_names_that_its_builds_give_them() {
+    let nics = expected("mi300x-8");
+    let parsed: Value = serde_json::from_str(&map_of("mi300x-8", Format::Mooncake).unwrap()).unwrap();
+    for (gpu, nics) in nics.iter().enumerate() {
+        for word in ["hip", "rocm"] {
+            assert_eq!(parsed[format!("{word}:{gpu}")][0], serde_json::json!(nics), "{word}:{gpu}");
+        }
+    }
+    assert!(parsed.as_object().unwrap().keys().all(|name| !name.starts_with("cuda")));
+}
+
 /// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
 fn vllms_address(text: &str) -> (u32, u32, u32, u32) {
     let (body, function) = text.trim().rsplit_once('.').unwrap();

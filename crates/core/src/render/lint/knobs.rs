@@ -5,12 +5,11 @@
 
 use super::{Subject, finding, value};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{GpuVendor, LinkLayer, PathType};
+use crate::topology::{GpuVendor, PathType};
 
 /// The variables that are looked at here.
-pub(super) const READ: [&str; 8] = [
+pub(super) const READ: [&str; 7] = [
     "NCCL_BUFFSIZE",
-    "NCCL_COLLNET_ENABLE",
     "NCCL_IGNORE_CPU_AFFINITY",
     "NCCL_MAX_NCHANNELS",
     "NCCL_MIN_NCHANNELS",
@@ -75,14 +74,14 @@ fn buffer(subject: &Subject, found: &mut Vec<Diagnostic>) {
     found.push(finding("NCCL_BUFFSIZE", &bytes.to_string(), text));
 }
 
-/// The farthest path over which GPUDirect RDMA is used: names, or the numbers of old releases (src/graph/paths.cc,
-/// `ncclGetLevel`, `ncclTopoCheckGdr`).
+/// The farthest path over which GPUDirect RDMA is used: names in capitals, or the numbers of old releases; anything else is
+/// passed over (src/graph/paths.cc, `ncclGetLevel`, `ncclTopoCheckGdr`).
 fn gpudirect(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let Some(text) = value(subject, "NCCL_NET_GDR_LEVEL") else { return };
-    let level = match text.to_ascii_uppercase().as_str() {
-        "LOC" | "0" => None,
+    let level = match text {
+        "LOC" | "NVL" | "NVB" | "C2C" | "0" => None,
         "PIX" | "1" => Some(PathType::Pix),
-        "PXB" | "2" => Some(PathType::Pxb),
+        "PXB" | "P2C" | "PXN" | "2" => Some(PathType::Pxb),
         "PHB" | "3" => Some(PathType::Phb),
         // a path over two NUMA nodes of a socket counts as SYS there
         "SYS" | "4" | "5" => return,
@@ -100,8 +99,8 @@ fn gpudirect(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Reductions in the NVSwitch (NVLS, src/transport/nvls.cc: Hopper and later) and in the fabric (SHARP, through
-/// CollNet).
+/// Reductions in the NVSwitch (NVLS, src/transport/nvls.cc: Hopper and later).  Those in the fabric (`NCCL_COLLNET_ENABLE`)
+/// are off without a word.
 fn in_network(subject: &Subject, found: &mut Vec<Diagnostic>) {
     // also of the `GH200`, `GB200` and `GB300`; a mere `GB` would be the memory of an `A100-SXM4-80GB`
     const WITH_NVLS: [&str; 7] = ["H100", "H200", "H800", "H20", "B100", "B200", "B300"];
@@ -112,14 +111,6 @@ fn in_network(subject: &Subject, found: &mut Vec<Diagnostic>) {
     if has_nvls.count() >= 4 && number(subject, "NCCL_NVLS_ENABLE") == Some(0) {
         let text = "the NVSwitches of this node then reduce nothing: unset it where it is not for a test";
         found.push(finding("NCCL_NVLS_ENABLE", "0", text));
-    }
-    let is_infiniband = subject.node.rails.iter().any(|rail| {
-        let ports = &subject.topology.nic(rail.nic).ports;
-        ports.iter().any(|port| port.link_layer == LinkLayer::InfiniBand)
-    });
-    if is_infiniband && number(subject, "NCCL_COLLNET_ENABLE") == Some(0) {
-        let text = "it switches SHARP off, if this fabric has it: unset it where it is not for a test";
-        found.push(finding("NCCL_COLLNET_ENABLE", "0", text));
     }
 }
 

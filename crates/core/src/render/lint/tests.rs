@@ -237,8 +237,8 @@ fn knobs_that_undo_the_placement_are_told() {
         ("NCCL_BUFFSIZE", "1", "smaller than NCCL's own 4 MiB"),
         ("NCCL_BUFFSIZE", "5000000", "a power of 2"),
         ("NCCL_NET_GDR_LEVEL", "LOC", "off for 8 of this node's 8 GPUs"),
+        ("NCCL_NET_GDR_LEVEL", "NVL", "off for 8 of this node's 8 GPUs"),
         ("NCCL_NVLS_ENABLE", "0", "NVSwitches"),
-        ("NCCL_COLLNET_ENABLE", "0", "SHARP"),
         ("NCCL_TOPO_FILE", "/missing.xml", "no such file can be read"),
     ] {
         let told = told_on_a_dgx(&[(name, value)]);
@@ -259,8 +259,10 @@ fn knobs_that_harm_nothing_here_are_not_spoken_of() {
         ("NCCL_BUFFSIZE", "4194304"),
         ("NCCL_BUFFSIZE", "8388608"),
         ("NCCL_NET_GDR_LEVEL", "PIX"),
+        ("NCCL_NET_GDR_LEVEL", "loc"),
         ("NCCL_NET_GDR_LEVEL", "SYS"),
         ("NCCL_NVLS_ENABLE", "1"),
+        ("NCCL_COLLNET_ENABLE", "0"),
         ("NCCL_COLLNET_ENABLE", "1"),
         ("NCCL_TOPO_FILE", "/there.xml"),
         ("NCCL_TOPO_FILE", "/proc/self/fd/9"),
@@ -287,9 +289,9 @@ fn gpudirect_is_off_where_the_nearest_nic_is_farther_than_the_level() {
             &pxb,
             8,
             &["LOC", "0", "PIX", "1"][..],
-            &["PXB", "pxb", "2", "PHB", "3", "SYS", "5", "no level"][..],
+            &["PXB", "loc", "2", "PHB", "3", "SYS", "5", "no level"][..],
         ),
-        (&sys, 2, &["LOC", "PIX", "1", "pxb", "2", "PHB", "3"], &["SYS", "4", "5", "no level"]),
+        (&sys, 2, &["LOC", "PIX", "1", "PXN", "2", "PHB", "3"], &["SYS", "4", "5", "pxb", "no level"]),
     ] {
         let told = |level: &&str| told_of(topology, &Task::default(), &[("NCCL_NET_GDR_LEVEL", level)]);
         let words = format!("off for {gpus} of this node's {gpus} GPUs");
