@@ -220,7 +220,7 @@ fn items(
 ///
 /// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c
 /// `uct_gdaki_fill_cuda_tl_devices`): it counts all GPUs that the program sees, also where a promise or a rank tells which
-/// one it uses.
+/// one it uses.  A NIC has such a device for its first port alone.
 fn gpu_initiated(asked: &Asked<'_, '_>, rails: &[RailIndex], each: usize) -> Vec<String> {
     let Asked { topology, node, task, .. } = asked;
     let nvidia = task.seen.iter().filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
@@ -228,6 +228,7 @@ fn gpu_initiated(asked: &Asked<'_, '_>, rails: &[RailIndex], each: usize) -> Vec
     let devices = numbered.flat_map(|(number, gpu)| {
         let own = node.gpus.get(gpu.0).map_or(&[][..], |gpu| &gpu.choices);
         let own = own.iter().map(|choice| choice.rail).filter(|rail| rails.contains(rail));
+        let own = own.filter(|rail| node.rail(*rail).port == 1);
         own.take(each).map(move |rail| format!("cuda{number}-{}", node.rail(rail)))
     });
     devices.collect()

@@ -120,6 +120,10 @@ fn gpus_that_send_by_themselves_have_devices_of_their_own() {
     let mut asked = asked.libraries(&["ucx-gda"]);
     asked.present.clear();
     assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), devices);
+    asked.node.rails[2].port = 2;
+    let first = Some("mlx5_2:2,mlx5_0:1,cuda1-mlx5_0:1");
+    assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), first, "there is none of another port");
+    asked.node.rails[2].port = 1;
     asked.topology.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Amd);
     assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), Some("mlx5_2:1,mlx5_0:1"));
 }
