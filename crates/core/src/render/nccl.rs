@@ -152,7 +152,7 @@ fn unless_in_files<'p>(asked: &Asked<'p, '_>, shared: &'p Shared, name: &str) ->
 
 /// What the user's configuration files say of the variable; we read them with the user's rights.
 ///
-/// NCCL asks the system for the home directory; Slurm puts the same into `HOME`.
+/// Up to 2.29 NCCL asks the system for the home directory, then `HOME`, into which Slurm puts the same.
 fn users_file(topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let at_home = |file: &str| variable(HOME).map(|home| format!("{home}/{file}"));
