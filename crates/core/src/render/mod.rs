@@ -18,6 +18,7 @@ mod mori;
 pub mod names;
 mod nccl;
 mod nvshmem;
+mod once;
 mod one_ccl;
 mod open_mpi;
 mod openmp;
@@ -36,6 +37,7 @@ use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;
 use claimed::Claimed;
 use marker::{Marker, Publication};
+use once::Once;
 use prepare::AnsweredBy;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -67,7 +69,7 @@ const ROWS: [(&str, Libraries, Library); 17] = [
 ];
 
 /// Variables we only read, because they affect what we set.
-const EVIDENCE: [&str; 23] = [
+const EVIDENCE: [&str; 24] = [
     ucx::TLS,
     ucx::REACHABILITY,
     ucx::CONFIG_DIR,
@@ -75,6 +77,7 @@ const EVIDENCE: [&str; 23] = [
     nccl::HOME,
     nccl::FORCE_MERGE,
     nvshmem::PE_MAPPING,
+    nvshmem::PREFIX,
     nvshmem::CONF_FILE,
     rocshmem::USE_HCA,
     cray_mpich::NIC_MAPPING,
@@ -181,6 +184,8 @@ pub fn environment<'p>(
     task: &TaskPlacement,
     evidence: Evidence,
 ) -> Vec<Variable<'p>> {
+    let once = Once::new(evidence.read);
+    let evidence = Evidence { read: &|path| once.read(path), ..evidence };
     let earlier = prepared.earlier(evidence.present);
     let asked = Asked { prepared, topology, node, task, evidence, earlier: &earlier };
     let mut published = Publication::new(topology, node, task);

@@ -21,7 +21,8 @@
 //! `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).  So ports without an address are not in the node's list.
 //!
 //! We leave `NVSHMEM_HCA_PREFIX` alone: its default differs between releases (`mlx5`, later everything but
-//! `smi`), so no value is right for all.
+//! `smi`), so no value is right for all.  A user's own leaves of our list what contains it (3.4.5:
+//! src/modules/transport/ibgda/ibgda.cpp `nvshmemt_init`, strstr), so where that is nothing we set no list.
 #![forbid(unsafe_code)]
 
 use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
@@ -37,6 +38,8 @@ pub(super) const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 pub(super) const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
 /// Is the list, or the mapping, read at all?
 pub(super) const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
+/// A part of the names of NICs that GPU-initiated transports take.
+pub(super) const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 /// Names a configuration file of the user's.
 pub(super) const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
@@ -122,11 +125,25 @@ fn own_nic(asked: &Asked<'_, '_>) -> Option<RailIndex> {
     }
 }
 
+/// Is this in the name of a NIC that would be listed?
+fn leaves_some(asked: &Asked, prefix: &str) -> bool {
+    let has = |rail: &Rail| rail.name.contains(prefix);
+    match own_nic(asked) {
+        Some(rail) => has(asked.node.rail(rail)),
+        None => asked.node.rails.iter().any(has),
+    }
+}
+
 /// The node's list, or on request the task's one NIC.
 pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let shared = asked.prepared.nvshmem.as_ref()?;
     if asked.users(PE_MAPPING).is_some() {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
+    }
+    // a list of what is left out, in the newest source, begins with `^`
+    let admits = |prefix: &String| prefix.starts_with('^') || leaves_some(asked, prefix);
+    if !asked.users(PREFIX).is_none_or(admits) {
+        return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` is in no name of these NICs"));
     }
     let answer = match own_nic(asked) {
         Some(rail) => {

@@ -4,6 +4,7 @@
 
 use super::libfabric::Nearest;
 use super::marker::{self, Marker};
+use super::once::Once;
 use super::template::{KeptMap, kept_maps};
 use super::wanted::{Libraries, Wanted, means};
 use super::{
@@ -62,6 +63,8 @@ impl Prepared {
     /// Works it out.  `read` reads a site's file on this node; it is called only if the answer can change a
     /// value.
     pub fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
+        let once = Once::new(read);
+        let read: ReadFile = &|path| once.read(path);
         let wants = |name: &str, libraries: Libraries| wanted.has(name, libraries);
         // the admin's own template for a variable replaces the library's
         let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);

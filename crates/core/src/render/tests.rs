@@ -14,6 +14,7 @@ use crate::topology::{
     CpuSet, DeviceName, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port,
     PortState, Provenance, Topology,
 };
+use std::cell::RefCell;
 
 fn node(storage: PortState) -> (Topology, NodePlacement) {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
@@ -145,6 +146,31 @@ impl Situation {
     fn set(mut self, text: &str) -> Situation {
         self.wanted.templates.push(Template::parse(text).expect("a template").0);
         self
+    }
+}
+
+#[test]
+fn no_configuration_file_is_opened_twice_for_a_step_nor_for_a_task() {
+    let mut situation = Situation::new(PortState::Active).with(&[("HOME", "/home/me")]);
+    situation.wanted.fabric = Fabric::IsolatedRails;
+    for judges_files in [false, true] {
+        situation.wanted.judges_files = judges_files;
+        let opened = RefCell::new(Vec::new());
+        let read = |path: &str| {
+            opened.borrow_mut().push(path.to_string());
+            reader(&[])(path)
+        };
+        let prepared = Prepared::new(&situation.topology, &situation.node, situation.wanted.clone(), &read);
+        let for_the_step = opened.take();
+        let evidence = Evidence { present: &situation.present, read: &read };
+        environment(&prepared, &situation.topology, &situation.node, &task(&[1], &[1]), evidence);
+        for (mut paths, file) in [(for_the_step, "/etc/nccl.conf"), (opened.take(), "/home/me/.nccl.conf")] {
+            assert!(paths.iter().any(|path| path == file), "{paths:?}");
+            let all = paths.len();
+            paths.sort();
+            paths.dedup();
+            assert_eq!(paths.len(), all, "{paths:?}");
+        }
     }
 }
 

@@ -216,6 +216,17 @@ fn nvshmems_list_gives_way_to_a_mapping_of_the_users() {
 }
 
 #[test]
+fn nvshmem_gets_no_list_of_which_the_users_prefix_leaves_nothing() {
+    for (prefix, set) in [("mlx5", true), ("lx5_2", true), ("ibp", false), ("^smi", true), ("", true)] {
+        let situation = Situation::new(PortState::Active).with(&[("NVSHMEM_HCA_PREFIX", prefix)]);
+        let task = task(&[1], &[1]);
+        assert_eq!(situation.value(&task, "NVSHMEM_HCA_LIST").is_some(), set, "`{prefix}`");
+        let own = situation.libraries(&["nvshmem-pe"]);
+        assert_eq!(own.value(&task, "NVSHMEM_HCA_LIST").is_some(), set && prefix != "lx5_2", "`{prefix}`");
+    }
+}
+
+#[test]
 fn nvshmem_is_told_no_port_of_roce_without_an_address_since_it_would_fail_there() {
     let mut situation = Situation::new(PortState::Active);
     let list = |situation: &Situation| situation.value(&task(&[1], &[1]), "NVSHMEM_HCA_LIST").unwrap();
