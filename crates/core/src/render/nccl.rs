@@ -152,12 +152,12 @@ fn unless_in_files<'p>(asked: &Asked<'p, '_>, shared: &'p Shared, name: &str) ->
 
 /// What the user's configuration files say of the variable; we read them with the user's rights.
 ///
-/// Up to 2.29 NCCL asks the system for the home directory, then `HOME`, into which Slurm puts the same.
+/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`, and reads its own file whatever that says.  Up to 2.29 NCCL asks the system for the home directory, then `HOME`, into which Slurm puts the same.
 fn users_file(topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let at_home = |file: &str| variable(HOME).map(|home| format!("{home}/{file}"));
     let nccls = variable(CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
-    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology) && variable(CONF_FILE).is_none());
+    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology));
     strongest(nccls.into_iter().chain(rccls).map(|file| claimed(evidence.read, &file, name)))
 }
 

@@ -138,7 +138,7 @@ fn rccl_has_files_of_its_own_and_is_told_only_where_a_nic_must_be_left_out() {
     assert_eq!(nvidia.changes(&task), [UCX, NCCL, NVSHMEM], "NCCL does not read it");
     let named =
         Situation { files, ..amd(PortState::Active) }.with(&[("NCCL_CONF_FILE", "/home/me/other.conf")]);
-    assert_eq!(named.changes(&task), [UCX, NCCL, ROCSHMEM], "nor does RCCL where a file is named");
+    assert_eq!(named.changes(&task), [UCX, ROCSHMEM], "older RCCL knows no named file, and reads its own");
     let forced = amd(PortState::Active).with(&[("ROCSHMEM_USE_IB_HCA", "mlx5_1")]);
     assert_eq!(forced.changes(&task), [UCX, NCCL], "rocSHMEM then looks for no NIC");
     let asked = amd(PortState::Active).libraries(&["mori"]);
