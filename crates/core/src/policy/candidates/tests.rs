@@ -2,13 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::placement::{NodePlacement, Policy};
-use crate::policy::{self, Pattern, Request};
+use crate::policy::Pattern;
 use crate::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, NicIndex, NumaNode, PciAddress, PciFunction, PciParent, Port,
     Provenance, SubnetPrefix,
 };
-use proptest::prelude::*;
+
+mod left_out;
+mod suspicion;
 
 const FABRIC: SubnetPrefix = SubnetPrefix(0xfe80_0000_0000_0001);
 
@@ -100,7 +101,7 @@ type Change = fn(&mut Topology);
 type Evidence = fn(&mut Topology, &mut Selection, usize);
 
 /// Each kind of evidence, and its message.
-const EVIDENCE: [(&str, Evidence); 14] = [
+const EVIDENCE: [(&str, Evidence); 15] = [
     ("the admin's `exclude=mlx5_", |topology, selection, nic| {
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
@@ -143,6 +144,9 @@ const EVIDENCE: [(&str, Evidence); 14] = [
         selection.unopenable = vec![(NicIndex(nic), why)];
     }),
     ("it has no PCI function: a software device", |topology, _, nic| topology.nics[nic].address = None),
+    ("it manages the NVSwitches and leads to no other node", |topology, _, nic| {
+        function(topology, nic, |function| function.subsystem = Some((0x15b3, 0x0087)));
+    }),
 ];
 
 #[test]
@@ -338,62 +342,4 @@ fn more_ports_than_ucx_can_use_are_cut_and_said() {
     let judged = judged(&machine(&[false; 70]));
     assert_eq!((judged.rails.len(), judged.excluded.len()), (64, 6));
     assert_eq!(judged.diagnostics[0].finding, "70 usable ports: only the first 64 are used");
-}
-
-/// The parts of a map that another NIC must not change, without positions.
-fn essence(topology: &Topology, node: &NodePlacement) -> (Vec<String>, Vec<String>, Vec<Vec<String>>) {
-    assert_eq!(topology.gpus.len(), node.gpus.len());
-    (
-        node.rails.iter().map(ToString::to_string).collect(),
-        node.broken.iter().map(ToString::to_string).collect(),
-        node.gpus
-            .iter()
-            .map(|gpu| {
-                gpu.choices
-                    .iter()
-                    .map(|choice| format!("{} {}", node.rail(choice.rail), choice.path))
-                    .collect()
-            })
-            .collect(),
-    )
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
-    #[test]
-    fn a_nic_that_is_left_out_never_changes_what_the_others_do(
-        slots in prop::collection::vec((any::<bool>(), 0usize..24), 1..7),
-        extra in 0..EVIDENCE.len(),
-    ) {
-        let mut gpus: Vec<bool> = slots.iter().map(|(gpu, _)| *gpu).collect();
-        gpus.push(false);
-        let spoil = |topology: &mut Topology, selection: &mut Selection| {
-            for (nic, (_, evidence)) in slots.iter().enumerate() {
-                // there is evidence against some others too; selections concern the extra NIC alone
-                if (3..12).contains(evidence) {
-                    EVIDENCE[*evidence].1(topology, selection, nic);
-                }
-            }
-        };
-        let (mut with, mut selection) = (machine(&gpus), Selection::default());
-        spoil(&mut with, &mut selection);
-        let mut without = with.clone();
-        without.nics.pop();
-        EVIDENCE[extra].1(&mut with, &mut selection, slots.len());
-        for policy in [Policy::Closest, Policy::Numa, Policy::All] {
-            let request = Request { policy, ..Request::default() };
-            let with_it = policy::map(&with, &Request { selection: Some(&selection), ..request.clone() });
-            let name = format!("mlx5_{}", slots.len());
-            if with_it.excluded.iter().any(|excluded| excluded.name == *name) {
-                let expected = essence(&without, &policy::map(&without, &request));
-                let found = essence(&with, &with_it);
-                // it may itself be a broken rail, and a broken rail keeps its place
-                if found.1.iter().any(|broken| broken.starts_with(&name)) {
-                    continue;
-                }
-                prop_assert_eq!(found, expected);
-            }
-        }
-    }
 }

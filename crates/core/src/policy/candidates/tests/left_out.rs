@@ -1,0 +1,65 @@
+//! A NIC that is left out changes nothing for the others, on generated machines.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::placement::{NodePlacement, Policy};
+use crate::policy::{self, Request};
+use proptest::prelude::*;
+
+/// The parts of a map that another NIC must not change, without positions.
+fn essence(topology: &Topology, node: &NodePlacement) -> (Vec<String>, Vec<String>, Vec<Vec<String>>) {
+    assert_eq!(topology.gpus.len(), node.gpus.len());
+    (
+        node.rails.iter().map(ToString::to_string).collect(),
+        node.broken.iter().map(ToString::to_string).collect(),
+        node.gpus
+            .iter()
+            .map(|gpu| {
+                gpu.choices
+                    .iter()
+                    .map(|choice| format!("{} {}", node.rail(choice.rail), choice.path))
+                    .collect()
+            })
+            .collect(),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_nic_that_is_left_out_never_changes_what_the_others_do(
+        slots in prop::collection::vec((any::<bool>(), 0usize..24), 1..7),
+        extra in 0..EVIDENCE.len(),
+    ) {
+        let mut gpus: Vec<bool> = slots.iter().map(|(gpu, _)| *gpu).collect();
+        gpus.push(false);
+        let spoil = |topology: &mut Topology, selection: &mut Selection| {
+            for (nic, (_, evidence)) in slots.iter().enumerate() {
+                // there is evidence against some others too; selections concern the extra NIC alone
+                if (3..12).contains(evidence) {
+                    EVIDENCE[*evidence].1(topology, selection, nic);
+                }
+            }
+        };
+        let (mut with, mut selection) = (machine(&gpus), Selection::default());
+        spoil(&mut with, &mut selection);
+        let mut without = with.clone();
+        without.nics.pop();
+        EVIDENCE[extra].1(&mut with, &mut selection, slots.len());
+        for policy in [Policy::Closest, Policy::Numa, Policy::All] {
+            let request = Request { policy, ..Request::default() };
+            let with_it = policy::map(&with, &Request { selection: Some(&selection), ..request.clone() });
+            let name = format!("mlx5_{}", slots.len());
+            if with_it.excluded.iter().any(|excluded| excluded.name == *name) {
+                let expected = essence(&without, &policy::map(&without, &request));
+                let found = essence(&with, &with_it);
+                // it may itself be a broken rail, and a broken rail keeps its place
+                if found.1.iter().any(|broken| broken.starts_with(&name)) {
+                    continue;
+                }
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+}
