@@ -123,7 +123,7 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
         let found = identity::identify(topology, &step, &GpuGrant::default()).gpus;
         let nodes = found.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
         let nodes = nodes.collect::<Option<NodeSet>>()?;
-        (found.len() == gpus.len() && !nodes.is_empty()).then_some(nodes)
+        (found.len() == gpus.len()).then_some(nodes)
     };
     if let Some(each) = rule.strip_prefix("per_task:") {
         let each: usize = each.parse().ok()?;
@@ -201,6 +201,7 @@ mod tests {
             (2, "0,1,2,3", "gpu:per_task:0", "none for each"),
             (2, "0,1,2,3", "gpu:per_task:18446744073709551615", "more than can be counted"),
             (2, "0,9", "gpu:per_task:1", "a GPU that this node lacks"),
+            (1, "0,9", "gpu:per_task:2", "one of its GPUs, and not where the other is"),
             (2, "2,3", "gpu:map_gpu:2,3", "numbers of the node or of the job's part of it"),
             (2, "0,1,2,3", "gpu:map_gpu:0,7", "a GPU that the step lacks"),
             (2, "0,1,2,3", "gpu:closest", "no rule at all"),
