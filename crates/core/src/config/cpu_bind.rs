@@ -200,4 +200,47 @@ mod tests {
         assert_eq!(told("srun --cpu-freq=high --cpus-per-task=4 ./a", None), None);
         assert_eq!(told("srun", None), None);
     }
+
+    #[test]
+    fn the_tasks_masks_are_those_that_slurmd_lists_and_a_list_that_is_understood_in_part_tells_of_nobody() {
+        let masks = |how: &'static str, list: &'static str| -> Vec<String> {
+            let read = |name: &str| match name {
+                TYPE => Some(how),
+                LIST => Some(list),
+                _ => None,
+            };
+            masks(read).iter().map(CpuSet::to_string).collect()
+        };
+        assert_eq!(masks("mask_cpu:", "0x3,0x30,0x300"), ["0-1", "4-5", "8-9"]);
+        assert_eq!(masks("map_cpu:", "0,12"), ["0", "12"]);
+        for (how, list) in [
+            ("mask_cpu:", "0x3,none"),
+            ("mask_cpu:", ""),
+            ("map_cpu:", "0,all"),
+            ("threads", "0,1"),
+            ("none", "0x1"),
+            ("", "0x1"),
+            ("", ""),
+        ] {
+            assert_eq!(masks(how, list), [""; 0], "`{how}{list}`");
+        }
+        assert_eq!(super::masks(|_| None), []);
+    }
+
+    #[test]
+    fn a_binding_is_an_outer_steps_where_srun_does_not_read_it() {
+        let is_outer = |how: Option<&str>, read_by_srun: Option<&str>| {
+            is_of_an_outer_step(|name| match name {
+                TYPE => how.map(str::to_string),
+                READ_BY_SRUN => read_by_srun.map(str::to_string),
+                _ => None,
+            })
+        };
+        let bound = Some("mask_cpu:");
+        assert!(is_outer(bound, None), "after `unset SLURM_CPU_BIND`");
+        assert!(is_outer(bound, Some("")));
+        assert!(!is_outer(bound, Some("quiet,mask_cpu:0x3")), "srun binds this step so too");
+        assert!(!is_outer(None, None) && !is_outer(Some(""), None), "there is no outer step");
+        assert!(!is_outer(None, Some("cores")), "the user's own variable");
+    }
 }
