@@ -121,6 +121,8 @@ fn a_task_that_may_open_no_nic_gets_none() {
 fn who_sees_one_gpu_needs_no_promise_and_who_sees_two_uses_his_own() {
     let one = seeing("3", 1, 0, GpuUse::LocalId, None);
     assert_eq!((one.gpus, one.missed), (vec![GpuIndex(3)], None));
+    let shared = seeing("3", 2, 1, GpuUse::LocalId, None);
+    assert_eq!((shared.gpus, shared.missed), (vec![GpuIndex(3)], None), "two tasks on one GPU lack nothing");
     let two = seeing("2,3", 2, 1, GpuUse::LocalId, None);
     assert_eq!((two.gpus, two.seen.len(), two.missed), (vec![GpuIndex(3)], 2, None));
 }
