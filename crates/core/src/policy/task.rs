@@ -3,6 +3,7 @@
 
 use super::binding::{self, Bound, Situation};
 use super::{Through, Ways, cores, identity};
+use crate::order::Order;
 use crate::placement::{Binding, CpuDecision, GpuUse, NodePlacement, RailIndex, RailUse, TaskPlacement};
 use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
@@ -144,7 +145,10 @@ fn openable(
     if refused.is_empty() {
         return rails;
     }
-    let names: Vec<String> = refused.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
+    // in rail order, whichever is the nearest: several GPUs that lack the same say the same
+    let mut refused: Vec<RailIndex> = refused.iter().map(|choice| choice.rail).collect();
+    refused.order();
+    let names: Vec<String> = refused.iter().map(|&rail| node.rail(rail).to_string()).collect();
     let mut reason = format!("its device cgroup denies it {}", names.join(" "));
     if rails.is_empty() {
         let ways = Ways::new(topology, &node.rails, through, &vec![1; topology.gpus.len()]);
@@ -159,7 +163,9 @@ fn openable(
             None => reason.push_str(" and every other NIC that may be chosen"),
         }
     }
-    reasons.push(reason);
+    if !reasons.contains(&reason) {
+        reasons.push(reason);
+    }
     rails
 }
 

@@ -59,6 +59,15 @@ fn a_task_with_several_nics_keeps_those_that_it_may_open() {
     assert_eq!(reasons, ["its device cgroup denies it mlx5_0:1 mlx5_4:1"]);
 }
 
+#[test]
+fn a_nic_that_is_denied_is_told_once_however_many_gpus_it_is_near_to() {
+    let (rails, reasons) = placed("0,1", &["mlx5_0", "mlx5_3"], Policy::Numa);
+    assert_eq!(rails, ["mlx5_4:1 NODE", "mlx5_5:1 NODE"]);
+    assert_eq!(reasons, ["its device cgroup denies it mlx5_0:1 mlx5_3:1"]);
+    let (_, reasons) = placed("0,1", &["mlx5_0", "mlx5_3"], Policy::Closest);
+    assert_eq!(reasons.len(), 2, "each of the two lacks another: {reasons:?}");
+}
+
 /// Eight tasks that all see a DGX H100's eight GPUs: of each its GPUs, rails and what it missed, and its reasons.
 fn promised(tasks: u32, local_id: u32, gpu_use: GpuUse) -> TaskPlacement {
     seeing("0,1,2,3,4,5,6,7", tasks, local_id, gpu_use, None)
