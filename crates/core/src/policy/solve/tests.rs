@@ -3,6 +3,7 @@
 
 use super::*;
 
+mod beginnings;
 mod properties;
 mod twins;
 mod work;

@@ -1,0 +1,64 @@
+//! What GPUs get where the budget ends before all answers were compared: from the simple answers, and as far as moves and
+//! exchanges make them better.
+#![forbid(unsafe_code)]
+
+use super::*;
+
+/// GPUs without a link that is too narrow for a rail.
+fn near(kinds: &[Vec<u8>]) -> Problem {
+    Machine::new(&vec![400_000; kinds[0].len()], kinds, &vec![504_000; kinds.len()]).problem()
+}
+
+fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {
+    let mut answer = Answer::new(problem, begun.iter().map(|&rail| vec![rail]).collect());
+    start::improve(&mut answer, &mut plenty());
+    answer.into_rails().concat()
+}
+
+#[test]
+fn a_budget_that_is_spent_at_once_leaves_gpus_on_their_nearest_rails_and_each_of_these_with_as_few_users() {
+    let at_once = |problem: &Problem, kept: &Kept| {
+        let solution = solve_around(problem, kept, &mut Budget::new(0));
+        assert!(!solution.exact);
+        solution.rails_of.concat()
+    };
+    assert_eq!(at_once(&alike(4, 4).problem(), &[None, None, None, None]), [0, 1, 2, 3]);
+    assert_eq!(at_once(&alike(4, 2).problem(), &[None, None, None, None]), [0, 1, 0, 1]);
+    assert_eq!(
+        at_once(&near(&[vec![0, 0, 3], vec![0, 0, 3], vec![0, 0, 3]]), &[None, None, None]),
+        [0, 1, 0]
+    );
+    let kept = [Some(vec![0]), None, None];
+    assert_eq!(at_once(&alike(3, 3).problem(), &kept), [0, 1, 2], "who keeps a rail is one of its users");
+}
+
+#[test]
+fn of_the_two_simple_answers_one_takes_the_nearest_rail_and_the_other_an_idle_one_that_gives_more() {
+    let problem = near(&[vec![0, 3], vec![0, 3]]);
+    let (nearest, richest) = (start::nearest(&problem), start::richest(&problem));
+    assert_eq!((nearest.concat(), richest.concat()), (vec![0, 0], vec![0, 1]));
+    let problem = near(&[vec![0, 4], vec![0, 4]]);
+    assert_eq!(start::richest(&problem).concat(), [0, 0], "half of the near one is more");
+    let kept = [Some(vec![0]), None];
+    let problem = alike(2, 2).problem();
+    assert_eq!(start::richest(&problem.around(&kept)).concat(), [0, 1], "who keeps a rail crosses it");
+}
+
+#[test]
+fn a_gpu_moves_to_a_rail_that_gives_it_more_and_who_could_not_before_follows() {
+    let mut alone = improved(&alike(3, 3).problem(), &[0, 0, 0]);
+    alone.sort_unstable();
+    assert_eq!(alone, [0, 1, 2]);
+    // the first is far from its rail, and the one near to it is shared until the second leaves that for its own
+    let problem = near(&[vec![0, 4, 4], vec![0, 4, 0], vec![0, 4, 4]]);
+    assert_eq!(improved(&problem, &[1, 0, 0]), [0, 2, 0]);
+}
+
+#[test]
+fn gpus_exchange_rails_where_neither_gains_by_moving_alone_and_others_follow() {
+    let crosswise = near(&[vec![0, 1], vec![1, 0]]);
+    assert_eq!(improved(&crosswise, &[1, 0]), [0, 1]);
+    // the first two cannot exchange theirs before the last has taken the second's
+    let problem = near(&[vec![1, 4, 0], vec![0, 1, 1], vec![4, 0, 1]]);
+    assert_eq!(improved(&problem, &[0, 1, 2]), [2, 0, 1]);
+}
