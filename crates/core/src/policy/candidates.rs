@@ -46,9 +46,15 @@ pub(super) fn rails_beside(topology: &Topology, selection: &Selection, were: &[R
     let rails = judging.first_rails();
     let is_asked = !failed.is_empty() || !slower.is_empty();
     let likeness = is_asked.then(|| Likeness::new(topology, &rails));
+    let others = if is_asked { judging.without_facts() } else { Vec::new() };
+    let would_be_left_out = |candidate: &Candidate| {
+        let facts = evidence::facts(topology, &judging.good, &judging.cut, candidate);
+        !candidate.wanted && evidence::are_enough(topology, &others, candidate.nic, facts.len())
+    };
     let would_be_a_rail = |candidate: &&Candidate| {
         !rails.is_empty() && were.iter().any(|rail| rail.at() == candidate.at())
             || likeness.as_ref().is_some_and(|likeness| likeness.would_be_a_rail(candidate))
+                && !would_be_left_out(candidate)
     };
     let broken = failed.iter().filter(would_be_a_rail);
     // a port without a link may tell a lower rate than it had
@@ -171,11 +177,15 @@ impl<'a> Judging<'a> {
 
     /// The candidates with no evidence of their own against them; all candidates if each has some.
     fn free_of_suspicion(&self) -> Vec<Candidate<'a>> {
+        let free = self.without_facts();
+        if free.is_empty() { self.good.clone() } else { free }
+    }
+
+    fn without_facts(&self) -> Vec<Candidate<'a>> {
         let is_free = |candidate: &Candidate| {
             candidate.wanted || evidence::facts(self.topology, &self.good, &self.cut, candidate).is_empty()
         };
-        let free: Vec<Candidate> = self.good.iter().copied().filter(is_free).collect();
-        if free.is_empty() { self.good.clone() } else { free }
+        self.good.iter().copied().filter(is_free).collect()
     }
 }
 

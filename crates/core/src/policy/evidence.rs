@@ -69,6 +69,13 @@ pub(super) fn facts(
     [default_route(port), virtual_functions(topology, good, cut, nic)].into_iter().flatten().collect()
 }
 
+/// Would so many pieces of evidence leave out a port that fails, if it worked?  `others` have none against them.
+///
+/// Its subnet is not asked: it may be another while the port is down.
+pub(super) fn are_enough(topology: &Topology, others: &[Candidate], nic: NicIndex, pieces: usize) -> bool {
+    pieces > 1 || pieces == 1 && needed(topology, others, nic).is_none()
+}
+
 /// The physical functions of which a NIC of the node is a virtual one.
 pub(super) type Cut = BTreeSet<PciAddress>;
 

@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::placement::Policy;
+use crate::policy::tests::{Parts, names as names_of_gpus};
+use crate::policy::{Request, map};
 
 /// What speaks against one NIC.
 type Against = fn(&mut Topology, usize);
@@ -49,4 +52,32 @@ fn ports_that_the_admin_includes_have_their_say_in_the_fabrics_rate_whatever_spe
     assert_eq!(names(&found.rails), ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_4"]);
     let broken: Vec<_> = found.broken.iter().map(|rail| (rail.name.as_str(), rail.rate_mbps)).collect();
     assert_eq!(broken, [("mlx5_3", Some(400_000))], "what it would carry if it worked");
+}
+
+#[test]
+fn a_port_of_virtual_machines_that_goes_down_is_no_broken_rail_and_moves_no_gpu() {
+    // two NICs as near to GPU 0, of which one is others'
+    let nics = vec![(0, 400), (0, 400), (1, 400), (2, 400)];
+    let mut topology = Parts { gpus: vec![0, 1, 2], nics }.topology();
+    function(&mut topology, 1, |function| function.vfs = Some(8));
+    let by_rail = |topology: &Topology| {
+        names_of_gpus(&map(topology, &Request { policy: Policy::Rail, ..Request::default() }))
+    };
+    let own = [["mlx5_0:1"], ["mlx5_2:1"], ["mlx5_3:1"]];
+    assert_eq!(by_rail(&topology), own);
+    port(&mut topology, 1).state = PortState::Down;
+    assert_eq!(by_rail(&topology), own);
+    assert_eq!(judged(&topology).broken, []);
+    // it is missed where it would be a rail if it worked: the admin includes it, it has no virtual functions, or no other is
+    // as near and nothing else speaks against it
+    let included = Selection { include: patterns("mlx5_*"), ..Selection::default() };
+    assert_eq!(names(&rails(&topology, &included).broken), ["mlx5_1"]);
+    function(&mut topology, 1, |function| function.vfs = None);
+    assert_eq!(names(&judged(&topology).broken), ["mlx5_1"]);
+    let mut needed = machine(&[true, true, true]);
+    function(&mut needed, 1, |function| function.vfs = Some(8));
+    port(&mut needed, 1).state = PortState::Down;
+    assert_eq!(names(&judged(&needed).broken), ["mlx5_1"]);
+    default_route(&mut needed, 1);
+    assert_eq!(judged(&needed).broken, []);
 }
