@@ -6,8 +6,8 @@ use nic_placement_core::topology::{
     PciFunction, PciParent, PcieLink, Port, PortState, Provenance, Pu, Topology,
 };
 
-/// GPUs, and NICs, at most: as many as a topology file may have.
-const MOST: usize = 256;
+/// GPUs, and NICs, at most: as many as a topology file may have, and fewer where many inputs are to be tried.
+const MOST: usize = if cfg!(lean) { 64 } else { 256 };
 
 /// GPUs, and NICs, of most machines, by three bits of the head.  What a machine costs grows with the square, and a large one
 /// costs as much as a hundred of these, so one input in 512 makes one.
