@@ -52,15 +52,20 @@ fn gpu(
     vendor: GpuVendor,
 ) -> Result<(), &'static str> {
     let path = root.follow(&format!("{BUS}/{name}")).ok_or("no such PCI function: this GPU is left out")?;
-    // the graphics that are part of an Intel CPU have a driver too, and no task computes on them
+    // the graphics that are part of an Intel CPU have a driver too, and no task computes on them; they stand on the host
+    // bridge itself, and a card of the same class (Arc) behind a port
+    let above = path.rsplit('/').nth(1).unwrap_or_default();
     let class = || hex(root.read(&format!("{path}/class"))).map(|class| class >> 8);
-    if vendor == GpuVendor::Intel && class() == Some(0x0300) {
+    if vendor == GpuVendor::Intel && above.starts_with("pci") && class() == Some(0x0300) {
         return Ok(());
     }
     let (_, directory) = function(root, scope, topology, &path)
         .ok_or("not below a host bridge, or too deep below one: this GPU is left out")?;
     let gpu = match vendor {
-        GpuVendor::Nvidia => nvidia(root, address, name),
+        GpuVendor::Nvidia => match nvidia(root, address, name) {
+            Some(gpu) => gpu,
+            None => return Ok(()),
+        },
         GpuVendor::Amd | GpuVendor::Intel => {
             know_device(root, topology, address, &directory);
             let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
@@ -144,21 +149,26 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     found
 }
 
-/// What NVIDIA's driver says of a GPU, in lines such as `Device Minor: \t 3`.
-pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Gpu {
+/// What NVIDIA's driver says of a GPU, in lines such as `Device Minor: \t 3`; `None` of one that the admin had it leave out
+/// (`NVreg_ExcludedGpus`): it stays in this place, and no program can open it or counts it (`nvidia_read_card_info`,
+/// `nv_open_device` in open-gpu-kernel-modules, kernel-open/nvidia/nv.c).
+pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu> {
     let text = root.read(&format!("{NVIDIA}/{name}/information")).unwrap_or_default();
     let field = |key: &str| {
         text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_string()))
     };
+    if field("GPU Excluded").as_deref() == Some("Yes") {
+        return None;
+    }
     let minor = field("Device Minor").and_then(|minor| minor.parse::<u32>().ok());
-    Gpu {
+    Some(Gpu {
         minor,
         // until the GPU has been initialised the driver prints question marks
         uuid: field("GPU UUID").filter(|uuid| uuid.starts_with("GPU-") && !uuid.contains('?')),
         model: field("Model").filter(|model| !model.is_empty()),
         mig_instances: minor.and_then(|minor| mig_instances(root, minor)),
         ..Gpu::new(address, GpuVendor::Nvidia)
-    }
+    })
 }
 
 /// How many GPU instances a GPU is cut into: the driver keeps a directory for each (NVIDIA's MIG User Guide, "Device Nodes

@@ -167,8 +167,9 @@ pub fn complete(root: &Root, topology: &mut Topology) {
     for gpu in topology.gpus.iter_mut().filter(|gpu| gpu.vendor == GpuVendor::Nvidia) {
         if gpu.uuid.is_none() {
             // a driver that has not initialised the GPU waits for nothing of it
-            let Gpu { uuid, minor, .. } = nvidia(root, gpu.address, &gpu.address.to_string());
-            (gpu.uuid, gpu.minor) = (uuid, minor.or(gpu.minor));
+            if let Some(Gpu { uuid, minor, .. }) = nvidia(root, gpu.address, &gpu.address.to_string()) {
+                (gpu.uuid, gpu.minor) = (uuid, minor.or(gpu.minor));
+            }
         }
         gpu.mig_instances = gpu.minor.and_then(|minor| mig_instances(root, minor));
     }

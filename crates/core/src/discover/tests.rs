@@ -1,6 +1,7 @@
 //! Discovery against generated machines and against trees that no machine should show.
 #![forbid(unsafe_code)]
 
+mod kinds;
 mod machines;
 mod planes;
 

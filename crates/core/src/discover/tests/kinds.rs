@@ -1,0 +1,39 @@
+//! Devices and CPUs of which a driver says what others do not.
+#![forbid(unsafe_code)]
+
+use super::*;
+
+#[test]
+fn a_gpu_that_nvidias_driver_was_told_to_leave_out_is_none_and_does_not_count() {
+    let machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    let place = "proc/driver/nvidia/gpus/0000:1b:00.0/information";
+    let Some(Entry::File(text)) = machine.get(place) else { panic!("no `{place}`") };
+    for scope in [Scope::Placement, Scope::Full] {
+        let found = |excluded: &str| {
+            let mut machine = machine.clone();
+            machine.insert(place, Entry::File(format!("{text}\nGPU Excluded:\t {excluded}")));
+            read(machine, scope).0.gpus
+        };
+        let (all, others) = (found("No"), found("Yes"));
+        assert_eq!((all.len(), others.len()), (8, 7), "{scope:?}");
+        assert_eq!(others[0], all[1], "CUDA's device 0 is the next one");
+    }
+}
+
+#[test]
+fn an_intel_card_of_a_displays_class_is_a_gpu_and_the_graphics_of_a_cpu_are_none() {
+    let mut tree = Manifest::default();
+    for (address, place) in [
+        ("0000:00:02.0", "pci0000:00/0000:00:02.0"),
+        ("0000:86:00.0", "pci0000:80/0000:80:01.0/0000:84:00.0/0000:85:01.0/0000:86:00.0"),
+    ] {
+        tree.insert(&format!("sys/devices/{place}/class"), Entry::File("0x030000".to_string()));
+        for (class, up) in [("devices", "../../.."), ("drivers/xe", "../../../..")] {
+            let link = Entry::Link(format!("{up}/devices/{place}"));
+            tree.insert(&format!("sys/bus/pci/{class}/{address}"), link);
+        }
+    }
+    let (found, said) = read(tree, Scope::Placement);
+    let gpus: Vec<String> = found.gpus.iter().map(|gpu| gpu.address.to_string()).collect();
+    assert_eq!((gpus, said), (vec!["0000:86:00.0".to_string()], vec![]));
+}
