@@ -67,8 +67,11 @@ pub(super) fn pus(root: &Root, scope: Scope, topology: &mut Topology) {
             continue;
         }
         let file = |name_of_file: &str| root.read(&format!("{CPUS}/{name}/topology/{name_of_file}"));
-        // an offline CPU has no topology directory
-        let (package, core) = (number(file("physical_package_id")), number(file("core_id")));
+        // an offline CPU has no topology directory; a kernel that does not know the packages says -1 (a guest's on POWER, by
+        // the default in include/linux/topology.h), and numbers the cores as if there were one
+        let package = number::<i64>(file("physical_package_id")).map(|package| package.max(0));
+        let (package, core) =
+            (package.and_then(|package| u32::try_from(package).ok()), number(file("core_id")));
         let (Some(package), Some(core)) = (package, core) else { continue };
         let mut threads: CpuSet = [os_index].into_iter().collect();
         if scope < Scope::Full {

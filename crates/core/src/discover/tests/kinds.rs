@@ -37,3 +37,17 @@ fn an_intel_card_of_a_displays_class_is_a_gpu_and_the_graphics_of_a_cpu_are_none
     let gpus: Vec<String> = found.gpus.iter().map(|gpu| gpu.address.to_string()).collect();
     assert_eq!((gpus, said), (vec!["0000:86:00.0".to_string()], vec![]));
 }
+
+#[test]
+fn cores_are_known_where_the_kernel_does_not_know_their_packages() {
+    let mut tree = Manifest::default();
+    for (cpu, core) in [(0, 0), (1, 0), (2, 8), (3, 8)] {
+        let at = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        tree.insert(&format!("{at}/physical_package_id"), Entry::File("-1".to_string()));
+        tree.insert(&format!("{at}/core_id"), Entry::File(core.to_string()));
+    }
+    for scope in [Scope::Cores, Scope::Full] {
+        let cores = read(tree.clone(), scope).0.cores();
+        assert_eq!(cores.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0-1", "2-3"], "{scope:?}");
+    }
+}
