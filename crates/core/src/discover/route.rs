@@ -207,7 +207,10 @@ fn for_each_port(
         next += 1;
         // …/0000:18:00.0/net/ibp24s0; bonds, VLANs and bridges stand below devices/virtual
         let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
-        if path.contains("/virtual/") {
+        let parent = path.rsplit_once("/net/").map(|(parent, _)| parent);
+        // a virtual machine's interface can be one above a NIC of its own too: Hyper-V's, Azure's, over the virtual function
+        // that carries its traffic (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`), and virtio's over its standby's primary
+        if path.contains("/virtual/") || !found.iter().any(|nic| Some(nic.parent.as_str()) == parent) {
             let below = root.list(&path, |name| name.starts_with("lower_"));
             for name in below.iter().filter_map(|name| name.strip_prefix("lower_")) {
                 if names.len() < MAX_BELOW && !names.iter().any(|known| known == name) {
@@ -216,8 +219,7 @@ fn for_each_port(
             }
             continue;
         }
-        let Some((parent, _)) = path.rsplit_once("/net/") else { continue };
-        for nic in found.iter().filter(|nic| nic.parent == parent) {
+        for nic in found.iter().filter(|nic| Some(nic.parent.as_str()) == parent) {
             if let Some(port) = topology.nics.get_mut(nic.index).and_then(|nic| port(root, nic, &path)) {
                 change(port);
             }

@@ -85,6 +85,25 @@ fn the_default_route_is_found_on_its_own_interface_and_below_bonds_and_vlans() {
 }
 
 #[test]
+fn a_route_by_an_interface_of_a_virtual_machine_leaves_by_the_function_that_carries_its_traffic() {
+    let bus = "sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/000d3a75-0f1c-000d-3a75-0f1c000d3a75";
+    let interface = format!("{bus}/net/eth0");
+    let lower = format!("{interface}/lower_enp41s0f1np1");
+    let function = "-> ../../../../../../../pci0000:28/0000:28:01.0/0000:29:00.1/net/enp41s0f1np1";
+    let table = routes(&[
+        "eth0\t00000000\t0101000A\t0003\t0\t0\t100\t00000000\t0\t0\t0",
+        "eth0\t0001000A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0",
+    ]);
+    let found = dgx(&[
+        ("proc/net/route", &table),
+        ("sys/class/net/eth0", &format!("-> ../../{}", interface.strip_prefix("sys/").unwrap())),
+        (&lower, function),
+    ]);
+    assert_eq!(default_routes(&found), [("mlx5_2", "eth0")]);
+    assert_eq!(port(&found, "mlx5_2").networks, ["10.0.1.0/24".parse().unwrap()]);
+}
+
+#[test]
 fn of_several_default_routes_the_one_with_the_least_metric_counts() {
     let table = routes(&[
         "ibp24s0\t00000000\t0101000A\t0003\t0\t0\t300\t00000000\t0\t0\t0",
