@@ -138,16 +138,19 @@ fn uverbs(root: &Root) -> BTreeMap<String, String> {
 /// `None` where there is no such port.
 fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
     let file = |name: &str| root.read(&format!("{path}/ports/{number}/{name}"));
-    // `4: ACTIVE`
-    let state = file("state")?;
-    let state = match state.split(':').next().unwrap_or_default() {
+    // `4: ACTIVE`; a NIC whose firmware does not answer has its ports, and an error instead of their state
+    let (state, layer) = (file("state"), file("link_layer"));
+    if state.is_none() && layer.is_none() {
+        return None;
+    }
+    let state = match state.unwrap_or_default().split(':').next().unwrap_or_default() {
         "1" => PortState::Down,
         "2" => PortState::Init,
         "3" => PortState::Armed,
         "4" => PortState::Active,
         _ => PortState::Unknown,
     };
-    let link_layer = match file("link_layer").as_deref() {
+    let link_layer = match layer.as_deref() {
         Some("InfiniBand") => LinkLayer::InfiniBand,
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Unknown,

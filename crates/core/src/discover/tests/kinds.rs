@@ -51,3 +51,21 @@ fn cores_are_known_where_the_kernel_does_not_know_their_packages() {
         assert_eq!(cores.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0-1", "2-3"], "{scope:?}");
     }
 }
+
+#[test]
+fn a_port_whose_state_cannot_be_read_is_a_port_that_does_not_work_and_keeps_its_place() {
+    let port = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0/infiniband/mlx5_0/ports/1";
+    // the firmware does not answer: what asks it is an error
+    let silent = ["state", "rate", "phys_state"].map(|name| (format!("{port}/{name}"), None));
+    let silent: Vec<(&str, Option<Entry>)> =
+        silent.iter().map(|(path, no)| (path.as_str(), no.clone())).collect();
+    let (whole, _) = spoiled(&[]);
+    let (node, said) = spoiled(&silent);
+    assert_eq!(said, Vec::<String>::new());
+    assert_eq!(node.nics[0].ports.len(), whole.nics[0].ports.len());
+    assert_eq!(node.nics[0].ports[0].state, PortState::Unknown);
+    let request = crate::policy::Request::default();
+    let broken: Vec<String> =
+        crate::policy::map(&node, &request).broken.iter().map(ToString::to_string).collect();
+    assert_eq!(broken, ["mlx5_0:1"], "the other rails keep their numbers");
+}
