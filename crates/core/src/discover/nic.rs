@@ -4,7 +4,6 @@
 use super::pci::{self, function};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
-use crate::order;
 use crate::topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix, Topology};
 use std::collections::BTreeMap;
 
@@ -33,7 +32,7 @@ pub(super) fn nics(
         diagnostics.push(Diagnostic::new(format!("/{CLASS}"), finding));
         names.truncate(MAX_DEVICES);
     }
-    let mut verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
+    let verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
     for (name, path) in without_planes(root, placed(root, names, diagnostics)) {
         // …/0000:18:00.0/infiniband/mlx5_0; software devices stand below devices/virtual
         let function = function(root, scope, topology, &path);
@@ -55,9 +54,11 @@ pub(super) fn nics(
         }
         // a tree that lacks the class has it only there
         let listed = || below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs"));
-        let uverbs = parent.and_then(|parent| verbs.remove(parent)).or_else(|| listed().into_iter().next());
+        let uverbs = parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name));
+        let uverbs = uverbs.or_else(|| listed().into_iter().next());
         // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
-        let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number)).collect();
+        let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number));
+        let ports = ports.filter(|port| !lacks_gids(root, &path, port)).collect();
         let driver = parent.and_then(|parent| root.follow(&format!("{parent}/driver")));
         let kind = match driver.as_deref().and_then(|driver| driver.rsplit('/').next()) {
             Some("efa") => NicKind::Efa,
@@ -126,13 +127,46 @@ pub(super) fn device_name(class: &str, name: &str, diagnostics: &mut Vec<Diagnos
 
 /// The character devices by what they stand below, which is what the RDMA device stands below too.  From the class, since
 /// one directory of links is read faster than a directory for each device.
-fn uverbs(root: &Root) -> BTreeMap<String, String> {
+fn uverbs(root: &Root) -> BTreeMap<String, Vec<String>> {
     let names = root.list(VERBS, |name| name.starts_with("uverbs"));
-    let places = names.into_iter().take(MAX_DEVICES).filter_map(|name| {
-        let path = root.follow(&format!("{VERBS}/{name}"))?;
-        Some((path.rsplit_once("/infiniband_verbs/")?.0.to_string(), name))
-    });
-    order::map(places)
+    let mut below: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in names.into_iter().take(MAX_DEVICES) {
+        let Some(path) = root.follow(&format!("{VERBS}/{name}")) else { continue };
+        let Some((parent, _)) = path.rsplit_once("/infiniband_verbs/") else { continue };
+        below.entry(parent.to_string()).or_default().push(name);
+    }
+    below
+}
+
+/// A device's among those below what it stands below itself.  Two devices can stand below one function, as `mana_0` and
+/// `manae_0` do (drivers/infiniband/hw/mana/device.c): then each says whose it is.
+fn own_uverbs(
+    root: &Root,
+    verbs: &BTreeMap<String, Vec<String>>,
+    parent: &str,
+    device: &DeviceName,
+) -> Option<String> {
+    let below = verbs.get(parent)?;
+    let says = |uverbs: &str| root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"));
+    match below.as_slice() {
+        [only] => Some(only.clone()),
+        several => several.iter().find(|uverbs| says(uverbs).is_some_and(|of| *device == *of)).cloned(),
+    }
+}
+
+/// Is it a port over Ethernet for raw packets alone, by which no two programs connect?
+///
+/// mlx5 has such where RoCE is switched off (`devlink dev param set … enable_roce`), and in switchdev mode, where one device
+/// has a port for each representor, active as that and with the rate of the card.  They have a table of no GIDs
+/// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c), which is a folder without a file.
+fn lacks_gids(root: &Root, path: &str, port: &Port) -> bool {
+    let place = format!("{path}/ports/{}", port.number);
+    port.link_layer == LinkLayer::Ethernet
+        && port.state == PortState::Active
+        && root.read(&format!("{place}/gids/0")).is_none()
+        // a capture may lack the folder
+        && !root.list(&place, |name| name == "gids").is_empty()
+        && root.list(&format!("{place}/gids"), |_| true).is_empty()
 }
 
 /// `None` where there is no such port.

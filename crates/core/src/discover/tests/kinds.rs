@@ -69,3 +69,58 @@ fn a_port_whose_state_cannot_be_read_is_a_port_that_does_not_work_and_keeps_its_
         crate::policy::map(&node, &request).broken.iter().map(ToString::to_string).collect();
     assert_eq!(broken, ["mlx5_0:1"], "the other rails keep their numbers");
 }
+
+/// A device below the function of `mlx5_0` beside it, with a port for each of these folders of GIDs.
+fn beside(tree: &mut Manifest, name: &str, ports: &[Option<&str>]) {
+    let function = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
+    let device = format!("{function}/infiniband/{name}");
+    let link = Entry::Link(format!("../../devices/{device}"));
+    tree.insert(&format!("sys/class/infiniband/{name}"), link);
+    for (port, gid) in (1..).zip(ports) {
+        let port = format!("sys/devices/{device}/ports/{port}");
+        for (name, text) in
+            [("state", "4: ACTIVE"), ("link_layer", "Ethernet"), ("rate", "400 Gb/sec (4X NDR)")]
+        {
+            tree.insert(&format!("{port}/{name}"), Entry::File(text.to_string()));
+        }
+        match gid {
+            Some(gid) => tree.insert(&format!("{port}/gids/0"), Entry::File(gid.to_string())),
+            None => tree.insert(&format!("{port}/gids"), Entry::Directory),
+        }
+    }
+}
+
+#[test]
+fn a_port_over_ethernet_with_a_table_of_no_gids_is_no_port() {
+    let mut tree = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    // a representor's has no files, and an empty place in a table is a file of zeros
+    let zeros = Some("0000:0000:0000:0000:0000:0000:0000:0000");
+    beside(&mut tree, "roceo1", &[None, zeros, None]);
+    for scope in [Scope::Placement, Scope::Full] {
+        let mut root = Root::manifest(tree.clone());
+        root.record();
+        let (found, _) = discover(&root, scope, Provenance::ThisSystem);
+        let nic = found.nics.iter().find(|nic| nic.name == "roceo1").unwrap();
+        assert_eq!(nic.ports.iter().map(|port| port.number).collect::<Vec<_>>(), [2], "{scope:?}");
+        let recorded = Manifest::parse(&root.recorded().to_string()).unwrap();
+        assert!(read(recorded, scope).0 == found, "from a snapshot");
+    }
+}
+
+#[test]
+fn two_devices_below_one_function_have_each_its_own_character_device() {
+    let mut tree = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    beside(&mut tree, "manae_0", &[Some("fe80:0000:0000:0000:0000:0000:0000:0001")]);
+    let place = "devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0/infiniband_verbs";
+    for (uverbs, device) in [("uverbs0", "mlx5_0"), ("uverbs99", "manae_0")] {
+        tree.insert(&format!("sys/{place}/{uverbs}/ibdev"), Entry::File(device.to_string()));
+        let link = Entry::Link(format!("../../{place}/{uverbs}"));
+        tree.insert(&format!("sys/class/infiniband_verbs/{uverbs}"), link);
+    }
+    for scope in [Scope::Placement, Scope::Full] {
+        let (found, _) = read(tree.clone(), scope);
+        let uverbs = |name: &str| found.nics.iter().find(|nic| nic.name == *name).unwrap().uverbs.clone();
+        let both = [uverbs("mlx5_0"), uverbs("manae_0")].map(Option::unwrap_or_default);
+        assert_eq!(both, ["uverbs0", "uverbs99"], "{scope:?}");
+    }
+}
