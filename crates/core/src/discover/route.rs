@@ -173,7 +173,8 @@ fn ipv4(line: &str) -> Option<Route> {
         destination: hex(destination)?,
         mask: hex(mask)?,
         flags: hex(flags)?,
-        metric: metric.parse().ok()?,
+        // printed as a signed number (`fib_route_seq_show`, net/ipv4/fib_trie.c), by newer kernels as what it is
+        metric: metric.parse::<i64>().ok()? as u32,
     })
 }
 

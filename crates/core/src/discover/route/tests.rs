@@ -118,6 +118,15 @@ fn of_several_default_routes_the_one_with_the_least_metric_counts() {
 }
 
 #[test]
+fn a_metric_of_more_than_two_billions_is_printed_as_less_than_nothing_and_is_the_largest() {
+    let last = "ibp24s0\t00000000\t0101000A\t0003\t0\t0\t-16777216\t00000000\t0\t0\t0";
+    let first = "ibp41s0f0\t00000000\t0101000A\t0003\t0\t0\t100\t00000000\t0\t0\t0";
+    assert_eq!(default_routes(&dgx(&[("proc/net/route", &routes(&[last]))])), [("mlx5_0", "ibp24s0")]);
+    let found = dgx(&[("proc/net/route", &routes(&[last, first]))]);
+    assert_eq!(default_routes(&found), [("mlx5_1", "ibp41s0f0")]);
+}
+
+#[test]
 fn an_ipv6_default_route_counts_where_there_is_no_other() {
     let none = "0".repeat(32);
     let line = |interface: &str, metric: &str, flags: &str| {
