@@ -26,7 +26,7 @@ pub(super) fn slingshot(
             found.iter().flat_map(|(_, directory)| root.list(&format!("{directory}/net"), |_| true));
         let netdevs: Vec<String> = netdevs.collect();
         let port = match (&found, netdevs.first()) {
-            (Some((_, directory)), Some(netdev)) => port(root, &format!("{directory}/net/{netdev}")),
+            (Some((_, directory)), Some(netdev)) => port(root, scope, &format!("{directory}/net/{netdev}")),
             _ => Port::new(1, PortState::Unknown, LinkLayer::Ethernet, None),
         };
         let address = found.map(|(address, _)| address);
@@ -44,7 +44,7 @@ pub(super) fn plain(root: &Root, scope: Scope, topology: &mut Topology, diagnost
         // bridges, bonds, loopback and the like stand on no PCI function
         let Some((address, _)) = function(root, scope, topology, &path) else { continue };
         let Some(device) = device_name(NET, &name, diagnostics) else { continue };
-        let ports = vec![port(root, &path)];
+        let ports = vec![port(root, scope, &path)];
         topology.nics.push(Nic {
             address: Some(address),
             ports,
@@ -55,13 +55,17 @@ pub(super) fn plain(root: &Root, scope: Scope, topology: &mut Topology, diagnost
 }
 
 /// `operstate` and `speed` in Mbit/s (Documentation/ABI/testing/sysfs-class-net); the speed of a link that is down is -1.
-fn port(root: &Root, netdev: &str) -> Port {
+///
+/// No step needs the speed, since no library of these NICs is told which to use by it, and it wants the lock of all interfaces
+/// (`speed_show`, net/core/net-sysfs.c), which a driver may hold while it waits for its firmware.
+fn port(root: &Root, scope: Scope, netdev: &str) -> Port {
     let state = match root.read(&format!("{netdev}/operstate")).as_deref() {
         Some("up") => PortState::Active,
         Some("down" | "lowerlayerdown") => PortState::Down,
         _ => PortState::Unknown,
     };
-    let speed = number::<i64>(root.read(&format!("{netdev}/speed")));
+    let speed =
+        (scope == Scope::Full).then(|| number::<i64>(root.read(&format!("{netdev}/speed")))).flatten();
     let rate = speed.and_then(|speed| u64::try_from(speed).ok()).filter(|&speed| speed > 0);
     Port::new(1, state, LinkLayer::Ethernet, rate)
 }

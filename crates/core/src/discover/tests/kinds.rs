@@ -124,3 +124,18 @@ fn two_devices_below_one_function_have_each_its_own_character_device() {
         assert_eq!(both, ["uverbs0", "uverbs99"], "{scope:?}");
     }
 }
+
+#[test]
+fn no_step_waits_for_the_lock_of_all_interfaces() {
+    let machine = synthesise(&crate::platform::model("frontier").unwrap());
+    let asks = |scope: Scope| {
+        let mut root = Root::manifest(machine.clone());
+        root.record();
+        discover(&root, scope, Provenance::ThisSystem);
+        let recorded = root.recorded();
+        // `carrier` wants it too, since Linux 6.8
+        recorded.iter().any(|(path, _)| ["/speed", "/carrier"].iter().any(|file| path.ends_with(file)))
+    };
+    assert!([Scope::Placement, Scope::Selection, Scope::Cores].into_iter().all(|scope| !asks(scope)));
+    assert!(asks(Scope::Full));
+}
