@@ -131,7 +131,7 @@ fn compute_nodes(root: &Root, topology: &mut Topology) {
     }
 }
 
-/// Without any driver's word: display and accelerator functions of the GPU vendors.  Class 0300 is a VGA controller, 0302
+/// Without any driver's word: display and accelerator functions of the GPU vendors that this system could use.  Class 0300 is a VGA controller, 0302
 /// a 3D controller, 1200 a processing accelerator (include/linux/pci_ids.h).
 fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     let mut found = Vec::new();
@@ -143,10 +143,20 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
         }
         let vendor = hex(root.read(&format!("{path}/vendor"))).and_then(|id| u16::try_from(id).ok());
         if let (Some(vendor), Ok(address)) = (vendor.and_then(GpuVendor::from_pci), name.parse()) {
-            found.push((address, name, vendor))
+            if !is_given_away(root, &path) {
+                found.push((address, name, vendor))
+            }
         }
     }
     found
+}
+
+/// Is the function kept for a virtual machine?  No process of this system can compute on it, whether another GPU has its
+/// driver or none has.  `vfio-pci`, and the variants for one vendor: `nvgrace_gpu_vfio_pci`, `xe-vfio-pci` (drivers/vfio/pci).
+fn is_given_away(root: &Root, path: &str) -> bool {
+    let driver = root.follow(&format!("{path}/driver"));
+    let name = driver.as_deref().and_then(|driver| driver.rsplit('/').next()).unwrap_or_default();
+    name.contains("vfio") || matches!(name, "pci-stub" | "pciback")
 }
 
 /// What NVIDIA's driver says of a GPU, in lines such as `Device Minor: \t 3`; `None` of one that the admin had it leave out

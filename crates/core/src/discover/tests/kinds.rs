@@ -39,6 +39,29 @@ fn an_intel_card_of_a_displays_class_is_a_gpu_and_the_graphics_of_a_cpu_are_none
 }
 
 #[test]
+fn a_gpu_that_is_kept_for_a_virtual_machine_is_none_of_this_system() {
+    let found = |driver: Option<&str>| {
+        let mut tree = Manifest::default();
+        let place = "devices/pci0000:80/0000:80:01.0/0000:81:00.0";
+        let mut file = |name: &str, text: &str| {
+            tree.insert(&format!("sys/{place}/{name}"), Entry::File(text.to_string()));
+        };
+        file("class", "0x030200");
+        file("vendor", "0x10de");
+        tree.insert("sys/bus/pci/devices/0000:81:00.0", Entry::Link(format!("../../../{place}")));
+        if let Some(driver) = driver {
+            let link = Entry::Link(format!("../../../../bus/pci/drivers/{driver}"));
+            tree.insert(&format!("sys/{place}/driver"), link);
+        }
+        read(tree, Scope::Placement).0.gpus.len()
+    };
+    for driver in ["vfio-pci", "nvgrace_gpu_vfio_pci", "xe-vfio-pci", "pci-stub"] {
+        assert_eq!(found(Some(driver)), 0, "{driver}");
+    }
+    assert_eq!((found(None), found(Some("nouveau"))), (1, 1), "nobody has given it away");
+}
+
+#[test]
 fn cores_are_known_where_the_kernel_does_not_know_their_packages() {
     let mut tree = Manifest::default();
     for (cpu, core) in [(0, 0), (1, 0), (2, 8), (3, 8)] {
