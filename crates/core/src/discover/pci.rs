@@ -122,9 +122,26 @@ pub(super) fn complete_nic(
             function.subsystem = id("subsystem_vendor").zip(id("subsystem_device"));
         }
     }
-    // Documentation/ABI/testing/sysfs-bus-pci: the number of virtual functions that exist now
-    function.vfs = number(root.read(&format!("{directory}/sriov_numvfs"))).filter(|&vfs| vfs > 0);
+    function.vfs = vfs(root, scope, directory).filter(|&vfs| vfs > 0);
     topology.pci.insert(function);
+}
+
+/// The number of virtual functions that exist now (Documentation/ABI/testing/sysfs-bus-pci).
+///
+/// A step counts the links to them.  The file with their number waits, from Linux 5.5 to 6.8 and in older ones with its fixes, for
+/// the device's lock, which whoever probes, resets or removes the device holds, and vfio while a virtual machine uses it
+/// (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657).  A capture may lack the links.
+fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
+    let linked = || {
+        root.follow(&format!("{directory}/virtfn0"))?;
+        u32::try_from(root.list(directory, |name| name.starts_with("virtfn")).len()).ok()
+    };
+    let stated = || number(root.read(&format!("{directory}/sriov_numvfs")));
+    match scope < Scope::Full {
+        true if root.is_live() => linked(),
+        true => linked().or_else(stated),
+        false => stated().or_else(linked),
+    }
 }
 
 /// Whose virtual functions the NICs' functions are; asked only where one of them has any.

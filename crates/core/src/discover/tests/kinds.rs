@@ -162,3 +162,25 @@ fn no_step_waits_for_the_lock_of_all_interfaces() {
     assert!([Scope::Placement, Scope::Selection, Scope::Cores].into_iter().all(|scope| !asks(scope)));
     assert!(asks(Scope::Full));
 }
+
+#[test]
+fn a_step_counts_virtual_functions_by_their_links_since_their_number_waits_for_the_devices_lock() {
+    let function = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
+    let mut tree = synthesise(&crate::platform::model("dgx-h100").unwrap());
+    tree.insert(&format!("{function}/sriov_numvfs"), Entry::File("3".to_string()));
+    for nth in 0..3 {
+        let link = Entry::Link(format!("../0000:18:00.{}", nth + 1));
+        tree.insert(&format!("{function}/virtfn{nth}"), link);
+    }
+    for scope in [Scope::Placement, Scope::Full] {
+        let mut root = Root::manifest(tree.clone());
+        root.record();
+        let (found, _) = discover(&root, scope, Provenance::ThisSystem);
+        let nic = found.nics.iter().find(|nic| nic.name == "mlx5_0").unwrap();
+        assert_eq!(found.pci.get(nic.address.unwrap()).unwrap().vfs, Some(3), "{scope:?}");
+        let recorded = root.recorded();
+        let number = format!("{function}/sriov_numvfs");
+        assert_eq!(recorded.get(&number).is_some(), scope == Scope::Full, "{scope:?}");
+        assert!(read(recorded, scope).0 == found, "from a snapshot, {scope:?}");
+    }
+}
