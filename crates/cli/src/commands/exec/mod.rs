@@ -36,7 +36,7 @@ use voice::say;
 ///
 /// A process that sees one GPU has that one. Of several it takes the one at its own number among the node's processes, which
 /// is a convention: --local-rank, else LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID,
-/// PALS_LOCAL_RANKID, PMI_LOCAL_RANK, FLUX_TASK_LOCAL_ID, SLURM_LOCALID. If there are more processes than GPUs, or only one,
+/// FLUX_TASK_LOCAL_ID, PALS_LOCAL_RANKID, PMI_LOCAL_RANK, SLURM_LOCALID. If there are more processes than GPUs, or only one,
 /// it takes the NICs of all.
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -23,7 +23,8 @@ struct Launcher {
 /// A launcher hands its own environment on, so variables of several are there at once: torchrun in a task of srun, mpirun in a
 /// batch script.  The innermost counts.  Slurm starts the others and is started by none, so it is last.  Flux runs in what
 /// started its brokers, Slurm or HPE's mpiexec, and sets HPE's variables itself (flux-shell-cray-pals(1)): it is before these.
-/// `LOCAL_RANK` is first since programs themselves choose their GPU by it, whoever set it.
+/// MPI's launchers are inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is first since programs
+/// themselves choose their GPU by it, whoever set it.
 const LAUNCHERS: [Launcher; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
     Launcher {
@@ -33,31 +34,24 @@ const LAUNCHERS: [Launcher; 8] = [
     },
     // Open MPI (docs.open-mpi.org, "Environment variables set for MPI applications")
     Launcher {
-        local: "OMPI_COMM_WORLD_LOCAL_RANK",
+        local: MPIS[0],
         of: |values| count(values, "OMPI_COMM_WORLD_LOCAL_SIZE"),
         world: ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     },
     // MVAPICH2's mpirun_rsh
     Launcher {
-        local: "MV2_COMM_WORLD_LOCAL_RANK",
+        local: MPIS[1],
         of: |values| count(values, "MV2_COMM_WORLD_LOCAL_SIZE"),
         world: ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     },
     // Hydra: MPICH, Intel MPI, MVAPICH
     Launcher {
-        local: "MPI_LOCALRANKID",
+        local: MPIS[2],
         of: |values| count(values, "MPI_LOCALNRANKS"),
         world: ("PMI_RANK", "PMI_SIZE"),
     },
     // flux-shell(1) tells no count for the node: an even share where there is one
-    Launcher {
-        local: "FLUX_TASK_LOCAL_ID",
-        of: |values| {
-            let (all, nodes) = (number(values, "FLUX_JOB_SIZE")?, number(values, "FLUX_JOB_NNODES")?);
-            (nodes > 0 && all % nodes == 0).then(|| all / nodes).filter(|of| (1..=MAX_PROCESSES).contains(of))
-        },
-        world: ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    },
+    Launcher { local: FLUX, of: fluxs_count, world: ("FLUX_TASK_RANK", "FLUX_JOB_SIZE") },
     // HPE's mpiexec
     Launcher {
         local: CRAYS[0],
@@ -72,6 +66,11 @@ const LAUNCHERS: [Launcher; 8] = [
     },
     Launcher { local: SLURM, of: slurms_count, world: ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS") },
 ];
+
+/// Those of MPI's launchers that may start Flux's brokers.
+const MPIS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"];
+
+const FLUX: &str = "FLUX_TASK_LOCAL_ID";
 
 /// HPE's variables, which Slurm's mpi/cray_shasta sets too ([`are_slurms`]).
 const CRAYS: [&str; 2] = ["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"];
@@ -111,8 +110,11 @@ impl Found {
 /// By the user's own words, else by the first launcher that tells.
 pub(super) fn find(values: &Values, local_rank: Option<u32>, local_size: Option<u32>) -> Found {
     let passed_over = if are_slurms(values) { &CRAYS[..] } else { &[] };
-    let mut counting = LAUNCHERS.iter().filter(|launcher| !passed_over.contains(&launcher.local));
-    let told = counting.find(|launcher| number(values, launcher.local).is_some());
+    let counting = || {
+        let others = LAUNCHERS.iter().filter(|launcher| !passed_over.contains(&launcher.local));
+        others.filter(|launcher| !started_brokers(values, launcher))
+    };
+    let told = counting().find(|launcher| number(values, launcher.local).is_some());
     let told = told.filter(|launcher| launcher.local != SLURM || (launcher.of)(values).is_some());
     let of = local_size.or_else(|| (told?.of)(values));
     let number_of = |launcher: &Launcher| number(values, launcher.local);
@@ -157,6 +159,15 @@ fn is_slurms(values: &Values, rank: &Rank) -> bool {
     number(values, SLURM) == Some(rank.number) && rank.of.is_some() && rank.of == slurms_count(values)
 }
 
+/// Did this launcher start Flux's broker as the only process of the node, and Flux this one?  A Flux instance takes `PALS_*`,
+/// `PMI_*` and `SLURM_*` from its programs' environment (flux-core, src/broker/runat.c) and leaves these.
+fn started_brokers(values: &Values, launcher: &Launcher) -> bool {
+    MPIS.contains(&launcher.local)
+        && (launcher.of)(values) == Some(1)
+        && number(values, FLUX).is_some()
+        && fluxs_count(values) != Some(1)
+}
+
 /// A launcher's number that is none.
 fn misspelt(values: &Values) -> Option<String> {
     LAUNCHERS.iter().find_map(|Launcher { local, .. }| {
@@ -174,6 +185,12 @@ fn number(values: &Values, name: &str) -> Option<u32> {
 
 fn count(values: &Values, name: &str) -> Option<u32> {
     number(values, name).filter(|count| (1..=MAX_PROCESSES).contains(count))
+}
+
+/// An even share, where there is one.
+fn fluxs_count(values: &Values) -> Option<u32> {
+    let (all, nodes) = (number(values, "FLUX_JOB_SIZE")?, number(values, "FLUX_JOB_NNODES")?);
+    (nodes > 0 && all % nodes == 0).then(|| all / nodes).filter(|of| (1..=MAX_PROCESSES).contains(of))
 }
 
 /// `SLURM_STEP_TASKS_PER_NODE`, such as `8(x2),4`, at the place of this node.
@@ -284,6 +301,18 @@ mod tests {
         assert_eq!(found(&format!("{pals} {flux}")), expected);
         let hydra = "MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 PMI_RANK=5 PMI_SIZE=8";
         assert_eq!(found(&format!("{flux} {hydra}")), "1/4 MPI_LOCALRANKID=1, 5 of 8", "mpiexec in Flux");
+        let uneven = flux.replace("FLUX_JOB_SIZE=16", "FLUX_JOB_SIZE=15");
+        for broker in [
+            "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1",
+            "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2",
+        ] {
+            assert_eq!(found(&format!("{flux} {broker}")), expected, "{broker} started the broker");
+            assert_eq!(found(&format!("{uneven} {broker}")), "3/? FLUX_TASK_LOCAL_ID=3, 11 of 15");
+        }
+        let one = "FLUX_TASK_LOCAL_ID=0 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=2";
+        assert!(
+            found(&format!("{one} MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1")).starts_with("0/1 MPI_LOCALRANKID=0")
+        );
     }
 
     #[test]
