@@ -79,6 +79,28 @@ fn a_process_that_sees_one_gpu_has_that_one_whatever_its_number() {
     assert_eq!(cpus(&reports), far_first);
 }
 
+/// mpirun, as Hydra's `-gpus-per-proc` and PRRTE's `--map-by device=gpu`, gives each a list of its own, and then a wrapper says
+/// number and count in torchrun's words: the list is the wrapper's too, and still not that of all.
+#[test]
+fn a_wrapper_that_says_the_number_again_is_not_taken_for_the_launcher() {
+    let Some(node) = node() else { return };
+    let line = |before: &str| {
+        format!(
+            "for n in $(seq 0 7); do (export MPI_LOCALRANKID=$n MPI_LOCALNRANKS=8 CUDA_VISIBLE_DEVICES=$((7 - n)) REPORTED_RANK=$n; \
+             {before} exec sh -c 'export LOCAL_RANK=$MPI_LOCALRANKID LOCAL_WORLD_SIZE=$MPI_LOCALNRANKS; nic-placement exec -- {}; \
+             exit $?') || exit; done",
+            node.report()
+        )
+    };
+    let far_first: Vec<&str> = (0..8).map(|n| NEAR[1 - n / 4]).collect();
+    assert_eq!(cpus(&node.reports(&[], &line(""))), far_first);
+    // what the launcher bound is no CPUs of all
+    let bound = "taskset -pc $((n * 8))-$((n * 8 + 7)) $(exec sh -c 'echo $PPID') > /dev/null;";
+    let eights: Vec<String> = (0..8).map(|n| format!("{}-{}", n * 8, n * 8 + 7)).collect();
+    let words = |words: &str| line(bound).replace("exec --", &format!("exec {words} --"));
+    assert_eq!(cpus(&node.reports(&[], &words("bind=core"))), eights);
+}
+
 #[test]
 fn processes_that_share_one_gpu_keep_their_cpus_where_those_beside_it_are_too_few_for_all() {
     let Some(node) = node() else { return };

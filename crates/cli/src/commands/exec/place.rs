@@ -166,7 +166,7 @@ fn launcher(values: &Values, found: &Found) -> Option<Launcher> {
     if found.rank.is_none() || found.is_slurms() {
         return None;
     }
-    let numbered_by = found.variable.and_then(|name| Some((name, values.get(name)?.as_str())));
+    let numbered_by = found.numbered_by.and_then(|name| Some((name, values.get(name)?.as_str())));
     Launcher::find(numbered_by)
 }
 

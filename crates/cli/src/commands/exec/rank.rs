@@ -85,6 +85,9 @@ pub(super) struct Found {
     pub(super) rank: Option<Rank>,
     /// the variable that says so; none where the user did
     pub(super) variable: Option<&'static str>,
+    /// the variable of the launcher that gave it, below which a wrapper or the user may have said number and count again; that is
+    /// not sought for Slurm's ([`Found::repeats_slurm`])
+    pub(super) numbered_by: Option<&'static str>,
     /// is it the number that Slurm gave its task, among as many: may a shell in the task or its user have said it again?
     pub(super) repeats_slurm: bool,
     /// number among all processes
@@ -144,7 +147,9 @@ pub(super) fn find(values: &Values, local_rank: Option<u32>, local_size: Option<
     let (global, total) = world.unwrap_or((local, of));
     let variable = told.map(|told| told.local).filter(|_| !by_user);
     let repeats_slurm = variable != Some(SLURM) && rank.as_ref().is_some_and(|rank| is_slurms(values, rank));
-    Found { rank, variable, repeats_slurm, global, total: total.unwrap_or(1).max(1), doubt }
+    let gave_it = |launcher: &&Launcher| rank.as_ref().is_some_and(|rank| is_of(values, rank, launcher));
+    let numbered_by = counting().rfind(gave_it).map(|launcher| launcher.local).or(variable);
+    Found { rank, variable, numbered_by, repeats_slurm, global, total: total.unwrap_or(1).max(1), doubt }
 }
 
 /// Does `PALS_APID` name Slurm's own step?  So does Slurm (src/plugins/mpi/cray_shasta/mpi_cray_shasta.c,
@@ -157,6 +162,14 @@ fn are_slurms(values: &Values) -> bool {
 /// Is this the number of Slurm's task, and the count that of Slurm's tasks on the node?
 fn is_slurms(values: &Values, rank: &Rank) -> bool {
     number(values, SLURM) == Some(rank.number) && rank.of.is_some() && rank.of == slurms_count(values)
+}
+
+/// Is this the number that a launcher other than Slurm gave, among as many?  To be the only one says nothing.
+fn is_of(values: &Values, rank: &Rank, launcher: &Launcher) -> bool {
+    launcher.local != SLURM
+        && rank.of.is_some_and(|of| of > 1)
+        && rank.of == (launcher.of)(values)
+        && number(values, launcher.local) == Some(rank.number)
 }
 
 /// Did this launcher start Flux's broker as the only process of the node, and Flux this one?  A Flux instance takes `PALS_*`,
@@ -313,6 +326,27 @@ mod tests {
         assert!(
             found(&format!("{one} MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1")).starts_with("0/1 MPI_LOCALRANKID=0")
         );
+    }
+
+    #[test]
+    fn who_gave_the_number_is_known_below_a_wrapper_that_says_it_again() {
+        let numbered_by = |text: &str, number, size| find(&values(text), number, size).numbered_by;
+        let ompi = "OMPI_COMM_WORLD_LOCAL_RANK=5 OMPI_COMM_WORLD_LOCAL_SIZE=8";
+        let by_ompi = Some("OMPI_COMM_WORLD_LOCAL_RANK");
+        assert_eq!(numbered_by(ompi, None, None), by_ompi);
+        assert_eq!(numbered_by(&format!("{ompi} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8"), None, None), by_ompi);
+        assert_eq!(numbered_by(ompi, Some(5), Some(8)), by_ompi);
+        assert_eq!(numbered_by(ompi, Some(4), None), None, "the user's own");
+        for other in ["LOCAL_RANK=5", "LOCAL_RANK=4 LOCAL_WORLD_SIZE=8", "LOCAL_RANK=5 LOCAL_WORLD_SIZE=6"] {
+            assert_eq!(numbered_by(&format!("{ompi} {other}"), None, None), Some("LOCAL_RANK"), "{other}");
+        }
+        let alone =
+            "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1";
+        assert_eq!(numbered_by(alone, None, None), Some("LOCAL_RANK"), "torchrun in one process of mpirun");
+        let pals = "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4";
+        assert_eq!(numbered_by(pals, None, None), Some("PALS_LOCAL_RANKID"), "all of them repeat it");
+        let slurm = format!("{BY_SLURM} LOCAL_RANK=1 LOCAL_WORLD_SIZE=4");
+        assert_eq!(numbered_by(&slurm, None, None), Some("LOCAL_RANK"), "Slurm's are known by their masks");
     }
 
     #[test]
