@@ -200,10 +200,12 @@ fn count(values: &Values, name: &str) -> Option<u32> {
     number(values, name).filter(|count| (1..=MAX_PROCESSES).contains(count))
 }
 
-/// An even share, where there is one.
+/// An even share, where there is one and this task's number is no proof of another: Flux deals tasks by resources, such as 8 and 4.
 fn fluxs_count(values: &Values) -> Option<u32> {
     let (all, nodes) = (number(values, "FLUX_JOB_SIZE")?, number(values, "FLUX_JOB_NNODES")?);
-    (nodes > 0 && all % nodes == 0).then(|| all / nodes).filter(|of| (1..=MAX_PROCESSES).contains(of))
+    let of =
+        (nodes > 0 && all % nodes == 0).then(|| all / nodes).filter(|of| (1..=MAX_PROCESSES).contains(of));
+    of.filter(|&of| number(values, FLUX).is_none_or(|number| number < of))
 }
 
 /// `SLURM_STEP_TASKS_PER_NODE`, such as `8(x2),4`, at the place of this node.
@@ -265,6 +267,11 @@ mod tests {
                 "1/4 FLUX_TASK_LOCAL_ID=1, 5 of 8",
             ),
             ("FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=7 FLUX_JOB_NNODES=2", "1/? FLUX_TASK_LOCAL_ID=1, 1 of 1"),
+            // twelve as eight and four
+            (
+                "FLUX_TASK_LOCAL_ID=6 FLUX_JOB_SIZE=12 FLUX_JOB_NNODES=2 FLUX_TASK_RANK=6",
+                "6/? FLUX_TASK_LOCAL_ID=6, 6 of 12",
+            ),
             (
                 "SLURM_LOCALID=2 SLURM_NODEID=2 SLURM_STEP_TASKS_PER_NODE=8(x2),4 SLURM_PROCID=18 SLURM_STEP_NUM_TASKS=20",
                 "2/4 SLURM_LOCALID=2, 18 of 20",
