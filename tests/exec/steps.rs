@@ -131,6 +131,9 @@ fn a_slurm_task_without_a_launcher_is_known_by_slurms_own_number() {
     // slurmd lists what it bound: a mask of its own stays
     let reports = worker("SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x1,0x2");
     assert_eq!(reports[0].of("cpus"), "0-223");
+    // it lists none for a NUMA domain
+    let reports = worker("SLURM_CPU_BIND_TYPE=map_ldom: SLURM_CPU_BIND_LIST=0,0,0,0,1,1,1,1");
+    assert_eq!(reports[0].of("cpus"), "0-223");
 }
 
 /// A shell between, or the user, repeats Slurm's number in a launcher's words.

@@ -180,8 +180,8 @@ fn bound(
 ) -> Option<String> {
     found.rank.as_ref()?;
     if found.is_slurms() || found.repeats_slurm {
-        let masks = cpu_bind::masks(|name| values.get(name).map(String::as_str));
-        if masks.iter().any(|mask| mask != cpus) {
+        let read = |name: &str| values.get(name).map(String::as_str);
+        if cpu_bind::by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
             return Some("Slurm bound it (`srun --cpu-bind=none` leaves that to `exec`)".to_string());
         }
     }
