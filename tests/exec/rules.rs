@@ -101,6 +101,19 @@ fn a_wrapper_that_says_the_number_again_is_not_taken_for_the_launcher() {
     assert_eq!(cpus(&node.reports(&[], &words("bind=core"))), eights);
 }
 
+/// torchrun's `--virtual-local-rank`: `LOCAL_RANK` is 0 in all.
+#[test]
+fn torchruns_workers_that_are_all_number_0_get_cores_of_their_own() {
+    let Some(node) = node() else { return };
+    let torchrun = "export LOCAL_RANK=0 CUDA_VISIBLE_DEVICES=$n RANK=$n WORLD_SIZE=8 GROUP_RANK=0 GROUP_WORLD_SIZE=1 \
+                    TORCHELASTIC_RUN_ID=none;";
+    let reports = node.reports(&[], &launched(node, 8, torchrun, "bind=core"));
+    let mut taken = cpus(&reports);
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(taken.len(), 8, "{taken:?}");
+}
+
 #[test]
 fn processes_that_share_one_gpu_keep_their_cpus_where_those_beside_it_are_too_few_for_all() {
     let Some(node) = node() else { return };

@@ -6,6 +6,7 @@ mod launcher;
 mod place;
 mod rank;
 mod variables;
+mod virtual_rank;
 mod voice;
 
 use super::Failure;

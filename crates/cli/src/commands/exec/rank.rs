@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::variables::Values;
+use super::virtual_rank;
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::policy::identity::rank::Rank;
 
@@ -120,13 +121,11 @@ pub(super) fn find(values: &Values, local_rank: Option<u32>, local_size: Option<
     let told = counting().find(|launcher| number(values, launcher.local).is_some());
     let told = told.filter(|launcher| launcher.local != SLURM || (launcher.of)(values).is_some());
     let of = local_size.or_else(|| (told?.of)(values));
-    let number_of = |launcher: &Launcher| number(values, launcher.local);
     let by_user = local_rank.is_some();
     let said = match (local_rank, told) {
         (Some(number), _) => Some((number, format!("--local-rank {number}"))),
-        (None, Some(launcher)) => {
-            number_of(launcher).map(|number| (number, format!("{}={number}", launcher.local)))
-        }
+        (None, Some(Launcher { local, .. })) => number(values, local)
+            .map(|number| (virtual_rank::number(values).unwrap_or(number), format!("{local}={number}"))),
         (None, None) => None,
     };
     let (mut rank, mut doubt) = (None, None);
@@ -329,10 +328,9 @@ mod tests {
             assert_eq!(found(&format!("{flux} {broker}")), expected, "{broker} started the broker");
             assert_eq!(found(&format!("{uneven} {broker}")), "3/? FLUX_TASK_LOCAL_ID=3, 11 of 15");
         }
-        let one = "FLUX_TASK_LOCAL_ID=0 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=2";
-        assert!(
-            found(&format!("{one} MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1")).starts_with("0/1 MPI_LOCALRANKID=0")
-        );
+        let one =
+            "FLUX_TASK_LOCAL_ID=0 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1";
+        assert!(found(one).starts_with("0/1 MPI_LOCALRANKID=0"));
     }
 
     #[test]
