@@ -59,7 +59,13 @@ fn a_step_daemon_that_is_killed_in_a_hook_or_later_ends_as_without_the_plugin(be
         let ran = with_plugin(bed, &format!("{noted}\n@"), ours, &killed(ready));
         assert_same(when, &bare, &ran);
         assert_eq!(bare.code, 0, "{when}: {}", bare.stderr);
-        assert_eq!(ran.stdout, bare.stdout, "{when}: what srun ends with");
+        // before its tasks are there srun tells the KILL of their daemon or the TERM of scancel, whichever it hears of first: on
+        // 26.05, without the plugin, the first in 1 of 16 runs
+        let by_signal = |ran: &Ran| match when {
+            "a step in a hook" => ran.stdout.replace("with 143", "with 137"),
+            _ => ran.stdout.clone(),
+        };
+        assert_eq!(by_signal(&ran), by_signal(&bare), "{when}: what srun ends with");
         assert_the_node_becomes_idle(bed);
         bed.plugin("");
         let next = bed.tasks(2, "srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report");
