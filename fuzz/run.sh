@@ -35,7 +35,8 @@ if [ -n "${LEAN:-}" ]; then
     feedback=(-entropic=0)
     target=$target/lean
     export CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1
-    allocator=$(ldconfig -p | sed -n 's/.*libtcmalloc_minimal\.so\.4 .*=> //p' | head -n 1)
+    # a sanitizer has an allocator of its own
+    [ -n "${SANITIZER:-}" ] || allocator=$(ldconfig -p | sed -n 's/.*libtcmalloc_minimal\.so\.4 .*=> //p' | head -n 1)
 else
     flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares"
 fi
