@@ -66,7 +66,8 @@ fi
 longest() {
     case $1 in
         words) echo 1200 ;; # a line may have 1024
-        sysfs | kept | directory | maps | solver) echo 256 ;; # a change is a few bytes, and so is a device
+        directory) echo 128 ;; # each change is one on disk
+        sysfs | kept | maps | solver) echo 256 ;; # a change is a few bytes, and so is a device
         template | ranks) echo 512 ;;
         plugstack | conf) echo 1024 ;;
         environment | tables | lists | layers) echo 2048 ;;

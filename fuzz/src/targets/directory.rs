@@ -21,6 +21,23 @@ use std::path::{Path, PathBuf};
 /// What stands beside the tree, and is none of it.
 const SECRET: &str = "the-secret-beside-the-tree";
 const MODELS: [&str; 2] = ["dgx-spark", "aws-g5"];
+/// Two ports, two GPUs and two CPUs are enough: most of an input's time goes to reading what it did not change.
+const ALIKE: [&str; 14] = [
+    "0002:",
+    "roceP2p",
+    "0000:00:18",
+    "0000:00:19",
+    "0000:00:1a",
+    "0000:00:1b",
+    "0000:00:1c",
+    "0000:00:1d",
+    "/cpu2/",
+    "/cpu3/",
+    "/cpu4/",
+    "/cpu5/",
+    "/cpu6/",
+    "/cpu7/",
+];
 
 /// Where hostile links lead; `OUTSIDE` is the folder beside the tree.
 const OUTSIDE: &str = "OUTSIDE";
@@ -51,6 +68,8 @@ struct Trees {
 
 /// Long files, and folders of many names, in one input.
 const MOST_LONG: usize = 2;
+/// Names that one change adds to a folder, at most.
+const MOST_NAMES: usize = if cfg!(lean) { 32 } else { 510 };
 
 thread_local! {
     static LONG: Vec<Vec<u8>> = long();
@@ -71,7 +90,8 @@ fn trees() -> Trees {
     place.lay(&format!("outside/sys/class/infiniband/{SECRET}/node_guid"), SECRET.as_bytes());
     let entries = MODELS.into_iter().enumerate().map(|(nth, model)| {
         let mut paths = Vec::new();
-        for (path, entry) in tree::entries(model) {
+        let is_one_more = |path: &str| ALIKE.iter().any(|part| path.contains(part));
+        for (path, entry) in tree::entries(model).into_iter().filter(|(path, _)| !is_one_more(path)) {
             let path = format!("{nth}/{path}");
             let real = place.path().join(&path);
             fs::create_dir_all(real.parent().expect("below")).expect("a folder");
@@ -161,7 +181,7 @@ fn change(place: &mut Place, path: &str, entries: &[String], bytes: &mut Bytes, 
                 .and_then(OsStr::to_str)
                 .unwrap_or_default()
                 .trim_end_matches(char::is_numeric);
-            for number in 0..usize::from(bytes.next()) * 2 {
+            for number in 0..usize::from(bytes.next()) * MOST_NAMES / 255 {
                 beside(place, path, &parent.join(format!("{stem}{number}")), kind);
             }
         }
@@ -209,7 +229,7 @@ pub fn run(data: &[u8]) {
     let asked = root(path);
     for (nth, path) in changed.iter().enumerate() {
         // each costs as much as a quarter of the tree
-        if !cfg!(fuzzing) || nth % 4 == data.len() % changed.len().min(4) {
+        if held::has_turn(data, nth, changed.len()) {
             stays_inside(&asked, path);
         }
     }

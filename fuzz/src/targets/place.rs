@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What a change puts somewhere.
 pub enum Thing<'a> {
@@ -54,8 +54,17 @@ impl Place {
         let Some(folder) = path.parent().filter(|folder| folder.starts_with(&self.path)) else {
             return false;
         };
-        let (Ok(real), Some(name)) = (fs::canonicalize(folder), path.file_name()) else { return false };
-        if real != folder || path != folder.join(name) {
+        let Some(name) = path.file_name() else { return false };
+        if path.components().any(|part| part == Component::ParentDir) {
+            return false;
+        }
+        // nothing stands below the links that were laid for good
+        let may_be_over_link = self.changes.iter().any(|(changed, _)| folder.starts_with(changed));
+        let is_real = match may_be_over_link {
+            true => fs::canonicalize(folder).is_ok_and(|real| real == folder),
+            false => folder.is_dir(),
+        };
+        if !is_real || path != folder.join(name) {
             return false;
         }
         let before = fs::symlink_metadata(&path).is_ok().then(|| {

@@ -48,6 +48,9 @@ thread_local! {
     static TREES: Vec<Vec<(String, Entry)>> = MODELS.iter().map(|name| entries(name)).collect();
 }
 
+/// Entries at which no folder is copied any more.
+const MOST: usize = if cfg!(lean) { 1_000 } else { 20_000 };
+
 /// CPUs that keep their folders: hundreds that are alike would be half of the work.
 const CPUS: u32 = 8;
 
@@ -164,7 +167,7 @@ fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
     let below: Vec<(String, Entry)> =
         entries.iter().filter(|(path, _)| path.starts_with(&prefix)).take(64).cloned().collect();
     for nth in 0..usize::from(how % 16 + 1) {
-        if entries.len() + below.len() > 20_000 {
+        if entries.len() + below.len() > MOST {
             return;
         }
         let copy = match how >> 6 {
