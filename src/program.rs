@@ -13,6 +13,10 @@ use std::sync::OnceLock;
 /// the same in PRRTE).
 const DAEMONS: [&str; 2] = ["orted", "prted"];
 
+/// The daemons by which mpirun and mpiexec start ranks on a node: also Hydra's, of Intel MPI, MPICH and MVAPICH (its
+/// lib/tools/bootstrap/external/slurm_launch.c; `pmi_proxy` before Intel MPI 2019 and MPICH 3.2).
+const LAUNCHERS: [&str; 5] = ["orted", "prted", "hydra_bstrap_proxy", "hydra_pmi_proxy", "pmi_proxy"];
+
 /// The program's name, without its folder.
 static NAME: OnceLock<Option<String>> = OnceLock::new();
 /// The program that binds another.
@@ -34,6 +38,13 @@ pub(crate) fn note(words: [Option<&CStr>; 2]) {
 /// The program's name, without its folder; `None` where Slurm does not say it, as for a container.
 fn name() -> Option<&'static str> {
     NAME.get()?.as_deref()
+}
+
+/// Does the step start what starts the ranks?  What the job was asked for each task is then a rank's, and the daemon's own part
+/// is all that the step has: since 23.11 srun reads SLURM_CPUS_PER_TASK here too, and binds with `--external-launcher` nobody
+/// (Slurm's src/common/env.c, `_set_ext_launcher_hydra`; src/slurmd/slurmd/req.c).
+pub(crate) fn starts_ranks() -> bool {
+    name().is_some_and(|name| LAUNCHERS.contains(&name))
 }
 
 /// The program that the user put before their own, or before that of some ranks, to bind it.

@@ -154,13 +154,19 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let own = spank.step_cpus_per_task();
     let is_the_steps = |asked: &u32| own.as_ref().map_or(true, |own| *own == u64::from(*asked));
     let asked = read(CPUS_PER_TASK).and_then(|count| count.parse().ok()).filter(is_the_steps);
+    let asked = asked.filter(|_| !program::starts_ranks());
+    let counted = asked.and_then(|_| counted(spank));
+    let tasks = spank.job_local_task_count().unwrap_or(0);
+    // `sbatch -c1` leaves a 1 there that looks like srun's; a step that asked for one CPU each has no more cores than tasks
+    let is_left_over = |counted: &Counted| asked == Some(1) && counted.cores > tasks;
+    let asked = asked.filter(|_| !counted.as_ref().is_some_and(is_left_over));
     Step {
         node: read(NODE_NAME).unwrap_or_default(),
         starter: Starter::Slurm,
-        tasks: spank.job_local_task_count().unwrap_or(0),
+        tasks,
         total_tasks: spank.job_total_task_count().unwrap_or(0),
         cpus_per_task: asked,
-        counted: asked.and_then(|_| counted(spank)),
+        counted: counted.filter(|_| asked.is_some()),
         cpu_bind: cpu_bind::chosen(|name| match name {
             cpu_bind::VARIABLE => option::told_by_srun(spank, read(name)?),
             _ => read(name),

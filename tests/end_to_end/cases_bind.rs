@@ -80,6 +80,9 @@ fn what_sbatch_was_asked_for_is_no_part_of_a_step_that_srun_sizes_anew(bed: &Bed
     let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
     let part = if bed.site.release < (23, 11) { 224 } else { 28 };
     assert!(without[0].cpus().len() >= part && placed[0].cpus().len() >= part, "{without:?} {placed:?}");
+    let command = "salloc --quiet -w n0 -n112 -c1 --gres=gpu:8 srun -n1 --gres=gpu:1 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
+    assert_eq!(placed[0].cpus().len(), without[0].cpus().len(), "{without:?} {placed:?}");
 }
 
 fn a_task_whose_gpus_span_sockets_keeps_its_cpus(bed: &Bed) {

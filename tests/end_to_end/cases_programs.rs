@@ -1,6 +1,6 @@
 //! Steps whose program decides about their placement: what binds its program itself, and mpirun's daemons.
 
-use crate::harness::{Bed, Case, cases};
+use crate::harness::{Bed, Case, cases, skip};
 use crate::machines::{cpus_near, ucx_of};
 use crate::report::Task;
 use std::fs;
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 pub const CASES: &[Case] = cases![
     who_starts_a_program_by_numactl_keeps_its_cpus_and_gets_its_nic,
     the_daemons_of_an_mpirun_that_has_a_node_for_itself_are_not_placed,
+    the_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_its_cpus,
 ];
 
 /// A program of that name that reports, with a folder around it.
@@ -66,4 +67,20 @@ fn the_daemons_of_an_mpirun_that_has_a_node_for_itself_are_not_placed(bed: &Bed)
         let (_, placed) = bed.without_and_with("--nic-placement", tasks, &job(nodes, step));
         assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "`{step}`: {placed:?}");
     }
+}
+
+fn the_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_its_cpus(bed: &Bed) {
+    // as Hydra calls srun; before 23.11 srun knows no such option, and reads no SLURM_CPUS_PER_TASK
+    if bed.site.release < (23, 11) {
+        return skip("this release has no `srun --external-launcher`");
+    }
+    let daemon = program(bed, "hydra_bstrap_proxy");
+    let command = format!(
+        "salloc --quiet -w n0 -n16 -c4 --gres=gpu:1 srun --external-launcher -N1 -n1 @ {}",
+        daemon.display()
+    );
+    let (without, placed) = bed.without_and_with("--nic-placement", 1, &command);
+    assert!(without[0].cpus().len() >= 64, "all of the job's: {without:?}");
+    assert_eq!(placed[0].cpus(), without[0].cpus(), "{placed:?}");
+    assert_eq!(placed[0].ucx(), [ucx_of(placed[0].gpus()[0])]);
 }

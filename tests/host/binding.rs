@@ -51,6 +51,15 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     let of_sbatch = on("0-223", "closest").env("SLURM_CPUS_PER_TASK=16").word("--cpus-per-task", "1");
     let all = play!(of_gpu_0(of_sbatch));
     assert_eq!(all.cpus(0).as_deref(), Some("0-223"), "its part is the step's 224 CPUs: {all}");
+    // and where that was 1, it looks as if srun had been asked for it
+    let one = |cores: &str| {
+        let step = on("0-223", "closest").env("SLURM_CPUS_PER_TASK=1");
+        of_gpu_0(step.word("--step-cpus", "224").word("--step-cores", cores))
+    };
+    let all = play!(one("0-111"));
+    assert_eq!(all.cpus(0).as_deref(), Some("0-223"), "112 cores are no step of one CPU: {all}");
+    let asked = play!(one("3"));
+    assert_eq!(asked.cpus(0).as_deref(), Some("0-55,112-167"), "srun -c1 --cpu-bind=none: {asked}");
 }
 
 // slurm.conf's `CPUs=112` beside `ThreadsPerCore=2`: Slurm gives out cores, calls each a CPU, and binds to both threads

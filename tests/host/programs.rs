@@ -62,6 +62,25 @@ fn who_starts_a_program_by_numactl_is_not_moved() {
     }
 }
 
+// `sbatch -c16`, then Intel MPI's mpiexec: each rank gets its 16 CPUs of what the daemon has
+#[test]
+fn a_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_the_steps_cpus() {
+    for (program, cpus) in [
+        ("./train", "0-55,112-167"),
+        ("hydra_bstrap_proxy", "0-223"),
+        ("/opt/intel/mpi/bin/hydra_pmi_proxy", "0-223"),
+        ("pmi_proxy", "0-223"),
+        ("orted", "0-223"),
+        ("prted", "0-223"),
+    ] {
+        let step = Step::on_dgx_h100().arg("trust-topology").option("closest").env("SLURM_CPUS_PER_TASK=16");
+        let step = step.word("--played-cpus", "0-223").word("--program", program);
+        let played = play!(step.task("CUDA_VISIBLE_DEVICES=0"));
+        assert_eq!(played.cpus(0).as_deref(), Some(cpus), "`{program}`\n{played}");
+        assert_eq!(played.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_0:1"), "{played}");
+    }
+}
+
 #[test]
 fn a_rank_that_multi_prog_starts_by_numactl_is_not_moved() {
     let starting = |ranks: &str| {
