@@ -236,3 +236,70 @@ fn the_map_that_plugstack_conf_names_is_kept_beside_the_node_file() {
     assert!(!folder.join("node.map-sglang.json").exists());
     fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn metrics_that_cannot_be_written_keep_no_map_from_being_kept() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("refresh-last-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let line = "optional libnic_placement.so machine=dgx-h100 set=MY_MAP={map_file:json}\n";
+    fs::write(folder.join("plugstack.conf"), line).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+    command.arg("refresh").arg("--output").arg(folder.join("node.json"));
+    command.arg("--plugstack").arg(folder.join("plugstack.conf"));
+    let output = command.arg("--textfile").arg(folder.join("nowhere/node.prom")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("nowhere/node.prom`"), "{said}");
+    assert!(folder.join("node.map-json.json").exists(), "{said}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_lock_is_not_waited_for() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("refresh-pipe-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.join(".node.json.lock")).status().unwrap().success());
+    // a refresh that waits is ended, with 124
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_nic-placement"), "refresh", "--output"]);
+    let output = command.arg(folder.join("node.json")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(".node.json.lock` is no regular file: remove it"), "{said}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+// rootless podman, Apptainer's --fakeroot: the host's files stand there as nobody's
+#[test]
+fn in_a_user_namespace_the_hosts_configuration_is_no_strangers() {
+    let folder = std::env::temp_dir().join(format!("nic-placement-userns-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let tool = folder.join("nic-placement");
+    assert!(
+        Command::new("cp").arg(env!("CARGO_BIN_EXE_nic-placement")).arg(&tool).status().unwrap().success()
+    );
+    fs::write(folder.join("nic.conf"), "[nic-placement]\nexclude = mlx5_0\n").unwrap();
+    let line = format!("optional libnic_placement.so conf={}\n", folder.join("nic.conf").display());
+    fs::write(folder.join("plugstack.conf"), line).unwrap();
+    if std::os::unix::fs::MetadataExt::uid(&fs::metadata(&folder).unwrap()) != 0 {
+        return println!("skipped: only root has files that are root's");
+    }
+    let said = |map: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "unshare"]).args(map);
+        command.arg(&tool).args(["exec", "verbose", "--plugstack"]).arg(folder.join("plugstack.conf"));
+        let output = command.args(["--", "true"]).current_dir("/").output().ok()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (!said.contains("unshare: ")).then_some(said)
+    };
+    match (said(&["--map-root-user"]), said(&["--user"])) {
+        (Some(root), Some(other)) => {
+            assert!(root.contains("task 0 ") && !root.contains("without placement"), "{root}");
+            assert!(other.contains("task 0 ") && !other.contains("without placement"), "{other}");
+        }
+        _ => println!("skipped: users may make no user namespace here"),
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -72,7 +72,7 @@ fn the_daemons_of_an_mpirun_that_has_a_node_for_itself_are_not_placed(bed: &Bed)
 fn the_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_its_cpus(bed: &Bed) {
     // as Hydra calls srun; before 23.11 srun knows no such option, and reads no SLURM_CPUS_PER_TASK
     if bed.site.release < (23, 11) {
-        return skip("this release has no `srun --external-launcher`");
+        skip("this release has no `srun --external-launcher`");
     }
     let daemon = program(bed, "hydra_bstrap_proxy");
     let command = format!(

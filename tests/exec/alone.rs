@@ -224,3 +224,37 @@ fn who_is_not_root_is_placed_too() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "65534\n", "{}", said(&output));
     assert!(said(&output).contains("nic-placement: task 0 "), "{}", said(&output));
 }
+
+/// Variables of so many bytes in all, each shorter than the kernel's limit for one.
+fn filler(bytes: usize) -> Vec<(String, String)> {
+    const ONE: usize = 100_000;
+    let parts = (0..bytes).step_by(ONE).map(|from| ONE.min(bytes - from));
+    parts.enumerate().map(|(number, part)| (format!("FILLER_{number:03}"), "x".repeat(part))).collect()
+}
+
+#[test]
+fn a_program_that_has_no_room_for_more_variables_starts_without_ours() {
+    let tree = harness::dgx_h100().to_path_buf();
+    let starts = |bytes: usize| {
+        let mut command = Command::new(TOOL);
+        command.arg("exec").arg("--topology").arg(&tree).args(["--local-rank", "2", "--local-size", "8"]);
+        command.args(["--", "sh", "-c", "echo ${UCX_NET_DEVICES-none}; exit 7"]).stdin(Stdio::null());
+        command.env_clear().env("PATH", "/usr/bin:/bin").envs(filler(bytes)).output()
+    };
+    // the most that the kernel takes for the tool itself
+    let (mut fits, mut too_long) = (0, 8 << 20);
+    while too_long - fits > 50 {
+        let bytes = (fits + too_long) / 2;
+        if starts(bytes).is_ok() { fits = bytes } else { too_long = bytes }
+    }
+    let output = starts(fits).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "none\n");
+    assert!(
+        said(&output).contains("`sh` gets no variables of ours: there is no room: "),
+        "{}",
+        said(&output)
+    );
+    let output = starts(fits - 4000).unwrap();
+    assert!(output.stdout.starts_with(b"mlx5_4:1"), "{output:?}");
+}

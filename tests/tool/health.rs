@@ -2,9 +2,12 @@
 
 use super::{Place, run};
 use nic_placement_cli::audit::report::{Level, Report};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 fn machine(name: &str) -> String {
     let place = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/check").join(name);
@@ -43,22 +46,90 @@ fn health_prints_one_plain_line_for_what_fails_and_nothing_else() {
     assert_eq!((absent.status.code(), absent.stdout.len()), (Some(1), 0), "no verdict is no reason to drain");
 }
 
-/// A program that a check asks and that never answers stands for hardware that does not.
-#[test]
-fn health_ends_though_what_it_asks_never_answers() {
-    let place = Place::new("health");
+/// A program of that name that never answers, first in the PATH, and the file in which it says that it was asked.
+fn silent(place: &Place, name: &str) -> (String, PathBuf) {
     let told = place.0.join("pid");
-    let srun = place.file("srun", &format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 100000\n", told.display()));
-    std::fs::set_permissions(&srun, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", place.0.display(), std::env::var("PATH").unwrap());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    let output = command.args(["check", "--health", "--within", "3"]).env("PATH", path).output().unwrap();
-    let expected = "nic-placement: no answer within 3 s, hardware that does not answer?\n";
-    let waited = std::fs::read_to_string(&told);
-    if let Ok(process) = &waited {
-        let _ = Command::new("kill").args(["-KILL", process.trim()]).status();
+    let line = format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 100000\n", told.display());
+    let program = place.file(name, &line);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    (format!("{}:{}", place.0.display(), std::env::var("PATH").unwrap()), told)
+}
+
+// srun -V waits for a name server and the controller where there is no slurm.conf, and for NFS where Slurm lies there
+#[test]
+fn health_asks_no_program_of_slurms_since_what_those_wait_for_is_no_hardware() {
+    let place = Place::new("health-slurm");
+    let (path, told) = silent(&place, "srun");
+    for more in [&[][..], &["--off", "acs"], &["--only", "nic-broken"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+        let output = command.args(["check", "--health"]).args(more).env("PATH", &path).output().unwrap();
+        assert_eq!(said(&output), (Some(0), "", ""), "{more:?}");
+        assert!(!told.exists(), "it was asked: {more:?}");
     }
-    assert!(waited.is_ok(), "it was never asked: {output:?}");
+}
+
+#[test]
+fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
+    let place = Place::new("check-slurm");
+    let (path, told) = silent(&place, "srun");
+    // the others are not there
+    let path = path.split(':').next().unwrap();
+    let path = format!("{path}:{}", place.0.join("bin").display());
+    fs::create_dir(place.0.join("bin")).unwrap();
+    for name in ["sh", "sleep"] {
+        symlink(format!("/bin/{name}"), place.0.join("bin").join(name)).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+    let output = command.args(["check", "--only", "slurm"]).env("PATH", path).output().unwrap();
+    let (status, stdout, stderr) = said(&output);
+    assert_eq!(status, Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains("none of its programs tells its release"), "{stdout}");
+    assert_eq!(stderr, "nic-placement: `srun -V` has not answered within 2 s\n");
+    let process = fs::read_to_string(told).unwrap();
+    let is_left = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while is_left() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!is_left(), "it is ended too");
+}
+
+/// Before its own open64: a file below /sys whose driver never answers.
+const SLEEPS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+int open64(const char *path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    int mode = va_arg(more, int);
+    va_end(more);
+    if (strncmp(path, "/sys/", 5) == 0) for (;;) pause();
+    int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open64");
+    return real(path, flags, mode);
+}
+"#;
+
+#[test]
+fn health_ends_though_a_driver_never_answers() {
+    let place = Place::new("health");
+    let source = place.file("sleeps.c", SLEEPS);
+    let library = place.0.join("sleeps.so");
+    let mut compiler = Command::new("cc");
+    let Ok(built) = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status() else {
+        return println!("skipped: there is no C compiler");
+    };
+    assert!(built.success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
+    let output =
+        command.args(["check", "--health", "--within", "1"]).env("LD_PRELOAD", library).output().unwrap();
+    let expected = "nic-placement: no answer within 1 s, hardware that does not answer?\n";
     assert_eq!(said(&output), (Some(4), expected, ""));
 }
 

@@ -86,7 +86,7 @@ fn planned(request: &Request, described: Option<Described>) -> Result<Planned, F
     let (mut wish, mut diagnostics) = wish(request)?;
     let (topology, odd) = topology(described, &wish.admin)?;
     match request.is_here {
-        true => kept::find(&mut wish.admin, node::author()),
+        true => kept::find(&mut wish.admin, node::callers_author()),
         false => kept::take_to_exist(&mut wish.admin),
     }
     diagnostics.extend(odd);
@@ -155,7 +155,8 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
 
 fn topology(described: Option<Described>, admin: &Admin) -> Result<(Topology, Vec<Diagnostic>), Failure> {
     match described {
-        None => node::read(admin, Scope::Full, node::author()).map_err(|why| Failure::new(Kind::Node, why)),
+        None => node::read(admin, Scope::Full, node::callers_author())
+            .map_err(|why| Failure::new(Kind::Node, why)),
         Some(Described::Machine(name)) => {
             let known = || platform::names().collect::<Vec<_>>().join(", ");
             let model = platform::model(&name).ok_or_else(|| {

@@ -22,7 +22,17 @@ pub fn grant(values: &BTreeMap<String, String>, topology: &Topology, devices: Op
         },
         _ => Access::Unknown,
     });
-    GpuGrant { variables, access: access.collect() }
+    let mut access: Vec<Access> = access.collect();
+    if access.contains(&Access::Denied) && devices.is_some_and(is_answer_to_all) {
+        access.fill(Access::Unknown);
+    }
+    GpuGrant { variables, access }
+}
+
+/// Is "not permitted" the answer for what everybody may open too?  So says a seccomp filter of a container that is older than
+/// the C library's system call, faccessat2(2).
+pub fn is_answer_to_all(devices: &File) -> bool {
+    sys::may_open(devices, "null").is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// The same for a process that may be in a container: if some of a vendor's GPUs have device nodes that it may open, those
@@ -43,6 +53,9 @@ pub fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
 mod tests {
     use super::*;
     use nic_placement_core::platform;
+    use std::fs;
+    use std::path::Path;
+    use std::process::Command;
 
     fn access(given: [Access; 8]) -> Vec<Access> {
         let topology = platform::model("dgx-h100").unwrap();
@@ -59,5 +72,37 @@ mod tests {
         let mut expected = vec![Access::Denied; 8];
         expected[5] = Access::Allowed;
         assert_eq!(access(given), expected);
+    }
+
+    /// Nobody may write to a file that cannot be changed, as the device cgroup has it (EPERM).
+    fn forbid(file: &Path, forbids: bool) -> bool {
+        let flag = if forbids { "+i" } else { "-i" };
+        Command::new("chattr").arg(flag).arg(file).output().is_ok_and(|output| output.status.success())
+    }
+
+    #[test]
+    fn what_is_said_of_the_null_device_too_says_nothing_of_a_gpu() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-gpus-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let topology = platform::model("dgx-h100").unwrap();
+        for name in ["nvidia0", "nvidia1", "null"] {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        let access = || {
+            let grant = grant(&BTreeMap::new(), &topology, Some(&File::open(&folder).unwrap()));
+            grant.access[..2].to_vec()
+        };
+        match forbid(&folder.join("nvidia0"), true) && forbid(&folder.join("null"), true) {
+            true => {
+                assert_eq!(access(), [Access::Unknown; 2], "a filter that answers so to all");
+                assert!(forbid(&folder.join("null"), false));
+                assert_eq!(access(), [Access::Denied, Access::Allowed]);
+            }
+            false => println!("skipped: no file here can be made unchangeable"),
+        }
+        for name in ["nvidia0", "null"] {
+            forbid(&folder.join(name), false);
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! Which NICs a process may open: asked of `/dev/infiniband/uverbsN` without opening it, as for GPUs.
 #![forbid(unsafe_code)]
 
-use crate::files;
+use crate::{files, gpus};
 use nic_placement_core::discover::root;
 use nic_placement_core::order;
 use nic_placement_core::plan::Plan;
@@ -92,6 +92,9 @@ pub fn closed(devices: &Devices, plan: &Plan) -> Closed {
     if !closed.to_the_job.is_empty() {
         let others = plan.node.numbered_nics().filter(|(index, _)| !rails.contains(index));
         others.for_each(|(index, nic)| closed.ask(directory, index, nic));
+    }
+    if !closed.to_this_task.is_empty() && gpus::is_answer_to_all(directory) {
+        closed.to_this_task.clear();
     }
     closed
 }

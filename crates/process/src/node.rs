@@ -28,6 +28,22 @@ pub fn author() -> Author {
     if sys::is_root() { Author::Root } else { Author::Anyone }
 }
 
+/// The same for a program that a user starts: root of a user namespace of their own, as in a container, has nobody else's
+/// rights, and the host's root is a stranger there (user_namespaces(7); /proc/self/uid_map of the first one has all IDs).
+pub fn callers_author() -> Author {
+    if has_the_hosts_users() { author() } else { Author::Anyone }
+}
+
+/// Are the users of this process's user namespace those of the host?
+pub fn has_the_hosts_users() -> bool {
+    is_of_the_host(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
+}
+
+/// Whether users have the same numbers as on the host; also where the kernel has no user namespaces.
+fn is_of_the_host(map: &str) -> bool {
+    map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// A description without what is not on this node.
 pub fn confirmed(
     mut described: Topology,
@@ -57,4 +73,18 @@ fn this_node(
         }
     }
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_a_user_namespace_is_not_the_hosts() {
+        assert!(is_of_the_host("         0          0 4294967295\n") && is_of_the_host(""));
+        // unshare -r; rootless podman; Docker's userns-remap; unshare --map-user=1000
+        for map in ["0 65534 1\n", "0 1000 1\n1 100000 65536\n", "0 100000 65536\n", "1000 1000 1\n"] {
+            assert!(!is_of_the_host(map), "{map}");
+        }
+    }
 }

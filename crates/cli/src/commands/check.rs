@@ -128,7 +128,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The command line that asks the same of another process.
+    /// The command line by which another process finds what fails.
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.node.arguments();
         let mut add = |name: &str, value: OsString| {
@@ -138,7 +138,10 @@ impl Options {
         self.plugstack.iter().for_each(|file| add("--plugstack", file.into()));
         self.slurm.iter().for_each(|text| add("--slurm", text.into()));
         self.variable.iter().for_each(|variable| add("--variable", variable.into()));
-        self.off.iter().for_each(|code| add("--off", code.into()));
+        // it fails nowhere, and Slurm's programs may wait for much that is no hardware
+        let slurm = [Check::RELEASE.to_string()];
+        let slurm = if self.only.is_empty() { &slurm[..] } else { &[] };
+        self.off.iter().chain(slurm).for_each(|code| add("--off", code.into()));
         self.only.iter().for_each(|code| add("--only", code.into()));
         arguments
     }
@@ -189,8 +192,9 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
     let is_live = options.node.source() == NodeSource::Live;
     let mut installation = Installation::default();
+    let off = options.off();
     // another machine's node has neither this one's Slurm nor its environment
-    if is_live || options.slurm.is_some() {
+    if (is_live || options.slurm.is_some()) && !off.contains(Check::RELEASE) {
         installation.slurm = Some(options.slurm.clone().or_else(installed::release));
     }
     let place = installed::Place { named: options.plugstack.as_deref(), is_live };
@@ -216,7 +220,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
             installation: &installation,
             caller: &caller,
         },
-        &options.off(),
+        &off,
     );
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));

@@ -39,7 +39,7 @@ pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, boo
     let line = lines.iter().find(|line| line.file_name().contains("nic_placement"));
     let arguments = line.into_iter().flat_map(|line| &line.arguments).map(String::as_str);
     // what is wrong with them `nic-placement check` tells the admin; who runs as root goes by root's word
-    (admin::find(arguments, || partition.map(str::to_string), node::author()), line.is_some())
+    (admin::find(arguments, || partition.map(str::to_string), node::callers_author()), line.is_some())
 }
 
 /// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent

@@ -15,9 +15,9 @@ use nic_placement_core::discover::root::{self, Author, Problem, Unreadable};
 use nic_placement_core::node::{file, kept};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys as sys;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -110,12 +110,13 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     diagnostics.iter().for_each(|diagnostic| super::tell(&diagnostic.to_string()));
     whole::write(place, file::to_json(&node).as_bytes())?;
     for_nccl(&node.topology, place)?;
-    // last: the file may be on a file system that does not answer, and what steps need is written
     let admin = plugstack::admin(plugstack, None).0.admin;
+    engines::keep(node.topology.clone(), place, admin.clone())?;
+    // last: the file may be on a file system that does not answer, and what steps need is written
     if let Some(textfile) = textfile {
-        textfile::keep(&engines::whole_node(node.topology.clone(), admin.clone())?, textfile)?;
+        textfile::keep(&engines::whole_node(node.topology, admin)?, textfile)?;
     }
-    Ok(engines::keep(node.topology, place, admin)?)
+    Ok(())
 }
 
 /// The first line of the file for NCCL, by which a later refresh knows it: a comment, which NCCL skips (src/graph/xml.cc,
@@ -192,11 +193,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 /// Held until it is dropped; `None` where another process holds it.  A process that waits for hardware keeps it, so that no
 /// second one comes to wait beside it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
-    // not through a link, which in a folder that others may write to leads anywhere
-    if path.is_symlink() {
-        return Err(io::Error::other(format!("`{}` is a symbolic link", path.display())));
-    }
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let file = sys::lock_file(path)?;
     Ok(sys::try_lock(&file)?.then_some(file))
 }
 

@@ -48,6 +48,9 @@ pub struct Check {
 }
 
 impl Check {
+    /// The code of the one that asks Slurm's programs.
+    pub const RELEASE: &str = "slurm";
+
     /// The one with this code.
     pub fn of(code: &str) -> Option<&'static Check> {
         CHECKS.iter().copied().find(|check| check.code == code)

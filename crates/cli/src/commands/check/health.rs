@@ -11,9 +11,8 @@ use crate::doctor::report::{plain, reason};
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_sys as sys;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -21,8 +20,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What became of the process that judges.
-enum Outcome {
+/// What became of a process.
+pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
     /// it has not ended by then
     Waits,
@@ -79,14 +78,7 @@ fn lock(begun: Instant, patience: Duration) -> Option<Option<File>> {
 }
 
 fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Option<Option<File>> {
-    let path = folder.join(".check.lock");
-    // not through a link, which in a folder that others may write to leads anywhere
-    if path.is_symlink() {
-        return Some(None);
-    }
-    let opened =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let Ok(file) = opened else { return Some(None) };
+    let Ok(file) = sys::lock_file(&folder.join(".check.lock")) else { return Some(None) };
     loop {
         match sys::try_lock(&file) {
             Ok(true) => return Some(Some(file)),
@@ -98,17 +90,21 @@ fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Option<Option<F
     }
 }
 
-/// Runs it for so long at most.  What has not ended is killed and not waited for: a process that waits for hardware ends
+/// Runs it for so long at most, and hears its standard output.  What has not ended is killed and not waited for: a process that waits for hardware ends
 /// when that answers, and then init takes it.
-fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
+pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let (said, hears) = channel();
     if let Some(mut stdout) = child.stdout.take() {
-        thread::spawn(move || {
+        let listener = thread::Builder::new().spawn(move || {
             let mut text = Vec::new();
             let read = stdout.read_to_end(&mut text).map(|_| text);
             said.send(read)
         });
+        if let Err(error) = listener {
+            child.kill()?;
+            return Err(error);
+        }
     }
     match hears.recv_timeout(patience) {
         // who has closed its output has nothing left to wait for

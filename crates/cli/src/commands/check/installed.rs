@@ -2,17 +2,20 @@
 #![forbid(unsafe_code)]
 
 use super::super::plugstack::{self, Line, Read};
+use super::health::{Outcome, bounded};
 use crate::doctor::facts::{self, Installation, NodeFile, Owned, Plugstack};
 use nic_placement_core::config::{Admin, NodeFileUse};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::node::kept::{self, Kept, NotUsed};
 use nic_placement_process::admin::{self, Found, Off};
+use nic_placement_process::node;
 use nic_placement_sys as sys;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Where the file is that was read: on this system, or given to us.
 pub(super) struct Place<'a> {
@@ -109,12 +112,17 @@ fn owned(path: &Path) -> Option<Owned> {
 /// file.
 fn as_on_this_node(arguments: &[String], into: &mut Installation) -> (Admin, Option<String>) {
     let Found { admin, findings, file, off } =
-        admin::find(arguments.iter().map(String::as_str), || None, Author::Root);
+        admin::find(arguments.iter().map(String::as_str), || None, roots());
     let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path));
     let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
     into.words.extend(findings.into_iter().chain(elsewhere));
     into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
     (admin, file.map(|(_, path)| path))
+}
+
+/// As the plugin reads it, whoever asks here; where the host's root is a stranger, nobody can tell what is root's.
+fn roots() -> Author {
+    if node::has_the_hosts_users() { Author::Root } else { Author::Anyone }
 }
 
 /// What the plugin would make of the node file.
@@ -127,8 +135,7 @@ pub(super) fn node_file(
         is(NodeFile::Unwanted);
         return None;
     }
-    // as the plugin reads it, whoever asks here
-    match kept::read(Path::new(path), *max_age, Author::Root, sys::seconds_since_boot()) {
+    match kept::read(Path::new(path), *max_age, roots(), sys::seconds_since_boot()) {
         Ok(kept) => {
             is(NodeFile::Used(kept.age));
             return Some(kept);
@@ -141,11 +148,18 @@ pub(super) fn node_file(
 }
 
 /// What Slurm's programs say here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
+///
+/// One that waits for the controller, a name server or a file system is not waited for: what its release is drains no node.
 pub(super) fn release() -> Option<String> {
+    const PATIENCE: Duration = Duration::from_secs(2);
     ["srun", "slurmd", "sinfo"].into_iter().find_map(|program| {
         let mut asked = Command::new(program);
-        let printed = asked.arg("-V").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-        let text = String::from_utf8_lossy(&printed.stdout).trim().to_string();
+        asked.arg("-V").stdin(Stdio::null()).stderr(Stdio::null());
+        let Outcome::Ended(_, printed) = bounded(asked, PATIENCE).ok()? else {
+            super::super::tell(&format!("`{program} -V` has not answered within {} s", PATIENCE.as_secs()));
+            return None;
+        };
+        let text = String::from_utf8_lossy(&printed).trim().to_string();
         (!text.is_empty()).then_some(text)
     })
 }

@@ -143,7 +143,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         Ok(Ok(failures)) => failures,
         Ok(Err(failure)) => vec![failure.to_string()],
         Err(_) => {
-            environment = before;
+            environment = before.clone();
             vec!["a bug".to_string()]
         }
     };
@@ -152,7 +152,12 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
             format!("`{}` is not started, as a strict word asks: {}", shown(options), failures.join("; "));
         return Err(Box::new(NotStarted { status: NOT_HAD, why }));
     }
-    let error = become_program(&options.command, environment.entries());
+    let mut error = become_program(&options.command, environment.entries());
+    // execve(2) takes so many bytes of arguments and variables
+    if error.kind() == io::ErrorKind::ArgumentListTooLong && !strict.get() {
+        say(&format!("`{}` gets no variables of ours: there is no room: {error}", shown(options)));
+        error = become_program(&options.command, before.entries());
+    }
     Err(not_started(&options.command, &error))
 }
 

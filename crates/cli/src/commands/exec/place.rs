@@ -92,7 +92,7 @@ fn plan(
     if in_a_placed_step && !knows_admin {
         as_the_step_did(&mut wish.admin, values, &topology);
     }
-    maps::find(&mut wish.admin, node::author());
+    maps::find(&mut wish.admin, node::callers_author());
     diagnostics.iter().for_each(|diagnostic| log::warn!("{diagnostic}"));
     let devices = Devices::open();
     let grant = gpus::grant(values, &topology, devices.directory.as_ref());
@@ -141,7 +141,7 @@ fn plan(
 }
 
 fn topology(options: &Options, wish: &Wish) -> Result<(Topology, Vec<Diagnostic>), Failure> {
-    let author = node::author();
+    let author = node::callers_author();
     let source = options.node.source();
     if source == NodeSource::Live {
         return Ok(node::read(&wish.admin, wish.scope(), author)?);

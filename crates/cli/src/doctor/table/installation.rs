@@ -5,7 +5,7 @@ use super::super::{Check, installation as judge};
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 
 pub(super) const SLURM: Check = Check {
-    code: "slurm",
+    code: Check::RELEASE,
     title: "was the plugin tested with this release of Slurm?",
     reads: "what srun, slurmd or sinfo print for -V",
     rules: &[

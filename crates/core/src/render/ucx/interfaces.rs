@@ -70,7 +70,8 @@ fn note<'t>(found: &mut Found<'t>, name: &'t str, leads_on: bool) {
 /// numbers as little-endian words in hexadecimal.
 ///
 /// Not those whose only routes lead to single hosts: so a container network's interfaces are, one for each container,
-/// and they have no address.  Not those of link-local networks (169.254.0.0/16), as a board's management has.
+/// and they have no address.  Nor do routes by an IPv6 next hop, whose gateway stands there as 0, tell of one: where BGP numbers no
+/// links, the node's address is that of `lo`.  Not those of link-local networks (169.254.0.0/16), as a board's management has.
 fn with_routes(routes: &str) -> Found<'_> {
     /// include/uapi/linux/route.h
     const RTF_UP: u32 = 1;
@@ -79,8 +80,8 @@ fn with_routes(routes: &str) -> Found<'_> {
     let mut found = Found::new();
     for line in routes.lines().skip(1) {
         let mut columns = line.split_whitespace();
-        let (Some(name), Some(network), Some(flags), mask) =
-            (columns.next(), columns.next(), columns.nth(1), columns.nth(3))
+        let (Some(name), Some(network), Some(gateway), Some(flags), mask) =
+            (columns.next(), columns.next(), columns.next(), columns.next(), columns.nth(3))
         else {
             continue;
         };
@@ -90,7 +91,8 @@ fn with_routes(routes: &str) -> Found<'_> {
         let is_host = mask.is_some_and(|mask| mask == "FFFFFFFF");
         let is_link_local = network.to_be() >> 16 == 0xa9fe;
         let is_up = flags & RTF_UP != 0 && flags & RTF_REJECT == 0;
-        if is_up && !is_link_local && (leads_on || !is_host) {
+        let is_by_ipv6 = leads_on && number(gateway) == Ok(0);
+        if is_up && !is_link_local && !is_by_ipv6 && (leads_on || !is_host) {
             note(&mut found, name, leads_on);
         }
     }
@@ -172,6 +174,8 @@ mod tests {
         let link_local = "usb0\t0000FEA9\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0";
         let container = "cali7\t0500F40A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0";
         assert_eq!(routed(&[DEFAULT, link_local, container], &[]), ["eth0"]);
+        let unnumbered = "ens1\t00000000\t00000000\t0003\t0\t0\t0\t00000000\t0\t0\t0";
+        assert_eq!(routed(&[DEFAULT, unnumbered], &[]), ["eth0"], "`default via inet6 fe80::1 dev ens1`");
         let docker = "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0";
         let bridge = |name: &str| [(format!("{CLASS}/{name}/uevent"), "DEVTYPE=bridge\nINTERFACE=x\n")];
         let [(path, text)] = &bridge("docker0");
