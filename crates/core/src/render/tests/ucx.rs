@@ -17,7 +17,7 @@ fn a_task_with_several_gpus_may_use_all_their_nics() {
 
 /// A node with two IP interfaces.
 const ROUTES: Files = &[
-    ("/proc/net/route", "Iface\tDestination\tGateway\tFlags\nib0\t0\t0\t0001\neth0\t0\t0\t0003\n"),
+    ("/proc/net/route", "Iface\tDestination\tGateway\tFlags\nib0\t0\t0\t0001\neth0\t0\t0100A8C0\t0003\n"),
     ("/sys/class/net/lo/operstate", "unknown\n"),
 ];
 
