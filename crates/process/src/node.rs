@@ -36,7 +36,7 @@ pub fn callers_author() -> Author {
 
 /// Are the users of this process's user namespace those of the host?
 pub fn has_the_hosts_users() -> bool {
-    is_of_the_host(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
+    is_of_the_host(&Root::live().read("proc/self/uid_map").unwrap_or_default())
 }
 
 /// Whether users have the same numbers as on the host; also where the kernel has no user namespaces.

@@ -193,7 +193,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 /// Held until it is dropped; `None` where another process holds it.  A process that waits for hardware keeps it, so that no
 /// second one comes to wait beside it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
-    let file = sys::lock_file(path)?;
+    let file = root::open_to_lock(path)?;
     Ok(sys::try_lock(&file)?.then_some(file))
 }
 

@@ -9,6 +9,7 @@ use super::{FAIL, Found};
 use crate::audit::report::{Finding, Report};
 use crate::doctor::report::{plain, reason};
 use nic_placement_core::config::NodeFileUse;
+use nic_placement_core::discover::root;
 use nic_placement_sys as sys;
 use std::ffi::OsString;
 use std::fs::File;
@@ -78,7 +79,7 @@ fn lock(begun: Instant, patience: Duration) -> Option<Option<File>> {
 }
 
 fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Option<Option<File>> {
-    let Ok(file) = sys::lock_file(&folder.join(".check.lock")) else { return Some(None) };
+    let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else { return Some(None) };
     loop {
         match sys::try_lock(&file) {
             Ok(true) => return Some(Some(file)),

@@ -191,6 +191,26 @@ pub fn open_long(path: &Path) -> Result<File, Unreadable> {
     anybodys(path).map_err(|problem| problem.of(path))
 }
 
+/// Opens a file that is only locked, and makes it where there is none.  In a folder that others may write to anything can
+/// stand there: no link is followed, no pipe's reader waited for, and nothing but a regular file taken.
+pub fn open_to_lock(path: &Path) -> io::Result<File> {
+    let refuse = || Err(io::Error::other(format!("`{}` is no regular file: remove it", path.display())));
+    // to open a device can already do something
+    if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
+        return refuse();
+    }
+    let mut options = fs::OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(FLAGS | libc::O_NOFOLLOW);
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { refuse() }
+}
+
 /// A descriptor of a directory that serves only to look names up below it (`O_PATH`), kept while the mount namespace of
 /// the process may change.  A link to a directory is none.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
