@@ -1,7 +1,7 @@
 //! Steps whose program decides about their placement: what binds its program itself, and mpirun's daemons.
 
 use crate::harness::{Bed, Case, cases, skip};
-use crate::machines::{cpus_near, ucx_of};
+use crate::machines::{cpus_near, dgx_a100, ucx_of};
 use crate::report::Task;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -74,13 +74,13 @@ fn the_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_its_cpus(bed: &Bed) {
     if bed.site.release < (23, 11) {
         skip("this release has no `srun --external-launcher`");
     }
+    // its eight GPUs are near half of the CPUs
+    bed.plugin(&format!("sysfs={} trust-topology", dgx_a100(bed.site).display()));
     let daemon = program(bed, "hydra_bstrap_proxy");
-    let command = format!(
-        "salloc --quiet -w n0 -n16 -c4 --gres=gpu:1 srun --external-launcher -N1 -n1 @ {}",
-        daemon.display()
-    );
+    let step = format!("srun --external-launcher -N1 -n1 @ {}", daemon.display());
+    let command = format!("salloc --quiet -w n0 -n56 -c4 --gres=gpu:8 {step}");
     let (without, placed) = bed.without_and_with("--nic-placement", 1, &command);
-    assert!(without[0].cpus().len() >= 64, "all of the job's: {without:?}");
+    assert_eq!(without[0].cpus().len(), 224, "all of the job's: {without:?}");
     assert_eq!(placed[0].cpus(), without[0].cpus(), "{placed:?}");
-    assert_eq!(placed[0].ucx(), [ucx_of(placed[0].gpus()[0])]);
+    assert_eq!(placed[0].ucx().len(), 8, "{placed:?}");
 }
