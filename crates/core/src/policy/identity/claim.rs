@@ -9,7 +9,7 @@
 use super::of_the_step;
 use super::rank::uncountable;
 use crate::order;
-use crate::step::{Claim, Step, Task};
+use crate::step::{Claim, Step, Task, rule};
 use crate::topology::{GpuIndex, Topology};
 
 /// The GPU of each task of the step on this node, in the order of local ids; or what speaks against it.
@@ -24,8 +24,8 @@ pub fn by_local_id(
     if gpus.is_empty() {
         return Err("it sees no GPU".to_string());
     }
-    if let Some(rule) = task.gpu_bind.as_deref().filter(|rule| !shows_all(rule)) {
-        return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(rule)));
+    if let Some(bind) = task.gpu_bind.as_deref().filter(|bind| !rule::shows_all(bind)) {
+        return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
     // a task sees a part of the step's GPUs, so as many are the same.  Which they are `SLURM_STEP_GPUS` does not always say:
     // with `AutoDetect=nvml` its places are in PCI order, also where the device files are numbered in another
@@ -42,11 +42,6 @@ pub fn by_local_id(
         Some(why) => Err(why),
         None => Ok(gpus[..tasks].to_vec()),
     }
-}
-
-/// Does this `SLURMD_TRES_BIND` leave all GPUs to every task (`--gpu-bind=none`, also with `verbose`)?
-fn shows_all(rule: &str) -> bool {
-    rule.rsplit([',', ':']).next() == Some("none")
 }
 
 #[cfg(test)]
@@ -88,6 +83,9 @@ mod tests {
             "2",
             "in the program's order"
         );
+        for of_others in ["gres/nic:per_task:1", "gres/nic:closest", "gres/tmp:per_task:10+gres/gpu:none"] {
+            assert_eq!(claimed("dgx-h100", 8, 3, ALL, ALL, of_others), "3", "`{of_others}` deals no GPUs");
+        }
         assert_eq!(claimed("dgx-h100", 1, 0, ALL, "", ""), "0");
     }
 
@@ -142,6 +140,8 @@ mod tests {
             (8, "0", ALL, "", "sees 1 GPUs and the step has 8"),
             (8, ALL, ALL, "gpu:per_task:1", "Slurm deals the GPUs, by `gpu:per_task:1`"),
             (8, "0,1", ALL, "gres/gpu:closest", "Slurm deals the GPUs"),
+            (8, ALL, ALL, "gres/nic:closest+gres/gpu:per_task:1", "Slurm deals the GPUs"),
+            (2, "0,1", "0,1", "gres/shard:per_task:1", "Slurm deals the GPUs"),
             (9, ALL, ALL, "", "9 tasks are more than the 8 GPUs"),
             (8, "", "", "", "it sees no GPU"),
         ] {
