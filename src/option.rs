@@ -1,8 +1,9 @@
 //! The option's value in this process, and in test builds the faults that it asks for.
 #![forbid(unsafe_code)]
 
+use crate::command;
 use crate::environment::variable;
-use nic_placement_core::config::{OPTION, Words, components, options};
+use nic_placement_core::config::{ENVIRONMENT, OPTION, Words, components, options};
 use slurm_spank::SpankHandle;
 use std::io::{self, ErrorKind, Write};
 use std::process::exit;
@@ -16,6 +17,13 @@ static VALUE: Mutex<Option<(Words, String)>> = Mutex::new(None);
 /// Nothing is refused on a node: Slurm then writes the value into slurmd's log as it came, line ends and all
 /// (src/common/spank.c, `_spank_stack_get_remote_options`), and a later release may count the answer as the node's failure.
 pub(crate) fn take(text: &str, remote: bool) -> bool {
+    if !remote && command::is_scrontab() {
+        log::error!(
+            "--{OPTION}: scrontab does not hand this to the job: give it to the script's srun, or export {ENVIRONMENT} in the \
+             script"
+        );
+        return false;
+    }
     match Words::parse(text) {
         // the user asked for the help and not for the job
         Ok(words) if words.help && !remote => exit(print_help()),
