@@ -91,10 +91,11 @@ fn forget_what_srun_told(spank: &SpankHandle, is_set: impl Fn(&str) -> bool) {
     }
 }
 
-/// Ends the task where the user asked for that: Slurm ignores the answer of an optional plugin.
+/// Ends the task where the user asked for that: Slurm ignores the answer of an optional plugin.  Without srun's `-K`, or the
+/// site's KillOnBadExit=1, it lets the step's other tasks run on, which wait for this one.
 pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     if STRICT.load(Ordering::Relaxed) {
-        say(&format!("task {task} fails, as `strict` asks: {failure}"));
+        say(&format!("task {task} fails, as `strict` asks: {failure}; `srun -K` ends the other tasks too"));
         sys::exit_now(1);
     }
 }
