@@ -11,7 +11,6 @@ use nic_placement_core::config::{
     ENVIRONMENT, OPTION, TOLD, Words, components, cpu_bind, replaces_the_allocations, settle,
 };
 use nic_placement_core::discover::root::Author;
-use nic_placement_core::step::program::program_name;
 use nic_placement_process::admin::{self, Off};
 use nic_placement_sys::{set_variable_before_threads, unset_variable_before_threads};
 use slurm_spank::SpankHandle;
@@ -159,12 +158,6 @@ fn is_other(one: &Option<(Words, String)>, other: &Option<(Words, String)>) -> b
 
 fn arguments() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
-}
-
-/// Is this scrontab?  It reads `#SCRON --nic-placement` as sbatch would, and drops what plugins were told
-/// (src/scrontab/scrontab.c, `_entry_to_job`): the word would be lost in silence, and `help` would end the edit.
-pub(crate) fn is_scrontab() -> bool {
-    arguments().first().is_some_and(|word| program_name(word) == "scrontab")
 }
 
 /// In srun: whether the user named a way of binding.  The command line says it; what the node sees is not always clear.
