@@ -136,6 +136,7 @@ pub extern "C" fn slurm_spank_init_post_opt(
                 option::provoke(handle, "init_post_opt");
                 with_arguments(spank, program::note);
                 step::init_post_opt(handle);
+                task::forget_an_outer_rule(handle);
             }
         })
     })

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;
-use nic_placement_core::config::{OPTION, Words, components, options};
+use nic_placement_core::config::{ENVIRONMENT, OPTION, Words, components, options};
+use nic_placement_core::step::program::program_name;
 use slurm_spank::SpankHandle;
 use std::io::{self, ErrorKind, Write};
 use std::process::exit;
@@ -16,6 +17,13 @@ static VALUE: Mutex<Option<(Words, String)>> = Mutex::new(None);
 /// Nothing is refused on a node: Slurm then writes the value into slurmd's log as it came, line ends and all
 /// (src/common/spank.c, `_spank_stack_get_remote_options`), and a later release may count the answer as the node's failure.
 pub(crate) fn take(text: &str, remote: bool) -> bool {
+    if !remote && is_scrontab() {
+        log::error!(
+            "--{OPTION}: scrontab does not hand this to the job: give it to the script's srun, or export {ENVIRONMENT} in the \
+             script"
+        );
+        return false;
+    }
     match Words::parse(text) {
         // the user asked for the help and not for the job
         Ok(words) if words.help && !remote => exit(print_help()),
@@ -28,6 +36,13 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
             remote
         }
     }
+}
+
+/// Is this scrontab?  It reads `#SCRON --nic-placement` as sbatch would, and drops what plugins were told
+/// (src/scrontab/scrontab.c, `_entry_to_job`): the word would be lost in silence, and `help` would end the edit.
+fn is_scrontab() -> bool {
+    let program = std::env::args_os().next();
+    program.is_some_and(|path| program_name(&path.to_string_lossy()) == "scrontab")
 }
 
 /// On a node: the component of a heterogeneous job that this step is of.

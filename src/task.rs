@@ -17,6 +17,19 @@ use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::Ordering;
 
+/// In slurmstepd, before it makes the tasks: takes away the rule by which an outer step dealt its GPUs.  slurmd sets this
+/// step's for each task if there is one, and removes none (src/slurmd/slurmstepd/task.c, `exec_task`, since 22.05).
+pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
+    let Some(Ok(plan)) = ACTIVE.get().map(|active| &active.plan) else { return };
+    // a dry run changes nothing, and reads what is there
+    if plan.wish.settings.dry_run || variable(spank, GPU_BIND).is_none() {
+        return;
+    }
+    if let Err(error) = spank.unsetenv(GPU_BIND) {
+        log::debug!("{GPU_BIND}: {error}");
+    }
+}
+
 pub(crate) fn init(spank: &SpankHandle) {
     let failures = match ACTIVE.get() {
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
@@ -34,7 +47,7 @@ pub(crate) fn init(spank: &SpankHandle) {
             }
             Err(problem) => {
                 if active.reports {
-                    let task = spank.task_global_id().unwrap_or(0);
+                    let task = global_id(spank, variable(spank, PROCID).as_deref());
                     say(&format!("task {task}: nothing is set: {problem}"));
                 }
                 vec![problem.clone()]
@@ -47,13 +60,22 @@ pub(crate) fn init(spank: &SpankHandle) {
 
 fn fail_for(spank: &SpankHandle, failures: &[String]) {
     if !failures.is_empty() {
-        fail_if_strict(spank.task_global_id().unwrap_or(0), &failures.join("; "));
+        fail_if_strict(global_id(spank, variable(spank, PROCID).as_deref()), &failures.join("; "));
     }
+}
+
+/// The task's number in the step as its program has it, which slurmd writes over whatever the user set: Slurm's own item
+/// counts each component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
+fn global_id(spank: &SpankHandle, procid: Option<&str>) -> u32 {
+    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let said = procid.filter(is_number).and_then(|text| text.parse().ok());
+    said.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
 }
 
 /// Who asked for placement and gets none here is told once, in the step's first task, unless srun has told it.
 fn tell_who_asked(spank: &SpankHandle) {
     let Some(refusal) = NOT_PLACED.get().and_then(|step| step.refusal.as_ref()) else { return };
+    // of each component the first one: another may well be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
     if is_first && variable(spank, TOLD).is_none() {
         say(refusal);
@@ -69,10 +91,11 @@ fn forget_what_srun_told(spank: &SpankHandle, is_set: impl Fn(&str) -> bool) {
     }
 }
 
-/// Ends the task where the user asked for that: Slurm ignores the answer of an optional plugin.
+/// Ends the task where the user asked for that: Slurm ignores the answer of an optional plugin.  Without srun's `-K`, or the
+/// site's KillOnBadExit=1, it lets the step's other tasks run on, which wait for this one.
 pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     if STRICT.load(Ordering::Relaxed) {
-        say(&format!("task {task} fails, as `strict` asks: {failure}"));
+        say(&format!("task {task} fails, as `strict` asks: {failure}; `srun -K` ends the other tasks too"));
         sys::exit_now(1);
     }
 }
@@ -137,7 +160,7 @@ fn task(
     }
     Task {
         local_id,
-        global_id: spank.task_global_id().unwrap_or(0),
+        global_id: global_id(spank, values.get(PROCID).map(String::as_str)),
         gpus: gpus::grant(values, &plan.node, active.devices.directory.as_ref()),
         claim: None,
         sees: None,
@@ -175,10 +198,19 @@ fn withdraw(spank: &SpankHandle) {
 }
 
 const GPU_BIND: &str = "SLURMD_TRES_BIND";
+const PROCID: &str = "SLURM_PROCID";
 pub(crate) const NODE_NAME: &str = "SLURMD_NODENAME";
 
 /// Variables that are looked at here, beside those of the libraries and the lists of GPUs.
-pub(crate) const READ: [&str; 7] =
-    [cpu_bind::TYPE, cpu_bind::LIST, GPU_BIND, NODE_NAME, TOLD_BY_SRUN[0], TOLD_BY_SRUN[1], TOLD_BY_SRUN[2]];
+pub(crate) const READ: [&str; 8] = [
+    cpu_bind::TYPE,
+    cpu_bind::LIST,
+    GPU_BIND,
+    PROCID,
+    NODE_NAME,
+    TOLD_BY_SRUN[0],
+    TOLD_BY_SRUN[1],
+    TOLD_BY_SRUN[2],
+];
 /// srun's words to slurmstepd.
 const TOLD_BY_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::VARIABLE, TOLD];

@@ -249,6 +249,27 @@ fn help_on_a_node_ends_nothing() {
     play!(default_on().option("help").task_per_gpu()).assert_nothing_failed();
 }
 
+// it hands no plugin's option to the job, and what ended it would end the edit
+#[test]
+fn scrontab_is_refused_every_word_and_told_where_it_belongs() {
+    for name in ["scrontab", "/usr/bin/scrontab"] {
+        for words in ["closest", "help", "off", "closet"] {
+            let played = play!(Step::in_context("allocator").called(name).option(words));
+            assert_eq!(
+                (played.status, played.returned("option")),
+                (Some(255), Some(-1)),
+                "{words}\n{played}"
+            );
+            let errors = texts(&played.log(), "error");
+            assert_eq!((errors.len(), played.log().len()), (1, 1), "{words}\n{played}");
+            assert!(errors[0].contains("srun") && errors[0].contains("SLURM_NIC_PLACEMENT"), "{played}");
+            assert!(!played.to_string().contains("dry-run"), "the help is printed\n{played}");
+        }
+        play!(Step::in_context("allocator").called(name)).assert_nothing_failed();
+    }
+    play!(Step::in_context("allocator").called("sbatch").option("closest")).assert_nothing_failed();
+}
+
 #[test]
 fn a_typo_in_the_users_variable_is_told_by_srun_and_the_job_runs() {
     for context in ["local", "allocator"] {

@@ -11,6 +11,7 @@ pub const CASES: &[Case] = cases![
     components_of_a_step_inside_one_job_share_the_last_words_and_srun_says_so,
     sbatch_and_salloc_say_that_their_sruns_do_not_see_words_of_components,
     the_cpu_binding_of_one_component_is_not_taken_for_another_ones,
+    the_tasks_of_all_components_are_numbered_as_their_programs_number_them,
 ];
 
 const PART: &str = "-n1 --gpus-per-task=1";
@@ -135,5 +136,19 @@ fn the_cpu_binding_of_one_component_is_not_taken_for_another_ones(bed: &Bed) {
             let near = task.cpus().is_subset(&cpus_near(task.gpus()[0]));
             assert_eq!(near, bind.is_empty(), "`{first}`, then `{second}`: {task:?}");
         }
+    }
+}
+
+fn the_tasks_of_all_components_are_numbered_as_their_programs_number_them(bed: &Bed) {
+    bed.plugin("default=closest set=SITE_TASK={task_id}");
+    let report = "$report SLURM_PROCID SITE_TASK";
+    let part = "-n2 --gpus-per-task=1";
+    let tasks = bed.tasks(4, &format!("srun -w n0 {part} {report} : -w n1 {part} {report}"));
+    let number = |task: &Task| task.env("SLURM_PROCID").map(str::to_string);
+    let mut numbers: Vec<_> = tasks.iter().filter_map(number).collect();
+    numbers.sort();
+    assert_eq!(numbers, ["0", "1", "2", "3"], "{tasks:?}");
+    for task in &tasks {
+        assert_eq!(task.env("SITE_TASK"), task.env("SLURM_PROCID"), "{task:?}");
     }
 }

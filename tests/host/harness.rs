@@ -119,12 +119,15 @@ pub struct Step {
     /// in place of [`plugin`]
     plugin_file: Option<PathBuf>,
     daemon_env: Vec<(&'static str, &'static str)>,
+    /// the program's name for itself, in place of the fake Slurm's
+    called: Option<&'static str>,
 }
 
 impl Step {
     /// In `context`: `local`, `allocator`, `remote` or `slurmd`.
     pub fn in_context(context: &str) -> Step {
-        Step { words: vec!["--context".into(), context.into()], plugin_file: None, daemon_env: Vec::new() }
+        let words = vec!["--context".into(), context.into()];
+        Step { words, plugin_file: None, daemon_env: Vec::new(), called: None }
     }
 
     /// On a compute node that is a DGX H100.
@@ -189,6 +192,12 @@ impl Step {
         self
     }
 
+    /// In a program that was called so, as `argv[0]` says.
+    pub fn called(mut self, name: &'static str) -> Step {
+        self.called = Some(name);
+        self
+    }
+
     /// With one more task; `changes` are what Slurm sets for it alone.
     pub fn task(self, changes: &str) -> Step {
         self.word("--task", changes)
@@ -208,6 +217,7 @@ impl Step {
     /// The command that plays it, in an environment of its own.
     pub fn command(&self, host: &Path) -> Command {
         let mut command = Command::new(host);
+        command.arg0(self.called.map_or(host.as_os_str(), OsStr::new));
         command.env_clear().envs(self.daemon_env.iter().copied());
         command.arg("--so").arg(self.plugin_file.clone().unwrap_or_else(plugin));
         command.arg("--network").arg(no_network()).arg("--site").arg(no_network()).args(&self.words);

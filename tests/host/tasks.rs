@@ -301,3 +301,69 @@ fn an_explicit_cpu_bind_of_the_user_stands() {
     played.assert_nearest_nics();
     assert_eq!((played.cpus(0), played.memory(0)), (free.cpus(0), free.memory(0)), "{played}");
 }
+
+// ---- what slurmd tells each task ----
+
+const ALL: &str = "0,1,2,3,4,5,6,7";
+
+/// Two tasks that see all GPUs and promise to use the one of their local id; `inherited` is how an outer step dealt its GPUs,
+/// `own` how this one does.
+fn promised(words: &str, inherited: &str, own: &str) -> Step {
+    let step = Step::on_dgx_h100().option(words).env(&format!("SLURM_STEP_GPUS={ALL}"));
+    let step = if inherited.is_empty() { step } else { step.env(&format!("SLURMD_TRES_BIND={inherited}")) };
+    let own = if own.is_empty() { String::new() } else { format!(" SLURMD_TRES_BIND={own}") };
+    (0..2).fold(step, |step, _| step.task(&format!("CUDA_VISIBLE_DEVICES={ALL}{own}")))
+}
+
+#[test]
+fn how_an_outer_step_dealt_its_gpus_says_nothing_about_this_one() {
+    let rule = "gres/gpu:per_task:1";
+    let nic = |played: &Played| played.env(1, "UCX_NET_DEVICES");
+    for own in ["", "gres/nic:closest", "gpu:none"] {
+        let played = play!(promised("gpu=local-id,strict", rule, own));
+        played.assert_nothing_failed();
+        assert_eq!(nic(&played).as_deref(), Some("mlx5_3:1"), "`{own}`\n{played}");
+        let now = played.env(1, "SLURMD_TRES_BIND");
+        assert_eq!(now.as_deref(), Some(own).filter(|own| !own.is_empty()), "slurmd's own stays\n{played}");
+    }
+    for inherited in ["", rule, "gpu:none"] {
+        let played = play!(promised("gpu=local-id,strict", inherited, rule));
+        assert_ne!(played.exit(1), Some(0), "this step's counts\n{played}");
+    }
+    for words in ["gpu=local-id,dry-run", "off"] {
+        let played = play!(promised(words, rule, ""));
+        played.assert_untouched();
+        assert_eq!(played.env(1, "SLURMD_TRES_BIND").as_deref(), Some(rule), "{words}\n{played}");
+    }
+}
+
+// slurmd sets SLURM_PROCID before plugins run; Slurm's item counts each component of a heterogeneous step from 0
+#[test]
+fn a_tasks_number_is_the_one_that_its_program_has() {
+    let number = |change: &str, words: &str| {
+        let step = Step::on_dgx_h100().arg("set=SITE_TASK={task_id}").option(words).env("SLURM_PROCID=7");
+        step.task(&format!("CUDA_VISIBLE_DEVICES=0 {change}"))
+    };
+    for (change, task) in [
+        ("SLURM_PROCID=4294967295", "4294967295"),
+        ("SLURM_PROCID=12", "12"),
+        ("", "0"),
+        ("-SLURM_PROCID", "0"),
+        ("SLURM_PROCID=", "0"),
+        ("SLURM_PROCID=+12", "0"),
+        ("SLURM_PROCID=12x", "0"),
+        ("SLURM_PROCID=4294967296", "0"),
+    ] {
+        let played = play!(number(change, "closest,verbose"));
+        played.assert_nothing_failed();
+        assert_eq!(played.env(0, "SITE_TASK").as_deref(), Some(task), "`{change}`\n{played}");
+        let line = format!("task {task} ");
+        assert!(
+            played.shown_to_the_user().iter().any(|said| said.text.contains(&line)),
+            "`{change}`\n{played}"
+        );
+    }
+    let strict = play!(number("SLURM_PROCID=12", "strict").word("--deaf", "NCCL_IB_HCA"));
+    let said = strict.shown_to_the_user();
+    assert!(said.iter().any(|line| line.text.contains("task 12 fails")), "{strict}");
+}

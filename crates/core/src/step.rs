@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod program;
+pub mod rule;
 
 use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
 use std::collections::BTreeMap;

@@ -85,7 +85,12 @@ pub const OPTIONS: &[Spec] = &[
          GPUs that share them, else one (default), or 1 to 8",
     ),
     word("best-effort", "", "run every task, whatever it got (the default)"),
-    word("strict", "", "fail a task whose placement cannot be had, instead of running it without"),
+    word(
+        "strict",
+        "",
+        "fail a task whose placement cannot be had, instead of running it without; srun -K ends the others too, which may \
+         otherwise wait for it",
+    ),
     word(
         "restricted",
         "",

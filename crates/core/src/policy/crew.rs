@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{gpuless, identity};
+use crate::step::rule::{self, Rule};
 use crate::step::{GpuGrant, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 use std::collections::BTreeMap;
@@ -91,17 +92,10 @@ impl<'t> Crew<'t> {
     }
 }
 
-/// Slurm's rule for dealing the GPUs (`SLURMD_TRES_BIND`); since 23.02 `gres/gpu:` stands before it.
-fn rule(bind: &str) -> Option<(bool, &str)> {
-    bind.strip_prefix("gres/gpu:")
-        .map(|rule| (true, rule))
-        .or_else(|| Some((false, bind.strip_prefix("gpu:")?)))
-}
-
 /// Does each task have GPUs that no other task has (`--gpus-per-task`)?
 pub(super) fn has_own_gpus(task: &Task) -> bool {
-    task.promised.is_some()
-        || task.gpu_bind.as_deref().and_then(rule).is_some_and(|(_, rule)| rule.starts_with("per_task:"))
+    let rule = task.gpu_bind.as_deref().and_then(rule::of_gpus);
+    task.promised.is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
 }
 
 /// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells all of them.
@@ -115,7 +109,7 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
         let node = |gpu: &GpuIndex| topology.numa_node_of(topology.gpu(*gpu).address);
         return gpus.iter().map(|gpu| Some([node(gpu)?].into_iter().collect())).collect();
     }
-    let (later, rule) = rule(task.gpu_bind.as_deref()?)?;
+    let Rule { text: rule, is_later, .. } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();
     let tasks = step.tasks_here();
     let nodes_of = |gpus: &[&str]| {
@@ -127,7 +121,7 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
     };
     if let Some(each) = rule.strip_prefix("per_task:") {
         let each: usize = each.parse().ok()?;
-        if later || each == 0 || list.len() < tasks.checked_mul(each)? {
+        if is_later || each == 0 || list.len() < tasks.checked_mul(each)? {
             return None;
         }
         return list.chunks_exact(each).take(tasks).map(nodes_of).collect();
@@ -188,7 +182,13 @@ mod tests {
 
     #[test]
     fn a_map_deals_gpus_by_local_id_and_starts_again() {
-        for rule in ["gpu:map_gpu:3,0", "gres/gpu:map:3,0"] {
+        for rule in [
+            "gpu:map_gpu:3,0",
+            "gres/gpu:map:3,0",
+            "gres/gpu:verbose,map:3,0",
+            "gres/tmp:per_task:10+gres/gpu:map:3,0",
+            "gres/gpu:map:3,0+gres/nic:closest",
+        ] {
             assert_eq!(dealt(3, "0,1,2,3", rule).as_deref(), Some("1 0 1"), "{rule}");
         }
     }
@@ -206,6 +206,7 @@ mod tests {
             (2, "0,1,2,3", "gpu:map_gpu:0,7", "a GPU that the step lacks"),
             (2, "0,1,2,3", "gpu:closest", "no rule at all"),
             (2, "0,1,2,3", "per_task:1", "not about GPUs"),
+            (2, "0,1,2,3", "nic:per_task:1", "about NICs"),
         ];
         for (tasks, gpus, rule, why) in untold {
             assert_eq!(dealt(tasks, gpus, rule), None, "{why}");
@@ -218,6 +219,8 @@ mod tests {
             has_own_gpus(&Task { promised, gpu_bind: Some(rule.to_string()), ..Task::default() })
         };
         assert!(own(None, "gpu:per_task:1") && own(None, "gres/gpu:per_task:2"));
+        assert!(own(None, "gres/tmp:per_task:10+gres/gpu:per_task:1"), "as srun writes `--tres-per-task`");
+        assert!(!own(None, "gres/nic:per_task:1+gres/gpu:closest") && !own(None, "gres/nic:per_task:1"));
         assert!(own(Some(vec![GpuIndex(0)]), "gpu:closest"));
         assert!(!own(None, "gpu:map_gpu:0,0") && !own(None, "gpu:closest") && !own(None, ""));
     }

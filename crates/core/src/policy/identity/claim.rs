@@ -9,7 +9,7 @@
 use super::of_the_step;
 use super::rank::uncountable;
 use crate::order;
-use crate::step::{Claim, Step, Task};
+use crate::step::{Claim, Step, Task, rule};
 use crate::topology::{GpuIndex, Topology};
 
 /// The GPU of each task of the step on this node, in the order of local ids; or what speaks against it.
@@ -24,13 +24,13 @@ pub fn by_local_id(
     if gpus.is_empty() {
         return Err("it sees no GPU".to_string());
     }
-    if let Some(rule) = task.gpu_bind.as_deref().filter(|rule| !shows_all(rule)) {
-        return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(rule)));
+    if let Some(bind) = task.gpu_bind.as_deref().filter(|bind| !rule::shows_all(bind)) {
+        return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    let of_the_step = order::set(of_the_step(topology, step));
-    let of_the_task = order::set(gpus.iter().copied());
-    if !of_the_step.is_empty() && of_the_step != of_the_task {
-        let (sees, has) = (of_the_task.len(), of_the_step.len());
+    // a task sees a part of the step's GPUs, so as many are the same.  Which they are `SLURM_STEP_GPUS` does not always say:
+    // with `AutoDetect=nvml` its places are in PCI order, also where the device files are numbered in another
+    let (sees, has) = (order::set(gpus.iter().copied()).len(), of_the_step(topology, step).len());
+    if has > 0 && sees != has {
         return Err(format!(
             "it sees {sees} GPUs and the step has {has} here, so its tasks may see different ones"
         ));
@@ -44,17 +44,12 @@ pub fn by_local_id(
     }
 }
 
-/// Does this `SLURMD_TRES_BIND` leave all GPUs to every task (`--gpu-bind=none`, also with `verbose`)?
-fn shows_all(rule: &str) -> bool {
-    rule.rsplit([',', ':']).next() == Some("none")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::platform;
     use crate::policy::identity::identify;
-    use crate::step::GpuGrant;
+    use crate::step::{Access, GpuGrant};
 
     /// What local id `local_id` of so many tasks gets on a machine where it sees `visible` of the step's GPUs.
     fn claimed(machine: &str, tasks: u32, local_id: u32, visible: &str, step: &str, bind: &str) -> String {
@@ -88,6 +83,9 @@ mod tests {
             "2",
             "in the program's order"
         );
+        for of_others in ["gres/nic:per_task:1", "gres/nic:closest", "gres/tmp:per_task:10+gres/gpu:none"] {
+            assert_eq!(claimed("dgx-h100", 8, 3, ALL, ALL, of_others), "3", "`{of_others}` deals no GPUs");
+        }
         assert_eq!(claimed("dgx-h100", 1, 0, ALL, "", ""), "0");
     }
 
@@ -104,11 +102,46 @@ mod tests {
     }
 
     #[test]
+    fn how_the_device_files_are_numbered_makes_no_promise_a_wrong_one() {
+        let minors = [2, 3, 0, 1, 6, 7, 4, 5];
+        for shift in 0..minors.len() {
+            let mut topology = platform::model("dgx-a100").unwrap();
+            let minors = minors.iter().cycle().skip(shift);
+            topology.gpus.iter_mut().zip(minors).for_each(|(gpu, minor)| gpu.minor = Some(*minor));
+            for (tasks, visible, open) in [
+                (2, "0,1", vec![0, 1]),
+                (2, "0,1", vec![3, 5]),
+                (4, "1,2,4,7", Vec::new()),
+                (8, ALL, Vec::new()),
+            ] {
+                let denied = |gpu| !open.is_empty() && !open.contains(&gpu);
+                let access = |gpu| if denied(gpu) { Access::Denied } else { Access::Allowed };
+                let mut gpus = GpuGrant { access: (0..8).map(access).collect(), ..GpuGrant::default() };
+                gpus.variables.insert("CUDA_VISIBLE_DEVICES", visible.to_string());
+                // Slurm's places are those of its own list, and the task counts what it may open
+                let of_step =
+                    if open.is_empty() { visible.to_string() } else { format!("{},{}", open[0], open[1]) };
+                let step = Step { tasks, gpus: Some(of_step), ..Step::default() };
+                let task = Task { gpus, ..Task::default() };
+                let seen = identify(&topology, &step, &task.gpus);
+                let promised = by_local_id(&topology, &step, &task, &seen);
+                assert_eq!(
+                    promised,
+                    Ok(seen.gpus[..tasks as usize].to_vec()),
+                    "{visible}, shifted by {shift}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn what_speaks_against_the_promise_is_named() {
         for (tasks, visible, step, bind, words) in [
             (8, "0", ALL, "", "sees 1 GPUs and the step has 8"),
             (8, ALL, ALL, "gpu:per_task:1", "Slurm deals the GPUs, by `gpu:per_task:1`"),
             (8, "0,1", ALL, "gres/gpu:closest", "Slurm deals the GPUs"),
+            (8, ALL, ALL, "gres/nic:closest+gres/gpu:per_task:1", "Slurm deals the GPUs"),
+            (2, "0,1", "0,1", "gres/shard:per_task:1", "Slurm deals the GPUs"),
             (9, ALL, ALL, "", "9 tasks are more than the 8 GPUs"),
             (8, "", "", "", "it sees no GPU"),
         ] {

@@ -1,0 +1,82 @@
+//! How Slurm deals a step's GPUs to its tasks: the text of `SLURMD_TRES_BIND`.
+//!
+//! It is srun's `--tres-bind`, `--gpu-bind`, or what `--gpus-per-task` and `--tres-per-task` stand for, and may be about
+//! other devices too: `gres/tmp:per_task:10+gres/gpu:per_task:1` (src/common/slurm_opt.c, `_implicitly_bind_tres_per_task`;
+//! src/common/tres_bind.c).  Until 22.05 a `;` separated them and no `gres/` stood before the names.  No release takes a
+//! type of GPU there.
+#![forbid(unsafe_code)]
+
+/// Slurm's names for what shares GPUs: its rules deal GPUs too.
+const SHARES: [&str; 2] = ["shard", "mps"];
+
+/// A rule for one kind of device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule<'a> {
+    device: &'a str,
+    /// such as `per_task:1`, without the `verbose,` before it
+    pub text: &'a str,
+    /// is it of 23.02 or later, as its `gres/` tells?
+    pub is_later: bool,
+}
+
+fn rules(bind: &str) -> impl Iterator<Item = Rule<'_>> {
+    bind.split(['+', ';']).filter_map(|element| {
+        let (is_later, element) = match element.strip_prefix("gres/") {
+            Some(rest) => (true, rest),
+            None => (false, element),
+        };
+        let (device, text) = element.split_once(':')?;
+        let text = text.strip_prefix("verbose,").unwrap_or(text);
+        Some(Rule { device, text, is_later })
+    })
+}
+
+/// The rule for GPUs; Slurm takes the first.
+pub fn of_gpus(bind: &str) -> Option<Rule<'_>> {
+    rules(bind).find(|rule| rule.device == "gpu")
+}
+
+/// Does this leave all GPUs of the step to every task: no rule for them, or `none`?
+pub fn shows_all(bind: &str) -> bool {
+    let about_gpus = |rule: &Rule| rule.device == "gpu" || SHARES.contains(&rule.device);
+    rules(bind).filter(about_gpus).all(|rule| rule.text == "none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_for_gpus_is_found_among_those_for_other_devices() {
+        for (bind, text, is_later) in [
+            ("gpu:per_task:1", "per_task:1", false),
+            ("gres/gpu:per_task:1", "per_task:1", true),
+            ("gres/tmp:per_task:10+gres/gpu:per_task:1", "per_task:1", true),
+            ("gres/gpu:map:0,1+gres/nic:closest", "map:0,1", true),
+            ("gpu:map_gpu:0,1;nic:closest", "map_gpu:0,1", false),
+            ("gres/gpu:verbose,mask:0x3,0xc", "mask:0x3,0xc", true),
+            ("gpu:closest", "closest", false),
+        ] {
+            assert_eq!(of_gpus(bind), Some(Rule { device: "gpu", text, is_later }), "{bind}");
+        }
+        for bind in
+            ["", "gres/nic:per_task:1", "gres/nic:closest", "gres/gpus:none", "gpu", "per_task:1", "+;:"]
+        {
+            assert_eq!(of_gpus(bind), None, "{bind}");
+        }
+    }
+
+    #[test]
+    fn a_rule_for_other_devices_leaves_all_gpus_to_every_task_and_one_for_shares_of_gpus_does_not() {
+        for bind in
+            ["", "gres/nic:closest", "gpu:none", "gres/gpu:verbose,none", "gres/gpu:none+gres/nic:closest"]
+        {
+            assert!(shows_all(bind), "{bind}");
+        }
+        for bind in
+            ["gres/nic:none+gres/gpu:closest", "gres/shard:per_task:1", "mps:per_task:50", "gpu:single:1"]
+        {
+            assert!(!shows_all(bind), "{bind}");
+        }
+    }
+}
