@@ -140,11 +140,6 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     Some(unless_claimed(without_files(asked, shared, left), asked.judges_files(), users))
 }
 
-/// Does the task leave the IP interfaces to UCX?
-fn uses_tcp(asked: &Asked) -> bool {
-    transports::left(asked.evidence.present.get(TLS).map(String::as_str)).tcp
-}
-
 /// The same as if the user had no file.
 fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -> Answer<'p> {
     let (node, task) = (asked.node, asked.task);
@@ -182,7 +177,14 @@ fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -
     };
     let is_elsewhere = left.tcp && !asked.topology.provenance.is_this_system();
     let why = match interfaces.is_empty() {
-        true if is_elsewhere => Cow::from(format!("{why}; on the node its IP interfaces are added")),
+        true if is_elsewhere => {
+            let beside = if addresses::goes_with_interfaces(asked, &list) {
+                " and `UCX_SOCKADDR_TLS_PRIORITY` is set"
+            } else {
+                ""
+            };
+            Cow::from(format!("{why}; on the node its IP interfaces are added{beside}"))
+        }
         true => why,
         false => {
             let also = also_nics(asked, &rails, interfaces);

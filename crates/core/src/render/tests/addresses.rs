@@ -51,7 +51,12 @@ fn a_list_of_nics_alone_leaves_connections_to_ucx_which_has_no_other_way() {
     assert_eq!(bare.changes(&own()), ["UCX_NET_DEVICES=mlx5_1:1"], "a node without interfaces");
     let mut planned = bare;
     planned.topology.provenance = Provenance::Model("m".to_string());
-    assert_eq!(planned.why(&own(), PRIORITY), "on the node it goes with the IP interfaces");
+    let both =
+        "its GPU's NIC; on the node its IP interfaces are added and `UCX_SOCKADDR_TLS_PRIORITY` is set";
+    assert_eq!(planned.why(&own(), LIST), both);
+    assert_eq!(planned.changes(&own()), ["UCX_NET_DEVICES=mlx5_1:1"]);
+    let users = planned.with(&[(PRIORITY, "tcp")]);
+    assert_eq!(users.why(&own(), LIST), "its GPU's NIC; on the node its IP interfaces are added");
 }
 
 #[test]

@@ -61,17 +61,12 @@ pub(in super::super) fn priority<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>
         return None;
     }
     let list: Vec<String> = net_devices(asked)?.value?.split(',').map(str::to_string).collect();
-    if !leaves_ports_out(asked.topology, &list) {
-        return None;
-    }
     let has_interface = match &shared.interfaces {
         Interfaces::Known(names) => list.iter().any(|item| names.contains(item)),
         Interfaces::Unknown => false,
     };
-    if !has_interface {
-        // a plan for another node does not know its interfaces, with which the list does have this
-        let has_some_there = !asked.topology.provenance.is_this_system() && super::uses_tcp(asked);
-        return has_some_there.then(|| Answer::no("on the node it goes with the IP interfaces"));
+    if !has_interface || !leaves_ports_out(asked.topology, &list) {
+        return None;
     }
     if let Some(claim) = strongest([users_file(&asked.evidence, PRIORITY), shared.addresses.priority.clone()])
     {
@@ -81,6 +76,12 @@ pub(in super::super) fn priority<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>
         WITHOUT_RDMACM,
         "connections by address go by the IP interfaces of `UCX_NET_DEVICES`, not by NICs that are not in it",
     ))
+}
+
+/// Will this list be set beside managers of ours once it has IP interfaces?
+pub(super) fn goes_with_interfaces(asked: &Asked, list: &[String]) -> bool {
+    let is_ours = asked.prepared.is_librarys(PRIORITY) && asked.users(PRIORITY).is_none();
+    is_ours && leaves_ports_out(asked.topology, list)
 }
 
 /// Has the node a working port that rdmacm knows and the list does not?
