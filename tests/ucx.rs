@@ -88,13 +88,22 @@ fn connect() -> Option<&'static Path> {
     built.as_deref()
 }
 
-/// The value that a task of the plugin gets among those links.
+/// The list that a task of the plugin gets among those links.
 fn ours() -> Option<String> {
+    Some(variables()?.0)
+}
+
+/// That, and by what connections are made beside it.
+fn variables() -> Option<(String, String)> {
     let step = Step::on_dgx_h100().arg("default=closest,bind=none").network(Path::new(""));
     let played = among_links(&step.task("CUDA_VISIBLE_DEVICES=0").command(host()?))?;
     let text = String::from_utf8_lossy(&played.stdout).into_owned();
-    let value = text.lines().find_map(|line| line.strip_prefix("task 0: env UCX_NET_DEVICES="));
-    Some(value.unwrap_or_else(|| panic!("nothing is set:\n{text}")).to_string())
+    let value = |name: &str| {
+        let begin = format!("task 0: env {name}=");
+        let value = text.lines().find_map(|line| line.strip_prefix(&begin));
+        value.unwrap_or_else(|| panic!("`{name}` is not set:\n{text}")).to_string()
+    };
+    Some((value("UCX_NET_DEVICES"), value("UCX_SOCKADDR_TLS_PRIORITY")))
 }
 
 #[test]
@@ -123,23 +132,29 @@ fn the_interfaces_that_are_named_are_those_that_ucx_has() {
 #[test]
 fn who_connects_by_address_can_with_our_list_and_could_not_with_nics_alone() {
     let Some(connect) = connect() else { return };
-    let Some(ours) = ours() else { return };
-    let ran = |list: Option<&str>, address: &str| {
+    let Some((ours, managers)) = variables() else { return };
+    let ran = |list: Option<&str>, managers: Option<&str>, address: &str| {
         let mut command = Command::new(connect);
         command.arg(address).env("UCX_WARN_UNUSED_ENV_VARS", "n");
         match list {
             Some(list) => command.env("UCX_NET_DEVICES", list),
             None => command.env_remove("UCX_NET_DEVICES"),
         };
+        match managers {
+            Some(managers) => command.env("UCX_SOCKADDR_TLS_PRIORITY", managers),
+            None => command.env_remove("UCX_SOCKADDR_TLS_PRIORITY"),
+        };
         let ran = among_links(&command).expect("it was possible before");
         (ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned())
     };
     for address in ["10.0.0.1", "10.1.0.1", "127.0.0.1"] {
-        let (unset, said) = ran(None, address);
+        let (unset, said) = ran(None, None, address);
         assert!(unset, "without a list: {address}: {said}");
-        let (with_ours, said) = ran(Some(&ours), address);
-        assert!(with_ours, "`{ours}`: {address}: {said}");
-        let (nics_alone, said) = ran(Some("mlx5_0:1"), address);
+        let (with_ours, said) = ran(Some(&ours), Some(&managers), address);
+        assert!(with_ours, "`{ours}`, `{managers}`: {address}: {said}");
+        let (without_managers, said) = ran(Some(&ours), Some("none"), address);
+        assert!(!without_managers, "UCX reads the variable: {address}: {said}");
+        let (nics_alone, said) = ran(Some("mlx5_0:1"), None, address);
         assert!(!nics_alone && said.contains("unreachable"), "{address}: {said}");
     }
 }

@@ -9,6 +9,15 @@ pub const COMMANDS: &[Command] = &[
     ("meet.alone", "UCX_NET_DEVICES=mlx5_1:1 srun -K -N2 -n2 --gpus-per-task=1 /guest/meet.sh 192.168.7.1"),
     ("meet", "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 192.168.7.1"),
     ("meet.other-rail", "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 10.1.0.1"),
+    (
+        "meet.from-outside",
+        "CONNECTS_BARE=1 srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 10.1.0.1",
+    ),
+    (
+        "meet.by-rdma",
+        "CONNECTS_BARE=1 srun -K -N2 -n2 --gpus-per-task=1 --nic-placement=no-env=UCX_SOCKADDR_TLS_PRIORITY \
+         /guest/meet.sh 10.1.0.1",
+    ),
     // RDMA as slow as 2.5 Gb/s beside TCP of 1 Gb/s
     (
         "put.slow",
@@ -24,6 +33,8 @@ pub const CASES: &[Case] = cases![
     who_meets_by_address_cannot_with_a_nic_alone,
     who_meets_by_address_without_a_list_sends_by_the_first_nic,
     an_address_of_another_nic_will_do_with_our_list,
+    who_comes_from_outside_by_the_address_of_another_nic_is_let_in,
+    who_comes_from_outside_is_turned_away_where_that_nic_makes_the_connection,
     no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_faster,
     a_quarter_may_go_by_tcp_where_rdma_is_slow_and_the_user_asks_for_writes,
 ];
@@ -73,6 +84,19 @@ fn who_meets_by_address_without_a_list_sends_by_the_first_nic(nodes: &Nodes) {
 
 fn an_address_of_another_nic_will_do_with_our_list(nodes: &Nodes) {
     assert_met(nodes, "meet.other-rail", "mlx5_1");
+}
+
+fn who_comes_from_outside_by_the_address_of_another_nic_is_let_in(nodes: &Nodes) {
+    let tasks = nodes.tasks("meet.from-outside", 2);
+    let said = (tasks[0].word("said"), tasks[1].word("said"));
+    assert_eq!(said, ("listens,arrived,", "sent,"), "{tasks:?}");
+}
+
+/// Why the plugin says by what connections are made.
+fn who_comes_from_outside_is_turned_away_where_that_nic_makes_the_connection(nodes: &Nodes) {
+    assert!(!nodes.succeeded("meet.by-rdma"));
+    let said = nodes.said("meet.by-rdma");
+    assert!(said.contains("rejected_by_remote_peer"), "{said}");
 }
 
 fn no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_faster(nodes: &Nodes) {

@@ -5,6 +5,7 @@
 #   meet.sh ADDRESS
 #
 # By environment:
+#   CONNECTS_BARE   the one in n1 has none of the plugin's words to UCX, as a client from outside the step has none
 #   OTHER_ROOT   a folder with another release of UCX
 set -eu
 port=$((15000 + SLURM_JOB_ID % 1000))
@@ -16,6 +17,7 @@ if [ "$SLURM_NODEID" = 0 ]; then
     # the other may start
     nc -l -p $((port + 1000)) > /dev/null < /dev/null
 else
+    [ -z "${CONNECTS_BARE:-}" ] || unset UCX_NET_DEVICES UCX_SOCKADDR_TLS_PRIORITY
     until nc n0 $((port + 1000)) < /dev/null > /dev/null 2>&1; do sleep 0.2; done
     chroot "${OTHER_ROOT:-/}" /guest/by_address $port 1048576 "$1" > "$said" &
     running=$!

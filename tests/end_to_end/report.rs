@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The variables that every task is asked for.
-pub const VARIABLES: &str = "CUDA_VISIBLE_DEVICES UCX_NET_DEVICES NCCL_IB_HCA NVSHMEM_HCA_LIST NIC_PLACEMENT \
-                             SLURM_STEP_GPUS SITE_NIC SITE_NODE SITE_FILE";
+pub const VARIABLES: &str = "CUDA_VISIBLE_DEVICES UCX_NET_DEVICES UCX_SOCKADDR_TLS_PRIORITY NCCL_IB_HCA NVSHMEM_HCA_LIST \
+                             NIC_PLACEMENT SLURM_STEP_GPUS SITE_NIC SITE_NODE SITE_FILE";
 
 /// One task's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +88,13 @@ impl Task {
 
     /// Has the plugin left its environment alone?
     pub fn is_untouched(&self) -> bool {
-        let ours = ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "NIC_PLACEMENT"];
+        let ours = [
+            "UCX_NET_DEVICES",
+            "UCX_SOCKADDR_TLS_PRIORITY",
+            "NCCL_IB_HCA",
+            "NVSHMEM_HCA_LIST",
+            "NIC_PLACEMENT",
+        ];
         ours.iter().all(|name| self.env(name).is_none())
     }
 }

@@ -219,6 +219,27 @@ fn a_step_that_says_off_inside_a_placed_step_loses_our_values_and_keeps_the_user
 }
 
 #[test]
+fn by_what_ucx_makes_connections_is_said_beside_the_list_alone_and_taken_back_with_it() {
+    const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
+    let tree =
+        harness::network("managers", "eth0\t00000000\t0102000A\t0003\n", &[("eth0/operstate", "up\n")]);
+    let on_network = || Step::on_dgx_h100().network(&tree);
+    let outer = play!(on_network().arg("default=closest").task("CUDA_VISIBLE_DEVICES=3"));
+    outer.assert_nothing_failed();
+    assert_eq!(outer.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_5:1,eth0"), "{outer}");
+    assert_eq!(outer.env(0, PRIORITY).as_deref(), Some("tcp,sockcm"), "{outer}");
+    for word in ["off", "no-env=UCX_NET_DEVICES"] {
+        let inner = play!(nested_in(&outer, 0, on_network()).option(word).task("CUDA_VISIBLE_DEVICES=3"));
+        inner.assert_nothing_failed();
+        assert_eq!(inner.env(0, "UCX_NET_DEVICES"), None, "`{word}`\n{inner}");
+        assert_eq!(inner.env(0, PRIORITY), None, "`{word}`\n{inner}");
+    }
+    let users = nested_in(&outer, 0, on_network()).env("UCX_SOCKADDR_TLS_PRIORITY=rdmacm");
+    let users = play!(users.option("off").task("CUDA_VISIBLE_DEVICES=3"));
+    assert_eq!(users.env(0, PRIORITY).as_deref(), Some("rdmacm"), "{users}");
+}
+
+#[test]
 fn dry_run_changes_nothing_and_says_what_it_would_do() {
     let played = play!(default_on().option("closest,dry-run").task_per_gpu());
     played.assert_untouched();

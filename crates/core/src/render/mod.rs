@@ -47,8 +47,9 @@ use wanted::Libraries;
 type Library = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
 
 /// The variables that we may set beside the marker and the admin's own, in the order of reports.
-const ROWS: [(&str, Libraries, Library); 17] = [
+const ROWS: [(&str, Libraries, Library); 18] = [
     (ucx::NET_DEVICES, Libraries::UCX, ucx::net_devices),
+    (ucx::PRIORITY, Libraries::UCX, ucx::priority),
     (nccl::IB_HCA, Libraries::NCCL, nccl::ib_hca),
     (nccl::CROSS_NIC, Libraries::NCCL, nccl::cross_nic),
     (nvshmem::HCA_LIST, Libraries::NVSHMEM, nvshmem::hca_list),
@@ -69,8 +70,10 @@ const ROWS: [(&str, Libraries, Library); 17] = [
 ];
 
 /// Variables we only read, because they affect what we set.
-const EVIDENCE: [&str; 24] = [
+const EVIDENCE: [&str; 26] = [
     ucx::TLS,
+    ucx::ALL_DEVICES,
+    ucx::OF_LIBFABRIC,
     ucx::REACHABILITY,
     ucx::CONFIG_DIR,
     nccl::CONF_FILE,

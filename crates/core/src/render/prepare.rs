@@ -66,13 +66,15 @@ impl Prepared {
         let once = Once::new(read);
         let read: ReadFile = &|path| once.read(path);
         let wants = |name: &str, libraries: Libraries| wanted.has(name, libraries);
+        // who asks for UCX's list by its own name wants it to work
+        let goes_along = |name: &str| name == ucx::PRIORITY && wanted.has_beside(name, ucx::NET_DEVICES);
         // the admin's own template for a variable replaces the library's
         let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
         let libraries = ROWS.iter().filter(|(name, ..)| !has_template(name));
         let mut rows: Vec<Row> = libraries
             .map(|&(name, libraries, library)| Row {
                 name: name.to_string(),
-                wanted: wants(name, libraries),
+                wanted: wants(name, libraries) || goes_along(name),
                 source: AnsweredBy::Library(library),
             })
             .collect();
@@ -122,6 +124,12 @@ impl Prepared {
     /// Do both user and admin want this variable set?
     pub(super) fn is_wanted(&self, name: &str) -> bool {
         self.rows.iter().any(|row| row.wanted && row.name == name)
+    }
+
+    /// Is it wanted and a library's own, and not the admin's template?
+    pub(super) fn is_librarys(&self, name: &str) -> bool {
+        let is_own = |row: &Row| matches!(row.source, AnsweredBy::Library(_));
+        self.rows.iter().any(|row| row.wanted && row.name == name && is_own(row))
     }
 
     /// All variables that we read or change, some more than once.

@@ -1,6 +1,7 @@
 //! What the libraries read, on a node of four GPUs and four NICs; one NIC carries storage.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod libfabric;
 mod libraries;
 mod nested;
@@ -207,6 +208,7 @@ fn no_variable_that_can_be_set_is_one_that_never_may() {
             "OMP_PROC_BIND",
             "ROCSHMEM_HCA_LIST",
             "UCX_NET_DEVICES",
+            "UCX_SOCKADDR_TLS_PRIORITY",
         ],
         "a new one needs its rule, its source and a line here"
     );

@@ -28,6 +28,7 @@
 //! Open MPI, MPICH and NIXL read it if they run on UCX, and need no variable of their own.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod interfaces;
 mod subnets;
 pub(super) mod transports;
@@ -38,17 +39,22 @@ use super::wanted::{Fabric, Libraries};
 use super::{Answer, Asked, Evidence, ReadFile, nccl};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::topology::{GpuVendor, Topology};
+use addresses::OfSite;
 use interfaces::Interfaces;
 use std::borrow::Cow;
 use subnets::Subnets;
 use transports::Transports;
 
+pub(super) use addresses::{ALL_DEVICES, PRIORITY, priority};
 pub(super) use subnets::REACHABILITY;
 
 pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
 pub(super) const TLS: &str = "UCX_TLS";
 /// Names a folder of the user's with a configuration file.
 pub(super) const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
+/// libfabric's word for the list: its ucx provider sets `UCX_NET_DEVICES` to it, unless that is set (since 1.18:
+/// prov/ucx/src/ucx_init.c `ucx_getinfo`).
+pub(super) const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 
 /// The site's configuration; UCX prefers the environment (src/ucs/config/parser.c `ucs_config_apply_config_vars`).
 ///
@@ -66,6 +72,8 @@ const MAX_ITEMS: usize = 64;
 pub(super) struct Shared {
     /// why the site's file keeps us from setting the variable
     site: Option<Claimed>,
+    /// what it says of connections by address
+    addresses: OfSite,
     /// the interfaces of the node
     interfaces: Interfaces,
     /// the subnets of the rails
@@ -82,28 +90,28 @@ pub(super) fn shared(
     if !wanted || topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }
-    let site = claimed(read, SITE);
+    let site = claimed(read, SITE, NET_DEVICES);
     let interfaces = match site {
         Some(_) => Interfaces::Unknown,
         None => interfaces::read(read),
     };
-    Some(Shared { site, interfaces, subnets: Subnets::new(topology, node) })
+    Some(Shared { site, addresses: OfSite::new(read), interfaces, subnets: Subnets::new(topology, node) })
 }
 
-/// Why a file keeps us from setting the variable; `None` if it does not.
-fn claimed(read: ReadFile, file: &str) -> Option<Claimed> {
-    claimed_in(read, file, &[NET_DEVICES], Grammar::Ini)
+/// Why a file keeps us from setting a variable; `None` if it does not.
+fn claimed(read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
+    claimed_in(read, file, &[name], Grammar::Ini)
 }
 
-/// Why a file of the user's keeps us from setting the variable; we read it with the user's rights.
+/// Why a file of the user's keeps us from setting a variable; we read it with the user's rights.
 ///
 /// UCX reads `ucx.conf` at home, in the user's own folder and in the working directory, each over the one before, since
 /// 1.12 (src/ucs/config/parser.c `ucs_config_parse_config_files`).
-fn users_file(evidence: &Evidence) -> Option<Claimed> {
+fn users_file(evidence: &Evidence, name: &str) -> Option<Claimed> {
     let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
     let folders = [CONFIG_DIR, nccl::HOME].into_iter().filter_map(variable);
     let files = [FILE.to_string()].into_iter().chain(folders.map(|folder| format!("{folder}/{FILE}")));
-    strongest(files.map(|file| claimed(evidence.read, &file)))
+    strongest(files.map(|file| claimed(evidence.read, &file, name)))
 }
 
 /// The value or none, and why.
@@ -117,13 +125,18 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return no("no NIC of this node may be chosen");
     };
     if shared.site.is_some() {
-        return strongest([users_file(&asked.evidence), shared.site.clone()]).map(Answer::left_to);
+        return strongest([users_file(&asked.evidence, NET_DEVICES), shared.site.clone()])
+            .map(Answer::left_to);
     }
     let left = transports::left(asked.evidence.present.get(TLS).map(String::as_str));
     if !left.rdma {
         return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
-    let users = || users_file(&asked.evidence);
+    // what begins so lets libfabric choose
+    if asked.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
+        return no("the user's `FI_UCX_DEVICES` chooses the device");
+    }
+    let users = || users_file(&asked.evidence, NET_DEVICES);
     Some(unless_claimed(without_files(asked, shared, left), asked.judges_files(), users))
 }
 
@@ -155,13 +168,23 @@ fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -
         Ok(list) => list,
         Err(why) => return no(why),
     };
+    if let Some(why) = addresses::needs_all(asked, &shared.addresses, &list) {
+        return no(why);
+    }
     let why = match isolated {
         Some(why) => Cow::from(format!("{why}, so all good NICs of the node")),
         None => reason(task),
     };
     let is_elsewhere = left.tcp && !asked.topology.provenance.is_this_system();
     let why = match interfaces.is_empty() {
-        true if is_elsewhere => Cow::from(format!("{why}; on the node its IP interfaces are added")),
+        true if is_elsewhere => {
+            let beside = if addresses::goes_with_interfaces(asked, &list) {
+                " and `UCX_SOCKADDR_TLS_PRIORITY` is set"
+            } else {
+                ""
+            };
+            Cow::from(format!("{why}; on the node its IP interfaces are added{beside}"))
+        }
         true => why,
         false => {
             let also = also_nics(asked, &rails, interfaces);

@@ -125,8 +125,20 @@ pub struct Wanted {
 impl Wanted {
     /// May this variable, which is one of these libraries', be set?
     pub fn has(&self, name: &str, libraries: Libraries) -> bool {
-        let is_in = self.libraries.has(libraries) || self.named.iter().any(|named| named == name);
-        is_in && !self.unwanted.iter().any(|unwanted| means(unwanted, name))
+        (self.libraries.has(libraries) || self.is_named(name)) && !self.is_unwanted(name)
+    }
+
+    /// May this variable be set because another one is asked for by its name, with which it goes?
+    pub(super) fn has_beside(&self, name: &str, other: &str) -> bool {
+        self.is_named(other) && !self.is_unwanted(name)
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.named.iter().any(|named| named == name)
+    }
+
+    fn is_unwanted(&self, name: &str) -> bool {
+        self.unwanted.iter().any(|unwanted| means(unwanted, name))
     }
 }
 

@@ -267,7 +267,10 @@ fn the_reason_counts_the_tasks_gpus_and_nics_and_names_what_was_added() {
         planned.topology.provenance = crate::topology::Provenance::Model("m".to_string());
         planned.with(&[("UCX_TLS", transports)]).why(&task(&[1], &[1]), "UCX_NET_DEVICES")
     };
-    assert_eq!(elsewhere("all"), "its GPU's NIC; on the node its IP interfaces are added");
+    assert_eq!(
+        elsewhere("all"),
+        "its GPU's NIC; on the node its IP interfaces are added and `UCX_SOCKADDR_TLS_PRIORITY` is set"
+    );
     assert_eq!(elsewhere("rc"), "its GPU's NIC", "UCX uses none");
     let many = "the 2 NICs of its GPUs, of which UCX takes the nearest to the GPU in use";
     for (gpus, rails, reason) in [
