@@ -57,7 +57,7 @@ pub(super) struct Options {
     merge: bool,
     /// what to add up
     #[arg(value_name = "FILE", requires = "merge", value_hint = ValueHint::FilePath)]
-    files: Vec<String>,
+    files: Vec<PathBuf>,
     /// the program and its arguments
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -159,7 +159,7 @@ fn deliver(options: &Options, report: &Report) -> Result<(), String> {
         Some(output) => {
             let mut page = Page::new(false, false);
             text(&mut page);
-            whole::write(&file(output, &report.node, options.json), page.as_bytes())
+            whole::write_own(&file(output, &report.node, options.json), page.as_bytes())
         }
         None => {
             let stderr = io::stderr();
@@ -189,19 +189,20 @@ fn file(output: &Path, node: &str, json: bool) -> PathBuf {
 
 fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let (mut merged, mut passed_over) = (Merged::default(), 0usize);
-    let stdin = ["-".to_string()];
+    let stdin = [PathBuf::from("-")];
     let files = if options.files.is_empty() { &stdin[..] } else { &options.files };
-    for name in files {
-        let input: Box<dyn Read> = match name.as_str() {
+    for path in files {
+        let name = &*path.to_string_lossy();
+        let input: Box<dyn Read> = match name {
             "-" => Box::new(io::stdin().lock()),
-            path => Box::new(root::open_long(Path::new(path))?),
+            _ => Box::new(root::open_long(path)?),
         };
         add_all(input, &mut merged, &mut passed_over)
             .map_err(|error| format!("cannot read `{name}`: {error}"))?;
     }
     if merged.nodes == 0 {
         let place = match files {
-            [one] => format!("`{one}`"),
+            [one] => format!("`{}`", one.display()),
             several => format!("{} files", several.len()),
         };
         return Err(misunderstood(format_args!(
@@ -218,7 +219,7 @@ fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
         false => print::merged(&merged, to),
     }
     match &options.output {
-        Some(output) => Ok(whole::write(output, text.as_bytes())?),
+        Some(output) => Ok(whole::write_own(output, text.as_bytes())?),
         None => Ok(()),
     }
 }
