@@ -108,6 +108,21 @@ fn unpacking_writes_nothing_where_something_is() {
 }
 
 #[test]
+fn who_unpacks_a_part_is_told_to_remove_it() {
+    let place = Place::new("part");
+    let file = place.0.join("long.machine");
+    // as on a full file system: the first entry is written and the second cannot be
+    let text = format!("# nic-placement machine 1\nsys/a = 1\nsys/b{} = 2\n", "b".repeat(300));
+    fs::write(&file, text).unwrap();
+    let machine = place.0.join("machine");
+    let (_, errors, done) =
+        tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
+    let cure = format!("what is left of `sys` and `proc` in `{}` is not whole: remove it", machine.display());
+    assert!(!done && errors.contains(&cure) && errors.lines().count() == 1, "{errors}");
+    assert!(machine.join("sys/a").exists());
+}
+
+#[test]
 fn a_topology_file_that_show_writes_gives_the_same_plan_as_the_machine() {
     let place = Place::new("json");
     let machine = unpacked(&place);

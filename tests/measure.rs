@@ -203,16 +203,110 @@ fn a_command_that_cannot_be_started_ends_as_env_does() {
     assert_eq!(tree.tool("measure", &[]).output().unwrap().status.code(), Some(2));
 }
 
+/// A folder that another user may read, with the tool and a machine of fourteen NICs in it.
+struct Open(PathBuf);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Open {
+    fn new(name: &str) -> Open {
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-measure-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let open = Open(folder);
+        fs::copy(env!("CARGO_BIN_EXE_nic-placement"), open.tool()).unwrap();
+        let run = |arguments: &[&str]| {
+            let output = Command::new(open.tool()).args(arguments).current_dir(&open.0).output().unwrap();
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+            output.stdout
+        };
+        let machine = run(&["snapshot", "--machine", "dgx-h100"]);
+        fs::write(open.0.join("machine"), machine).unwrap();
+        run(&["snapshot", "--unpack", "machine", "tree"]);
+        assert!(Command::new("chmod").args(["-R", "a+rX"]).arg(&open.0).status().unwrap().success());
+        open
+    }
+
+    fn tool(&self) -> PathBuf {
+        self.0.join("nic-placement")
+    }
+
+    /// The tool as a user with no other process, who may have that many processes and threads.
+    fn limited(&self, processes: u32, arguments: &[&str]) -> std::io::Result<Output> {
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid=61234",
+            "--regid=61234",
+            "--clear-groups",
+            "env",
+            "--ignore-signal=CHLD",
+            "prlimit",
+        ]);
+        command.arg(format!("--nproc={processes}")).arg(self.tool()).args(arguments);
+        for (name, _) in std::env::vars() {
+            if name.starts_with("SLURM") || name.contains("LOCAL") {
+                command.env_remove(name);
+            }
+        }
+        command.current_dir(&self.0).output()
+    }
+}
+
+#[test]
+fn a_limit_of_processes_keeps_no_command_from_running_and_loses_no_status() {
+    let open = Open::new("limit");
+    let command = ["--", "sh", "-c", "echo trained; exit 7"];
+    let limited = |processes, tool: &[&str]| open.limited(processes, &[tool, &command[..]].concat());
+    match limited(1000, &["exec"]) {
+        Ok(output) if output.status.code() == Some(7) => {}
+        other => return println!("skipped: not root, or no setpriv and prlimit: {other:?}"),
+    }
+    for processes in 1..=24 {
+        let alone = limited(processes, &["exec"]).unwrap();
+        if alone.status.code() != Some(7) {
+            continue;
+        }
+        let measured = limited(processes, &["measure", "--topology", "tree"]).unwrap();
+        let said = String::from_utf8_lossy(&measured.stderr);
+        assert_eq!(
+            (measured.status.code(), &measured.stdout),
+            (Some(7), &alone.stdout),
+            "with {processes} processes: {said}"
+        );
+        assert!(!said.contains("panicked") && !said.contains("bug at"), "with {processes} processes: {said}");
+        assert!(said.matches("can be started").count() <= 2, "with {processes} processes: {said}");
+    }
+    // where the tool becomes the command, that has the signals that were given to the tool
+    let signals = ["--", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"];
+    let given = open.limited(1, &[&["exec"], &signals[..]].concat()).unwrap();
+    let kept = open.limited(1, &[&["measure", "--topology", "tree"], &signals[..]].concat()).unwrap();
+    let numbers = |output: Output| numbers_of_signals(&String::from_utf8(output.stdout).unwrap());
+    let (kept, given) = (numbers(kept), numbers(given));
+    assert_eq!((&kept, given[1]), (&given, 1 << 16));
+    let top = open.limited(1, &["top", "--topology", "tree", "--once", "-d", "1"]).unwrap();
+    let said = String::from_utf8_lossy(&top.stderr);
+    assert!(top.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.starts_with("nic-placement: note: no thread can be started ("), "{said}");
+}
+
+/// What lines of /proc/self/status say, without signals 32 and 33, which the C library keeps for itself.
+fn numbers_of_signals(text: &str) -> Vec<u64> {
+    let numbered = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+    text.lines().map(|line| numbered(line) & 0x7fff_ffff).collect()
+}
+
 #[test]
 fn ignored_signals_stay_ignored_and_none_is_held_back_in_the_command() {
     let tree = Tree::new("given");
     let line = "grep -E '^Sig(Blk|Ign)' /proc/self/status";
-    // the C library keeps signals 32 and 33 for itself
-    let numbered =
-        |line: &str| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap() & 0x7fff_ffff;
     let run = |program: &mut Command| -> Vec<u64> {
         let text = String::from_utf8(program.output().unwrap().stdout).unwrap();
-        text.lines().map(numbered).collect()
+        numbers_of_signals(&text)
     };
     let wrapped = |inner: &str| format!("trap '' HUP CHLD PIPE; {inner}");
     let bare = run(Command::new("sh").args(["-c", &wrapped(&format!("sh -c \"{line}\""))]));

@@ -1,8 +1,10 @@
 //! Where a command writes its file, and what it leaves alone.
 
-use crate::{Place, run};
-use std::fs;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use crate::{Place, run, tool};
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -57,17 +59,70 @@ fn a_device_is_not_replaced() {
     }
 }
 
+fn text(tool: &mut Command) -> String {
+    let output = tool.output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn mode(file: &Path) -> u32 {
+    fs::metadata(file).unwrap().permissions().mode() & 0o7777
+}
+
 #[test]
-fn a_regular_file_is_replaced_and_readable_for_all() {
+fn a_regular_file_is_replaced_and_its_readers_stay_but_those_of_the_node_file_are_all() {
     let place = Place::new("regular");
     for writer in WRITERS {
-        let file = place.file("file", "old");
-        let output = run(&[writer, &[&file]].concat());
-        assert_eq!(output.status.code(), Some(0), "{writer:?}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(fs::read_to_string(&file).unwrap().starts_with('{'), "{writer:?}");
-        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o644, "{writer:?}");
+        for old in [0o600, 0o664] {
+            let file = place.file("file", "old");
+            fs::set_permissions(&file, Permissions::from_mode(old)).unwrap();
+            // only root may
+            let is_another_s = chown(&file, Some(61234), Some(61234)).is_ok() && writer[0] != "refresh";
+            let output = run(&[writer, &[&file]].concat());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{writer:?}: {said}");
+            assert!(fs::read_to_string(&file).unwrap().starts_with('{'), "{writer:?}");
+            let new = if writer[0] == "refresh" { 0o644 } else { old };
+            assert_eq!(mode(Path::new(&file)), new, "{writer:?}");
+            let facts = fs::metadata(&file).unwrap();
+            let owner = if is_another_s { (61234, 61234) } else { (facts.uid(), facts.gid()) };
+            assert_eq!((facts.uid(), facts.gid()), owner, "{writer:?}");
+        }
     }
+}
+
+#[test]
+fn a_new_file_has_the_readers_that_the_umask_leaves_but_the_node_file_has_all() {
+    let place = Place::new("umask");
+    for writer in WRITERS {
+        let file = place.0.join(writer[0]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 027; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_nic-placement")]);
+        let output = shell.args(writer).arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{writer:?}: {output:?}");
+        let new = if writer[0] == "refresh" { 0o644 } else { 0o640 };
+        assert_eq!(mode(&file), new, "{writer:?}");
+    }
+}
+
+#[test]
+fn a_file_may_have_a_name_that_is_not_utf_8() {
+    let place = Place::new("odd-name");
+    let file = place.0.join(OsStr::from_bytes(b"bad\xffname.json"));
+    for (writer, status) in [(WRITERS[0], 0), (WRITERS[2], 0), (WRITERS[1], 1)] {
+        let output = tool().args(writer).arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{writer:?}: {output:?}");
+    }
+    assert_eq!(fs::read_dir(&place.0).unwrap().count(), 1, "nothing is left beside it");
+    let measured = tool().args(["measure", "-o"]).arg(&file).args(["--", "true"]).output().unwrap();
+    assert!(measured.status.success() && measured.stderr.is_empty(), "{measured:?}");
+    // as `reports/*` names it
+    let check = place.file("check.json", &text(tool().args(["check", "--json"])));
+    fs::rename(&check, &file).unwrap();
+    assert!(text(tool().arg("audit").arg(&file)).starts_with("1 node "));
+    let mut measure = tool();
+    let measured = measure.args(["measure", "--json", "--", "true"]).output().unwrap();
+    fs::write(&file, measured.stderr).unwrap();
+    assert!(text(tool().args(["measure", "--merge"]).arg(&file)).starts_with("1 node"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use clap::ValueHint;
 use nic_placement_core::discover::root;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bad pieces that are told; all are counted.
 const TOLD: usize = 20;
@@ -38,7 +38,7 @@ Examples:
 pub(super) struct Options {
     /// regular files with any number of reports; - or nothing for standard input, also from a pipe
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    files: Vec<String>,
+    files: Vec<PathBuf>,
     /// the same as versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -64,11 +64,11 @@ impl Rejected {
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let (mut audit, mut rejected) = (Audit::default(), Rejected::default());
-    let stdin = ["-".to_string()];
+    let stdin = [PathBuf::from("-")];
     let files = if options.files.is_empty() { &stdin[..] } else { &options.files };
     for file in files {
         if let Err(error) = read(file, &mut audit, &mut rejected) {
-            rejected.add(file, None, error.to_string());
+            rejected.add(&file.to_string_lossy(), None, error.to_string());
         }
     }
     let audited = audit.finish();
@@ -95,10 +95,11 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
-fn read(file: &str, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), Failure> {
+fn read(path: &Path, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), Failure> {
+    let file = &*path.to_string_lossy();
     let mut input: Box<dyn Read> = match file {
         "-" => Box::new(io::stdin().lock()),
-        path => Box::new(root::open_long(Path::new(path))?),
+        _ => Box::new(root::open_long(path)?),
     };
     let mut take = |(line, piece): Piece<'_>| {
         let added = piece.map_err(|trouble| trouble.to_string()).and_then(|text| audit.add(text));

@@ -1,14 +1,14 @@
-//! Reads the counters of all NICs, each card by a thread of its own: one that does not answer holds up no other.
+//! Reads the counters of all NICs, with a thread for each card: one that does not answer holds up no other.
 #![forbid(unsafe_code)]
 
+use super::aside;
 use crate::describe;
 use crate::traffic::counters::{self, Counted, OF_SOFT_ROCE, Place, Sample};
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Root;
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const CLASS: &str = "sys/class/infiniband";
@@ -36,28 +36,35 @@ pub(super) fn opener(source: &NodeSource) -> Open {
 pub(super) struct Reading {
     answers: Receiver<(String, Sample)>,
     waiting: BTreeSet<String>,
+    /// is there nobody to ask the cards?
+    unasked: bool,
     sample: Sample,
 }
+
+/// The cards that nobody has asked yet.
+type Left = Mutex<std::vec::IntoIter<String>>;
 
 impl Reading {
     /// Asks all RDMA devices but those that are known to be silent, and all interfaces of cards.
     pub(super) fn begin(open: &Open, silent: &BTreeSet<String>) -> Reading {
         let (told, answers) = channel();
         let Some(root) = open() else {
-            return Reading { answers, waiting: BTreeSet::new(), sample: Sample::new() };
+            return Reading { answers, waiting: BTreeSet::new(), unasked: false, sample: Sample::new() };
         };
         let mut devices = root.list(CLASS, |name| !silent.contains(name));
         devices.truncate(MAX_DEVICES);
-        for device in &devices {
-            let (device, open, told) = (device.clone(), Arc::clone(open), told.clone());
-            thread::spawn(move || {
-                let sample = open().map(|root| device_of(&root, &device)).unwrap_or_default();
-                // whoever asked has gone on without it
-                let _ = told.send((device, sample));
-            });
+        let left: Arc<Left> = Arc::new(Mutex::new(devices.clone().into_iter()));
+        let ask = || {
+            let (left, open, told) = (Arc::clone(&left), Arc::clone(open), told.clone());
+            move || ask_all(&left, &open, &told)
+        };
+        let unasked = !devices.is_empty() && !aside::started(ask());
+        // with fewer threads than cards these ask all the same, as long as cards answer
+        if !unasked {
+            let _ = devices.iter().skip(1).try_for_each(|_| aside::start(ask()));
         }
         let sample = interfaces(&root);
-        Reading { answers, waiting: devices.into_iter().collect(), sample }
+        Reading { answers, waiting: devices.into_iter().collect(), unasked, sample }
     }
 
     /// Takes the answers that come in that time; `true` where all have come.
@@ -75,6 +82,11 @@ impl Reading {
         true
     }
 
+    /// Is nobody asked, since there was no thread for it?  Then none answers.
+    pub(super) fn is_unasked(&self) -> bool {
+        self.unasked
+    }
+
     /// The devices that have not answered.
     pub(super) fn waiting(&self) -> &BTreeSet<String> {
         &self.waiting
@@ -90,6 +102,17 @@ impl Reading {
             .collect();
         self.sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
         self.sample
+    }
+}
+
+/// Asks card after card, until all are asked or one does not answer.
+fn ask_all(left: &Left, open: &Open, told: &Sender<(String, Sample)>) {
+    loop {
+        let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some(device) = next else { return };
+        let sample = open().map(|root| device_of(&root, &device)).unwrap_or_default();
+        // whoever asked has gone on without it
+        let _ = told.send((device, sample));
     }
 }
 

@@ -28,7 +28,7 @@ impl Drawing {
     pub(super) fn draw(&self, scene: &Scene, page: &mut Page) -> Result<(), Failure> {
         let text = picture::svg(scene);
         match &self.output {
-            Some(file) => Ok(whole::write(file, text.as_bytes())?),
+            Some(file) => Ok(whole::write_own(file, text.as_bytes())?),
             None => {
                 page.exact(&text);
                 Ok(())

@@ -107,7 +107,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         return Ok(());
     };
     // whole or not at all: a plugin may be reading the file that this one replaces
-    Ok(whole::write(destination, text.as_bytes())?)
+    Ok(whole::write_own(destination, text.as_bytes())?)
 }
 
 /// A description without a device or a NUMA node: a wrong folder, mostly.

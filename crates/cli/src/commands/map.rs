@@ -95,5 +95,5 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         return Ok(());
     };
     // whole or not at all: an engine may be reading the file that this one replaces
-    Ok(whole::write(destination, text.as_bytes())?)
+    Ok(whole::write_own(destination, text.as_bytes())?)
 }

@@ -25,6 +25,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
@@ -56,7 +57,7 @@ pub(super) struct Options {
     merge: bool,
     /// what to add up
     #[arg(value_name = "FILE", requires = "merge", value_hint = ValueHint::FilePath)]
-    files: Vec<String>,
+    files: Vec<PathBuf>,
     /// the program and its arguments
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -102,19 +103,45 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let source = options.node.source();
     let open = opener(&source);
     let describe = move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
-    let before = node::Before::read(open, describe);
-    let running = signals.start(&options.command).map_err(|error| not_started(&options.command, &error))?;
-    let watched = before.while_it_runs();
+    panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tell(&format!("measure: bug at {place}: {panic}; please report this"));
+    }));
+    let before = guarded(|| node::Before::read(open, describe));
+    let running = match signals.start(&options.command) {
+        Ok(running) => running,
+        Err(error) if is_shortage(&error) => {
+            tell(&format!("measure: no process can be started ({error}): CMD runs without being measured"));
+            signals.give_back();
+            return Err(become_as_it_is(&options.command));
+        }
+        Err(error) => return Err(not_started(&options.command, &error)),
+    };
+    // from here on CMD's own end is ours, whatever of the tool's own fails
+    let watched = before.and_then(|before| guarded(|| before.while_it_runs()));
     let status = running.wait().map_err(|error| format!("measure: cannot wait for CMD: {error}"))?;
     let status = status_of(status);
-    let report = watched.report(status);
-    if let Err(why) = deliver(options, &report) {
+    let delivered = watched.and_then(|watched| guarded(|| deliver(options, &watched.report(status))));
+    if let Some(Err(why)) = delivered {
         tell(&format!("measure: no report: {why}"));
     }
     match status {
         0 => Ok(()),
         status => Err(Box::new(Ended(status))),
     }
+}
+
+/// A bug of the tool's own costs the report alone; the hook has said it.
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    panic::catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// Does this process get no other beside it, or no descriptor to hear of its start?  CMD itself may run all the same, in this
+/// one's place.
+fn is_shortage(error: &io::Error) -> bool {
+    /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
+    const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
+    error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
 }
 
 /// As shells say it.
@@ -132,7 +159,7 @@ fn deliver(options: &Options, report: &Report) -> Result<(), String> {
         Some(output) => {
             let mut page = Page::new(false, false);
             text(&mut page);
-            whole::write(&file(output, &report.node, options.json), page.as_bytes())
+            whole::write_own(&file(output, &report.node, options.json), page.as_bytes())
         }
         None => {
             let stderr = io::stderr();
@@ -162,19 +189,20 @@ fn file(output: &Path, node: &str, json: bool) -> PathBuf {
 
 fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let (mut merged, mut passed_over) = (Merged::default(), 0usize);
-    let stdin = ["-".to_string()];
+    let stdin = [PathBuf::from("-")];
     let files = if options.files.is_empty() { &stdin[..] } else { &options.files };
-    for name in files {
-        let input: Box<dyn Read> = match name.as_str() {
+    for path in files {
+        let name = &*path.to_string_lossy();
+        let input: Box<dyn Read> = match name {
             "-" => Box::new(io::stdin().lock()),
-            path => Box::new(root::open_long(Path::new(path))?),
+            _ => Box::new(root::open_long(path)?),
         };
         add_all(input, &mut merged, &mut passed_over)
             .map_err(|error| format!("cannot read `{name}`: {error}"))?;
     }
     if merged.nodes == 0 {
         let place = match files {
-            [one] => format!("`{one}`"),
+            [one] => format!("`{}`", one.display()),
             several => format!("{} files", several.len()),
         };
         return Err(misunderstood(format_args!(
@@ -191,7 +219,7 @@ fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
         false => print::merged(&merged, to),
     }
     match &options.output {
-        Some(output) => Ok(whole::write(output, text.as_bytes())?),
+        Some(output) => Ok(whole::write_own(output, text.as_bytes())?),
         None => Ok(()),
     }
 }

@@ -4,6 +4,7 @@
 //! completions and the man page are made from it.
 #![forbid(unsafe_code)]
 
+mod aside;
 mod audit;
 mod check;
 mod completions;

@@ -119,7 +119,10 @@ pub fn lay_out(manifest: &Manifest, directory: &Path) -> Result<(), String> {
             Entry::File(text) => create_parent(&at).and_then(|()| fs::write(&at, format!("{text}\n"))),
             Entry::Link(target) => create_parent(&at).and_then(|()| std::os::unix::fs::symlink(target, &at)),
         };
-        written.map_err(|error| format!("cannot write `{}`: {error}", at.display()))?;
+        written.map_err(|error| {
+            let (at, below) = (at.display(), directory.display());
+            format!("cannot write `{at}`: {error}; what is left of `sys` and `proc` in `{below}` is not whole: remove it")
+        })?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod print;
 
 use super::Failure;
+use super::aside;
 use super::counters::{Open, Reading, opener};
 use super::node::Node;
 use super::page::Page;
@@ -150,7 +151,7 @@ fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
 /// To read the node asks the cards; who waits for one that is sick sees no plan.
 fn known(source: NodeSource) -> Option<Known> {
     let (told, answer) = channel();
-    thread::spawn(move || {
+    aside::started(move || {
         let topology = describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
         let _ = told.send(topology);
     });

@@ -2,15 +2,22 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::discover::root;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// The folder and the name of a file.
+/// The folder and the name of a file that others find by its name.
 pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
-    match (place.parent(), place.file_name().and_then(|name| name.to_str())) {
+    let (folder, name) = parts(place)?;
+    let name = name.to_str().ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?;
+    Ok((folder, name))
+}
+
+fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
+    match (place.parent(), place.file_name()) {
         (Some(folder), Some(name)) if folder.as_os_str().is_empty() => Ok((Path::new("."), name)),
         (Some(folder), Some(name)) => Ok((folder, name)),
         _ => Err(format!("`{}` is no file's path", place.display())),
@@ -22,32 +29,65 @@ pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
 /// cp(1) writes through a link and into a device, install(1) puts a file in the place of either.  As root the first spoils
 /// what a link in another's folder leads to, and the second `/dev/null` or `/dev/stdout`.
 pub(super) fn check(place: &Path) -> Result<(), String> {
+    there(place).map(drop)
+}
+
+/// The regular file that stands there, if any.
+fn there(place: &Path) -> Result<Option<Metadata>, String> {
     let shown = place.display();
     match fs::symlink_metadata(place) {
-        Ok(there) if there.is_file() => Ok(()),
+        Ok(there) if there.is_file() => Ok(Some(there)),
         Ok(there) if there.is_symlink() => Err(format!(
             "`{shown}` is a symbolic link: name the file itself, only a regular file is replaced"
         )),
         Ok(there) => {
             Err(format!("`{shown}` is {}: only a regular file is replaced", root::kind(there.file_type())))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("cannot write `{shown}`: {error}")),
     }
 }
 
-/// Writes a file that all may read; who reads meanwhile has the old one.
-pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
-    check(place)?;
-    let (folder, name) = split(place)?;
-    write_in(folder, name, bytes).map_err(|error| format!("cannot write `{}`: {error}", place.display()))
+/// Who may read the file.
+enum Readers {
+    /// all, whatever the umask and the old file say
+    All,
+    /// those of the old file, else those whom the umask leaves: as where a shell writes it
+    AsBefore(Option<Metadata>),
 }
 
-fn write_in(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let (new, mut file) = begin(folder, name)?;
+/// Writes a file that all may read, as steps and engines must; who reads meanwhile has the old one.
+pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
+    check(place)?;
+    write_for(Readers::All, place, bytes)
+}
+
+/// The same for a file of the user's own, who says by the umask and the old file's mode who may read it.
+pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
+    let old = there(place)?;
+    write_for(Readers::AsBefore(old), place, bytes)
+}
+
+fn write_for(readers: Readers, place: &Path, bytes: &[u8]) -> Result<(), String> {
+    let (folder, name) = parts(place)?;
+    write_in(folder, name, bytes, &readers)
+        .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
+}
+
+fn write_in(folder: &Path, name: &OsStr, bytes: &[u8], readers: &Readers) -> io::Result<()> {
+    let mode = match readers {
+        Readers::All => 0o644,
+        Readers::AsBefore(Some(old)) => old.mode() & 0o777,
+        Readers::AsBefore(None) => 0o666,
+    };
+    let (new, mut file) = begin(folder, name, mode)?;
     let written = file
         .write_all(bytes)
-        .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
+        .and_then(|()| match readers {
+            Readers::AsBefore(None) => Ok(()),
+            Readers::AsBefore(Some(old)) => be_as(&file, old, mode),
+            Readers::All => file.set_permissions(Permissions::from_mode(mode)),
+        })
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&new, folder.join(name)));
     if written.is_err() {
@@ -56,20 +96,34 @@ fn write_in(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
+/// Where root writes, the file stays its user's, who could not read it otherwise.
+fn be_as(file: &File, old: &Metadata, mode: u32) -> io::Result<()> {
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        // others than root may not, and then it is theirs
+        let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
 /// A file of this process alone beside the one that is to be: another may be writing the same just now.
-fn begin(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
+fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> {
     /// Files of this name that are in the way, at most: left by ones that were killed, or of a process that has this number
     /// in a container of its own.
     const MAX_IN_THE_WAY: u32 = 1000;
     for number in 0..MAX_IN_THE_WAY {
-        let new = folder.join(format!(".{name}.{}-{number}.new", process::id()));
+        let mut new = OsString::from(".");
+        new.push(name);
+        new.push(format!(".{}-{number}.new", process::id()));
+        let new = folder.join(new);
         // not through a link that somebody put there
-        match OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new) {
+        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&new) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             opened => return Ok((new, opened?)),
         }
     }
-    let left = format!("`{}` has {MAX_IN_THE_WAY} files `.{name}.*.new`: remove them", folder.display());
+    let (folder, name) = (folder.display(), Path::new(name).display());
+    let left = format!("`{folder}` has {MAX_IN_THE_WAY} files `.{name}.*.new`: remove them");
     Err(io::Error::other(left))
 }
 

@@ -63,6 +63,16 @@ impl Signals {
         Ok(Signals { held, before, ignored_children: old == libc::SIG_IGN })
     }
 
+    /// Gives them back to this process, as they were given to us: it becomes the program itself.
+    pub fn give_back(self) {
+        if self.ignored_children {
+            // SAFETY: this disposition has no handler.
+            unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        }
+        // SAFETY: the set is written, and nothing is to be written back.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+
     /// Starts a program with our environment and descriptors, and with the signals as they were given to us.
     pub fn start(&self, command: &[OsString]) -> io::Result<Running> {
         std::hint::black_box(&crate::CONSTRUCTOR);

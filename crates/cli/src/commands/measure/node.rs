@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::watch::{Seen, Watch};
+use crate::commands::aside;
 use crate::commands::counters::{Open, Reading};
 use crate::commands::tell;
 use crate::traffic::counters::Sample;
@@ -14,7 +15,6 @@ use nic_placement_core::topology::Topology;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long CMD waits for cards, at most: they answer in microseconds.
@@ -42,7 +42,7 @@ pub(super) struct Watched {
 impl Before {
     pub(super) fn read(open: Open, describe: impl FnOnce() -> Option<Topology> + Send + 'static) -> Before {
         let mut reading = Reading::begin(&open, &BTreeSet::new());
-        if !reading.wait(BEFORE) {
+        if !reading.wait(BEFORE) && !reading.is_unasked() {
             let names: Vec<&str> = reading.waiting().iter().map(String::as_str).collect();
             tell(&format!(
                 "measure: {} did not answer in {} s and is left out; CMD starts",
@@ -53,7 +53,7 @@ impl Before {
         let silent = reading.waiting().clone();
         let (told, node) = channel();
         // it asks the cards too, and nobody waits for it now
-        thread::spawn(move || {
+        aside::started(move || {
             let _ = told.send(describe());
         });
         Before { before: reading.into_sample(), silent, open, node }

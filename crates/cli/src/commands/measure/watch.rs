@@ -1,13 +1,13 @@
 //! Looks for placed tasks while the program runs: launchers start them late, and they end with it.
 #![forbid(unsafe_code)]
 
+use crate::commands::aside;
 use crate::commands::counters::Open;
 use crate::commands::processes::walk;
 use crate::traffic::tasks::{Marked, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 /// Between two looks: often at first, when tasks start; later seldom, so that nobody's time is taken.
@@ -62,7 +62,7 @@ impl Watch {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let watch = Watch { seen: Arc::clone(&seen), open: Arc::clone(open), _stop: stop };
         let open = Arc::clone(open);
-        thread::spawn(move || look_on(&seen, &open, &stopped));
+        aside::started(move || look_on(&seen, &open, &stopped));
         watch
     }
 
@@ -72,7 +72,7 @@ impl Watch {
         let (told, answer) = channel();
         let open = self.open;
         // by a thread: the memory of one of the processes may be locked
-        thread::spawn(move || {
+        aside::started(move || {
             let mut now = Seen::default();
             now.look(&open);
             let _ = told.send(now);

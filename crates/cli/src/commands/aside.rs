@@ -1,0 +1,28 @@
+//! Threads for what may wait for hardware, where the machine or a limit lets this user have them.
+#![forbid(unsafe_code)]
+
+use super::tell;
+use std::io;
+use std::sync::Once;
+use std::thread;
+
+/// Starts a thread that nobody waits for.  There may be none to be had: the user's processes count as threads
+/// (`RLIMIT_NPROC`), and so do a container's.
+pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().spawn(work).map(drop)
+}
+
+/// The same where the command goes on without: `false` where there is no thread, which is said once.
+pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
+    /// One limit is behind all of them.
+    static SAID: Once = Once::new();
+    match start(work) {
+        Ok(()) => true,
+        Err(error) => {
+            SAID.call_once(|| {
+                tell(&format!("note: no thread can be started ({error}): what one would read is left out"));
+            });
+            false
+        }
+    }
+}
