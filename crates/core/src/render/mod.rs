@@ -136,6 +136,8 @@ struct Asked<'p, 'e> {
     task: &'e TaskPlacement,
     evidence: Evidence<'e>,
     earlier: &'e Marker,
+    /// what UCX's variables have in common
+    ucx: ucx::OfTask,
 }
 
 impl Asked<'_, '_> {
@@ -190,7 +192,8 @@ pub fn environment<'p>(
     let once = Once::new(evidence.read);
     let evidence = Evidence { read: &|path| once.read(path), ..evidence };
     let earlier = prepared.earlier(evidence.present);
-    let asked = Asked { prepared, topology, node, task, evidence, earlier: &earlier };
+    let asked =
+        Asked { prepared, topology, node, task, evidence, earlier: &earlier, ucx: ucx::OfTask::default() };
     let mut published = Publication::new(topology, node, task);
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
     for row in &prepared.rows {
@@ -220,6 +223,7 @@ pub fn environment<'p>(
         let change = match value {
             Some(value) => {
                 published.add(&row.name, &value);
+                asked.ucx.note(&row.name, &value);
                 Change::Set(value.into_owned())
             }
             None if ours => Change::Remove,

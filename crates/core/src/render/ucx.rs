@@ -42,6 +42,7 @@ use crate::topology::{GpuVendor, Topology};
 use addresses::OfSite;
 use interfaces::Interfaces;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use subnets::Subnets;
 use transports::Transports;
 
@@ -55,6 +56,24 @@ pub(super) const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// libfabric's word for the list: its ucx provider sets `UCX_NET_DEVICES` to it, unless that is set (since 1.18:
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).
 pub(super) const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
+
+/// What is found out once for all of a task's variables of UCX's.
+#[derive(Default)]
+pub(super) struct OfTask {
+    /// the user's configuration files that are there, strongest first
+    files: OnceCell<Vec<String>>,
+    /// the list that is set
+    list: OnceCell<String>,
+}
+
+impl OfTask {
+    /// Takes down what is set: the list comes before the variables beside it.
+    pub(super) fn note(&self, name: &str, value: &str) {
+        if name == NET_DEVICES {
+            self.list.get_or_init(|| value.to_string());
+        }
+    }
+}
 
 /// The site's configuration; UCX prefers the environment (src/ucs/config/parser.c `ucs_config_apply_config_vars`).
 ///
@@ -107,11 +126,15 @@ fn claimed(read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
 ///
 /// UCX reads `ucx.conf` at home, in the user's own folder and in the working directory, each over the one before, since
 /// 1.12 (src/ucs/config/parser.c `ucs_config_parse_config_files`).
-fn users_file(evidence: &Evidence, name: &str) -> Option<Claimed> {
-    let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
-    let folders = [CONFIG_DIR, nccl::HOME].into_iter().filter_map(variable);
-    let files = [FILE.to_string()].into_iter().chain(folders.map(|folder| format!("{folder}/{FILE}")));
-    strongest(files.map(|file| claimed(evidence.read, &file, name)))
+fn users_file(asked: &Asked, name: &str) -> Option<Claimed> {
+    let Evidence { present, read } = &asked.evidence;
+    let there = asked.ucx.files.get_or_init(|| {
+        let variable = |name: &str| present.get(name).filter(|value| !value.is_empty());
+        let folders = [CONFIG_DIR, nccl::HOME].into_iter().filter_map(variable);
+        let files = [FILE.to_string()].into_iter().chain(folders.map(|folder| format!("{folder}/{FILE}")));
+        files.filter(|file| read(file).is_some()).collect()
+    });
+    strongest(there.iter().map(|file| claimed(*read, file, name)))
 }
 
 /// The value or none, and why.
@@ -125,8 +148,7 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         return no("no NIC of this node may be chosen");
     };
     if shared.site.is_some() {
-        return strongest([users_file(&asked.evidence, NET_DEVICES), shared.site.clone()])
-            .map(Answer::left_to);
+        return strongest([users_file(asked, NET_DEVICES), shared.site.clone()]).map(Answer::left_to);
     }
     let left = transports::left(asked.evidence.present.get(TLS).map(String::as_str));
     if !left.rdma {
@@ -136,7 +158,7 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if asked.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
         return no("the user's `FI_UCX_DEVICES` chooses the device");
     }
-    let users = || users_file(&asked.evidence, NET_DEVICES);
+    let users = || users_file(asked, NET_DEVICES);
     Some(unless_claimed(without_files(asked, shared, left), asked.judges_files(), users))
 }
 

@@ -14,7 +14,7 @@
 
 use super::super::claimed::{Claimed, strongest};
 use super::super::{Answer, Asked, ReadFile};
-use super::{NET_DEVICES, SITE, claimed, interfaces::Interfaces, net_devices, users_file};
+use super::{NET_DEVICES, SITE, claimed, interfaces::Interfaces, users_file};
 use crate::topology::{NicKind, Port, PortState, Topology};
 
 /// Which connection managers are used, in which order.
@@ -44,7 +44,7 @@ pub(super) fn needs_all(asked: &Asked, of_site: &OfSite, list: &[String]) -> Opt
     }
     let said = |name: &str, of_site: &Option<Claimed>| match asked.users(name) {
         Some(value) => Some(value.clone()),
-        None => strongest([users_file(&asked.evidence, name), of_site.clone()])?.value,
+        None => strongest([users_file(asked, name), of_site.clone()])?.value,
     };
     if said(PRIORITY, &of_site.priority).is_some_and(|value| is_rdmacm_alone(&value)) {
         return Some("`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: connections by address may need any NIC");
@@ -57,19 +57,18 @@ pub(super) fn needs_all(asked: &Asked, of_site: &OfSite, list: &[String]) -> Opt
 /// The managers that suit our list; no answer where there is none, or UCX's default suits it.
 pub(in super::super) fn priority<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let shared = asked.prepared.ucx.as_ref()?;
-    if !asked.prepared.is_librarys(NET_DEVICES) || asked.users(NET_DEVICES).is_some() {
+    if !asked.prepared.is_librarys(NET_DEVICES) {
         return None;
     }
-    let list: Vec<String> = net_devices(asked)?.value?.split(',').map(str::to_string).collect();
+    let list: Vec<&str> = asked.ucx.list.get()?.split(',').collect();
     let has_interface = match &shared.interfaces {
-        Interfaces::Known(names) => list.iter().any(|item| names.contains(item)),
+        Interfaces::Known(names) => names.iter().any(|name| list.contains(&name.as_str())),
         Interfaces::Unknown => false,
     };
     if !has_interface || !leaves_ports_out(asked.topology, &list) {
         return None;
     }
-    if let Some(claim) = strongest([users_file(&asked.evidence, PRIORITY), shared.addresses.priority.clone()])
-    {
+    if let Some(claim) = strongest([users_file(asked, PRIORITY), shared.addresses.priority.clone()]) {
         return Some(Answer::left_to(claim));
     }
     Some(Answer::yes(
@@ -85,10 +84,14 @@ pub(super) fn goes_with_interfaces(asked: &Asked, list: &[String]) -> bool {
 }
 
 /// Has the node a working port that rdmacm knows and the list does not?
-fn leaves_ports_out(topology: &Topology, list: &[String]) -> bool {
+fn leaves_ports_out<T: AsRef<str>>(topology: &Topology, list: &[T]) -> bool {
     let works = |port: &&Port| matches!(port.state, PortState::Active | PortState::Unknown);
     topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs).any(|nic| {
-        let is_listed = |port: &Port| list.contains(&format!("{}:{}", nic.name, port.number));
+        let is_port = |item: &str, port: &Port| {
+            let number = item.strip_prefix(&*nic.name).and_then(|rest| rest.strip_prefix(':'));
+            number.is_some_and(|number| number.parse() == Ok(port.number))
+        };
+        let is_listed = |port: &Port| list.iter().any(|item| is_port(item.as_ref(), port));
         nic.ports.iter().filter(works).any(|port| !is_listed(port))
     })
 }
