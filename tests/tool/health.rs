@@ -97,12 +97,13 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
     assert!(!is_left(), "it is ended too");
 }
 
-/// Before its own open64: a file below /sys whose driver never answers.
+/// Before its own open64: what is below the path in SILENT never answers.
 const SLEEPS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 int open64(const char *path, int flags, ...) {
@@ -110,27 +111,48 @@ int open64(const char *path, int flags, ...) {
     va_start(more, flags);
     int mode = va_arg(more, int);
     va_end(more);
-    if (strncmp(path, "/sys/", 5) == 0) for (;;) pause();
+    const char *silent = getenv("SILENT");
+    if (strncmp(path, silent, strlen(silent)) == 0) for (;;) pause();
     int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open64");
     return real(path, flags, mode);
 }
 "#;
 
-#[test]
-fn health_ends_though_a_driver_never_answers() {
-    let place = Place::new("health");
+/// `check --health` where nothing below that path answers; `None` without a C compiler.
+fn where_silent(place: &Place, silent: &Path, more: &[&str]) -> Option<Output> {
     let source = place.file("sleeps.c", SLEEPS);
     let library = place.0.join("sleeps.so");
     let mut compiler = Command::new("cc");
     let Ok(built) = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status() else {
-        return println!("skipped: there is no C compiler");
+        println!("skipped: there is no C compiler");
+        return None;
     };
     assert!(built.success());
     let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    let output =
-        command.args(["check", "--health", "--within", "1"]).env("LD_PRELOAD", library).output().unwrap();
+    command.args(["check", "--health", "--within", "1"]).args(more);
+    Some(command.env("LD_PRELOAD", library).env("SILENT", silent).output().unwrap())
+}
+
+#[test]
+fn health_ends_though_a_driver_never_answers() {
+    let place = Place::new("health");
+    let Some(output) = where_silent(&place, Path::new("/sys/"), &[]) else { return };
     let expected = "nic-placement: no answer within 1 s, hardware that does not answer?\n";
     assert_eq!(said(&output), (Some(4), expected, ""));
+}
+
+// Slurm's configuration lies on NFS at many sites: when that is away, all nodes would be drained at once
+#[test]
+fn a_file_system_that_never_answers_is_no_hardware_and_drains_no_node() {
+    let place = Place::new("health-nfs");
+    let nfs = place.0.join("nfs");
+    fs::create_dir(&nfs).unwrap();
+    let plugstack = place.file("nfs/plugstack.conf", "optional nic_placement.so\n");
+    let more = ["--plugstack", &plugstack];
+    let Some(output) = where_silent(&place, &nfs, &more) else { return };
+    let expected = "nic-placement: no check could be made: Slurm's configuration, or what it names, has not been read \
+        within 1 s\n";
+    assert_eq!(said(&output), (Some(1), "", expected));
 }
 
 #[test]

@@ -32,6 +32,7 @@ use nic_placement_core::topology::Topology;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,6 +102,9 @@ pub(super) struct Options {
     /// nothing, or one line with what fails, for HealthCheckProgram and a drain reason
     #[arg(long, conflicts_with = "json", help_heading = OUTPUT)]
     health: bool,
+    /// begin the output with an empty line once the admin's settings are read: of --health, for its own process
+    #[arg(long, hide = true, requires = "json")]
+    settled: bool,
     /// seconds after which --health says that the hardware does not answer (default 20)
     #[arg(
         long,
@@ -199,6 +203,10 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
     let place = installed::Place { named: options.plugstack.as_deref(), is_live };
     let admin = installed::lines(&place, &mut installation);
+    if options.settled {
+        let mut stdout = io::stdout();
+        stdout.write_all(health::SETTLED).and_then(|()| stdout.flush())?;
+    }
     let (topology, diagnostics) = match is_live {
         true => as_a_step_has_it(&admin, options, &mut installation)?,
         false => options.node.read()?,

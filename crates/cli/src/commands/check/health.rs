@@ -16,23 +16,33 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// What became of a process.
 pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
-    /// it has not ended by then
-    Waits,
+    /// it has not ended by then, and has said this
+    Waits(Vec<u8>),
 }
+
+/// What the judging process says first, once it has read what the admin says: JSON may begin with white space.
+///
+/// Slurm's configuration and its plugins may lie on a network's file system, which is none of this node's hardware: where
+/// that does not answer, no node is to be drained.
+pub(super) const SETTLED: &[u8] = b"\n";
 
 /// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.
 pub(super) fn run(arguments: Vec<OsString>, patience: Duration, page: &mut Page) -> Result<(), Failure> {
     // this program, also where an upgrade has put another in its place
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("nic-placement").args(["check", "--json"]).args(arguments).stderr(Stdio::null());
+    command
+        .arg0("nic-placement")
+        .args(["check", "--json", "--settled"])
+        .args(arguments)
+        .stderr(Stdio::null());
     let begun = Instant::now();
     let Some(lock) = lock(begun, patience) else {
         return unwell("an earlier check waits for hardware that does not answer", page);
@@ -40,7 +50,12 @@ pub(super) fn run(arguments: Vec<OsString>, patience: Duration, page: &mut Page)
     // its standard input, which it does not read, holds the lock as long as it lives
     command.stdin(lock.map_or_else(Stdio::null, Stdio::from));
     match bounded(command, patience.saturating_sub(begun.elapsed()))? {
-        Outcome::Waits => unwell(
+        Outcome::Waits(said) if said.is_empty() => Err(format!(
+            "no check could be made: Slurm's configuration, or what it names, has not been read within {} s",
+            patience.as_secs()
+        )
+        .into()),
+        Outcome::Waits(_) => unwell(
             &format!("no answer within {} s, hardware that does not answer?", patience.as_secs()),
             page,
         ),
@@ -91,28 +106,46 @@ fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Option<Option<F
     }
 }
 
-/// Runs it for so long at most, and hears its standard output.  What has not ended is killed and not waited for: a process that waits for hardware ends
-/// when that answers, and then init takes it.
+/// Runs it for so long at most, and hears its standard output.  What has not ended is killed and not waited for: a process that
+/// waits for hardware ends when that answers, and then init takes it.
 pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
+    let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let (said, hears) = channel();
-    if let Some(mut stdout) = child.stdout.take() {
-        let listener = thread::Builder::new().spawn(move || {
-            let mut text = Vec::new();
-            let read = stdout.read_to_end(&mut text).map(|_| text);
-            said.send(read)
-        });
+    let (says, hears) = channel();
+    if let Some(stdout) = child.stdout.take() {
+        let listener = thread::Builder::new().spawn(move || listen(stdout, &says));
         if let Err(error) = listener {
             child.kill()?;
             return Err(error);
         }
     }
-    match hears.recv_timeout(patience) {
-        // who has closed its output has nothing left to wait for
-        Ok(text) => Ok(Outcome::Ended(child.wait()?, text?)),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            child.kill()?;
-            Ok(Outcome::Waits)
+    let mut said = Vec::new();
+    loop {
+        match hears.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(part) => said.extend(part?),
+            // who has closed its output has nothing left to wait for
+            Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
+            Err(RecvTimeoutError::Timeout) => {
+                child.kill()?;
+                return Ok(Outcome::Waits(said));
+            }
+        }
+    }
+}
+
+/// Passes on what is written, as it comes, until its end or nobody hears.
+fn listen(mut stdout: ChildStdout, says: &Sender<io::Result<Vec<u8>>>) {
+    let mut part = [0; 4096];
+    loop {
+        let read = match stdout.read(&mut part) {
+            Ok(0) => return,
+            Ok(length) => Ok(part[..length].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        let is_last = read.is_err();
+        if says.send(read).is_err() || is_last {
+            return;
         }
     }
 }
@@ -129,10 +162,12 @@ mod tests {
             command
         };
         let outcome = bounded(shell("exec sleep 1000"), Duration::from_millis(10)).unwrap();
-        assert!(matches!(outcome, Outcome::Waits), "1000 s have not passed");
+        assert!(matches!(outcome, Outcome::Waits(said) if said.is_empty()), "1000 s have not passed");
+        let outcome = bounded(shell("echo one; exec sleep 1000"), Duration::from_secs(2)).unwrap();
+        assert!(matches!(outcome, Outcome::Waits(said) if said == b"one\n"));
         match bounded(shell("echo heard; exit 3"), Duration::from_secs(600)).unwrap() {
             Outcome::Ended(status, text) => assert_eq!((status.code(), &*text), (Some(3), &b"heard\n"[..])),
-            Outcome::Waits => panic!("it has ended"),
+            Outcome::Waits(_) => panic!("it has ended"),
         }
     }
 
