@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::kfd::{self, KfdNode};
-use super::pci::{function, hex};
+use super::pci::{complete_gpu, function, hex};
 use super::{MAX_DEVICES, Root, Scope};
 use crate::diagnostic::Diagnostic;
 use crate::topology::{Gpu, GpuVendor, HostBridge, PciAddress, PciFunction, PciParent, Topology, file};
@@ -73,6 +73,7 @@ fn gpu(
             Gpu { minor, ..Gpu::new(address, vendor) }
         }
     };
+    complete_gpu(root, scope, topology, (address, &directory), vendor);
     topology.gpus.push(gpu);
     Ok(())
 }

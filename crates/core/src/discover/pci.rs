@@ -4,7 +4,8 @@
 
 use super::{Root, Scope, number};
 use crate::topology::{
-    CONNECTX7, CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
+    CONNECTX7, CpuSet, GpuVendor, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree,
+    PcieLink, Topology,
 };
 
 /// Adds the function whose directory is, or is above, `path`, with all bridges above it; returns its address and its
@@ -101,6 +102,43 @@ fn read(
         iommu: full
             .then(|| root.read(&format!("{}/type", root.follow(&format!("{directory}/iommu_group"))?)))
             .flatten(),
+    }
+}
+
+/// What a GPU's own links can do, at both of their ends: an idle GPU has them run slower ([`Topology::ascent`]).
+///
+/// They are the one above it, and on a card with a switch of its own, as AMD and Intel make them, the one above that.
+pub(super) fn complete_gpu(
+    root: &Root,
+    scope: Scope,
+    topology: &mut Topology,
+    (address, directory): (PciAddress, &str),
+    vendor: GpuVendor,
+) {
+    if scope == Scope::Full {
+        return;
+    }
+    let (mut address, mut directory) = (address, directory);
+    let ends = if vendor == GpuVendor::Nvidia { 2 } else { 4 };
+    for end in 0..ends {
+        let Some(mut function) = topology.pci.get(address).cloned() else { return };
+        let file = |name: &str| root.read(&format!("{directory}/{name}"));
+        if end == 2 {
+            function.vendor =
+                function.vendor.or_else(|| hex(file("vendor")).and_then(|id| u16::try_from(id).ok()));
+            if function.vendor.and_then(GpuVendor::from_pci) != Some(vendor) {
+                return;
+            }
+        }
+        function.link.max = rate(file("max_link_speed"), file("max_link_width"));
+        let above = function.parent.bridge();
+        topology.pci.insert(function);
+        let Some((bridge, (parent, _))) = above.zip(directory.rsplit_once('/')) else { return };
+        // a part of the path that is no function stands between them
+        if parent.rsplit('/').next().and_then(|name| name.parse().ok()) != Some(bridge) {
+            return;
+        }
+        (address, directory) = (bridge, parent);
     }
 }
 

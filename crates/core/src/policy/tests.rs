@@ -10,6 +10,7 @@ use crate::topology::{
 };
 use proptest::prelude::*;
 
+mod idle;
 mod reasons;
 mod tasks;
 

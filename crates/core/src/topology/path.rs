@@ -1,7 +1,7 @@
 //! How two PCI functions reach each other: nvidia-smi's and NCCL's path types, and the narrowest link on the way.
 #![forbid(unsafe_code)]
 
-use super::{HostBridge, PciAddress, PciFunction, Topology};
+use super::{GpuVendor, HostBridge, PciAddress, PciFunction, Topology};
 use std::fmt;
 
 /// Kind of path, nearest first, in the words of `nvidia-smi topo -m`.
@@ -57,7 +57,7 @@ pub struct Link {
     pub below: PciAddress,
     /// is it on the first function's side of the way?
     pub of_a: bool,
-    /// its current rate in Mbit/s
+    /// its rate under load in Mbit/s
     pub mbps: u64,
 }
 
@@ -147,11 +147,15 @@ impl Topology {
     /// What stands above a PCI function.
     pub fn ascent(&self, address: PciAddress) -> Ascent {
         let (functions, host) = self.pci.climb(address);
-        let link = |function: &&PciFunction| {
+        let gpu = self.gpus.iter().find(|gpu| gpu.address == address).map(|gpu| gpu.vendor);
+        let able = able(gpu, &functions);
+        let link = |(place, function): (usize, &&PciFunction)| {
+            let mut rate = function.link.current?;
+            rate.tenths_gt = able.get(place / 2).map_or(rate.tenths_gt, |&able| able.max(rate.tenths_gt));
             // functions of one device stand behind one link
-            Some((PciAddress { function: 0, ..function.address }, function.link.current?.mbps()))
+            Some((PciAddress { function: 0, ..function.address }, rate.mbps()))
         };
-        let links = functions.iter().map(link).collect();
+        let links = functions.iter().enumerate().map(link).collect();
         let above = functions.get(1..).unwrap_or_default();
         let told = functions.iter().find_map(|function| function.numa_node);
         let numa_node = told.or_else(|| self.numa_node_of(address));
@@ -197,6 +201,21 @@ impl Topology {
         let column = self.numa_nodes.iter().position(|node| node.os_index == to)?;
         self.numa_node(from)?.distances.get(column).copied()
     }
+}
+
+/// What a GPU's own links can do, nearest first, in tenths of GT/s a lane; nothing of another device's.
+///
+/// A GPU that idles slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and it idles when a
+/// step begins.  So its lanes count, and what both ends can do.  On a card with its own switch it is the link above that.
+fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
+    let Some(vendor) = gpu else { return Vec::new() };
+    let is_own = |(place, pair): &(usize, &[&PciFunction])| {
+        *place == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)
+    };
+    let both = |pair: &[&PciFunction]| Some(pair[0].link.max?.tenths_gt.min(pair[1].link.max?.tenths_gt));
+    // the ends of a link: endpoint and port, port and port
+    let pairs = functions.chunks_exact(2).enumerate().take_while(is_own);
+    pairs.map(|(_, pair)| both(pair).unwrap_or(0)).collect()
 }
 
 /// The switches among these bridges that are parts of the switch above them, by their positions.

@@ -184,3 +184,68 @@ fn a_step_counts_virtual_functions_by_their_links_since_their_number_waits_for_t
         assert!(read(recorded, scope).0 == found, "from a snapshot, {scope:?}");
     }
 }
+
+#[test]
+fn a_gpu_that_idles_has_the_ways_that_it_has_at_work() {
+    let model = crate::platform::model("dgx-h100").unwrap();
+    let machine = synthesise(&model);
+    let mut idle = machine.clone();
+    let gpu = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0";
+    for end in [gpu.to_string(), format!("{gpu}/0000:1b:00.0")] {
+        for (file, text) in [
+            ("current_link_speed", "2.5 GT/s PCIe"),
+            ("current_link_width", "16"),
+            ("max_link_speed", "32.0 GT/s PCIe"),
+            ("max_link_width", "16"),
+        ] {
+            idle.insert(&format!("{end}/{file}"), Entry::File(text.to_string()));
+        }
+    }
+    let [gpu, nic] = ["0000:1b:00.0", "0000:18:00.0"].map(|at| at.parse::<PciAddress>().unwrap());
+    let slowest = |machine: &Manifest, scope| {
+        let (found, _) = read(machine.clone(), scope);
+        found.way(gpu, nic).links.iter().map(|link| link.mbps).min()
+    };
+    for scope in [Scope::Placement, Scope::Full] {
+        assert!(slowest(&machine, scope).is_some());
+        assert_eq!(slowest(&idle, scope), slowest(&machine, scope), "{scope:?}");
+    }
+}
+
+#[test]
+fn a_card_with_a_switch_of_its_own_slows_the_link_above_that_down() {
+    let path = "pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0";
+    let found = |vendor: &str, scope| {
+        let mut tree = Manifest::default();
+        let mut at = "sys/devices".to_string();
+        for (part, speed) in path.split('/').zip(["", "2.5", "2.5", "16.0", "16.0"]) {
+            at = format!("{at}/{part}");
+            let mut file = |name: &str, text: &str| {
+                tree.insert(&format!("{at}/{name}"), Entry::File(text.to_string()));
+            };
+            file("vendor", if part == "0000:03:00.0" { "0x1002" } else { vendor });
+            file("class", if part == "0000:03:00.0" { "0x038000" } else { "0x060400" });
+            for (which, speed) in [("current", speed), ("max", "16.0")] {
+                file(&format!("{which}_link_speed"), &format!("{speed} GT/s PCIe"));
+                file(&format!("{which}_link_width"), "16");
+            }
+        }
+        let link = Entry::Link(format!("../../../devices/{path}"));
+        tree.insert("sys/bus/pci/devices/0000:03:00.0", link.clone());
+        tree.insert(
+            "sys/bus/pci/drivers/amdgpu/0000:03:00.0",
+            Entry::Link(format!("../../../../devices/{path}")),
+        );
+        let (found, said) = read(tree, scope);
+        assert_eq!((found.gpus.len(), said), (1, vec![]));
+        found.ascent(found.gpus[0].address).links().iter().flatten().map(|(_, mbps)| *mbps).min()
+    };
+    for scope in [Scope::Placement, Scope::Full] {
+        assert_eq!(found("0x1002", scope), Some(252_061), "{scope:?}");
+        assert_eq!(
+            found("0x1000", scope),
+            Some(32_000),
+            "another maker's switch that runs slowly, {scope:?}"
+        );
+    }
+}
