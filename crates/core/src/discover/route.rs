@@ -1,6 +1,6 @@
 //! Which NICs carry the node's default route and its IPv4 networks, from `/proc/net/route`, `/proc/net/ipv6_route`
 //! (Documentation/filesystems/proc.rst in the kernel's tree) and what stands below bonds and VLANs in `/sys/class/net`; and
-//! which ports have addresses beside these, from their GIDs.
+//! which ports have addresses beside these, from their GIDs, or no interface here.
 #![forbid(unsafe_code)]
 
 use super::nic::Found;
@@ -67,11 +67,27 @@ fn elsewhere(root: &Root, topology: &mut Topology, found: &[Found]) {
                 && port.networks.is_empty()
         };
         for port in ports.iter_mut().filter(of_roce) {
-            let gids = format!("{parent}/infiniband/{name}/ports/{}/gids", port.number);
-            let mut gids = (0..GIDS).filter_map(|index| root.read(&format!("{gids}/{index}")));
-            port.routes_elsewhere = gids.any(|gid| leads_beyond_the_link(&gid));
+            let place = format!("{parent}/infiniband/{name}/ports/{}", port.number);
+            port.other_namespace = is_of_another_namespace(root, parent, &place);
+            // those of another namespace are no addresses of this one
+            let mut gids = (0..GIDS).filter_map(|index| root.read(&format!("{place}/gids/{index}")));
+            port.routes_elsewhere = !port.other_namespace && gids.any(|gid| leads_beyond_the_link(&gid));
         }
     }
+}
+
+/// Is the interface that a port's first GID names in another network namespace?
+///
+/// By default a device is seen in all of them (rdma-system(8), "netns shared"), and its interface in one: what gives an interface to
+/// a container leaves the device here, active and with the container's addresses as its GIDs.
+fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
+    let interface = root.read(&format!("{port}/gid_attrs/ndevs/0"));
+    interface.is_some_and(|interface| {
+        // a bond's is none of the device's own; and a capture may lack the class
+        DeviceName::is_one(&interface)
+            && root.follow(&format!("{NET}/{interface}")).is_none()
+            && root.list(&format!("{parent}/net"), |_| true).is_empty()
+    })
 }
 
 /// Is a GID of RoCE an address with which one gets beyond the link?  `0000:0000:0000:0000:0000:ffff:0a00:0101` is 10.0.1.1.

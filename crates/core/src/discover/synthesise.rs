@@ -141,7 +141,7 @@ fn routes(tree: &mut Tree, topology: &Topology) {
             }
         }
     }
-    let elsewhere = |nic: &Nic| nic.ports.iter().any(|port| port.routes_elsewhere);
+    let elsewhere = |nic: &Nic| nic.ports.iter().any(|port| port.routes_elsewhere || port.other_namespace);
     if table.contains('\n') || topology.nics.iter().any(elsewhere) {
         tree.file("proc/net", "route", &table);
     }
@@ -322,6 +322,9 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
         }
         if let Some(subnet) = &port.subnet {
             tree.file(&format!("{directory}/gids"), "0", &format!("{subnet}:0000:0000:0000:0001"));
+        }
+        if port.other_namespace && port.netdev.is_none() {
+            tree.file(&format!("{directory}/gid_attrs/ndevs"), "0", "away");
         }
         if port.routes_elsewhere {
             tree.file(&format!("{directory}/gids"), "1", "fd00:0000:0000:0000:0000:0000:0000:0001");

@@ -38,6 +38,7 @@ pub(super) fn rails_beside(topology: &Topology, selection: &Selection, were: &[R
     let mut judging = Judging::new(topology, selection);
     judging.say_what_means_no_nic(selection);
     let failed = judging.leave_out_what_fails(selection);
+    judging.leave_out_other_namespaces();
     // The fabric between GPUs is what most ports have in common; ports that differ serve something else.
     // Ports under suspicion do not vote.
     judging.leave_out_other_layers();
@@ -132,6 +133,17 @@ impl<'a> Judging<'a> {
             unopenable.map(|(_, why)| why.clone())
         }));
         failed
+    }
+
+    /// The ports that a container has; where all ports are like that, it is this process that stands in one.
+    fn leave_out_other_namespaces(&mut self) {
+        if self.good.iter().all(|candidate| candidate.port.other_namespace) {
+            return;
+        }
+        self.leave_out(|_, candidate| {
+            let is_away = candidate.port.other_namespace && !candidate.wanted;
+            is_away.then(|| "its interface is in another network namespace: a container has it".to_string())
+        });
     }
 
     fn leave_out_other_layers(&mut self) {

@@ -208,6 +208,8 @@ pub struct Port {
     pub networks: Vec<Network>,
     /// has its interface addresses though none of these networks is known: IPv6's alone, or routes in a table of their own
     pub routes_elsewhere: bool,
+    /// is its interface in another network namespace, as one that a container has?
+    pub other_namespace: bool,
 }
 
 impl Port {
@@ -225,6 +227,7 @@ impl Port {
             default_route: None,
             networks: Vec::new(),
             routes_elsewhere: false,
+            other_namespace: false,
         }
     }
 }

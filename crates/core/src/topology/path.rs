@@ -213,7 +213,6 @@ fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
         *place == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)
     };
     let both = |pair: &[&PciFunction]| Some(pair[0].link.max?.tenths_gt.min(pair[1].link.max?.tenths_gt));
-    // the ends of a link: endpoint and port, port and port
     let pairs = functions.chunks_exact(2).enumerate().take_while(is_own);
     pairs.map(|(_, pair)| both(pair).unwrap_or(0)).collect()
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use std::collections::BTreeSet;
 
 #[test]
 fn a_gpu_that_nvidias_driver_was_told_to_leave_out_is_none_and_does_not_count() {
@@ -247,5 +248,31 @@ fn a_card_with_a_switch_of_its_own_slows_the_link_above_that_down() {
             Some(32_000),
             "another maker's switch that runs slowly, {scope:?}"
         );
+    }
+}
+
+#[test]
+fn a_port_whose_interface_a_container_has_is_known_from_one_whose_interface_is_here() {
+    let model = crate::platform::model("oci-bm-gpu-h100-8").unwrap();
+    let away = |scope, ndev: &str, net: bool| {
+        let mut made = model.clone();
+        for nic in &mut made.nics {
+            nic.netdevs = if net { vec!["rdma0".to_string()] } else { Vec::new() };
+            nic.ports.iter_mut().for_each(|port| port.netdev = Some(ndev.to_string()));
+        }
+        let mut tree = synthesise(&made);
+        tree.insert("proc/net/route", Entry::File("Iface".to_string()));
+        tree.insert("sys/class/net/bond0", Entry::Link("../../devices/virtual/net/bond0".to_string()));
+        let nics = read(tree, scope).0.nics;
+        let roce =
+            nics.iter().flat_map(|nic| &nic.ports).filter(|port| port.link_layer == LinkLayer::Ethernet);
+        let away: BTreeSet<bool> = roce.map(|port| port.other_namespace).collect();
+        assert_eq!(away.len(), 1, "{away:?}");
+        away.first().copied()
+    };
+    for scope in [Scope::Placement, Scope::Full] {
+        assert_eq!(away(scope, "net1", false), Some(true), "{scope:?}");
+        assert_eq!(away(scope, "net1", true), Some(false), "a name that has just changed, {scope:?}");
+        assert_eq!(away(scope, "bond0", false), Some(false), "a bond's, {scope:?}");
     }
 }

@@ -101,7 +101,7 @@ type Change = fn(&mut Topology);
 type Evidence = fn(&mut Topology, &mut Selection, usize);
 
 /// Each kind of evidence, and its message.
-const EVIDENCE: [(&str, Evidence); 15] = [
+const EVIDENCE: [(&str, Evidence); 16] = [
     ("the admin's `exclude=mlx5_", |topology, selection, nic| {
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
@@ -147,6 +147,9 @@ const EVIDENCE: [(&str, Evidence); 15] = [
     ("it manages the NVSwitches and leads to no other node", |topology, _, nic| {
         function(topology, nic, |function| function.subsystem = Some((0x15b3, 0x0087)));
     }),
+    ("its interface is in another network namespace: a container has it", |topology, _, nic| {
+        port(topology, nic).other_namespace = true;
+    }),
 ];
 
 #[test]
@@ -179,6 +182,21 @@ fn a_physical_function_stays_the_hosts_where_its_virtual_one_is_handed_out() {
     // a virtual function that cannot be chosen does not cost the port
     port(&mut topology, 5).state = PortState::Down;
     assert!(names(&super::rails(&topology, &Selection::default()).rails).contains(&"mlx5_4"));
+}
+
+#[test]
+fn a_virtual_function_whose_interface_a_container_has_does_not_cost_the_host_its_physical_one() {
+    let mut topology = with_a_fifth_nic();
+    add_virtual_function(&mut topology);
+    function(&mut topology, 4, |function| function.vfs = Some(1));
+    port(&mut topology, 5).other_namespace = true;
+    let judged = judged(&topology);
+    assert_eq!(names(&judged.rails), ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4"]);
+    // in a container all of the host's are away, and programs can use them there
+    for nic in 0..6 {
+        port(&mut topology, nic).other_namespace = true;
+    }
+    assert!(names(&super::rails(&topology, &Selection::default()).rails).contains(&"mlx5_5"));
 }
 
 #[test]

@@ -241,6 +241,7 @@ fn ports(place: Place, ports: &[schema::Port]) -> Result<Vec<Port>> {
             default_route: optional(&port.default_route, |text| name(at("default_route"), text))?,
             networks: networks(at("networks"), &port.networks)?,
             routes_elsewhere: port.routes_elsewhere,
+            other_namespace: port.other_namespace,
         });
     }
     Ok(all)

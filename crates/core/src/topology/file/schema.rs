@@ -169,6 +169,9 @@ pub(super) struct Port<'a> {
     /// absent for false
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub routes_elsewhere: bool,
+    /// absent for false
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_namespace: bool,
 }
 
 pub(super) const ARCHS: [(&str, Arch); 3] =

@@ -43,7 +43,7 @@ fn a_file_is_read_and_written_back_byte_for_byte() {
     assert_eq!(topology.pus.iter().map(|pu| pu.core).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1]);
     assert_eq!(topology.numa_nodes[2].cpus, Bitmap::new());
     let unknown = Port::new(2, PortState::Unknown, LinkLayer::Unknown, None);
-    assert_eq!(topology.nics[0].ports[1], Port { routes_elsewhere: true, ..unknown });
+    assert_eq!(topology.nics[0].ports[1], Port { routes_elsewhere: true, other_namespace: true, ..unknown });
     assert_eq!(topology.provenance, Provenance::File("sample.json".to_string()));
 }
 

@@ -161,6 +161,7 @@ fn port(port: &Port) -> schema::Port<'_> {
         default_route: text(&port.default_route),
         networks: port.networks.iter().map(Text::of).collect(),
         routes_elsewhere: port.routes_elsewhere,
+        other_namespace: port.other_namespace,
     }
 }
 
