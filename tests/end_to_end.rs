@@ -45,6 +45,8 @@ mod cases_libraries;
 mod cases_local_id;
 #[path = "end_to_end/cases_machine.rs"]
 mod cases_machine;
+#[path = "end_to_end/cases_mounts.rs"]
+mod cases_mounts;
 #[path = "end_to_end/cases_nics.rs"]
 mod cases_nics;
 #[path = "end_to_end/cases_option.rs"]
@@ -106,6 +108,7 @@ fn main() -> std::process::ExitCode {
             cases_policy::CASES,
             cases_machine::CASES,
             cases_nics::CASES,
+            cases_mounts::CASES,
             cases_failure::CASES,
             cases_faults::CASES,
             cases_ends::CASES,

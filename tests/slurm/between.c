@@ -8,6 +8,7 @@
  *   run:PROGRAM   runs it, as whoever the hook runs as, and waits for its end
  *   files:N       lets this process open N descriptors more, until the action below
  *   any-files     as many as before
+ *   own-mounts    gives this process and those that it will fork mounts of their own, as a container's plugin does
  *   no-sys        takes /sys away from this process and those that it will fork
  *   sleep:MS      milliseconds
  *   begin         remembers the time
@@ -68,6 +69,12 @@ static void end(const char *hook, const char *file)
 	fclose(out);
 }
 
+static void own_mounts(void)
+{
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		slurm_error("between: no namespace: %s", strerror(errno));
+}
+
 static void act(const char *hook, const char *action)
 {
 	const char *argument = strchr(action, ':');
@@ -81,9 +88,10 @@ static void act(const char *hook, const char *action)
 		setrlimit(RLIMIT_NOFILE, &few);
 	} else if (!strcmp(action, "any-files")) {
 		setrlimit(RLIMIT_NOFILE, &before);
+	} else if (!strcmp(action, "own-mounts")) {
+		own_mounts();
 	} else if (!strcmp(action, "no-sys")) {
-		if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
-			slurm_error("between: no namespace: %s", strerror(errno));
+		own_mounts();
 		while (umount2("/sys", MNT_DETACH) == 0)
 			;
 	} else if (!strncmp(action, "sleep:", 6)) {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{files, gpus};
+use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root;
 use nic_placement_core::order;
 use nic_placement_core::plan::Plan;
@@ -20,6 +21,8 @@ pub struct Closed {
     pub to_the_job: Vec<(NicIndex, String)>,
     /// to this task: its device cgroup may differ from those of others
     pub to_this_task: Vec<NicIndex>,
+    /// does this process see other files than the one that made the plan?
+    sees_others: bool,
 }
 
 /// `/dev`, open, and what is known of it.
@@ -28,6 +31,13 @@ pub struct Devices {
     pub directory: Option<File>,
     /// does it have nodes of RDMA devices?
     uverbs: bool,
+    /// the mount namespace of whoever opened it
+    mounts: Option<String>,
+}
+
+/// `mnt:[4026531841]`; `None` where /proc does not tell
+fn mounts() -> Option<String> {
+    Root::live().follow("proc/self/ns/mnt")
 }
 
 impl Devices {
@@ -47,7 +57,12 @@ impl Devices {
             matches!(answer, Err(Refusal::Absent))
         };
         let uverbs = directory.as_ref().is_some_and(|directory| !absent(directory));
-        Devices { directory, uverbs }
+        Devices { directory, uverbs, mounts: mounts() }
+    }
+
+    /// This process's own, where it has come into a container since these were opened.
+    fn of_the_container(&self) -> Option<Devices> {
+        (mounts() != self.mounts).then(Devices::open)
     }
 
     /// Is it known that no RDMA device can be opened?
@@ -66,32 +81,45 @@ pub fn without_missing(plan: Plan, devices: &Devices) -> Plan {
     if !plan.node.provenance.is_this_system() {
         return plan;
     }
-    plan.without(all_missing(&plan.node), &files::read)
+    plan.without(all_missing(&plan.node, "on this node"), &files::read)
 }
 
 /// Every verbs device, where that place is missing.
-fn all_missing(topology: &Topology) -> Vec<(NicIndex, String)> {
+fn all_missing(topology: &Topology, place: &str) -> Vec<(NicIndex, String)> {
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
-    verbs.map(|(index, _)| (index, format!("`/dev/{DIRECTORY}` is missing on this node"))).collect()
+    verbs.map(|(index, _)| (index, format!("`/dev/{DIRECTORY}` is missing {place}"))).collect()
 }
 
-/// The plan without NICs that nobody of the job may open, where there are such; `tells` says it in the log.
+/// The plan without NICs that nobody of the job may open, where there are such; `tells` says it in the log.  Also the plan by
+/// a container's own files, since the libraries read those.
 pub fn without_closed(plan: &Plan, closed: &Closed, tells: bool) -> Option<Plan> {
+    // which container the user takes is nothing that an admin would mend
+    let level = if closed.sees_others { log::Level::Info } else { log::Level::Warn };
     for (nic, why) in closed.to_the_job.iter().filter(|_| tells) {
-        log::warn!("`{}` is not used: {why}", plan.node.nic(*nic).name);
+        log::log!(level, "`{}` is not used: {why}", plan.node.nic(*nic).name);
     }
-    (!closed.to_the_job.is_empty()).then(|| plan.without(closed.to_the_job.clone(), &files::read))
+    let differs = closed.sees_others || !closed.to_the_job.is_empty();
+    differs.then(|| plan.without(closed.to_the_job.clone(), &files::read))
 }
 
 /// Asks for each rail; for every other NIC too where a rail is closed to the job, since another may take its place.
+///
+/// Device cgroups are asked by these devices, which a container may not show.  What it does not show no program in it opens, and all
+/// tasks of a node are in one container.
 pub fn closed(devices: &Devices, plan: &Plan) -> Closed {
-    let mut closed = Closed::default();
+    let container = devices.of_the_container();
+    let mut closed = Closed { sees_others: container.is_some(), ..Closed::default() };
+    if container.as_ref().is_some_and(Devices::lack_uverbs) && plan.node.provenance.is_this_system() {
+        closed.to_the_job = all_missing(&plan.node, "in the task's container");
+        return closed;
+    }
     let (Some(directory), true) = (&devices.directory, devices.uverbs) else { return closed };
+    let shown = container.and_then(|container| container.directory);
     let rails = order::set(plan.map.rails.iter().map(|rail| rail.nic));
-    rails.iter().for_each(|&nic| closed.ask(directory, nic, plan.node.nic(nic)));
+    rails.iter().for_each(|&nic| closed.ask(directory, shown.as_ref(), nic, plan.node.nic(nic)));
     if !closed.to_the_job.is_empty() {
         let others = plan.node.numbered_nics().filter(|(index, _)| !rails.contains(index));
-        others.for_each(|(index, nic)| closed.ask(directory, index, nic));
+        others.for_each(|(index, nic)| closed.ask(directory, shown.as_ref(), index, nic));
     }
     if !closed.to_this_task.is_empty() && gpus::is_answer_to_all(directory) {
         closed.to_this_task.clear();
@@ -100,9 +128,15 @@ pub fn closed(devices: &Devices, plan: &Plan) -> Closed {
 }
 
 impl Closed {
-    fn ask(&mut self, devices: &File, index: NicIndex, nic: &Nic) {
+    fn ask(&mut self, devices: &File, shown: Option<&File>, index: NicIndex, nic: &Nic) {
         let Some(uverbs) = nic.uverbs.as_ref().filter(|_| nic.kind == NicKind::Verbs) else { return };
         let path = format!("{DIRECTORY}/{uverbs}");
+        let answer = |devices: &File| sys::may_open(devices, &path).map_err(|error| sys::refusal(&error));
+        if shown.is_some_and(|shown| matches!(answer(shown), Err(Refusal::Absent))) {
+            return self
+                .to_the_job
+                .push((index, format!("there is no `/dev/{path}` in the task's container")));
+        }
         let Err(error) = sys::may_open(devices, &path) else { return };
         match sys::refusal(&error) {
             Refusal::User => {

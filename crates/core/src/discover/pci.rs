@@ -130,7 +130,14 @@ pub(super) fn complete_gpu(
                 return;
             }
         }
-        function.link.max = rate(file("max_link_speed"), file("max_link_width"));
+        let speed = file("max_link_speed");
+        // most GPUs do not idle, or keep their speed: the other ends need not be asked
+        let has_its_speed =
+            |now: LinkRate| speed_of(speed.as_deref()).is_none_or(|able| able <= now.tenths_gt);
+        if end == 0 && vendor == GpuVendor::Nvidia && function.link.current.is_none_or(has_its_speed) {
+            return;
+        }
+        function.link.max = rate(speed, file("max_link_width"));
         let above = function.parent.bridge();
         topology.pci.insert(function);
         let Some((bridge, (parent, _))) = above.zip(directory.rsplit_once('/')) else { return };
@@ -203,15 +210,20 @@ pub(super) fn hex(text: Option<String>) -> Option<u32> {
     u32::from_str_radix(text?.trim().strip_prefix("0x")?, 16).ok()
 }
 
+/// `32.0 GT/s PCIe` in tenths of GT/s
+fn speed_of(text: Option<&str>) -> Option<u32> {
+    let number = text?.split_whitespace().next()?;
+    let (whole, tenth) = match number.split_once('.') {
+        Some((whole, fraction)) => (whole, fraction.chars().next()?.to_digit(10)?),
+        None => (number, 0),
+    };
+    Some(whole.parse::<u32>().ok().filter(|&gt| gt < 1_000)? * 10 + tenth)
+}
+
 /// `32.0 GT/s PCIe` (since Linux 5.5; `32 GT/s` before), `16`.  `Unknown` and width 0 are a link that is down, or no
 /// link at all, as for functions that are part of the CPU.
 fn rate(speed: Option<String>, width: Option<String>) -> Option<LinkRate> {
-    let speed = speed?;
-    let (whole, tenth) = match speed.split_whitespace().next()?.split_once('.') {
-        Some((whole, fraction)) => (whole.to_string(), fraction.chars().next()?.to_digit(10)?),
-        None => (speed.split_whitespace().next()?.to_string(), 0),
-    };
-    let tenths_gt = whole.parse::<u32>().ok().filter(|&gt| gt < 1_000)? * 10 + tenth;
+    let tenths_gt = speed_of(speed.as_deref())?;
     let width = number::<u32>(width).filter(|&width| width > 0 && width <= 32)?;
     Some(LinkRate { tenths_gt, width })
 }
