@@ -115,7 +115,7 @@ fn place(spank: &SpankHandle, active: &Active, plan: &Plan, values: &Values) -> 
 
     let mut failures = found.shortfalls.clone();
     if !plan.wish.settings.dry_run {
-        failures.extend(bind::apply(&mut found.placement));
+        failures.extend(bind::apply(&mut found.placement, &plan.node));
         failures.extend(environment::change(spank, &found.variables));
     }
     for failure in &failures {

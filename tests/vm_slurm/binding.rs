@@ -12,7 +12,7 @@ use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::render::{Evidence, Present};
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
 use nic_placement_core::topology::{CpuSet, NodeSet, Topology};
-use nic_placement_sys::{self as sys, MemoryPolicy};
+use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -84,7 +84,7 @@ pub fn place(gpu: usize) {
     let placement = plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).placement;
     sys::set_affinity(placement.cpus.cpus()).unwrap();
     if let MemDecision::Prefer { nodes, .. } = &placement.mems {
-        sys::prefer_memory(nodes).unwrap();
+        sys::prefer_memory(nodes, Balancing::Not).unwrap();
         assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes.clone()));
     }
     // the binding must survive execve(2), as it must in slurmstepd
@@ -127,7 +127,7 @@ fn pages_come_from_the_preferred_node_also_for_a_program_that_runs_on_another() 
     // CPU 0 is on NUMA node 0 of both machines
     sys::set_affinity(&cpus("0")).unwrap();
     assert_eq!(touched(4).node_of_its_pages(), Some(0), "without a policy, where it runs");
-    sys::prefer_memory(&nodes("1")).unwrap();
+    sys::prefer_memory(&nodes("1"), Balancing::Not).unwrap();
     let said = touched(4);
     assert_eq!((said.word("policy"), said.node_of_its_pages()), ("preferred-many:1", Some(1)));
 }
@@ -137,16 +137,19 @@ fn preferring_several_nodes_takes_the_nearest_of_them() {
     sys::set_affinity(&last_cpu).unwrap();
     let own = topology().nodes_of(&last_cpu).first().unwrap();
     let several: NodeSet = [0, own].into_iter().collect();
-    sys::prefer_memory(&several).unwrap();
-    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(several));
-    assert_eq!(touched(4).node_of_its_pages(), Some(own));
+    // a kernel before 6.9 does not know that its balancing could go on beside such a policy
+    for balancing in [Balancing::AsWithoutPolicy, Balancing::Not] {
+        sys::prefer_memory(&several, balancing).unwrap();
+        assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(several.clone()));
+        assert_eq!(touched(4).node_of_its_pages(), Some(own));
+    }
 }
 
 fn a_node_that_does_not_exist_is_dropped_by_the_kernel_and_reading_back_shows_it() {
-    sys::prefer_memory(&nodes("1,9")).unwrap();
+    sys::prefer_memory(&nodes("1,9"), Balancing::Not).unwrap();
     assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("1")));
     assert_eq!(touched(4).word("policy"), "preferred-many:1");
-    let error = sys::prefer_memory(&nodes("9")).unwrap_err();
+    let error = sys::prefer_memory(&nodes("9"), Balancing::Not).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("1")), "as it was");
 }
@@ -162,9 +165,9 @@ fn a_cpuset_narrows_what_was_asked_for_and_reading_back_shows_it() {
     sys::set_affinity(&cpus("0-7")).unwrap();
     assert_eq!(sys::affinity().unwrap(), cpus("0-1"), "set_affinity succeeds and gives less");
     assert!(sys::set_affinity(&cpus("6-7")).is_err());
-    sys::prefer_memory(&nodes("0-1")).unwrap();
+    sys::prefer_memory(&nodes("0-1"), Balancing::Not).unwrap();
     assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("0")));
-    assert!(sys::prefer_memory(&nodes("1")).is_err());
+    assert!(sys::prefer_memory(&nodes("1"), Balancing::Not).is_err());
     let said = touched(4);
     assert_eq!((said.word("cpus"), said.word("mems"), said.node_of_its_pages()), ("0-1", "0", Some(0)));
 
@@ -186,13 +189,13 @@ fn a_node_without_cpus_has_memory_that_could_be_preferred_and_never_is() {
         let said = said(&["place", &gpu.to_string()]);
         assert!(!said.policy().1.contains(2) && !said.has_pages_on(2), "GPU {gpu}: {said:?}");
     }
-    sys::prefer_memory(&nodes("2")).unwrap();
+    sys::prefer_memory(&nodes("2"), Balancing::Not).unwrap();
     assert_eq!(touched(4).node_of_its_pages(), Some(2), "the kernel would have done it");
 }
 
 fn a_preferred_node_that_is_full_gives_way_to_others() {
     // the node has 128 MB
-    sys::prefer_memory(&nodes("2")).unwrap();
+    sys::prefer_memory(&nodes("2"), Balancing::Not).unwrap();
     let said = touched(160);
     assert!(said.has_pages_on(2) && said.pages().len() > 1, "{said:?}");
 }

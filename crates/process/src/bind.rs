@@ -1,12 +1,25 @@
 //! Sets a process's CPU affinity and memory policy, then reads both back.
 #![forbid(unsafe_code)]
 
+use nic_placement_core::discover::Root;
 use nic_placement_core::placement::{CpuDecision, MemDecision, TaskPlacement};
-use nic_placement_sys::{self as sys, MemoryPolicy};
+use nic_placement_core::topology::Topology;
+use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::io;
 
+/// Does the kernel move pages between fast and slow memory (Documentation/admin-guide/sysctl/kernel.rst, `numa_balancing`, 2)?
+fn balancing(node: &Topology) -> Balancing {
+    let has_slow_memory = node.numa_nodes.iter().any(|node| node.cpus.is_empty());
+    let value = || Root::live().read("proc/sys/kernel/numa_balancing")?.trim().parse::<u32>().ok();
+    match has_slow_memory && value().is_some_and(|value| value & 2 != 0) {
+        true => Balancing::AsWithoutPolicy,
+        // between equal nodes it would only take memory away from where the task runs
+        false => Balancing::Not,
+    }
+}
+
 /// Sets both, CPUs first, since the kernel takes memory where the task runs; returns what did not take.
-pub fn apply(placement: &mut TaskPlacement) -> Vec<String> {
+pub fn apply(placement: &mut TaskPlacement, node: &Topology) -> Vec<String> {
     let mut failures = Vec::new();
     if let CpuDecision::Set { cpus, .. } = &placement.cpus {
         match sys::set_affinity(cpus).and_then(|()| sys::affinity()) {
@@ -17,8 +30,12 @@ pub fn apply(placement: &mut TaskPlacement) -> Vec<String> {
     }
     let (wanted, set) = match &placement.mems {
         MemDecision::Keep { .. } => return failures,
-        MemDecision::Prefer { nodes, .. } => (MemoryPolicy::Prefer(nodes.clone()), sys::prefer_memory(nodes)),
-        MemDecision::Fence { nodes, .. } => (MemoryPolicy::Fence(nodes.clone()), sys::fence_memory(nodes)),
+        MemDecision::Prefer { nodes, .. } => {
+            (MemoryPolicy::Prefer(nodes.clone()), sys::prefer_memory(nodes, balancing(node)))
+        }
+        MemDecision::Fence { nodes, .. } => {
+            (MemoryPolicy::Fence(nodes.clone()), sys::fence_memory(nodes, balancing(node)))
+        }
     };
     match set.and_then(|()| sys::memory_policy()) {
         // the kernel silently drops nodes that have no memory or are not in the cpuset

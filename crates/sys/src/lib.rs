@@ -17,7 +17,7 @@ pub use clock::seconds_since_boot;
 pub use environment::{set_variable_before_threads, unset_variable_before_threads};
 pub use loaded::is_loaded_after_us;
 pub use lock::try_lock;
-pub use memory::{MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
+pub use memory::{Balancing, MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
 pub use terminal::{terminal_columns, terminal_lines};
 
 /// Is the process root's, or may it become so again?

@@ -77,13 +77,25 @@ fn get(flags: libc::c_ulong) -> io::Result<(libc::c_int, NodeSet)> {
     Ok((mode, NodeSet::from_words(nodes.to_vec())))
 }
 
+/// Does the kernel still move pages by itself, with a policy of ours?
+///
+/// It leaves memory alone for which somebody set a policy (kernel/sched/fair.c `task_numa_work`), so without this pages that
+/// it moved to slow memory would stay there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Balancing {
+    /// as it does for a task without a policy, where this kernel can: for several nodes since Linux 6.9
+    AsWithoutPolicy,
+    /// no
+    Not,
+}
+
 /// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes while they have any.
 ///
 /// Kernels before 5.15 can prefer only one node.  For several we then prefer none
 /// ([`io::ErrorKind::Unsupported`]), since the first would be far from threads that run on another.
 /// `EINVAL`: none of the nodes exists or is in the cpuset.
-pub fn prefer_memory(nodes: &NodeSet) -> io::Result<()> {
-    match set(MPOL_PREFERRED_MANY, nodes) {
+pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
+    match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
             0 | 1 => set(MPOL_PREFERRED, nodes),
             _ => Err(io::Error::new(
@@ -98,8 +110,15 @@ pub fn prefer_memory(nodes: &NodeSet) -> io::Result<()> {
 /// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes alone: when
 /// they have none left, the kernel kills the program.  `EINVAL`: none of the nodes exists or is in the
 /// cpuset.
-pub fn fence_memory(nodes: &NodeSet) -> io::Result<()> {
-    set(MPOL_BIND, nodes)
+pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
+    set_with(MPOL_BIND, nodes, balancing)
+}
+
+/// A kernel that does not know the flag, or not for this mode, answers EINVAL (mm/mempolicy.c `sanitize_mpol_flags`).
+fn set_with(mode: libc::c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
+    let is_set =
+        balancing == Balancing::AsWithoutPolicy && set(mode | libc::MPOL_F_NUMA_BALANCING, nodes).is_ok();
+    if is_set { Ok(()) } else { set(mode, nodes) }
 }
 
 fn set(mode: libc::c_int, nodes: &NodeSet) -> io::Result<()> {
@@ -112,4 +131,42 @@ fn set(mode: libc::c_int, nodes: &NodeSet) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// The mode that a thread of its own has then, or why it has none.
+    fn mode(
+        bind: fn(&NodeSet, Balancing) -> io::Result<()>,
+        balancing: Balancing,
+    ) -> io::Result<libc::c_int> {
+        let thread = thread::spawn(move || {
+            let first = allowed_memory()?.iter().next().into_iter().collect();
+            bind(&first, balancing)?;
+            assert!(
+                matches!(memory_policy()?, MemoryPolicy::Prefer(nodes) | MemoryPolicy::Fence(nodes) if nodes == first)
+            );
+            Ok(get(0)?.0)
+        });
+        thread.join().expect("the thread")
+    }
+
+    #[test]
+    fn the_kernel_goes_on_moving_pages_where_that_is_wanted_and_not_elsewhere() {
+        for bind in [prefer_memory, fence_memory] {
+            let plain = match mode(bind, Balancing::Not) {
+                Ok(plain) => plain,
+                Err(error) => return println!("skipped: no memory policies here: {error}"),
+            };
+            assert_eq!(plain & MODE_FLAGS, 0);
+            let moving =
+                mode(bind, Balancing::AsWithoutPolicy).expect("the policy, with the flag or without");
+            assert_eq!(moving & !MODE_FLAGS, plain);
+            // MPOL_BIND takes it since 5.12
+            assert!(moving & libc::MPOL_F_NUMA_BALANCING != 0 || plain != MPOL_BIND, "{moving:#x}");
+        }
+    }
 }

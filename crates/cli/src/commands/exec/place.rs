@@ -262,7 +262,7 @@ fn carry_out(
     }
     let mut failures = placed.shortfalls.clone();
     if !plan.wish.settings.dry_run {
-        failures.extend(bind::apply(&mut placed.placement));
+        failures.extend(bind::apply(&mut placed.placement, &plan.node));
         environment.change(&placed.variables);
     }
     let name = &plan.step.node;
