@@ -4,6 +4,7 @@
 mod kinds;
 mod machines;
 mod planes;
+mod software;
 
 use super::manifest::Entry;
 use super::synthesise::synthesise;
