@@ -37,7 +37,7 @@ pub(super) fn numa_nodes(root: &Root, topology: &mut Topology, diagnostics: &mut
         let distances = root.read(&format!("{path}/distance")).unwrap_or_default();
         let distances = distances.split_whitespace().take(MAX_NUMA_NODES + 1);
         let distances = distances.filter_map(|distance| distance.parse().ok()).collect();
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
+        topology.numa_nodes.push(NumaNode { os_index, cpus, distances, package: None });
     }
     topology.numa_nodes.order_by_key(|node| node.os_index);
     let count = topology.numa_nodes.len();
@@ -57,8 +57,22 @@ pub(super) fn processor(root: &Root, topology: &mut Topology) {
         root.read(&format!("{CPUS}/modalias")).and_then(|text| Processor::from_modalias(&text));
 }
 
-/// CPUs with their cores.  Threads of one core have their package and core number in common, so where each file counts
-/// they are read once for a core: two files and the list of its threads.
+/// What the kernel says of a CPU's package: nothing of an offline one, which has no topology directory, and -1 where it does
+/// not know the packages (a guest's on POWER, by the default in include/linux/topology.h).
+fn package(root: &Root, cpu: u32) -> Option<i64> {
+    number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
+}
+
+/// The package of each NUMA node, for scopes without CPUs.
+pub(super) fn packages(root: &Root, topology: &mut Topology) {
+    for node in &mut topology.numa_nodes {
+        let package = node.cpus.first().and_then(|cpu| package(root, cpu));
+        node.package = package.and_then(|package| u32::try_from(package).ok());
+    }
+}
+
+/// CPUs with their cores, and the NUMA nodes' packages.  Threads of one core have their package and core number in common, so
+/// where each file counts they are read once for a core: two files and the list of its threads.
 pub(super) fn pus(root: &Root, scope: Scope, topology: &mut Topology) {
     let mut known = CpuSet::new();
     for name in root.list(CPUS, |name| index(name, "cpu").is_some()) {
@@ -67,18 +81,22 @@ pub(super) fn pus(root: &Root, scope: Scope, topology: &mut Topology) {
             continue;
         }
         let file = |name_of_file: &str| root.read(&format!("{CPUS}/{name}/topology/{name_of_file}"));
-        // an offline CPU has no topology directory; a kernel that does not know the packages says -1 (a guest's on POWER, by
-        // the default in include/linux/topology.h), and numbers the cores as if there were one
-        let package = number::<i64>(file("physical_package_id")).map(|package| package.max(0));
-        let (package, core) =
-            (package.and_then(|package| u32::try_from(package).ok()), number(file("core_id")));
-        let (Some(package), Some(core)) = (package, core) else { continue };
+        let Some(package) = package(root, os_index) else { continue };
         let mut threads: CpuSet = [os_index].into_iter().collect();
         if scope < Scope::Full {
             // `core_cpus_list` since Linux 5.3, by its older name on every kernel
             let list = file("thread_siblings_list").and_then(|list| CpuSet::from_list(&list).ok());
             threads = threads.union(&list.unwrap_or_default());
         }
+        for node in &mut topology.numa_nodes {
+            if node.cpus.first().is_some_and(|first| threads.contains(first)) {
+                node.package = u32::try_from(package).ok();
+            }
+        }
+        // a kernel that does not know the packages numbers the cores as if there were one
+        let (Ok(package), Some(core)) = (u32::try_from(package.max(0)), number(file("core_id"))) else {
+            continue;
+        };
         let new = threads.iter().filter(|&thread| !known.contains(thread));
         topology.pus.extend(new.map(|os_index| Pu { os_index, package, core }));
         known = known.union(&threads);

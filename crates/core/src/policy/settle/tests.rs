@@ -26,6 +26,7 @@ fn machine(sockets: u32, nodes: u32, cores: u32, gpus: u32) -> Topology {
             os_index: node,
             cpus,
             distances: (0..all).map(distance).collect(),
+            package: None,
         });
     }
     for gpu in 0..gpus {
