@@ -36,7 +36,7 @@ fn machine(gpus: usize, nics: usize) -> Topology {
     let numa_nodes = switches.div_ceil(4);
     for os_index in 0..numa_nodes as u32 {
         let cpus = (os_index * 16..os_index * 16 + 16).collect();
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
     }
     let link = LinkRate { tenths_gt: 320, width: 16 };
     let link = PcieLink { current: Some(link), max: Some(link) };

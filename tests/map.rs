@@ -33,7 +33,7 @@ fn described(cpus: [u32; 2], name: &str) -> PathBuf {
     for (node, cpu) in (0u32..).zip(cpus) {
         let cpus: CpuSet = [cpu].into_iter().collect();
         let distances = if node == 0 { vec![10, 20] } else { vec![20, 10] };
-        topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances });
+        topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances, package: None });
         let (gpu, nic) = (format!("0000:{}1:00.0", node + 1), format!("0000:{}2:00.0", node + 1));
         function(&mut topology, &gpu, node);
         function(&mut topology, &nic, node);

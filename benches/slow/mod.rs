@@ -99,7 +99,7 @@ impl Genes {
         for node in 0..nodes {
             let cpus = [node as u32].into_iter().collect();
             let distances = (0..nodes).map(|other| distance(node, other)).collect();
-            topology.numa_nodes.push(NumaNode { os_index: node as u32, cpus, distances });
+            topology.numa_nodes.push(NumaNode { os_index: node as u32, cpus, distances, package: None });
         }
         let link = |numbers: &mut Numbers| {
             let widths = [(320, 16), (160, 16), (320, 8), (160, 8)];

@@ -54,7 +54,7 @@ pub fn machines() -> impl Strategy<Value = Topology> {
         for os_index in 0..2u32 {
             let cpus = (os_index * 8..os_index * 8 + 8).collect();
             let distances = (0..2).map(|other| if other == os_index { 10 } else { 21 }).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances, package: Some(os_index) });
             topology.pus.extend((os_index * 8..os_index * 8 + 8).map(|cpu| Pu {
                 os_index: cpu,
                 package: os_index,

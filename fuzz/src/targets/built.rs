@@ -59,7 +59,12 @@ pub fn topology(bytes: &mut Bytes) -> Topology {
     for os_index in 0..nodes {
         let cpus = (os_index * 16..os_index * 16 + 16).collect();
         let distances = (0..nodes).map(|other| if other == os_index { 10 } else { 12 + (other ^ os_index) });
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances: distances.collect() });
+        topology.numa_nodes.push(NumaNode {
+            os_index,
+            cpus,
+            distances: distances.collect(),
+            package: has_cores.then_some(os_index / 2),
+        });
         if has_cores {
             let cores = os_index * 16..os_index * 16 + 16;
             topology.pus.extend(cores.map(|cpu| Pu { os_index: cpu, package: os_index / 2, core: cpu / 2 }));

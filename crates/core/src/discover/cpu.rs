@@ -7,6 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::order::Order;
 use crate::topology::file::MAX_NUMA_NODES;
 use crate::topology::{CpuSet, NumaNode, Processor, Pu, Topology};
+use std::collections::{BTreeMap, BTreeSet};
 
 const NODES: &str = "sys/devices/system/node";
 const CPUS: &str = "sys/devices/system/cpu";
@@ -37,7 +38,7 @@ pub(super) fn numa_nodes(root: &Root, topology: &mut Topology, diagnostics: &mut
         let distances = root.read(&format!("{path}/distance")).unwrap_or_default();
         let distances = distances.split_whitespace().take(MAX_NUMA_NODES + 1);
         let distances = distances.filter_map(|distance| distance.parse().ok()).collect();
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
+        topology.numa_nodes.push(NumaNode { os_index, cpus, distances, package: None });
     }
     topology.numa_nodes.order_by_key(|node| node.os_index);
     let count = topology.numa_nodes.len();
@@ -57,31 +58,83 @@ pub(super) fn processor(root: &Root, topology: &mut Topology) {
         root.read(&format!("{CPUS}/modalias")).and_then(|text| Processor::from_modalias(&text));
 }
 
-/// CPUs with their cores.  Threads of one core have their package and core number in common, so where each file counts
-/// they are read once for a core: two files and the list of its threads.
+/// What the kernel says of a CPU's package: nothing of an offline one, which has no topology directory, and -1 where it does
+/// not know the packages (a guest's on POWER, by the default in include/linux/topology.h).
+fn package(root: &Root, cpu: u32) -> Option<i64> {
+    number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
+}
+
+/// The package of each NUMA node, for scopes without CPUs.
+pub(super) fn packages(root: &Root, topology: &mut Topology) {
+    for node in &mut topology.numa_nodes {
+        let package = node.cpus.first().and_then(|cpu| package(root, cpu));
+        node.package = package.and_then(|package| u32::try_from(package).ok());
+    }
+}
+
+/// CPUs with their cores, and the NUMA nodes' packages.  Threads of one core have their package and core number in common, so
+/// where each file counts they are read once for a core: two files and the list of its threads.
 pub(super) fn pus(root: &Root, scope: Scope, topology: &mut Topology) {
     let mut known = CpuSet::new();
+    let mut found: Vec<(Pu, Option<CpuSet>)> = Vec::new();
     for name in root.list(CPUS, |name| index(name, "cpu").is_some()) {
         let Some(os_index) = index(&name, "cpu") else { continue };
         if known.contains(os_index) {
             continue;
         }
         let file = |name_of_file: &str| root.read(&format!("{CPUS}/{name}/topology/{name_of_file}"));
-        // an offline CPU has no topology directory; a kernel that does not know the packages says -1 (a guest's on POWER, by
-        // the default in include/linux/topology.h), and numbers the cores as if there were one
-        let package = number::<i64>(file("physical_package_id")).map(|package| package.max(0));
-        let (package, core) =
-            (package.and_then(|package| u32::try_from(package).ok()), number(file("core_id")));
-        let (Some(package), Some(core)) = (package, core) else { continue };
+        let Some(package) = package(root, os_index) else { continue };
+        // `core_cpus_list` since Linux 5.3, by its older name on every kernel
+        let listed = file("thread_siblings_list").and_then(|list| CpuSet::from_list(&list).ok());
         let mut threads: CpuSet = [os_index].into_iter().collect();
-        if scope < Scope::Full {
-            // `core_cpus_list` since Linux 5.3, by its older name on every kernel
-            let list = file("thread_siblings_list").and_then(|list| CpuSet::from_list(&list).ok());
-            threads = threads.union(&list.unwrap_or_default());
+        if let Some(listed) = listed.as_ref().filter(|_| scope < Scope::Full) {
+            threads = threads.union(listed);
         }
+        for node in &mut topology.numa_nodes {
+            if node.cpus.first().is_some_and(|first| threads.contains(first)) {
+                node.package = u32::try_from(package).ok();
+            }
+        }
+        // a kernel that does not know the packages numbers the cores as if there were one
+        let (Ok(package), Some(core)) = (u32::try_from(package.max(0)), number(file("core_id"))) else {
+            continue;
+        };
         let new = threads.iter().filter(|&thread| !known.contains(thread));
-        topology.pus.extend(new.map(|os_index| Pu { os_index, package, core }));
+        found.extend(new.map(|os_index| (Pu { os_index, package, core }, listed.clone())));
         known = known.union(&threads);
     }
-    topology.pus.order_by_key(|pu| pu.os_index);
+    found.order_by_key(|(pu, _)| pu.os_index);
+    tell_cores_apart(&mut found);
+    topology.pus = found.into_iter().map(|(pu, _)| pu).collect();
+}
+
+/// Gives a core number of its own to a core whose number another core of its package has: the kernel says by each CPU's list
+/// which ones are of its core.
+///
+/// Numbers repeat where a device tree describes the processor, in each of its clusters (`parse_cluster`,
+/// drivers/base/arch_topology.c, since Linux 6.0), and before 6.1 on an x86 of several dies.
+fn tell_cores_apart(pus: &mut [(Pu, Option<CpuSet>)]) {
+    let mut taken: BTreeSet<(u32, u32)> = pus.iter().map(|(pu, _)| (pu.package, pu.core)).collect();
+    let mut free: BTreeMap<u32, u32> = BTreeMap::new();
+    // by the number that the kernel gives: the cores that have it, with the numbers that they have here
+    let mut cores: BTreeMap<(u32, u32), Vec<(u32, CpuSet)>> = BTreeMap::new();
+    for (pu, listed) in pus {
+        let same = cores.entry((pu.package, pu.core)).or_default();
+        let is_mine = |cpus: &CpuSet| listed.as_ref().is_none_or(|listed| listed.intersects(cpus));
+        let mine = same.iter().position(|(_, cpus)| is_mine(cpus)).unwrap_or_else(|| {
+            let mut core = pu.core;
+            if !same.is_empty() {
+                let next = free.entry(pu.package).or_default();
+                while !taken.insert((pu.package, *next)) {
+                    *next += 1;
+                }
+                core = *next;
+            }
+            same.push((core, CpuSet::new()));
+            same.len() - 1
+        });
+        let (core, cpus) = &mut same[mine];
+        cpus.insert(pu.os_index);
+        pu.core = *core;
+    }
 }

@@ -53,6 +53,8 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     cpu::numa_nodes(root, &mut topology, &mut diagnostics);
     if scope >= Scope::Cores {
         cpu::pus(root, scope, &mut topology);
+    } else {
+        cpu::packages(root, &mut topology);
     }
     gpu::gpus(root, scope, &mut topology, &mut diagnostics);
     let found = nic::nics(root, scope, &mut topology, &mut diagnostics);

@@ -34,31 +34,36 @@ pub(super) fn nics(
     }
     let verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
     for (name, path) in without_planes(root, placed(root, names, diagnostics)) {
-        // …/0000:18:00.0/infiniband/mlx5_0; software devices stand below devices/virtual
-        let function = function(root, scope, topology, &path);
+        let full = scope == Scope::Full;
+        // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
+        let ports: Vec<Port> =
+            (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number)).collect();
+        // …/0000:18:00.0/infiniband/mlx5_0
+        let gids: Vec<Option<String>> = ports.iter().map(|port| first_gid(root, &path, port)).collect();
+        let software = software(root, full, &path, ports.iter().zip(&gids));
+        let function = match software {
+            Some(_) => None,
+            None => function(root, scope, topology, &path),
+        };
         if let Some((address, directory)) = &function {
             pci::complete_nic(root, scope, topology, *address, directory);
         }
         let address = function.as_ref().map(|(address, _)| *address);
         functions.extend(function);
         let parent = path.rsplit_once("/infiniband/").map(|(parent, _)| parent).filter(|_| address.is_some());
-        let full = scope == Scope::Full;
         let below = |scope_wanted: Scope, name: &str, keep: fn(&str) -> bool| match parent {
             Some(parent) if scope >= scope_wanted => root.list(&format!("{parent}/{name}"), keep),
             _ => Vec::new(),
         };
         let mut netdevs = below(Scope::Selection, "net", |_| true);
-        if address.is_none() && full {
-            // a software device says which interface it uses (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
-            netdevs.extend(root.read(&format!("{path}/parent")).filter(|netdev| !netdev.is_empty()));
-        }
+        netdevs.extend(software.filter(|netdev| full && !netdev.is_empty()));
         // a tree that lacks the class has it only there
         let listed = || below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs"));
         let uverbs = parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name));
         let uverbs = uverbs.or_else(|| listed().into_iter().next());
-        // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
-        let ports = (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number));
-        let ports = ports.filter(|port| !lacks_gids(root, &path, port)).collect();
+        let ports = ports.into_iter().zip(gids);
+        let ports = ports.filter(|(port, gid)| gid.is_some() || !lacks_gids(root, &path, port));
+        let ports = ports.map(|(port, _)| port).collect();
         let driver = parent.and_then(|parent| root.follow(&format!("{parent}/driver")));
         let kind = match driver.as_deref().and_then(|driver| driver.rsplit('/').next()) {
             Some("efa") => NicKind::Efa,
@@ -154,7 +159,42 @@ fn own_uverbs(
     }
 }
 
-/// Is it a port over Ethernet for raw packets alone, by which no two programs connect?
+/// A software device, by the interface that it uses as far as it tells that.
+///
+/// Where these do not stand below devices/virtual, as before Linux 5.11 (commit a9d2e9ae953f), they stand below the PCI function
+/// of the interface, and nothing but what they say of themselves tells them from a NIC.
+fn software<'a>(
+    root: &Root,
+    full: bool,
+    path: &str,
+    ports: impl IntoIterator<Item = (&'a Port, &'a Option<String>)>,
+) -> Option<String> {
+    /// What soft iWARP says of itself, which nobody can change (include/uapi/rdma/siw-abi.h, `SIW_NODE_DESC_COMMON`).
+    const SOFT_IWARP: &str = "Software iWARP stack";
+    let is_below_a_function = path.contains("/pci");
+    let (mut is_on_ethernet, mut may_be_iwarp) = (false, false);
+    for (port, gid) in ports {
+        is_on_ethernet |= port.link_layer == LinkLayer::Ethernet;
+        // the first GID of a RoCE port is that of its link-local address (drivers/infiniband/core/roce_gid_mgmt.c)
+        may_be_iwarp |= !gid.as_ref().is_some_and(|gid| gid.starts_with("fe80"));
+    }
+    if !(if is_below_a_function { is_on_ethernet } else { full }) {
+        return None;
+    }
+    // a file of soft RoCE's alone (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
+    let interface = root.read(&format!("{path}/parent"));
+    let is_soft_iwarp =
+        || root.read(&format!("{path}/node_desc")).is_some_and(|text| text.starts_with(SOFT_IWARP));
+    interface.or_else(|| (is_below_a_function && may_be_iwarp && is_soft_iwarp()).then(String::new))
+}
+
+/// The first entry of the table of GIDs of a port that works over Ethernet.
+fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
+    let works = port.link_layer == LinkLayer::Ethernet && port.state == PortState::Active;
+    works.then(|| root.read(&format!("{path}/ports/{}/gids/0", port.number))).flatten()
+}
+
+/// Is it, without a first GID, a port over Ethernet for raw packets alone, by which no two programs connect?
 ///
 /// mlx5 has such where RoCE is switched off (`devlink dev param set … enable_roce`), and in switchdev mode, where one device
 /// has a port for each representor, active as that and with the rate of the card.  They have a table of no GIDs
@@ -163,7 +203,6 @@ fn lacks_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
     port.link_layer == LinkLayer::Ethernet
         && port.state == PortState::Active
-        && root.read(&format!("{place}/gids/0")).is_none()
         // a capture may lack the folder
         && !root.list(&place, |name| name == "gids").is_empty()
         && root.list(&format!("{place}/gids"), |_| true).is_empty()

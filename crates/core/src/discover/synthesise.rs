@@ -12,7 +12,7 @@ use super::manifest::{Entry, Manifest};
 use crate::order::Order;
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
-    PortState, Topology,
+    PortState, Topology, package_of,
 };
 use std::net::Ipv4Addr;
 
@@ -31,10 +31,22 @@ pub fn synthesise(topology: &Topology) -> Manifest {
             tree.file(&directory, "distance", &row.join(" "));
         }
     }
+    let topology_of = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/topology");
     for pu in &topology.pus {
-        let directory = format!("sys/devices/system/cpu/cpu{}/topology", pu.os_index);
-        tree.file(&directory, "physical_package_id", &pu.package.to_string());
-        tree.file(&directory, "core_id", &pu.core.to_string());
+        tree.file(&topology_of(pu.os_index), "physical_package_id", &pu.package.to_string());
+        tree.file(&topology_of(pu.os_index), "core_id", &pu.core.to_string());
+    }
+    for node in &topology.numa_nodes {
+        let Some(first) = node.cpus.first() else { continue };
+        match (node.package, package_of(&topology.pus, &node.cpus)) {
+            (own, told) if own == told => {}
+            // a kernel that knows no packages, where CPUs count as of package 0
+            (None, told) if told != Some(0) => {}
+            (own, _) => {
+                let own = own.map_or("-1".to_string(), |package| package.to_string());
+                tree.file(&topology_of(first), "physical_package_id", &own);
+            }
+        }
     }
     for function in topology.pci.iter() {
         if let Some(directory) = directory(&topology.pci, function.address) {

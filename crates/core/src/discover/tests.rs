@@ -4,14 +4,16 @@
 mod kinds;
 mod machines;
 mod planes;
+mod sockets;
+mod software;
 
 use super::manifest::Entry;
 use super::synthesise::synthesise;
 use super::*;
 use crate::topology::file::MAX_NUMA_NODES;
 use crate::topology::{
-    Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PathType, PciAddress, PciFunction, PciParent, Port,
-    PortState,
+    Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, PciAddress,
+    PciFunction, PciParent, PcieLink, Port, PortState, Pu,
 };
 use machines::machines;
 use proptest::prelude::*;
@@ -265,10 +267,11 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: Option<(u16, u16)>)
         nics.push(Nic { address, ports: vec![port()], ..nic });
     }
     (topology.gpus, topology.nics) = (gpus, nics);
-    topology.numa_nodes.push(crate::topology::NumaNode {
+    topology.numa_nodes.push(NumaNode {
         os_index: 0,
         cpus: (0..8).collect(),
         distances: vec![10],
+        package: None,
     });
     topology.sort();
     topology

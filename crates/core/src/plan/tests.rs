@@ -6,6 +6,7 @@ use crate::config::Words;
 use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
+use crate::placement::CpuDecision;
 use crate::platform;
 use crate::render::{FileText, Present};
 use crate::step::{Claim, Starter};
@@ -346,5 +347,41 @@ fn a_task_is_not_held_to_its_nic_where_the_rails_networks_are_in_no_table_that_w
     ] {
         let (list, why) = on_roce_with_gids(gids);
         assert_eq!(list.as_deref(), Some(expected), "{gids:?}: {why}");
+    }
+}
+
+#[test]
+fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
+    let mut machine = platform::model("dgx-h100").unwrap();
+    machine.numa_nodes.retain(|node| node.os_index == 0);
+    machine.numa_nodes[0].cpus = CpuSet::from_list("0-7").unwrap();
+    machine.numa_nodes[0].distances = vec![10];
+    machine.pus.clear();
+    let mut tree = synthesise(&machine);
+    let mut file = |path: &str, text: &str| tree.insert(path, Entry::File(text.to_string()));
+    // two clusters of four cores, as a kernel numbers them that reads a device tree
+    for cpu in 0..8 {
+        let at = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        file(&format!("{at}/physical_package_id"), "0");
+        file(&format!("{at}/core_id"), &(cpu % 4).to_string());
+        file(&format!("{at}/thread_siblings_list"), &cpu.to_string());
+    }
+    for scope in [Scope::Cores, Scope::Full] {
+        let (topology, _) = discover(&Root::manifest(tree.clone()), scope, Provenance::ThisSystem);
+        let words = Words::parse("bind=core").unwrap();
+        let settings = crate::config::settle(&Words::default(), None, Some(&words));
+        let step = Step { tasks: 8, gpus: Some(ALL.into()), ..Step::default() };
+        let plan = Plan::new(topology, Wish { settings, ..Wish::default() }, step, &|_| None);
+        let all = CpuSet::from_list("0-7").unwrap();
+        let own = (0..8).map(|local_id| {
+            let (cpus, step_cpus, masks) = (all.clone(), all.clone(), vec![all.clone()]);
+            let mut task = Task { local_id, cpus, step_cpus, masks, ..Task::default() };
+            task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", local_id.to_string());
+            match plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).placement.cpus {
+                CpuDecision::Set { cpus, .. } => cpus.to_string(),
+                other => panic!("{scope:?}: {other:?}"),
+            }
+        });
+        assert_eq!(own.collect::<Vec<_>>(), ["0", "1", "2", "3", "4", "5", "6", "7"], "{scope:?}");
     }
 }

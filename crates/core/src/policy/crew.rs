@@ -151,7 +151,7 @@ mod tests {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for node in 0..2u32 {
             let cpus = (4 * node..4 * node + 4).collect();
-            topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances: Vec::new() });
+            topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances: Vec::new(), package: None });
             for minor in [2 * node, 2 * node + 1] {
                 let address = format!("{:02x}:00.0", minor + 1).parse().unwrap();
                 let parent = PciParent::Host("pci0000:00".parse().unwrap());

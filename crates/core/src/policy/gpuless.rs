@@ -54,7 +54,7 @@ mod tests {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for os_index in 0..4 {
             let cpus = [2 * os_index, 2 * os_index + 1].into_iter().collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
         }
         let cpus = CpuSet::from_list(cpus).unwrap();
         let step = Step { tasks, ..Step::default() };
@@ -81,7 +81,7 @@ mod tests {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for os_index in 0..2 {
             let cpus = [os_index].into_iter().collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
         }
         let cpus = CpuSet::from_list("0-1").unwrap();
         let part = |list: &str, step_gpus: &str| {

@@ -81,7 +81,7 @@ mod tests {
                 _ => 32,
             };
             let distances = if known { (0..5).map(distance).collect() } else { Vec::new() };
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances, package: None });
         }
         topology
     }

@@ -6,7 +6,7 @@ use crate::placement::{GpuPlacement, RailIndex};
 use crate::platform;
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
-    PcieLink, Port, PortState, Provenance, Pu,
+    PcieLink, Port, PortState, Provenance,
 };
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ impl Parts {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for os_index in 0..2 {
             let cpus = (os_index * 4..os_index * 4 + 4).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
         }
         let link = LinkRate { tenths_gt: 320, width: 16 };
         let link = PcieLink { current: Some(link), max: Some(link) };
@@ -310,7 +310,7 @@ fn of_two_far_nics_the_one_on_the_nearer_numa_node_wins() {
         topology.pci.insert(PciFunction { numa_node: Some(2), ..function });
     }
     let cpus = (8..12).collect();
-    topology.numa_nodes.push(NumaNode { os_index: 2, cpus, distances: vec![12, 32, 10] });
+    topology.numa_nodes.push(NumaNode { os_index: 2, cpus, distances: vec![12, 32, 10], package: None });
     topology.numa_nodes[0].distances = vec![10, 32, 12];
     topology.numa_nodes[1].distances = vec![32, 10, 32];
     let node = closest(&topology);
@@ -320,23 +320,19 @@ fn of_two_far_nics_the_one_on_the_nearer_numa_node_wins() {
 }
 
 /// A GPU on each of these NUMA nodes, and two NICs on the last: what each GPU gets in Gbit/s.
-fn far_from_the_nics(packages: &[u32], distances: &[&[u32]]) -> Vec<u64> {
+fn far_from_the_nics(packages: &[Option<u32>], distances: &[&[u32]]) -> Vec<u64> {
     let nodes = packages.len() as u8;
     let mut topology = Parts { gpus: vec![0; 2], nics: vec![(3, 400), (3, 400)] }.topology();
-    let numa_nodes = packages.iter().zip(0..).map(|(_, os_index)| {
+    let numa_nodes = packages.iter().zip(0..).map(|(&package, os_index)| {
         let cpus = [os_index].into_iter().collect();
         NumaNode {
             os_index,
             cpus,
             distances: distances.get(os_index as usize).map_or(Vec::new(), |row| row.to_vec()),
+            package,
         }
     });
     topology.numa_nodes = numa_nodes.collect();
-    topology.pus = packages
-        .iter()
-        .zip(0..)
-        .map(|(&package, os_index)| Pu { os_index, package, core: os_index })
-        .collect();
     let buses = |switch: u8| switch * 0x40..=switch * 0x40 + 0x3f;
     for (switch, node) in [(0, 0), (3, u32::from(nodes) - 1)] {
         let below: Vec<PciFunction> = topology
@@ -354,12 +350,15 @@ fn far_from_the_nics(packages: &[u32], distances: &[&[u32]]) -> Vec<u64> {
 
 #[test]
 fn two_gpus_share_the_connection_of_two_sockets_and_none_within_one() {
-    assert_eq!(far_from_the_nics(&[0, 1], &[]), [90, 90], "two packages");
-    assert_eq!(far_from_the_nics(&[0, 0], &[]), [180, 180], "two NUMA nodes of one package");
-    assert_eq!(far_from_the_nics(&[0, 1], &[&[10, 12], &[12, 10]]), [180, 180], "distances count before");
-    assert_eq!(far_from_the_nics(&[0, 0], &[&[10, 32], &[32, 10]]), [90, 90]);
+    let (one, two, unknown) = ([Some(0), Some(0)], [Some(0), Some(1)], [None, None]);
+    assert_eq!(far_from_the_nics(&two, &[]), [90, 90], "two packages");
+    assert_eq!(far_from_the_nics(&one, &[]), [180, 180], "two NUMA nodes of one package");
+    assert_eq!(far_from_the_nics(&two, &[&[10, 12], &[12, 10]]), [90, 90], "packages count before distances");
+    assert_eq!(far_from_the_nics(&one, &[&[10, 17], &[17, 10]]), [180, 180]);
+    assert_eq!(far_from_the_nics(&unknown, &[&[10, 12], &[12, 10]]), [180, 180]);
+    assert_eq!(far_from_the_nics(&unknown, &[&[10, 32], &[32, 10]]), [90, 90]);
     let four: [&[u32]; 4] = [&[10, 12, 32, 32], &[12, 10, 32, 32], &[32, 32, 10, 12], &[32, 32, 12, 10]];
-    assert_eq!(far_from_the_nics(&[0; 4], &four), [90, 90], "two nodes of each socket");
+    assert_eq!(far_from_the_nics(&[None; 4], &four), [90, 90], "two nodes of each socket");
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub struct NumaNode {
     pub cpus: CpuSet,
     /// distances to all nodes in order of os index, 10 = local (ACPI SLIT); empty where unknown
     pub distances: Vec<u32>,
+    /// the package of its first CPU; unknown without CPUs, and where the kernel knows no packages
+    pub package: Option<u32>,
 }
 
 /// A logical CPU (hwloc: `PU`).
@@ -111,8 +113,14 @@ const MELLANOX: u16 = 0x15b3;
 pub(crate) const CONNECTX7: u16 = 0x1021;
 /// The subsystem of the functions that manage NVSwitches.
 const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
-/// The largest distance (ACPI SLIT) between two NUMA nodes of one package.
+/// The largest distance (ACPI SLIT) between two NUMA nodes of one package, where no package is known.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
+
+/// The package of the first of `cpus`, where `pus` tell it.
+pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
+    let first = cpus.first()?;
+    pus.iter().find(|pu| pu.os_index == first).map(|pu| pu.package)
+}
 
 impl Topology {
     /// A node with nothing known.
@@ -184,20 +192,32 @@ impl Topology {
 
     /// The NUMA node that stands for the socket of this one: the first of those that share a package with it.
     ///
-    /// The distances tell, which every reading of a node has: nodes of one package are 10 to 13 apart (AMD's NPS, Intel's
-    /// sub-NUMA clusters), and packages 16 and more.  Where they are unknown the CPUs' packages do, and where those are too,
-    /// each NUMA node counts as a socket.
+    /// The packages tell, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).  No distance does for all
+    /// machines: three clusters of a Granite Rapids are 15 and 17 apart, and packages 16 on some machines of eight.  A node
+    /// without a package of its own (memory alone) is of the nearest one.  Where no package is known, nodes of one socket are
+    /// up to 15 apart, and where distances are not known either, each NUMA node counts as a socket.
     pub fn socket_of(&self, node: u32) -> u32 {
-        let package = |node: &NumaNode| {
-            let first = node.cpus.first()?;
-            self.pus.iter().find(|pu| pu.os_index == first).map(|pu| pu.package)
-        };
         let Some(this) = self.numa_node(node) else { return node };
-        let together = |other: &&NumaNode| match self.distance(other.os_index, node) {
-            Some(distance) => distance <= MOST_WITHIN_A_SOCKET,
-            None => package(this).is_some() && package(this) == package(other),
+        let is_known = self.numa_nodes.iter().any(|node| node.package.is_some());
+        let package = this.package.or_else(|| self.nearest_package(node));
+        let together = |other: &&NumaNode| match package {
+            Some(_) => other.package == package,
+            None if is_known => other.os_index == node,
+            None => {
+                self.distance(other.os_index, node).is_some_and(|distance| distance <= MOST_WITHIN_A_SOCKET)
+            }
         };
-        self.numa_nodes.iter().find(together).map_or(node, |first| first.os_index.min(node))
+        self.numa_nodes.iter().find(together).map_or(node, |first| first.os_index)
+    }
+
+    /// The package that is nearer to this NUMA node than any other is.
+    fn nearest_package(&self, node: u32) -> Option<u32> {
+        let known = self.numa_nodes.iter();
+        let known = known.filter_map(|other| other.package.zip(self.distance(node, other.os_index)));
+        let known: Vec<(u32, u32)> = known.collect();
+        let &(package, nearest) = known.iter().min_by_key(|(_, distance)| *distance)?;
+        // memory that is as near to two packages is of neither
+        known.iter().all(|&(of, distance)| distance > nearest || of == package).then_some(package)
     }
 
     /// Do programs use all NICs of the node through libfabric's own providers, which choose NICs themselves?

@@ -86,7 +86,7 @@ pub(super) fn numa_nodes(
             diagnostics.push(Diagnostic::new(format!("NUMANode {os_index}"), finding));
         }
         taken = taken.union(&own);
-        topology.numa_nodes.push(NumaNode { os_index, cpus: own, distances: Vec::new() });
+        topology.numa_nodes.push(NumaNode { os_index, cpus: own, distances: Vec::new(), package: None });
     }
     topology.numa_nodes.sort_by_key(|node| node.os_index);
     Ok(())
@@ -154,7 +154,11 @@ pub(super) fn pus(
         core_numbers.extend(numbers(file, cores, &format!("Core of package {package}"), diagnostics)?);
     }
     for (os_index, package, core) in found {
-        let package = package_of(package).unwrap_or(0);
+        let package = package_of(package);
+        // one without a Package, as hwloc writes it where the kernel knows none, counts as of package 0
+        let node = topology.numa_nodes.iter_mut().find(|node| node.cpus.first() == Some(os_index));
+        node.into_iter().for_each(|node| node.package = package);
+        let package = package.unwrap_or(0);
         let core = core_numbers.get(&core).copied().unwrap_or(os_index);
         topology.pus.push(Pu { os_index, package, core });
     }

@@ -87,6 +87,13 @@ fn cpus_know_their_package_and_a_core_number_that_is_unique_in_it() {
     let pus = [pu(0, 0, 0), pu(1, 0, 0), pu(2, 0, 1), pu(64, 1, 0), pu(65, 1, 0)];
     assert_eq!(good(VERSION_1).0.pus, pus);
     assert_eq!(good(VERSION_3).0.pus, [pu(0, 0, 0), pu(1, 0, 1)], "without cores each CPU is one");
+    // so do their NUMA nodes, and a file without packages has none
+    let packages = |text: &str| -> Vec<Option<u32>> {
+        good(text).0.numa_nodes.iter().map(|node| node.package).collect()
+    };
+    assert_eq!(packages(VERSION_2), [Some(0), Some(1), None]);
+    assert_eq!(packages(VERSION_1), [Some(0), Some(1), None]);
+    assert_eq!(packages(&VERSION_2.replace("type=\"Package\"", "type=\"Group\"")), [None, None, None]);
 }
 
 #[test]

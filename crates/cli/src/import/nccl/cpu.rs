@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
             self.note(format!("numaid {number}"), finding);
             cpus = CpuSet::new();
         }
-        self.topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        self.topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
         Ok(Some(os_index))
     }
 }

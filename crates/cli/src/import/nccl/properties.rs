@@ -115,7 +115,7 @@ fn machines() -> impl Strategy<Value = Topology> {
         let mut topology = Topology::empty("generated", Provenance::ThisSystem);
         for os_index in 0..3u32 {
             let cpus = (os_index * 20..os_index * 20 + 20).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
         }
         for (index, (nics, gpu, is_deep, numa_node, (tenths_gt, width), state)) in
             slots.into_iter().enumerate()
@@ -171,7 +171,7 @@ fn virtual_machines() -> impl Strategy<Value = Topology> {
         let mut topology = Topology::empty("virtual", Provenance::ThisSystem);
         for os_index in 0..2u32 {
             let cpus = (os_index * 20..os_index * 20 + 20).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
         }
         let mut switches = Vec::new();
         for (index, (is_gpu, switch, numa_node, has_link)) in devices.into_iter().enumerate() {

@@ -229,6 +229,6 @@ pub(super) fn numa_nodes(affinities: &[Affinity], diagnostics: &mut Vec<Diagnost
     let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
     nodes
         .into_iter()
-        .map(|(os_index, cpus)| NumaNode { os_index, cpus: only(cpus), distances: Vec::new() })
+        .map(|(os_index, cpus)| NumaNode { os_index, cpus: only(cpus), distances: Vec::new(), package: None })
         .collect()
 }

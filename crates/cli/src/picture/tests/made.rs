@@ -71,6 +71,7 @@ impl Shape {
                 os_index,
                 cpus,
                 distances: (0..self.numa_nodes).map(far).collect(),
+                package: None,
             });
         }
         let cards = u32::from(self.gpus) + u32::from(self.nics);

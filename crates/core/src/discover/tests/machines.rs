@@ -48,7 +48,7 @@ fn machine(slots: impl Iterator<Item = Slot>, backwards: bool) -> Topology {
         let pu = |cpu| Pu { os_index: cpu, package: os_index, core: cpu % 8 };
         topology.pus.extend(cpus.iter().map(pu));
         let distances = (0..3).map(|other| if other == os_index { 10 } else { 21 }).collect();
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
+        topology.numa_nodes.push(NumaNode { os_index, cpus, distances, package: Some(os_index) });
     }
     slots.for_each(|slot| slot.fill(&mut topology));
     // SR-IOV is looked at where it says something: on verbs devices

@@ -12,7 +12,7 @@ fn node() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for (os_index, cpus) in [(0, "0-7"), (1, "8-15"), (2, "")] {
         let cpus = CpuSet::from_list(cpus).unwrap();
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
     }
     for (address, node) in
         [("10:00.0", Some(0)), ("20:00.0", Some(1)), ("30:00.0", Some(2)), ("40:00.0", None)]

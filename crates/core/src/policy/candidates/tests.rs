@@ -17,7 +17,7 @@ const FABRIC: SubnetPrefix = SubnetPrefix(0xfe80_0000_0000_0001);
 fn machine(gpus: &[bool]) -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     let cpus = (0..8).collect();
-    topology.numa_nodes.push(NumaNode { os_index: 0, cpus, distances: Vec::new() });
+    topology.numa_nodes.push(NumaNode { os_index: 0, cpus, distances: Vec::new(), package: None });
     for (slot, &gpu) in gpus.iter().enumerate() {
         let host = PciParent::Host(HostBridge { domain: slot as u32, bus: 0 });
         let at = |bus: u8| PciAddress { domain: slot as u32, bus, device: 0, function: 0 };

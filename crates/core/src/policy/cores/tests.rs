@@ -18,7 +18,7 @@ fn machine(nodes: u32, cores: u32, threads: u32, beside: bool, gpus: u32) -> Top
                 topology.pus.push(Pu { os_index, package: node, core: core - node * cores });
             }
         }
-        topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances: Vec::new() });
+        topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances: Vec::new(), package: None });
     }
     for gpu in 0..gpus {
         let address = format!("{:02x}:00.0", gpu + 1).parse().unwrap();

@@ -22,11 +22,8 @@ fn machine(sockets: u32, nodes: u32, cores: u32, gpus: u32) -> Topology {
             (_, true) => 12,
             _ => 32,
         };
-        topology.numa_nodes.push(NumaNode {
-            os_index: node,
-            cpus,
-            distances: (0..all).map(distance).collect(),
-        });
+        let distances = (0..all).map(distance).collect();
+        topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances, package: None });
     }
     for gpu in 0..gpus {
         let address = format!("{:02x}:00.0", gpu + 1).parse().unwrap();

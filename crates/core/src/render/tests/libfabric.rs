@@ -129,7 +129,12 @@ fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
     let cpus = |list: &str| CpuSet::from_list(list).unwrap();
     for node in 0..4u32 {
         let own = cpus(&format!("{}-{}", node * 8, node * 8 + 7));
-        situation.topology.numa_nodes.push(NumaNode { os_index: node, cpus: own, distances: Vec::new() });
+        situation.topology.numa_nodes.push(NumaNode {
+            os_index: node,
+            cpus: own,
+            distances: Vec::new(),
+            package: None,
+        });
     }
     let mut word = |list: &str, present: &[(&str, &str)]| {
         let mut task = task(&[0], &[]);

@@ -17,7 +17,7 @@ use super::{
 use crate::order::Order;
 use crate::topology::{
     Arch, Bitmap, CpuVendor, Gpu, GpuVendor, LinkLayer, Network, Nic, NumaNode, PathType, PciAddress,
-    PciTree, Port, PortState, Processor, Provenance, Topology, X86,
+    PciTree, Port, PortState, Processor, Provenance, Pu, Topology, X86, package_of,
 };
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -26,8 +26,8 @@ pub(super) fn topology(file: File, provenance: Provenance) -> Result<Topology> {
     let mut topology = Topology::empty(&machine(Place::of("name"), &file.name)?, provenance);
     check_sources(&file.sources)?;
     topology.processor = file.processor.as_ref().map(processor).transpose()?;
-    topology.numa_nodes = numa_nodes(&file.numa_nodes)?;
     topology.pus = cores::pus(&file.pus)?;
+    topology.numa_nodes = numa_nodes(&file.numa_nodes, &topology.pus)?;
     topology.pci = pci::tree(&file.pci, &topology)?;
     // every function with another below it is a bridge
     let mut bridges: Vec<PciAddress> =
@@ -93,7 +93,7 @@ pub(super) fn check_sources(sources: &[Text]) -> Result<()> {
         .try_for_each(|(i, source)| free_text(Place::of("sources").nth(i), source).map(drop))
 }
 
-fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
+fn numa_nodes(nodes: &[schema::NumaNode], pus: &[Pu]) -> Result<Vec<NumaNode>> {
     at_most(Place::of("numa_nodes"), nodes.len(), MAX_NUMA_NODES)?;
     let (mut indices, mut cpus_seen) = (Once::new(), Bitmap::new());
     let mut all: Vec<NumaNode> = Vec::with_capacity(nodes.len());
@@ -116,7 +116,15 @@ fn numa_nodes(nodes: &[schema::NumaNode]) -> Result<Vec<NumaNode>> {
             let expected = format!("`{}`, one for each NUMA node", nodes.len());
             return Err(wrong(place, format_args!("{} distances", distances.len()), expected));
         }
-        all.push(NumaNode { os_index: node.os_index, cpus, distances });
+        let package = match node.package {
+            None => package_of(pus, &cpus),
+            Some(-1) => None,
+            Some(number) => Some(u32::try_from(number).map_err(|_| {
+                let place = Place::of("numa_nodes").nth(i).field("package");
+                wrong(place, number, "the number of a package, or `-1` where it is unknown")
+            })?),
+        };
+        all.push(NumaNode { os_index: node.os_index, cpus, distances, package });
     }
     Ok(all)
 }

@@ -75,6 +75,10 @@ pub(super) struct NumaNode<'a> {
     /// to every node in order of os index, in whatever order the file lists the nodes
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<u32>,
+    /// the package of its first CPU; absent where it is the one that `pus` say, or unknown.  -1 for unknown where `pus` say one,
+    /// which are all of package 0 on a kernel that knows no packages
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<i64>,
 }
 
 /// The logical CPUs of one core, or of several in a row: a processor has a hundred that differ by a number.

@@ -113,6 +113,33 @@ fn a_file_written_by_hand_is_read_whatever_its_order_and_spelling() {
 }
 
 #[test]
+fn the_package_of_a_numa_node_is_written_where_its_cores_do_not_tell_it() {
+    let with = |field: &str| {
+        let text = SAMPLE.replace(r#""cpus": "2-3","#, &format!(r#""cpus": "2-3", {field}"#));
+        let package = |topology: Topology| topology.numa_nodes[1].package;
+        let known = read(&text).map(package)?;
+        assert_eq!(read(&to_json(&read(&text)?)).map(package).unwrap(), known, "written and read");
+        Ok::<_, BadTopology>(known)
+    };
+    // an older file, and the three that `pus` do not tell
+    assert_eq!(with("").unwrap(), Some(1));
+    assert_eq!(with(r#""package": 1,"#).unwrap(), Some(1));
+    let read = read(&SAMPLE.replace(r#"[40, 40, 10]"#, r#"[40, 40, 10], "package": 7"#)).unwrap();
+    assert_eq!(
+        read.numa_nodes.iter().map(|node| node.package).collect::<Vec<_>>(),
+        [Some(0), Some(1), Some(7)]
+    );
+    assert!(
+        to_json(&read).contains(r#"{"os_index": 8, "cpus": "", "distances": [40, 40, 10], "package": 7}"#)
+    );
+    assert_eq!(with(r#""package": -1,"#).unwrap(), None);
+    assert_eq!(
+        with(r#""package": -2,"#).unwrap_err().to_string(),
+        "`numa_nodes[1].package`: found `-2`, expected the number of a package, or `-1` where it is unknown"
+    );
+}
+
+#[test]
 fn a_functions_line_has_each_field_once_and_no_other() {
     let read = |line: &str| {
         let text = with_list("pci", 1, |_| serde_json::to_string(line).unwrap());

@@ -5,7 +5,7 @@ use super::function::{self, Link};
 use super::schema::{self, File};
 use super::text::Text;
 use super::{FORMAT, MAX_TEXT, VERSION};
-use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, Port, Pu, Topology};
+use crate::topology::{Bitmap, Gpu, LinkRate, Nic, PciFunction, PciParent, Port, Pu, Topology, package_of};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::collections::BTreeMap;
@@ -25,6 +25,10 @@ pub(super) fn file<'a>(topology: &'a Topology, sources: &'a [String]) -> File<'a
         os_index: node.os_index,
         cpus: Text::of(&node.cpus),
         distances: node.distances.clone(),
+        package: match (node.package, package_of(&topology.pus, &node.cpus)) {
+            (own, told) if own == told => None,
+            (own, _) => Some(own.map_or(-1, i64::from)),
+        },
     });
     let paths = topology.stated_paths.iter().map(|((gpu, nic), path)| schema::StatedPath {
         gpu: Text::of(gpu),

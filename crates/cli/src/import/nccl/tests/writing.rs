@@ -219,8 +219,18 @@ fn a_link_is_written_as_what_both_its_ends_could_do_and_a_function_below_the_nod
 #[test]
 fn what_nccl_could_not_hold_is_left_for_it_to_find() {
     let mut topology = Topology::empty("a machine with \"quotes\"", Provenance::ThisSystem);
-    topology.numa_nodes.push(NumaNode { os_index: 0, cpus: (0..900).collect(), distances: Vec::new() });
-    topology.numa_nodes.push(NumaNode { os_index: 1, cpus: CpuSet::new(), distances: Vec::new() });
+    topology.numa_nodes.push(NumaNode {
+        os_index: 0,
+        cpus: (0..900).collect(),
+        distances: Vec::new(),
+        package: None,
+    });
+    topology.numa_nodes.push(NumaNode {
+        os_index: 1,
+        cpus: CpuSet::new(),
+        distances: Vec::new(),
+        package: None,
+    });
     topology.nics.push(Nic::new("rxe0".parse().unwrap(), NicKind::Verbs));
     let text = write(&topology).unwrap().text;
     assert_eq!(text, "<system version=\"1\">\n  <cpu numaid=\"0\"/>\n</system>\n");

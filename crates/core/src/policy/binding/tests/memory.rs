@@ -14,7 +14,7 @@ fn sockets() -> Topology {
             _ => 32,
         };
         let distances = (0..4).map(distance).collect();
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances });
+        topology.numa_nodes.push(NumaNode { os_index, cpus, distances, package: None });
         let address = format!("{:02x}:00.0", os_index + 1).parse().unwrap();
         let parent = PciParent::Host("pci0000:00".parse().unwrap());
         topology.pci.insert(PciFunction { numa_node: Some(os_index), ..PciFunction::new(address, parent) });

@@ -11,7 +11,12 @@ fn machine(cpus: u32, gpus: [u32; 2]) -> Topology {
         let of_it = cpus * node..cpus * (node + 1);
         let pus = of_it.clone().map(|os_index| Pu { os_index, package: node, core: os_index });
         topology.pus.extend(pus);
-        topology.numa_nodes.push(NumaNode { os_index: node, cpus: of_it.collect(), distances: Vec::new() });
+        topology.numa_nodes.push(NumaNode {
+            os_index: node,
+            cpus: of_it.collect(),
+            distances: Vec::new(),
+            package: None,
+        });
         for _ in 0..gpus[node as usize] {
             let minor = topology.gpus.len() as u32;
             let address = format!("{:02x}:00.0", minor + 1).parse().unwrap();
