@@ -164,6 +164,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         node: read(NODE_NAME).unwrap_or_default(),
         starter: Starter::Slurm,
         tasks,
+        uncounted: false,
         total_tasks: spank.job_total_task_count().unwrap_or(0),
         cpus_per_task: asked,
         counted: counted.filter(|_| asked.is_some()),

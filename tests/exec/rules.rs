@@ -101,6 +101,41 @@ fn a_wrapper_that_says_the_number_again_is_not_taken_for_the_launcher() {
     assert_eq!(cpus(&node.reports(&[], &words("bind=core"))), eights);
 }
 
+/// Pyxis tells processes of PyTorch's images their numbers and no count.
+#[test]
+fn processes_whose_launcher_tells_no_count_divide_nothing_unless_slurm_counts_them() {
+    let Some(node) = node() else { return };
+    let reports = |before: &str, words: &str| {
+        node.reports(&[], &launched(node, 8, &format!("unset LOCAL_WORLD_SIZE; {before}"), words))
+    };
+    let near: Vec<&str> = (0..8).map(|n| NEAR[n / 4]).collect();
+    let uncounted = reports("", "bind=core,omp=on");
+    assert_eq!(cpus(&uncounted), near, "as with `bind=numa`");
+    assert!(uncounted.iter().all(|report| report.of("OMP_NUM_THREADS") == "-"));
+    assert_eq!(cpus(&reports("", "")), [ALL; 8]);
+    let slurm = "export SLURM_LOCALID=$n SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8;";
+    let counted = launched(node, 8, "", "bind=core");
+    assert_eq!(cpus(&reports(slurm, "bind=core")), cpus(&node.reports(&[], &counted)));
+    assert_eq!(reports(slurm, "omp=on")[7].of("OMP_NUM_THREADS"), "14");
+}
+
+/// slurmstepd runs outside of its step's CPUs, so that its own differ says nothing where Slurm's variables name no binding.
+#[test]
+fn a_task_of_slurms_whose_number_was_said_again_is_not_taken_for_one_that_slurmstepd_bound() {
+    let Some(node) = node() else { return };
+    let line = format!(
+        "stepd=$(mktemp -d)/slurmstepd; cp $(readlink -f /bin/sh) $stepd; for n in $(seq 0 7); do export n; $stepd -c '(taskset -pc 0-111 \
+         $(exec sh -c '\\''echo $PPID'\\'') > /dev/null; export LOCAL_RANK=$n SLURM_LOCALID=$n SLURM_NODEID=0 \
+         SLURM_STEP_TASKS_PER_NODE=8 REPORTED_RANK=$n; exec nic-placement exec bind=core -- {}); exit $?' || exit; done; rm -r ${{stepd%/*}}",
+        node.report()
+    );
+    let reports = node.reports(&[], &line);
+    let mut taken = cpus(&reports);
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(taken.len(), 8, "{taken:?}");
+}
+
 /// torchrun's `--virtual-local-rank`: `LOCAL_RANK` is 0 in all.
 #[test]
 fn torchruns_workers_that_are_all_number_0_get_cores_of_their_own() {

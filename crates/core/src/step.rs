@@ -26,6 +26,9 @@ pub struct Step {
     pub starter: Starter,
     /// tasks of the step on this node
     pub tasks: u32,
+    /// may there be more tasks here than `tasks`, since nobody says how many?  Then it is the least that there can be, and each of
+    /// them may know another, so nothing may be divided by it
+    pub uncounted: bool,
     /// tasks of the step on all its nodes
     pub total_tasks: u32,
     /// CPUs requested for each task (`-c`, `SLURM_CPUS_PER_TASK`); `None` if nobody did

@@ -75,6 +75,7 @@ impl Stated {
             node: topology.name.clone(),
             starter: self.starter,
             tasks: count,
+            uncounted: false,
             total_tasks: count,
             gpus: (!self.gpus.is_empty()).then(|| identity::slurms_numbers(topology, &self.gpus)),
             cpus_per_task: self.cpus_per_task,
@@ -185,6 +186,7 @@ pub fn for_engines(
     let step = Step {
         node: topology.name.clone(),
         tasks: gpus.len() as u32,
+        uncounted: false,
         total_tasks: gpus.len() as u32,
         gpus: Some(identity::slurms_numbers(&topology, gpus)),
         alone_on_node: true,

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::Words;
-use crate::discover::manifest::Entry;
+use crate::discover::manifest::{Entry, Manifest};
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
 use crate::placement::CpuDecision;
@@ -384,4 +384,36 @@ fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
         });
         assert_eq!(own.collect::<Vec<_>>(), ["0", "1", "2", "3", "4", "5", "6", "7"], "{scope:?}");
     }
+/// NVIDIA's containers show the entries of their own GPUs in `/proc/driver/nvidia`, and all PCI functions in `/sys`.
+#[test]
+fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
+    let host = platform::model("dgx-a100").unwrap();
+    let nics = |own: usize, is_described: bool| {
+        let mut tree = Manifest::default();
+        let hidden = |path: &str| {
+            let entry = path.strip_prefix("proc/driver/nvidia/gpus/");
+            entry.is_some_and(|entry| !entry.starts_with(&host.gpus[own].address.to_string()))
+        };
+        for (path, entry) in synthesise(&host).iter().filter(|(path, _)| !hidden(path)) {
+            tree.insert(path, entry.clone());
+        }
+        let (live, _) = discover(&Root::manifest(tree), Scope::Placement, Provenance::ThisSystem);
+        let mut topology = if is_described { host.clone() } else { live.clone() };
+        crate::node::confirm(&mut topology, &live);
+        let access = topology.gpus.iter().map(|gpu| match gpu.address == host.gpus[own].address {
+            true => crate::step::Access::Allowed,
+            false => crate::step::Access::Denied,
+        });
+        let gpus = crate::step::GpuGrant { access: access.collect(), ..Default::default() };
+        let claim = Some(crate::policy::identity::rank::seen(&topology, &Step::default(), &gpus));
+        let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
+        let task = Task { gpus, claim, ..Task::default() };
+        let present = Present::new();
+        let placed = plan.task(&task, Evidence { present: &present, read: &|_| None });
+        let rails = placed.placement.rails.iter();
+        rails.map(|(rail, _)| plan.node.nic(plan.map.rails[rail.0].nic).name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!([nics(0, true), nics(1, true)], [["mlx5_0"], ["mlx5_1"]]);
+    // the known limit: who sees no other GPU shares with none
+    assert_eq!([nics(0, false), nics(1, false)], [["mlx5_0", "mlx5_1"], ["mlx5_0", "mlx5_1"]]);
 }

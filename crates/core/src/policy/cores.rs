@@ -21,6 +21,9 @@ pub enum Share {
 
 /// The cores of `task`, near `near` if it has a seat there.
 pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> Share {
+    if step.uncounted {
+        return Share::Undivided(UNCOUNTED);
+    }
     let Some(table) = Table::new(topology, step, task) else {
         return Share::Undivided("the node's cores are not known");
     };
@@ -46,8 +49,9 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
     }
 }
 
-/// The number of cores that a task on `cpus` can use alone: its own ones, else an even share.
-pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> usize {
+/// The number of cores that a task on `cpus` can use alone: its own ones, else an even share; `None` if nobody says how many
+/// tasks share them.
+pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = topology.cores();
     if cores.is_empty() {
         cores = task.step_cpus.iter().map(|cpu| [cpu].into_iter().collect()).collect();
@@ -55,11 +59,12 @@ pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> 
     let of = |cpus: &CpuSet| cores.iter().filter(|core| core.intersects(cpus)).count();
     let bound_by_user = step.cpu_bind.as_deref().is_some_and(|how| how != "none");
     let own = match Table::new(topology, step, task) {
-        Some(table) if table.masks_are_private() => of(&task.cpus),
+        Some(table) if !step.uncounted && table.masks_are_private() => of(&task.cpus),
         _ if bound_by_user && task.masks.is_empty() => of(&task.cpus),
+        _ if step.uncounted => return None,
         _ => of(&task.step_cpus) / step.tasks_here(),
     };
-    own.min(of(cpus)).max(1)
+    Some(own.min(of(cpus)).max(1))
 }
 
 /// What all tasks of the step on this node see alike.
@@ -153,6 +158,9 @@ impl<'a> Table<'a> {
 }
 
 const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c` may change";
+
+/// Nothing can be divided among so many.
+pub const UNCOUNTED: &str = "nobody says how many processes share these CPUs, which `--local-size` would";
 
 /// The `seat`-th of `seats` even parts.
 fn part(cores: &[&CpuSet], seat: usize, seats: usize) -> CpuSet {

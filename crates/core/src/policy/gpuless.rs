@@ -18,17 +18,20 @@ pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) 
     if task.cpus != task.step_cpus {
         return none(", and Slurm gave each task its own CPUs");
     }
+    if step.uncounted {
+        return none(", and nobody says how many processes share its CPUs");
+    }
     let nodes = deal(topology, step, task).and_then(|deal| deal.into_iter().nth(task.local_id as usize));
     nodes.map_or_else(|| none(""), Ok)
 }
 
 /// The NUMA nodes of all tasks in the order of local ids, from facts that all tasks share; `None` if the step
-/// has GPUs, one task or one node here, or Slurm gave the tasks different CPUs.
+/// has GPUs, one task or one node here, or Slurm gave the tasks different CPUs; or if nobody counts them.
 pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = topology.nodes_of(&task.step_cpus);
     let (count, tasks) = (reached.len(), step.tasks_here());
-    if step.gpus.as_deref().is_some_and(names_gpus) || !shared || tasks < 2 || count < 2 {
+    if step.gpus.as_deref().is_some_and(names_gpus) || !shared || step.uncounted || tasks < 2 || count < 2 {
         return None;
     }
     let part = |id: usize| {
@@ -74,6 +77,23 @@ mod tests {
         assert_eq!(dealt(2, "0-7", &["0-7", "0-7"], true), ["0-1", "2-3"]);
         assert_eq!(dealt(3, "0-7", &[], true), ["0", "1", "2-3"]);
         assert_eq!(dealt(2, "2-5", &[], true), ["1", "2"], "of the nodes that the step reaches");
+    }
+
+    #[test]
+    fn processes_that_nobody_counts_get_no_part_of_the_nodes() {
+        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        for os_index in 0..4 {
+            let cpus = [os_index].into_iter().collect();
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+        }
+        let cpus = CpuSet::from_list("0-3").unwrap();
+        for local_id in 0..8 {
+            let step = Step { tasks: local_id + 1, uncounted: true, ..Step::default() };
+            let task = Task { local_id, cpus: cpus.clone(), step_cpus: cpus.clone(), ..Task::default() };
+            let why = nodes(&topology, &step, &task, true).unwrap_err();
+            assert_eq!(why, "no GPU to be near to, and nobody says how many processes share its CPUs");
+            assert_eq!(deal(&topology, &step, &task), None);
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub fn decide(
         (refused, missed) => refused.or(missed),
     };
     let threads = binding.count_threads.then(|| cores::threads(topology, step, task, cpus.cpus()));
+    let (uncounted, threads) = (threads == Some(None), threads.flatten());
     let mut reasons = vec![match gpus.as_slice() {
         [] => reason,
         [gpu] => format!("GPU {gpu}: {reason}"),
@@ -45,6 +46,9 @@ pub fn decide(
     reasons.push(format!("CPUs: {}", cpus.why()));
     reasons.extend(missed.iter().filter(|missed| *missed != cpus.why()).cloned());
     reasons.push(format!("memory: {}", mems.why()));
+    if uncounted {
+        reasons.push(format!("`omp=on` sets nothing: {}", cores::UNCOUNTED));
+    }
     let (local_id, global_id) = (task.local_id, task.global_id);
     TaskPlacement { local_id, global_id, gpus, seen, rails, cpus, mems, threads, missed, reasons }
 }

@@ -108,6 +108,7 @@ fn plan(
         node: node_name(values),
         starter: Starter::Launcher,
         tasks: found.rank.as_ref().map_or(1, |rank| rank.of.unwrap_or(rank.number + 1)),
+        uncounted: found.rank.as_ref().is_some_and(|rank| rank.of.is_none()),
         total_tasks: found.total,
         // where nobody says how many share the CPUs, all of them are this one's part
         cpus_per_task: found.rank.as_ref().filter(|rank| rank.of.is_none()).map(|_| cpus.len() as u32),
@@ -190,6 +191,8 @@ fn bound(
     }
     // a launcher in Slurm's task may have bound it there; a shell has the task's CPUs
     match launcher {
+        // nobody is between, and Slurm's masks told that it bound nobody; slurmstepd itself is not held to the step's CPUs
+        Some(launcher) if found.repeats_slurm && launcher.name == "slurmstepd" => None,
         Some(launcher) if launcher.cpus == *cpus => None,
         Some(launcher) => Some(format!(
             "`{}` bound it (`mpirun --bind-to none` leaves that to `exec`)",

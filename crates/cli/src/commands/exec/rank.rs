@@ -120,7 +120,10 @@ pub(super) fn find(values: &Values, local_rank: Option<u32>, local_size: Option<
     };
     let told = counting().find(|launcher| number(values, launcher.local).is_some());
     let told = told.filter(|launcher| launcher.local != SLURM || (launcher.of)(values).is_some());
-    let of = local_size.or_else(|| (told?.of)(values));
+    let own_number = || local_rank.or_else(|| number(values, told?.local));
+    let of = local_size
+        .or_else(|| (told?.of)(values))
+        .or_else(|| count_of_another(values, own_number()?, counting()));
     let by_user = local_rank.is_some();
     let said = match (local_rank, told) {
         (Some(number), _) => Some((number, format!("--local-rank {number}"))),
@@ -149,6 +152,18 @@ pub(super) fn find(values: &Values, local_rank: Option<u32>, local_size: Option<
     let gave_it = |launcher: &&Launcher| rank.as_ref().is_some_and(|rank| is_of(values, rank, launcher));
     let numbered_by = counting().rfind(gave_it).map(|launcher| launcher.local).or(variable);
     Found { rank, variable, numbered_by, repeats_slurm, global, total: total.unwrap_or(1).max(1), doubt }
+}
+
+/// The count of the innermost launcher that gave this number too: a shell in its task, or a container's starter, has said the
+/// number again and left the count out.  Pyxis does for images of PyTorch (`RANK` and `LOCAL_RANK`), and scripts with
+/// `export LOCAL_RANK=$SLURM_LOCALID`.  To be the only one says nothing: what it started itself begins at 0 too.
+fn count_of_another<'a>(
+    values: &Values,
+    own: u32,
+    counting: impl Iterator<Item = &'a Launcher>,
+) -> Option<u32> {
+    let same = counting.filter(|launcher| number(values, launcher.local) == Some(own));
+    same.filter_map(|launcher| (launcher.of)(values)).find(|&of| of > own.max(1))
 }
 
 /// Does `PALS_APID` name Slurm's own step?  So does Slurm (src/plugins/mpi/cray_shasta/mpi_cray_shasta.c,
@@ -224,175 +239,4 @@ fn slurms_count(values: &Values) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn values(text: &str) -> Values {
-        let pairs = text.split_whitespace().filter_map(|word| word.split_once('='));
-        pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect()
-    }
-
-    /// `number/of said`, number and count among all.
-    fn found(text: &str) -> String {
-        let Found { rank, global, total, doubt, .. } = find(&values(text), None, None);
-        let rank = rank.map_or("-".to_string(), |rank| {
-            format!("{}/{} {}", rank.number, rank.of.map_or("?".to_string(), |of| of.to_string()), rank.said)
-        });
-        format!("{rank}, {global} of {total}{}", doubt.map(|doubt| format!(", {doubt}")).unwrap_or_default())
-    }
-
-    #[test]
-    fn each_launcher_is_known_by_its_own_variables() {
-        for (variables, expected) in [
-            ("LOCAL_RANK=3 LOCAL_WORLD_SIZE=8 RANK=11 WORLD_SIZE=16", "3/8 LOCAL_RANK=3, 11 of 16"),
-            ("LOCAL_RANK=3 LOCAL_SIZE=8", "3/8 LOCAL_RANK=3, 3 of 8"),
-            ("LOCAL_RANK=3", "3/? LOCAL_RANK=3, 3 of 1"),
-            (
-                "OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=8",
-                "1/4 OMPI_COMM_WORLD_LOCAL_RANK=1, 5 of 8",
-            ),
-            (
-                "MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=4 MV2_COMM_WORLD_RANK=5 MV2_COMM_WORLD_SIZE=8",
-                "1/4 MV2_COMM_WORLD_LOCAL_RANK=1, 5 of 8",
-            ),
-            ("MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 PMI_RANK=5 PMI_SIZE=8", "1/4 MPI_LOCALRANKID=1, 5 of 8"),
-            (
-                "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 PALS_RANKID=5 PMI_SIZE=8",
-                "1/4 PALS_LOCAL_RANKID=1, 5 of 8",
-            ),
-            ("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4 PMI_RANK=5 PMI_SIZE=8", "1/4 PMI_LOCAL_RANK=1, 5 of 8"),
-            (
-                "FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2 FLUX_TASK_RANK=5",
-                "1/4 FLUX_TASK_LOCAL_ID=1, 5 of 8",
-            ),
-            ("FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=7 FLUX_JOB_NNODES=2", "1/? FLUX_TASK_LOCAL_ID=1, 1 of 1"),
-            // twelve as eight and four
-            (
-                "FLUX_TASK_LOCAL_ID=6 FLUX_JOB_SIZE=12 FLUX_JOB_NNODES=2 FLUX_TASK_RANK=6",
-                "6/? FLUX_TASK_LOCAL_ID=6, 6 of 12",
-            ),
-            (
-                "SLURM_LOCALID=2 SLURM_NODEID=2 SLURM_STEP_TASKS_PER_NODE=8(x2),4 SLURM_PROCID=18 SLURM_STEP_NUM_TASKS=20",
-                "2/4 SLURM_LOCALID=2, 18 of 20",
-            ),
-        ] {
-            assert_eq!(found(variables), expected, "{variables}");
-        }
-    }
-
-    #[test]
-    fn the_innermost_launcher_counts() {
-        let slurm = "SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=1";
-        let ompi = "OMPI_COMM_WORLD_LOCAL_RANK=5 OMPI_COMM_WORLD_LOCAL_SIZE=8";
-        let torch = "LOCAL_RANK=7 LOCAL_WORLD_SIZE=8";
-        assert_eq!(found(&format!("{slurm} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
-        assert_eq!(found(&format!("{slurm} {ompi}")), "5/8 OMPI_COMM_WORLD_LOCAL_RANK=5, 5 of 8");
-        assert_eq!(found(&format!("{slurm} {ompi} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
-    }
-
-    /// Cray's variables, as Slurm's mpi/cray_shasta sets them in a task of step 40.0.
-    const BY_SLURM: &str = "PALS_APID=40.0 PALS_LOCAL_RANKID=1 PALS_RANKID=5 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4 PMI_RANK=5 \
-        PMI_SIZE=8 SLURM_JOB_ID=40 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=4 SLURM_PROCID=5 \
-        SLURM_STEP_NUM_TASKS=8";
-
-    #[test]
-    fn crays_variables_are_slurms_own_where_it_sets_them() {
-        assert_eq!(found(BY_SLURM), "1/4 SLURM_LOCALID=1, 5 of 8");
-        assert!(find(&values(BY_SLURM), None, None).is_slurms());
-        // 22.05 sets no count of the node
-        let older = BY_SLURM.replace("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4", "");
-        assert_eq!(found(&older), "1/4 SLURM_LOCALID=1, 5 of 8");
-        // HPE's mpiexec in an allocation of Slurm's, or in another step of it
-        for other in ["PALS_APID=5f3c-11", "PALS_APID=40.1", "PALS_APID=41.0"] {
-            let pals = BY_SLURM.replace("PALS_APID=40.0", other) + " PALS_LOCAL_SIZE=2";
-            assert_eq!(found(&pals), "1/2 PALS_LOCAL_RANKID=1, 5 of 8", "{other}");
-        }
-        let outside = "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 PALS_RANKID=5 PMI_SIZE=8";
-        assert_eq!(found(outside), "1/4 PALS_LOCAL_RANKID=1, 5 of 8");
-    }
-
-    #[test]
-    fn flux_is_inside_what_started_its_brokers() {
-        let flux = "FLUX_TASK_LOCAL_ID=3 FLUX_JOB_SIZE=16 FLUX_JOB_NNODES=2 FLUX_TASK_RANK=11";
-        let expected = "3/8 FLUX_TASK_LOCAL_ID=3, 11 of 16";
-        let pals = "PALS_APID=5f3c-11 PALS_LOCAL_RANKID=0 PALS_LOCAL_SIZE=1 PALS_RANKID=1 PMI_LOCAL_RANK=0 PMI_LOCAL_SIZE=1";
-        assert_eq!(found(&format!("{BY_SLURM} {flux}")), expected);
-        assert_eq!(found(&format!("{pals} {flux}")), expected);
-        let hydra = "MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 PMI_RANK=5 PMI_SIZE=8";
-        assert_eq!(found(&format!("{flux} {hydra}")), "1/4 MPI_LOCALRANKID=1, 5 of 8", "mpiexec in Flux");
-        let uneven = flux.replace("FLUX_JOB_SIZE=16", "FLUX_JOB_SIZE=15");
-        for broker in [
-            "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1",
-            "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2",
-        ] {
-            assert_eq!(found(&format!("{flux} {broker}")), expected, "{broker} started the broker");
-            assert_eq!(found(&format!("{uneven} {broker}")), "3/? FLUX_TASK_LOCAL_ID=3, 11 of 15");
-        }
-        let one =
-            "FLUX_TASK_LOCAL_ID=0 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1";
-        assert!(found(one).starts_with("0/1 MPI_LOCALRANKID=0"));
-    }
-
-    #[test]
-    fn who_gave_the_number_is_known_below_a_wrapper_that_says_it_again() {
-        let numbered_by = |text: &str, number, size| find(&values(text), number, size).numbered_by;
-        let ompi = "OMPI_COMM_WORLD_LOCAL_RANK=5 OMPI_COMM_WORLD_LOCAL_SIZE=8";
-        let by_ompi = Some("OMPI_COMM_WORLD_LOCAL_RANK");
-        assert_eq!(numbered_by(ompi, None, None), by_ompi);
-        assert_eq!(numbered_by(&format!("{ompi} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8"), None, None), by_ompi);
-        assert_eq!(numbered_by(ompi, Some(5), Some(8)), by_ompi);
-        assert_eq!(numbered_by(ompi, Some(4), None), None, "the user's own");
-        for other in ["LOCAL_RANK=5", "LOCAL_RANK=4 LOCAL_WORLD_SIZE=8", "LOCAL_RANK=5 LOCAL_WORLD_SIZE=6"] {
-            assert_eq!(numbered_by(&format!("{ompi} {other}"), None, None), Some("LOCAL_RANK"), "{other}");
-        }
-        let alone =
-            "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1";
-        assert_eq!(numbered_by(alone, None, None), Some("LOCAL_RANK"), "torchrun in one process of mpirun");
-        let pals = "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4";
-        assert_eq!(numbered_by(pals, None, None), Some("PALS_LOCAL_RANKID"), "all of them repeat it");
-        let slurm = format!("{BY_SLURM} LOCAL_RANK=1 LOCAL_WORLD_SIZE=4");
-        assert_eq!(numbered_by(&slurm, None, None), Some("LOCAL_RANK"), "Slurm's are known by their masks");
-    }
-
-    #[test]
-    fn slurms_own_number_and_count_are_known_in_whoever_s_words() {
-        let slurm = "SLURM_LOCALID=2 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=4";
-        let repeats =
-            |more: &str, number, size| find(&values(&format!("{slurm} {more}")), number, size).repeats_slurm;
-        assert!(!repeats("", None, None), "it is Slurm's word itself");
-        assert!(repeats("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4", None, None));
-        assert!(repeats("", Some(2), None) && repeats("", Some(2), Some(4)));
-        assert!(!repeats("LOCAL_RANK=2", None, None), "nobody says how many");
-        assert!(!repeats("LOCAL_RANK=2 LOCAL_WORLD_SIZE=8", None, None));
-        assert!(!repeats("LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", None, None));
-        assert!(!find(&values("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4"), None, None).repeats_slurm);
-    }
-
-    #[test]
-    fn a_batch_script_is_no_task_of_a_step() {
-        assert_eq!(
-            found("SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_TASKS_PER_NODE=8"),
-            "-, 0 of 1"
-        );
-    }
-
-    #[test]
-    fn what_is_no_number_is_told_of_and_counts_for_nothing() {
-        assert_eq!(found("LOCAL_RANK=first"), "-, 0 of 1, `LOCAL_RANK=first` is no number: ignored");
-        assert_eq!(found("LOCAL_RANK=-1"), "-, 0 of 1");
-        assert_eq!(found("LOCAL_RANK= MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2"), "1/2 MPI_LOCALRANKID=1, 1 of 2");
-        assert!(found("LOCAL_RANK=8 LOCAL_WORLD_SIZE=8").contains("`LOCAL_RANK=8` of 8 processes"));
-        assert!(found("LOCAL_RANK=4000000000").starts_with("-, "));
-        assert_eq!(found("LOCAL_RANK=0 LOCAL_WORLD_SIZE=4000000000"), "0/? LOCAL_RANK=0, 0 of 1");
-        assert!(found("SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=8(x2").starts_with("-, "));
-    }
-
-    #[test]
-    fn the_user_s_own_word_beats_every_launcher() {
-        let torch = values("LOCAL_RANK=7 LOCAL_WORLD_SIZE=8 RANK=15 WORLD_SIZE=16");
-        let found = find(&torch, Some(2), None);
-        let rank = found.rank.unwrap();
-        assert_eq!((rank.number, rank.of, rank.said.as_str()), (2, Some(8), "--local-rank 2"));
-        assert_eq!(find(&torch, Some(2), Some(4)).rank.unwrap().of, Some(4));
-    }
-}
+mod tests;

@@ -123,7 +123,7 @@ fn threads_are_those_of_the_tasks_own_part() {
         let step_cpus = masks.iter().fold(set(own), |all, mask| all.union(mask));
         let step = Step { tasks, cpu_bind: bound.map(str::to_string), ..Step::default() };
         let task = Task { cpus: set(own), step_cpus, masks, ..Task::default() };
-        threads(&topology, &step, &task, &set(to))
+        threads(&topology, &step, &task, &set(to)).unwrap()
     };
     assert_eq!(count(&["0-1,8-9", "4-5,12-13"], None, 2, "0-1,8-9", "0-1,8-9"), 2, "its mask");
     assert_eq!(count(&["4-5,12-13", "0-1,8-9"], None, 2, "4-5,12-13", "0-1,8-9"), 2, "moved, to as many");
@@ -199,6 +199,34 @@ proptest! {
             }
             taken = taken.union(cpus);
         }
+    }
+
+    /// A launcher's process that knows its number and no count: the least count that its number allows is another for each.
+    #[test]
+    fn processes_that_nobody_counts_get_no_cores_of_their_own_and_no_number_of_threads(
+        (node_count, cores, threads, beside) in (1u32..5, 1u32..9, 1u32..3, any::<bool>()),
+        reach in prop::collection::vec(any::<bool>(), 1..80),
+        rule in prop::sample::select(vec![None, Some("gpu:per_task:1")]),
+        number in 0u32..4096,
+    ) {
+        let topology = machine(node_count, cores, threads, beside, 8);
+        let cpus: CpuSet = topology.cpus().iter().filter(|&cpu| reach[cpu as usize % reach.len()]).collect();
+        let step = Step {
+            tasks: number + 1,
+            uncounted: true,
+            starter: crate::step::Starter::Launcher,
+            gpus: Some("0,1,2,3,4,5,6,7".to_string()),
+            ..Step::default()
+        };
+        let gpu_bind = rule.map(str::to_string);
+        let task =
+            Task { local_id: number, cpus: cpus.clone(), step_cpus: cpus.clone(), gpu_bind, ..Task::default() };
+        for near in nodes(&[0, node_count - 1]) {
+            prop_assert_eq!(share(&topology, &step, &task, &near), Share::Undivided(UNCOUNTED));
+        }
+        prop_assert_eq!(super::threads(&topology, &step, &task, &cpus), None);
+        let bound = Step { cpu_bind: Some("`mpirun` bound it".to_string()), ..step };
+        prop_assert!(super::threads(&topology, &bound, &task, &cpus).is_some(), "its CPUs are its own");
     }
 
     /// If Slurm's rule is known and holds, every task is near its GPUs and no core of the step stays idle.
