@@ -84,7 +84,7 @@ mod tests {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for os_index in 0..4 {
             let cpus = [os_index].into_iter().collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new() });
+            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
         }
         let cpus = CpuSet::from_list("0-3").unwrap();
         for local_id in 0..8 {
