@@ -115,6 +115,7 @@ fn block(name: &str, style: &Style) -> String {
         "policies" => OPTIONS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
         "releases" => return releases(),
         "checks" => return nic_placement_cli::doctor::report::markdown(),
+        "draining" => return nic_placement_cli::doctor::report::draining(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries

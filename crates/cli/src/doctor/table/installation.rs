@@ -86,7 +86,7 @@ pub(super) const OWNER: Check = Check {
     rules: &[
         (Ok, "they are root's, and only root may write to them"),
         (Note, "another user or group may, such as Slurm's own"),
-        (Fail, "everybody may"),
+        (Warn, "everybody may"),
     ],
     why: "slurmstepd loads and obeys them as root",
     remedy: "chown root:root FILE; chmod go-w FILE",
