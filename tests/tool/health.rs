@@ -62,7 +62,13 @@ fn health_asks_no_program_of_slurms_since_what_those_wait_for_is_no_hardware() {
     let (path, told) = silent(&place, "srun");
     for more in [&[][..], &["--off", "acs"], &["--only", "nic-broken"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-        let output = command.args(["check", "--health"]).args(more).env("PATH", &path).output().unwrap();
+        let output = command
+            .args(["check", "--health", "--lock"])
+            .arg(&place.0)
+            .args(more)
+            .env("PATH", &path)
+            .output()
+            .unwrap();
         assert_eq!(said(&output), (Some(0), "", ""), "{more:?}");
         assert!(!told.exists(), "it was asked: {more:?}");
     }
@@ -129,7 +135,8 @@ fn where_silent(place: &Place, silent: &Path, more: &[&str]) -> Option<Output> {
     };
     assert!(built.success());
     let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    command.args(["check", "--health", "--within", "1"]).args(more);
+    // no test waits for another's lock
+    command.args(["check", "--health", "--within", "1", "--lock"]).arg(&place.0).args(more);
     Some(command.env("LD_PRELOAD", library).env("SILENT", silent).output().unwrap())
 }
 
