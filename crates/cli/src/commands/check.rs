@@ -62,7 +62,7 @@ Examples:
   nic-placement check
   nic-placement check --off memlock,nic-slower
   nic-placement check --explain pcie-link
-  srun -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
+  srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement check --plugstack 90-nic-placement.conf --variable NCCL_IB_HCA=mlx5_1")]
 pub(super) struct Options {
     #[command(flatten)]

@@ -130,7 +130,9 @@ pub(super) fn configless(subject: &Subject) -> Vec<Verdict> {
         (Some((place, pattern)), false) => {
             Verdict::note(format!("`{place}`: `include {pattern}` means no file here"))
         }
-        (None, _) => Verdict::ok(format!("`{path}` is what slurmctld sent")),
+        (None, _) => Verdict::ok(format!(
+            "`{path}` is what slurmctld sent: a change there comes here by `scontrol reconfigure`"
+        )),
     }]
 }
 

@@ -73,9 +73,10 @@ pub(super) const CONFIGLESS: Check = Check {
         ),
         (Warn, "an `include` means no file, and no line loads the plugin"),
     ],
-    why: "slurmctld sends plugstack.conf, but no file that it includes by a path with a slash",
-    remedy: "write the line into plugstack.conf itself, or install the included file on every node",
-    source: "slurm.conf(5), \"Configless\"; Slurm's src/common/fetch_config.c",
+    why: "slurmctld sends plugstack.conf at a start and at `scontrol reconfigure`, but no file that it includes by a path with a \
+          slash, and not /etc/nic-placement.conf",
+    remedy: "write the line into plugstack.conf itself, or install the included file on every node; then `scontrol reconfigure`",
+    source: "Slurm's doc/html/configless_slurm.shtml and src/common/fetch_config.c",
     judge: judge::configless,
 };
 

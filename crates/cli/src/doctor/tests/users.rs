@@ -78,7 +78,13 @@ pub(super) fn installation() -> Vec<Case> {
         case("plugin-file", "a login node without it", there(Some(false), false), Warn, "there is no"),
         case("plugin-file", "and required", there(Some(false), true), Fail, "srun, sbatch and salloc fail"),
         case("configless", "not so", plugstack(vec![line(1, true)], |_| {}), None, ""),
-        case("configless", "sent whole", plugstack(vec![line(1, true)], |of| of.is_sent = true), Ok, "sent"),
+        case(
+            "configless",
+            "sent whole",
+            plugstack(vec![line(1, true)], |of| of.is_sent = true),
+            Ok,
+            "scontrol reconfigure",
+        ),
         case(
             "configless",
             "an include that was not sent",
