@@ -35,7 +35,7 @@ pub struct Report {
     pub warn: usize,
     /// what `check` prints
     pub findings: Vec<Finding>,
-    /// what runs on the node: `kernel`, `BIOS`, and the modules that have a version
+    /// what runs on the node: `kernel`, `BIOS`, the modules that have a version, and `nic-placement` itself
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
     /// the processors' instruction set, maker, family and model
