@@ -90,6 +90,25 @@ fn a_node_with_another_version_of_the_tool_differs_and_one_that_does_not_tell_it
 }
 
 #[test]
+fn check_tells_what_steps_get_that_do_not_ask_where_a_line_loads_the_plugin() {
+    let place = Place::new("audit-default");
+    let told = |line: &str| {
+        let plugstack = place.file("plugstack.conf", line);
+        let more = ["--machine", "dgx-h100", "--plugstack", &plugstack];
+        let report = run(&[&["check", "--json"][..], &more].concat()).stdout;
+        let text = String::from_utf8(run(&[&["check"][..], &more].concat()).stdout).unwrap();
+        let report: Value = serde_json::from_slice(&report).unwrap();
+        (report["default"].clone(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let (default, text) = told("optional libnic_placement.so default=closest rollout=10%\n");
+    assert_eq!(default, json!("default=closest rollout=10%"));
+    assert!(text.contains("ok configuration steps that do not ask: `default=closest` ("), "{text}");
+    let (default, text) = told("optional libnic_placement.so\n");
+    assert_eq!((default, text.contains("configuration")), (json!("no default="), false));
+    assert_eq!(told("optional spank_pyxis.so\n").0, Value::Null);
+}
+
+#[test]
 fn what_check_prints_an_audit_reads() {
     let report = run(&["check", "--json", "--machine", "dgx-h100"]).stdout;
     let mut report: Value = serde_json::from_slice(&report).unwrap();

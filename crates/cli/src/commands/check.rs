@@ -13,7 +13,7 @@ use super::page::{Page, Style, Text};
 use super::{Failure, request};
 use crate::audit::report::{Finding, Level};
 use crate::describe;
-use crate::doctor::facts::{Caller, Facts, Installation};
+use crate::doctor::facts::{Caller, Facts, Installation, Unasked};
 use crate::doctor::report::{explained, widest_code};
 use crate::doctor::table::{CHECKS, codes};
 use crate::doctor::{Check, Subject, examine};
@@ -249,7 +249,8 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     match options.json {
         true => {
             let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
-            page.exact(&facts::report(&plan, root.as_ref(), slurms_name, findings).to_json());
+            let default = installation.unasked.as_ref().map(Unasked::text);
+            page.exact(&facts::report(&plan, root.as_ref(), slurms_name, default, findings).to_json());
         }
         false => {
             for (number, finding) in findings.iter().enumerate() {

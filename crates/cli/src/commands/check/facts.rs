@@ -29,6 +29,7 @@ pub(super) fn report(
     plan: &Plan,
     root: Option<&Root>,
     slurms_name: Option<String>,
+    default: Option<String>,
     findings: Vec<Finding>,
 ) -> Report {
     let topology = &*plan.node;
@@ -47,6 +48,7 @@ pub(super) fn report(
         warn: findings.iter().filter(|finding| finding.level == Level::Warn).count(),
         findings,
         versions: versions(root.is_some_and(Root::is_live), &read),
+        default,
         processor: topology.processor.as_ref().map(processor),
         numa_nodes: topology
             .numa_nodes

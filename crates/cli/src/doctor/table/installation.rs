@@ -100,7 +100,8 @@ pub(super) const CONFIGURATION: Check = Check {
     title: "is what the admin says understood?",
     reads: "the plugin's arguments in plugstack.conf, /etc/nic-placement.conf with its lines for every node, the switch beside it",
     rules: &[
-        (Note, "placement is switched off"),
+        (Ok, "it says this for steps that do not ask"),
+        (Note, "placement is switched off, or lines name nodes and none of them this one"),
         (
             Warn,
             "a word is not understood, the file cannot be gone by, or the description of the node cannot be read",
