@@ -115,6 +115,7 @@ fn block(name: &str, style: &Style) -> String {
         "policies" => OPTIONS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
         "releases" => return releases(),
         "checks" => return nic_placement_cli::doctor::report::markdown(),
+        "draining" => return nic_placement_cli::doctor::report::draining(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries
@@ -296,6 +297,20 @@ fn the_words_that_a_document_gives_to_exec_are_known() {
         }
     }
     assert!(words >= 4, "only {words} were found");
+}
+
+// where KillOnBadExit=1 the first node that warns cut off the reports of all others
+#[test]
+fn the_documents_ask_many_nodes_so_that_no_node_s_status_ends_the_others() {
+    let mut shown = 0;
+    for name in documents() {
+        let text = read(&name).replace("\\-", "-");
+        for line in text.lines().filter(|line| line.contains("srun ") && line.contains("check --json |")) {
+            assert!(line.contains("srun -K0 -l "), "{name}: {line}");
+            shown += 1;
+        }
+    }
+    assert!(shown >= 3, "only {shown} were found");
 }
 
 #[test]

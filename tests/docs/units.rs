@@ -33,6 +33,26 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     assert!(ours.is_empty() && output.status.success(), "{said}");
 }
 
+// the units may write to one folder, and to no other without a word
+#[test]
+fn the_drop_in_for_metrics_replaces_the_units_command_and_opens_the_folder_that_it_writes_to() {
+    let page = read("docs/measure.md");
+    let drop_in = page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a drop-in");
+    let line = |of: &str, name: &str| {
+        of.lines().filter_map(|line| line.strip_prefix(name)).next_back().map(str::to_string)
+    };
+    assert!(drop_in.contains("\n[Service]\nExecStart=\nExecStart=/"), "{drop_in}");
+    let command = line(drop_in, "ExecStart=").unwrap();
+    let (same, file) = command.split_once(" --textfile ").unwrap();
+    for name in ["nic-placement-refresh.service", "nic-placement-watch.service"] {
+        let unit = unit(name);
+        assert!(unit.contains("\nProtectSystem=strict\n") && unit.contains("\nCapabilityBoundingSet=\n"));
+    }
+    assert_eq!(line(&unit("nic-placement-refresh.service"), "ExecStart=").as_deref(), Some(same));
+    assert_eq!(file.rsplit_once('/').unwrap().0, line(drop_in, "ReadWritePaths=").unwrap());
+    assert!(tool(&["refresh", "-h"]).contains("--textfile") && file.ends_with(".prom"));
+}
+
 #[test]
 fn the_units_run_what_the_tool_knows() {
     let help = tool(&["refresh", "-h"]);

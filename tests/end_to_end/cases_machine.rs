@@ -61,7 +61,7 @@ fn the_reports_of_many_nodes_come_through_srun_and_are_compared(bed: &Bed) {
     let tool = bed.site.plugin.with_file_name("nic-placement");
     let tool = tool.display();
     for _ in 0..8 {
-        let reports = format!("srun -l -w n0,n1 --ntasks-per-node=1 {tool} check --json");
+        let reports = format!("srun -K0 -l -w n0,n1 --ntasks-per-node=1 {tool} check --json");
         let ran = bed.run(&format!("{reports} | {tool} audit"));
         assert!(ran.stdout.starts_with("2 nodes of 1 kind, 0 differ"), "{}{}", ran.stdout, ran.stderr);
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));

@@ -64,6 +64,50 @@ fn what_an_audit_writes_as_names_the_configuration_file_reads() {
     assert!(!["gpu003", "n1", "n8", "a3-ib", "logi"].iter().any(|name| list.has(name)));
 }
 
+// an image that was not upgraded looked like all others
+#[test]
+fn a_node_with_another_version_of_the_tool_differs_and_one_that_does_not_tell_it_does_not() {
+    let report = run(&["check", "--json", "--only", "odd"]).stdout;
+    let mut report: Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(report["versions"]["nic-placement"], json!(env!("CARGO_PKG_VERSION")));
+    let mut input = String::new();
+    for (host, version) in [("n1", "0.1"), ("n2", "0.1"), ("n3", "0.0"), ("n4", "")] {
+        report["host"] = json!(host);
+        report["versions"]["nic-placement"] = json!(version);
+        if version.is_empty() {
+            report["versions"].as_object_mut().unwrap().remove("nic-placement");
+        }
+        input.push_str(&format!("{report}\n"));
+    }
+    let output = piped(&input, &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("  n3\n") && !text.contains("  n4\n"), "{text}");
+    assert!(text.contains("nic-placement: 0.0, its kind 0.1 (2 of 4)"), "{text}");
+    // whoever describes a machine has no tool on it
+    let described = run(&["check", "--json", "--machine", "dgx-h100"]).stdout;
+    let described: Value = serde_json::from_slice(&described).unwrap();
+    assert_eq!(described["versions"], json!({}));
+}
+
+#[test]
+fn check_tells_what_steps_get_that_do_not_ask_where_a_line_loads_the_plugin() {
+    let place = Place::new("audit-default");
+    let told = |line: &str| {
+        let plugstack = place.file("plugstack.conf", line);
+        let more = ["--machine", "dgx-h100", "--plugstack", &plugstack];
+        let report = run(&[&["check", "--json"][..], &more].concat()).stdout;
+        let text = String::from_utf8(run(&[&["check"][..], &more].concat()).stdout).unwrap();
+        let report: Value = serde_json::from_slice(&report).unwrap();
+        (report["default"].clone(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let (default, text) = told("optional libnic_placement.so default=closest rollout=10%\n");
+    assert_eq!(default, json!("default=closest rollout=10%"));
+    assert!(text.contains("ok configuration steps that do not ask: `default=closest` ("), "{text}");
+    let (default, text) = told("optional libnic_placement.so\n");
+    assert_eq!((default, text.contains("configuration")), (json!("no default="), false));
+    assert_eq!(told("optional spank_pyxis.so\n").0, Value::Null);
+}
+
 #[test]
 fn what_check_prints_an_audit_reads() {
     let report = run(&["check", "--json", "--machine", "dgx-h100"]).stdout;

@@ -62,7 +62,13 @@ fn health_asks_no_program_of_slurms_since_what_those_wait_for_is_no_hardware() {
     let (path, told) = silent(&place, "srun");
     for more in [&[][..], &["--off", "acs"], &["--only", "nic-broken"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-        let output = command.args(["check", "--health"]).args(more).env("PATH", &path).output().unwrap();
+        let output = command
+            .args(["check", "--health", "--lock"])
+            .arg(&place.0)
+            .args(more)
+            .env("PATH", &path)
+            .output()
+            .unwrap();
         assert_eq!(said(&output), (Some(0), "", ""), "{more:?}");
         assert!(!told.exists(), "it was asked: {more:?}");
     }
@@ -129,7 +135,8 @@ fn where_silent(place: &Place, silent: &Path, more: &[&str]) -> Option<Output> {
     };
     assert!(built.success());
     let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    command.args(["check", "--health", "--within", "1"]).args(more);
+    // no test waits for another's lock
+    command.args(["check", "--health", "--within", "1", "--lock"]).arg(&place.0).args(more);
     Some(command.env("LD_PRELOAD", library).env("SILENT", silent).output().unwrap())
 }
 
@@ -153,6 +160,90 @@ fn a_file_system_that_never_answers_is_no_hardware_and_drains_no_node() {
     let expected = "nic-placement: no check could be made: Slurm's configuration, or what it names, has not been read \
         within 1 s\n";
     assert_eq!(said(&output), (Some(1), "", expected));
+}
+
+// ---- the script that the documents give to slurmd ----
+
+/// What slurmd would run, with programs of ours before the others, and the file in which they say how they were called.
+struct Script {
+    place: Place,
+    script: String,
+    told: PathBuf,
+}
+
+impl Script {
+    /// Where a check ends with that status, and scontrol shows that state of the node.
+    fn of(name: &str, status: i32, state: &str) -> Script {
+        let place = Place::new(name);
+        let page = Path::new(env!("NIC_PLACEMENT_ROOT")).join("docs/checks.md");
+        let page = fs::read_to_string(page).unwrap();
+        let script = page.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+        let (before, path) = script.split_once("export PATH=").expect("slurmd hands over none");
+        let path = path.split_once('\n').unwrap();
+        let place_for = |name: &str, line: &str| {
+            let text =
+                format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n{line}\n", place.0.join("told").display());
+            let program = place.file(name, &text);
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        place_for(
+            "nic-placement",
+            &format!(
+                "[ $1 = check ] || exit 0; [ {status} -eq 0 ] || echo 'nic-placement: acs'; exit {status}"
+            ),
+        );
+        let node = format!("NodeName=n7 Arch=x86_64\\n   OS=Linux\\n   State={state} ThreadsPerCore=1\\n");
+        let node = if state.is_empty() { "exit 1".to_string() } else { format!("printf '{node}'") };
+        place_for("scontrol", &format!("[ $1 = show ] || exit 0; {node}"));
+        place_for("hostname", "echo login1");
+        let path = format!("{before}export PATH='{}':{}\n{}", place.0.display(), path.0, path.1);
+        let script = place.file("script", &path);
+        let told = place.0.join("told");
+        Script { place, script, told }
+    }
+
+    /// How it calls others, in an environment as slurmd's.
+    fn calls(&self, node: Option<&str>) -> Vec<String> {
+        let _ = fs::remove_file(&self.told);
+        let mut shell = Command::new("/bin/sh");
+        shell.arg(&self.script).env_clear().current_dir(&self.place.0);
+        let output = shell.envs(node.map(|node| ("SLURMD_NODENAME", node))).output().unwrap();
+        assert_eq!(said(&output), (Some(0), "", ""), "slurmd would log it");
+        fs::read_to_string(&self.told).unwrap().lines().map(str::to_string).collect()
+    }
+}
+
+#[test]
+fn the_script_for_slurmd_drains_a_node_that_fails_by_slurms_own_name() {
+    for state in ["IDLE", "MIXED", "ALLOCATED+COMPLETING", "IDLE+PLANNED", "IDLE+MAINTENANCE+RESERVED"] {
+        let calls = Script::of("script-fails", 4, state).calls(Some("n7"));
+        let drain = "scontrol update NodeName=n7 State=DRAIN Reason=nic-placement: acs";
+        let expected =
+            ["nic-placement check --health", "scontrol show node n7", drain, "nic-placement refresh"];
+        assert_eq!(calls, expected, "{state}");
+    }
+    let calls = Script::of("script-by-hand", 4, "IDLE").calls(None);
+    assert!(calls.contains(&"scontrol show node login1".to_string()), "{calls:?}");
+}
+
+// an admin's own reason was replaced at each interval
+#[test]
+fn the_script_for_slurmd_leaves_a_node_that_is_drained_or_down_and_whose_state_nobody_tells() {
+    for state in
+        ["IDLE+DRAIN", "MIXED+DRAIN+REBOOT_REQUESTED", "DOWN+DRAIN", "DOWN+NOT_RESPONDING", "IDLE+FAIL", ""]
+    {
+        let calls = Script::of("script-drained", 4, state).calls(Some("n7"));
+        let expected = ["nic-placement check --health", "scontrol show node n7", "nic-placement refresh"];
+        assert_eq!(calls, expected, "{state}");
+    }
+}
+
+#[test]
+fn the_script_for_slurmd_asks_slurm_nothing_where_nothing_fails_or_no_check_could_be_made() {
+    for status in [0, 1, 2] {
+        let calls = Script::of("script-healthy", status, "IDLE").calls(Some("n7"));
+        assert_eq!(calls, ["nic-placement check --health", "nic-placement refresh"], "{status}");
+    }
 }
 
 #[test]

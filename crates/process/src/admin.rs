@@ -95,7 +95,8 @@ fn read(path: &str, is_promised: bool, author: Author) -> Result<Option<(Conf, V
     Conf::parse(&bytes, path).map(Some).map_err(|bad| format!("`{path}` {bad}"))
 }
 
-fn hostname() -> String {
+/// The name by which lines with `NodeName=` know this node.
+pub fn hostname() -> String {
     /// Bytes; the kernel's names have 64.
     const LIMIT: usize = 256;
     let read = root::read_configuration(Path::new(HOSTNAME), LIMIT);

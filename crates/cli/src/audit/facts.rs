@@ -98,6 +98,7 @@ pub fn of(report: &Report) -> Result<Facts, String> {
     let mut facts = Collector::default();
     facts.add(Class::Node, "", "machine", Some(&report.machine));
     facts.add(Class::Node, "", "processor", report.processor.as_ref());
+    facts.add(Class::Node, "", "steps that do not ask", report.default.as_ref());
     for (name, version) in &report.versions {
         facts.add(Class::Node, "", name, Some(version));
     }

@@ -35,9 +35,13 @@ pub struct Report {
     pub warn: usize,
     /// what `check` prints
     pub findings: Vec<Finding>,
-    /// what runs on the node: `kernel`, `BIOS`, and the modules that have a version
+    /// what runs on the node: `kernel`, `BIOS`, the modules that have a version, and `nic-placement` itself
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
+    /// `default=` and `rollout=` as they hold here for steps that do not ask, the nearest last; absent where no line loads the
+    /// plugin
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
     /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
     /// NUMA nodes in order of the kernel's number

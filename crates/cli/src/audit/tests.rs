@@ -58,6 +58,7 @@ fn node(host: &str) -> Report {
         warn: 0,
         findings: Vec::new(),
         versions: BTreeMap::from([("kernel".into(), "6.8.0".into())]),
+        default: Some("default=closest".into()),
         processor: Some("x86 GenuineIntel family 6 model 143".into()),
         numa_nodes: cpus.map(|(node, cpus)| NumaNode { node: node as u32, cpus: cpus.to_string() }).collect(),
         gpus: (0..4).map(gpu).collect(),
@@ -121,6 +122,15 @@ fn a_nic_more_and_a_gpu_of_another_model_are_told() {
     assert_eq!(told, ["Nic mlx5_6 (0000:60:00.1) : verbs 15b3:1021 not - of 8"]);
     let told = differences(|report| report.gpus[1].model = Some("NVIDIA A100".into()));
     assert_eq!(told, ["Gpu 0000:10:00.0 : NVIDIA A100 not NVIDIA H100 80GB HBM3 of 8"]);
+}
+
+// one node whose configuration file was not replaced
+#[test]
+fn another_default_for_steps_that_do_not_ask_is_told() {
+    let told = differences(|report| report.default = Some("default=closest rollout=10%".into()));
+    let expected = "Node  steps that do not ask: default=closest rollout=10% not default=closest of 8";
+    assert_eq!(told, [expected]);
+    assert!(audited(&[changed("old", |report| report.default = None)]).is_clean(), "an earlier tool");
 }
 
 #[test]

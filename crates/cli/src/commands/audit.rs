@@ -25,7 +25,8 @@ const SHOWN: usize = 24;
 /// Reads what `check --json` printed on many nodes, in any order, and groups them by kind: machine, GPUs, NICs, and how
 /// near these are to each other. Names the nodes that have something else than most of their kind: a NIC that is
 /// missing, a link with fewer lanes or a lower rate, other firmware, another pairing, a port that is down, other NUMA
-/// nodes, a finding of `check`. srun mixes the lines of its tasks, so it needs `-l`, which tells whose each is. To
+/// nodes, a finding of `check`. srun mixes the lines of its tasks, so it needs `-l`, which tells whose each is. Where
+/// slurm.conf has KillOnBadExit=1 srun ends all tasks at the first node that is not as it should be: hence `-K0`. To
 /// which switch a NIC is cabled no file of the kernel says: LLDP needs an agent on the node, and the subnet manager's
 /// view needs ibnetdiscover. A port in another InfiniBand subnet is named. Ends with 0 where all nodes are like their
 /// kind, 1 where one differs, is alone of its kind or reported twice, and 2 where something of the input is no report;
@@ -33,7 +34,7 @@ const SHOWN: usize = 24;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  srun -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
+  srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement audit --json reports/*.json")]
 pub(super) struct Options {
     /// regular files with any number of reports; - or nothing for standard input, also from a pipe

@@ -13,12 +13,13 @@ use super::page::{Page, Style, Text};
 use super::{Failure, request};
 use crate::audit::report::{Finding, Level};
 use crate::describe;
-use crate::doctor::facts::{Caller, Facts, Installation};
+use crate::doctor::facts::{Caller, Facts, Installation, Unasked};
 use crate::doctor::report::{explained, widest_code};
 use crate::doctor::table::{CHECKS, codes};
 use crate::doctor::{Check, Subject, examine};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
+use health::LockPlace;
 use nic_placement_core::config::{Admin, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
@@ -61,7 +62,7 @@ Examples:
   nic-placement check
   nic-placement check --off memlock,nic-slower
   nic-placement check --explain pcie-link
-  srun -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
+  srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement check --plugstack 90-nic-placement.conf --variable NCCL_IB_HCA=mlx5_1")]
 pub(super) struct Options {
     #[command(flatten)]
@@ -105,6 +106,9 @@ pub(super) struct Options {
     /// begin the output with an empty line once the admin's settings are read: of --health, for its own process
     #[arg(long, hide = true, requires = "json")]
     settled: bool,
+    /// the folder of the lock of --health, instead of the node file's: for who may not wait for this node's own check
+    #[arg(long, value_name = "FOLDER", hide = true, requires = "health")]
+    lock: Option<PathBuf>,
     /// seconds after which --health says that the hardware does not answer (default 20)
     #[arg(
         long,
@@ -150,6 +154,15 @@ impl Options {
         arguments
     }
 
+    /// Where --health locks others out.
+    fn place_of_the_lock(&self) -> LockPlace {
+        match &self.lock {
+            Some(folder) => LockPlace::In(folder.clone()),
+            None if self.node.source() == NodeSource::Live => LockPlace::Beside,
+            None => LockPlace::Nowhere,
+        }
+    }
+
     /// The codes of checks that are not made.
     fn off(&self) -> BTreeSet<String> {
         match self.only.is_empty() {
@@ -192,7 +205,8 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
     let present = request::variables(&options.variable)?;
     if options.health {
-        return health::run(options.arguments(), Duration::from_secs(options.within), page);
+        let patience = Duration::from_secs(options.within);
+        return health::run(options.arguments(), patience, &options.place_of_the_lock(), page);
     }
     let is_live = options.node.source() == NodeSource::Live;
     let mut installation = Installation::default();
@@ -235,7 +249,8 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     match options.json {
         true => {
             let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
-            page.exact(&facts::report(&plan, root.as_ref(), slurms_name, findings).to_json());
+            let default = installation.unasked.as_ref().map(Unasked::text);
+            page.exact(&facts::report(&plan, root.as_ref(), slurms_name, default, findings).to_json());
         }
         false => {
             for (number, finding) in findings.iter().enumerate() {

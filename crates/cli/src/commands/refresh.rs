@@ -181,7 +181,7 @@ fn there(beside: &Path) -> There {
 }
 
 /// The folder, readable for all; one that is there stays as it is.
-fn make_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }

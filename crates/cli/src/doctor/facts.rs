@@ -149,12 +149,33 @@ pub struct Installation {
     pub words: Vec<Diagnostic>,
     /// why nobody is placed: the words, and whether something is wrong
     pub off: Option<(String, bool)>,
+    /// what steps get here that do not ask; `None` where no line loads the plugin
+    pub unasked: Option<Unasked>,
     /// why the admin's description of the node cannot be gone by
     pub no_node: Option<String>,
     /// what a step would make of the node file; `None` where it was not looked for
     pub node_file: Option<(String, NodeFile)>,
     /// files that decide what root loads and does
     pub owners: Vec<Owned>,
+}
+
+/// What the admin says for steps that do not ask.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unasked {
+    /// `default=` and `rollout=` as they hold on this node, the nearest last: where, and the argument
+    pub said: Vec<(String, String)>,
+    /// are there lines for partitions, in which other steps may get something else?
+    pub has_partitions: bool,
+    /// the configuration file and this node's name, if lines of it name nodes, and none of them this one
+    pub unnamed: Option<(String, String)>,
+}
+
+impl Unasked {
+    /// What is said, without where: it is compared with other nodes.
+    pub fn text(&self) -> String {
+        let said: Vec<&str> = self.said.iter().map(|(_, argument)| argument.as_str()).collect();
+        if said.is_empty() { "no default=".to_string() } else { said.join(" ") }
+    }
 }
 
 /// plugstack.conf.

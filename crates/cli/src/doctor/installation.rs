@@ -1,7 +1,7 @@
 //! What is installed: Slurm's release, plugstack.conf, the plugin's file, what the admin says, the node file.
 #![forbid(unsafe_code)]
 
-use super::facts::{Installation, Line, NodeFile, Owned, Plugstack};
+use super::facts::{Installation, Line, NodeFile, Owned, Plugstack, Unasked};
 use super::{Subject, Verdict};
 use nic_placement_core::config::releases::{self, RELEASES};
 
@@ -130,12 +130,14 @@ pub(super) fn configless(subject: &Subject) -> Vec<Verdict> {
         (Some((place, pattern)), false) => {
             Verdict::note(format!("`{place}`: `include {pattern}` means no file here"))
         }
-        (None, _) => Verdict::ok(format!("`{path}` is what slurmctld sent")),
+        (None, _) => Verdict::ok(format!(
+            "`{path}` is what slurmctld sent: a change there comes here by `scontrol reconfigure`"
+        )),
     }]
 }
 
 pub(super) fn configuration(subject: &Subject) -> Vec<Verdict> {
-    let Installation { words, off, no_node, .. } = subject.installation;
+    let Installation { words, off, unasked, no_node, .. } = subject.installation;
     let mut verdicts: Vec<Verdict> =
         words.iter().map(|finding| Verdict::warn(finding).about(&finding.place)).collect();
     match off {
@@ -143,12 +145,26 @@ pub(super) fn configuration(subject: &Subject) -> Vec<Verdict> {
         Some((why, false)) => {
             verdicts.push(Verdict::note(format!("no step is placed here, whoever asks: {why}")));
         }
-        None => {}
+        None => verdicts.extend(unasked.as_ref().and_then(by_default)),
+    }
+    // the file is one text for many nodes, and a name that is spelt otherwise is not seen in it
+    if let Some((path, node)) = unasked.as_ref().and_then(|unasked| unasked.unnamed.as_ref()) {
+        let text = format!("`{path}`: no line with `NodeName=` names this node, `{node}`");
+        verdicts.push(Verdict::note(text).about(path));
     }
     if let Some(why) = no_node {
         verdicts.push(Verdict::warn(format!("no step gets anything set: {why}")).about("no step is placed"));
     }
     verdicts
+}
+
+/// What steps get that do not ask, where anybody says it.
+fn by_default(unasked: &Unasked) -> Option<Verdict> {
+    let said = unasked.said.iter().map(|(place, argument)| format!("`{argument}` (`{place}`)"));
+    let said: Vec<String> = said.collect();
+    let apart =
+        if unasked.has_partitions { ", unless a line for their partition says otherwise" } else { "" };
+    (!said.is_empty()).then(|| Verdict::ok(format!("steps that do not ask: {}{apart}", said.join(", then "))))
 }
 
 pub(super) fn owner(subject: &Subject) -> Vec<Verdict> {
@@ -163,7 +179,8 @@ pub(super) fn owner(subject: &Subject) -> Vec<Verdict> {
                 "everybody may write to `{path}` (mode {:o}), which decides what root loads",
                 mode & 0o7777
             );
-            verdicts.push(Verdict::fail(text).about(path));
+            // one mode in a configuration management or a mount's option is that of all nodes, and no reason to drain them
+            verdicts.push(Verdict::warn(text).about(path));
         } else if *user != 0 || (mode & GROUP != 0 && *group != 0) {
             let text = format!("`{path}` belongs to user {user}, group {group}, mode {:o}", mode & 0o7777);
             verdicts.push(Verdict::note(format!("{text}: others than root decide what root loads")));

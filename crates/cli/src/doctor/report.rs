@@ -40,6 +40,17 @@ pub fn markdown() -> String {
     out.trim_end().to_string() + "\n"
 }
 
+/// The checks by which a node can be drained, as a part of a Markdown page.
+pub fn draining() -> String {
+    let mut out = "| check | asks | `fail` |\n|---|---|---|\n".to_string();
+    for check in CHECKS {
+        for (_, when) in check.rules.iter().filter(|(level, _)| *level == Level::Fail) {
+            out.push_str(&format!("| `{}` | {} | {when} |\n", check.code, check.title));
+        }
+    }
+    out
+}
+
 /// One line fit for the reason of a drained node: what fails, in less than 100 plain characters; `None` where nothing does.
 pub fn reason(findings: &[Finding]) -> Option<String> {
     let failed: Vec<&Finding> = findings.iter().filter(|finding| finding.level == Level::Fail).collect();

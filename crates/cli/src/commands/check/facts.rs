@@ -29,6 +29,7 @@ pub(super) fn report(
     plan: &Plan,
     root: Option<&Root>,
     slurms_name: Option<String>,
+    default: Option<String>,
     findings: Vec<Finding>,
 ) -> Report {
     let topology = &*plan.node;
@@ -46,7 +47,8 @@ pub(super) fn report(
         fail: findings.iter().filter(|finding| finding.level == Level::Fail).count(),
         warn: findings.iter().filter(|finding| finding.level == Level::Warn).count(),
         findings,
-        versions: versions(&read),
+        versions: versions(root.is_some_and(Root::is_live), &read),
+        default,
         processor: topology.processor.as_ref().map(processor),
         numa_nodes: topology
             .numa_nodes
@@ -58,12 +60,15 @@ pub(super) fn report(
     }
 }
 
-fn versions(read: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
+/// What runs on the node; this program too, where it is the one that looks.
+fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     let of_the_node =
         [("kernel", "proc/sys/kernel/osrelease"), ("BIOS", "sys/devices/virtual/dmi/id/bios_version")];
     let files = of_the_node.map(|(name, path)| (name, path.to_string())).into_iter();
     let modules = MODULES.iter().map(|name| (*name, format!("sys/module/{name}/version")));
-    files.chain(modules).filter_map(|(name, path)| Some((name.to_string(), read(&path)?))).collect()
+    let ours = is_live.then(|| ("nic-placement".to_string(), env!("CARGO_PKG_VERSION").to_string()));
+    let read = files.chain(modules).filter_map(|(name, path)| Some((name.to_string(), read(&path)?)));
+    ours.into_iter().chain(read).collect()
 }
 
 fn processor(processor: &Processor) -> String {

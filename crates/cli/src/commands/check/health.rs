@@ -4,7 +4,7 @@
 //! second one comes to wait beside it.
 #![forbid(unsafe_code)]
 
-use super::super::{Failure, Page};
+use super::super::{Failure, Page, refresh};
 use super::{FAIL, Found};
 use crate::audit::report::{Finding, Report};
 use crate::doctor::report::{plain, reason};
@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -28,14 +28,29 @@ pub(super) enum Outcome {
     Waits(Vec<u8>),
 }
 
+/// Where the lock is.
+pub(super) enum LockPlace {
+    /// beside the node file, for root
+    Beside,
+    In(PathBuf),
+    /// a description asks no hardware
+    Nowhere,
+}
+
 /// What the judging process says first, once it has read what the admin says: JSON may begin with white space.
 ///
 /// Slurm's configuration and its plugins may lie on a network's file system, which is none of this node's hardware: where
 /// that does not answer, no node is to be drained.
 pub(super) const SETTLED: &[u8] = b"\n";
 
-/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.
-pub(super) fn run(arguments: Vec<OsString>, patience: Duration, page: &mut Page) -> Result<(), Failure> {
+/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `place` is where the
+/// lock is.
+pub(super) fn run(
+    arguments: Vec<OsString>,
+    patience: Duration,
+    place: &LockPlace,
+    page: &mut Page,
+) -> Result<(), Failure> {
     // this program, also where an upgrade has put another in its place
     let mut command = Command::new("/proc/self/exe");
     command
@@ -44,7 +59,7 @@ pub(super) fn run(arguments: Vec<OsString>, patience: Duration, page: &mut Page)
         .args(arguments)
         .stderr(Stdio::null());
     let begun = Instant::now();
-    let Some(lock) = lock(begun, patience) else {
+    let Some(lock) = lock(place, begun, patience) else {
         return unwell("an earlier check waits for hardware that does not answer", page);
     };
     // its standard input, which it does not read, holds the lock as long as it lives
@@ -83,17 +98,22 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     Err(Found { status: FAIL, text: None }.into())
 }
 
-/// The outer `None` where another holds it until the end, the inner one where there is no place for one: not root, or no
-/// refresh ever ran.
-fn lock(begun: Instant, patience: Duration) -> Option<Option<File>> {
-    let folder = Path::new(&NodeFileUse::default().path).parent().map(Path::to_path_buf);
-    match folder.filter(|folder| sys::is_root() && folder.is_dir()) {
-        Some(folder) => lock_in(&folder, begun, patience),
-        None => Some(None),
+/// The outer `None` where another holds it until the end, the inner one where there is no place for one.
+fn lock(place: &LockPlace, begun: Instant, patience: Duration) -> Option<Option<File>> {
+    let node_file = NodeFileUse::default().path;
+    match place {
+        LockPlace::Beside => match Path::new(&node_file).parent().filter(|_| sys::is_root()) {
+            Some(folder) => lock_in(folder, begun, patience),
+            None => Some(None),
+        },
+        LockPlace::In(folder) => lock_in(folder, begun, patience),
+        LockPlace::Nowhere => Some(None),
     }
 }
 
 fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Option<Option<File>> {
+    // a node that no refresh has seen has hardware that does not answer too; where it cannot be made, neither can the file
+    let _ = refresh::make_folder(folder);
     let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else { return Some(None) };
     loop {
         match sys::try_lock(&file) {
@@ -153,6 +173,7 @@ fn listen(mut stdout: ChildStdout, says: &Sender<io::Result<Vec<u8>>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_process_that_does_not_end_is_left_and_one_that_does_is_heard() {
@@ -174,7 +195,6 @@ mod tests {
     #[test]
     fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
         let folder = std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
         let lock = || lock_in(&folder, Instant::now(), Duration::ZERO);
         let held = lock().unwrap().unwrap();
         // it reads nothing from its standard input, and is not told that this is a lock
@@ -183,6 +203,22 @@ mod tests {
         waits.kill().unwrap();
         waits.wait().unwrap();
         assert!(matches!(lock(), Some(Some(_))));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    // each interval would leave one more process that waits
+    #[test]
+    fn a_node_on_which_no_refresh_ever_ran_gets_the_lock_and_its_folder_all_may_read() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-no-refresh-{}", std::process::id()));
+        let lock = || lock(&LockPlace::In(folder.clone()), Instant::now(), Duration::ZERO);
+        let held = lock();
+        assert!(matches!(held, Some(Some(_))) && lock().is_none());
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o755);
+        drop(held);
+        // as where another's link stands in its place, which nobody follows
+        std::fs::remove_file(folder.join(".check.lock")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", folder.join(".check.lock")).unwrap();
+        assert!(matches!(lock(), Some(None)));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

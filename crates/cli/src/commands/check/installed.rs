@@ -3,8 +3,9 @@
 
 use super::super::plugstack::{self, Line, Read};
 use super::health::{Outcome, bounded};
-use crate::doctor::facts::{self, Installation, NodeFile, Owned, Plugstack};
-use nic_placement_core::config::{Admin, NodeFileUse};
+use crate::doctor::facts::{self, Installation, NodeFile, Owned, Plugstack, Unasked};
+use nic_placement_core::config::conf::Whom;
+use nic_placement_core::config::{Admin, Conf, NodeFileUse};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::node::kept::{self, Kept, NotUsed};
@@ -50,10 +51,18 @@ pub(super) fn lines(place: &Place, into: &mut Installation) -> Admin {
             && sent.is_file()
             && Path::new(plugstack::USUAL).is_file(),
     });
-    let (admin, conf) = as_on_this_node(&stated, into);
+    let Found { admin, findings, file, off } =
+        admin::find(stated.iter().map(String::as_str), || None, roots());
+    let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path));
+    let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
+    into.words.extend(findings.into_iter().chain(elsewhere));
+    into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
+    let ours = lines.iter().find(|line| is_ours(line));
+    into.unasked =
+        ours.map(|line| unasked((&line.place, &line.arguments), file.as_ref(), &admin::hostname()));
     if place.is_live {
         let plugins = lines.iter().filter(|line| is_ours(line)).filter_map(|line| found(line).flatten());
-        let all = files.into_iter().chain(plugins).chain(conf.map(PathBuf::from));
+        let all = files.into_iter().chain(plugins).chain(file.map(|(_, path)| PathBuf::from(path)));
         into.owners = all.filter_map(|path| owned(&path)).collect();
         into.owners.dedup();
     }
@@ -108,16 +117,32 @@ fn owned(path: &Path) -> Option<Owned> {
     Some(Owned { path, user: facts.uid(), group: facts.gid(), mode: facts.mode() })
 }
 
-/// What the plugin's line and the configuration file say together for a step on this node, read as root reads it, and that
-/// file.
-fn as_on_this_node(arguments: &[String], into: &mut Installation) -> (Admin, Option<String>) {
-    let Found { admin, findings, file, off } =
-        admin::find(arguments.iter().map(String::as_str), || None, roots());
-    let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path));
-    let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
-    into.words.extend(findings.into_iter().chain(elsewhere));
-    into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
-    (admin, file.map(|(_, path)| path))
+/// What the plugin's line and the configuration file say for steps on that node that do not ask, of no partition.
+fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>, node: &str) -> Unasked {
+    let decides = |text: &str| ["default=", "rollout="].iter().any(|name| text.starts_with(name));
+    // what is not understood does nothing, and is named elsewhere
+    let counts = |text: &str| decides(text) && Admin::parse([text]).1.is_empty();
+    let mut all: Vec<(String, String)> =
+        arguments.iter().map(|text| (place.to_string(), text.clone())).collect();
+    let mut unasked = Unasked::default();
+    if let Some((conf, path)) = file {
+        let for_whom = |whom| conf.arguments(whom, node, None);
+        all.extend(
+            [Whom::Cluster, Whom::Nodes]
+                .into_iter()
+                .flat_map(for_whom)
+                .map(|argument| (format!("{path}:{}", argument.line), argument.text.to_string())),
+        );
+        let has = |whom| conf.lines().any(|(of, _)| of == whom);
+        unasked.has_partitions = conf
+            .lines()
+            .filter(|(of, _)| *of >= Whom::Partitions)
+            .any(|(_, arguments)| arguments.iter().any(|argument| decides(argument.text)));
+        let is_unnamed = has(Whom::Nodes) && !has(Whom::Both) && for_whom(Whom::Nodes).next().is_none();
+        unasked.unnamed = is_unnamed.then(|| (path.clone(), node.to_string()));
+    }
+    unasked.said = all.into_iter().filter(|(_, text)| counts(text)).collect();
+    unasked
 }
 
 /// As the plugin reads it, whoever asks here; where the host's root is a stranger, nobody can tell what is root's.
@@ -162,4 +187,28 @@ pub(super) fn release() -> Option<String> {
         let text = String::from_utf8_lossy(&printed).trim().to_string();
         (!text.is_empty()).then_some(text)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(node: &str) -> (Vec<String>, bool, bool) {
+        let text = b"default=observe default=closet\nNodeName=gpu[1-2] default=closest rollout=10%\n\
+            PartitionName=debug default=off\nNodeName=login1 exclude=mlx5_9\n";
+        let (conf, _) = Conf::parse(text, "/c").unwrap();
+        let arguments = ["default=numa", "exclude=mlx5_8"].map(str::to_string);
+        let unasked = unasked(("/p:7", &arguments), Some(&(conf, "/c".to_string())), node);
+        let said = unasked.said.iter().map(|(place, argument)| format!("{place} {argument}")).collect();
+        (said, unasked.has_partitions, unasked.unnamed.is_some())
+    }
+
+    #[test]
+    fn who_does_not_ask_gets_what_the_nearest_line_for_this_node_says() {
+        let all = ["/p:7 default=numa", "/c:1 default=observe"].map(str::to_string);
+        let node = ["/c:2 default=closest", "/c:2 rollout=10%"].map(str::to_string);
+        assert_eq!(on("gpu2.example.org"), ([all.clone(), node].concat(), true, false));
+        assert_eq!(on("login1"), (all.to_vec(), true, false), "a line without a default names it too");
+        assert_eq!(on("gpu3"), (all.to_vec(), true, true));
+    }
 }

@@ -73,9 +73,10 @@ pub(super) const CONFIGLESS: Check = Check {
         ),
         (Warn, "an `include` means no file, and no line loads the plugin"),
     ],
-    why: "slurmctld sends plugstack.conf, but no file that it includes by a path with a slash",
-    remedy: "write the line into plugstack.conf itself, or install the included file on every node",
-    source: "slurm.conf(5), \"Configless\"; Slurm's src/common/fetch_config.c",
+    why: "slurmctld sends plugstack.conf at a start and at `scontrol reconfigure`, but no file that it includes by a path with a \
+          slash, and not /etc/nic-placement.conf",
+    remedy: "write the line into plugstack.conf itself, or install the included file on every node; then `scontrol reconfigure`",
+    source: "Slurm's doc/html/configless_slurm.shtml and src/common/fetch_config.c",
     judge: judge::configless,
 };
 
@@ -86,7 +87,7 @@ pub(super) const OWNER: Check = Check {
     rules: &[
         (Ok, "they are root's, and only root may write to them"),
         (Note, "another user or group may, such as Slurm's own"),
-        (Fail, "everybody may"),
+        (Warn, "everybody may"),
     ],
     why: "slurmstepd loads and obeys them as root",
     remedy: "chown root:root FILE; chmod go-w FILE",
@@ -99,7 +100,8 @@ pub(super) const CONFIGURATION: Check = Check {
     title: "is what the admin says understood?",
     reads: "the plugin's arguments in plugstack.conf, /etc/nic-placement.conf with its lines for every node, the switch beside it",
     rules: &[
-        (Note, "placement is switched off"),
+        (Ok, "it says this for steps that do not ask"),
+        (Note, "placement is switched off, or lines name nodes and none of them this one"),
         (
             Warn,
             "a word is not understood, the file cannot be gone by, or the description of the node cannot be read",

@@ -4,7 +4,9 @@
 use super::cases::{Case, case};
 use super::world::World;
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
-use crate::doctor::facts::{Access, Caller, Facts, Installation, Limit, Line, NodeFile, Owned, Plugstack};
+use crate::doctor::facts::{
+    Access, Caller, Facts, Installation, Limit, Line, NodeFile, Owned, Plugstack, Unasked,
+};
 use nic_placement_core::diagnostic::Diagnostic;
 
 fn installed(change: impl FnOnce(&mut Installation)) -> World {
@@ -78,7 +80,13 @@ pub(super) fn installation() -> Vec<Case> {
         case("plugin-file", "a login node without it", there(Some(false), false), Warn, "there is no"),
         case("plugin-file", "and required", there(Some(false), true), Fail, "srun, sbatch and salloc fail"),
         case("configless", "not so", plugstack(vec![line(1, true)], |_| {}), None, ""),
-        case("configless", "sent whole", plugstack(vec![line(1, true)], |of| of.is_sent = true), Ok, "sent"),
+        case(
+            "configless",
+            "sent whole",
+            plugstack(vec![line(1, true)], |of| of.is_sent = true),
+            Ok,
+            "scontrol reconfigure",
+        ),
         case(
             "configless",
             "an include that was not sent",
@@ -95,12 +103,29 @@ pub(super) fn admin() -> Vec<Case> {
         let path = "/etc/slurm/plugstack.conf".to_string();
         installed(|all| all.owners.push(Owned { path, user, group, mode }))
     };
+    let unasked = |is_unnamed: bool| {
+        let said = [("/etc/c:3", "default=closest"), ("/etc/c:4", "rollout=10%")];
+        let unasked = Unasked {
+            said: said.map(|(place, argument)| (place.to_string(), argument.to_string())).into(),
+            unnamed: is_unnamed.then(|| ("/etc/c".to_string(), "gpu1".to_string())),
+            ..Unasked::default()
+        };
+        installed(|all| all.unasked = Some(unasked))
+    };
     let file = |state| installed(|all| all.node_file = Some(("/run/node.json".into(), state)));
     vec![
         case("config-owner", "root's", owned(0, 0, 0o100_664), Ok, "only root may write to: 1"),
         case("config-owner", "Slurm's", owned(64030, 64030, 0o100_644), Note, "user 64030"),
-        case("config-owner", "everybody's", owned(0, 0, 0o100_666), Fail, "mode 666"),
+        case("config-owner", "everybody's", owned(0, 0, 0o100_666), Warn, "mode 666"),
         case("configuration", "all understood", installed(|_| {}), None, ""),
+        case(
+            "configuration",
+            "a default",
+            unasked(false),
+            Ok,
+            "`default=closest` (`/etc/c:3`), then `rollout=10%`",
+        ),
+        case("configuration", "for other nodes", unasked(true), Note, "names this node, `gpu1`"),
         case("configuration", "a typo", installed(|all| all.words.push(doubt())), Warn, "unknown argument"),
         case(
             "configuration",
