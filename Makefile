@@ -139,7 +139,10 @@ install:        ## copy what `make build` made
 	$(call filled,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
 	$(call put,644,README.md,$(docdir)/README.md)
-	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.md docs/*.png
+	$(call put,644,CHANGELOG.md,$(docdir)/CHANGELOG.md)
+	$(call put,644,SECURITY.md,$(docdir)/SECURITY.md)
+	$(foreach page,$(wildcard docs/*.md),$(call filled,$(page),$(docdir)/$(page)) &&) true
+	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.png
 	$(call put,644,packaging/copyright,$(docdir)/copyright)
 	$(call put,644,packaging/licenses.txt,$(docdir)/licenses.txt)
 	$(call put,644,packaging/sbom/libnic_placement.cdx.json,$(docdir)/libnic_placement.cdx.json)

@@ -95,9 +95,32 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
         example.contains("optional /usr/lib/nic-placement/") && !example.contains("/usr/local"),
         "{example}"
     );
+    documents_are_whole_and_name_the_places_of_the_package(&root.join("usr/share/doc/nic-placement"));
     let pc = text("usr/lib/x86_64-linux-gnu/pkgconfig/nic-placement-core.pc");
     assert!(pc.contains("libdir=/usr/lib/x86_64-linux-gnu\n") && !pc.contains('@'), "{pc}");
     fs::remove_dir_all(root.parent().unwrap()).unwrap();
+}
+
+/// README says how to build from source, so that its places are those of `make install`.
+fn documents_are_whole_and_name_the_places_of_the_package(folder: &Path) {
+    let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    for name in ["CHANGELOG.md", "SECURITY.md"] {
+        assert!(text(name) == read(name), "{name} is beside the pages that name it");
+    }
+    let pages = fs::read_dir(path("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+    let pages: Vec<_> =
+        pages.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md")).collect();
+    assert!(pages.len() > 5, "{pages:?}");
+    for name in pages {
+        let (found, source) = (text(&format!("docs/{name}")), read(&format!("docs/{name}")));
+        let (places, file) =
+            ("/usr/local/lib/slurm/libnic_placement.so", "/usr/lib/nic-placement/libnic_placement.so");
+        assert!(
+            found == source.replace(places, file).replace("/usr/local/bin/nic-pl", "/usr/bin/nic-pl"),
+            "{name}"
+        );
+        assert!(!found.contains("/usr/local"), "{name}");
+    }
 }
 
 #[test]
