@@ -16,10 +16,9 @@ docdir  ?= $(datadir)/doc/nic-placement
 pkgconfigdir ?= $(libdir)/pkgconfig
 # where slurmd and srun find the plugin; plugstack.conf names it by its full path
 plugindir ?= $(libdir)/slurm
-# where a plugstack.conf may include the plugin's line from
+# where a plugstack.conf may include the plugin's line from, or an admin copy it; nothing is put into Slurm's own folder, which is
+# often one for all nodes
 linedir ?= $(datadir)/nic-placement
-# where it is put too, as a remark, if this is set: many a plugstack.conf includes such a folder already
-plugstackdir ?=
 # where systemd looks for the units that write the node file
 unitdir ?= $(prefix)/lib/systemd/system
 
@@ -30,7 +29,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 
 help:           ## this list
 	@sed -n 's/^\([a-z -]*\): *##/  make \1\t/p' Makefile | expand -t 21
-	@echo 'install and uninstall take prefix=, libdir=, includedir=, plugindir=, plugstackdir=, unitdir= and DESTDIR='
+	@echo 'install and uninstall take prefix=, libdir=, includedir=, plugindir=, unitdir= and DESTDIR='
 	@echo 'deb and rpm take arch=aarch64, version= and release='
 
 build:          ## the plugin, the tool and the launchers' library, in target/release
@@ -135,11 +134,13 @@ install:        ## copy what `make build` made
 	$(call put,644,packaging/man/nic-placement.1,$(mandir)/man1/nic-placement.1)
 	$(call put,644,packaging/man/nic-placement.8,$(mandir)/man8/nic-placement.8)
 	$(call filled,packaging/plugstack/share.conf,$(linedir)/90-nic-placement.conf)
-	$(if $(plugstackdir),$(call filled,packaging/plugstack/etc.conf,$(plugstackdir)/90-nic-placement.conf))
 	$(call filled,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
 	$(call put,644,README.md,$(docdir)/README.md)
-	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.md docs/*.png
+	$(call put,644,CHANGELOG.md,$(docdir)/CHANGELOG.md)
+	$(call put,644,SECURITY.md,$(docdir)/SECURITY.md)
+	$(foreach page,$(wildcard docs/*.md),$(call filled,$(page),$(docdir)/$(page)) &&) true
+	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.png
 	$(call put,644,packaging/copyright,$(docdir)/copyright)
 	$(call put,644,packaging/licenses.txt,$(docdir)/licenses.txt)
 	$(call put,644,packaging/sbom/libnic_placement.cdx.json,$(docdir)/libnic_placement.cdx.json)
@@ -168,7 +169,7 @@ soname := $(shell sed -n 's/^const SONAME: &str = "\(.*\)";/\1/p' crates/capi/bu
 # filled FILE,PLACE: with the places that were chosen
 filled = install -d $(dir $(DESTDIR)$(2)) && sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' \
 	-e 's|@includedir@|$(includedir)|' -e 's|@version@|$(version)|' -e 's|/usr/local/bin/nic-pl|$(bindir)/nic-pl|' \
-	-e 's|@plugin@|$(plugindir)/libnic_placement.so|' \
+	-e 's|@linedir@|$(linedir)|' -e 's|@plugin@|$(plugindir)/libnic_placement.so|' \
 	-e 's|/usr/local/lib/slurm/libnic_placement.so|$(plugindir)/libnic_placement.so|' $(1) > $(DESTDIR)$(2).new && \
 	chmod 644 $(DESTDIR)$(2).new && mv -f $(DESTDIR)$(2).new $(DESTDIR)$(2)
 

@@ -34,13 +34,10 @@ if [ "$arch" != "$(uname -m)" ]; then tool=$("$here/portable.sh" "$(uname -m)")/
 rm -rf "$staged"
 mkdir -p "$staged"
 make --silent --no-print-directory install "built=$built" "tool=$tool" prefix=/usr "libdir=$libdir" \
-    plugindir=/usr/lib/nic-placement plugstackdir=/etc/slurm/plugstack.conf.d unitdir=/usr/lib/systemd/system \
-    "DESTDIR=$staged"
+    plugindir=/usr/lib/nic-placement unitdir=/usr/lib/systemd/system "DESTDIR=$staged"
 # by what it was built, which the lists of parts cannot say
 if [ -e "$built/built-with" ]; then install -m 644 "$built/built-with" "$staged/usr/share/doc/nic-placement/built-with"; fi
 gzip -9n "$staged"/usr/share/man/man*/*
-# both kinds of packages know a file that an admin may edit by its being in /etc
-configuration=$(cd "$staged" && find etc -type f -printf '/%p\n')
 
 # glibc: the newest version of a symbol that a file wants of it
 glibc=$(find "$staged/usr" -name '*.so*' -type f -o -path '*/bin/*' -type f | xargs readelf -WV |
@@ -49,7 +46,6 @@ glibc=$(find "$staged/usr" -name '*.so*' -type f -o -path '*/bin/*' -type f | xa
 
 if [ "$kind" = deb ]; then
     mkdir "$staged/DEBIAN"
-    echo "$configuration" > "$staged/DEBIAN/conffiles"
     install -m 755 "$here"/deb/{postinst,prerm,postrm} "$staged/DEBIAN"
     echo 'activate-noawait ldconfig' > "$staged/DEBIAN/triggers"
     soname=$(cd "$staged$libdir" && echo libnic_placement_core.so.[0-9])
@@ -58,25 +54,22 @@ if [ "$kind" = deb ]; then
     chmod 644 "$staged$libdir/$soname".* "$staged/usr/lib/nic-placement/libnic_placement.so"
     # the change log that Debian's policy asks for
     {
-        printf 'nic-placement (%s-%s) unstable; urgency=medium\n\n  * See CHANGELOG.md of the source.\n\n' "$version" "$release"
+        printf 'nic-placement (%s-%s) unstable; urgency=medium\n\n  * See CHANGELOG.md in this folder.\n\n' "$version" "$release"
         printf ' -- The nic-placement authors <nobody@localhost>  %s\n' "$(date -Ru -d "@$SOURCE_DATE_EPOCH")"
     } | gzip -9n > "$staged/usr/share/doc/nic-placement/changelog.Debian.gz"
     sed -e "s/@version@/$version-$release/" -e "s/@arch@/$name/" -e "s/@glibc@/$glibc/" \
         -e "s/@size@/$(du -sk --apparent-size "$staged/usr" | cut -f1)/" "$here/deb/control" > "$staged/DEBIAN/control"
-    (cd "$staged" && find usr etc -type f -print0 | sort -z | xargs -0 md5sum) > "$staged/DEBIAN/md5sums"
+    (cd "$staged" && find usr -type f -print0 | sort -z | xargs -0 md5sum) > "$staged/DEBIAN/md5sums"
     find "$staged" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
     file=$out/nic-placement_$version-${release}_$name.deb
     dpkg-deb --root-owner-group -Zxz --build "$staged" "$file" > /dev/null
 else
     find "$staged" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
     # every file
-    (cd "$staged" && find . ! -type d -printf '/%P\n' | sort) |
-        while read -r path; do
-            if grep -qxF "$path" <<< "$configuration"; then echo "%config(noreplace) $path"; else echo "$path"; fi
-        done > "$out/files-$arch"
+    (cd "$staged" && find . ! -type d -printf '/%P\n' | sort) > "$out/files-$arch"
     # its own folders, and those that go with it where the packages that also have them are missing
     (cd "$staged" && find . -type d -path '*/nic-placement*' -printf '%%dir /%P\n' | sort) >> "$out/files-$arch"
-    printf '%%dir %s\n' /etc/slurm /etc/slurm/plugstack.conf.d "$libdir/pkgconfig" \
+    printf '%%dir %s\n' "$libdir/pkgconfig" \
         /usr/share/fish{,/vendor_completions.d} /usr/share/zsh{,/site-functions} >> "$out/files-$arch"
     file=$out/nic-placement-$version-$release.$name.rpm
     rpmbuild -bb --quiet --target "$name" --define "_topdir $out/rpm" --define "_rpmdir $out" \

@@ -119,6 +119,8 @@ macro_rules! cases {
 const CASES: &[Case] = cases![
     guide::the_guide_is_as_it_happens_and_leaves_nothing,
     every_step_starts_while_the_package_is_replaced,
+    an_upgrade_to_another_text_asks_nothing_and_the_admin_s_line_stays,
+    a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is,
     a_line_without_its_library_stops_no_step,
     the_timer_that_an_admin_enabled_goes_with_the_package,
     mistakes::each_mistake_prints_the_line_that_the_guide_shows,
@@ -135,7 +137,9 @@ const ALONE: &[(&str, fn())] = cases![
     arm::the_tool_for_arm_prints_the_same_bytes,
 ];
 
-const ACTIVATE: &str = "sed -i 's/^#optional/optional/' /etc/slurm/plugstack.conf.d/90-nic-placement.conf";
+const LINE: &str = "/etc/slurm/plugstack.conf.d/90-nic-placement.conf";
+/// As the guide has it.
+const ACTIVATE: &str = "cp /usr/share/nic-placement/90-nic-placement.conf /etc/slurm/plugstack.conf.d/";
 
 /// dpkg unpacks a file beside the old one and renames it: whoever loads the library gets the whole old or the whole new one.
 fn every_step_starts_while_the_package_is_replaced(root: &Root) {
@@ -162,6 +166,43 @@ fn every_step_starts_while_the_package_is_replaced(root: &Root) {
     root.ok("dpkg -P nic-placement");
 }
 
+/// stdin is /dev/null, as where a program does it on many nodes: whoever asks leaves the package without its configuration.
+fn an_upgrade_to_another_text_asks_nothing_and_the_admin_s_line_stays(root: &Root) {
+    root.ok(&format!(
+        "dpkg -i {FIRST} && {ACTIVATE} && sed -i '$s/$/ default=closest/' {LINE} && cp {LINE} /tmp/line"
+    ));
+    root.ok(&format!(
+        "dpkg-deb -R {SECOND} /tmp/other && find /tmp/other -name '*.conf' -exec sed -i '1i # another text' {{}} + &&
+         dpkg-deb -b /tmp/other /tmp/other.deb && rm -r /tmp/other"
+    ));
+    root.ok("dpkg -i /tmp/other.deb");
+    assert_eq!(root.ok("dpkg-query -Wf '${db:Status-Abbrev}' nic-placement"), "ii ");
+    root.ok(&format!("cmp {LINE} /tmp/line && grep -q 'another text' /usr/share/nic-placement/*.conf"));
+    assert_eq!(root.ok("srun -n1 --gpus=1 printenv UCX_NET_DEVICES"), "mlx5_0:1,eth0\n");
+    root.ok(&format!("dpkg -P nic-placement && cmp {LINE} /tmp/line"));
+}
+
+/// By a link to where NFS is mounted.  One node's package comes and goes, and the line of all others stays.
+fn a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is(root: &Root) {
+    root.ok("cp -a /etc/slurm /srv/slurm && rm -r /etc/slurm && ln -s /srv/slurm /etc/slurm");
+    root.ok(&format!("echo 'optional /usr/lib/nic-placement/libnic_placement.so' > {LINE}"));
+    let list = "cd /srv/slurm && find . -printf '%p %y %m %s %T@ %C@\\n' | LC_ALL=C sort";
+    let before = root.ok(list);
+    let read_only = "mount --bind /srv/slurm /srv/slurm && mount -o remount,bind,ro /srv/slurm";
+    for first in [":", read_only] {
+        let said = root.ok(&format!(
+            "{first} && if touch /etc/slurm/new 2> /dev/null; then rm /etc/slurm/new; else echo read-only; fi
+             dpkg -i {FIRST} && dpkg -i {SECOND} && dpkg -r nic-placement && dpkg -i {FIRST} && dpkg -P nic-placement; status=$?
+             if mountpoint -q /srv/slurm; then umount /srv/slurm; fi; exit $status"
+        ));
+        assert_eq!(said.contains("read-only\n"), first == read_only, "{said}");
+        assert!(said.matches("90-nic-placement.conf` still names the plugin").count() == 2, "{said}");
+        let times =
+            |list: &str| list.lines().filter(|line| !line.starts_with(". ")).collect::<Vec<_>>().join("\n");
+        assert_eq!(times(&root.ok(list)), times(&before), "{}", root.name);
+    }
+}
+
 fn a_line_without_its_library_stops_no_step(root: &Root) {
     root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE}"));
     let said = root.ok("dpkg -r nic-placement");
@@ -169,15 +210,22 @@ fn a_line_without_its_library_stops_no_step(root: &Root) {
     let step = root.run("srun -n2 --gpus-per-task=1 echo ran");
     assert!(step.status.success() && text(&step).matches("ran\n").count() == 2, "{}", text(&step));
     assert!(text(&step).contains("cannot open shared object file"), "{}", text(&step));
-    root.ok("dpkg -P nic-placement");
+    root.ok(&format!("dpkg -P nic-placement && rm {LINE}"));
     assert_eq!(root.ok("srun -n2 --gpus-per-task=1 echo ran"), "ran\nran\n");
-    // and with the line as the package brings it nothing is loaded, nor missed
+    // and without the line nothing is loaded, nor missed
     root.ok(&format!("dpkg -i {FIRST}"));
     let asked = root.run("srun --nic-placement -n1 true");
     assert!(text(&asked).contains("unrecognized option '--nic-placement'"), "{}", text(&asked));
     root.ok("dpkg -r nic-placement");
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
     root.ok("dpkg -P nic-placement");
+    // a line that includes the package's own folder comes and goes with it
+    root.ok("echo 'include /usr/share/nic-placement/*.conf' >> /etc/slurm/plugstack.conf");
+    assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
+    root.ok(&format!("dpkg -i {FIRST}"));
+    assert_eq!(root.ok("srun --nic-placement -n1 --gpus=1 printenv UCX_NET_DEVICES"), "mlx5_0:1,eth0\n");
+    root.ok("dpkg -P nic-placement");
+    assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
 }
 
 /// Without a systemd that runs, as in a root that becomes an image: `systemctl` then makes and removes links.

@@ -1,6 +1,9 @@
 //! `measure`, `top` and `refresh --textfile` as programs: on a tree of a real kernel's files, whose counters the measured
 //! command itself changes.  tests/clients/cases_measure.rs does it with NICs that move data.
 
+#[path = "measure/output.rs"]
+mod output;
+
 use nic_placement_cli::traffic::growth::{Bytes, Missing};
 use nic_placement_cli::traffic::merge;
 use nic_placement_cli::traffic::planned::Origin;

@@ -140,17 +140,19 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
         $rpm -V --nodeps nic-placement
         before=$(stat -c %i /mnt/all/usr/lib/nic-placement/libnic_placement.so)
         chroot /mnt/all nic-placement plan --machine dgx-h100 --gpus-per-task 1 > /dev/null
-        # an admin's own line stays over an upgrade
-        sed -i 's/^#optional/optional/' /mnt/all/etc/slurm/plugstack.conf.d/90-nic-placement.conf
+        # an admin's own line stays over an upgrade and a removal
+        line=/mnt/all/etc/slurm/plugstack.conf.d/90-nic-placement.conf
+        sed 's/$/ default=closest/' /mnt/all/usr/share/nic-placement/90-nic-placement.conf > $line
+        cp $line /mnt/line
         mkdir -p /mnt/all/run/nic-placement
         $rpm -U --nodeps "$second"
-        grep -q ^optional /mnt/all/etc/slurm/plugstack.conf.d/90-nic-placement.conf
+        cmp $line /mnt/line
         test -d /mnt/all/run/nic-placement
         [ "$(stat -c %i /mnt/all/usr/lib/nic-placement/libnic_placement.so)" != "$before" ]
         $rpm -q nic-placement
-        # rpm keeps what was changed under a name that `*.conf` does not match
-        $rpm -e nic-placement
-        rm /mnt/all/etc/slurm/plugstack.conf.d/90-nic-placement.conf.rpmsave
+        $rpm -e nic-placement 2>&1 | grep 'plugstack.conf.d/90-nic-placement.conf` still names the plugin'
+        cmp $line /mnt/line
+        rm $line
         list > /mnt/after
         diff /mnt/before /mnt/after
         "#;

@@ -84,10 +84,6 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
     let last = |name: &str| text(&format!("{name}/90-nic-placement.conf")).lines().last().map(str::to_string);
     let line = "optional /usr/lib/nic-placement/libnic_placement.so";
     assert_eq!(last("usr/share/nic-placement").as_deref(), Some(line));
-    // Debian's plugstack.conf includes this folder: the package must not switch itself on
-    assert_eq!(last("etc/slurm/plugstack.conf.d"), Some(format!("#{line}")));
-    let active = |line: &str| !line.starts_with('#') && !line.is_empty();
-    assert!(!text("etc/slurm/plugstack.conf.d/90-nic-placement.conf").lines().any(active));
     let unit = text("usr/lib/systemd/system/nic-placement-refresh.service");
     assert!(unit.contains("ExecStart=/usr/bin/nic-placement refresh"), "{unit}");
     let example = text("usr/share/doc/nic-placement/plugstack.conf.example");
@@ -95,9 +91,45 @@ fn a_package_holds_what_is_listed_and_nothing_else() {
         example.contains("optional /usr/lib/nic-placement/") && !example.contains("/usr/local"),
         "{example}"
     );
+    documents_are_whole_and_name_the_places_of_the_package(&root.join("usr/share/doc/nic-placement"));
     let pc = text("usr/lib/x86_64-linux-gnu/pkgconfig/nic-placement-core.pc");
     assert!(pc.contains("libdir=/usr/lib/x86_64-linux-gnu\n") && !pc.contains('@'), "{pc}");
     fs::remove_dir_all(root.parent().unwrap()).unwrap();
+}
+
+/// README says how to build from source, so that its places are those of `make install`.
+fn documents_are_whole_and_name_the_places_of_the_package(folder: &Path) {
+    let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    for name in ["CHANGELOG.md", "SECURITY.md"] {
+        assert!(text(name) == read(name), "{name} is beside the pages that name it");
+    }
+    let pages = fs::read_dir(path("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+    let pages: Vec<_> =
+        pages.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md")).collect();
+    assert!(pages.len() > 5, "{pages:?}");
+    for name in pages {
+        let (found, source) = (text(&format!("docs/{name}")), read(&format!("docs/{name}")));
+        let (places, file) =
+            ("/usr/local/lib/slurm/libnic_placement.so", "/usr/lib/nic-placement/libnic_placement.so");
+        assert!(
+            found == source.replace(places, file).replace("/usr/local/bin/nic-pl", "/usr/bin/nic-pl"),
+            "{name}"
+        );
+        assert!(!found.contains("/usr/local"), "{name}");
+    }
+}
+
+/// A folder of Slurm's is the admin's, often the whole cluster's by a link to NFS, and perhaps read-only: a package that has a
+/// file in it asks at each upgrade, takes it from all nodes with the first that it leaves, or cannot be unpacked.
+#[test]
+fn a_package_holds_nothing_in_etc_and_its_scripts_change_nothing_of_slurm_s() {
+    let listed = read("packaging/contents.txt");
+    assert!(!listed.lines().any(|line| line.starts_with("/etc")), "{listed}");
+    for file in ["packaging/package.sh", "packaging/rpm/nic-placement.spec", "Makefile"] {
+        for word in ["conffiles", "%config", "%dir /etc", "/etc/slurm "] {
+            assert!(!read(file).contains(word), "{file}: {word}");
+        }
+    }
 }
 
 #[test]

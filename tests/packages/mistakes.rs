@@ -1,6 +1,6 @@
 //! What an admin can do wrong, and the line by which he learns of it: a table in docs/admin.md, recorded from a real Slurm.
 
-use super::{ACTIVATE, FIRST, Root, path, text};
+use super::{ACTIVATE, FIRST, LINE, Root, path, text};
 use std::fs;
 
 /// One mistake: what was done, how it is done here, what shows it, and a word of the line.
@@ -20,14 +20,13 @@ const fn mistake(
     Mistake { done, how, shown_by, word }
 }
 
-const LINE: &str = "/etc/slurm/plugstack.conf.d/90-nic-placement.conf";
 /// A step that asks, and what the node's slurmd logged of it.
 const STEP: &str = "srun -w n0 --nic-placement -n1 --gpus=1 true";
 const CHECK: &str = "nic-placement check | sed -z 's/\\n  *\\([^ ]\\)/ \\1/g'";
 
 const MISTAKES: [Mistake; 21] = [
     mistake(
-        "the package is not on the login node, or its line still has the `#`",
+        "the package is not on the login node, or its line is not in plugstack.conf",
         "sed -i 's/^opt/#opt/' LINE",
         STEP,
         "unrecognized",

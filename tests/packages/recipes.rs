@@ -42,10 +42,6 @@ fn the_lines_that_packages_bring_are_understood_and_name_what_they_hold() {
     let lines: Vec<&str> = shared.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     is_understood(lines[0], "share.conf");
-    let own = read("packaging/plugstack/etc.conf");
-    let lines: Vec<&str> = own.lines().filter_map(|line| line.strip_prefix("#optional")).collect();
-    assert_eq!(lines.len(), 1, "one # to take away: {own}");
-    is_understood(&format!("optional{}", lines[0]), "etc.conf");
 }
 
 /// YAML as a list of `path: value`, by python's reader.

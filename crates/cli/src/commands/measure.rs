@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod node;
+mod place;
 mod print;
 mod watch;
 
@@ -26,7 +27,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 /// run a program and count the bytes of each NIC meanwhile
@@ -66,7 +67,8 @@ pub(super) struct Options {
     json: bool,
     /// where to write the report, instead of stderr: a file, or a folder, in which it is called after the node
     ///
-    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
+    /// A path that ends with / is a folder, and is made if need be. A regular file is replaced when the new one is whole. Anything
+    /// else, also a symbolic link, is refused. What cannot be written is said before CMD starts, and goes to stderr.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = "Output")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -107,6 +109,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tell(&format!("measure: bug at {place}: {panic}; please report this"));
     }));
+    guarded(|| warn_of_place(options));
     let before = guarded(|| node::Before::read(open, describe));
     let running = match signals.start(&options.command) {
         Ok(running) => running,
@@ -128,6 +131,14 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     match status {
         0 => Ok(()),
         status => Err(Box::new(Ended(status))),
+    }
+}
+
+/// Who hears now that the report has no place can end a job that would be run for it.  CMD itself may make the place yet.
+fn warn_of_place(options: &Options) {
+    let why = options.output.as_ref().and_then(|output| place::check(output, options.json).err());
+    if let Some(why) = why {
+        tell(&format!("measure: {why}: CMD runs, and if that stays so, the report goes to stderr"));
     }
 }
 
@@ -155,36 +166,23 @@ fn deliver(options: &Options, report: &Report) -> Result<(), String> {
         true => page.exact(&report.to_json()),
         false => print::report(report, page),
     };
-    match &options.output {
-        Some(output) => {
-            let mut page = Page::new(false, false);
-            text(&mut page);
-            whole::write_own(&file(output, &report.node, options.json), page.as_bytes())
-        }
-        None => {
-            let stderr = io::stderr();
-            let columns = sys::terminal_columns(stderr.as_fd());
-            let mut page = Page::new(false, stderr.is_terminal()).with_columns(columns);
-            text(&mut page);
-            // in one piece, which other tasks' lines do not divide
-            stderr.lock().write_all(page.as_bytes()).map_err(|error| error.to_string())
+    if let Some(output) = &options.output {
+        let mut page = Page::new(false, false);
+        text(&mut page);
+        let written = place::file(output, &report.node, options.json)
+            .and_then(|file| whole::write_own(&file, page.as_bytes()));
+        match written {
+            Ok(()) => return Ok(()),
+            // CMD has run, perhaps for days: what was counted is not lost for want of a place
+            Err(why) => tell(&format!("measure: {why}: this is the report")),
         }
     }
-}
-
-/// In a folder a file for each node.
-fn file(output: &Path, node: &str, json: bool) -> PathBuf {
-    if !output.is_dir() {
-        return output.to_path_buf();
-    }
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
-    let name: String = node.chars().map(|letter| if is_part(letter) { letter } else { '_' }).collect();
-    let name = name.trim_start_matches('.');
-    output.join(format!(
-        "{}.{}",
-        if name.is_empty() { "node" } else { name },
-        if json { "json" } else { "txt" }
-    ))
+    let stderr = io::stderr();
+    let columns = sys::terminal_columns(stderr.as_fd());
+    let mut page = Page::new(false, stderr.is_terminal()).with_columns(columns);
+    text(&mut page);
+    // in one piece, which other tasks' lines do not divide
+    stderr.lock().write_all(page.as_bytes()).map_err(|error| error.to_string())
 }
 
 fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use nic_placement_core::discover::root;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -17,7 +18,10 @@ pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
 }
 
 fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
+    // `file_name` does not see the slash by which a folder is meant
+    let is_folder = place.as_os_str().as_bytes().ends_with(b"/");
     match (place.parent(), place.file_name()) {
+        _ if is_folder => Err(format!("`{}` is no file's path", place.display())),
         (Some(folder), Some(name)) if folder.as_os_str().is_empty() => Ok((Path::new("."), name)),
         (Some(folder), Some(name)) => Ok((folder, name)),
         _ => Err(format!("`{}` is no file's path", place.display())),
@@ -66,6 +70,15 @@ pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
     write_for(Readers::AsBefore(old), place, bytes)
+}
+
+/// Would `write_own` write it now?  Its first step tells, which asks the file system and not only its modes.
+pub(super) fn could_write(place: &Path) -> Result<(), String> {
+    there(place)?;
+    let (folder, name) = parts(place)?;
+    begin(folder, name, 0o600)
+        .and_then(|(new, _)| fs::remove_file(new))
+        .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
 fn write_for(readers: Readers, place: &Path, bytes: &[u8]) -> Result<(), String> {
