@@ -33,7 +33,12 @@ pub struct Devices {
     uverbs: bool,
     /// the mount namespace of whoever opened it
     mounts: Option<String>,
+    /// what stands at [`TOPS`] there
+    tops: [Option<(u64, u64)>; TOPS.len()],
 }
+
+/// Where a container differs from its node.  A job with mounts of its own (Slurm's job_container/tmpfs: /tmp and /dev/shm) does not.
+const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
 
 /// `mnt:[4026531841]`; `None` where /proc does not tell
 fn mounts() -> Option<String> {
@@ -57,12 +62,13 @@ impl Devices {
             matches!(answer, Err(Refusal::Absent))
         };
         let uverbs = directory.as_ref().is_some_and(|directory| !absent(directory));
-        Devices { directory, uverbs, mounts: mounts() }
+        Devices { directory, uverbs, mounts: mounts(), tops: TOPS.map(root::identity) }
     }
 
     /// This process's own, where it has come into a container since these were opened.
     fn of_the_container(&self) -> Option<Devices> {
-        (mounts() != self.mounts).then(Devices::open)
+        let has_other_mounts = mounts() != self.mounts;
+        (has_other_mounts && TOPS.map(root::identity) != self.tops).then(Devices::open)
     }
 
     /// Is it known that no RDMA device can be opened?

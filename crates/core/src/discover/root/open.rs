@@ -211,6 +211,11 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { refuse() }
 }
 
+/// What a path leads to: the same numbers for the same file or directory, also in another mount namespace.
+pub fn identity(path: &str) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
 /// A descriptor of a directory that serves only to look names up below it (`O_PATH`), kept while the mount namespace of
 /// the process may change.  A link to a directory is none.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
