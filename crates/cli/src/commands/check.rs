@@ -33,7 +33,7 @@ use nic_placement_core::topology::Topology;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -163,6 +163,11 @@ impl Options {
         }
     }
 
+    /// Tells the process that started this one that only hardware is left to wait for.
+    fn tell_settled(&self) -> io::Result<()> {
+        if self.settled { health::tell_settled() } else { Ok(()) }
+    }
+
     /// The codes of checks that are not made.
     fn off(&self) -> BTreeSet<String> {
         match self.only.is_empty() {
@@ -217,13 +222,13 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
     let place = installed::Place { named: options.plugstack.as_deref(), is_live };
     let admin = installed::lines(&place, &mut installation);
-    if options.settled {
-        let mut stdout = io::stdout();
-        stdout.write_all(health::SETTLED).and_then(|()| stdout.flush())?;
-    }
     let (topology, diagnostics) = match is_live {
         true => as_a_step_has_it(&admin, options, &mut installation)?,
-        false => options.node.read()?,
+        false => {
+            let described = options.node.read()?;
+            options.tell_settled()?;
+            described
+        }
     };
     let wish = Wish { admin, ..Wish::default() };
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
@@ -249,7 +254,10 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     match options.json {
         true => {
             let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
-            let default = installation.unasked.as_ref().map(Unasked::text);
+            let default = match installation.off {
+                Some(_) => Some("nobody is placed".to_string()),
+                None => installation.unasked.as_ref().map(Unasked::text),
+            };
             page.exact(&facts::report(&plan, root.as_ref(), slurms_name, default, findings).to_json());
         }
         false => {
@@ -298,16 +306,17 @@ fn as_a_step_has_it(
     options: &Options,
     installation: &mut Installation,
 ) -> Result<(Topology, Vec<Diagnostic>), Failure> {
+    // as the plugin does, which is root in a step; a description may lie on a file system of the network
+    let described =
+        (admin.source != NodeSource::Live).then(|| node::read(&admin.source, Scope::Full, Author::Root));
+    options.tell_settled()?;
     let kept = installed::node_file(&admin.node_file, installation);
     let here = |kept: Option<Kept>| match kept {
         Some(Kept { topology, diagnostics, .. }) => Ok((topology, diagnostics)),
         None => options.node.read(),
     };
-    if admin.source == NodeSource::Live {
-        return here(kept);
-    }
-    // as the plugin does, which is root in a step
-    match node::read(&admin.source, Scope::Full, Author::Root) {
+    let Some(described) = described else { return here(kept) };
+    match described {
         Ok((mut described, mut diagnostics)) => {
             let described_elsewhere = !matches!(admin.source, NodeSource::Sysfs(_));
             if described_elsewhere {

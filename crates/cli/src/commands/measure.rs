@@ -11,7 +11,7 @@ use super::exec::{become_as_it_is, is_first_on_node, not_started};
 use super::misunderstood::misunderstood;
 use super::node::Node;
 use super::page::Page;
-use super::{Failure, tell, whole};
+use super::{Failure, aside, tell, whole};
 use crate::audit::stream::Splitter;
 use crate::describe;
 use crate::traffic::merge::{self, Merged};
@@ -29,6 +29,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// run a program and count the bytes of each NIC meanwhile
 ///
@@ -135,11 +137,22 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 }
 
 /// Who hears now that the report has no place can end a job that would be run for it.  CMD itself may make the place yet.
+///
+/// A file system that does not answer holds no job up.
 fn warn_of_place(options: &Options) {
-    let why = options.output.as_ref().and_then(|output| place::check(output, options.json).err());
-    if let Some(why) = why {
-        tell(&format!("measure: {why}: CMD runs, and if that stays so, the report goes to stderr"));
-    }
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let Some(output) = options.output.clone() else { return };
+    let (json, (says, hears)) = (options.json, channel());
+    let asks = aside::started(move || {
+        // who asked may have gone on
+        let _ = says.send(place::check(&output, json));
+    });
+    let why = match asks.then(|| hears.recv_timeout(PATIENCE)) {
+        None | Some(Ok(Ok(()))) => return,
+        Some(Ok(Err(why))) => why,
+        Some(Err(_)) => format!("the place of the report has not answered within {} s", PATIENCE.as_secs()),
+    };
+    tell(&format!("measure: {why}: CMD runs, and if that stays so, the report goes to stderr"));
 }
 
 /// A bug of the tool's own costs the report alone; the hook has said it.

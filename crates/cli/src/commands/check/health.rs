@@ -13,7 +13,8 @@ use nic_placement_core::discover::root;
 use nic_placement_sys as sys;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -37,11 +38,27 @@ pub(super) enum LockPlace {
     Nowhere,
 }
 
-/// What the judging process says first, once it has read what the admin says: JSON may begin with white space.
+/// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output, where
+/// JSON may begin with white space, and by the length of the file that holds the lock, for whoever waits for that.
 ///
 /// Slurm's configuration and its plugins may lie on a network's file system, which is none of this node's hardware: where
 /// that does not answer, no node is to be drained.
-pub(super) const SETTLED: &[u8] = b"\n";
+pub(super) fn tell_settled() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(b"\n").and_then(|()| stdout.flush())?;
+    let lock = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    if lock.metadata()?.is_file() { lock.set_len(1) } else { Ok(()) }
+}
+
+const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
+
+/// The lock, or whoever has it.
+enum Lock {
+    /// none where there is no place for one
+    Ours(Option<File>),
+    /// until the end; is hardware all that it can wait for?
+    Theirs { settled: bool },
+}
 
 /// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `place` is where the
 /// lock is.
@@ -59,17 +76,21 @@ pub(super) fn run(
         .args(arguments)
         .stderr(Stdio::null());
     let begun = Instant::now();
-    let Some(lock) = lock(place, begun, patience) else {
-        return unwell("an earlier check waits for hardware that does not answer", page);
+    let lock = match lock(place, begun, patience) {
+        Lock::Ours(lock) => lock,
+        Lock::Theirs { settled: true } => {
+            return unwell("an earlier check waits for hardware that does not answer", page);
+        }
+        Lock::Theirs { settled: false } => {
+            return Err(format!("no check could be made: an earlier one waits: {UNSETTLED}").into());
+        }
     };
     // its standard input, which it does not read, holds the lock as long as it lives
     command.stdin(lock.map_or_else(Stdio::null, Stdio::from));
     match bounded(command, patience.saturating_sub(begun.elapsed()))? {
-        Outcome::Waits(said) if said.is_empty() => Err(format!(
-            "no check could be made: Slurm's configuration, or what it names, has not been read within {} s",
-            patience.as_secs()
-        )
-        .into()),
+        Outcome::Waits(said) if said.is_empty() => {
+            Err(format!("no check could be made: {UNSETTLED} within {} s", patience.as_secs()).into())
+        }
         Outcome::Waits(_) => unwell(
             &format!("no answer within {} s, hardware that does not answer?", patience.as_secs()),
             page,
@@ -98,30 +119,33 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     Err(Found { status: FAIL, text: None }.into())
 }
 
-/// The outer `None` where another holds it until the end, the inner one where there is no place for one.
-fn lock(place: &LockPlace, begun: Instant, patience: Duration) -> Option<Option<File>> {
+fn lock(place: &LockPlace, begun: Instant, patience: Duration) -> Lock {
     let node_file = NodeFileUse::default().path;
     match place {
         LockPlace::Beside => match Path::new(&node_file).parent().filter(|_| sys::is_root()) {
             Some(folder) => lock_in(folder, begun, patience),
-            None => Some(None),
+            None => Lock::Ours(None),
         },
         LockPlace::In(folder) => lock_in(folder, begun, patience),
-        LockPlace::Nowhere => Some(None),
+        LockPlace::Nowhere => Lock::Ours(None),
     }
 }
 
-fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Option<Option<File>> {
+fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     // a node that no refresh has seen has hardware that does not answer too; where it cannot be made, neither can the file
     let _ = refresh::make_folder(folder);
-    let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else { return Some(None) };
+    let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else { return Lock::Ours(None) };
     loop {
         match sys::try_lock(&file) {
-            Ok(true) => return Some(Some(file)),
+            Ok(true) => {
+                // a full file system takes no byte back, and then an earlier check's stands for this one's
+                let _ = file.set_len(0);
+                return Lock::Ours(Some(file));
+            }
             Ok(false) if begun.elapsed() < patience => thread::sleep(Duration::from_millis(20)),
-            Ok(false) => return None,
+            Ok(false) => return Lock::Theirs { settled: file.metadata().is_ok_and(|facts| facts.len() > 0) },
             // a file system without locks
-            Err(_) => return Some(None),
+            Err(_) => return Lock::Ours(None),
         }
     }
 }
@@ -196,13 +220,20 @@ mod tests {
     fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
         let folder = std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
         let lock = || lock_in(&folder, Instant::now(), Duration::ZERO);
-        let held = lock().unwrap().unwrap();
+        let Lock::Ours(Some(held)) = lock() else { panic!("nobody has it") };
         // it reads nothing from its standard input, and is not told that this is a lock
         let mut waits = Command::new("sleep").arg("1000").stdin(Stdio::from(held)).spawn().unwrap();
-        assert!(lock().is_none(), "the process that started it has let go");
+        assert!(matches!(lock(), Lock::Theirs { settled: false }), "the process that started it has let go");
+        std::fs::OpenOptions::new().write(true).open(folder.join(".check.lock")).unwrap().set_len(1).unwrap();
+        assert!(matches!(lock(), Lock::Theirs { settled: true }));
         waits.kill().unwrap();
         waits.wait().unwrap();
-        assert!(matches!(lock(), Some(Some(_))));
+        assert!(matches!(lock(), Lock::Ours(Some(_))));
+        assert_eq!(
+            std::fs::metadata(folder.join(".check.lock")).unwrap().len(),
+            0,
+            "the next one begins anew"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -212,13 +243,13 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("nic-placement-no-refresh-{}", std::process::id()));
         let lock = || lock(&LockPlace::In(folder.clone()), Instant::now(), Duration::ZERO);
         let held = lock();
-        assert!(matches!(held, Some(Some(_))) && lock().is_none());
+        assert!(matches!((&held, lock()), (Lock::Ours(Some(_)), Lock::Theirs { settled: false })));
         assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o755);
         drop(held);
         // as where another's link stands in its place, which nobody follows
         std::fs::remove_file(folder.join(".check.lock")).unwrap();
         std::os::unix::fs::symlink("/dev/null", folder.join(".check.lock")).unwrap();
-        assert!(matches!(lock(), Some(None)));
+        assert!(matches!(lock(), Lock::Ours(None)));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
