@@ -146,6 +146,11 @@ fn health_ends_though_a_driver_never_answers() {
     let Some(output) = where_silent(&place, Path::new("/sys/"), &[]) else { return };
     let expected = "nic-placement: no answer within 5 s, hardware that does not answer?\n";
     assert_eq!(said(&output), (Some(4), expected, ""));
+    assert_eq!(length_of_the_lock(&place), 1, "whoever waits for it waits for hardware");
+}
+
+fn length_of_the_lock(place: &Place) -> u64 {
+    fs::metadata(place.0.join(".check.lock")).unwrap().len()
 }
 
 // Slurm's configuration lies on NFS at many sites: when that is away, all nodes would be drained at once
@@ -160,6 +165,7 @@ fn a_file_system_that_never_answers_is_no_hardware_and_drains_no_node() {
     let expected = "nic-placement: no check could be made: Slurm's configuration, or what it names, has not been read \
         within 5 s\n";
     assert_eq!(said(&output), (Some(1), "", expected));
+    assert_eq!(length_of_the_lock(&place), 0, "whoever waits for it waits for that too");
     // so may a description that the plugin's line names
     let described = place.file("nfs/node.json", "{}");
     let line = place.file("described.conf", &format!("optional nic_placement.so topology={described}\n"));
