@@ -128,29 +128,10 @@ fn a_merged_report_is_written_to_no_folder() {
     assert!(!tree.0.join("sum").exists());
 }
 
-/// Before its own open64: what is below `reports` never answers.
-const SILENT: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <string.h>
-#include <unistd.h>
-int open64(const char *path, int flags, ...) {
-    va_list more;
-    va_start(more, flags);
-    int mode = va_arg(more, int);
-    va_end(more);
-    if (strncmp(path, "reports", 7) == 0) for (;;) pause();
-    int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open64");
-    return real(path, flags, mode);
-}
-"#;
-
 #[test]
 fn a_place_that_never_answers_holds_no_program_up() {
     let tree = Tree::new("silent");
-    fs::write(tree.0.join("silent.c"), SILENT).unwrap();
+    fs::write(tree.0.join("silent.c"), include_str!("../silent.c")).unwrap();
     let mut compiler = Command::new("cc");
     let built =
         compiler.args(["-shared", "-fPIC", "-o", "silent.so", "silent.c"]).current_dir(&tree.0).status();
@@ -158,7 +139,7 @@ fn a_place_that_never_answers_holds_no_program_up() {
         return println!("skipped: there is no C compiler");
     }
     let mut tool = measured(&tree, "reports/", "touch ran");
-    let mut tool = tool.env("LD_PRELOAD", tree.0.join("silent.so")).spawn().unwrap();
+    let mut tool = tool.env("LD_PRELOAD", tree.0.join("silent.so")).env("SILENT", "reports").spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     while !tree.0.join("ran").exists() && Instant::now() < end {
         thread::sleep(Duration::from_millis(10));

@@ -103,31 +103,10 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
     assert!(!is_left(), "it is ended too");
 }
 
-/// Before its own open64: what is below the path in SILENT never answers.
-const SLEEPS: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-int open64(const char *path, int flags, ...) {
-    va_list more;
-    va_start(more, flags);
-    int mode = va_arg(more, int);
-    va_end(more);
-    const char *silent = getenv("SILENT");
-    if (strncmp(path, silent, strlen(silent)) == 0) for (;;) pause();
-    int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open64");
-    return real(path, flags, mode);
-}
-"#;
-
 /// `check --health` where nothing below that path answers; `None` without a C compiler.
 fn where_silent(place: &Place, silent: &Path, more: &[&str]) -> Option<Output> {
-    let source = place.file("sleeps.c", SLEEPS);
-    let library = place.0.join("sleeps.so");
+    let source = place.file("silent.c", include_str!("../silent.c"));
+    let library = place.0.join("silent.so");
     let mut compiler = Command::new("cc");
     let Ok(built) = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status() else {
         println!("skipped: there is no C compiler");
