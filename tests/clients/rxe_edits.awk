@@ -11,10 +11,12 @@ file == "rxe_verbs.c" && /^static int / && !declared {
     declared = 1
 }
 
-# Since 5.12 rxe's devices have no parent and stand below /sys/devices/virtual; a ConnectX's is its PCI function.
+# Since 5.12 rxe's devices have no parent and stand below /sys/devices/virtual; a ConnectX's is its PCI function.  Nor does that have
+# the file `parent`, by which soft RoCE is known for what it is.
 file == "rxe_verbs.c" && /ib_register_device\(/ && !parent {
     print "\tif (rxe->ndev->dev.parent)"
     print "\t\tdev->dev.parent = rxe->ndev->dev.parent;"
+    print "\tdev->ops.device_group = NULL;"
     parent = 1
 }
 
