@@ -16,7 +16,10 @@ const EACH_GPU: &str = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
 
 /// The tasks of a step with the plugin, in a container that this script makes of the node.
 fn contained(bed: &Bed, words: &str, script: &str) -> Vec<Task> {
-    let file = bed.file("container", &format!("#!/bin/sh\nset -e\n{script}\n"));
+    // what it mounts on goes with the cluster's folder
+    let folder = bed.machine("n0").join("../..");
+    let text = format!("#!/bin/sh\nset -e\nexport TMPDIR={}\n{script}\n", folder.display());
+    let file = bed.file("container", &text);
     let actions = format!("task_init=own-mounts task_init=run:{}", file.display());
     let run = format!("chmod +x {}; {}", file.display(), EACH_GPU.replace('@', words));
     bed.plugstack(&between(bed.site, &actions));
