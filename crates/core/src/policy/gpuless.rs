@@ -52,13 +52,19 @@ mod tests {
     use crate::step::GpuGrant;
     use crate::topology::{CpuSet, NumaNode, Provenance};
 
-    /// The nodes of each of `tasks` tasks that share `cpus`, of a machine with four NUMA nodes of two CPUs.
-    fn dealt(tasks: u32, cpus: &str, masks: &[&str], asked: bool) -> Vec<String> {
+    /// A machine of so many NUMA nodes with so many CPUs each.
+    fn machine(nodes: u32, each: u32) -> Topology {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for os_index in 0..4 {
-            let cpus = [2 * os_index, 2 * os_index + 1].into_iter().collect();
+        for os_index in 0..nodes {
+            let cpus = (os_index * each..(os_index + 1) * each).collect();
             topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
         }
+        topology
+    }
+
+    /// The nodes of each of `tasks` tasks that share `cpus`, of a machine with four NUMA nodes of two CPUs.
+    fn dealt(tasks: u32, cpus: &str, masks: &[&str], asked: bool) -> Vec<String> {
+        let topology = machine(4, 2);
         let cpus = CpuSet::from_list(cpus).unwrap();
         let step = Step { tasks, ..Step::default() };
         let one = |local_id| {
@@ -81,11 +87,7 @@ mod tests {
 
     #[test]
     fn processes_that_nobody_counts_get_no_part_of_the_nodes() {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for os_index in 0..4 {
-            let cpus = [os_index].into_iter().collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
-        }
+        let topology = machine(4, 1);
         let cpus = CpuSet::from_list("0-3").unwrap();
         for local_id in 0..8 {
             let step = Step { tasks: local_id + 1, uncounted: true, ..Step::default() };
@@ -98,11 +100,7 @@ mod tests {
 
     #[test]
     fn a_task_whose_gpu_could_not_be_told_keeps_its_cpus() {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
-        for os_index in 0..2 {
-            let cpus = [os_index].into_iter().collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
-        }
+        let topology = machine(2, 1);
         let cpus = CpuSet::from_list("0-1").unwrap();
         let part = |list: &str, step_gpus: &str| {
             let variables = [(GpuVendor::Nvidia.list_variable(), list.to_string())].into();

@@ -1,0 +1,176 @@
+//! The parts of documents that are made from the option table, the table of checks and the runs on other releases.
+
+use super::*;
+
+/// How one kind of document writes one option, and what comes before the options.
+struct Style {
+    head: fn(&str) -> String,
+    entry: fn(&Spec) -> String,
+}
+
+const MARKDOWN: Style = Style {
+    head: |block| format!("| {block} | |\n|---|---|\n"),
+    entry: |spec| {
+        format!("| `{}` | {} |\n", spec.spelling().replace('|', "\\|"), spec.sentence().replace('|', "\\|"))
+    },
+};
+const ROFF: Style = Style {
+    head: |_| String::new(),
+    entry: |spec| match spec.value {
+        "" => format!(".TP\n.B {}\n{}\n", roff(spec.name), roff(&spec.sentence())),
+        value => format!(".TP\n.BI {}= {}\n{}\n", roff(spec.name), roff(value), roff(&spec.sentence())),
+    },
+};
+const COMMENTS: Style = Style {
+    head: |_| String::new(),
+    entry: |spec| format!("#   {:<22}  {}\n", spec.spelling(), spec.sentence()),
+};
+
+fn is_policy(spec: &Spec) -> bool {
+    let words = Words::parse(spec.name).map(|words| words.policy);
+    spec.place == Place::Option && matches!(words, Ok(Some(Switch::On(_))))
+}
+
+fn block(name: &str, style: &Style) -> String {
+    let entries: String = match name {
+        "words" => at(Place::Option).map(style.entry).collect(),
+        "arguments" => at(Place::Plugstack).map(style.entry).collect(),
+        "policies" => OPTIONS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
+        "releases" => return releases(),
+        "checks" => return nic_placement_cli::doctor::report::markdown(),
+        "draining" => return nic_placement_cli::doctor::report::draining(),
+        unknown => panic!("there is no generated block `{unknown}`"),
+    };
+    (style.head)(name) + &entries
+}
+
+/// One line of tests/slurm/releases.tsv, which `make test-slurms` writes.
+struct Run {
+    version: String,
+    distribution: String,
+    /// cases: passed, failed, skipped
+    counts: [u32; 3],
+    /// of the library
+    sha256: String,
+}
+
+fn runs() -> Vec<Run> {
+    let run = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [version, distribution, passed, failed, skipped, sha256] = fields[..] else {
+            panic!("tests/slurm/releases.tsv: {line}")
+        };
+        Run {
+            version: version.to_string(),
+            distribution: distribution.to_string(),
+            counts: [passed, failed, skipped].map(|count| count.parse().expect("a count of cases")),
+            sha256: sha256.to_string(),
+        }
+    };
+    read("tests/slurm/releases.tsv").lines().filter(|line| !line.starts_with('#')).map(run).collect()
+}
+
+/// What ran on which release.
+fn releases() -> String {
+    let runs = runs();
+    let mut out = "| Slurm | run on | passed | failed | skipped |\n|---|---|---|---|---|\n".to_string();
+    for release in &RELEASES {
+        let of_it: Vec<&Run> = runs.iter().filter(|run| of_version(&run.version) == Some(release)).collect();
+        for run in &of_it {
+            let [passed, failed, skipped] = run.counts;
+            let Run { version, distribution, .. } = run;
+            let name = release.name();
+            out.push_str(&format!(
+                "| {name} | {version} ({distribution}) | {passed} | {failed} | {skipped} |\n"
+            ));
+        }
+        if of_it.is_empty() {
+            out.push_str(&format!("| {} | not tested | | | |\n", release.name()));
+        }
+    }
+    let libraries: BTreeSet<&str> = runs.iter().map(|run| run.sha256.as_str()).collect();
+    let libraries: Vec<&str> = libraries.into_iter().collect();
+    out + &format!("\nThe library of all these runs: sha256 `{}`\n", libraries.join("`, `"))
+}
+
+#[test]
+fn a_release_is_called_tested_where_all_cases_passed_on_it_with_the_one_library() {
+    let runs = runs();
+    let passed: BTreeSet<&str> =
+        runs.iter().filter(|run| run.counts[0] > 0 && run.counts[1] == 0).map(|run| &*run.version).collect();
+    let tested: BTreeSet<&str> = RELEASES.iter().filter_map(|release| release.tested).collect();
+    assert_eq!(tested, passed, "crates/core/src/config/releases.rs and tests/slurm/releases.tsv");
+    assert!(runs.iter().all(|run| run.sha256.len() == 64 && run.sha256 == runs[0].sha256), "one library");
+}
+
+/// Text for a man page, in ASCII.
+fn roff(text: &str) -> String {
+    let mut out = String::new();
+    for letter in text.chars() {
+        match letter {
+            '\\' => out.push_str("\\e"),
+            '-' => out.push_str("\\-"),
+            '\'' => out.push_str("\\(aq"),
+            '`' => out.push_str("\\(ga"),
+            '…' => out.push_str("..."),
+            other if other.is_ascii() => out.push(other),
+            other => out.push_str(&format!("\\[u{:04X}]", other as u32)),
+        }
+    }
+    // groff takes a line that begins with a dot for a request
+    if out.starts_with('.') { format!("\\&{out}") } else { out }
+}
+
+/// The document with its blocks as they should be, and how many it has.
+fn with_blocks(name: &str, text: &str) -> (String, usize) {
+    let style = match name.rsplit('.').next() {
+        Some("md") => MARKDOWN,
+        Some("example") => COMMENTS,
+        _ => ROFF,
+    };
+    let (mut out, mut blocks, mut inside) = (String::new(), 0, false);
+    for line in text.lines() {
+        let marker = line.trim_start_matches(['<', '!', '-', '.', '\\', '"', '#', ' ']);
+        let marker = marker.strip_prefix("generated: ").map(|rest| rest.trim_end_matches([' ', '-', '>']));
+        inside &= marker != Some("end");
+        if !inside {
+            out.push_str(line);
+            out.push('\n');
+        }
+        if let Some(block_name) = marker.filter(|word| *word != "end") {
+            assert!(!inside, "{name}: the block before `{block_name}` has no end");
+            out.push_str(&block(block_name, &style));
+            (blocks, inside) = (blocks + 1, true);
+        }
+    }
+    assert!(!inside, "{name}: the last block has no end");
+    (out, blocks)
+}
+
+#[test]
+fn generated_blocks_are_those_of_the_option_table() {
+    let mut blocks = 0;
+    for name in &documents() {
+        let text = read(name);
+        let (wanted, count) = with_blocks(name, &text);
+        blocks += count;
+        if std::env::var_os("BLESS").is_some() && wanted != text {
+            fs::write(path(name), &wanted).unwrap();
+        } else {
+            assert!(wanted == text, "{name} is not as the option table: `BLESS=1 cargo test --test docs`");
+        }
+    }
+    assert!(blocks >= 8, "only {blocks} generated blocks were found");
+}
+
+#[test]
+fn a_block_is_replaced_and_nothing_else() {
+    let text = "before\n<!-- generated: words -->\nold\n<!-- generated: end -->\nafter\n";
+    let (new, blocks) = with_blocks("x.md", text);
+    assert!(new.starts_with("before\n<!-- generated: words -->\n| words |"));
+    assert!(new.ends_with("|\n<!-- generated: end -->\nafter\n"));
+    assert!(new.contains("bind=auto\\|numa\\|core\\|none") && !new.contains("\nold\n"));
+    assert_eq!((with_blocks("x.md", &new).0, blocks), (new, 1));
+}
+
+// ---- commands and their output ----
