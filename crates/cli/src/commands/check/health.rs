@@ -47,7 +47,11 @@ pub(super) fn tell_settled() -> io::Result<()> {
     let mut stdout = io::stdout();
     stdout.write_all(b"\n").and_then(|()| stdout.flush())?;
     let lock = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    if lock.metadata()?.is_file() { lock.set_len(1) } else { Ok(()) }
+    if lock.metadata()?.is_file() {
+        // a check is worth more than what another would say that waits for this one
+        let _ = lock.set_len(1);
+    }
+    Ok(())
 }
 
 const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
@@ -119,6 +123,7 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     Err(Found { status: FAIL, text: None }.into())
 }
 
+/// Takes the lock at that place; waits so long for whoever has it.
 fn lock(place: &LockPlace, begun: Instant, patience: Duration) -> Lock {
     let node_file = NodeFileUse::default().path;
     match place {
@@ -138,7 +143,7 @@ fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     loop {
         match sys::try_lock(&file) {
             Ok(true) => {
-                // a full file system takes no byte back, and then an earlier check's stands for this one's
+                // this one has settled nothing yet; where it stays as it was, whoever waits takes that for hardware
                 let _ = file.set_len(0);
                 return Lock::Ours(Some(file));
             }
