@@ -143,8 +143,8 @@ const GPUS: &str = "SLURM_STEP_GPUS";
 /// them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     // numbers of Slurm's own, of which only the count means something here
-    let list = (wish.settings.policy == Policy::Spread).then(|| spank.job_alloc_cores().ok()).flatten();
-    let cores = list.and_then(|list| CpuSet::from_list(list).ok()).map_or(0, |cores| cores.len());
+    let list = spank.job_alloc_cores().ok().and_then(|list| CpuSet::from_list(list).ok());
+    let job_cores = list.map(|cores| cores.len()).filter(|cores| *cores > 0);
     let mut names = [&cpu_bind::READ[..], &[NODE_NAME, CPUS_PER_TASK, MEM_BIND, GPUS]].concat();
     names.order();
     let values = environment::values(spank, &names);
@@ -175,8 +175,9 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
         binder: program::binder().map(str::to_string),
         gpus: read(GPUS),
-        // who has every core of the node shares it with nobody
-        alone_on_node: cores > 0 && cores == node.cores().len(),
+        job_cores,
+        // a job with every core of the node shares it with no other
+        alone_on_node: wish.settings.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Step {
     pub binder: Option<String>,
     /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
     pub gpus: Option<String>,
+    /// the cores that the job has on this node by Slurm's own count; `None` if that is not known
+    pub job_cores: Option<usize>,
     /// is this node free of other jobs' tasks, now and later?
     pub alone_on_node: bool,
 }

@@ -189,6 +189,8 @@ pub fn for_engines(
         uncounted: false,
         total_tasks: gpus.len() as u32,
         gpus: Some(identity::slurms_numbers(&topology, gpus)),
+        // a process of an engine needs less than its share of the node
+        cpus_per_task: Some(1),
         alone_on_node: true,
         ..Step::default()
     };

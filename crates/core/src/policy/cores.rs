@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::crew::Crew;
+use super::settle::{Due, part, settle, settle_alone};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
@@ -19,7 +20,7 @@ pub enum Share {
     Undivided(&'static str),
 }
 
-/// The cores of `task`, near `near` if it has a seat there.
+/// The cores of `task`, near `near` if it has a seat there and every task of the step keeps its share.
 pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> Share {
     if step.uncounted {
         return Share::Undivided(UNCOUNTED);
@@ -28,24 +29,19 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
         return Share::Undivided("the node's cores are not known");
     };
     let id = task.local_id as usize;
-    let deal = Crew::new(topology, step, task).homes;
     if id >= table.tasks {
         return Share::Undivided("Slurm counts fewer tasks here than there are");
     }
+    let crew = Crew::new(topology, step, task);
     if table.masks_are_private() {
-        let all_near = |deal: &Vec<NodeSet>| {
-            (0..table.tasks).all(|id| table.mask(id).intersects(&topology.cpus_of(&deal[id])))
-        };
-        if deal.as_ref().is_none_or(all_near) {
-            let own = table.mask(id);
-            let part = own.intersection(&topology.cpus_of(near));
-            let cpus = if part.is_empty() { own.clone() } else { part };
-            return Share::Own(cpus, "the cores that Slurm gave to it alone");
-        }
+        return table.own(&crew, near, id);
     }
-    match deal {
-        Some(deal) => table.seats_as_dealt(&deal, id),
-        None => table.seats_for_all(near, id),
+    if step.mem_bind.is_some() {
+        return Share::Undivided(MEMORY);
+    }
+    match crew.homes.is_empty() {
+        true => table.seats_for_all(&Due::new(topology, &crew), near, id),
+        false => table.seats_as_dealt(&crew, id),
     }
 }
 
@@ -106,9 +102,9 @@ impl<'a> Table<'a> {
     }
 
     /// The step's cores on a NUMA node.
-    fn cores_of(&self, node: u32) -> Vec<&CpuSet> {
+    fn cores_of(&self, node: u32) -> Vec<CpuSet> {
         let cpus = self.topology.numa_node(node).map(|node| &node.cpus);
-        self.cores.iter().filter(|core| cpus.is_some_and(|cpus| core.intersects(cpus))).collect()
+        self.cores.iter().filter(|core| cpus.is_some_and(|cpus| core.intersects(cpus))).cloned().collect()
     }
 
     /// NUMA nodes on which the step has cores.
@@ -124,27 +120,57 @@ impl<'a> Table<'a> {
         if home.is_empty() { self.topology.nodes_of(self.mask(id)).intersection(&nodes) } else { home }
     }
 
+    /// Where Slurm gave each task cores of its own: these, or with known GPUs nearer ones of a task that changes places with it.
+    fn own(&self, crew: &Crew, near: &NodeSet, id: usize) -> Share {
+        let settled = if crew.homes.is_empty() { Vec::new() } else { settle(self.topology, crew) };
+        let is_ones = |core: &CpuSet| settled.iter().filter(|mask| core.intersects(mask)).count() <= 1;
+        let is_private = self.cores.iter().all(is_ones);
+        if let Some(seat) = settled.get(id).filter(|seat| is_private && seat.as_ref() != self.mask(id)) {
+            return Share::Own(seat.clone().into_owned(), "cores of its own, for which tasks change places");
+        }
+        let alone = settle_alone(self.topology, crew, id, near, |_| self.tasks);
+        let own = if alone.is_subset(self.mask(id)) { alone } else { self.mask(id).clone() };
+        Share::Own(own, "the cores that Slurm gave to it alone")
+    }
+
     /// With known GPUs: divides a node's cores among the tasks whose GPUs are there.
-    fn seats_as_dealt(&self, deal: &[NodeSet], id: usize) -> Share {
+    fn seats_as_dealt(&self, crew: &Crew, id: usize) -> Share {
+        let Some(deal) = crew.homes.iter().cloned().collect::<Option<Vec<NodeSet>>>() else {
+            return Share::Undivided("which GPU each task has is not certain");
+        };
         let homes: Vec<NodeSet> = (0..self.tasks).map(|id| self.home(&deal[id], id)).collect();
-        let mut mine = CpuSet::new();
+        let mut seats = vec![CpuSet::new(); self.tasks];
         for node in self.nodes().iter() {
             let holders: Vec<usize> = (0..self.tasks).filter(|&id| homes[id].contains(node)).collect();
             let cores = self.cores_of(node);
             if cores.len() < holders.len() {
                 return Share::Undivided(FEW);
             }
-            if let Some(seat) = holders.iter().position(|&holder| holder == id) {
-                mine = mine.union(&part(&cores, seat, holders.len()));
+            for (seat, &holder) in holders.iter().enumerate() {
+                seats[holder] = seats[holder].union(&part(&cores, seat, holders.len()));
             }
         }
-        Share::Own(mine, "cores of its own, divided among the tasks that belong there")
+        match Due::new(self.topology, crew).is_kept(&seats.iter().collect::<Vec<_>>()) {
+            true => Share::Own(
+                seats.swap_remove(id),
+                "cores of its own, divided among the tasks that belong there",
+            ),
+            false => Share::Undivided(LESS),
+        }
     }
 
     /// With unknown GPUs: every task has a seat on every node, and takes those near its GPUs.
-    fn seats_for_all(&self, near: &NodeSet, id: usize) -> Share {
-        if self.nodes().iter().any(|node| self.cores_of(node).len() < self.tasks) {
-            return Share::Undivided(FEW);
+    fn seats_for_all(&self, due: &Due, near: &NodeSet, id: usize) -> Share {
+        for node in self.nodes().iter() {
+            let cores = self.cores_of(node);
+            if cores.len() < self.tasks {
+                return Share::Undivided(FEW);
+            }
+            // whichever seat a task takes, it must be enough
+            let seats: Vec<CpuSet> = (0..self.tasks).map(|id| part(&cores, id, self.tasks)).collect();
+            if !due.is_kept(&seats.iter().collect::<Vec<_>>()) {
+                return Share::Undivided(LESS);
+            }
         }
         let mut mine = CpuSet::new();
         for node in self.home(near, id).iter() {
@@ -159,14 +185,12 @@ impl<'a> Table<'a> {
 
 const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c` may change";
 
+const LESS: &str = "cores of its own would be less than a task's share of the step's CPUs";
+
+const MEMORY: &str = "the tasks' memory is bound by `--mem-bind`, and tasks stay by it";
+
 /// Nothing can be divided among so many.
 pub const UNCOUNTED: &str = "nobody says how many processes share these CPUs, which `--local-size` would";
-
-/// The `seat`-th of `seats` even parts.
-fn part(cores: &[&CpuSet], seat: usize, seats: usize) -> CpuSet {
-    let (from, to) = (seat * cores.len() / seats, (seat + 1) * cores.len() / seats);
-    cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! The facts that all tasks of a step on this node share: their number, masks and parts, and, if Slurm's rule
-//! tells them, the NUMA nodes of all tasks' GPUs.
+//! The facts that all tasks of a step on this node share: their number, masks and what they asked for, and, if Slurm's rule
+//! tells them, the NUMA nodes of the tasks' GPUs.
 //!
 //! Each task decides alone, and none waits for another.  So what a task takes must follow from these facts,
 //! from which every other task computes the same.
@@ -7,9 +7,8 @@
 
 use super::{gpuless, identity};
 use crate::step::rule::{self, Rule};
-use crate::step::{GpuGrant, Step, Task};
+use crate::step::{Access, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
-use std::collections::BTreeMap;
 
 /// The tasks of a step on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,18 +17,19 @@ pub(super) struct Crew<'t> {
     tasks: usize,
     /// Slurm's masks: one where all tasks have the same, which is the step's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
-    /// `[task]`: the CPUs that it asked for (`-c`), with all threads of their cores where Slurm gave it those; else its share
-    /// of the step's; never more than Slurm's mask has
-    pub(super) parts: Vec<usize>,
-    /// `[task]`: the NUMA nodes of its GPUs; `None` if no rule tells all tasks' nodes
-    pub(super) homes: Option<Vec<NodeSet>>,
+    /// the CPUs that each task asked for (`-c`), as hardware threads
+    pub(super) asked: Option<usize>,
+    /// `[task]`: the NUMA nodes of its GPUs, `None` where no rule tells them; empty if no rule tells any task's
+    pub(super) homes: Vec<Option<NodeSet>>,
     /// CPUs of the step on this node
     pub(super) cpus: CpuSet,
+    /// the user's `--mem-bind`: memory stays where it is, and tasks stay by it
+    memory: Option<&'t str>,
 }
 
 impl<'t> Crew<'t> {
     /// The crew of `task`.
-    pub(super) fn new(topology: &Topology, step: &Step, task: &'t Task) -> Crew<'t> {
+    pub(super) fn new(topology: &Topology, step: &'t Step, task: &'t Task) -> Crew<'t> {
         let tasks = step.tasks_here();
         let masks = match task.masks.as_slice() {
             [] => std::slice::from_ref(&task.cpus),
@@ -38,27 +38,10 @@ impl<'t> Crew<'t> {
         let is_one = masks.iter().all(|mask| *mask == masks[0]);
         let masks = if is_one { &masks[..1] } else { masks };
         let cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
-        let homes = deal(topology, step, task).or_else(|| gpuless::deal(topology, step, task));
-        let mut crew = Crew { tasks, masks, parts: Vec::new(), homes, cpus };
-        let asked = crew.part_asked(step, !task.masks.is_empty());
-        crew.parts = (0..tasks).map(|id| asked.min(crew.mask(id).len())).collect();
-        crew
-    }
-
-    /// The CPUs of a task by what it asked for, whatever its mask.
-    fn part_asked(&self, step: &Step, by_slurmd: bool) -> usize {
-        let Some(asked) = step.cpus_per_task.map(|asked| asked as usize) else {
-            return (self.cpus.len() / self.tasks).max(1);
-        };
-        // only masks of slurmd's are of the step's cores: the affinity of a task that nobody bound can be the whole node
-        let counted = step.counted.filter(|_| by_slurmd);
-        let Some((counted, cores)) = counted.map(|counted| (counted, counted.cores.max(1) as usize)) else {
-            return asked.max(1);
-        };
-        let threads = if self.cpus.len() % cores == 0 { (self.cpus.len() / cores).max(1) } else { 1 };
-        let asked = if counted.cpus == counted.cores { asked.saturating_mul(threads) } else { asked }.max(1);
-        // `--ntasks-per-core=1`, CR_ONE_TASK_PER_CORE: the rest of its last core is nobody else's
-        if self.is_private() { asked.div_ceil(threads).saturating_mul(threads) } else { asked }
+        let homes = deal(topology, step, task)
+            .or_else(|| Some(gpuless::deal(topology, step, task)?.into_iter().map(Some).collect()));
+        let asked = asked(step, &cpus, !task.masks.is_empty());
+        Crew { tasks, masks, asked, homes: homes.unwrap_or_default(), cpus, memory: step.mem_bind.as_deref() }
     }
 
     /// The number of tasks.
@@ -73,8 +56,8 @@ impl<'t> Crew<'t> {
     }
 
     /// Slurm's masks of all tasks.
-    pub(super) fn all_masks(&self) -> impl Iterator<Item = &'t CpuSet> {
-        (0..self.tasks).map(|id| self.mask(id))
+    pub(super) fn all_masks(&self) -> Vec<&'t CpuSet> {
+        (0..self.tasks).map(|id| self.mask(id)).collect()
     }
 
     /// Do all tasks have the same mask?
@@ -90,6 +73,41 @@ impl<'t> Crew<'t> {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         sum == self.cpus.len() && self.masks.iter().all(|mask| !mask.is_empty())
     }
+
+    /// May a task with this mask of Slurm's run on these CPUs, by where its memory is bound?
+    pub(super) fn may_run(&self, topology: &Topology, mask: &CpuSet, cpus: &CpuSet) -> bool {
+        stays_by_its_memory(topology, self.memory, mask, cpus)
+    }
+}
+
+/// Does a task with this mask of Slurm's not leave its memory, if the user bound that so and it runs on these CPUs?
+///
+/// `local` means the NUMA nodes of Slurm's mask (src/plugins/task/affinity/numa.c, `get_memset`); of the others no more is
+/// known here than that the user weighed them against that mask.
+pub(super) fn stays_by_its_memory(
+    topology: &Topology,
+    bound: Option<&str>,
+    mask: &CpuSet,
+    cpus: &CpuSet,
+) -> bool {
+    let Some(bound) = bound else { return true };
+    let (before, after) = (topology.nodes_of(mask), topology.nodes_of(cpus));
+    if bound.contains("local") { after.is_subset(&before) } else { after == before }
+}
+
+/// What each task asked for, in hardware threads.
+///
+/// Slurm's `-c` counts threads, but cores on a node with `CPUs=` its cores, with `--ntasks-per-core=1`, and with 22.05's
+/// `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores tells; where that is no
+/// proof of threads, cores are assumed: a task then keeps too much rather than too little.
+fn asked(step: &Step, cpus: &CpuSet, by_slurmd: bool) -> Option<usize> {
+    let asked = step.cpus_per_task?.max(1) as usize;
+    // only masks of slurmd's are of the step's cores: the affinity of a task that slurmd did not bind can be the whole node
+    let Some(counted) = step.counted.filter(|_| by_slurmd) else { return Some(asked) };
+    let cores = counted.cores.max(1) as usize;
+    let threads = if cpus.len() % cores == 0 { (cpus.len() / cores).max(1) } else { 1 };
+    let are_threads = asked.saturating_mul(step.tasks_here()).div_ceil(threads) == cores;
+    Some(if are_threads && counted.cpus != counted.cores { asked } else { asked.saturating_mul(threads) })
 }
 
 /// Does each task have GPUs that no other task has (`--gpus-per-task`)?
@@ -98,52 +116,76 @@ pub(super) fn has_own_gpus(task: &Task) -> bool {
     task.promised.is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
 }
 
-/// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells all of them.
+/// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells any of them.
 ///
 /// `per_task:N` of 22.05 gives task 0 the first N of the step's GPUs, task 1 the next N (src/common/gres.c);
 /// later releases look at the tasks' masks first.  `map_gpu:` (later `map:`) lists GPUs by the tasks' local
 /// ids, and starts again at the first if the list is too short.  Its numbers are the node's if the job has
 /// all of the node's GPUs; otherwise it is unclear what they count.
-pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
+pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = &task.promised {
-        let node = |gpu: &GpuIndex| topology.numa_node_of(topology.gpu(*gpu).address);
-        return gpus.iter().map(|gpu| Some([node(gpu)?].into_iter().collect())).collect();
+        return Some(gpus.iter().map(|gpu| nodes_of(topology, std::slice::from_ref(gpu))).collect());
     }
     let Rule { text: rule, is_later, .. } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();
     let tasks = step.tasks_here();
-    let nodes_of = |gpus: &[&str]| {
-        let step = Step { gpus: Some(gpus.join(",")), ..Step::default() };
-        let found = identity::identify(topology, &step, &GpuGrant::default()).gpus;
-        let nodes = found.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
-        let nodes = nodes.collect::<Option<NodeSet>>()?;
-        (found.len() == gpus.len()).then_some(nodes)
-    };
-    if let Some(each) = rule.strip_prefix("per_task:") {
+    // `[task]`: where its GPUs stand in the list
+    let places: Vec<(usize, usize)> = if let Some(each) = rule.strip_prefix("per_task:") {
         let each: usize = each.parse().ok()?;
         if is_later || each == 0 || list.len() < tasks.checked_mul(each)? {
             return None;
         }
-        return list.chunks_exact(each).take(tasks).map(nodes_of).collect();
+        (0..tasks).map(|id| (id * each, each)).collect()
+    } else {
+        let map = rule.strip_prefix("map_gpu:").or_else(|| rule.strip_prefix("map:"))?;
+        let counts_from_0 = list.iter().enumerate().all(|(place, number)| number.parse() == Ok(place));
+        let map = map.split(',').map(|gpu| list.iter().position(|number| *number == gpu));
+        let map = map.collect::<Option<Vec<usize>>>().filter(|_| counts_from_0)?;
+        (0..tasks).map(|id| (map[id % map.len()], 1)).collect()
+    };
+    let &(own, each) = places.get(task.local_id as usize)?;
+    let orders = counted(topology, task, &list, &list[own..own + each])?;
+    // what one order says and another denies is not known, and such a task stays where Slurm put it
+    let home = |(from, each): (usize, usize)| {
+        let by_order = |gpus: &Vec<GpuIndex>| nodes_of(topology, &gpus[from..from + each]);
+        let home = by_order(orders.first()?)?;
+        orders.iter().all(|gpus| by_order(gpus).as_ref() == Some(&home)).then_some(home)
+    };
+    let homes: Vec<Option<NodeSet>> = places.into_iter().map(home).collect();
+    homes.iter().any(Option::is_some).then_some(homes)
+}
+
+/// The GPUs for which Slurm's numbers stand, in each order that is possible.
+///
+/// Where every task may open all GPUs, its runtime counts them in its own order, whatever Slurm's is: as this task's runtime
+/// does.  Where a device cgroup leaves each task its own, the order of gres.conf decides, which no file of ours tells: that of
+/// the device files or, by AutoDetect=nvml, of the PCI addresses.
+fn counted(topology: &Topology, task: &Task, list: &[&str], own: &[&str]) -> Option<Vec<Vec<GpuIndex>>> {
+    let slurms = || task.gpus.variables.iter().filter(|(name, _)| identity::is_slurms(name));
+    if task.gpus.access.contains(&Access::Denied) || slurms().next().is_none() {
+        return Some(identity::in_slurms_orders(topology, list)?.to_vec());
     }
-    let map = rule.strip_prefix("map_gpu:").or_else(|| rule.strip_prefix("map:"))?;
-    let counts_from_0 = list.iter().enumerate().all(|(place, number)| number.parse() == Ok(place));
-    let map: Vec<&str> = map.split(',').collect();
-    if !counts_from_0 || !map.iter().all(|gpu| list.contains(gpu)) {
+    if slurms().any(|(_, value)| *value != own.join(",")) {
         return None;
     }
-    // many tasks share few GPUs
-    let mut known: BTreeMap<&str, Option<NodeSet>> = BTreeMap::new();
-    let of_task = |id: usize| {
-        let gpu = map[id % map.len()];
-        known.entry(gpu).or_insert_with(|| nodes_of(&[gpu])).clone()
-    };
-    (0..tasks).map(of_task).collect()
+    let mut grant = task.gpus.clone();
+    grant
+        .variables
+        .iter_mut()
+        .filter(|(name, _)| identity::is_slurms(name))
+        .for_each(|(_, value)| *value = list.join(","));
+    let gpus = identity::identify(topology, &Step::default(), &grant).gpus;
+    (gpus.len() == list.len()).then(|| vec![gpus])
+}
+
+fn nodes_of(topology: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
+    gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step::Counted;
     use crate::topology::{Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 
     /// Two NUMA nodes of four CPUs; GPUs 0 and 1 on the first, 2 and 3 on the second.
@@ -169,7 +211,8 @@ mod tests {
         let step = Step { tasks, gpus: Some(gpus.to_string()), ..Step::default() };
         let task = Task { gpu_bind: Some(rule.to_string()), ..Task::default() };
         let nodes = deal(&machine(), &step, &task)?;
-        Some(nodes.iter().map(NodeSet::to_string).collect::<Vec<_>>().join(" "))
+        let shown = |nodes: &Option<NodeSet>| nodes.as_ref().map_or("?".to_string(), NodeSet::to_string);
+        Some(nodes.iter().map(shown).collect::<Vec<_>>().join(" "))
     }
 
     #[test]
@@ -225,22 +268,58 @@ mod tests {
         assert!(!own(None, "gpu:map_gpu:0,0") && !own(None, "gpu:closest") && !own(None, ""));
     }
 
-    /// Are the masks of so many tasks private, and the parts of the tasks.
-    fn crew(tasks: u32, cpus_per_task: Option<u32>, masks: &[&str]) -> (bool, Vec<usize>) {
+    /// Are the masks of so many tasks private?
+    fn is_private(tasks: u32, masks: &[&str]) -> bool {
         let masks = masks.iter().map(|mask| CpuSet::from_list(mask).unwrap()).collect();
         let task = Task { masks, ..Task::default() };
-        let crew = Crew::new(&machine(), &Step { tasks, cpus_per_task, ..Step::default() }, &task);
-        (crew.is_private(), crew.parts)
+        Crew::new(&machine(), &Step { tasks, ..Step::default() }, &task).is_private()
     }
 
     #[test]
     fn masks_are_private_where_each_task_has_one_with_cpus_that_no_other_has() {
-        assert_eq!(crew(2, None, &["0-1", "4-5"]), (true, vec![2, 2]));
-        assert_eq!(crew(1, None, &["0-1"]), (true, vec![2]));
-        assert_eq!(crew(2, None, &["0-1", "1-2"]), (false, vec![1, 1]), "they share a CPU");
-        assert_eq!(crew(2, None, &["0-3", "0-3"]), (false, vec![2, 2]), "they share all");
-        assert_eq!(crew(3, None, &["0-1", "4-5"]), (false, vec![1; 3]), "Slurm starts again at the first");
-        assert_eq!(crew(2, None, &["0-1", ""]), (false, vec![1, 0]), "who has none shares in vain");
-        assert_eq!(crew(2, Some(3), &["0-1", "4-7"]), (true, vec![2, 3]), "never more than the mask has");
+        assert!(is_private(2, &["0-1", "4-5"]) && is_private(1, &["0-1"]));
+        assert!(!is_private(2, &["0-1", "1-2"]), "they share a CPU");
+        assert!(!is_private(2, &["0-3", "0-3"]), "they share all");
+        assert!(!is_private(3, &["0-1", "4-5"]), "Slurm starts again at the first");
+        assert!(!is_private(2, &["0-1", ""]), "one has none");
+    }
+
+    #[test]
+    fn what_a_task_asked_for_is_cores_unless_slurms_count_proves_threads() {
+        let asked = |cpus_per_task, counted: Option<(u32, u32)>, cpus: &str| {
+            let counted = counted.map(|(cpus, cores)| Counted { cpus, cores });
+            let step = Step { tasks: 2, cpus_per_task, counted, ..Step::default() };
+            super::asked(&step, &CpuSet::from_list(cpus).unwrap(), true)
+        };
+        assert_eq!(asked(None, None, "0-7"), None);
+        assert_eq!(asked(Some(2), None, "0-7"), Some(2), "no count: a launcher's");
+        assert_eq!(asked(Some(2), Some((4, 2)), "0-3"), Some(2), "two cores of two threads for four CPUs");
+        assert_eq!(asked(Some(2), Some((8, 4)), "0-7"), Some(4), "22.05's --hint=compute_bound");
+        assert_eq!(asked(Some(2), Some((4, 4)), "0-7"), Some(4), "`CPUs=` its cores");
+        assert_eq!(asked(Some(1), Some((16, 8)), "0-15"), Some(2), "--exclusive: no proof");
+        assert_eq!(asked(Some(2), Some((4, 4)), "0-3"), Some(2), "cores of one thread");
+    }
+
+    #[test]
+    fn numbers_of_gpus_are_the_runtimes_where_all_may_be_opened_and_certain_by_both_orders_elsewhere() {
+        // gres.conf has them by the device files, or by the PCI addresses: the first and the last are exchanged
+        let mut topology = machine();
+        for (gpu, minor) in [3, 1, 2, 0].into_iter().enumerate() {
+            topology.gpus[gpu].minor = Some(minor);
+        }
+        let homes = |variable: Option<&str>, denied: bool| {
+            let step = Step { tasks: 4, gpus: Some("0,1,2,3".to_string()), ..Step::default() };
+            let mut task =
+                Task { gpu_bind: Some("gpu:per_task:1".to_string()), local_id: 1, ..Task::default() };
+            task.gpus.access =
+                (0..4).map(|gpu| if denied && gpu != 1 { Access::Denied } else { Access::Allowed }).collect();
+            task.gpus.variables.extend(variable.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string())));
+            let nodes = deal(&topology, &step, &task)?;
+            let shown = |nodes: Option<NodeSet>| nodes.map_or("?".to_string(), |nodes| nodes.to_string());
+            Some(nodes.into_iter().map(shown).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(homes(Some("1"), false).as_deref(), Some("0 0 1 1"), "CUDA counts in PCI order");
+        assert_eq!(homes(Some("0"), true).as_deref(), Some("? 0 1 ?"));
+        assert_eq!(homes(Some("7"), false), None, "another list than Slurm's");
     }
 }

@@ -319,6 +319,34 @@ fn step_list(topology: &Topology, text: &str) -> Vec<GpuIndex> {
     gpus
 }
 
+/// The GPUs of `SLURM_STEP_GPUS` by both orders in which Slurm may count the node's: of the device files, and of the PCI
+/// addresses; `None` if a place is no GPU's, or the places count MIG instances.
+pub(super) fn in_slurms_orders(topology: &Topology, places: &[&str]) -> Option<[Vec<GpuIndex>; 2]> {
+    let all: Vec<GpuIndex> = topology.gpu_indices().collect();
+    let by = |order: &[GpuIndex]| -> Option<Vec<GpuIndex>> {
+        let gpu = |place: &&str| match place.trim().parse::<usize>() {
+            Ok(place) => order.get(place).copied(),
+            Err(_) => list::by_uuid(topology, place.trim(), &all),
+        };
+        places.iter().map(gpu).collect()
+    };
+    if topology.gpus.iter().any(|gpu| gpu.mig_instances.is_some()) {
+        return None;
+    }
+    Some([by(&by_file(topology))?, by(&all)?])
+}
+
+/// The step's GPUs by both orders; without any where its list says nothing.
+pub(super) fn orders_of_the_step(topology: &Topology, step: &Step) -> [Vec<GpuIndex>; 2] {
+    let list = step.gpus.as_deref().map(|list| list.split(',').take(MAX_ENTRIES).collect::<Vec<_>>());
+    list.and_then(|list| in_slurms_orders(topology, &list)).unwrap_or_default()
+}
+
+/// Is this a list that Slurm writes for each task?
+pub(super) fn is_slurms(variable: &str) -> bool {
+    [CUDA, ROCR, HIP, ZE].contains(&variable)
+}
+
 /// GPUs in the order of their device files' numbers, if these are known.
 fn by_file(topology: &Topology) -> Vec<GpuIndex> {
     let mut by_file: Vec<GpuIndex> = topology.gpu_indices().collect();

@@ -12,9 +12,9 @@ mod closest;
 pub mod cores;
 mod crew;
 mod evidence;
+mod exchange;
 pub mod explain;
 mod fabric;
-mod flow;
 mod gpuless;
 pub mod identity;
 mod ladder;
@@ -25,6 +25,7 @@ pub mod pattern;
 mod rail;
 pub mod reach;
 mod settle;
+mod shares;
 pub mod solve;
 mod spread;
 pub mod strictness;
@@ -186,5 +187,9 @@ pub fn gbps(mbps: u64) -> String {
     }
 }
 
+#[cfg(test)]
+#[path = "../../../../tests/attack/judge.rs"]
+#[allow(dead_code, reason = "the end-to-end tests also judge memory")]
+mod judge;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ mod memory;
 mod together;
 
 use super::*;
+use crate::placement::Mem;
 use crate::topology::{CpuSet, Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
 
 /// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory as a node without CPUs.

@@ -35,7 +35,7 @@ fn set(list: &str) -> CpuSet {
     CpuSet::from_list(list).unwrap()
 }
 
-/// Each task's share, with its GPU on the given node.
+/// Each task's share, with its GPU on the given node, if each asked for one CPU.
 fn shares(
     topology: &Topology,
     masks: &[CpuSet],
@@ -43,7 +43,20 @@ fn shares(
     gpu_bind: Option<&str>,
     near: &[NodeSet],
 ) -> Vec<Share> {
-    let step = Step { tasks: near.len() as u32, gpus: Some(gpus.to_string()), ..Step::default() };
+    shares_of(topology, masks, gpus, gpu_bind, near, Some(1))
+}
+
+/// The same, by what each asked for.
+fn shares_of(
+    topology: &Topology,
+    masks: &[CpuSet],
+    gpus: &str,
+    gpu_bind: Option<&str>,
+    near: &[NodeSet],
+    cpus_per_task: Option<u32>,
+) -> Vec<Share> {
+    let step =
+        Step { tasks: near.len() as u32, gpus: Some(gpus.to_string()), cpus_per_task, ..Step::default() };
     let one = |(id, near): (usize, &NodeSet)| {
         let cpus = masks[id % masks.len()].clone();
         let step_cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
@@ -92,6 +105,22 @@ fn a_mask_that_all_share_is_divided_among_the_tasks_of_each_node_where_slurms_ru
     // and into a seat per task of the step where it is not: smaller, and safe
     let got = shares(&topology, &[set("0-15")], "0,1,2,3", None, &nodes(&[1, 0, 0, 1]));
     assert_eq!(lists(got), ["4,12", "1,9", "2,10", "7,15"]);
+}
+
+#[test]
+fn cores_of_its_own_are_no_less_than_a_tasks_share_of_the_step() {
+    let topology = machine(2, 4, 2, false, 4);
+    let of = |rule: Option<&str>, near: &[u32], asked| {
+        lists(shares_of(&topology, &[set("0-15")], "0,1,2,3", rule, &nodes(near), asked))
+    };
+    assert_eq!(of(None, &[1, 0, 0, 1], None), [LESS; 4], "two of four cores would stay idle");
+    assert_eq!(of(Some("gpu:per_task:1"), &[0, 0, 1], None), [LESS; 3], "five CPUs and a third each");
+    let rule = Some("gpu:per_task:1");
+    assert_eq!(of(rule, &[0, 0, 1, 1], None), ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]);
+    // another job has all of the first node but a core
+    let busy = ["3-4,11-12", "5-6,13-14"].map(set);
+    let got = shares_of(&topology, &busy, "0,1,2,3", rule, &nodes(&[0, 0]), Some(4));
+    assert_eq!(lists(got), busy.map(|mask| mask.to_string()), "Slurm's own");
 }
 
 #[test]

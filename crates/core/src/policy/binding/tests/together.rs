@@ -109,7 +109,7 @@ fn a_task_of_which_the_others_expect_something_else_stays() {
     let others = [
         ("4-15", 1, "gres/gpu:per_task:1", "slurmd lists other CPUs for it than it has"),
         ("0-15", 2, "gres/gpu:per_task:1", "Slurm counts fewer tasks here than there are"),
-        ("0-15", 1, "gpu:map_gpu:0,3", "the other tasks expect it near other NUMA nodes"),
+        ("0-15", 1, "gpu:map_gpu:0,3", "Slurm's rule expects it near other NUMA nodes"),
     ];
     for (own, local_id, rule, reason) in others {
         let (cpus, why) = decided(own, local_id, rule);
@@ -220,9 +220,10 @@ fn cores_of_its_own_far_from_its_gpu_are_kept_and_told_whose_the_near_ones_are()
 
 #[test]
 fn cores_that_cannot_be_divided_are_shared_near_the_gpu_and_missed() {
-    let bound = cored(0, &[0], 3, &["0,8", "0,8", "0,8"]);
-    let CpuDecision::Set { cpus, .. } = bound.cpus else { panic!("{:?}", bound.cpus) };
-    assert_eq!(cpus, set("0"), "as `bind=numa` would");
+    let bound = cored(0, &[0], 3, &["0-1,8-9", "0-1,8-9", "0-1,8-9"]);
+    let CpuDecision::OutOfReach { cpus, why } = bound.cpus else { panic!("{:?}", bound.cpus) };
+    assert_eq!(cpus, set("0-1,8-9"), "as by default");
+    assert!(why.contains("too few for the tasks that belong there with 2 each"), "{why}");
     let few = format!(
         "`bind=core` cannot be had: {}",
         "the step has fewer cores than tasks on a NUMA node, which `-c` may change"

@@ -1,0 +1,100 @@
+//! Where a task's memory comes from: the NUMA nodes of its CPUs and of its GPUs, if these are near each other.
+//!
+//! MPOL_PREFERRED_MANY tries the node nearest to the allocating CPU first
+//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets keeps the kernel's default:
+//! each thread gets memory where it runs.  A preference would make memory remote for some threads.
+#![forbid(unsafe_code)]
+
+use super::{MAX_SHOWN, Near, Situation, bound_by_program};
+use crate::diagnostic::Shown;
+use crate::placement::{Bind, CpuDecision, Mem, MemDecision, TaskPlacement};
+use crate::policy::ladder::Ladder;
+use crate::step::Memory;
+use crate::topology::NodeSet;
+
+/// Checks the decision against what the task may have.  An earlier policy stays, since somebody chose it: a
+/// site's wrapper around slurmd, or a plugin before us.  Nodes outside the cpuset can give the task no
+/// memory.
+pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
+    let Some(nodes) = placement.mems.nodes().cloned() else { return };
+    if let Some(why) = &memory.taken {
+        return placement.keep_memory(why.clone());
+    }
+    if memory.ours.as_ref().is_some_and(|ours| !nodes.is_subset(ours)) {
+        return placement.keep_memory("the placed step around it prefers other NUMA nodes".to_string());
+    }
+    // if the cpuset is unknown, the kernel accepts or refuses the nodes
+    let Some(allowed) = &memory.allowed else { return };
+    let left = nodes.intersection(allowed);
+    if left.is_empty() {
+        let why = format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}");
+        let missed = format!("memory: {why}");
+        placement.missed = Some(match placement.missed.take() {
+            Some(earlier) => format!("{earlier}; {missed}"),
+            None => missed,
+        });
+        return placement.keep_memory(why);
+    }
+    if left != nodes {
+        let note = format!("memory: of NUMA nodes {nodes} only {left} are in the cpuset");
+        placement.reasons.push(note);
+        match &mut placement.mems {
+            MemDecision::Prefer { nodes, .. } | MemDecision::Fence { nodes, .. } => *nodes = left,
+            MemDecision::Keep { .. } => {}
+        }
+    }
+}
+
+/// What is wanted, by the CPUs that were decided.
+pub(super) fn decided(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) -> MemDecision {
+    let Situation { topology, step, binding, .. } = situation;
+    let keep = |why: String| MemDecision::Keep { why };
+    if let Some(how) = &step.mem_bind {
+        return keep(format!("`--mem-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
+    }
+    if let Some(why) = bound_by_program(step) {
+        return keep(why);
+    }
+    if binding.mem == Mem::None {
+        return keep(if binding.bind == Bind::None { "`bind=none`" } else { "`mem=none`" }.to_string());
+    }
+    let near = match near {
+        Ok(near) => near,
+        Err(why) => return keep(why.clone()),
+    };
+    let ladder = Ladder::around(topology, &near.nodes);
+    let rungs = ladder.rungs();
+    let reached = ladder.rung_of(cpus.cpus());
+    let runs_on =
+        |node: &u32| topology.numa_node(*node).is_some_and(|node| node.cpus.intersects(cpus.cpus()));
+    let has_cpus = |node: &u32| topology.numa_node(*node).is_some_and(|node| !node.cpus.is_empty());
+    // leave out nodes without CPUs: they hold GPU memory on Grace
+    let gpus_own: NodeSet = near.nodes.iter().filter(runs_on).collect();
+    let nodes: NodeSet = match reached {
+        0 => gpus_own,
+        // on the GPU's socket, but not on its NUMA node
+        near_by if near_by + 1 < rungs.len() => {
+            let where_it_runs = rungs[near_by].nodes.iter().filter(runs_on);
+            where_it_runs.chain(near.nodes.iter().filter(has_cpus)).collect()
+        }
+        // users who ask for it accept that threads on other sockets pay for it
+        _ if binding.mem == Mem::Strict || binding.bind == Bind::None => gpus_own,
+        _ if gpus_own.is_empty() => NodeSet::new(),
+        _ => return keep("it runs on other sockets than its GPU's too".to_string()),
+    };
+    if nodes.is_empty() {
+        return keep("it does not run near its GPU".to_string());
+    }
+    let whose = match near.of_gpus {
+        true if reached == 0 => "of its GPU",
+        true => "of its GPU and of its CPUs",
+        false => "on which it runs",
+    };
+    match binding.mem {
+        Mem::Strict => MemDecision::Fence {
+            why: format!("NUMA node {nodes} {whose} alone, as `mem=strict` asks"),
+            nodes,
+        },
+        _ => MemDecision::Prefer { why: format!("NUMA node {nodes} {whose} first"), nodes },
+    }
+}
