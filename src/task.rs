@@ -117,6 +117,9 @@ fn place(spank: &SpankHandle, active: &Active, plan: &Plan, values: &Values) -> 
     warnings.for_each(|warning| log::warn!("{warning}"));
 
     let mut failures = found.shortfalls.clone();
+    if let Some(why) = environment::keep_room(spank, &mut found.variables, values) {
+        failures.push(format!("no variable is set: {why}"));
+    }
     if !plan.wish.settings.dry_run {
         failures.extend(bind::apply(&mut found.placement, &plan.node));
         failures.extend(environment::change(spank, &found.variables));

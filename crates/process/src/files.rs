@@ -4,7 +4,6 @@
 mod mounts;
 mod walk;
 
-use mounts::Mounts;
 use nic_placement_core::discover::root::{self, Beginning, Root, Standing, read_configuration};
 use nic_placement_core::render::FileText;
 use nic_placement_sys::{Answer, Known, Question, Scout, known};
@@ -119,10 +118,10 @@ impl Looks {
 }
 
 impl Asked for Looks {
-    fn mounts(&mut self) -> Mounts {
-        let mut mounts = Mounts::default();
-        Root::live().lines("proc/self/mountinfo", |line| mounts.take(line));
-        mounts
+    fn mounts(&mut self) -> String {
+        let table = read_configuration(Path::new("/proc/self/mountinfo"), Root::MAX_TABLE);
+        // of one that is too long nothing is known
+        table.filter(|table| !table.is_cut).map(|table| table.text).unwrap_or_default()
     }
 
     fn local(&mut self, path: &str) -> Standing {

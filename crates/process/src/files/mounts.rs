@@ -63,13 +63,22 @@ struct Mount {
 }
 
 /// What is mounted, as this process sees it: /proc/self/mountinfo (proc_pid_mountinfo(5)).
-#[derive(Default)]
 pub(super) struct Mounts(Vec<Mount>);
 
+/// Is every file system of the table, but for `/`, one of this node's?
+pub(super) fn are_local(table: &str) -> bool {
+    let is_local = |line: &str| {
+        let (mount, file_system) = line.split_once(" - ").unwrap_or_default();
+        kind(file_system.split(' ').next().unwrap_or_default()) == Kind::Local
+            || mount.split(' ').nth(4) == Some("/")
+    };
+    !table.is_empty() && table.lines().all(is_local)
+}
+
 impl Mounts {
-    /// Takes a line; one of another form says nothing.
-    pub(super) fn take(&mut self, line: &str) {
-        let mount = || {
+    /// Reads the table; a line of another form says nothing.
+    pub(super) fn new(table: &str) -> Mounts {
+        let mount = |line: &str| {
             let (mount, file_system) = line.split_once(" - ")?;
             let mut words = mount.split(' ');
             let (id, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -77,12 +86,7 @@ impl Mounts {
             let kind = kind(file_system.split(' ').next()?);
             Some(Mount { id, parent, at, kind })
         };
-        self.0.extend(mount());
-    }
-
-    /// Is there a file system on which a look may take long?
-    pub(super) fn are_local(&self) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local || mount.at == "/")
+        Mounts(table.lines().filter_map(mount).collect())
     }
 
     /// How a path without links and dots may be asked for: by the file systems of all directories on it, the first of which is
@@ -156,9 +160,7 @@ mod tests {
     use super::*;
 
     fn mounts(lines: &[&str]) -> Mounts {
-        let mut mounts = Mounts::default();
-        lines.iter().for_each(|line| mounts.take(line));
-        mounts
+        Mounts::new(&lines.join("\n"))
     }
 
     const NODE: [&str; 5] = [
@@ -185,7 +187,7 @@ mod tests {
         ] {
             assert_eq!(mounts.kind(path), expected, "{path}");
         }
-        assert!(!mounts.are_local());
+        assert!(!are_local(&NODE.join("\n")) && are_local(NODE[0]));
         assert!(mounts.begins("/home/alice") && !mounts.begins("/home/bob"));
     }
 
@@ -201,9 +203,9 @@ mod tests {
 
     #[test]
     fn the_root_is_local_whatever_it_is_and_a_table_that_says_nothing_is_not() {
-        assert!(mounts(&["1 0 0:9 / / rw - fuse.squashfuse x ro"]).are_local());
+        assert!(are_local("1 0 0:9 / / rw - fuse.squashfuse x ro\n2 1 0:5 / /proc rw - proc proc rw\n"));
         assert_eq!(mounts(&["1 0 0:9 / / rw - nfs s:/root ro"]).kind("/root/x"), Kind::Local);
-        assert!(!mounts(&["nonsense", ""]).are_local());
+        assert!(!are_local("nonsense\n") && !are_local(""));
         assert_eq!(mounts(&[]).kind("/root/x"), Kind::Remote);
     }
 

@@ -1,7 +1,7 @@
 //! Follows a path from directory to directory, so that each file system on the way is asked only in the way that it bears.
 #![forbid(unsafe_code)]
 
-use super::mounts::{Kind, Mounts};
+use super::mounts::{Kind, Mounts, are_local};
 use nic_placement_core::discover::root::Standing;
 
 /// Where a path leads.
@@ -19,8 +19,8 @@ pub(super) enum End {
 
 /// Those who are asked on the way.
 pub(super) trait Asked {
-    /// what is mounted now
-    fn mounts(&mut self) -> Mounts;
+    /// the table of what is mounted now
+    fn mounts(&mut self) -> String;
     /// what stands at a path of this node
     fn local(&mut self, path: &str) -> Standing;
     /// the same of another machine's; `Err` says why nothing is known
@@ -36,10 +36,11 @@ const MAX_LINKS: usize = 40;
 
 /// Follows an absolute path.
 pub(super) fn walk(path: &str, asked: &mut impl Asked) -> End {
-    let mut mounts = asked.mounts();
-    if mounts.are_local() {
+    let table = asked.mounts();
+    if are_local(&table) {
         return End::Local(path.to_string());
     }
+    let mut mounts = Mounts::new(&table);
     let names = |path: &str| -> Vec<String> { path.split('/').rev().map(str::to_string).collect() };
     let (mut here, mut left, mut links) = (String::new(), names(path), 0);
     while let Some(name) = left.pop() {
@@ -61,7 +62,7 @@ pub(super) fn walk(path: &str, asked: &mut impl Asked) -> End {
             Kind::Remote => asked.remote(&next),
             Kind::Automount => {
                 let entered = asked.enter(&next);
-                mounts = asked.mounts();
+                mounts = Mounts::new(&asked.mounts());
                 entered
             }
         };
@@ -112,11 +113,9 @@ mod tests {
     }
 
     impl Asked for Node {
-        fn mounts(&mut self) -> Mounts {
-            let mut mounts = Mounts::default();
+        fn mounts(&mut self) -> String {
             let later = self.later.filter(|_| self.asked.iter().any(|asked| asked.starts_with("enter ")));
-            self.mounts.iter().chain(&later).for_each(|line| mounts.take(line));
-            mounts
+            self.mounts.iter().copied().chain(later).map(|line| format!("{line}\n")).collect()
         }
 
         fn local(&mut self, path: &str) -> Standing {
