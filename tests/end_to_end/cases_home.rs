@@ -32,10 +32,15 @@ impl Deaf {
         assert!(compiled.is_ok_and(|status| status.success()), "`cc` of deaf.c");
         fs::create_dir_all(&place).expect("the cluster's folder is ours");
         let log = bed.file("deaf-log", "");
-        let mut daemon = Command::new("nsenter");
-        daemon.args(["--target", &bed.slurmd("n0"), "--mount", "--root"]).arg(program).arg(kind);
-        daemon.args([&place, &log]).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut daemon = daemon.spawn().expect("`nsenter`");
+        let mut daemon = Command::new(program);
+        daemon
+            .env("IN", bed.slurmd("n0"))
+            .arg(kind)
+            .args([&place, &log])
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut daemon = daemon.spawn().expect("it was compiled");
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().expect("a pipe")).read_line(&mut line).expect("a pipe");
         let deaf = Deaf { daemon, place, log };
@@ -123,7 +128,7 @@ fn a_home_that_is_mounted_when_a_task_looks_for_it_first_costs_no_placement(bed:
         let ran = bed.run(&deaf.step(""));
         assert_eq!((ran.code, ran.tasks.len()), (3, 2), "{}", ran.stderr);
         for task in &ran.tasks {
-            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "{text}: {task:?}");
+            assert_eq!(task.ucx(), [ucx_of(task.local())], "{text}: {task:?}");
             assert_eq!(task.env("NCCL_IB_HCA"), list.as_deref(), "{text}: {task:?}");
         }
         assert_ne!(deaf.asked(), 0);

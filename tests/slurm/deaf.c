@@ -5,7 +5,7 @@
  *   deaf autofs FOLDER LOG MS TEXT   automount(8)'s: MS milliseconds after it was asked for a folder below FOLDER it mounts a tmpfs
  *                                    there, with a .nccl.conf of this TEXT if it is not empty; MS -1: never
  *
- * Prints "mounted" once it serves.  What a process asks of the first waits uninterruptibly once the daemon has read it, and of
+ * With IN=PID it mounts in the mount namespace of that process, whose /dev may lack /dev/fuse.  Prints "mounted" once it serves.  What a process asks of the first waits uninterruptibly once the daemon has read it, and of
  * the second killably, as for NFS.  After 40 s it ends, and who waits goes on: a test that fails does not hang.  Needs root.  Structures are the kernel's, linux/fuse.h and linux/auto_fs.h.
  */
 #define _GNU_SOURCE
@@ -15,6 +15,7 @@
 #include <linux/auto_fs.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,19 @@ static int note;
 static void noted(const char *what, unsigned number)
 {
 	dprintf(note, "%s %u\n", what, number);
+}
+
+static void go_in(void)
+{
+	char path[64];
+	if (!getenv("IN"))
+		return;
+	snprintf(path, sizeof path, "/proc/%s/ns/mnt", getenv("IN"));
+	int mounts = open(path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof path, "/proc/%s/root", getenv("IN"));
+	int root = open(path, O_PATH | O_CLOEXEC);
+	if (setns(mounts, CLONE_NEWNS) || fchdir(root) || chroot("."))
+		err(1, "the namespace of %s", getenv("IN"));
 }
 
 /* Waits for something to read; 0 at the end of standard input. */
@@ -52,6 +66,7 @@ static void fuse(const char *folder)
 	char options[128];
 	if (device < 0)
 		err(1, "/dev/fuse");
+	go_in();
 	snprintf(options, sizeof options, "fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", device);
 	if (mount("deaf", folder, "fuse.deaf", MS_NOSUID | MS_NODEV, options))
 		err(1, "mount %s", folder);
@@ -79,6 +94,7 @@ static void autofs(const char *folder, int milliseconds, const char *text)
 	int ends[2];
 	char options[128], place[4352];
 	setpgid(0, 0);
+	go_in();
 	if (pipe2(ends, O_CLOEXEC | O_DIRECT))
 		err(1, "pipe");
 	snprintf(options, sizeof options, "fd=%d,pgrp=%d,minproto=5,maxproto=5,indirect", ends[1], getpgrp());
