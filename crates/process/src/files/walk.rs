@@ -17,7 +17,7 @@ pub(super) enum End {
     Unanswered(&'static str),
 }
 
-/// Those who are asked on the way.
+/// What is asked on the way.
 pub(super) trait Asked {
     /// the table of what is mounted now
     fn mounts(&mut self) -> String;
@@ -56,7 +56,7 @@ pub(super) fn walk(path: &str, asked: &mut impl Asked) -> End {
         let is_last = left.iter().all(String::is_empty);
         let stands = match mounts.kind(&here) {
             Kind::Fuse => Err(ON_FUSE),
-            // nobody is asked for a place on which a file system lies; who goes on there takes it for a directory
+            // a place on which a file system lies is not asked: the rest of the path needs a directory there
             _ if mounts.begins(&next) => Ok(if is_last { Standing::File } else { Standing::Directory }),
             Kind::Local => Ok(asked.local(&next)),
             Kind::Remote => asked.remote(&next),
