@@ -2,7 +2,6 @@
 //! and changed by name.
 #![forbid(unsafe_code)]
 
-use crate::program::size_of_words;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{Change, Variable};
 use nic_placement_process::room;
@@ -31,7 +30,7 @@ pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
     values
 }
 
-/// Why the changes would leave execve(2) too little room, if they would.  Then nothing is set, and this says so in their place.
+/// Why the changes would leave execve(2) too little room, if they would, beside so many bytes of the program's words.  Then nothing is set, and this says so in their place.
 ///
 /// The limit on the stack that counts is the program's.  slurmstepd sets it after us, if it is one that srun handed on (Slurm's
 /// src/slurmd/slurmstepd/ulimits.c, `_set_limit`: `U` is in front of it with `--propagate`).
@@ -39,11 +38,12 @@ pub(crate) fn keep_room(
     spank: &SpankHandle,
     variables: &mut [Variable],
     present: &Values,
+    words: usize,
 ) -> Option<&'static str> {
     if !variables.iter().any(|variable| matches!(variable.change, Change::Set(_))) {
         return None;
     }
-    let (mut taken, mut stack) = (size_of_words(), sys::stack_limit());
+    let (mut taken, mut stack) = (words, sys::stack_limit());
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
         taken += entry.len() + room::EACH;

@@ -4,6 +4,7 @@
 use crate::active::{ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, Values, variable};
 use crate::log::say;
+use crate::program;
 use nic_placement_core::config::{TOLD, components, cpu_bind};
 use nic_placement_core::order::Order;
 use nic_placement_core::plan::Plan;
@@ -117,7 +118,7 @@ fn place(spank: &SpankHandle, active: &Active, plan: &Plan, values: &Values) -> 
     warnings.for_each(|warning| log::warn!("{warning}"));
 
     let mut failures = found.shortfalls.clone();
-    if let Some(why) = environment::keep_room(spank, &mut found.variables, values) {
+    if let Some(why) = environment::keep_room(spank, &mut found.variables, values, program::size_of_words()) {
         failures.push(format!("no variable is set: {why}"));
     }
     if !plan.wish.settings.dry_run {
