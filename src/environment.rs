@@ -4,6 +4,8 @@
 
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{Change, Variable};
+use nic_placement_process::room;
+use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::collections::BTreeMap;
 
@@ -26,6 +28,36 @@ pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
         }
     }
     values
+}
+
+/// Why the changes would leave execve(2) too little room, if they would, beside so many bytes of the program's words.  Then nothing is set, and this says so in their place.
+///
+/// The limit on the stack that counts is the program's.  slurmstepd sets it after us, if it is one that srun handed on (Slurm's
+/// src/slurmd/slurmstepd/ulimits.c, `_set_limit`: `U` is in front of it with `--propagate`).
+pub(crate) fn keep_room(
+    spank: &SpankHandle,
+    variables: &mut [Variable],
+    present: &Values,
+    words: usize,
+) -> Option<&'static str> {
+    if !variables.iter().any(|variable| matches!(variable.change, Change::Set(_))) {
+        return None;
+    }
+    let (mut taken, mut stack) = (words, sys::stack_limit());
+    for entry in spank.job_env_os().unwrap_or_default() {
+        let entry = entry.as_encoded_bytes();
+        taken += entry.len() + room::EACH;
+        if let Some(limit) = entry.strip_prefix(b"SLURM_RLIMIT_STACK=") {
+            let limit = std::str::from_utf8(limit).unwrap_or_default();
+            let limit = limit.trim_start_matches('U').parse().unwrap_or(u64::MAX);
+            stack = stack.min(limit);
+        }
+    }
+    let is_lacking = room::is_lacking(variables, present, taken, stack);
+    is_lacking.then(|| {
+        room::set_nothing(variables, present);
+        room::WHY
+    })
 }
 
 /// Makes the changes, then reads all of them back; returns what did not take.

@@ -172,25 +172,27 @@ fn with_handle(
     0
 }
 
-/// Hands on the first two words of what the step starts, as Slurm has them here: nothing where a container's runtime starts
-/// the program, for which Slurm leaves places of its list empty.  The bindings' own reader of that list takes each place for
-/// a string.
-fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2])) {
+/// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all: nothing where a
+/// container's runtime starts the program, for which Slurm leaves places of its list empty.  The bindings' own reader of that
+/// list takes each place for a string.
+fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = usize>)) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;
     // SAFETY: `spank` is the handle that Slurm gave this hook, and slurm/spank.h names these two arguments for this item.
     let code = unsafe { spank_sys::spank_get_item(spank, item, &raw mut count, &raw mut list) };
     let is_told = code == spank_sys::ESPANK_SUCCESS && !list.is_null();
-    take([0, 1].map(|place| {
-        if !is_told || count <= place {
+    let count = if is_told { usize::try_from(count).unwrap_or(0) } else { 0 };
+    let word = |place: usize| -> Option<&CStr> {
+        if place >= count {
             return None;
         }
         // SAFETY: a list of `count` places, which lives as long as the step, and no other thread of slurmstepd changes it
         // while plugins run.
-        let word = unsafe { *list.add(place as usize) };
+        let word = unsafe { *list.add(place) };
         // SAFETY: what stands in the list is NULL or a string that ends with NUL.
         (!word.is_null()).then(|| unsafe { CStr::from_ptr(word) })
-    }));
+    };
+    take([0, 1].map(word), &mut (0..count).filter_map(|place| Some(word(place)?.count_bytes())));
 }
 
 /// How much Slurm's log takes in this process, if Slurm says it.

@@ -5,9 +5,11 @@ use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::render::marker;
 use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
+use nic_placement_process::room;
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The daemons by which Open MPI's mpirun starts ranks on other nodes than its own (its plm_slurm_module.c, `launch_daemons`,
 /// the same in PRRTE).
@@ -22,12 +24,23 @@ static NAME: OnceLock<Option<String>> = OnceLock::new();
 /// The program that binds another.
 static BINDER: OnceLock<Option<&'static str>> = OnceLock::new();
 
+/// What the program's words take of execve's room.
+static WORDS: AtomicUsize = AtomicUsize::new(0);
+
+/// What the program's words take of execve's room.
+pub(crate) fn size_of_words() -> usize {
+    WORDS.load(Ordering::Relaxed)
+}
+
 /// Takes down what the step starts.
 ///
 /// With `--multi-prog` the first word is a file's name, and the second is all that the file says (Slurm's src/srun/launch.c,
 /// `_load_multi`), 4 MiB at most.  Slurm tells no plugin which of both a step has; an ordinary program's word would have to
 /// look like that file.
-pub(crate) fn note(words: [Option<&CStr>; 2]) {
+pub(crate) fn note(words: [Option<&CStr>; 2], lengths: &mut dyn Iterator<Item = usize>) {
+    // a longer one is the text of `--multi-prog`, of which a task has a line: execve(2) would take no such word
+    let lengths = lengths.filter(|length| *length < room::LONGEST);
+    WORDS.store(lengths.map(|length| length + room::EACH).sum(), Ordering::Relaxed);
     let [name, ranks] = words;
     let name = name.and_then(|path| path.to_str().ok()).map(program_name);
     NAME.get_or_init(|| name.map(str::to_string));

@@ -4,6 +4,7 @@
 use crate::active::{ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, Values, variable};
 use crate::log::say;
+use crate::program;
 use nic_placement_core::config::{TOLD, components, cpu_bind};
 use nic_placement_core::order::Order;
 use nic_placement_core::plan::Plan;
@@ -11,8 +12,9 @@ use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::Task;
 use nic_placement_core::topology::NicIndex;
 use nic_placement_process::doubts::doubts;
+use nic_placement_process::files::UsersFiles;
 use nic_placement_process::memory::memory;
-use nic_placement_process::{bind, files, gpus, nics};
+use nic_placement_process::{bind, gpus, nics};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::Ordering;
@@ -109,11 +111,16 @@ fn place(spank: &SpankHandle, active: &Active, plan: &Plan, values: &Values) -> 
     let plan = anew.as_ref().unwrap_or(plan);
     let task = task(spank, active, plan, values, closed.to_this_task, local_id);
     // this process is the user's by now, and what the user may not read the program could not read either
-    let mut found = plan.task(&task, Evidence { present: values, read: &files::read });
+    let files = UsersFiles::default();
+    let read = |path: &str| files.read(path);
+    let mut found = plan.task(&task, Evidence { present: values, read: &read });
     let warnings = found.warning.iter().map(|finding| format!("task {}: {finding}", task.global_id));
     warnings.for_each(|warning| log::warn!("{warning}"));
 
     let mut failures = found.shortfalls.clone();
+    if let Some(why) = environment::keep_room(spank, &mut found.variables, values, program::size_of_words()) {
+        failures.push(format!("no variable is set: {why}"));
+    }
     if !plan.wish.settings.dry_run {
         failures.extend(bind::apply(&mut found.placement, &plan.node));
         failures.extend(environment::change(spank, &found.variables));
@@ -135,7 +142,7 @@ fn place(spank: &SpankHandle, active: &Active, plan: &Plan, values: &Values) -> 
         failures.iter().for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
         // what the user set is the same in all tasks: said once for each node
         if task.local_id == 0 {
-            doubts(plan, &task, values).iter().for_each(|finding| say(&format!("{name}: {finding}")));
+            doubts(plan, &task, values, &read).iter().for_each(|finding| say(&format!("{name}: {finding}")));
         }
     }
     failures

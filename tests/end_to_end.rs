@@ -35,6 +35,8 @@ mod cases_faults;
 mod cases_gpu;
 #[path = "end_to_end/cases_hint.rs"]
 mod cases_hint;
+#[path = "end_to_end/cases_home.rs"]
+mod cases_home;
 #[path = "end_to_end/cases_identity.rs"]
 mod cases_identity;
 #[path = "end_to_end/cases_ladder.rs"]
@@ -119,11 +121,13 @@ fn main() -> std::process::ExitCode {
             cases_shapes::CASES,
             cases_components::CASES,
             cases_conf::CASES,
+            cases_home::CASES,
         ],
     );
     suite.on(
         machines::with_cgroups(),
         &[
+            cases_home::CASES,
             cases_machine::CASES_WITH_CGROUPS,
             cases_identity::CASES_WITH_CGROUPS,
             cases_local_id::CASES_WITH_CGROUPS,

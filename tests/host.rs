@@ -49,6 +49,8 @@ mod again;
 mod binding;
 #[path = "host/conf.rs"]
 mod conf;
+#[path = "host/deaf.rs"]
+mod deaf;
 #[path = "host/files.rs"]
 mod files;
 #[path = "host/hostile.rs"]
@@ -65,6 +67,8 @@ mod missing;
 mod node_file;
 #[path = "host/programs.rs"]
 mod programs;
+#[path = "host/room.rs"]
+mod room;
 #[path = "host/tasks.rs"]
 mod tasks;
 #[path = "host/users.rs"]

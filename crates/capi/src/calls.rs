@@ -14,8 +14,9 @@ use nic_placement_core::platform;
 use nic_placement_core::render::{Evidence, FileText, Present};
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::{NicIndex, Provenance, Topology};
+use nic_placement_process::files::{self, UsersFiles};
 use nic_placement_process::nics::{self, Devices};
-use nic_placement_process::{files, maps as kept, node};
+use nic_placement_process::{maps as kept, node};
 use nic_placement_sys as sys;
 
 /// The plan of a step on a node: `nic-placement plan --json`.
@@ -58,7 +59,7 @@ pub fn map(request: &str) -> Result<String, Failure> {
 pub fn task(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let Planned { plan, tasks, diagnostics } = planned(&request, described)?;
-    let task = placed(&request, &plan, one(&request, &tasks)?);
+    let task = placed(&request, &plan, one(&request, &tasks)?, &UsersFiles::default());
     Ok(match request.form {
         Form::Json => json::task(&plan, &task, &diagnostics),
         Form::Lines => lines::task(&plan, &task),
@@ -69,7 +70,7 @@ pub fn task(request: &str) -> Result<String, Failure> {
 pub fn render(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let Planned { plan, tasks, .. } = planned(&request, described)?;
-    let task = placed(&request, &plan, one(&request, &tasks)?);
+    let task = placed(&request, &plan, one(&request, &tasks)?, &UsersFiles::default());
     Ok(match request.form {
         Form::Json => json::environment(&task),
         Form::Lines => lines::environment(&task),
@@ -110,9 +111,9 @@ fn one<'t>(request: &Request, tasks: &'t [Task]) -> Result<&'t Task, Failure> {
     task.ok_or_else(|| Failure::request(format!("`task`: there is no task {id}, the step has {count} here")))
 }
 
-fn placed<'p>(request: &'p Request, plan: &'p Plan, task: &Task) -> TaskPlan<'p> {
+fn placed<'p>(request: &'p Request, plan: &'p Plan, task: &Task, files: &UsersFiles) -> TaskPlan<'p> {
     let present: &Present = &request.environment;
-    plan.task(task, Evidence { present, read: &|path| of_user(request, path) })
+    plan.task(task, Evidence { present, read: &|path| of_user(request, files, path) })
 }
 
 /// Every task, without the values that it keeps: a plan does not tell them, and thousands of tasks may have a megabyte each.
@@ -125,7 +126,9 @@ fn all<'p>(request: &'p Request, plan: &'p Plan, tasks: &[Task]) -> Vec<TaskPlan
         }
         task
     };
-    tasks.iter().map(|task| without_kept(placed(request, plan, task))).collect()
+    // a file system that does not answer is waited for once
+    let files = UsersFiles::default();
+    tasks.iter().map(|task| without_kept(placed(request, plan, task, &files))).collect()
 }
 
 /// As the command: a map makes `bind=core` of whatever is asked.
@@ -195,10 +198,10 @@ fn of_site(request: &Request, path: &str) -> Option<FileText> {
 }
 
 /// A file that a task's environment may name: root opens none.
-fn of_user(request: &Request, path: &str) -> Option<FileText> {
+fn of_user(request: &Request, files: &UsersFiles, path: &str) -> Option<FileText> {
     match request.is_here {
         true if sys::is_root() && !files::is_kernels(path) => None,
-        true => files::read(path),
+        true => files.read(path),
         false => Some(FileText::default()),
     }
 }

@@ -4,12 +4,12 @@
 use crate::files;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
-use nic_placement_core::render::Present;
 use nic_placement_core::render::lint::{Subject, lint};
+use nic_placement_core::render::{Present, ReadFile};
 use nic_placement_core::step::Task;
 
-/// The findings.
-pub fn doubts(plan: &Plan, task: &Task, present: &Present) -> Vec<Diagnostic> {
+/// The findings; `read` reads the user's files.
+pub fn doubts(plan: &Plan, task: &Task, present: &Present, read: ReadFile) -> Vec<Diagnostic> {
     let interfaces = interfaces();
     lint(&Subject {
         present,
@@ -19,7 +19,7 @@ pub fn doubts(plan: &Plan, task: &Task, present: &Present) -> Vec<Diagnostic> {
         tasks: plan.step.tasks,
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
-        read: &files::read,
+        read,
     })
 }
 

@@ -1,23 +1,147 @@
 //! Reads the files that libraries read, for what decides about their variables: a site's as root, a user's in the task.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::discover::root::{Beginning, Root, read_configuration};
+mod mounts;
+mod walk;
+
+use nic_placement_core::discover::root::{self, Beginning, Root, Standing, read_configuration};
 use nic_placement_core::render::FileText;
+use nic_placement_sys::{Answer, Known, Question, Scout, known};
+use std::cell::RefCell;
 use std::path::Path;
+use walk::{Asked, End, walk};
 
 /// Tables of the kernel's, which grow with the node.
 const TABLES: &str = "/proc/net/";
 /// What the kernel tells of interfaces.
 const INTERFACES: &str = "/sys/class/net/";
 
-/// A file's text, or the beginning of it, with the rights that this process has.
+/// A site's or the kernel's file: its text, or the beginning of it, with the rights that this process has.
 pub fn read(path: &str) -> Option<FileText> {
     let limit = if path.starts_with(TABLES) { Root::MAX_TABLE } else { Root::MAX_FILE };
     let Beginning { text, is_cut } = read_configuration(Path::new(path), limit)?;
-    Some(FileText { text, is_cut })
+    Some(FileText { text, is_cut, unanswered: None })
 }
 
 /// Is it what the kernel tells of interfaces, which no user and no site writes?
 pub fn is_kernels(path: &str) -> bool {
     [TABLES, INTERFACES].iter().any(|top| path.starts_with(top))
+}
+
+/// Milliseconds that all looks of a task at other machines may take.  A server on the same fabric answers in one, a mount by
+/// automount(8) in some hundred.
+const PATIENCE: u16 = 1000;
+
+const NO_ANSWER: &str = "its file system did not answer within a second";
+const NOT_ASKED: &str = "no process could be started that would look for it";
+
+/// The files that a user names, or has at home: they may be on a file system that does not answer.  No look waits long, and
+/// what is not known by then is told as such ([`FileText::unanswered`]).
+#[derive(Default)]
+pub struct UsersFiles {
+    looks: RefCell<Looks>,
+}
+
+impl UsersFiles {
+    /// A user's file as [`read`] would read it, as far as its file system answers.
+    pub fn read(&self, path: &str) -> Option<FileText> {
+        // the kernel's own, and a site's: without `/etc` no program starts
+        if ["/proc/", "/sys/", "/etc/"].iter().any(|top| path.starts_with(top)) {
+            return read(path);
+        }
+        // in nearly every task there is no such file, and the kernel knows it
+        if known(path) == Known::Absent {
+            return None;
+        }
+        let absolute = match path.starts_with('/') {
+            true => path.to_string(),
+            false => format!("/{}/{path}", Root::live().follow("proc/self/cwd")?),
+        };
+        let looks = &mut *self.looks.borrow_mut();
+        match walk(&absolute, looks) {
+            End::Nothing => None,
+            End::Local(file) => read(&file),
+            End::Remote(file) => looks.beginning(&file),
+            End::Unanswered(why) => Some(unanswered(path, why)),
+        }
+    }
+}
+
+fn unanswered(path: &str, why: &'static str) -> FileText {
+    log::info!("`{path}` is taken for a file that sets what would be set: {why}");
+    FileText { unanswered: Some(why), ..FileText::default() }
+}
+
+/// The process that looks, from the first look that needs one.
+#[derive(Default)]
+enum Looks {
+    #[default]
+    None,
+    Sent(Scout),
+    GivenUp(&'static str),
+}
+
+impl Looks {
+    fn ask(&mut self, question: Question, path: &str) -> Result<Answer, &'static str> {
+        if let Looks::None = self {
+            *self = match Scout::send(Root::MAX_FILE + 1, PATIENCE) {
+                Ok(scout) => Looks::Sent(scout),
+                Err(_) => Looks::GivenUp(NOT_ASKED),
+            };
+        }
+        let answer = match self {
+            Looks::Sent(scout) => scout.ask(question, path),
+            Looks::None => None,
+            Looks::GivenUp(why) => return Err(why),
+        };
+        answer.ok_or_else(|| {
+            *self = Looks::GivenUp(NO_ANSWER);
+            NO_ANSWER
+        })
+    }
+
+    fn beginning(&mut self, path: &str) -> Option<FileText> {
+        match self.ask(Question::Beginning, path) {
+            Err(why) => Some(unanswered(path, why)),
+            Ok(answer) if answer.error != 0 => None,
+            Ok(Answer { mut bytes, .. }) => {
+                let is_cut = bytes.len() > Root::MAX_FILE;
+                bytes.truncate(Root::MAX_FILE);
+                Some(FileText {
+                    text: String::from_utf8_lossy(&bytes).into_owned(),
+                    is_cut,
+                    unanswered: None,
+                })
+            }
+        }
+    }
+}
+
+impl Asked for Looks {
+    fn mounts(&mut self) -> String {
+        let table = read_configuration(Path::new("/proc/self/mountinfo"), Root::MAX_TABLE);
+        // of one that is too long nothing is known
+        table.filter(|table| !table.is_cut).map(|table| table.text).unwrap_or_default()
+    }
+
+    fn local(&mut self, path: &str) -> Standing {
+        root::standing(Path::new(path))
+    }
+
+    fn remote(&mut self, path: &str) -> Result<Standing, &'static str> {
+        let answer = self.ask(Question::Kind, path)?;
+        if answer.is_directory() {
+            return Ok(Standing::Directory);
+        }
+        if answer.is_link() {
+            let target = String::from_utf8(self.ask(Question::Link, path)?.bytes).unwrap_or_default();
+            return Ok(if target.is_empty() { Standing::Nothing } else { Standing::Link(target) });
+        }
+        Ok(if answer.is_file() { Standing::File } else { Standing::Nothing })
+    }
+
+    fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {
+        let answer = self.ask(Question::Enter, path)?;
+        Ok(if answer.error == 0 { Standing::Directory } else { Standing::Nothing })
+    }
 }

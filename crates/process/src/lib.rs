@@ -6,6 +6,7 @@
 //! * [`gpus`] and [`nics`] say which devices this process may open, [`memory`] how its memory is bound.
 //! * [`maps`] finds the files with the node's map.
 //! * [`bind`] carries out a decision and reads it back.
+//! * [`room`] says whether what is set has room in the program's environment.
 //! * [`doubts`] says what looks wrong in its variables, and [`files`] reads the files that its libraries read.
 #![forbid(unsafe_code)]
 
@@ -18,3 +19,4 @@ pub mod maps;
 pub mod memory;
 pub mod nics;
 pub mod node;
+pub mod room;

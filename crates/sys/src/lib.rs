@@ -4,20 +4,26 @@
 
 mod access;
 mod affinity;
+mod cached;
 mod clock;
 mod environment;
 mod loaded;
 mod lock;
 mod memory;
+mod scout;
+mod stack;
 mod terminal;
 
 pub use access::{Refusal, may_open, refusal};
 pub use affinity::{affinity, affinity_of, set_affinity};
+pub use cached::{Known, known};
 pub use clock::seconds_since_boot;
 pub use environment::{set_variable_before_threads, unset_variable_before_threads};
 pub use loaded::is_loaded_after_us;
 pub use lock::try_lock;
 pub use memory::{Balancing, MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
+pub use scout::{Answer, Question, Scout};
+pub use stack::stack_limit;
 pub use terminal::{terminal_columns, terminal_lines};
 
 /// Is the process root's, or may it become so again?

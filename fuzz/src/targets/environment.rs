@@ -92,7 +92,7 @@ impl Given {
             None if path.starts_with('/') && !path.starts_with("/sys") => self.parts.get(6)?.to_string(),
             None => return None,
         };
-        Some(FileText { is_cut: text.len() % 17 == 16, text })
+        Some(FileText { is_cut: text.len() % 17 == 16, text, unanswered: None })
     }
 
     /// Calls `look` with the plan and the task that the letters choose.

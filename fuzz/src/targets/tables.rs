@@ -96,7 +96,7 @@ fn interfaces<'p>(plan: &'p Plan, parts: &[&str]) -> TaskPlan<'p> {
             path if path.contains("/sys/class/net/") && part(6).contains("bridge") => part(6),
             _ => return None,
         };
-        Some(FileText { text, is_cut: false })
+        Some(FileText { text, ..FileText::default() })
     };
     let gpus = stated::grant(&plan.node, &[GpuIndex(0)]);
     let cpus = plan.node.cpus();

@@ -7,8 +7,8 @@ mod open;
 mod tests;
 
 pub use open::{
-    Author, Beginning, Problem, Unreadable, directory_descriptor, identity, is_there, kind, open_long,
-    open_to_lock, read_configuration, read_file, read_unlinked,
+    Author, Beginning, Problem, Standing, Unreadable, directory_descriptor, identity, is_there, kind,
+    open_long, open_to_lock, read_configuration, read_file, read_unlinked, standing,
 };
 
 use super::manifest::{Entry, Manifest, normalise};

@@ -203,7 +203,7 @@ fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
             "/proc/net/route" => "Iface\tDestination\tGateway\tFlags\n",
             _ => return None,
         };
-        Some(crate::render::FileText { text: text.to_string(), is_cut: false })
+        Some(crate::render::FileText { text: text.to_string(), ..FileText::default() })
     };
     let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &site);
     let present: Present = [("HOME".to_string(), "/home/u".to_string())].into();
@@ -243,7 +243,7 @@ fn with_files_on(
     let routes = [("/proc/net/route", "Iface\tDestination\tGateway\tFlags\neth0\t0\t0100A8C0\t0003\n")];
     let read = |path: &str| {
         let (_, text) = files.iter().chain(&routes).find(|(name, _)| *name == path)?;
-        Some(FileText { text: text.to_string(), is_cut: false })
+        Some(FileText { text: text.to_string(), ..FileText::default() })
     };
     let plan = Plan::new(platform::model(machine).unwrap(), wish, Step::default(), &read);
     let present: Present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();

@@ -135,6 +135,11 @@ pub(super) fn claimed_in(
     grammar: Grammar,
 ) -> Option<Claimed> {
     let found = read(file)?;
+    if let Some(why) = found.unanswered {
+        // its value would count more than that of a weaker file, and is not known
+        let why = format!("`{}` may set it: {why}", file.escape_debug());
+        return Some(Claimed { why, value: None, decides: true });
+    }
     // UCX passes over the mark; for the others it makes another name of the first one
     let text = match grammar {
         Grammar::Ini => found.text.trim_start_matches('\u{feff}'),
@@ -177,7 +182,9 @@ mod tests {
     use crate::render::FileText;
 
     fn value(text: &str, grammar: Grammar) -> Option<Option<String>> {
-        let read = |_: &str| Some(FileText { text: text.to_string(), is_cut: text.ends_with('…') });
+        let read = |_: &str| {
+            Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
+        };
         claimed_in(&read, "/etc/a.conf", &["LIST", "OTHER"], grammar).map(|claimed| claimed.value)
     }
 
@@ -192,6 +199,17 @@ mod tests {
         assert_eq!(value("LIST=mlx5_0:1\n[Grace]\nLIST=mlx5_1:1", Grammar::Ini), Some(None));
         assert_eq!(value("OTHER=1", Grammar::Nvshmem), Some(None));
         assert_eq!(value("LISTS=1", Grammar::Nccl), None);
+    }
+
+    #[test]
+    fn a_file_of_which_nothing_is_known_may_set_the_variable_whatever_weaker_files_say() {
+        let read = |file: &str| match file {
+            "/home/a" => Some(FileText { unanswered: Some("no answer"), ..FileText::default() }),
+            _ => Some(FileText { text: "LIST=mlx5_0".to_string(), ..FileText::default() }),
+        };
+        let claims = ["/home/a", "/etc/a"].map(|file| claimed_in(&read, file, &["LIST"], Grammar::Nccl));
+        let strongest = strongest(claims).unwrap();
+        assert_eq!((strongest.why.as_str(), strongest.value), ("`/home/a` may set it: no answer", None));
     }
 
     #[test]

@@ -126,6 +126,8 @@ pub struct FileText {
     pub text: String,
     /// is there more than was read?
     pub is_cut: bool,
+    /// why it is not known whether there is such a file: it may be there and set whatever we would set
+    pub unanswered: Option<&'static str>,
 }
 
 /// What a library is asked about.

@@ -11,7 +11,7 @@ use nic_placement_core::render::lint::{self, Subject, lint};
 use nic_placement_core::render::{self, FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, Task};
 use nic_placement_core::topology::GpuVendor;
-use nic_placement_process::files;
+use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,7 +47,10 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
         let home = || variable("HOME").map(|home| format!("{home}/.nccl.conf"));
         paths.extend(variable("NCCL_CONF_FILE").or_else(home));
     }
-    paths.into_iter().filter_map(|path| Some((path.clone(), ours(&files::read(&path)?.text)))).collect()
+    let files = UsersFiles::default();
+    // of one whose file system does not answer there is nothing to tell
+    let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
+    paths.into_iter().filter_map(|path| Some((path.clone(), ours(&text(&path)?.text)))).collect()
 }
 
 /// The variables that we may set and that such a text sets.

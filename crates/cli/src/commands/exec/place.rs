@@ -20,6 +20,7 @@ use nic_placement_core::step::program::{self, program_name};
 use nic_placement_core::step::{Claim, GpuGrant, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, Provenance, Topology};
 use nic_placement_process::doubts::doubts;
+use nic_placement_process::files::UsersFiles;
 use nic_placement_process::memory::memory;
 use nic_placement_process::nics::{self, Devices};
 use nic_placement_process::{bind, files, gpus, maps, node};
@@ -260,7 +261,9 @@ fn carry_out(
     values: &Values,
     environment: &mut Environment,
 ) -> Vec<String> {
-    let mut placed = plan.task(task, Evidence { present: values, read: &files::read });
+    let files = UsersFiles::default();
+    let read = |path: &str| files.read(path);
+    let mut placed = plan.task(task, Evidence { present: values, read: &read });
     if let Some(warning) = &placed.warning {
         say(&format!("task {}: {warning}", task.global_id));
     }
@@ -279,7 +282,7 @@ fn carry_out(
         failures.iter().for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
     }
     if reports && is_first {
-        doubts(plan, task, values).iter().for_each(|finding| say(&format!("{name}: {finding}")));
+        doubts(plan, task, values, &read).iter().for_each(|finding| say(&format!("{name}: {finding}")));
     }
     failures
 }

@@ -211,6 +211,34 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { refuse() }
 }
 
+/// What stands at a path, which is not followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// nothing, as far as this process may look
+    Nothing,
+    /// a directory
+    Directory,
+    /// a symbolic link, and where it leads
+    Link(String),
+    /// anything else
+    File,
+}
+
+/// What stands at `path`: its file system is asked.
+pub fn standing(path: &Path) -> Standing {
+    match fs::symlink_metadata(path).map(|facts| facts.file_type()) {
+        Err(_) => Standing::Nothing,
+        Ok(found) if found.is_dir() => Standing::Directory,
+        Ok(found) if found.is_symlink() => {
+            match fs::read_link(path).map(|target| target.to_str().map(String::from)) {
+                Ok(Some(target)) => Standing::Link(target),
+                _ => Standing::Nothing,
+            }
+        }
+        Ok(_) => Standing::File,
+    }
+}
+
 /// What a path leads to: the same numbers for the same file or directory, also in another mount namespace.
 pub fn identity(path: &str) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))

@@ -143,7 +143,7 @@ mod tests {
     fn known(files: &[(&str, &str)]) -> Option<Vec<String>> {
         let reader = |path: &str| {
             let (_, text) = files.iter().find(|(name, _)| *name == path)?;
-            Some(FileText { text: text.to_string(), is_cut: text.ends_with('…') })
+            Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
         };
         match read(&reader) {
             Interfaces::Known(names) => Some(names),

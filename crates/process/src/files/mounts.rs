@@ -1,0 +1,259 @@
+//! On which kind of file system a path is, by the kernel's own table, which asks none of them.
+#![forbid(unsafe_code)]
+
+/// What a look at a file system costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// memory or a disk of this node, or what the program itself is started from
+    Local,
+    /// another machine answers, and a process that waits for it can be ended.  NFS waits killably (net/sunrpc/sched.c
+    /// `rpc_wait_bit_killable`), and so do CIFS (fs/smb/client/transport.c `wait_for_response`) and Ceph
+    /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`).  Lustre does from the moment at which the request is overdue
+    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`).  Of Storage Scale and others no source is public
+    Remote,
+    /// automount(8) answers, and mounts another file system; the wait is killable (fs/autofs/waitq.c `autofs_wait`)
+    Automount,
+    /// a process answers, and none that waits for it can be ended once the question was read, not even by SIGKILL
+    /// (fs/fuse/dev.c `request_wait_answer`: "request is already in userspace … Wait it out").  It would be left in the step's
+    /// cgroup, for which Slurm drains the node ("Kill task failed")
+    Fuse,
+}
+
+/// File systems whose answers come from this node's kernel, memory or disks; one that is not among them counts as another
+/// machine's.  They are sorted.
+const LOCAL: [&str; 37] = [
+    "bcachefs",
+    "binfmt_misc",
+    "bpf",
+    "btrfs",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "ecryptfs",
+    "efivarfs",
+    "erofs",
+    "exfat",
+    "ext2",
+    "ext3",
+    "ext4",
+    "f2fs",
+    "fusectl",
+    "hugetlbfs",
+    "jfs",
+    "mqueue",
+    "nsfs",
+    "overlay",
+    "proc",
+    "pstore",
+    "ramfs",
+    "resctrl",
+    "rootfs",
+    "securityfs",
+    "selinuxfs",
+    "squashfs",
+    "sysfs",
+    "tmpfs",
+    "tracefs",
+    "xfs",
+    "zfs",
+];
+
+fn kind(file_system: &str) -> Kind {
+    match file_system {
+        "autofs" => Kind::Automount,
+        // a type of its own is `fuse.sshfs`; virtiofs speaks FUSE with the host of a virtual machine (fs/fuse/virtio_fs.c)
+        "fuse" | "fuseblk" | "virtiofs" => Kind::Fuse,
+        _ if file_system.starts_with("fuse.") || file_system.starts_with("fuseblk.") => Kind::Fuse,
+        _ if LOCAL.binary_search(&file_system).is_ok() => Kind::Local,
+        _ => Kind::Remote,
+    }
+}
+
+struct Mount {
+    id: u64,
+    parent: u64,
+    at: String,
+    kind: Kind,
+}
+
+/// What is mounted, as this process sees it: /proc/self/mountinfo (proc_pid_mountinfo(5)).
+pub(super) struct Mounts(Vec<Mount>);
+
+/// A line's two parts, between which ` - ` stands.
+fn parts(line: &str) -> Option<(&str, &str)> {
+    // the library's search for a letter is ten times as fast as that for a text
+    let ends = line
+        .match_indices('-')
+        .map(|(at, _)| (line[..at].strip_suffix(' '), line[at + 1..].strip_prefix(' ')));
+    ends.filter_map(|(mount, file_system)| Some((mount?, file_system?))).next()
+}
+
+/// Is every file system of the table, but for `/`, one of this node's?
+pub(super) fn are_local(table: &str) -> bool {
+    let is_local = |line: &str| {
+        let Some((mount, file_system)) = parts(line) else { return false };
+        kind(file_system.split(' ').next().unwrap_or_default()) == Kind::Local
+            || mount.split(' ').nth(4) == Some("/")
+    };
+    !table.is_empty() && table.lines().all(is_local)
+}
+
+impl Mounts {
+    /// Reads the table; a line of another form says nothing.
+    pub(super) fn new(table: &str) -> Mounts {
+        let mount = |line: &str| {
+            let (mount, file_system) = parts(line)?;
+            let mut words = mount.split(' ');
+            let (id, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            let at = unescaped(words.nth(2)?);
+            let kind = kind(file_system.split(' ').next()?);
+            Some(Mount { id, parent, at, kind })
+        };
+        Mounts(table.lines().filter_map(mount).collect())
+    }
+
+    /// How a path without links and dots may be asked for: by the file systems of all directories on it, the first of which is
+    /// asked each time.  `/` itself counts as local: without it the program cannot start.
+    pub(super) fn kind(&self, path: &str) -> Kind {
+        let Some(mut mount) = self.at_root() else { return Kind::Remote };
+        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+        let mut kind = Kind::Local;
+        for end in ends {
+            mount = self.top(mount, &path[..end]);
+            let own = if mount.at == "/" { Kind::Local } else { mount.kind };
+            kind = match (kind, own) {
+                (Kind::Fuse, _) | (_, Kind::Fuse) => Kind::Fuse,
+                (Kind::Local, own) | (_, own @ Kind::Automount) => own,
+                (Kind::Remote | Kind::Automount, Kind::Local | Kind::Remote) => Kind::Remote,
+            };
+        }
+        kind
+    }
+
+    /// Does a mount begin at this path?
+    pub(super) fn begins(&self, path: &str) -> bool {
+        self.0.iter().any(|mount| mount.at == path)
+    }
+
+    fn at_root(&self) -> Option<&Mount> {
+        let mut roots = self.0.iter().filter(|mount| mount.at == "/");
+        let bottom =
+            roots.find(|root| !self.0.iter().any(|other| other.id == root.parent && other.at == "/"))?;
+        Some(self.top(bottom, "/"))
+    }
+
+    /// What covers `below` at this path; there may be several, one on the other.
+    fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
+        let mut top = below;
+        // each mount is passed once at most
+        for _ in 0..self.0.len() {
+            let next =
+                self.0.iter().find(|mount| mount.parent == top.id && mount.at == path && mount.id != top.id);
+            match next {
+                Some(next) => top = next,
+                None => break,
+            }
+        }
+        top
+    }
+}
+
+/// Blanks, tabs, line feeds and backslashes are written as `\040` (fs/proc_namespace.c `show_mountinfo`, `mangle`).
+fn unescaped(path: &str) -> String {
+    let mut parts = path.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let digits = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match digits {
+            Some(code) => {
+                plain.push(char::from(code));
+                plain.push_str(&part[3..]);
+            }
+            None => {
+                plain.push('\\');
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mounts(lines: &[&str]) -> Mounts {
+        Mounts::new(&lines.join("\n"))
+    }
+
+    const NODE: [&str; 5] = [
+        "1 0 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw",
+        "2 1 0:5 / /proc rw - proc proc rw",
+        "3 1 0:40 / /home rw - autofs auto.home rw,fd=5",
+        "4 3 0:41 /alice /home/alice rw shared:7 - nfs4 server:/alice rw,vers=4.2",
+        "5 4 0:42 / /home/alice/my\\040data rw - fuse.sshfs host: rw,user_id=7",
+    ];
+
+    #[test]
+    fn a_path_is_on_the_nearest_mount_above_it() {
+        let mounts = mounts(&NODE);
+        for (path, expected) in [
+            ("/", Kind::Local),
+            ("/etc/passwd", Kind::Local),
+            ("/homes", Kind::Local),
+            ("/home", Kind::Automount),
+            ("/home/bob", Kind::Automount),
+            ("/home/alice", Kind::Remote),
+            ("/home/alice/x/y", Kind::Remote),
+            ("/home/alice/my data", Kind::Fuse),
+            ("/home/alice/my data/x", Kind::Fuse),
+        ] {
+            assert_eq!(mounts.kind(path), expected, "{path}");
+        }
+        assert!(!are_local(&NODE.join("\n")) && are_local(NODE[0]));
+        assert!(mounts.begins("/home/alice") && !mounts.begins("/home/bob"));
+    }
+
+    #[test]
+    fn a_mount_that_another_one_covers_is_not_asked() {
+        for (cover, expected) in [
+            ("6 3 0:50 / /home rw - tmpfs tmpfs rw", Kind::Local),
+            ("6 3 0:50 / /home rw - fuse x rw", Kind::Fuse),
+        ] {
+            assert_eq!(mounts(&[&NODE[..], &[cover]].concat()).kind("/home/alice"), expected, "{cover}");
+        }
+    }
+
+    #[test]
+    fn the_root_is_local_whatever_it_is_and_a_table_that_says_nothing_is_not() {
+        assert!(are_local("1 0 0:9 / / rw - fuse.squashfuse x ro\n2 1 0:5 / /proc rw - proc proc rw\n"));
+        assert_eq!(mounts(&["1 0 0:9 / / rw - nfs s:/root ro"]).kind("/root/x"), Kind::Local);
+        assert!(!are_local("nonsense\n") && !are_local(""));
+        assert_eq!(mounts(&[]).kind("/root/x"), Kind::Remote);
+    }
+
+    #[test]
+    fn what_lies_on_another_file_system_is_reached_through_that_one() {
+        for (above, expected) in
+            [("nfs", Kind::Remote), ("autofs", Kind::Remote), ("fuse", Kind::Fuse), ("xfs", Kind::Local)]
+        {
+            let outer = format!("2 1 0:40 / /home rw - {above} x rw");
+            let mounts = mounts(&[NODE[0], &outer, "3 2 8:2 / /home/a rw - xfs /dev/sdb rw"]);
+            assert_eq!(mounts.kind("/home/a/f"), expected, "{above}");
+        }
+    }
+
+    #[test]
+    fn file_systems_of_other_machines_and_unknown_ones_are_remote() {
+        assert!(LOCAL.is_sorted());
+        for name in ["nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "9p", "of-the-future"] {
+            assert_eq!(kind(name), Kind::Remote, "{name}");
+        }
+        for name in ["fuse", "fuseblk", "fuse.glusterfs", "virtiofs"] {
+            assert_eq!(kind(name), Kind::Fuse, "{name}");
+        }
+    }
+}

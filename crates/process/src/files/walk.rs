@@ -1,0 +1,213 @@
+//! Follows a path from directory to directory, so that each file system on the way is asked only in the way that it bears.
+#![forbid(unsafe_code)]
+
+use super::mounts::{Kind, Mounts, are_local};
+use nic_placement_core::discover::root::Standing;
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// nowhere, or to no file
+    Nothing,
+    /// to a file of this node; the path to it, without links unless all file systems are this node's
+    Local(String),
+    /// to a file of another machine's; the path to it has no links
+    Remote(String),
+    /// not known, and why
+    Unanswered(&'static str),
+}
+
+/// What is asked on the way.
+pub(super) trait Asked {
+    /// the table of what is mounted now
+    fn mounts(&mut self) -> String;
+    /// what stands at a path of this node
+    fn local(&mut self, path: &str) -> Standing;
+    /// the same of another machine's; `Err` says why nothing is known
+    fn remote(&mut self, path: &str) -> Result<Standing, &'static str>;
+    /// goes into a directory that automount(8) may have to mount first
+    fn enter(&mut self, path: &str) -> Result<Standing, &'static str>;
+}
+
+pub(super) const ON_FUSE: &str = "it is on a FUSE file system, for which a process can wait without end";
+
+/// Symbolic links on the way, at most: the kernel's own bound (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
+/// Follows an absolute path.
+pub(super) fn walk(path: &str, asked: &mut impl Asked) -> End {
+    let table = asked.mounts();
+    if are_local(&table) {
+        return End::Local(path.to_string());
+    }
+    let mut mounts = Mounts::new(&table);
+    let names = |path: &str| -> Vec<String> { path.split('/').rev().map(str::to_string).collect() };
+    let (mut here, mut left, mut links) = (String::new(), names(path), 0);
+    while let Some(name) = left.pop() {
+        match name.as_str() {
+            "" | "." => continue,
+            ".." => {
+                here.truncate(here.rfind('/').unwrap_or(0));
+                continue;
+            }
+            _ => {}
+        }
+        let next = format!("{here}/{name}");
+        let is_last = left.iter().all(String::is_empty);
+        let stands = match mounts.kind(&here) {
+            Kind::Fuse => Err(ON_FUSE),
+            // a place on which a file system lies is not asked: the rest of the path needs a directory there
+            _ if mounts.begins(&next) => Ok(if is_last { Standing::File } else { Standing::Directory }),
+            Kind::Local => Ok(asked.local(&next)),
+            Kind::Remote => asked.remote(&next),
+            Kind::Automount => {
+                let entered = asked.enter(&next);
+                mounts = Mounts::new(&asked.mounts());
+                entered
+            }
+        };
+        match stands {
+            Err(why) => return End::Unanswered(why),
+            Ok(Standing::Nothing) => return End::Nothing,
+            Ok(Standing::Directory) => here = next,
+            Ok(Standing::Link(target)) => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return End::Nothing;
+                }
+                if target.starts_with('/') {
+                    here.clear();
+                }
+                left.extend(names(&target));
+            }
+            Ok(Standing::File) if !is_last => return End::Nothing,
+            Ok(Standing::File) => {
+                return match mounts.kind(&next) {
+                    Kind::Local => End::Local(next),
+                    Kind::Remote => End::Remote(next),
+                    Kind::Automount => End::Nothing,
+                    Kind::Fuse => End::Unanswered(ON_FUSE),
+                };
+            }
+        }
+    }
+    End::Nothing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node with these files; what another machine is asked is noted.
+    struct Node {
+        mounts: &'static [&'static str],
+        files: &'static [(&'static str, &'static str)],
+        /// mounted when automount(8) is asked
+        later: Option<&'static str>,
+        asked: Vec<String>,
+        is_deaf: bool,
+    }
+
+    fn node(mounts: &'static [&'static str], files: &'static [(&'static str, &'static str)]) -> Node {
+        Node { mounts, files, later: None, asked: Vec::new(), is_deaf: false }
+    }
+
+    impl Asked for Node {
+        fn mounts(&mut self) -> String {
+            let later = self.later.filter(|_| self.asked.iter().any(|asked| asked.starts_with("enter ")));
+            self.mounts.iter().copied().chain(later).map(|line| format!("{line}\n")).collect()
+        }
+
+        fn local(&mut self, path: &str) -> Standing {
+            let below = format!("{path}/");
+            match self.files.iter().find(|(file, _)| *file == path) {
+                Some((_, "")) => Standing::File,
+                Some((_, target)) => Standing::Link(target.to_string()),
+                None if self.files.iter().any(|(file, _)| file.starts_with(&below)) => Standing::Directory,
+                None => Standing::Nothing,
+            }
+        }
+
+        fn remote(&mut self, path: &str) -> Result<Standing, &'static str> {
+            self.asked.push(path.to_string());
+            if self.is_deaf { Err("deaf") } else { Ok(self.local(path)) }
+        }
+
+        fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {
+            self.asked.push(format!("enter {path}"));
+            if self.is_deaf { Err("deaf") } else { Ok(Standing::Directory) }
+        }
+    }
+
+    const ROOT: &str = "1 0 8:1 / / rw - ext4 /dev/sda1 rw";
+    const NFS: &str = "2 1 0:40 / /nfs rw - nfs server:/ rw";
+    const AUTOFS: &[&str] = &[ROOT, "2 1 0:40 / /home rw - autofs auto.home rw"];
+    const FUSE: &str = "3 1 0:41 / /fuse rw - fuse.x x rw";
+
+    #[test]
+    fn a_file_of_this_node_is_left_to_its_reader_whatever_else_is_mounted() {
+        let mut there = node(&[ROOT, NFS, FUSE], &[("/home/a/f", "")]);
+        assert_eq!(walk("/home/a/f", &mut there), End::Local("/home/a/f".to_string()));
+        assert_eq!(walk("/home/a/none", &mut there), End::Nothing);
+        assert_eq!(walk("/home/a/f/none", &mut there), End::Nothing);
+        assert_eq!(walk("/home/a", &mut there), End::Nothing, "a directory is no file");
+        assert!(there.asked.is_empty());
+        assert_eq!(
+            walk("/whatever", &mut node(&[ROOT], &[])),
+            End::Local("/whatever".to_string()),
+            "it is asked as it always was"
+        );
+    }
+
+    #[test]
+    fn no_process_asks_fuse_also_behind_a_link_and_a_way_back() {
+        let files: &[(&str, &str)] =
+            &[("/home", "/fuse/home"), ("/u/l", "../fuse/f"), ("/fuse/f", ""), ("/nfs/l", "/u/../fuse/x")];
+        for path in ["/fuse/f", "/home/a/f", "/u/l", "/u/./../fuse/f", "/nfs/l"] {
+            let mut there = node(&[ROOT, NFS, FUSE], files);
+            assert_eq!(walk(path, &mut there), End::Unanswered(ON_FUSE), "{path}");
+            assert!(there.asked.iter().all(|asked| asked.starts_with("/nfs/")), "{path}: {:?}", there.asked);
+        }
+    }
+
+    #[test]
+    fn another_machine_is_asked_by_another_process_and_may_say_nothing() {
+        let files: &[(&str, &str)] = &[
+            ("/home", "nfs"),
+            ("/nfs/a/f", ""),
+            ("/nfs/a/l", "f"),
+            ("/nfs/a/out", "/etc/f"),
+            ("/etc/f", ""),
+        ];
+        let mut there = node(&[ROOT, NFS], files);
+        assert_eq!(walk("/home/a/f", &mut there), End::Remote("/nfs/a/f".to_string()));
+        assert_eq!(there.asked, ["/nfs/a", "/nfs/a/f"]);
+        assert_eq!(walk("/nfs/a/l", &mut there), End::Remote("/nfs/a/f".to_string()));
+        assert_eq!(walk("/nfs/a/out", &mut there), End::Local("/etc/f".to_string()));
+        assert_eq!(walk("/nfs/b/f", &mut there), End::Nothing);
+        there.is_deaf = true;
+        assert_eq!(walk("/nfs/a/f", &mut there), End::Unanswered("deaf"));
+    }
+
+    #[test]
+    fn what_automount_brings_is_looked_at_anew() {
+        for (later, expected) in [
+            ("3 2 0:41 / /home/a rw - nfs server:/a rw", End::Remote("/home/a/f".to_string())),
+            ("3 2 0:41 / /home/a rw - fuse.x x rw", End::Unanswered(ON_FUSE)),
+        ] {
+            let files: &[(&str, &str)] = &[("/home/a/f", "")];
+            let mut there = node(AUTOFS, files);
+            there.later = Some(later);
+            assert_eq!(walk("/home/a/f", &mut there), expected);
+            assert_eq!(there.asked[0], "enter /home/a");
+        }
+        let mut deaf = node(AUTOFS, &[]);
+        deaf.is_deaf = true;
+        assert_eq!(walk("/home/a/f", &mut deaf), End::Unanswered("deaf"));
+    }
+
+    #[test]
+    fn a_circle_of_links_leads_nowhere() {
+        assert_eq!(walk("/a", &mut node(&[ROOT, NFS], &[("/a", "b"), ("/b", "/a")])), End::Nothing);
+    }
+}
