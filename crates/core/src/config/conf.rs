@@ -8,7 +8,6 @@
 use super::hostlist::HostList;
 use super::off;
 use super::options::Reach;
-use super::plugstack::about;
 use crate::diagnostic::{Diagnostic, Shown};
 use std::fmt;
 
@@ -120,9 +119,9 @@ impl Conf {
             let place = format!("{path}:{number}");
             match line(number, &words) {
                 Ok(mut line) => {
-                    let off = off::unsaid(line.whom().reach(), line.arguments.iter().map(String::as_str));
-                    if let Some(off) = off {
-                        findings.push(about(&place, &words.join(" "), off::finding(off)));
+                    let said: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
+                    if let Some((off, finding)) = off::unsaid(&place, line.whom().reach(), &said) {
+                        findings.push(finding);
                         line.arguments.push(off.to_string());
                     }
                     arguments += line.arguments.len();

@@ -4,23 +4,28 @@
 #![forbid(unsafe_code)]
 
 use super::options::{OPTIONS, Place, Reach, at, distance};
+use super::plugstack::about;
 use super::rollout::Rollout;
 use super::words::{Switch, Words};
+use crate::diagnostic::Diagnostic;
 
 /// The argument that no user gets around.
 const DISABLE: &str = "disable";
 /// The argument for users who do not ask.
 const DEFAULT_OFF: &str = "default=off";
 
-/// The argument by which these, which were read, would turn off what they do not turn off as they are written.
-pub(super) fn unsaid<'a>(
-    reach: Reach,
-    arguments: impl Iterator<Item = &'a str> + Clone,
-) -> Option<&'static str> {
-    let meant = meant(arguments.clone())?;
+/// The argument by which these, which were read at `place`, would turn off what they do not turn off as they are written.
+pub(super) fn unsaid(place: &str, reach: Reach, arguments: &[&str]) -> Option<(&'static str, Diagnostic)> {
+    let all = || arguments.iter().copied();
+    let meant = meant(all())?;
     // a line for a partition can say no more
     let meant = if reach < Reach::Node { DEFAULT_OFF } else { meant };
-    (!arguments.filter_map(exact).any(|said| said == meant)).then_some(meant)
+    if all().filter_map(exact).any(|said| said == meant) {
+        return None;
+    }
+    let odd: Vec<&str> = all().filter(|word| !is_taken(word)).collect();
+    let shown = if odd.is_empty() { arguments } else { &odd };
+    Some((meant, about(place, &shown.join(" "), finding(meant))))
 }
 
 /// The argument by which words that may mean "off" are read, also those of a line that cannot be read.

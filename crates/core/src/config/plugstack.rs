@@ -118,11 +118,10 @@ impl Admin {
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let arguments: Vec<&str> = arguments.into_iter().collect();
-        let place = "plugstack.conf";
-        let off = off::unsaid(Reach::Plugstack, arguments.iter().copied());
-        let mut findings: Vec<Diagnostic> =
-            off.map(|off| about(place, &arguments.join(" "), off::finding(off))).into_iter().collect();
-        let placed = arguments.into_iter().chain(off).map(|argument| (place.to_string(), argument));
+        let (off, mut findings): (Vec<&str>, Vec<Diagnostic>) =
+            off::unsaid("plugstack.conf", Reach::Plugstack, &arguments).into_iter().unzip();
+        let placed = arguments.into_iter().chain(off);
+        let placed = placed.map(|argument| ("plugstack.conf".to_string(), argument));
         findings.extend(admin.take_layer(Reach::Plugstack, placed));
         (admin, findings)
     }
