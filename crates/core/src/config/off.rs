@@ -4,10 +4,9 @@
 #![forbid(unsafe_code)]
 
 use super::options::{OPTIONS, Place, Reach, at, distance};
-use super::plugstack::about;
 use super::rollout::Rollout;
 use super::words::{Switch, Words};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Shown};
 
 /// The argument that no user gets around.
 const DISABLE: &str = "disable";
@@ -24,8 +23,9 @@ pub(super) fn unsaid(place: &str, reach: Reach, arguments: &[&str]) -> Option<(&
         return None;
     }
     let odd: Vec<&str> = all().filter(|word| !is_taken(word)).collect();
-    let shown = if odd.is_empty() { arguments } else { &odd };
-    Some((meant, about(place, &shown.join(" "), finding(meant))))
+    let odd = if odd.is_empty() { arguments } else { &odd }.join(" ");
+    let subject = format!("{place}: {}", Shown::message(&odd, 80));
+    Some((meant, Diagnostic::new(subject, finding(meant))))
 }
 
 /// The argument by which words that may mean "off" are read, also those of a line that cannot be read.

@@ -358,7 +358,7 @@ fn assignments(text: &str) -> Vec<&str> {
     parts
 }
 
-pub(super) fn about(place: &str, argument: &str, finding: String) -> Diagnostic {
+fn about(place: &str, argument: &str, finding: String) -> Diagnostic {
     let shown = Shown::message(argument, 80);
     Diagnostic::new(format!("{place}: {shown}"), finding)
 }
