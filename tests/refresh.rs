@@ -303,3 +303,13 @@ fn in_a_user_namespace_the_hosts_configuration_is_no_strangers() {
     }
     fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn the_usual_folder_is_made_and_no_other() {
+    let line = "mount -t tmpfs none /run && $T refresh && test -s /run/nic-placement/node.json && \
+        ! $T refresh -o /run/other/node.json && test ! -e /run/other";
+    let Some(mut command) = namespace(line) else { return };
+    let output = command.env("T", env!("CARGO_BIN_EXE_nic-placement")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("the folder `/run/other` does not exist"), "{output:?}");
+}

@@ -13,6 +13,7 @@ pub const CASES: &[Case] = cases![
     a_share_of_the_jobs_is_placed_and_who_asks_always,
     the_switch_holds_for_the_next_step_and_its_user_is_told_once,
     a_switch_for_one_node_is_told_by_that_node,
+    what_may_mean_off_is_off_and_the_nodes_log_says_how_it_is_written,
     a_file_that_others_may_write_places_nobody_and_no_job_fails,
 ];
 
@@ -123,6 +124,26 @@ fn a_switch_for_one_node_is_told_by_that_node(bed: &Bed) {
     assert_eq!((ran.code, untouched(&ran.tasks)), (0, true));
     assert_eq!(told(&ran.stderr).len(), 1, "{}", ran.stderr);
     assert!(placed(&bed.tasks(2, &on("n0", "--nic-placement"))));
+}
+
+fn what_may_mean_off_is_off_and_the_nodes_log_says_how_it_is_written(bed: &Bed) {
+    for (text, told) in [
+        ("\u{feff}disable\r\n", None),
+        (
+            "NodeName=n[0-1] Disabled = yes\n",
+            Some("placement.conf:1: Disabled = yes`: is read as off: write `disable`"),
+        ),
+        ("NodeName=ALL disable\n", Some("placement.conf:1`: `NodeName=ALL` is no node's name")),
+    ] {
+        conf(bed, text);
+        let ran = bed.run(&on("n1", "--nic-placement"));
+        assert_eq!((ran.code, ran.tasks.len(), untouched(&ran.tasks)), (0, 2, true), "{text}");
+        assert!(told.is_none_or(|told| bed.log("n1").contains(told)), "no `{told:?}` in: {}", bed.log("n1"));
+    }
+    conf(bed, "default=closest\nNodeName=n1 default = off\n");
+    assert!(untouched(&bed.tasks(2, &on("n1", ""))));
+    assert!(placed(&bed.tasks(2, &on("n1", "--nic-placement"))), "who asks is placed");
+    assert!(placed(&bed.tasks(2, &on("n0", ""))));
 }
 
 fn a_file_that_others_may_write_places_nobody_and_no_job_fails(bed: &Bed) {

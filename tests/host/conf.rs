@@ -67,18 +67,18 @@ fn a_partition_that_a_user_names_makes_root_open_nothing() {
     let nowhere = "/nowhere/topology.json";
     let tree = site(
         "conf-partition",
-        format!("default=closest\nPartitionName=p topology={nowhere} disable set=A_FILE=/etc/passwd\n"),
+        format!("default=closest\nPartitionName=p topology={nowhere} set=A_FILE=/etc/passwd\n"),
     );
     let played = play!(step(&tree).env("SLURM_JOB_PARTITION=p").task_per_gpu());
     played.assert_nearest_nics();
-    assert_eq!(errors(&played).len(), 3, "{played}");
+    assert_eq!(errors(&played).len(), 2, "{played}");
     assert!(errors(&played).iter().all(|line| line.contains("not for a partition")), "{played}");
     assert_eq!(played.env(0, "A_FILE"), None, "{played}");
 }
 
 #[test]
 fn a_mistake_is_named_with_its_line_once_and_the_rest_holds() {
-    let tree = site("conf-mistakes", "default=closest\nexclud=mlx5_0\nNodeName=gpu[ default=off\n");
+    let tree = site("conf-mistakes", "default=closest\nexclud=mlx5_0\nNodeName=gpu[ default=all\n");
     let played = play!(step(&tree).task_per_gpu());
     played.assert_nearest_nics();
     let told = errors(&played);
@@ -221,6 +221,45 @@ fn the_switch_beats_every_user_and_tells_who_asked_in_one_line() {
     let by_plugstack = play!(Step::on_dgx_h100().arg("disable").option("closest").task_per_gpu());
     by_plugstack.assert_untouched();
     assert!(shown(&by_plugstack)[0].contains("`disable` in plugstack.conf"), "{by_plugstack}");
+}
+
+#[test]
+fn a_switch_that_is_not_written_as_it_should_be_is_off_and_the_log_says_how() {
+    for (asked_too, text, told) in [
+        (true, "Disable\n", "conf:2: Disable`: is read as off: write `disable`"),
+        (true, "NodeName=ALL disable\n", "conf:2`: `NodeName=ALL` is no node's name"),
+        (true, "NodeName=gpu[ enabled = no\n", "for all nodes it is read as off: write `disable`"),
+        (false, "NodeName=gpu7 default = off\r\n", "is read as off: write `default=off`"),
+        (false, "PartitionName=p disable\n", "conf:2: disable`: is read as off: write `default=off`"),
+    ] {
+        let tree = site("conf-odd-switch", format!("default=closest\n{text}"));
+        let step = || step(&tree).env("SLURM_JOB_PARTITION=p").task_per_gpu();
+        let played = play!(step());
+        played.assert_untouched();
+        assert!(errors(&played)[0].contains(told), "{text}\n{played}");
+        let asked = play!(step().option("closest"));
+        match asked_too {
+            true => asked.assert_untouched(),
+            false => asked.assert_nearest_nics(),
+        }
+    }
+    let by_plugstack =
+        play!(step(&site("conf-odd-argument", "default=closest\n")).arg("DISABLED").task_per_gpu());
+    by_plugstack.assert_untouched();
+    assert!(
+        errors(&by_plugstack)[0].contains("`plugstack.conf: DISABLED`: is read as off"),
+        "{by_plugstack}"
+    );
+}
+
+#[test]
+fn a_byte_order_mark_hides_no_switch() {
+    for word in ["disable", "default=off"] {
+        let tree = site("conf-mark", format!("\u{feff}{word}\r\n"));
+        let played = play!(step(&tree).arg("default=closest").task_per_gpu());
+        played.assert_untouched();
+        assert_eq!(errors(&played), [""; 0], "{played}");
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What a command does not understand: one line says so, and nothing is printed.
 
-use crate::run;
+use crate::{Place, run};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 fn refused(arguments: &[&str], status: i32, problem: &str) {
     let arguments = [&["map", "--machine", "dgx-h100"][..], arguments].concat();
@@ -43,5 +45,26 @@ fn a_host_s_name_is_one_word() {
 fn a_list_of_gpus_has_no_empty_word() {
     for list in ["", ",", "0,,1", "0,", " "] {
         refused(&["--gpus", list], 1, "`--gpus`: ");
+    }
+}
+
+#[test]
+fn check_says_how_a_switch_is_written_that_is_read_as_off() {
+    let place = Place::new("odd-switch");
+    let conf =
+        place.file("c", "\u{feff}default=closest\nNodeName=ALL Disabled\nPartitionName=p default = off\n");
+    fs::set_permissions(&conf, Permissions::from_mode(0o644)).unwrap();
+    if fs::metadata(&conf).unwrap().uid() != 0 {
+        return println!("skipped: the plugin takes root's file alone");
+    }
+    let line = place.file("plugstack.conf", &format!("optional libnic_placement.so conf={conf}\n"));
+    let output = run(&["check", "--json", "--machine", "dgx-h100", "--plugstack", &line]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    for words in [
+        "c:2`: `NodeName=ALL` is no node's name: for all nodes leave it out; for all nodes it is read as off: write `disable`",
+        "c:3: default = off`: is read as off: write `default=off`",
+        "disabled by `disable` in",
+    ] {
+        assert!(said.contains(words), "no `{words}`: {said}");
     }
 }

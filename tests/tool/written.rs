@@ -44,6 +44,22 @@ fn what_is_no_regular_file_is_not_replaced() {
     assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
 }
 
+#[test]
+fn a_folder_that_does_not_exist_is_not_made() {
+    let place = Place::new("no-folder");
+    let folder = place.0.join("nonexistent");
+    for writer in WRITERS {
+        let output = run(&[writer, &[folder.join("x").to_str().unwrap()]].concat());
+        assert_eq!((output.status.code(), folder.exists()), (Some(1), false), "{writer:?}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            writer[0] != "refresh"
+                || said.contains(&format!("the folder `{}` does not exist", folder.display())),
+            "{said}"
+        );
+    }
+}
+
 /// One that others made: a test that fails must not cost the machine its own.
 #[test]
 fn a_device_is_not_replaced() {

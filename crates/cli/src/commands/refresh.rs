@@ -41,7 +41,8 @@ Examples:
 pub(super) struct Options {
     /// where to write it, instead of /run/nic-placement/node.json
     ///
-    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused, and so is a
+    /// folder that does not exist.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// this file instead of the plugstack.conf that Slurm reads: which maps are kept, and of which NICs
@@ -101,6 +102,12 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     let shown = place.display();
     let (folder, name) = whole::split(place)?;
     let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
+    // a folder by a wrong name would hide the mistake
+    if !folder.is_dir() && Path::new(&NodeFileUse::default().path).parent() != Some(folder) {
+        return Err(
+            format!("cannot write `{shown}`: the folder `{}` does not exist", folder.display()).into()
+        );
+    }
     make_folder(folder).map_err(cannot)?;
     let _lock = lock(&folder.join(format!(".{name}.lock"))).map_err(cannot)?.ok_or_else(|| {
         format!("another refresh writes `{shown}` and has not ended: hardware that does not answer?")

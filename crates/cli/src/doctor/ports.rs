@@ -18,7 +18,8 @@ pub(super) fn nic_broken(subject: &Subject) -> Vec<Verdict> {
             return Verdict::fail(format!("`{rail}` would be used if it worked"));
         };
         let physical = port.phys_state.as_deref().unwrap_or("physical state not told");
-        let is = format!("`{rail}` would be used if it worked: it is {}, {physical}", port.state);
+        let rate = if port.rate_mbps == Some(0) { " at rate 0" } else { "" };
+        let is = format!("`{rail}` would be used if it worked: it is {}{rate}, {physical}", port.state);
         match port.state {
             _ if missing_as_many => Verdict::warn(format!(
                 "{is}; as many ports like it are down as are up: are these meant to be?"
@@ -55,7 +56,7 @@ pub(super) fn nic_slower(subject: &Subject) -> Vec<Verdict> {
         let Some(nic) = topology.nics.iter().find(|nic| nic.name == excluded.name) else { continue };
         let port = nic.ports.iter().find(|port| Some(port.number) == excluded.port);
         let works = port.filter(|port| port.state == PortState::Active && port.rate_mbps < slowest);
-        let is_slower = works.is_some_and(|port| port.rate_mbps.is_some());
+        let is_slower = works.is_some_and(|port| port.rate_mbps > Some(0));
         let is_compute = nic.role.is_none_or(|role| role == NicRole::Compute);
         if is_slower && is_compute && topology.gpus.iter().any(|gpu| lacks_a_rail_as_near(gpu, nic)) {
             let text = format!(

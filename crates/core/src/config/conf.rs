@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::hostlist::HostList;
+use super::off;
+use super::options::Reach;
 use crate::diagnostic::{Diagnostic, Shown};
 use std::fmt;
 
@@ -15,9 +17,6 @@ pub const PATH: &str = "/etc/nic-placement.conf";
 pub const MAX_BYTES: usize = 64 * 1024;
 /// Arguments of one file, at most: each costs every step a little.
 const MAX_ARGUMENTS: usize = 2048;
-
-/// The argument that nobody can do without where it stands.
-const SWITCH: &str = "disable";
 
 /// What stands in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +35,18 @@ pub enum Whom {
     Partitions,
     /// the steps of some partitions on some nodes
     Both,
+    /// all, where a line that cannot be read may mean "off": no other line turns that on again
+    Unclear,
+}
+
+impl Whom {
+    /// What may stand on such a line.
+    pub(super) fn reach(self) -> Reach {
+        match self {
+            Whom::Partitions | Whom::Both => Reach::Partition,
+            Whom::Cluster | Whom::Nodes | Whom::Unclear => Reach::Node,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,11 +56,13 @@ struct Line {
     nodes: Option<HostList>,
     partitions: Option<Vec<String>>,
     arguments: Vec<String>,
+    is_unclear: bool,
 }
 
 impl Line {
     fn whom(&self) -> Whom {
         match (self.partitions.is_some(), self.nodes.is_some()) {
+            (false, false) if self.is_unclear => Whom::Unclear,
             (false, false) => Whom::Cluster,
             (false, true) => Whom::Nodes,
             (true, false) => Whom::Partitions,
@@ -91,7 +104,7 @@ impl std::error::Error for BadConf {}
 
 impl Conf {
     /// Reads a file's bytes.  What is wrong with one line is named in a diagnostic, by `path` and its number, and that line
-    /// does not count.
+    /// does not count, unless it may mean "off".
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), BadConf> {
         let line_of = |at: usize| bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
         let text = std::str::from_utf8(bytes).map_err(|bad| BadConf::NoText(line_of(bad.valid_up_to())))?;
@@ -101,22 +114,26 @@ impl Conf {
         let mut conf = Conf::default();
         let mut findings = Vec::new();
         let mut arguments = 0;
-        for (number, words) in lines(text) {
+        // a byte-order mark, as editors of Windows write it
+        for (number, words) in lines(text.trim_start_matches('\u{feff}')) {
+            let place = format!("{path}:{number}");
             match line(number, &words) {
-                Ok(line) => {
+                Ok(mut line) => {
+                    let said: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
+                    if let Some((off, finding)) = off::unsaid(&place, line.whom().reach(), &said) {
+                        findings.push(finding);
+                        line.arguments.push(off.to_string());
+                    }
                     arguments += line.arguments.len();
                     conf.lines.push(line);
                 }
-                Err(finding) => {
-                    findings.push(Diagnostic::new(format!("{path}:{number}"), finding));
-                    // whomever the line was for, somebody threw the switch
-                    if words.contains(&SWITCH) {
-                        conf.lines.push(Line {
-                            number,
-                            arguments: vec![SWITCH.to_string()],
-                            ..Line::default()
-                        });
+                Err(mut finding) => {
+                    if let Some(off) = off::meant(words.iter().copied()) {
+                        finding = format!("{finding}; for all nodes it {}", off::finding(off));
+                        let arguments = vec![off.to_string()];
+                        conf.lines.push(Line { number, arguments, is_unclear: true, ..Line::default() });
                     }
+                    findings.push(Diagnostic::new(place, finding));
                 }
             }
         }
@@ -200,6 +217,10 @@ fn line(number: usize, words: &[&str]) -> Result<Line, String> {
             "nodename" | "partitionname" if !line.arguments.is_empty() => {
                 return Err(format!("`{}` stands at the beginning of a line", shown(word)));
             }
+            // as scontrol(1) and slurm.conf(5) have these
+            "nodename" if ["all", "default"].contains(&value.to_ascii_lowercase().as_str()) => {
+                return Err(format!("`{}` is no node's name: for all nodes leave it out", shown(word)));
+            }
             "nodename" if line.nodes.is_none() => {
                 line.nodes = Some(HostList::parse(value).map_err(|why| format!("`{}`: {why}", shown(word)))?);
             }
@@ -234,7 +255,7 @@ mod tests {
     }
 
     fn held(conf: &Conf, node: &str, partition: Option<&str>) -> Vec<String> {
-        let all = [Whom::Cluster, Whom::Nodes, Whom::Partitions, Whom::Both];
+        let all = [Whom::Cluster, Whom::Nodes, Whom::Partitions, Whom::Both, Whom::Unclear];
         let of = |whom| conf.arguments(whom, node, partition).map(|argument| argument.text.to_string());
         all.into_iter().flat_map(of).collect()
     }
@@ -277,8 +298,8 @@ nodename=gpu002 PARTITIONNAME=train default=off
     #[test]
     fn a_line_that_is_wrong_is_named_and_the_others_hold() {
         let (conf, findings) = parse(
-            "NodeName=gpu[1- default=off\nexclude=a\ndefault=off NodeName=gpu1\nNodeName=gpu1\n\
-             PartitionName= default=off\nNodeName=a NodeName=b default=off\n",
+            "NodeName=gpu[1- default=all\nexclude=a\ndefault=all NodeName=gpu1\nNodeName=gpu1\n\
+             PartitionName= default=all\nNodeName=a NodeName=b default=all\n",
         );
         assert_eq!(held(&conf, "gpu1", None), ["exclude=a"]);
         let words = ["has no `]`", "at the beginning", "no argument", "is missing", "twice"];

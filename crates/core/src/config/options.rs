@@ -198,7 +198,7 @@ pub fn meant(place: Place, word: &str) -> Option<&'static str> {
 }
 
 /// Letters to insert, delete or change (Levenshtein), where that may be two or fewer.
-fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     // a file of unknown words asks 40,000 times
     if a.len().abs_diff(b.len()) > 2 {
         return usize::MAX;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::conf::{self, Conf, Whom};
+use super::off;
 use super::options::{self, Place, Reach};
 use super::rollout::Rollout;
 use super::words::Words;
@@ -116,8 +117,12 @@ impl Admin {
     /// cost the users their jobs.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
-        let arguments = arguments.into_iter().map(|argument| ("plugstack.conf".to_string(), argument));
-        let findings = admin.take_layer(Reach::Plugstack, arguments);
+        let arguments: Vec<&str> = arguments.into_iter().collect();
+        let (off, mut findings): (Vec<&str>, Vec<Diagnostic>) =
+            off::unsaid("plugstack.conf", Reach::Plugstack, &arguments).into_iter().unzip();
+        let placed = arguments.into_iter().chain(off);
+        let placed = placed.map(|argument| ("plugstack.conf".to_string(), argument));
+        findings.extend(admin.take_layer(Reach::Plugstack, placed));
         (admin, findings)
     }
 
@@ -130,15 +135,10 @@ impl Admin {
         partition: Option<&str>,
     ) -> Vec<Diagnostic> {
         let mut findings = Vec::new();
-        for (whom, reach) in [
-            (Whom::Cluster, Reach::Node),
-            (Whom::Nodes, Reach::Node),
-            (Whom::Partitions, Reach::Partition),
-            (Whom::Both, Reach::Partition),
-        ] {
+        for whom in [Whom::Cluster, Whom::Nodes, Whom::Partitions, Whom::Both, Whom::Unclear] {
             let arguments = conf.arguments(whom, node, partition);
             let placed = arguments.map(|argument| (format!("{path}:{}", argument.line), argument.text));
-            findings.extend(self.take_layer(reach, placed));
+            findings.extend(self.take_layer(whom.reach(), placed));
         }
         findings
     }
@@ -146,10 +146,9 @@ impl Admin {
     /// What is wrong with any line of the file at `path`, whomever it is for.
     pub fn check_conf(conf: &Conf, path: &str) -> Vec<Diagnostic> {
         let of_line = |(whom, arguments): (Whom, Vec<conf::Argument>)| {
-            let reach = if whom >= Whom::Partitions { Reach::Partition } else { Reach::Node };
             let placed =
                 arguments.iter().map(|argument| (format!("{path}:{}", argument.line), argument.text));
-            Admin::default().take_layer(reach, placed)
+            Admin::default().take_layer(whom.reach(), placed)
         };
         conf.lines().flat_map(of_line).collect()
     }

@@ -155,12 +155,12 @@ fn an_admins_typo_is_named_and_the_rest_is_used() {
 
 #[test]
 fn of_thousands_of_unknown_arguments_each_is_named_and_few_are_looked_up() {
-    let arguments: Vec<String> = (0..9_000).map(|number| format!("disab{number}")).collect();
+    let arguments: Vec<String> = (0..9_000).map(|number| format!("exclu{number}")).collect();
     let (_, findings) = Admin::parse(arguments.iter().map(String::as_str));
     assert_eq!(findings.len(), arguments.len());
     let looked_up = findings.iter().filter(|finding| finding.to_string().contains("known: "));
     assert_eq!(looked_up.count(), 16);
-    assert_eq!(findings[8_999].to_string(), "`plugstack.conf: disab8999`: unknown argument");
+    assert_eq!(findings[8_999].to_string(), "`plugstack.conf: exclu8999`: unknown argument");
 }
 
 #[test]

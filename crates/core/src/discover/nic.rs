@@ -250,6 +250,9 @@ fn gid_type(root: &Root, types: &str) -> Option<String> {
 }
 
 /// `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)` -> Mbit/s
+///
+/// `rate_show` (the kernel's drivers/infiniband/core/sysfs.c) takes an unknown speed for SDR, and answers to an unknown width with
+/// an error, which is an unknown rate here.  So a 0 comes from a driver that is not the kernel's own, and is kept.
 fn rate(text: Option<String>) -> Option<u64> {
     let text = text?;
     let (whole, tenth) = match text.split_whitespace().next()?.split_once('.') {
@@ -257,5 +260,5 @@ fn rate(text: Option<String>) -> Option<u64> {
         None => (text.split_whitespace().next()?.to_string(), 0),
     };
     let gbps = whole.parse::<u64>().ok().filter(|&gbps| gbps < 1_000_000)?;
-    Some(gbps * 1000 + u64::from(tenth) * 100).filter(|&mbps| mbps > 0)
+    Some(gbps * 1000 + u64::from(tenth) * 100)
 }

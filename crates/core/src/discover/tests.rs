@@ -188,12 +188,17 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
         topology.nics.iter().any(|nic| nic.name == "mlx5_0" && nic.address.is_none() && nic.ports.is_empty())
     );
 
-    for (name, text) in
-        [("rate", "4x the usual"), ("rate", "0 Gb/sec"), ("rate", "99999999999999999999999 Gb/sec")]
-    {
-        let (topology, _) = spoiled(&[(&format!("{port}/{name}"), file(text))]);
+    for (text, rate) in [
+        (file("4x the usual"), None),
+        (file("-1 Gb/sec"), None),
+        (file("99999999999999999999999 Gb/sec"), None),
+        (None, None),
+        (file("0 Gb/sec (4X)"), Some(0)),
+        (file("2.5 Gb/sec (1X SDR)"), Some(2_500)),
+    ] {
+        let (topology, _) = spoiled(&[(&format!("{port}/rate"), text)]);
         let nic = topology.nics.iter().find(|nic| nic.name == "mlx5_0").unwrap();
-        assert_eq!(nic.ports[0].rate_mbps, None, "`{text}`");
+        assert_eq!(nic.ports[0].rate_mbps, rate);
     }
     for (text, state) in
         [("", PortState::Unknown), ("5: ACTIVE_DEFER", PortState::Unknown), ("2: INIT", PortState::Init)]

@@ -122,12 +122,14 @@ impl<'a> Judging<'a> {
         left_out
     }
 
-    /// The ports that do not work: first those without a link, then those that no task of the job may open.
+    /// The ports that do not work: first those without a link or a rate, then those that no task of the job may open.
     fn leave_out_what_fails(&mut self, selection: &Selection) -> Vec<Candidate<'a>> {
-        let mut failed = self.leave_out(|_, candidate| {
-            let state = candidate.port.state;
-            (state != PortState::Active).then(|| format!("its port is {state}"))
-        });
+        let mut failed =
+            self.leave_out(|_, candidate| match (candidate.port.state, candidate.port.rate_mbps) {
+                (PortState::Active, Some(0)) => Some("its port says rate 0".to_string()),
+                (PortState::Active, _) => None,
+                (state, _) => Some(format!("its port is {state}")),
+            });
         failed.extend(self.leave_out(|_, candidate| {
             let unopenable = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == candidate.nic);
             unopenable.map(|(_, why)| why.clone())

@@ -128,7 +128,7 @@ fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>,
     if let Some((conf, path)) = file {
         let for_whom = |whom| conf.arguments(whom, node, None);
         all.extend(
-            [Whom::Cluster, Whom::Nodes]
+            [Whom::Cluster, Whom::Nodes, Whom::Unclear]
                 .into_iter()
                 .flat_map(for_whom)
                 .map(|argument| (format!("{path}:{}", argument.line), argument.text.to_string())),
@@ -136,7 +136,7 @@ fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>,
         let has = |whom| conf.lines().any(|(of, _)| of == whom);
         unasked.has_partitions = conf
             .lines()
-            .filter(|(of, _)| *of >= Whom::Partitions)
+            .filter(|(of, _)| (Whom::Partitions..=Whom::Both).contains(of))
             .any(|(_, arguments)| arguments.iter().any(|argument| decides(argument.text)));
         let is_unnamed = has(Whom::Nodes) && !has(Whom::Both) && for_whom(Whom::Nodes).next().is_none();
         unasked.unnamed = is_unnamed.then(|| (path.clone(), node.to_string()));

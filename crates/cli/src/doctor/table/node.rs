@@ -41,12 +41,12 @@ pub(super) const MACHINE: Check = Check {
 pub(super) const NIC_BROKEN: Check = Check {
     code: "nic-broken",
     title: "does every port work that would be used?",
-    reads: "/sys/class/infiniband/*/ports/*/{state,phys_state}, from the node file where there is one; a port counts if it is \
+    reads: "/sys/class/infiniband/*/ports/*/{state,phys_state,rate}, from the node file where there is one; a port counts if it is \
             like those that are used: device, link layer, place on its card, distance to the GPUs",
     rules: &[
         (Ok, "all do"),
         (Warn, "it is switched off, waits for a subnet manager, or as many like it are down as are up"),
-        (Fail, "it is down, and most like it are up"),
+        (Fail, "it is down, or active at rate 0, and most like it are up"),
     ],
     why: "its GPUs share the other NICs, and every node of the job waits for the slowest",
     remedy: "look at cable and switch port; ibstat, or ethtool on its interface",

@@ -126,6 +126,7 @@ pub(super) fn ports() -> Vec<Case> {
         down(nic);
         nic.ports[0].phys_state = Some("Disabled".into());
     };
+    let no_rate = |nic: &mut Nic| nic.ports[0].rate_mbps = Some(0);
     let dgx = || World::of_model("dgx-h100");
     let no_uverbs = changed("dgx-h100", "mlx5_9", |nic| nic.uverbs = None);
     let mads = |count: usize| {
@@ -136,6 +137,13 @@ pub(super) fn ports() -> Vec<Case> {
     vec![
         case("nic-broken", "all work", dgx(), Ok, "ports that work: 8"),
         case("nic-broken", "one down", changed("dgx-h100", "mlx5_4", down), Fail, "it is down, Polling"),
+        case(
+            "nic-broken",
+            "rate 0",
+            changed("dgx-h100", "mlx5_4", no_rate),
+            Fail,
+            "it is active at rate 0, ",
+        ),
         case("nic-broken", "switched off", changed("dgx-h100", "mlx5_4", disabled), Warn, "switched it off"),
         case(
             "nic-broken",

@@ -84,8 +84,11 @@ fn a_partition_gets_no_word_that_a_user_must_not_choose() {
         ["topology=/a", "sysfs=/a", "node-file=/a", "machine=a", "trust-topology", "cache=1", "disable"]
     {
         let (found, findings) = of_partitions(argument);
-        assert_eq!(found, Admin::default(), "{argument}");
-        assert!(findings[0].contains("not for a partition, which a user's process names"), "{findings:?}");
+        // a partition may be off by default
+        let default = words(if argument == "disable" { "off" } else { "" });
+        assert_eq!(found, Admin { default, ..Admin::default() }, "{argument}");
+        let finding = findings.last().unwrap();
+        assert!(finding.contains("not for a partition, which a user's process names"), "{findings:?}");
         assert_eq!(of_nodes(argument).1, [""; 0]);
     }
     assert_ne!(of_partitions("set=A=1").0, Admin::default());
@@ -114,7 +117,8 @@ fn the_switch_is_thrown_by_any_layer_and_back_by_none() {
         let (found, findings) = admin(plugstack, file, "gpu1", None);
         assert_eq!((found.disabled, findings.len()), (disabled, 0), "{plugstack:?} and `{file}`");
     }
-    assert!(Admin::parse(["disable=maybe"]).1[0].to_string().contains("expected `disable`"));
+    let (found, findings) = Admin::parse(["disable=maybe"]);
+    assert!(found.disabled && findings[1].to_string().contains("expected `disable`"), "{findings:?}");
     let (found, findings) = Admin::parse(["trust-topology=yes", "disable="]);
     assert_eq!(
         (found.trust_topology, found.disabled, findings.len()),

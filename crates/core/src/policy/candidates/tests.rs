@@ -101,7 +101,7 @@ type Change = fn(&mut Topology);
 type Evidence = fn(&mut Topology, &mut Selection, usize);
 
 /// Each kind of evidence, and its message.
-const EVIDENCE: [(&str, Evidence); 16] = [
+const EVIDENCE: [(&str, Evidence); 17] = [
     ("the admin's `exclude=mlx5_", |topology, selection, nic| {
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
@@ -120,6 +120,7 @@ const EVIDENCE: [(&str, Evidence); 16] = [
         topology.nics[nic].role = Some(NicRole::Management);
     }),
     ("its port is down", |topology, _, nic| port(topology, nic).state = PortState::Down),
+    ("its port says rate 0", |topology, _, nic| port(topology, nic).rate_mbps = Some(0)),
     ("it speaks Ethernet, the node's fabric InfiniBand", |topology, _, nic| {
         port(topology, nic).link_layer = LinkLayer::Ethernet;
     }),
@@ -298,7 +299,7 @@ fn what_the_admin_includes_is_used_whatever_speaks_against_it() {
         evidence(&mut topology, &mut selection, 4);
         selection.include = patterns("mlx5_*");
         // except ports that cannot work or that the admin also excludes
-        let never = ["exclude=", "port is down", "may not open", "no PCI function"];
+        let never = ["exclude=", "port is down", "rate 0", "may not open", "no PCI function"];
         let expected = if never.iter().any(|never| said.contains(never)) { 4 } else { 5 };
         assert_eq!(rails(&topology, &selection).rails.len(), expected, "{said}");
     }
@@ -309,14 +310,15 @@ fn a_nic_that_fails_is_a_broken_rail_and_keeps_its_reason() {
     let mut topology = with_a_fifth_nic();
     port(&mut topology, 1).state = PortState::Down;
     port(&mut topology, 1).rate_mbps = Some(10_000);
+    port(&mut topology, 2).rate_mbps = Some(0);
     let selection =
         Selection { unopenable: vec![(NicIndex(3), "closed".to_string())], ..Selection::default() };
     let found = rails(&topology, &selection);
-    assert_eq!(names(&found.rails), ["mlx5_0", "mlx5_2", "mlx5_4"]);
-    assert_eq!(names(&found.broken), ["mlx5_1", "mlx5_3"]);
+    assert_eq!(names(&found.rails), ["mlx5_0", "mlx5_4"]);
+    assert_eq!(names(&found.broken), ["mlx5_1", "mlx5_2", "mlx5_3"]);
     assert!(found.broken.iter().all(|rail| rail.rate_mbps == Some(400_000)));
     let reasons: Vec<&str> = found.excluded.iter().map(|excluded| excluded.why.as_str()).collect();
-    assert_eq!(reasons, ["its port is down", "closed"]);
+    assert_eq!(reasons, ["its port is down", "its port says rate 0", "closed"]);
 }
 
 #[test]
