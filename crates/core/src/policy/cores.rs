@@ -36,7 +36,7 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
     if table.masks_are_private() {
         return table.own(&crew, near, id);
     }
-    if step.mem_bind.is_some() {
+    if step.mem_bind.as_deref().is_some_and(|how| !how.contains("none")) {
         return Share::Undivided(MEMORY);
     }
     match crew.homes.is_empty() {

@@ -90,7 +90,7 @@ pub(super) fn stays_by_its_memory(
     mask: &CpuSet,
     cpus: &CpuSet,
 ) -> bool {
-    let Some(bound) = bound else { return true };
+    let Some(bound) = bound.filter(|how| !how.contains("none")) else { return true };
     let (before, after) = (topology.nodes_of(mask), topology.nodes_of(cpus));
     if bound.contains("local") { after.is_subset(&before) } else { after == before }
 }
