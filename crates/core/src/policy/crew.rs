@@ -80,19 +80,17 @@ impl<'t> Crew<'t> {
     }
 }
 
-/// Does a task with this mask of Slurm's not leave its memory, if the user bound that so and it runs on these CPUs?
+/// Does a task with this mask of Slurm's stay by its memory on these CPUs, where the user bound that?
 ///
-/// `local` means the NUMA nodes of Slurm's mask (src/plugins/task/affinity/numa.c, `get_memset`); of the others no more is
-/// known here than that the user weighed them against that mask.
+/// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two (Slurm's
+/// src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user weighed the memory.
 pub(super) fn stays_by_its_memory(
     topology: &Topology,
     bound: Option<&str>,
     mask: &CpuSet,
     cpus: &CpuSet,
 ) -> bool {
-    let Some(bound) = bound.filter(|how| !how.contains("none")) else { return true };
-    let (before, after) = (topology.nodes_of(mask), topology.nodes_of(cpus));
-    if bound.contains("local") { after.is_subset(&before) } else { after == before }
+    bound.is_none_or(|how| how.contains("none")) || topology.nodes_of(mask) == topology.nodes_of(cpus)
 }
 
 /// What each task asked for, in hardware threads.

@@ -148,7 +148,8 @@ fn what_the_user_bound_stays_bound() {
     let near = Case { step: explicit(Some("cores"), None), ..case(&[1], "8-11", "4-11") };
     assert_eq!(outcome(near), "/1");
     assert_eq!(outcome(with(explicit(Some("none"), Some("local")))), "/");
-    assert_eq!(outcome(with(explicit(None, Some("local")))), "8-11/");
+    assert_eq!(outcome(with(explicit(None, Some("local")))), "/", "CPUs stay by the memory");
+    assert_eq!(outcome(with(explicit(None, Some("none")))), "8-11/");
     for how in
         ["none", "threads", "sockets", "ldoms", "rank", "map_cpu:", "mask_cpu:", "rank_ldom", "map_ldom:"]
     {

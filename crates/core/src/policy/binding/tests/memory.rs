@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::placement::{Mem, TaskPlacement};
+use crate::step::Memory;
 
 /// Two sockets of two NUMA nodes of four CPUs, a GPU on each node.
 fn sockets() -> Topology {

@@ -129,10 +129,6 @@ fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
     }
     let none = Step { mem_bind: Some("none".to_string()), ..misdealt().step() };
     assert_eq!(misdealt().decided(&none)[1].cpus().to_string(), "4-5,116-117", "nothing is bound");
-    // memory of all nodes is memory of the near one too
-    let shared = Played { masks: vec![set("0-223"); 8], cpus_per_task: None, ..misdealt() };
-    let step = Step { mem_bind: Some("local".to_string()), ..shared.step() };
-    assert_eq!(shared.decided(&step)[0].cpus().to_string(), "0-55,112-167");
 }
 
 #[test]
