@@ -342,10 +342,10 @@ fn the_daemons_own_environment_is_not_the_users() {
 
 #[test]
 fn an_unknown_plugstack_argument_is_one_error_line_and_the_others_count() {
-    let played = play!(Step::on_dgx_h100().arg("defualt=off").arg("default=closest").task_per_gpu());
+    let played = play!(Step::on_dgx_h100().arg("defualt=rail").arg("default=closest").task_per_gpu());
     let errors = texts(&played.log(), "error");
     assert_eq!(errors.len(), 1, "{played}");
-    assert!(errors[0].contains("defualt=off"), "{played}");
+    assert!(errors[0].contains("defualt=rail"), "{played}");
     for argument in ARGUMENTS {
         assert!(errors[0].contains(argument.trim_end_matches('=')), "`{argument}` is not named\n{played}");
     }
