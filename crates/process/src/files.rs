@@ -7,7 +7,7 @@ mod walk;
 use nic_placement_core::discover::root::{self, Beginning, Root, Standing, read_configuration};
 use nic_placement_core::render::FileText;
 use nic_placement_sys::{Answer, Known, Question, Scout, known};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use walk::{Asked, End, walk};
 
@@ -40,6 +40,8 @@ const NOT_ASKED: &str = "no process could be started that would look for it";
 #[derive(Default)]
 pub struct UsersFiles {
     looks: RefCell<Looks>,
+    /// has the log got its line?
+    told: Cell<bool>,
 }
 
 impl UsersFiles {
@@ -61,15 +63,21 @@ impl UsersFiles {
         match walk(&absolute, looks) {
             End::Nothing => None,
             End::Local(file) => read(&file),
-            End::Remote(file) => looks.beginning(&file),
-            End::Unanswered(why) => Some(unanswered(path, why)),
+            End::Remote(file) => match looks.beginning(&file) {
+                Ok(text) => text,
+                Err(why) => Some(self.unanswered(path, why)),
+            },
+            End::Unanswered(why) => Some(self.unanswered(path, why)),
         }
     }
-}
 
-fn unanswered(path: &str, why: &'static str) -> FileText {
-    log::info!("`{path}` is taken for a file that sets what would be set: {why}");
-    FileText { unanswered: Some(why), ..FileText::default() }
+    /// The log names the first of a task's files, since the reason is the same for all at its home.
+    fn unanswered(&self, path: &str, why: &'static str) -> FileText {
+        if !self.told.replace(true) {
+            log::info!("`{path}` is taken for a file that sets what would be set: {why}");
+        }
+        FileText { unanswered: Some(why), ..FileText::default() }
+    }
 }
 
 /// The process that looks, from the first look that needs one.
@@ -100,20 +108,12 @@ impl Looks {
         })
     }
 
-    fn beginning(&mut self, path: &str) -> Option<FileText> {
-        match self.ask(Question::Beginning, path) {
-            Err(why) => Some(unanswered(path, why)),
-            Ok(answer) if answer.error != 0 => None,
-            Ok(Answer { mut bytes, .. }) => {
-                let is_cut = bytes.len() > Root::MAX_FILE;
-                bytes.truncate(Root::MAX_FILE);
-                Some(FileText {
-                    text: String::from_utf8_lossy(&bytes).into_owned(),
-                    is_cut,
-                    unanswered: None,
-                })
-            }
-        }
+    fn beginning(&mut self, path: &str) -> Result<Option<FileText>, &'static str> {
+        let Answer { error, mut bytes, .. } = self.ask(Question::Beginning, path)?;
+        let is_cut = bytes.len() > Root::MAX_FILE;
+        bytes.truncate(Root::MAX_FILE);
+        let text = || String::from_utf8_lossy(&bytes).into_owned();
+        Ok((error == 0).then(|| FileText { text: text(), is_cut, unanswered: None }))
     }
 }
 
