@@ -43,7 +43,7 @@ mod site;
 mod targets;
 
 use bed::Bed;
-use finds::{finds, kind, shown};
+use finds::{finds, kind, shown, told};
 use line::Pair;
 use pairs::{Job, Outcome};
 use site::{Site, Unfit};
@@ -152,7 +152,9 @@ impl Attack {
     fn on(&self, bed: &Bed, attacked: &Attacked, pairs: &[&(u64, Target, Pair)], tally: &mut Tally) {
         let nodes = pairs.iter().map(|(_, target, _)| target.node);
         let facts: BTreeMap<&str, Facts> = nodes.map(|node| (node, Facts::of(bed, node))).collect();
-        for (number, part) in pairs.chunks(120).enumerate() {
+        let mut done = 0;
+        for part in pairs.chunks(240) {
+            done += part.len();
             let jobs: Vec<Job> = part
                 .iter()
                 .map(|(index, target, pair)| Job { index: *index, target: *target, pair })
@@ -175,8 +177,8 @@ impl Attack {
                     pairs::show_all(bed, job);
                 }
             }
-            let done = (number * 120 + part.len(), pairs.len());
-            println!("`{}`: {} of {} pairs, {} finds", attacked.cluster.name, done.0, done.1, tally.finds.len());
+            let (name, all, finds) = (attacked.cluster.name, pairs.len(), tally.finds.len());
+            println!("`{name}`: {done} of {all} pairs, {finds} finds so far");
         }
     }
 
@@ -198,16 +200,17 @@ impl Attack {
         }
         tally.failed += 1;
         let Pair { without, with, holders, leaves_hole, .. } = job.pair;
-        let mut text = format!("FIND ATTACK_SEED={} ATTACK_ONLY={} {}\n", self.seed, job.index, job.target.name);
+        let mut text =
+            format!("FIND ATTACK_SEED={} ATTACK_ONLY={} {}\n", self.seed, job.index, job.target.name);
         text += &format!("    without: {without}\n    with:    {with}\n");
         for (k, holder) in holders.iter().enumerate() {
             let when = if *leaves_hole && k == 0 { "has ended" } else { "runs meanwhile" };
             text += &format!("    another job {when}: srun {holder}\n");
         }
-        found.iter().for_each(|sentence| text += &format!("  * {sentence}\n"));
+        text += &told(&found);
         text += &shown(facts, &second);
         let size = second.without.tasks.len() * 1000 + with.len() + 200 * holders.len();
-        tally.finds.insert((kind(&found), size, job.index), text);
+        tally.finds.insert((kind(job.pair, &found), size, job.index), text);
     }
 }
 

@@ -29,8 +29,20 @@ pub fn of_the_generator(attack: &Attack, tally: &mut Tally) {
     check(tally, "the_same_seed_gives_the_same_lines", first == lines(seed), String::new);
     check(tally, "another_seed_gives_other_lines", first != lines(seed + 1), String::new);
     let missing = [
-        "-p q", "bind=core", "mem=strict", "--gpus-per-task=2", "--gres=gpu:", "--gpu-bind=mask_gpu", "plane=2",
-        "--hint=", "--exclusive", "--overcommit", "--cpu-bind=map_cpu", "--mem-bind=mask_mem", "salloc", "exit 7",
+        "-p q",
+        "bind=core",
+        "mem=strict",
+        "--gpus-per-task=2",
+        "--gres=gpu:",
+        "--gpu-bind=mask_gpu",
+        "plane=2",
+        "--hint=",
+        "--exclusive",
+        "--overcommit",
+        "--cpu-bind=map_cpu",
+        "--mem-bind=mask_mem",
+        "salloc",
+        "exit 7",
     ]
     .into_iter()
     .find(|word| !first.iter().any(|pair| pair.with.contains(word)));
@@ -39,67 +51,90 @@ pub fn of_the_generator(attack: &Attack, tally: &mut Tally) {
     check(tally, "both_halves_start_alike", is_alike, String::new);
 }
 
-/// `(the sentence, what the half with the plugin runs, what the judge must say)`; the half without runs `SOUND`
-const SABOTAGED: &[(&str, &str, &str)] = &[
+/// `(the sentence, the half without, the half with, what the judge must say)`; an empty half is `SOUND`
+const SABOTAGED: &[(&str, &str, &str, &str)] = &[
     (
         "tasks_that_share_one_core_are_found",
+        "",
         "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 --cpu-bind=map_cpu:0,0 $report",
-        "share of",
+        "CPUs where it had",
     ),
     (
         "two_threads_of_one_core_in_place_of_two_cores_are_found",
-        "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 --cpu-bind=mask_cpu:0x1,0x2 $report",
-        "cores",
+        "srun -p p0 -w n0 -N1 -n1 -c4 --gpus-per-task=1 --cpu-bind=mask_cpu:0x3 $report",
+        "srun -p p0 -w n0 -N1 -n1 -c4 --gpus-per-task=1 --cpu-bind=mask_cpu:0x10000000000000000000000000001 $report",
+        "cores where it had",
     ),
     (
-        "tasks_far_from_their_gpus_are_found",
-        "srun -p p0 -w n0 -N1 -n2 -c4 -m block:block --gpus-per-task=1 --gpu-bind=map_gpu:0,0 --exclusive \
-         --cpu-bind=map_cpu:56,57 $report",
+        "a_task_far_from_its_gpu_is_found",
+        "srun -p p0 -w n0 -N1 -n1 -c224 --gpus-per-task=1 --cpu-bind=map_cpu:0 $report",
+        "srun -p p0 -w n0 -N1 -n1 -c224 --gpus-per-task=1 --cpu-bind=map_cpu:56 $report",
+        "farther from its GPU",
+    ),
+    (
+        "cpus_that_the_step_did_not_have_are_found",
         "",
+        "srun -p p0 -w n0 -N1 -n2 -c40 --gpus-per-task=1 $report",
+        "that it did not have",
     ),
     (
         "memory_fenced_away_is_found",
+        "",
         "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 --mem-bind=map_mem:1,1 $report",
         "fenced to memory",
     ),
+    ("other_gpus_are_found", "", "srun -p p0 -w n0 -N1 -n2 -c4 --gres=gpu:2 $report", "sees other GPUs"),
     (
         "another_exit_status_is_found",
+        "",
         "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 bash -c '$report; exit 3'",
         "the exit status is 3",
     ),
     (
         "another_line_on_stderr_is_found",
+        "",
         "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 $report; echo more >&2",
         "stderr has",
     ),
-    ("a_missing_task_is_found", "srun -p p0 -w n0 -N1 -n1 -c4 --gpus-per-task=1 $report", "1 with"),
-    ("a_line_that_is_refused_is_found", "srun -p p0 -w n0 -N1 -n2 --gres=gpu:9 $report", "the exit status is"),
     (
-        "a_wait_is_found",
-        "sleep 8; srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 $report",
-        "it took",
+        "a_missing_task_is_found",
+        "",
+        "srun -p p0 -w n0 -N1 -n1 -c4 --gpus-per-task=1 $report",
+        "2 tasks ran without, 1 with",
     ),
+    (
+        "a_line_that_is_refused_is_found",
+        "",
+        "srun -p p0 -w n0 -N1 -n2 --gres=gpu:9 $report",
+        "2 tasks ran without, 0 with",
+    ),
+    ("a_wait_is_found", "", "sleep 8; srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 $report", "it took"),
 ];
 
 const SOUND: &str = "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 $report";
 
 pub fn of_the_judge(bed: &Bed, tally: &mut Tally) {
     let (facts, target) = (Facts::of(bed, "n0"), target(0));
-    let pair = |with: &str| Pair {
-        without: SOUND.into(),
-        with: with.into(),
-        asked: Some(4),
+    let or_sound = |line: &str| if line.is_empty() { SOUND } else { line }.to_string();
+    let pair = |without: &str, with: &str| Pair {
+        without: or_sound(without),
+        with: or_sound(with),
         has_gpus: true,
         ..Pair::default()
     };
-    let pairs: Vec<Pair> = [SOUND].into_iter().chain(SABOTAGED.iter().map(|row| row.1)).map(pair).collect();
-    let jobs: Vec<Job> =
-        pairs.iter().zip(0..).map(|(pair, index)| Job { index, target, pair }).collect();
+    let busy = Pair { holders: vec!["-n1 -c14".into()], ..pair("", "") };
+    let sabotaged = SABOTAGED.iter().map(|(_, without, with, _)| pair(without, with));
+    let pairs: Vec<Pair> = [pair("", ""), busy].into_iter().chain(sabotaged).collect();
+    let jobs: Vec<Job> = pairs.iter().zip(0..).map(|(pair, index)| Job { index, target, pair }).collect();
     let outcomes = pairs::run(bed, &jobs, 9);
     let said = |k: usize| finds(&facts, &target, &pairs[k], &outcomes[k]);
     check(tally, "a_line_is_not_worse_than_itself", said(0).is_empty(), || format!("{:?}", said(0)));
-    for (k, (sentence, _, expected)) in SABOTAGED.iter().enumerate() {
-        let said = said(k + 1);
+    let held = vec![(0..14).collect::<crate::judge::Set>()];
+    check(tally, "the_cpus_of_another_job_are_known", outcomes[1].held == held, || {
+        format!("{:?}", outcomes[1].held)
+    });
+    for (k, (sentence, .., expected)) in SABOTAGED.iter().enumerate() {
+        let said = said(k + 2);
         let is_found = said.iter().any(|line| line.contains(expected));
         check(tally, sentence, is_found, || format!("the judge says {said:?}"));
     }

@@ -2,9 +2,9 @@
 
 use crate::judge::{self, Memory, Set, Step};
 use crate::line::Pair;
-use crate::targets::{Facts, Target};
 use crate::pairs::{Half, Outcome};
 use crate::report::{Task, numbers};
+use crate::targets::{Facts, Target};
 
 /// In what the half with the plugin is worse; empty if in nothing.
 pub fn finds(facts: &Facts, target: &Target, pair: &Pair, outcome: &Outcome) -> Vec<String> {
@@ -21,7 +21,7 @@ pub fn finds(facts: &Facts, target: &Target, pair: &Pair, outcome: &Outcome) -> 
         }
     }
     // a step takes a fifth of a second; the machine may be busy with something else
-    if with.seconds > 4.0 * without.seconds + 5.0 {
+    if with.seconds > 4.0 * without.seconds + 3.0 {
         found.push(format!("it took {:.1} s, without it {:.1}", with.seconds, without.seconds));
     }
     if without.is_refused() {
@@ -98,17 +98,38 @@ fn memory(policy: &str) -> Memory {
     }
 }
 
-/// A find's kind: its first sentence without the numbers.
-pub fn kind(found: &[String]) -> String {
-    let mut kind = String::new();
-    for letter in found.first().map_or("", String::as_str).chars() {
+/// A sentence without its numbers.
+fn plain(sentence: &str) -> String {
+    let mut plain = String::new();
+    for letter in sentence.chars() {
         match letter {
-            '0'..='9' if kind.ends_with('N') => {}
-            '0'..='9' => kind.push('N'),
-            letter => kind.push(letter),
+            '0'..='9' | '.' if plain.ends_with('N') => {}
+            '0'..='9' => plain.push('N'),
+            letter => plain.push(letter),
         }
     }
-    kind.replace("N.N", "N").replace("N, N", "N").replace("{N}", "{…}")
+    plain
+}
+
+/// A find's kind: its first sentence without the numbers, and how the plugin was to bind.
+pub fn kind(pair: &Pair, found: &[String]) -> String {
+    let bind = ["bind=core", "bind=numa", "bind=none"].into_iter().find(|word| pair.with.contains(word));
+    format!("{} ({})", plain(found.first().map_or("", String::as_str)), bind.unwrap_or("bind=auto"))
+}
+
+/// The sentences, of those that differ by numbers alone the first two.
+pub fn told(found: &[String]) -> String {
+    let mut text = String::new();
+    let mut kinds: Vec<String> = found.iter().map(|sentence| plain(sentence)).collect();
+    kinds.dedup();
+    for kind in kinds {
+        let alike: Vec<&String> = found.iter().filter(|sentence| plain(sentence) == kind).collect();
+        alike.iter().take(2).for_each(|sentence| text += &format!("  * {sentence}\n"));
+        if alike.len() > 2 {
+            text += &format!("  * and {} more like it\n", alike.len() - 2);
+        }
+    }
+    text
 }
 
 /// What each task had in both halves, a line each.

@@ -1,7 +1,7 @@
 //! The generator of srun lines: the same line for the same seed, index and machine.
 
-use crate::targets::Target;
 use crate::rng::Rng;
+use crate::targets::Target;
 
 /// A pair: a line to run without the plugin and with it, and what else goes on at the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,10 +80,14 @@ pub fn pair(seed: u64, index: u64, target: &Target) -> Pair {
     }
     let word = rng.below(100);
     let mut reach = 0;
-    let (_, word) = WORDS.iter().find(|(weight, _)| {
-        reach += weight;
-        word < reach
-    }).copied().unwrap_or(WORDS[0]);
+    let (_, word) = WORDS
+        .iter()
+        .find(|(weight, _)| {
+            reach += weight;
+            word < reach
+        })
+        .copied()
+        .unwrap_or(WORDS[0]);
     pair.gives_up_share = word.contains("bind=numa");
     pair.gives_up_memory = word.contains("mem=strict");
     let options = options(&mut rng, target, &room, &mut pair);
@@ -100,7 +104,7 @@ pub fn pair(seed: u64, index: u64, target: &Target) -> Pair {
     };
     if rng.percent(12) {
         // a job with more than its step: the step's own numbers count
-        let all = salloc(&mut rng, target, &room, &options);
+        let all = salloc(&mut rng, &room, pair.holders.is_empty(), &options);
         let line = |partition, flag: &str| {
             format!("salloc --quiet {} {all} srun{flag} {} {program}", place(partition), options.join(" "))
         };
@@ -127,7 +131,7 @@ fn hold(rng: &mut Rng, target: &Target, room: &mut Room, pair: &mut Pair) {
         let gres = if gpus > 0 { format!(" --gres=gpu:{gpus}") } else { String::new() };
         pair.holders.push(format!("-n{tasks} -c{cpus}{gres}{more}"));
     };
-    let few = rng.of(&[1, 2, 3, 4, 6, 7, 14, 20]);
+    let few = rng.of(&[1, 2, 4, 6, 8, 14, 20, 26]);
     let most = target.gpus / 2;
     match rng.below(4) {
         0 => {
@@ -135,7 +139,7 @@ fn hold(rng: &mut Rng, target: &Target, room: &mut Room, pair: &mut Pair) {
             take(1, few, gpus, "");
         }
         1 => {
-            let cpus = rng.of(&[cores, cores - 3, cores / 2 + 5, cores / 2, cores * target.threads * 3 / 4]);
+            let cpus = rng.of(&[cores, cores - 4, cores / 2 + 6, cores / 2, cores * target.threads * 3 / 4]);
             let gpus = rng.of(&[0, 0, 1]);
             take(1, cpus, gpus, "");
         }
@@ -181,7 +185,9 @@ fn options(rng: &mut Rng, target: &Target, room: &Room, pair: &mut Pair) -> Vec<
     let of_one = if one_thread { room.threads } else { 1 };
     if rng.percent(66) {
         let most = room.cpus() / of_one / tasks;
-        let fits = |cpus: u32| cpus <= most || overcommits && cpus < 8;
+        // an odd number of threads in all: Slurm 22.05 gives such a job a core too few for its own step, which waits for ever
+        let is_even = |cpus: u32| cpus == 1 || (tasks * cpus) % room.threads == 0;
+        let fits = |cpus: u32| is_even(cpus) && (cpus <= most || overcommits && cpus < 8);
         let usual = rng.of_fitting(&[1, 2, 2, 3, 4, 4, 6, 7, 8, 14, 16, 20, 28, 40, 56, 112, most], fits);
         if let Some(cpus) = usual.filter(|cpus| *cpus > 0) {
             options.push(format!("-c{cpus}"));
@@ -266,9 +272,9 @@ fn gpu_bind(rng: &mut Rng, tasks: u32, gpus: u32) -> String {
 }
 
 /// What the job has around such a step: the same or more.
-fn salloc(rng: &mut Rng, target: &Target, room: &Room, step: &[String]) -> String {
-    if room.gpus == target.gpus && rng.percent(40) {
-        return format!("--exclusive --gres=gpu:{}", target.gpus);
+fn salloc(rng: &mut Rng, room: &Room, is_alone: bool, step: &[String]) -> String {
+    if is_alone && rng.percent(40) {
+        return format!("--exclusive --gres=gpu:{}", room.gpus);
     }
     if rng.percent(40) {
         let tasks = room.cores.min(rng.of(&[8, 16, room.cores]));

@@ -3,8 +3,8 @@
 use crate::bed::Bed;
 use crate::judge::Set;
 use crate::line::Pair;
-use crate::targets::Target;
 use crate::report::{Task, numbers};
+use crate::targets::Target;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,9 +95,8 @@ fn write(bed: &Bed, job: &Job, round: usize) -> PathBuf {
 }
 
 fn read(job: &Job, folder: &Path) -> Outcome {
-    let text = |name: &str| {
-        String::from_utf8_lossy(&fs::read(folder.join(name)).unwrap_or_default()).into_owned()
-    };
+    let text =
+        |name: &str| String::from_utf8_lossy(&fs::read(folder.join(name)).unwrap_or_default()).into_owned();
     let half = |name: &str| {
         let stdout = text(&format!("{name}.out"));
         let code = text(&format!("{name}.code"));
@@ -156,7 +155,9 @@ fn cpu_ids(text: &str) -> Set {
 /// Prints what a pair wrote, and what the node's log says of us.
 pub fn show_all(bed: &Bed, job: &Job) {
     let folder = bed.dir.join(format!("pairs/{}.0", job.index));
-    for name in ["without.sh", "without.out", "without.err", "with.sh", "with.out", "with.err", "job.0", "job.1"] {
+    for name in
+        ["without.sh", "without.out", "without.err", "with.sh", "with.out", "with.err", "job.0", "job.1"]
+    {
         let text = fs::read(folder.join(name)).unwrap_or_default();
         print!("{name}:\n{}", String::from_utf8_lossy(&text));
     }

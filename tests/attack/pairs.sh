@@ -10,10 +10,11 @@ set -u
 node=$1 number=${1#n}
 shift
 
-# a job whose end Slurm has not noticed yet still has its CPUs, and the next one would get others
+# settle STATES: until no job in one of them is left on the node.  A job whose end Slurm has not noticed yet still has its CPUs,
+# and the next one would get others.
 settle() {
     local tries=200
-    while [ "$(squeue -h -w "$node" -t completing -o %i)" ] && [ $((tries -= 1)) -gt 0 ]; do sleep 0.02; done
+    while [ "$(squeue -h -w "$node" -t "$1" -o %i)" ] && [ $((tries -= 1)) -gt 0 ]; do sleep 0.02; done
 }
 
 hold='
@@ -24,23 +25,24 @@ hold='
 for folder; do
     cd "$folder" || exit
     holders=()
-    settle
+    settle running,completing
     for k in 0 1; do
         [ -e hold.$k ] || continue
         read -ra options < hold.$k
-        srun -p "p$number" -w "$node" -N1 "${options[@]}" bash -c "$hold" "$folder" $k > hold.$k.said 2>&1 < /dev/null &
+        timeout 120 srun -p "p$number" -w "$node" -N1 "${options[@]}" bash -c "$hold" "$folder" $k > hold.$k.said 2>&1 < /dev/null &
         holders+=($!)
         tries=200
-        until [ -e held.$k ] || [ $((tries -= 1)) -eq 0 ]; do sleep 0.03; done
+        until [ -e held.$k ] || [ $((tries -= 1)) -eq 0 ]; do sleep 0.05; done
+        if [ ! -e held.$k ]; then kill ${holders[-1]}; fi
     done
     if [ -e hole ]; then
         touch release.0
         wait "${holders[0]}"
     fi
     for half in without with; do
-        settle
+        settle completing
         begin=$EPOCHREALTIME
-        timeout --kill-after=5 20 bash $half.sh > $half.out 2> $half.err < /dev/null
+        timeout --kill-after=5 12 bash $half.sh > $half.out 2> $half.err < /dev/null
         echo "$? $begin $EPOCHREALTIME" > $half.code
         # a line that hangs must not hold up the next one
         case $(cat $half.code) in 124* | 137*) scancel --quiet -p "p$number,q$number" --state=pending ;; esac

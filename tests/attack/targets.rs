@@ -116,7 +116,11 @@ pub fn clusters() -> Vec<Attacked> {
 /// numbers of jobs are of this process's own, because another cluster's cgroups may stand beside ours.
 fn partitions(nodes: usize) -> String {
     let of_node = |k| format!("PartitionName=p{k} Nodes=n{k}\\nPartitionName=q{k} Nodes=n{k}\\n");
-    format!("FirstJobId={}\\n{}", 1000 * (std::process::id() % 60_000), (0..nodes).map(of_node).collect::<String>())
+    format!(
+        "FirstJobId={}\\n{}",
+        1000 * (std::process::id() % 60_000),
+        (0..nodes).map(of_node).collect::<String>()
+    )
 }
 
 fn plugstack(site: &Site) -> String {

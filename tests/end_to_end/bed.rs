@@ -54,11 +54,7 @@ pub struct Ran {
 
 impl<'w> Bed<'w> {
     /// Brings a cluster up, with `more` knobs of `cluster.sh` than the cluster names.
-    pub fn up(
-        site: &'w Site,
-        cluster: &Cluster,
-        more: &[(&'static str, String)],
-    ) -> Result<Bed<'w>, String> {
+    pub fn up(site: &'w Site, cluster: &Cluster, more: &[(&'static str, String)]) -> Result<Bed<'w>, String> {
         let dir = site.dir.join(cluster.name);
         let script = site.repository.join("tests/slurm/cluster.sh");
         let machines: Vec<String> = cluster

@@ -1,7 +1,7 @@
 //! The runner of the cases.
 
-pub use crate::bed::{Bed, Ran, skip, while_another_job_has_gpus};
 use crate::bed::Skipped;
+pub use crate::bed::{Bed, Ran, skip, while_another_job_has_gpus};
 use crate::machines::Cluster;
 use crate::site::Site;
 use std::any::Any;
