@@ -8,8 +8,9 @@
 //! NICP_ROOT=FOLDER cargo test --test attack            on the Slurm of another distribution (tests/slurm/releases.sh)
 //! ```
 //!
-//! The same seed gives the same lines.  What the judge finds is run once more.  A pair whose half without the plugin is not the same twice is
-//! void, since Slurm itself chose otherwise.  Pairs that are made to fail show each time that the judge finds what it looks for.
+//! The same seed gives the same lines on the same release of Slurm.  A pair in which the judge finds something runs once more.  It is void if Slurm itself does
+//! not do the same then, without the plugin, or if nothing is found then.  Pairs that are made worse on purpose show each time that
+//! the judge finds what it looks for.
 
 #[allow(dead_code, reason = "the cases of end_to_end use the rest")]
 #[path = "end_to_end/bed.rs"]
@@ -55,6 +56,7 @@ use targets::{Attacked, Facts, Target, clusters, target};
 
 /// The pairs of one run.
 pub struct Attack {
+    release: (u32, u32),
     seed: u64,
     pairs: Vec<(u64, Target, Pair)>,
     /// show all that they did
@@ -91,7 +93,7 @@ fn main() -> ExitCode {
         }
     };
     let start = Instant::now();
-    let attack = Attack::from_environment();
+    let attack = Attack::from_environment(site.release);
     let mut tally = Tally::default();
     checks::of_the_generator(&attack, &mut tally);
     for (number, attacked) in clusters().iter().enumerate() {
@@ -140,15 +142,20 @@ fn main() -> ExitCode {
 }
 
 impl Attack {
-    fn from_environment() -> Attack {
+    fn from_environment(release: (u32, u32)) -> Attack {
         let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
         let seed = number("ATTACK_SEED").unwrap_or(1);
         let one = number("ATTACK_ONLY");
         let indices = one.map_or(0..number("ATTACK").unwrap_or(300), |index| index..index + 1);
-        Attack { seed, pairs: indices.map(|index| drawn(seed, index)).collect(), is_one: one.is_some() }
+        Attack {
+            release,
+            seed,
+            pairs: indices.map(|index| drawn(release, seed, index)).collect(),
+            is_one: one.is_some(),
+        }
     }
 
-    /// Runs pairs of one cluster, a part of them at a time so that an observer sees them go.
+    /// Runs pairs of one cluster, a part of them at a time, so that the output says how far it is.
     fn on(&self, bed: &Bed, attacked: &Attacked, pairs: &[&(u64, Target, Pair)], tally: &mut Tally) {
         let nodes = pairs.iter().map(|(_, target, _)| target.node);
         let facts: BTreeMap<&str, Facts> = nodes.map(|node| (node, Facts::of(bed, node))).collect();
@@ -215,7 +222,7 @@ impl Attack {
 }
 
 /// The pair of an index, and where it runs.
-fn drawn(seed: u64, index: u64) -> (u64, Target, Pair) {
+fn drawn(release: (u32, u32), seed: u64, index: u64) -> (u64, Target, Pair) {
     let target = target(index);
-    (index, target, line::pair(seed, index, &target))
+    (index, target, line::pair(release, seed, index, &target))
 }

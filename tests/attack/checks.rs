@@ -24,7 +24,7 @@ fn check(tally: &mut Tally, sentence: &str, is_true: bool, why: impl FnOnce() ->
 
 pub fn of_the_generator(attack: &Attack, tally: &mut Tally) {
     let seed = attack.seed;
-    let lines = |seed: u64| (0..500).map(|index| drawn(seed, index).2).collect::<Vec<Pair>>();
+    let lines = |seed: u64| (0..500).map(|index| drawn(attack.release, seed, index).2).collect::<Vec<Pair>>();
     let first = lines(seed);
     check(tally, "the_same_seed_gives_the_same_lines", first == lines(seed), String::new);
     check(tally, "another_seed_gives_other_lines", first != lines(seed + 1), String::new);

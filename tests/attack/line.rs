@@ -71,7 +71,8 @@ impl Room {
     }
 }
 
-pub fn pair(seed: u64, index: u64, target: &Target) -> Pair {
+/// The pair of an index for a release of Slurm, like 22.05.
+pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair {
     let mut rng = Rng::new(seed, index);
     let mut pair = Pair::default();
     let mut room = Room { cores: target.cores(), threads: target.threads, gpus: target.gpus };
@@ -90,7 +91,7 @@ pub fn pair(seed: u64, index: u64, target: &Target) -> Pair {
         .unwrap_or(WORDS[0]);
     pair.gives_up_share = word.contains("bind=numa");
     pair.gives_up_memory = word.contains("mem=strict");
-    let options = options(&mut rng, target, &room, &mut pair);
+    let options = options(&mut rng, release, target, &room, &mut pair);
     let program = match rng.below(100) {
         0..90 => "$report".to_string(),
         90..95 => "bash -c \"$report; echo out; echo err >&2; exit $((SLURM_PROCID % 3))\"".to_string(),
@@ -158,7 +159,7 @@ fn hold(rng: &mut Rng, target: &Target, room: &mut Room, pair: &mut Pair) {
 }
 
 /// What the step asks for, one option after another; each fits the room alone, and most of them together.
-fn options(rng: &mut Rng, target: &Target, room: &Room, pair: &mut Pair) -> Vec<String> {
+fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pair: &mut Pair) -> Vec<String> {
     let mut tasks = rng.of(&[1, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 7, 8, 8, 8, 16]);
     let overcommits = rng.percent(5);
     if !overcommits {
@@ -171,6 +172,9 @@ fn options(rng: &mut Rng, target: &Target, room: &Room, pair: &mut Pair) -> Vec<
     if in_step > 0 && rng.percent(45) {
         options.push(format!("--gpu-bind={}", gpu_bind(rng, tasks, in_step)));
     }
+    // 24.11 lets such jobs wait for ever: more tasks than CPUs, and a task's own GPUs with one thread of each core
+    let is_new = release >= (23, 2);
+    let is_per_task = options.iter().any(|option| option.contains("gpus-per-task"));
     // one of these excludes the others
     let (hint, one_thread) = match rng.below(100) {
         0..6 => ("--hint=compute_bound", true),
@@ -181,6 +185,8 @@ fn options(rng: &mut Rng, target: &Target, room: &Room, pair: &mut Pair) -> Vec<
         24..28 => ("--threads-per-core=1", true),
         _ => ("", false),
     };
+    let (hint, one_thread) =
+        if is_new && is_per_task && one_thread { ("", false) } else { (hint, one_thread) };
     options.extend(Some(hint).filter(|hint| !hint.is_empty()).map(str::to_string));
     let of_one = if one_thread { room.threads } else { 1 };
     if rng.percent(66) {
@@ -200,7 +206,7 @@ fn options(rng: &mut Rng, target: &Target, room: &Room, pair: &mut Pair) -> Vec<
     if pair.holders.is_empty() && rng.percent(9) {
         options.push("--exclusive".into());
     }
-    if overcommits {
+    if overcommits && !(is_new && (pair.asked.is_some() || one_thread)) {
         options.push("--overcommit".into());
     }
     if hint.is_empty() && rng.percent(14) {

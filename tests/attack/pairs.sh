@@ -42,7 +42,7 @@ for folder; do
     for half in without with; do
         settle completing
         begin=$EPOCHREALTIME
-        timeout --kill-after=5 12 bash $half.sh > $half.out 2> $half.err < /dev/null
+        timeout --kill-after=5 10 bash $half.sh > $half.out 2> $half.err < /dev/null
         echo "$? $begin $EPOCHREALTIME" > $half.code
         # a line that hangs must not hold up the next one
         case $(cat $half.code) in 124* | 137*) scancel --quiet -p "p$number,q$number" --state=pending ;; esac
