@@ -23,7 +23,7 @@ linedir ?= $(datadir)/nic-placement
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
+.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
 	soak deb rpm \
 	install uninstall clean
 
@@ -49,6 +49,14 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries
 	$(libraries) $(CARGO) test --locked --no-fail-fast
+
+# 300 pairs of it are part of `make test`; NICP_ROOT= attacks another release of Slurm
+attack: N = 3000
+attack:         ## srun lines by chance, each without and with the plugin, judged: N=3000 SEED=1 ONLY=index (root, apt)
+	tests/slurm/install.sh
+	$(CARGO) build --release --locked
+	ATTACK=$(N) ATTACK_SEED=$(or $(SEED),1) $(addprefix ATTACK_ONLY=,$(ONLY)) \
+		$(CARGO) test --locked --test attack
 
 fuzz:           ## libFuzzer on each input from outside: TARGET=name SECONDS_EACH=600 RUNS=10000000 (a C++ compiler)
 	fuzz/run.sh $(TARGET)

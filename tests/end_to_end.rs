@@ -11,6 +11,8 @@
 //! function, and its name is the sentence that it proves.  A case that proves an effect also runs the command without the
 //! flag.
 
+#[path = "end_to_end/bed.rs"]
+mod bed;
 #[path = "end_to_end/cases_bind.rs"]
 mod cases_bind;
 #[path = "end_to_end/cases_components.rs"]

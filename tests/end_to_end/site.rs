@@ -1,6 +1,6 @@
 //! The things under test: the repository, its build, and the Slurm that runs.
 
-use crate::harness::skip;
+use crate::bed::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

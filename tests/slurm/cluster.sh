@@ -31,6 +31,8 @@
 #   NICP_SHAPES     SOCKETS:CORES:THREADS for all nodes, or a list `n1=1:32:1` 2:56:2 (a DGX H100)
 #   NICP_PLUGSTACK  the text of plugstack.conf, `\n` between its lines         (empty: no plugin)
 #   NICP_AUTODETECT the word of gres.conf by which slurmd finds the GPUs itself (empty: gres.conf lists them)
+#   NICP_GRES       minor or pci: gres.conf has a line for each GPU with the cores of its own socket, in the order of the minor
+#                   numbers or of the PCI addresses; or a list `n0=minor`      (empty: half of the GPUs a socket)
 #   NICP_PRELOAD    a library that slurmd and slurmstepd load before all others (LD_PRELOAD)
 #   NICP_STEPD      a program that slurmd runs in place of slurmstepd (slurmd -d), such as one that runs it under valgrind
 #   NICP_CGROUP     yes: jobs live in cgroups (v1) and may open their own GPUs only (ConstrainDevices)       no
@@ -186,6 +188,19 @@ default_machine() {
 # numbers N…: as Slurm writes them in a file name, `[0,1,2]`
 numbers() { local list=$*; echo "[${list// /,}]"; }
 
+# gres_by_gpu NODE ORDER CORES: the lines of gres.conf of a node with so many cores to a socket, one for each GPU.  Slurm counts
+# cores over the sockets, as Linux counts the first thread of each; 24.11 takes whole sockets only.
+gres_by_gpu() {
+    local place=$dir/node/$1 gpu minor near first
+    for gpu in "$place"/proc/driver/nvidia/gpus/*; do
+        minor=$(sed -n 's/^Device Minor:[[:space:]]*//p' "$gpu/information")
+        read -r near < "$place/sys/bus/pci/devices/${gpu##*/}/numa_node"
+        first=$(sed 's/[-,].*//' "$place/sys/devices/system/node/node$near/cpulist")
+        first=$((first / $3 * $3))
+        echo "$minor NodeName=$1 Name=gpu File=/dev/nvidia$minor Cores=$first-$((first + $3 - 1))"
+    done | if [ "$2" = minor ]; then sort -n; else cat; fi | cut -d' ' -f2-
+}
+
 write_configuration() {
     local k node tree minors shape sockets cores threads half gres lines=''
     # a cluster would take up what an earlier one left: jobs, nodes that are down, machines of an older model.  The mark
@@ -215,6 +230,8 @@ write_configuration() {
         if [ ${#minors[@]} -gt 0 ]; then gres="Gres=gpu:${#minors[@]},shard:$((4 * ${#minors[@]}))"; fi
         if [ -n "${NICP_AUTODETECT:-}" ]; then
             echo "NodeName=$node AutoDetect=$NICP_AUTODETECT" >> "$dir/etc/gres.conf"
+        elif [ "$(for_node "${NICP_GRES:-}" "$node" '')" ]; then
+            gres_by_gpu "$node" "$(for_node "$NICP_GRES" "$node" '')" "$cores" >> "$dir/etc/gres.conf"
         elif [ "$sockets" -ge 2 ] && [ "$half" -gt 0 ]; then
             # the first half of the GPUs is near the first half of the cores, as on every two-socket GPU server
             {
@@ -305,7 +322,7 @@ build_helpers() {
 wait_until_idle() {
     local tries=120 states=
     while [ $((tries -= 1)) -gt 0 ]; do
-        states=$("${into[@]}" sinfo -h -N -o '%N %T %E' 2>/dev/null || true)
+        states=$("${into[@]}" sinfo -h -N -o '%N %T %E' 2>/dev/null | sort -u || true)
         if [ "$(grep -c ' idle ' <<< "$states")" -eq "$nodes" ]; then return; fi
         sleep 0.1
     done
