@@ -6,6 +6,8 @@
 
 #[path = "vm/boot.rs"]
 mod boot;
+#[path = "vm/boots.rs"]
+mod boots;
 #[path = "vm/guest.rs"]
 mod guest;
 #[path = "host/harness.rs"]
@@ -14,6 +16,8 @@ mod harness;
 mod lstopo;
 #[path = "vm/sick.rs"]
 mod sick;
+#[path = "vm/watched.rs"]
+mod watched;
 
 use guest::guests;
 use nic_placement_core::topology::{CpuSet, PathType, PciAddress, Topology};

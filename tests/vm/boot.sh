@@ -12,7 +12,7 @@
 #              libraries; the content of a folder goes into / as it is
 #   VM_OUT     a folder that the guest sees as /out, where the program starts; it keeps what the program writes there, with
 #              its `stdout`, `stderr` and `status`, and the kernel's `console`
-#   VM_LIMIT   seconds until the guest is given up, 300 unless said
+#   VM_LIMIT   seconds until the guest is given up, 900 unless said
 #   VM_WIRE    FOLDER/1 or FOLDER/2: joins two guests, of which each has one of these.  Their NICs are then Ethernet
 #              functions on one wire, for a driver that PROGRAM loads; eth0 of both is on another, behind the same driver
 #   VM_THREADS single, unless said, or multi: for all CPUs of the guest, or for each
@@ -151,16 +151,23 @@ qemu=$(place_of qemu-system-x86_64)
 # One thread for all CPUs of the guest: with a thread for each, qemu 10.0 was seen to fail an assertion (iotlb_to_section).
 # But programs that poll keep the others from it for a tenth of a second each.
 # On a busy host the emulated timer can miss the kernel's self-test, which then panics: `no_timer_check` leaves it out.
+# The kernel is not `quiet`, since a silent guest is ended (watch.rs), and `nosoftlockup`, or a CPU that is stuck would report
+# itself every 20 s and so never be silent.
 # A Nehalem is the oldest CPU that shows hyperthreads and a shared cache as a server does.
-ended=0
+# The shell waits for a background process alone in a way that a signal interrupts; `timeout` passes TERM on, then KILL.
+trap 'kill "$emulator" 2> /dev/null' INT TERM
 # shellcheck disable=SC2086  # VM_QEMU is a list of words
-timeout --foreground -k 5 "${VM_LIMIT:-300}" env "LD_PRELOAD=$cache/build/pci_ids.so" "LD_LIBRARY_PATH=$libraries" \
+timeout --foreground -k 5 "${VM_LIMIT:-900}" env "LD_PRELOAD=$cache/build/pci_ids.so" "LD_LIBRARY_PATH=$libraries" \
     "PCI_IDS=$(cat "$run/ids")" "$qemu" -L "$unpacked/usr/share/qemu" -L "$unpacked/usr/share/seabios" \
     -nodefaults -no-user-config -display none -no-reboot -serial "file:$out/console" \
     -machine q35 -accel "tcg,thread=${VM_THREADS:-single}" -cpu Nehalem "$@" \
     -fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out,bus=pcie.0 \
     -kernel "$cache/kernel/root/boot/vmlinuz-$version" -initrd "$run/initrd" \
-    -append 'console=ttyS0 quiet panic=-1 no_timer_check' ${VM_QEMU:-} < /dev/null > "$run/qemu" 2>&1 || ended=$?
+    -append 'console=ttyS0 panic=-1 no_timer_check nosoftlockup' ${VM_QEMU:-} < /dev/null > "$run/qemu" 2>&1 &
+emulator=$!
+ended=0
+wait $emulator || ended=$?
+wait $emulator || : # a signal has ended the first
 
 [ ! -e "$out/stdout" ] || cat "$out/stdout"
 [ ! -e "$out/stderr" ] || cat "$out/stderr" >&2
