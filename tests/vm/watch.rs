@@ -35,6 +35,7 @@ pub struct Ran {
     /// the first that failed: the others have ended with it
     pub failed: Option<usize>,
     /// how often they were started
+    #[allow(dead_code)] // for the tests of this file
     pub starts: u32,
 }
 
