@@ -154,8 +154,9 @@ qemu=$(place_of qemu-system-x86_64)
 # One thread for all CPUs of the guest: with a thread for each, qemu 10.0 was seen to fail an assertion (iotlb_to_section).
 # But programs that poll keep the others from it for a tenth of a second each.
 # On a busy host the emulated timer can miss the kernel's self-test, which then panics: `no_timer_check` leaves it out.
-# The kernel is not `quiet`, since a silent guest is ended (watch.rs), and `nosoftlockup`, or a CPU that is stuck would report
-# itself every 20 s and so never be silent.
+# A silent guest is ended (watch.rs), so the kernel is not `quiet`, and has `earlyprintk`: without it the first word took 44 s
+# on a host with 20 tasks for 2 CPUs, and with it 3 s, then 21 s of unpacking.  With `nosoftlockup` a CPU that is stuck is
+# silent too; it would report itself every 20 s.
 # Nor does it measure the TSC: it would by emulated timers, and where HPET and PIT differ it believes the PIT
 # (pit_hpet_ptimer_calibrate_cpu).  Beside a busy host 3 guests of 58 found 89 to 974 MHz instead of 2596.  Their clocks then
 # went up to 29 times too fast, so that waits ended early and the kernel took seconds for minutes.
@@ -170,7 +171,7 @@ timeout --foreground -k 5 "${VM_LIMIT:-900}" env "LD_PRELOAD=$cache/build/pci_id
     -machine q35 -accel "tcg,thread=${VM_THREADS:-single}" -cpu Nehalem "$@" \
     -fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out,bus=pcie.0 \
     -kernel "$cache/kernel/root/boot/vmlinuz-$version" -initrd "$run/initrd" \
-    -append "console=ttyS0 panic=-1 no_timer_check nosoftlockup tsc_early_khz=$khz tsc=reliable" \
+    -append "console=ttyS0 earlyprintk=serial,ttyS0 panic=-1 no_timer_check nosoftlockup tsc_early_khz=$khz tsc=reliable" \
     ${VM_QEMU:-} < /dev/null > "$run/qemu" 2>&1 &
 emulator=$!
 ended=0
