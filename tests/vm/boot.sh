@@ -158,7 +158,7 @@ qemu=$(place_of qemu-system-x86_64)
 # on a host with 20 tasks for 2 CPUs, and with it 3 s, then 21 s of unpacking.  With `nosoftlockup` a CPU that is stuck is
 # silent too; it would report itself every 20 s.
 # Nor does it measure the TSC: it would by emulated timers, and where HPET and PIT differ it believes the PIT
-# (pit_hpet_ptimer_calibrate_cpu).  Beside a busy host 3 guests of 58 found 89 to 974 MHz instead of 2596.  Their clocks then
+# (pit_hpet_ptimer_calibrate_cpu).  Beside a busy host 8 guests of 92 found 89 to 999 MHz instead of 2596.  Their clocks then
 # went up to 29 times too fast, so that waits ended early and the kernel took seconds for minutes.
 # A Nehalem is the oldest CPU that shows hyperthreads and a shared cache as a server does.
 khz=$("$cache/build/tsc_khz")

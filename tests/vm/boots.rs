@@ -29,7 +29,7 @@ fn boots_beside_a_busy_host_lead_to_the_programs() {
     let (mut seconds, mut anew) = (Vec::new(), 0);
     thread::scope(|scope| {
         for _ in 0..if count > 0 { cpus } else { 0 } {
-            scope.spawn(|| while !DONE.load(Ordering::Relaxed) {});
+            scope.spawn(|| while !std::hint::black_box(DONE.load(Ordering::Relaxed)) {});
         }
         for number in 1..=count {
             let begun = Instant::now();

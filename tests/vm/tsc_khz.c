@@ -1,6 +1,5 @@
-// Prints how often in a millisecond this machine's time stamp counter counts, which the guests' counts as often: qemu
-// reads it for them (cpu_get_host_ticks).  Over 50 ms, from the best of many tries at each end: whoever is held up between
-// two looks at the clock tries again.
+// Prints how often this machine's time stamp counter counts in a millisecond.  The guests' counts as often, since qemu answers
+// with it (cpu_get_host_ticks).  Taken over 50 ms; at each end the shortest of 1000 looks counts, which was not held up.
 
 #include <stdint.h>
 #include <stdio.h>
