@@ -1,11 +1,13 @@
 //! nic-placement on a real kernel with several NUMA nodes: in a guest under qemu it reads the same facts as hwloc.
 //!
 //! Needs Debian on amd64, gcc and make, and root or a filled cache to fetch qemu and a kernel: see tests/vm/boot.sh.
-//! Without them, or with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  The three boots together take 30 s on two idle cores.
+//! Without them, or with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  The boots together take a minute on two idle cores.
 //! `BLESS=1 cargo test --test vm` records the guests anew below tests/machines.
 
 #[path = "vm/boot.rs"]
 mod boot;
+#[path = "vm/boots.rs"]
+mod boots;
 #[path = "vm/guest.rs"]
 mod guest;
 #[path = "host/harness.rs"]
@@ -14,6 +16,8 @@ mod harness;
 mod lstopo;
 #[path = "vm/sick.rs"]
 mod sick;
+#[path = "vm/watched.rs"]
+mod watched;
 
 use guest::guests;
 use nic_placement_core::topology::{CpuSet, PathType, PciAddress, Topology};
@@ -65,6 +69,17 @@ fn the_guests_are_the_machines_that_their_descriptions_ask_for() {
             other => panic!("no description is called `{other}`"),
         }
         assert_eq!(topology.name, format!("guest-{}", guest.name), "the DMI's product name");
+    }
+}
+
+#[test]
+fn the_guests_kernels_are_told_how_fast_their_clock_is_and_do_not_measure_it_by_emulated_timers() {
+    for guest in guests() {
+        let console = guest.answer("console");
+        assert!(console.contains("tsc: Detected"), "{}: {console}", guest.name);
+        for measured in ["using PIT", "against PIT", "PIT calibration", "HPET reference calibration"] {
+            assert!(!console.contains(measured), "{}: {measured}: {console}", guest.name);
+        }
     }
 }
 

@@ -37,7 +37,7 @@ NIC=/dev/infiniband/uverbs4 sh /guest/slurm.sh yes 192.168.7.1 2 'NodeName=n[0-1
 echo 'optional /guest/libnic_placement.so fabric=routed exclude=mlx5_4' > /etc/slurm/plugstack.conf
 ready 'Slurm is there'
 if [ "$side" = 2 ]; then
-    # until n0 has done all
+    echo 'n0 to end' > doing
     nc -l -p 98
     exit 0
 fi
@@ -47,6 +47,7 @@ count() {
 }
 run() {
     code=0
+    echo "$1, 900 s at most" > doing
     count > "$1.before"
     timeout 900 sh -c "$2" > "$1" 2> "$1.stderr" < /dev/null || code=$?
     count > "$1.after"

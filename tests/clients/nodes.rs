@@ -1,7 +1,7 @@
 //! Two guests on a wire with a Slurm over both: the boot, the answers, and the bytes that each NIC sent.
 
 use crate::Command;
-use crate::boot::{Boot, CANNOT, released};
+use crate::boot::{Boot, CANNOT, Watch, released};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,13 +114,12 @@ impl Nodes {
                 ],
             }
         };
-        let (first, second) = (boot(1), boot(2));
-        let out = first.out.clone();
-        // neither again by itself: the other would wait for a node that is in another state
-        let second = std::thread::spawn(move || second.run_once());
-        let (first, second) = (first.run_once(), second.join().unwrap());
-        judged("n0", &first)?;
-        judged("n1", &second)?;
+        let boots = [boot(1), boot(2)];
+        let ran = Watch::usual().run(&boots);
+        if let Some(failed) = ran.failed {
+            judged(NODES[failed], &ran.outputs[failed])?;
+        }
+        let out = boots[0].out.clone();
         let beside = beside(&lines_of(&out.join("gpus")), &lines_of(&out.join("nics")));
         Ok(Nodes { commands, out, beside })
     }

@@ -1,8 +1,12 @@
-//! One boot of a guest by boot.sh.
+//! A boot of a guest by boot.sh; watch.rs says what becomes of it.
 
-use std::fs;
+#[path = "watch.rs"]
+mod watch;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+#[allow(unused_imports)] // one guest alone needs neither
+pub use watch::{Ran, Watch};
 
 /// The exit status of boot.sh if this machine cannot run guests.
 pub const CANNOT: i32 = 77;
@@ -37,32 +41,28 @@ pub struct Boot {
     pub more: Vec<(&'static str, String)>,
 }
 
+/// The folder of boot.sh and of the machines.
+fn vm() -> PathBuf {
+    Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/vm")
+}
+
 impl Boot {
-    #[allow(dead_code)] // guests that need each other are booted anew together, or not at all
-    /// Boots it.  If the program never started, boots it once more: on a busy machine that is the emulator's fault, and
-    /// says nothing about the program.
-    pub fn run(&self) -> Output {
-        const NEVER_GOT_THERE: i32 = 125;
-        let ran = self.run_once();
-        match ran.status.code() {
-            Some(NEVER_GOT_THERE) => self.run_once(),
-            _ => ran,
-        }
+    #[allow(dead_code)] // guests that need each other are booted together
+    /// Boots it, and watches it.
+    pub fn run(self) -> Output {
+        Watch::usual().run(&[self]).outputs.remove(0)
     }
 
-    /// Boots it, once.
-    pub fn run_once(&self) -> Output {
-        // answers of an earlier run must not be taken for those of this one
-        let _ = fs::remove_dir_all(&self.out);
-        let vm = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/vm");
-        Command::new(vm.join("boot.sh"))
-            .arg(vm.join(format!("{}.guest", self.machine)))
+    /// What boots it, by a boot.sh.
+    fn command(&self, boot: &Path) -> Command {
+        let mut command = Command::new(boot);
+        command
+            .arg(vm().join(format!("{}.guest", self.machine)))
             .arg(&self.program)
             .args(&self.arguments)
             .env("VM_ALSO", &self.also)
             .env("VM_OUT", &self.out)
-            .envs(self.more.iter().map(|(name, value)| (name, value)))
-            .output()
-            .unwrap()
+            .envs(self.more.iter().map(|(name, value)| (name, value)));
+        command
     }
 }

@@ -12,7 +12,7 @@
 #              libraries; the content of a folder goes into / as it is
 #   VM_OUT     a folder that the guest sees as /out, where the program starts; it keeps what the program writes there, with
 #              its `stdout`, `stderr` and `status`, and the kernel's `console`
-#   VM_LIMIT   seconds until the guest is given up, 300 unless said
+#   VM_LIMIT   seconds until the guest is given up, 900 unless said
 #   VM_WIRE    FOLDER/1 or FOLDER/2: joins two guests, of which each has one of these.  Their NICs are then Ethernet
 #              functions on one wire, for a driver that PROGRAM loads; eth0 of both is on another, behind the same driver
 #   VM_THREADS single, unless said, or multi: for all CPUs of the guest, or for each
@@ -46,6 +46,9 @@ build() {
     cd "$cache/build"
     if [ ! -e pci_ids.so ] || [ "$here/pci_ids.c" -nt pci_ids.so ]; then
         gcc -Wall -O1 -shared -fPIC -o pci_ids.so "$here/pci_ids.c"
+    fi
+    if [ ! -e tsc_khz ] || [ "$here/tsc_khz.c" -nt tsc_khz ]; then
+        gcc -Wall -O1 -o tsc_khz "$here/tsc_khz.c"
     fi
     if [ ! -e rdma_nics.ko ] || [ "$here/rdma_nics.c" -nt rdma_nics.ko ] || [ ../kernel/done -nt rdma_nics.ko ]; then
         cp "$here/rdma_nics.c" module/
@@ -151,16 +154,29 @@ qemu=$(place_of qemu-system-x86_64)
 # One thread for all CPUs of the guest: with a thread for each, qemu 10.0 was seen to fail an assertion (iotlb_to_section).
 # But programs that poll keep the others from it for a tenth of a second each.
 # On a busy host the emulated timer can miss the kernel's self-test, which then panics: `no_timer_check` leaves it out.
+# A silent guest is ended (watch.rs), so the kernel is not `quiet`, and has `earlyprintk`: without it the first word took 44 s
+# on a host with 20 tasks for 2 CPUs, and with it 3 s, then 21 s of unpacking.  With `nosoftlockup` a CPU that is stuck is
+# silent too; it would report itself every 20 s.
+# Nor does it measure the TSC: it would by emulated timers, and where HPET and PIT differ it believes the PIT
+# (pit_hpet_ptimer_calibrate_cpu).  Beside a busy host 8 guests of 92 found 89 to 999 MHz instead of 2596.  Their clocks then
+# went up to 29 times too fast, so that waits ended early and the kernel took seconds for minutes.
 # A Nehalem is the oldest CPU that shows hyperthreads and a shared cache as a server does.
-ended=0
+khz=$("$cache/build/tsc_khz")
+# The shell waits for a background process alone in a way that a signal interrupts; `timeout` passes TERM on, then KILL.
+trap 'kill "$emulator" 2> /dev/null' INT TERM
 # shellcheck disable=SC2086  # VM_QEMU is a list of words
-timeout --foreground -k 5 "${VM_LIMIT:-300}" env "LD_PRELOAD=$cache/build/pci_ids.so" "LD_LIBRARY_PATH=$libraries" \
+timeout --foreground -k 5 "${VM_LIMIT:-900}" env "LD_PRELOAD=$cache/build/pci_ids.so" "LD_LIBRARY_PATH=$libraries" \
     "PCI_IDS=$(cat "$run/ids")" "$qemu" -L "$unpacked/usr/share/qemu" -L "$unpacked/usr/share/seabios" \
     -nodefaults -no-user-config -display none -no-reboot -serial "file:$out/console" \
     -machine q35 -accel "tcg,thread=${VM_THREADS:-single}" -cpu Nehalem "$@" \
     -fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out,bus=pcie.0 \
     -kernel "$cache/kernel/root/boot/vmlinuz-$version" -initrd "$run/initrd" \
-    -append 'console=ttyS0 quiet panic=-1 no_timer_check' ${VM_QEMU:-} < /dev/null > "$run/qemu" 2>&1 || ended=$?
+    -append "console=ttyS0 earlyprintk=serial,ttyS0 panic=-1 no_timer_check nosoftlockup tsc_early_khz=$khz tsc=reliable" \
+    ${VM_QEMU:-} < /dev/null > "$run/qemu" 2>&1 &
+emulator=$!
+ended=0
+wait $emulator || ended=$?
+wait $emulator || : # a signal has ended the first
 
 [ ! -e "$out/stdout" ] || cat "$out/stdout"
 [ ! -e "$out/stderr" ] || cat "$out/stderr" >&2

@@ -36,8 +36,16 @@ for port in /sys/class/infiniband/*/ports/*; do
     done
 done
 
+# A guest whose console is silent is ended (watch.rs).  What is awaited is in `doing`, for the line that says so.
+while :; do
+    read -r up _ < /proc/uptime
+    echo "alive after $up s" > /dev/console
+    sleep 10
+done &
 # output goes into files: a serial console takes a guest's exit for each byte, and the kernel writes there too
 cd /out || poweroff -f
+read -r program < /guest/command
+echo "${program%% *}" > doing
 /bin/sh /guest/command > stdout 2> stderr
 echo $? > status
 poweroff -f

@@ -33,6 +33,7 @@ sh /guest/slurm.sh "$3" 192.0.2.1 1 'NodeName=n0 NodeAddr=192.0.2.1'
 ready 'the node is idle'
 echo "$commands" | while read -r name command; do
     code=0
+    echo "$name, 120 s at most" > doing
     timeout 120 sh -c "$command" > "$name" 2> "$name.stderr" < /dev/null || code=$?
     echo $code > "$name.status"
     ready "$name"
