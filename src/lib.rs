@@ -173,8 +173,8 @@ fn with_handle(
 }
 
 /// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all: nothing where a
-/// container's runtime starts the program, for which Slurm leaves places of its list empty.  The bindings' own reader of that
-/// list takes each place for a string.
+/// container's runtime starts the program.  Slurm then makes a shorter list than it counts, with NULL at its end, so no place
+/// behind a NULL is read.  The bindings' own reader of that list takes each place for a string.
 fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = usize>)) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;
@@ -192,7 +192,7 @@ fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn
         // SAFETY: what stands in the list is NULL or a string that ends with NUL.
         (!word.is_null()).then(|| unsafe { CStr::from_ptr(word) })
     };
-    take([0, 1].map(word), &mut (0..count).filter_map(|place| Some(word(place)?.count_bytes())));
+    take([0, 1].map(word), &mut (0..count).map_while(|place| Some(word(place)?.count_bytes())));
 }
 
 /// How much Slurm's log takes in this process, if Slurm says it.
