@@ -173,8 +173,9 @@ fn with_handle(
 }
 
 /// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all: nothing where a
-/// container's runtime starts the program.  Slurm then makes a shorter list than it counts, with NULL at its end, so no place
-/// behind a NULL is read.  The bindings' own reader of that list takes each place for a string.
+/// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL (src/slurmd/slurmstepd/container.c,
+/// `_modify_config`).  No place behind a NULL is read: slurmstepd 22.05 crashed by it.  The bindings' own reader of that list
+/// takes each place for a string.
 fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = usize>)) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;

@@ -5,7 +5,7 @@ enum { OK = 0, ERROR = 3000, BAD_ARG, NOT_TASK, ENV_EXISTS, ENV_NOEXIST, NOSPACE
 enum context { CTX_ERROR, CTX_LOCAL, CTX_REMOTE, CTX_ALLOCATOR, CTX_SLURMD };
 enum item { JOB_UID, JOB_GID, JOB_ID, JOB_STEPID, JOB_NNODES, JOB_NODEID, JOB_LOCAL_TASK_COUNT, JOB_TOTAL_TASK_COUNT,
 	JOB_NCPUS, JOB_ARGV, JOB_ENV, TASK_ID, TASK_GLOBAL_ID, TASK_PID = 14, STEP_CPUS_PER_TASK = 24,
-	STEP_ALLOC_CORES = 27 };
+	JOB_ALLOC_CORES = 25, STEP_ALLOC_CORES = 27 };
 enum hook { DLOPEN, INIT, INIT_POST_OPT, TASK_INIT, HOOKS };
 static const char *const hook_names[HOOKS] = { "dlopen", "init", "init_post_opt", "task_init" };
 
@@ -201,6 +201,7 @@ int spank_get_item(struct spank_handle *spank, int item, ...)
 	case JOB_LOCAL_TASK_COUNT: *(uint32_t *)out = local_tasks; break;
 	case JOB_TOTAL_TASK_COUNT: *(uint32_t *)out = local_tasks * nnodes; break;
 	case JOB_NCPUS: *(uint16_t *)out = step_cpus; break;
+	case JOB_ALLOC_CORES:
 	case STEP_ALLOC_CORES: *(char **)out = step_cores; break;
 	case STEP_CPUS_PER_TASK: {
 		/* what srun took from its command line, or from this variable: it passes both on */

@@ -46,6 +46,8 @@ pub struct Step {
     pub gpus: Option<String>,
     /// the cores that the job has on this node by Slurm's own count; `None` if that is not known
     pub job_cores: Option<usize>,
+    /// the threads of a core of this node; `None` if that is not known
+    pub threads_per_core: Option<usize>,
     /// is this node free of other jobs' tasks, now and later?
     pub alone_on_node: bool,
 }

@@ -142,13 +142,12 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
     on_nodes(situation, near)
 }
 
-/// Has the task more cores than Slurm counts for its job here?  Where neither task/affinity nor task/cgroup confines a step
+/// Has the task more CPUs than Slurm counts for its job here?  Where neither task/affinity nor task/cgroup confines a step
 /// (slurm.conf's TaskPlugin), it runs on all CPUs, and the near ones may be another job's.
 fn has_cpus_of_other_jobs(situation: &Situation) -> bool {
-    let Situation { topology, step, task, .. } = situation;
-    let has =
-        |cores: usize| topology.cores().iter().filter(|core| core.intersects(&task.cpus)).count() > cores;
-    task.masks.is_empty() && step.job_cores.is_some_and(has)
+    let Situation { step, task, .. } = situation;
+    let jobs = step.job_cores.zip(step.threads_per_core).map(|(cores, threads)| cores * threads);
+    task.masks.is_empty() && jobs.is_some_and(|cpus| task.cpus.len() > cpus)
 }
 
 /// `bind=auto`: as near as possible while every task of the step keeps its share.

@@ -100,10 +100,14 @@ pub(super) fn stays_by_its_memory(
 /// proof of threads, cores are assumed: a task then keeps too much rather than too little.
 fn asked(step: &Step, cpus: &CpuSet, by_slurmd: bool) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
-    // only masks of slurmd's are of the step's cores: the affinity of a task that slurmd did not bind can be the whole node
-    let Some(counted) = step.counted.filter(|_| by_slurmd) else { return Some(asked) };
+    let Some(counted) = step.counted else { return Some(asked) };
     let cores = counted.cores.max(1) as usize;
-    let threads = if cpus.len() % cores == 0 { (cpus.len() / cores).max(1) } else { 1 };
+    let threads = match by_slurmd {
+        // slurmd's masks are of the step's cores: one thread of each, where a hint says so
+        true if cpus.len() % cores == 0 => (cpus.len() / cores).max(1),
+        true => 1,
+        false => step.threads_per_core.unwrap_or(1),
+    };
     let are_threads = asked.saturating_mul(step.tasks_here()).div_ceil(threads) == cores;
     Some(if are_threads && counted.cpus != counted.cores { asked } else { asked.saturating_mul(threads) })
 }

@@ -119,6 +119,7 @@ fn plan(
         binder: program.map(program_name).and_then(program::binder).map(str::to_string),
         gpus: deal.step_gpus,
         job_cores: None,
+        threads_per_core: None,
         alone_on_node: false,
     };
     let plan = nics::without_missing(Plan::new(topology, wish, step, &files::read), &devices);
