@@ -200,7 +200,8 @@ impl Attack {
         let found = finds(facts, &job.target, job.pair, &second);
         let is_same = first.without.bindings() == second.without.bindings()
             && first.without.code == second.without.code;
-        if !second.is_busy || !is_same || found.is_empty() {
+        let is_disturbed = second.without.is_disturbed() || second.with.is_disturbed();
+        if is_disturbed || !second.is_busy || !is_same || found.is_empty() {
             tally.void += 1;
             println!("void {}: {}", job.index, job.pair.with);
             return;

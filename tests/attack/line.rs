@@ -105,7 +105,7 @@ pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair
     };
     if rng.percent(12) {
         // a job with more than its step: the step's own numbers count
-        let all = salloc(&mut rng, &room, pair.holders.is_empty(), &options);
+        let all = salloc(&mut rng, &room, &pair, &options);
         let line = |partition, flag: &str| {
             format!("salloc --quiet {} {all} srun{flag} {} {program}", place(partition), options.join(" "))
         };
@@ -278,15 +278,21 @@ fn gpu_bind(rng: &mut Rng, tasks: u32, gpus: u32) -> String {
 }
 
 /// What the job has around such a step: the same or more.
-fn salloc(rng: &mut Rng, room: &Room, is_alone: bool, step: &[String]) -> String {
-    if is_alone && rng.percent(40) {
+fn salloc(rng: &mut Rng, room: &Room, pair: &Pair, step: &[String]) -> String {
+    if pair.holders.is_empty() && rng.percent(40) {
         return format!("--exclusive --gres=gpu:{}", room.gpus);
     }
-    if rng.percent(40) {
-        let tasks = room.cores.min(rng.of(&[8, 16, room.cores]));
-        let cpus = rng.of_fitting(&[1, 2, 4, 14, 28], |cpus| cpus * tasks <= room.cpus()).unwrap_or(1);
-        return format!("-n{tasks} -c{cpus} --gres=gpu:{}", room.gpus);
+    let tasks: u32 = step[0][2..].parse().expect("-n");
+    let needs = tasks * pair.asked.unwrap_or(room.threads);
+    let wide = rng.of(&[8, 16, room.cores]).min(room.cores);
+    let fits = |cpus: u32| {
+        cpus * wide <= room.cpus() && cpus * wide >= needs && pair.asked.is_none_or(|asked| asked <= cpus)
+    };
+    match rng.of_fitting(&[1, 2, 4, 14, 28], fits) {
+        Some(cpus) if rng.percent(70) => format!("-n{wide} -c{cpus} --gres=gpu:{}", room.gpus),
+        _ => {
+            let sized = |option: &&String| !option.contains("bind=") && !option.starts_with("-m");
+            step.iter().filter(sized).cloned().collect::<Vec<_>>().join(" ")
+        }
     }
-    let sized = |option: &&String| !option.contains("bind=") && !option.starts_with("-m");
-    step.iter().filter(sized).cloned().collect::<Vec<_>>().join(" ")
 }

@@ -29,6 +29,11 @@ impl Half {
         self.tasks.is_empty() && self.code != 0
     }
 
+    /// Was it the cgroups, which other clusters on this machine also make and remove?  The plugin touches none.
+    pub fn is_disturbed(&self) -> bool {
+        self.stderr.iter().any(|line| line.contains("cgroup") && line.contains("No such file"))
+    }
+
     /// What a task had, to be compared with another run.
     pub fn bindings(&self) -> Vec<(Vec<usize>, String, String, Vec<usize>)> {
         let of_task = |task: &Task| {
