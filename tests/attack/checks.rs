@@ -114,7 +114,9 @@ const SABOTAGED: &[(&str, &str, &str, &str)] = &[
 const SOUND: &str = "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 $report";
 
 pub fn of_the_judge(bed: &Bed, tally: &mut Tally) {
-    let (facts, target) = (Facts::of(bed, "n0"), target(0));
+    let facts = Facts::of(bed, "n0");
+    // two nodes that are alike, so that one waits while the other goes on
+    let targets = [target(0), target(4)];
     let or_sound = |line: &str| if line.is_empty() { SOUND } else { line }.to_string();
     let pair = |without: &str, with: &str| Pair {
         without: or_sound(without),
@@ -125,9 +127,19 @@ pub fn of_the_judge(bed: &Bed, tally: &mut Tally) {
     let busy = Pair { holders: vec!["-n1 -c14".into()], ..pair("", "") };
     let sabotaged = SABOTAGED.iter().map(|(_, without, with, _)| pair(without, with));
     let pairs: Vec<Pair> = [pair("", ""), busy].into_iter().chain(sabotaged).collect();
-    let jobs: Vec<Job> = pairs.iter().zip(0..).map(|(pair, index)| Job { index, target, pair }).collect();
+    let on_node = |k: usize, line: &str| match k % 2 {
+        0 => line.to_string(),
+        _ => line.replace("-p p0 -w n0", "-p p6 -w n6"),
+    };
+    let pairs: Vec<Pair> = pairs
+        .into_iter()
+        .enumerate()
+        .map(|(k, pair)| Pair { without: on_node(k, &pair.without), with: on_node(k, &pair.with), ..pair })
+        .collect();
+    let job = |(k, pair)| Job { index: k as u64, target: targets[k % 2], pair };
+    let jobs: Vec<Job> = pairs.iter().enumerate().map(job).collect();
     let outcomes = pairs::run(bed, &jobs, 9);
-    let said = |k: usize| finds(&facts, &target, &pairs[k], &outcomes[k]);
+    let said = |k: usize| finds(&facts, &targets[k % 2], &pairs[k], &outcomes[k]);
     check(tally, "a_line_is_not_worse_than_itself", said(0).is_empty(), || format!("{:?}", said(0)));
     let held = vec![(0..14).collect::<crate::judge::Set>()];
     check(tally, "the_cpus_of_another_job_are_known", outcomes[1].held == held, || {

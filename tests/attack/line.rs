@@ -191,9 +191,12 @@ fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pai
     let of_one = if one_thread { room.threads } else { 1 };
     if rng.percent(66) {
         let most = room.cpus() / of_one / tasks;
-        // an odd number of threads in all: Slurm 22.05 gives such a job a core too few for its own step, which waits for ever
-        let is_even = |cpus: u32| cpus == 1 || (tasks * cpus) % room.threads == 0;
-        let fits = |cpus: u32| is_even(cpus) && (cpus <= most || overcommits && cpus < 8);
+        // Slurm lets a step wait for ever whose threads do not fill the cores that they need
+        let filled = |cpus: u32| {
+            let cores = tasks * cpus.div_ceil(room.threads);
+            cpus == 1 || (tasks * cpus) % room.threads == 0 && (cores <= room.cores || overcommits)
+        };
+        let fits = |cpus: u32| filled(cpus) && (cpus <= most || overcommits && cpus < 8);
         let usual = rng.of_fitting(&[1, 2, 2, 3, 4, 4, 6, 7, 8, 14, 16, 20, 28, 40, 56, 112, most], fits);
         if let Some(cpus) = usual.filter(|cpus| *cpus > 0) {
             options.push(format!("-c{cpus}"));
@@ -212,7 +215,8 @@ fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pai
     if hint.is_empty() && rng.percent(14) {
         let cpus: Vec<String> = (0..tasks).map(|_| rng.below(target.cpus()).to_string()).collect();
         let bind = rng.of(&["none", "cores", "sockets", "ldoms", "threads", "rank", "rank_ldom", "map_cpu:"]);
-        pair.cpu_bind = true;
+        // 24.11 says that it ignores `rank`
+        pair.cpu_bind = bind != "rank" || release < (24, 11);
         let list = if bind == "map_cpu:" { cpus.join(",") } else { String::new() };
         options.push(format!("--cpu-bind={bind}{list}"));
     } else if rng.percent(4) {

@@ -43,7 +43,7 @@ pub const TARGETS: &[Row] = &[
     ("dgx-h100, minors exchanged", 0, "n1", H100, 8, 2),
     ("dgx-a100", 0, "n2", (2, 64, 2), 8, 8),
     ("dgx-h100, minors exchanged, device cgroups, gres.conf by minor", 1, "n0", H100, 8, 2),
-    ("dgx-h100", 0, "n0", H100, 8, 2),
+    ("dgx-h100", 0, "n6", H100, 8, 2),
     ("one socket of eight NUMA nodes", 0, "n3", (1, 128, 2), 4, 8),
     ("dgx-h100, minors exchanged, device cgroups, gres.conf by PCI address", 1, "n1", H100, 8, 2),
     ("GPUs on one socket of two", 0, "n4", (2, 24, 2), 2, 8),
@@ -68,7 +68,7 @@ pub struct Attacked {
 /// The clusters, which are up one after another.
 pub fn clusters() -> Vec<Attacked> {
     let affinity: &[fn(&Site) -> PathBuf] =
-        &[dgx, exchanged, dgx_a100, one_socket, gpus_on_one_socket, gb200];
+        &[dgx, exchanged, dgx_a100, one_socket, gpus_on_one_socket, gb200, dgx];
     let cgroups: &[fn(&Site) -> PathBuf] = &[exchanged, exchanged, shuffled];
     let unbound: &[fn(&Site) -> PathBuf] = &[dgx, dgx_a100];
     let cluster = |name, nodes, cgroups, extra, shape| Cluster {
@@ -89,8 +89,8 @@ pub fn clusters() -> Vec<Attacked> {
                 "attacked",
                 affinity,
                 false,
-                |_| partitions(6),
-                "n0=2:56:2 n1=2:56:2 n2=2:64:2 n3=1:128:2 n4=2:24:2 n5=2:72:1",
+                |_| partitions(7),
+                "n0=2:56:2 n1=2:56:2 n2=2:64:2 n3=1:128:2 n4=2:24:2 n5=2:72:1 n6=2:56:2",
             ),
             knobs: gres("n1=pci n4=minor"),
         },
@@ -125,7 +125,7 @@ fn partitions(nodes: usize) -> String {
 
 fn plugstack(site: &Site) -> String {
     let file = site.dir.join("nic-placement.conf");
-    let lines = (0..6).map(|k| format!("PartitionName=q{k} default=closest\n")).collect::<String>();
+    let lines = (0..7).map(|k| format!("PartitionName=q{k} default=closest\n")).collect::<String>();
     fs::write(&file, lines).expect("the configuration file");
     site.plugstack_line(&format!("conf={}", file.display()))
 }
