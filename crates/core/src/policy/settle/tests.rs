@@ -64,7 +64,7 @@ struct Numbers {
     order: Vec<usize>,
     /// does a device cgroup leave each task its own GPUs, counted anew?
     constrained: bool,
-    /// is it no order that Slurm makes by itself, so that nobody can know a task's distance?
+    /// is it an order that Slurm does not make by itself?  The distance of a task from its GPU is then not known
     is_odd: bool,
 }
 
