@@ -189,11 +189,8 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
         // a node is read without its cores where no word asks for them
         None if !node.provenance.is_this_system() => None,
         None => {
-            let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")?;
-            CpuSet::from_list(siblings.text.trim())
-                .ok()
-                .map(|threads| threads.len())
-                .filter(|threads| *threads > 0)
+            let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
+            CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
         }
     }
 }
