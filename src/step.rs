@@ -176,22 +176,8 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         binder: program::binder().map(str::to_string),
         gpus: read(GPUS),
         job_cores,
-        threads_per_core: threads_per_core(node),
         // a job with every core of the node shares it with no other
         alone_on_node: wish.settings.policy == Policy::Spread && job_cores == Some(node.cores().len()),
-    }
-}
-
-/// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
-fn threads_per_core(node: &Topology) -> Option<usize> {
-    match node.cores().first() {
-        Some(core) => Some(core.len()),
-        // a node is read without its cores where no word asks for them
-        None if !node.provenance.is_this_system() => None,
-        None => {
-            let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
-            CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
-        }
     }
 }
 

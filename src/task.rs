@@ -10,11 +10,11 @@ use nic_placement_core::order::Order;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::Task;
-use nic_placement_core::topology::NicIndex;
+use nic_placement_core::topology::{CpuSet, NicIndex, Topology};
 use nic_placement_process::doubts::doubts;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::memory::memory;
-use nic_placement_process::{bind, gpus, nics};
+use nic_placement_process::{bind, files, gpus, nics};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::Ordering;
@@ -174,10 +174,24 @@ fn task(
         denied_nics,
         step_cpus: masks.iter().fold(cpus.clone(), |all, mask| all.union(mask)),
         cpus,
+        threads_per_core: if masks.is_empty() { threads_per_core(&plan.node) } else { None },
         masks,
         gpu_bind: values.get(GPU_BIND).cloned(),
         promised: None,
         memory: memory(false),
+    }
+}
+
+/// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
+fn threads_per_core(node: &Topology) -> Option<usize> {
+    match node.cores().first() {
+        Some(core) => Some(core.len()),
+        // a node is read without its cores where no word asks for them
+        None if !node.provenance.is_this_system() => None,
+        None => {
+            let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
+            CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
+        }
     }
 }
 

@@ -227,7 +227,13 @@ fn each_process_of_a_launcher_runs_beside_its_gpu_with_exec_and_anywhere_without
             let cpus = &topology.numa_node(near).unwrap().cpus;
             let value = |name: &str| plan["tasks"][rank]["env"][name].as_str().unwrap_or("-").to_string();
             let (nic, list) = (value("UCX_NET_DEVICES"), value("NCCL_IB_HCA"));
-            rdma(&format!("cpus={cpus} policy=preferred-many:{near} nic={nic} list={list}"))
+            // a NUMA node holds as many processes as keep their share of the CPUs there, the first ones
+            let node_of = |rank: usize| topology.numa_node_of(topology.gpus[rank].address).unwrap();
+            let there = (0..=rank).filter(|&other| node_of(other) == near).count();
+            match there * topology.cpus().len() <= cpus.len() * topology.gpus.len() {
+                true => rdma(&format!("cpus={cpus} policy=preferred-many:{near} nic={nic} list={list}")),
+                false => rdma(&format!("cpus={} policy=default nic={nic} list={list}", topology.cpus())),
+            }
         };
         let ranks = 0..topology.gpus.len();
         let said = guest.answer("exec.said");

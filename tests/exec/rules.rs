@@ -32,11 +32,8 @@ fn fewer_processes_than_gpus_take_the_first_ones() {
     let Some(node) = node() else { return };
     let reports = node.reports(&[], &launched(node, 4, "", ""));
     assert_eq!(nics(&reports), ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]);
-    assert_eq!(
-        cpus(&reports),
-        [ALL; 4],
-        "a quarter of the node each is more than the near half has for all four"
-    );
+    let near = [NEAR[0], NEAR[0], ALL, ALL];
+    assert_eq!(cpus(&reports), near, "the near half holds two quarters of the node");
 }
 
 #[test]
@@ -108,9 +105,8 @@ fn processes_whose_launcher_tells_no_count_divide_nothing_unless_slurm_counts_th
     let reports = |before: &str, words: &str| {
         node.reports(&[], &launched(node, 8, &format!("unset LOCAL_WORLD_SIZE; {before}"), words))
     };
-    let near: Vec<&str> = (0..8).map(|n| NEAR[n / 4]).collect();
     let uncounted = reports("", "bind=core,omp=on");
-    assert_eq!(cpus(&uncounted), near, "as with `bind=numa`");
+    assert_eq!(cpus(&uncounted), [ALL; 8], "each may be alone");
     assert!(uncounted.iter().all(|report| report.of("OMP_NUM_THREADS") == "-"));
     assert_eq!(cpus(&reports("", "")), [ALL; 8]);
     let slurm = "export SLURM_LOCALID=$n SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8;";
@@ -138,15 +134,14 @@ fn a_task_of_slurms_whose_number_was_said_again_is_not_taken_for_one_that_slurms
 
 /// torchrun's `--virtual-local-rank`: `LOCAL_RANK` is 0 in all.
 #[test]
-fn torchruns_workers_that_are_all_number_0_get_cores_of_their_own() {
+fn torchruns_workers_that_are_all_number_0_keep_their_share_near_their_gpus() {
     let Some(node) = node() else { return };
     let torchrun = "export LOCAL_RANK=0 CUDA_VISIBLE_DEVICES=$n RANK=$n WORLD_SIZE=8 GROUP_RANK=0 GROUP_WORLD_SIZE=1 \
                     TORCHELASTIC_RUN_ID=none;";
     let reports = node.reports(&[], &launched(node, 8, torchrun, "bind=core"));
-    let mut taken = cpus(&reports);
-    taken.sort_unstable();
-    taken.dedup();
-    assert_eq!(taken.len(), 8, "{taken:?}");
+    // which GPUs the others have is not known, and a seat for each on both sockets would be half of its share
+    let near: Vec<&str> = (0..8).map(|n| NEAR[n / 4]).collect();
+    assert_eq!(cpus(&reports), near);
 }
 
 #[test]

@@ -111,18 +111,23 @@ fn a_task_whose_step_has_no_core_near_its_gpu_stays_and_says_so(guest: &Machine)
     let step = bare.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus()));
     assert_eq!(step.len(), 6, "{step}");
     let said = guest.answer("few-cores.placed.stderr");
-    let mut left = 0;
+    let (mut near, mut left) = (0, 0);
     for (bare, task) in bare.iter().zip(&placed) {
         let gpu = guest.gpu_of(task);
         let told = said.contains(&format!("the step has no CPU on NUMA node {}", gpu.numa_node));
         if gpu.cpus.intersects(&step) {
-            assert_eq!((task.cpus(), told), (gpu.cpus.clone(), false), "of {task:?}");
-            assert_eq!(task.node_of_its_pages(), Some(gpu.numa_node), "of {task:?}");
+            // a core holds one of two tasks with six CPUs for five each; the other stays
+            assert!((task.cpus() == gpu.cpus || task.cpus() == bare.cpus()) && !told, "of {task:?}");
+            if task.cpus() == gpu.cpus {
+                assert_eq!(task.node_of_its_pages(), Some(gpu.numa_node), "of {task:?}");
+                near += 1;
+            }
         } else {
             assert_eq!((task.cpus(), task.word("policy")), (bare.cpus(), "default"), "of {task:?}");
             assert!(told, "{said}");
             left += 1;
         }
     }
+    assert!(near >= 2, "{placed:?}");
     assert!(left > 0, "no GPU is on the NUMA node that was left out: {step}");
 }

@@ -46,8 +46,6 @@ pub struct Step {
     pub gpus: Option<String>,
     /// the cores that the job has on this node by Slurm's own count; `None` if that is not known
     pub job_cores: Option<usize>,
-    /// the threads of a core of this node; `None` if that is not known
-    pub threads_per_core: Option<usize>,
     /// is this node free of other jobs' tasks, now and later?
     pub alone_on_node: bool,
 }
@@ -86,6 +84,8 @@ pub struct Task {
     /// slurmd's masks for the step's tasks on this node, in the order of their local ids; with fewer masks
     /// than tasks slurmd starts again at the first; empty if it bound no task
     pub masks: Vec<CpuSet>,
+    /// the threads of a core of this node, where slurmd bound no task; `None` if that is not known
+    pub threads_per_core: Option<usize>,
     /// how Slurm dealt the step's GPUs to its tasks (`SLURMD_TRES_BIND`), such as `gpu:per_task:1`
     pub gpu_bind: Option<String>,
     /// the GPU of each task of the step here, by local ids, where the user promised it (`gpu=local-id`)

@@ -146,7 +146,7 @@ fn cpus(situation: &Situation, near: &Result<Near, String>) -> (CpuDecision, Opt
 /// (slurm.conf's TaskPlugin), it runs on all CPUs, and the near ones may be another job's.
 fn has_cpus_of_other_jobs(situation: &Situation) -> bool {
     let Situation { step, task, .. } = situation;
-    let jobs = step.job_cores.zip(step.threads_per_core).map(|(cores, threads)| cores * threads);
+    let jobs = step.job_cores.zip(task.threads_per_core).map(|(cores, threads)| cores * threads);
     task.masks.is_empty() && jobs.is_some_and(|cpus| task.cpus.len() > cpus)
 }
 
@@ -216,7 +216,10 @@ fn stays(
             format!("`--mem-bind={}` was asked for, and it stays by its memory", Shown::word(how, MAX_SHOWN));
         return (CpuDecision::OutOfReach { cpus: own, why }, None);
     }
-    let part = Due::new(topology, crew).cpus_of(task.local_id as usize);
+    let part = match step.uncounted {
+        true => own.len(),
+        false => Due::new(topology, crew).cpus_of(task.local_id as usize),
+    };
     let room = nearer.len();
     let why = match (crew.len(), step.starter) {
         (_, Starter::Launcher) => format!(
@@ -245,6 +248,10 @@ fn in_crew(situation: &Situation, near: &Near, crew: &Crew<'_>) -> Result<CpuSet
     }
     if *crew.mask(id) != task.cpus {
         return Err("slurmd lists other CPUs for it than it has, and the other tasks go by that list");
+    }
+    // all CPUs may be what this one has to itself
+    if step.uncounted {
+        return Ok(task.cpus.clone());
     }
     // a user can forge the list of masks, and each task that moves works through all of them
     if crew.len() > MOST_DIFFERENT_MASKS && !crew.shares_one_mask() {

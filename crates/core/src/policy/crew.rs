@@ -40,7 +40,7 @@ impl<'t> Crew<'t> {
         let cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
         let homes = deal(topology, step, task)
             .or_else(|| Some(gpuless::deal(topology, step, task)?.into_iter().map(Some).collect()));
-        let asked = asked(step, &cpus, !task.masks.is_empty());
+        let asked = asked(step, task, &cpus);
         Crew { tasks, masks, asked, homes: homes.unwrap_or_default(), cpus, memory: step.mem_bind.as_deref() }
     }
 
@@ -98,15 +98,15 @@ pub(super) fn stays_by_its_memory(
 /// Slurm's `-c` counts threads, but cores on a node with `CPUs=` its cores, with `--ntasks-per-core=1`, and with 22.05's
 /// `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores tells; where that is no
 /// proof of threads, cores are assumed: a task then keeps too much rather than too little.
-fn asked(step: &Step, cpus: &CpuSet, by_slurmd: bool) -> Option<usize> {
+fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else { return Some(asked) };
     let cores = counted.cores.max(1) as usize;
-    let threads = match by_slurmd {
+    let threads = match !task.masks.is_empty() {
         // slurmd's masks are of the step's cores: one thread of each, where a hint says so
         true if cpus.len() % cores == 0 => (cpus.len() / cores).max(1),
         true => 1,
-        false => step.threads_per_core.unwrap_or(1),
+        false => task.threads_per_core.unwrap_or(1),
     };
     let are_threads = asked.saturating_mul(step.tasks_here()).div_ceil(threads) == cores;
     Some(if are_threads && counted.cpus != counted.cores { asked } else { asked.saturating_mul(threads) })
@@ -291,7 +291,8 @@ mod tests {
         let asked = |cpus_per_task, counted: Option<(u32, u32)>, cpus: &str| {
             let counted = counted.map(|(cpus, cores)| Counted { cpus, cores });
             let step = Step { tasks: 2, cpus_per_task, counted, ..Step::default() };
-            super::asked(&step, &CpuSet::from_list(cpus).unwrap(), true)
+            let cpus = CpuSet::from_list(cpus).unwrap();
+            super::asked(&step, &Task { masks: vec![cpus.clone()], ..Task::default() }, &cpus)
         };
         assert_eq!(asked(None, None, "0-7"), None);
         assert_eq!(asked(Some(2), None, "0-7"), Some(2), "no count: a launcher's");

@@ -111,15 +111,13 @@ fn plan(
         tasks: found.rank.as_ref().map_or(1, |rank| rank.of.unwrap_or(rank.number + 1)),
         uncounted: found.rank.as_ref().is_some_and(|rank| rank.of.is_none()),
         total_tasks: found.total,
-        // where nobody says how many share the CPUs, all of them are this one's part
-        cpus_per_task: found.rank.as_ref().filter(|rank| rank.of.is_none()).map(|_| cpus.len() as u32),
+        cpus_per_task: None,
         counted: None,
         cpu_bind: bound(&topology, &cpus, found, launcher.as_ref(), values),
         mem_bind: None,
         binder: program.map(program_name).and_then(program::binder).map(str::to_string),
         gpus: deal.step_gpus,
         job_cores: None,
-        threads_per_core: None,
         alone_on_node: false,
     };
     let plan = nics::without_missing(Plan::new(topology, wish, step, &files::read), &devices);
@@ -136,6 +134,7 @@ fn plan(
         step_cpus: cpus.clone(),
         cpus,
         masks: Vec::new(),
+        threads_per_core: None,
         gpu_bind: deal.rule,
         promised: None,
         memory: memory(in_a_placed_step),

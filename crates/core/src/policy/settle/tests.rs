@@ -85,6 +85,7 @@ impl Played {
             masks: if shared { Vec::new() } else { self.masks.clone() },
             gpu_bind: self.rule.clone(),
             gpus: self.grant(id),
+            threads_per_core: Some(2),
             ..Task::default()
         }
     }

@@ -135,7 +135,7 @@ fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
 fn a_task_that_slurm_does_not_confine_is_not_confined_to_cpus_of_other_jobs() {
     let unbound = Played { masks: vec![set("0-223"); 4], gpus: (0..4).collect(), ..misdealt() };
     let cpus = |job_cores| {
-        let step = Step { job_cores, threads_per_core: Some(2), ..unbound.step() };
+        let step = Step { job_cores, ..unbound.step() };
         unbound.decided(&step)[0].cpus().to_string()
     };
     assert_eq!(cpus(Some(8)), "0-223", "208 CPUs are other jobs'");
