@@ -73,13 +73,19 @@ fn the_guests_are_the_machines_that_their_descriptions_ask_for() {
 }
 
 #[test]
-fn the_guests_kernels_are_told_how_fast_their_clock_is_and_do_not_measure_it_by_emulated_timers() {
+fn the_guests_kernels_are_told_how_fast_their_clock_is() {
     for guest in guests() {
         let console = guest.answer("console");
-        assert!(console.contains("tsc: Detected"), "{}: {console}", guest.name);
-        for measured in ["using PIT", "against PIT", "PIT calibration", "HPET reference calibration"] {
-            assert!(!console.contains(measured), "{}: {measured}: {console}", guest.name);
-        }
+        let behind = |mark: &str| -> f64 {
+            let number =
+                console.split(mark).nth(1).unwrap_or_else(|| panic!("{}: {mark}: {console}", guest.name));
+            let digits: String = number.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+            digits.parse().unwrap_or_else(|_| panic!("{}: {mark}: {console}", guest.name))
+        };
+        // what it measures by emulated timers it drops if that is a tenth off (arch/x86/kernel/tsc.c,
+        // `determine_cpu_tsc_frequencies`); without its word it was 89 to 999 MHz of 2596 on a busy host
+        let (told, taken) = (behind("tsc_early_khz="), 1000.0 * behind("tsc: Detected "));
+        assert!((taken / told - 1.0).abs() < 0.11, "{}: {taken} of {told}: {console}", guest.name);
     }
 }
 
