@@ -9,7 +9,7 @@ mod memory;
 pub use memory::settle_memory;
 
 use super::cores::{self, Share};
-use super::crew::{Crew, has_own_gpus, stays_by_its_memory};
+use super::crew::{Crew, has_own_gpus, memory_bound, stays_by_its_memory};
 use super::ladder::Ladder;
 use super::settle::{Due, settle, settle_alone};
 use super::{gpuless, identity};
@@ -17,10 +17,6 @@ use crate::diagnostic::Shown;
 use crate::placement::{Bind, Binding, CpuDecision, MemDecision};
 use crate::step::{Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
-
-/// Tasks with masks of their own, at most, that are settled together: tasks with GPUs of their own are fewer.  More of them
-/// stay where Slurm put them.
-const MOST_DIFFERENT_MASKS: usize = 64;
 
 /// Characters of the user's own way of binding that a reason shows, at most.
 const MAX_SHOWN: usize = 64;
@@ -211,7 +207,7 @@ fn stays(
         let why = format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU");
         return (CpuDecision::OutOfReach { cpus: own, why }, None);
     }
-    if let Some(how) = &step.mem_bind {
+    if let Some(how) = memory_bound(step) {
         let why =
             format!("`--mem-bind={}` was asked for, and it stays by its memory", Shown::word(how, MAX_SHOWN));
         return (CpuDecision::OutOfReach { cpus: own, why }, None);
@@ -253,8 +249,7 @@ fn in_crew(situation: &Situation, near: &Near, crew: &Crew<'_>) -> Result<CpuSet
     if step.uncounted {
         return Ok(task.cpus.clone());
     }
-    // a user can forge the list of masks, and each task that moves works through all of them
-    if crew.len() > MOST_DIFFERENT_MASKS && !crew.shares_one_mask() {
+    if crew.has_too_many_masks() {
         return Err("the step's tasks have more different masks than are compared");
     }
     if crew.homes.is_empty() {
@@ -314,8 +309,9 @@ fn on_nodes(situation: &Situation, near: &Near) -> (CpuDecision, Option<String>)
         false => (part, "narrowed to"),
         true => (task.step_cpus.intersection(&near_cpus), "moved to the step's CPUs on"),
     };
-    if !stays_by_its_memory(topology, step.mem_bind.as_deref(), &task.cpus, &cpus) {
-        let how = Shown::word(step.mem_bind.as_deref().unwrap_or_default(), MAX_SHOWN);
+    let bound = memory_bound(step);
+    if !cpus.is_empty() && !stays_by_its_memory(topology, bound, &task.cpus, &cpus) {
+        let how = Shown::word(bound.unwrap_or_default(), MAX_SHOWN);
         let why = format!("`--mem-bind={how}` was asked for, and it stays by its memory");
         return (CpuDecision::Keep { cpus: task.cpus.clone(), why }, None);
     }

@@ -6,7 +6,7 @@
 //! share a seat, whatever their GPUs are.
 #![forbid(unsafe_code)]
 
-use super::crew::Crew;
+use super::crew::{Crew, memory_bound};
 use super::settle::{Due, part, settle, settle_alone};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
@@ -36,7 +36,7 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
     if table.masks_are_private() {
         return table.own(&crew, near, id);
     }
-    if step.mem_bind.as_deref().is_some_and(|how| !how.contains("none")) {
+    if memory_bound(step).is_some() {
         return Share::Undivided(MEMORY);
     }
     match crew.homes.is_empty() {
@@ -122,7 +122,10 @@ impl<'a> Table<'a> {
 
     /// Where Slurm gave each task cores of its own: these, or with known GPUs nearer ones of a task that changes places with it.
     fn own(&self, crew: &Crew, near: &NodeSet, id: usize) -> Share {
-        let settled = if crew.homes.is_empty() { Vec::new() } else { settle(self.topology, crew) };
+        let settled = match crew.homes.is_empty() || crew.has_too_many_masks() {
+            true => Vec::new(),
+            false => settle(self.topology, crew),
+        };
         let is_ones = |core: &CpuSet| settled.iter().filter(|mask| core.intersects(mask)).count() <= 1;
         let is_private = self.cores.iter().all(is_ones);
         if let Some(seat) = settled.get(id).filter(|seat| is_private && seat.as_ref() != self.mask(id)) {

@@ -10,6 +10,10 @@ use crate::step::rule::{self, Rule};
 use crate::step::{Access, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 
+/// Tasks with masks of their own, at most, that are settled together: tasks with GPUs of their own are fewer.  More of them
+/// stay where Slurm put them.
+const MOST_DIFFERENT_MASKS: usize = 64;
+
 /// The tasks of a step on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Crew<'t> {
@@ -39,9 +43,10 @@ impl<'t> Crew<'t> {
         let masks = if is_one { &masks[..1] } else { masks };
         let cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
         let homes = deal(topology, step, task)
-            .or_else(|| Some(gpuless::deal(topology, step, task)?.into_iter().map(Some).collect()));
+            .or_else(|| Some(gpuless::deal(topology, step, task)?.into_iter().map(Some).collect()))
+            .filter(|homes: &Vec<_>| homes.len() == tasks);
         let asked = asked(step, task, &cpus);
-        Crew { tasks, masks, asked, homes: homes.unwrap_or_default(), cpus, memory: step.mem_bind.as_deref() }
+        Crew { tasks, masks, asked, homes: homes.unwrap_or_default(), cpus, memory: memory_bound(step) }
     }
 
     /// The number of tasks.
@@ -58,6 +63,12 @@ impl<'t> Crew<'t> {
     /// Slurm's masks of all tasks.
     pub(super) fn all_masks(&self) -> Vec<&'t CpuSet> {
         (0..self.tasks).map(|id| self.mask(id)).collect()
+    }
+
+    /// Have more tasks than are settled together masks of their own?  A user can forge the list of masks, and each task that
+    /// moves works through all of them.
+    pub(super) fn has_too_many_masks(&self) -> bool {
+        self.tasks > MOST_DIFFERENT_MASKS && !self.shares_one_mask()
     }
 
     /// Do all tasks have the same mask?
@@ -90,7 +101,12 @@ pub(super) fn stays_by_its_memory(
     mask: &CpuSet,
     cpus: &CpuSet,
 ) -> bool {
-    bound.is_none_or(|how| how.contains("none")) || topology.nodes_of(mask) == topology.nodes_of(cpus)
+    bound.is_none() || topology.nodes_of(mask) == topology.nodes_of(cpus)
+}
+
+/// The user's way of binding memory, if it binds any: `--mem-bind=none` does not.
+pub(super) fn memory_bound(step: &Step) -> Option<&str> {
+    step.mem_bind.as_deref().filter(|how| !how.contains("none"))
 }
 
 /// What each task asked for, in hardware threads.
