@@ -30,7 +30,8 @@ pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
     values
 }
 
-/// Why the changes would leave execve(2) too little room, if they would, beside so many bytes of the program's words.  Then nothing is set, and this says so in their place.
+/// Why the changes would leave execve(2) too little room, if they would, beside so many bytes of the program's words.  Then
+/// nothing is set, and this says so in their place.
 ///
 /// The limit on the stack that counts is the program's.  slurmstepd sets it after us, if it is one that srun handed on (Slurm's
 /// src/slurmd/slurmstepd/ulimits.c, `_set_limit`: `U` is in front of it with `--propagate`).

@@ -8,9 +8,9 @@
 //! NICP_ROOT=FOLDER cargo test --test attack            on the Slurm of another distribution (tests/slurm/releases.sh)
 //! ```
 //!
-//! The same seed gives the same lines on the same release of Slurm.  A pair in which the judge finds something runs once more.  It is void if Slurm itself does
-//! not do the same then, without the plugin, or if nothing is found then.  Pairs that are made worse on purpose show each time that
-//! the judge finds what it looks for.
+//! The same seed gives the same lines on the same release of Slurm.  A pair in which the judge finds something runs once more.
+//! It is void if Slurm itself does not do the same then, without the plugin, or if nothing is found then.  Pairs that are made
+//! worse on purpose show each time that the judge finds what it looks for.
 
 #[allow(dead_code, reason = "the cases of end_to_end use the rest")]
 #[path = "end_to_end/bed.rs"]

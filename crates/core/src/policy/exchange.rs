@@ -28,18 +28,24 @@ pub(super) fn exchanged<S: PartialEq>(topology: &Topology, crew: &Crew, shares: 
         home.is_some_and(|home| !crew.mask(*id).is_subset(&topology.cpus_of(home)))
     };
     let mut takes: Vec<usize> = (0..crew.len()).collect();
-    let mut left: Vec<usize> = (0..crew.len()).filter(far).collect();
+    // of one mask for all there is nothing to change
+    let mut left: Vec<usize> = match crew.shares_one_mask() {
+        true => Vec::new(),
+        false => (0..crew.len()).filter(far).collect(),
+    };
     while let Some(&first) = left.first() {
         let (alike, rest): (Vec<usize>, Vec<usize>) =
             left.iter().partition(|&&id| shares[id] == shares[first]);
         left = rest;
+        let away = |task: usize, mask: usize| {
+            let home = crew.homes.get(alike[task]).and_then(Option::as_ref);
+            home.map_or(0, |home| distance(topology, crew.mask(alike[mask]), home))
+        };
+        let own: Vec<u64> = (0..alike.len()).map(|task| away(task, task)).collect();
         let cost = |task: usize, mask: usize| {
-            let (task, mask) = (alike[task], alike[mask]);
-            let home = crew.homes[task].as_ref()?;
-            let own = distance(topology, crew.mask(task), home);
-            let there = distance(topology, crew.mask(mask), home);
-            let may =
-                task == mask || (there <= own && crew.may_run(topology, crew.mask(task), crew.mask(mask)));
+            let there = away(task, mask);
+            let stays_by_memory = || crew.may_run(topology, crew.mask(alike[task]), crew.mask(alike[mask]));
+            let may = task == mask || (there <= own[task] && stays_by_memory());
             // of ways that are as near, the one in which fewest change
             may.then(|| 2 * alike.len() as u64 * there + u64::from(task != mask))
         };

@@ -13,29 +13,32 @@ use crate::order::Order;
 use crate::topology::{CpuSet, NodeSet, Topology};
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// What the tasks of a step are due: no less than this after a move.
 pub(super) struct Due {
     /// `[core]`: its threads
     cores: Vec<CpuSet>,
-    /// `[task]`: its share of CPUs and of cores
+    /// `[task]`: its share of CPUs and of cores by Slurm's masks
+    shares: Vec<[u64; 2]>,
+    /// `[task]`: the same, or what it asked for if that is less
     of_task: Vec<[u64; 2]>,
 }
 
 impl Due {
     pub(super) fn new(topology: &Topology, crew: &Crew) -> Due {
-        let mut due = Due { cores: topology.cores(), of_task: Vec::new() };
-        let shares = due.shares(&crew.all_masks());
-        let threads =
-            due.cores.iter().map(|core| core.intersection(&crew.cpus).len()).max().unwrap_or(1).max(1) as u64;
+        let mut due = Due { cores: topology.cores(), shares: Vec::new(), of_task: Vec::new() };
+        due.shares = due.shares_of(&crew.all_masks());
+        let threads = due.cores.iter().map(|core| core.intersection(&crew.cpus).len()).max().unwrap_or(1);
         let asked = crew.asked.map_or(u64::MAX, |asked| asked as u64 * ONE);
-        due.of_task =
-            shares.into_iter().map(|[cpus, cores]| [cpus.min(asked), cores.min(asked / threads)]).collect();
+        let most = [asked, asked / threads.max(1) as u64];
+        due.of_task = due.shares.iter().map(|share| [share[0].min(most[0]), share[1].min(most[1])]).collect();
         due
     }
 
     /// `[task]`: its share of CPUs and of cores by these masks.
-    fn shares(&self, masks: &[&CpuSet]) -> Vec<[u64; 2]> {
+    fn shares_of(&self, masks: &[&CpuSet]) -> Vec<[u64; 2]> {
         let in_cores: Vec<CpuSet> = masks.iter().map(|mask| self.in_cores(mask)).collect();
         let of_cores = fair(&in_cores.iter().collect::<Vec<_>>());
         fair(masks).into_iter().zip(of_cores).map(|(cpus, cores)| [cpus, cores]).collect()
@@ -43,7 +46,7 @@ impl Due {
 
     /// Has every task its due by these masks?
     pub(super) fn is_kept(&self, masks: &[&CpuSet]) -> bool {
-        self.shares(masks).iter().zip(&self.of_task).all(|(has, due)| has[0] >= due[0] && has[1] >= due[1])
+        self.shares_of(masks).iter().zip(&self.of_task).all(|(has, due)| has[0] >= due[0] && has[1] >= due[1])
     }
 
     /// Do these CPUs, and their cores, hold what these tasks are due together?
@@ -72,7 +75,7 @@ impl Due {
 struct Mover {
     id: usize,
     /// the step's CPUs on each rung of its ladder
-    regions: Vec<CpuSet>,
+    regions: Rc<Vec<CpuSet>>,
     /// the rung of its mask
     here: usize,
     /// the rung it should reach; it stays if that is `here`
@@ -93,18 +96,22 @@ impl Mover {
 /// The masks of all tasks of a crew.  Every task of the step computes the same.
 pub(super) fn settle<'t>(topology: &Topology, crew: &Crew<'t>) -> Vec<Cow<'t, CpuSet>> {
     let due = Due::new(topology, crew);
-    let shares = due.shares(&crew.all_masks());
     let masks: Vec<&CpuSet> =
-        exchanged(topology, crew, &shares).into_iter().map(|whose| crew.mask(whose)).collect();
-    let mover = |(id, home): (usize, &Option<NodeSet>)| {
-        let ladder = Ladder::around(topology, home.as_ref()?);
-        let regions: Vec<CpuSet> =
-            ladder.rungs().iter().map(|rung| crew.cpus.intersection(&rung.cpus)).collect();
+        exchanged(topology, crew, &due.shares).into_iter().map(|whose| crew.mask(whose)).collect();
+    // many tasks share few homes
+    let mut known: BTreeMap<&NodeSet, (Ladder, Rc<Vec<CpuSet>>)> = BTreeMap::new();
+    let mut movers: Vec<Mover> = Vec::with_capacity(crew.len());
+    for (id, home) in crew.homes.iter().enumerate() {
+        let Some(home) = home else { continue };
+        let (ladder, regions) = known.entry(home).or_insert_with(|| {
+            let ladder = Ladder::around(topology, home);
+            let regions = ladder.rungs().iter().map(|rung| crew.cpus.intersection(&rung.cpus)).collect();
+            (ladder, Rc::new(regions))
+        });
         let here = ladder.rung_of(masks[id]);
         let target = if crew.may_run(topology, crew.mask(id), &regions[0]) { 0 } else { here };
-        Some(Mover { id, regions, here, target })
-    };
-    let mut movers: Vec<Mover> = crew.homes.iter().take(crew.len()).enumerate().filter_map(mover).collect();
+        movers.push(Mover { id, regions: Rc::clone(regions), here, target });
+    }
     // each turn sends a task one rung farther, so the loop ends
     loop {
         let mut reached: Vec<Cow<CpuSet>> = masks.iter().map(|mask| Cow::Borrowed(*mask)).collect();
