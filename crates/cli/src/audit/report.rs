@@ -78,7 +78,7 @@ pub struct Finding {
 pub enum Level {
     /// as it should be
     Ok,
-    /// worth knowing: it may be meant so, or nobody told
+    /// worth knowing: it may be meant so, or it is not known
     Note,
     /// to be put right
     Warn,

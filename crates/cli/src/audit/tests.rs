@@ -252,7 +252,7 @@ fn a_report_that_is_none_says_why() {
     let first = changed("x", |report| report.version = 1).to_json();
     assert_eq!(Audit::default().add(first.as_bytes()), Ok(()), "version 1 is read too");
     assert!(refused(|report| report.format = "nic-placement plan".into()).contains("`nic-placement plan`"));
-    // whoever reads the answer reads it in a terminal (found by the fuzzer)
+    // the reader of the answer sees it in a terminal, so the report's control characters are escaped (found by the fuzzer)
     assert_eq!(
         refused(|report| report.format = "a\n\x1b[2J".into()),
         r"`format` is `a\n\u{1b}[2J`, expected `nic-placement check`"

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Once;
 use std::thread;
 
-/// Starts a thread that nobody waits for.  There may be none to be had: the user's processes count as threads
+/// Starts a thread and does not join it.  There may be none to be had: the user's processes count as threads
 /// (`RLIMIT_NPROC`), and so do a container's.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().spawn(work).map(drop)

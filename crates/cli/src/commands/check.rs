@@ -300,7 +300,7 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     }
 }
 
-/// This node from where a step would have it, so that a device that does not answer keeps nobody waiting here either.
+/// This node from where a step would have it: where that is the node file, no device is waited for.
 fn as_a_step_has_it(
     admin: &Admin,
     options: &Options,

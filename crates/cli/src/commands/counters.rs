@@ -36,12 +36,12 @@ pub(super) fn opener(source: &NodeSource) -> Open {
 pub(super) struct Reading {
     answers: Receiver<(String, Sample)>,
     waiting: BTreeSet<String>,
-    /// is there nobody to ask the cards?
+    /// could no thread be started that asks the cards?
     unasked: bool,
     sample: Sample,
 }
 
-/// The cards that nobody has asked yet.
+/// The cards that no thread has asked yet.
 type Left = Mutex<std::vec::IntoIter<String>>;
 
 impl Reading {
@@ -82,7 +82,7 @@ impl Reading {
         true
     }
 
-    /// Is nobody asked, since there was no thread for it?  Then none answers.
+    /// Could no thread be started?  Then no card is asked, and none answers.
     pub(super) fn is_unasked(&self) -> bool {
         self.unasked
     }
@@ -111,7 +111,7 @@ fn ask_all(left: &Left, open: &Open, told: &Sender<(String, Sample)>) {
         let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(device) = next else { return };
         let sample = open().map(|root| device_of(&root, &device)).unwrap_or_default();
-        // whoever asked has gone on without it
+        // this fails where the reading has ended without the answer
         let _ = told.send((device, sample));
     }
 }
@@ -197,7 +197,7 @@ mod tests {
         let (release, released) = channel::<()>();
         let released = Arc::new(std::sync::Mutex::new(released));
         let open: Open = Arc::new(move || {
-            // whoever begins is the first; one of the two threads waits, as for firmware
+            // the first call is that of `begin` itself; the second, by one of the two threads, waits as for firmware
             if asked.fetch_add(1, Ordering::SeqCst) == 1 {
                 let _ = released.lock().unwrap().recv();
             }

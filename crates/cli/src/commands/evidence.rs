@@ -1,4 +1,4 @@
-//! `nic-placement plan --visible … --may-open …`: a task's evidence, as somebody saw it or asks about it.
+//! `nic-placement plan --visible … --may-open …`: a task's evidence, as the command line states it.
 #![forbid(unsafe_code)]
 
 use super::misunderstood::misunderstood;

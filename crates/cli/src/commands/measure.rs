@@ -136,7 +136,8 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
-/// Who hears now that the report has no place can end a job that would be run for it.  CMD itself may make the place yet.
+/// Warns at the start that the report has no place: the user can then end a job that is run for the report.  CMD itself
+/// may make the place yet.
 ///
 /// A file system that does not answer holds no job up.
 fn warn_of_place(options: &Options) {
@@ -144,7 +145,7 @@ fn warn_of_place(options: &Options) {
     let Some(output) = options.output.clone() else { return };
     let (json, (says, hears)) = (options.json, channel());
     let asks = aside::started(move || {
-        // who asked may have gone on
+        // after `PATIENCE` the receiver is gone
         let _ = says.send(place::check(&output, json));
     });
     let why = match asks.then(|| hears.recv_timeout(PATIENCE)) {

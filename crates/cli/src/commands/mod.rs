@@ -172,7 +172,7 @@ pub fn main() -> ExitCode {
 
 /// One line on stderr.
 fn tell(text: &str) {
-    // there is nobody left to be told that stderr is closed
+    // where stderr is closed the line is lost: there is no other place for it
     let _ = writeln!(io::stderr(), "nic-placement: {}", page::shown(text));
 }
 

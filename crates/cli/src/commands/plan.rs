@@ -167,7 +167,7 @@ fn stated(
         tasks: of_step.ntasks.or(played.as_ref().map(|_| 1)),
         cpus_per_task: of_step.cpus_per_task,
         cpus: topology.cpus(),
-        // a plan is for a node that nobody else uses
+        // a plan is for a node without other jobs' tasks
         alone_on_node: true,
     };
     let (mut step, mut tasks) = stated.step(topology).map_err(|bad| match bad {

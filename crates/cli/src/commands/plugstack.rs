@@ -38,7 +38,7 @@ pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, boo
     let lines = read(&file.map_or_else(slurms_own, Path::to_path_buf)).lines;
     let line = lines.iter().find(|line| line.file_name().contains("nic_placement"));
     let arguments = line.into_iter().flat_map(|line| &line.arguments).map(String::as_str);
-    // what is wrong with them `nic-placement check` tells the admin; who runs as root goes by root's word
+    // what is wrong with them `nic-placement check` tells the admin; a process of root's takes only a file of root's
     (admin::find(arguments, || partition.map(str::to_string), node::callers_author()), line.is_some())
 }
 
@@ -61,7 +61,7 @@ pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 
 /// Where a configless slurmd keeps what it was sent.
 pub(super) const SENT: &str = "/run/slurm/conf/slurm.conf";
-/// Where slurm.conf is where nobody says otherwise.
+/// Where slurm.conf is, unless `SLURM_CONF` names another place or slurmd is configless.
 pub(super) const USUAL: &str = "/etc/slurm/slurm.conf";
 
 /// The folders in which Slurm looks for plugins that are named without one; none where slurm.conf does not say.

@@ -290,7 +290,7 @@ mod tests {
             assert!(beside.is_symlink() && elsewhere.exists(), "{}", model.name);
         }
         fs::remove_file(&beside).unwrap();
-        // nobody writes to it: to open it as a file does not end
+        // a pipe without a writer: to open it as a file would not return
         assert!(std::process::Command::new("mkfifo").arg(&beside).status().unwrap().success());
         for model in &models {
             for_nccl(model, &node).unwrap();

@@ -49,7 +49,7 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 impl Request {
     /// The wish, and what is odd about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
     pub(super) fn wish(&self, more: &[(&str, &[String])]) -> Result<(Wish, Vec<Diagnostic>), Failure> {
-        // a plan binds nobody, so it may say what it would bind on any machine
+        // a plan binds no process, so it may say what it would bind on any machine
         let admin = Admin { trust_topology: true, ..Admin::default() };
         let words = self.words.as_deref();
         let mut wish = Wish::of_a_plan(words, admin).map_err(|bad| match bad {

@@ -1,4 +1,4 @@
-//! `nic-placement top`: who uses which NIC now, and how fast.
+//! `nic-placement top`: which tasks use which NIC now, and how fast.
 #![forbid(unsafe_code)]
 
 mod print;
@@ -148,7 +148,7 @@ fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
     (reading.into_sample(), silent)
 }
 
-/// To read the node asks the cards; who waits for one that is sick sees no plan.
+/// To read the node asks the cards, so a thread does it: where a card does not answer in time, no plan is shown.
 fn known(source: NodeSource) -> Option<Known> {
     let (told, answer) = channel();
     aside::started(move || {

@@ -52,7 +52,7 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
     }
 }
 
-/// Who may read the file.
+/// The users that may read the file.
 enum Readers {
     /// all, whatever the umask and the old file say
     All,
@@ -60,13 +60,13 @@ enum Readers {
     AsBefore(Option<Metadata>),
 }
 
-/// Writes a file that all may read, as steps and engines must; who reads meanwhile has the old one.
+/// Writes a file that all may read, as steps and engines must; a process that reads meanwhile has the old one.
 pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     check(place)?;
     write_for(Readers::All, place, bytes)
 }
 
-/// The same for a file of the user's own, who says by the umask and the old file's mode who may read it.
+/// The same for a file of the user's own: the old file's mode says which users may read it, else the umask.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
     write_for(Readers::AsBefore(old), place, bytes)
@@ -109,7 +109,7 @@ fn write_in(folder: &Path, name: &OsStr, bytes: &[u8], readers: &Readers) -> io:
     written
 }
 
-/// Where root writes, the file stays its user's, who could not read it otherwise.
+/// A file that root writes anew stays its user's: if it were root's, its mode could keep that user from reading it.
 fn be_as(file: &File, old: &Metadata, mode: u32) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
@@ -129,7 +129,7 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
         new.push(name);
         new.push(format!(".{}-{number}.new", process::id()));
         let new = folder.join(new);
-        // not through a link that somebody put there
+        // `create_new`, since another user may have put a link there, which must not be followed
         match OpenOptions::new().write(true).create_new(true).mode(mode).open(&new) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             opened => return Ok((new, opened?)),

@@ -5,7 +5,7 @@
 
 /// Bytes of it, with the extended part.
 pub const SIZE: usize = 4096;
-/// Bytes that the kernel gives to users who are not root (drivers/pci/pci-sysfs.c, `pci_read_config`).
+/// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
 /// What was found in it.

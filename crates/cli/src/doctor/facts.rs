@@ -1,6 +1,6 @@
 //! What a check judges: facts of the node, of its installation and of the calling user, as data.
 //!
-//! Where a fact is `None` nobody said it, and no check takes that for a fault.
+//! Where a fact is `None` it is not known, and no check takes that for a fault.
 #![forbid(unsafe_code)]
 
 use super::config_space::ConfigSpace;
@@ -114,7 +114,7 @@ pub enum Access {
     Absent,
 }
 
-/// Whoever asks.
+/// The process that asks for the check: its user, its limits and its environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
     /// is it root?
@@ -147,7 +147,8 @@ pub struct Installation {
     pub plugstack: Option<Plugstack>,
     /// what is wrong with the plugin's arguments and the configuration file
     pub words: Vec<Diagnostic>,
-    /// why nobody is placed: the words, and whether something is wrong
+    /// why no step is placed here, in words; `true` where the configuration file is refused, `false` where the admin
+    /// disabled it
     pub off: Option<(String, bool)>,
     /// what steps get here that do not ask; `None` where no line loads the plugin
     pub unasked: Option<Unasked>,
@@ -231,7 +232,7 @@ pub enum NodeFile {
     Unusable(String),
 }
 
-/// Who may write a file.
+/// A file's owner, group and mode, which say what users may write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
     /// the file

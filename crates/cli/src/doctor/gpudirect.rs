@@ -2,7 +2,7 @@
 //!
 //! Two things must be so.  The NIC's driver must get at the GPU's memory: by a client of the kernel's peer memory, or by a
 //! dma-buf.  And the packets must arrive: no translation that the GPU's addresses do not survive, and a path that libraries
-//! take.  What nobody told stays unknown.
+//! take.  Where a fact that decides is missing, the answer is that it is not known.
 //!
 //! * NVIDIA, peer memory: `nvidia_peermem` or `nv_peer_mem` is loaded (NCCL's src/transport/net_ib/gdr.cc, the same files); for
 //!   EFA `efa_nv_peermem` (amzn-drivers).

@@ -158,7 +158,7 @@ pub(super) fn configuration(subject: &Subject) -> Vec<Verdict> {
     verdicts
 }
 
-/// What steps get that do not ask, where anybody says it.
+/// What steps get that do not ask; `None` where neither the plugin's line nor the configuration file says it.
 fn by_default(unasked: &Unasked) -> Option<Verdict> {
     let said = unasked.said.iter().map(|(place, argument)| format!("`{argument}` (`{place}`)"));
     let said: Vec<String> = said.collect();

@@ -1,7 +1,7 @@
 //! The doctor: one table of checks, each of which judges facts; reading them, and printing what was found, is the caller's.
 //!
 //! `fail` is for what makes this node worse than its kind, so that a site can drain a node by it.  What is wrong in files that
-//! all nodes share is a `warn`: a typo must not drain a cluster.  What may be meant so is a `note`, and so is what nobody told.
+//! all nodes share is a `warn`: a typo must not drain a cluster.  What may be meant so, or is not known, is a `note`.
 #![forbid(unsafe_code)]
 
 mod compute;
@@ -67,7 +67,7 @@ pub struct Subject<'a> {
     pub facts: Option<&'a Facts>,
     /// what is installed
     pub installation: &'a Installation,
-    /// whoever asks
+    /// the process that asks
     pub caller: &'a Caller,
 }
 

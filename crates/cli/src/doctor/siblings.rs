@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// The value that more than half of them have, if there is one and somebody differs.
+/// The value that more than half of them have, if there is one and at least one device has another.
 pub(super) fn majority<T: Ord + Clone>(values: impl IntoIterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     values.into_iter().for_each(|value| *counts.entry(value).or_default() += 1);

@@ -65,7 +65,7 @@ fn misjudged(case: &Case) -> Option<String> {
     let worst = findings.iter().map(|finding| finding.level).max();
     let rules = super::Check::of(case.code).unwrap().rules;
     let is_stated = worst.is_none_or(|worst| rules.iter().any(|(level, _)| *level == worst));
-    // who drains a node by it wants to know what of it
+    // a `fail` names the device or file: the reason for which a node is drained is made of these names
     let names = findings.iter().all(|finding| finding.level != Level::Fail || finding.about.is_some());
     let says = case.says.is_empty() || findings.iter().any(|finding| finding.text.contains(case.says));
     let is_right = worst == case.worst && is_stated && names && says;

@@ -49,7 +49,7 @@ const INVENTED_PORTS: u32 = 0xffff_0000;
 const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
 /// The most unknown elements to report.
 const MAX_UNKNOWN: usize = 16;
-/// The most findings to keep: a file can have more mistakes than anybody reads.
+/// The most findings to keep: a file can have very many mistakes, and further ones are only counted.
 const MAX_FINDINGS: usize = 64;
 /// A PCI-to-PCI bridge.
 const BRIDGE: u32 = 0x06_0400;

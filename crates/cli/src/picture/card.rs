@@ -13,7 +13,7 @@ use nic_placement_core::topology::{
 /// A device's box.
 pub(super) struct Card {
     pub(super) looks: Looks,
-    /// what a reader who points at it is told
+    /// the text that a viewer shows when the pointer rests on it
     pub(super) tip: String,
     pub(super) lines: Vec<Line>,
 }
@@ -129,7 +129,7 @@ pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     Card { looks, tip, lines }
 }
 
-/// Why nobody may choose it, in a word or two.
+/// The words on a NIC or port that is left out: its role, unless that is compute or not known.
 fn use_of(nic: &Nic) -> String {
     match nic.role {
         Some(role @ (NicRole::Storage | NicRole::Management)) => role.to_string(),

@@ -125,7 +125,7 @@ impl Canvas<'_> {
         if paired.is_empty() {
             return self.beside(gpus, others, y);
         }
-        // the NICs that nobody uses come last, so that the others stand beside their GPUs
+        // the NICs that no GPU uses come last, so that the others stand beside their GPUs
         let y = self.beside(gpus, paired, y);
         self.beside(Vec::new(), others, y)
     }

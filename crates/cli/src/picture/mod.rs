@@ -26,7 +26,7 @@ pub struct Scene<'a> {
     pub topology: &'a Topology,
     /// below the node's name: where the facts come from, what decided
     pub subtitle: String,
-    /// who uses what
+    /// which GPU uses which port of which NIC
     pub pairs: Vec<Pair>,
     /// NICs and ports that may not be chosen
     pub excluded: &'a [Excluded],

@@ -41,7 +41,7 @@ pub struct Rect {
     pub height: f64,
     /// what it stands for
     pub looks: Looks,
-    /// what a reader who points at it is told
+    /// the text that a viewer shows when the pointer rests on it
     pub tip: Option<String>,
 }
 
@@ -138,7 +138,7 @@ pub struct Curve {
     pub path: PathType,
     /// is it one of very many?
     pub is_thin: bool,
-    /// what a reader who points at it is told
+    /// the text that a viewer shows when the pointer rests on it
     pub tip: Option<String>,
 }
 
@@ -156,7 +156,7 @@ pub fn stroke(path: PathType) -> (&'static str, &'static str) {
     }
 }
 
-/// What a kind of path crosses, for a reader who does not know `nvidia-smi topo -m`.
+/// What a kind of path crosses, for readers that do not know the words of `nvidia-smi topo -m`.
 pub fn meaning(path: PathType) -> &'static str {
     match path {
         PathType::Pix => "PIX: at most one PCIe switch",

@@ -19,8 +19,8 @@ const BOLD: f64 = 1.13;
 /// Of what no table tells: as wide as an emoji.
 const UNKNOWN: f64 = 1.4;
 
-/// Pixels that a text takes in any common sans-serif font, at most.  DejaVu Sans and Verdana are the widest of those; who
-/// draws the picture may have any of them.
+/// Pixels that a text takes in any common sans-serif font, at most.  DejaVu Sans and Verdana are the widest of those; the
+/// program that draws the picture may have any of them.
 pub fn width(text: &str, font: Font) -> f64 {
     let em: f64 = text.chars().map(of_letter).sum();
     em * font.size * if font.bold { BOLD } else { 1.0 }

@@ -205,7 +205,7 @@ pub fn interface(read: &dyn Fn(&str) -> Option<String>) -> Option<Count> {
 /// The file below `ports/N` that soft RoCE alone has.
 pub const OF_SOFT_ROCE: &str = "hw_counters/sent_pkts";
 
-/// A count, and nothing else: `N/A (no PMA)` is what the kernel writes where nobody counts.
+/// A count, and nothing else: `N/A (no PMA)` is what the kernel writes for a device without a performance management agent.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok()).flatten()

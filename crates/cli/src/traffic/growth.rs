@@ -1,4 +1,4 @@
-//! How many bytes a port sent and received between two readings, or why nobody knows.
+//! How many bytes a port sent and received between two readings, or why that is not known.
 #![forbid(unsafe_code)]
 
 use super::counters::{Count, Counted, Place, Sample};

@@ -15,7 +15,7 @@ pub enum Origin {
     Tasks,
     /// what `plan` says of all GPUs of the node, since no task was placed
     Node,
-    /// nobody knows
+    /// no plan: no task was placed, and the node was not read
     Nobody,
 }
 

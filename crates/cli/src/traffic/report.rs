@@ -43,7 +43,7 @@ pub struct Shares {
     pub tcp: u64,
     /// NICs of the plan that carried next to nothing while others carried something
     pub idle: Vec<String>,
-    /// NICs with RDMA of which nobody knows what it carried
+    /// NICs with RDMA whose bytes by RDMA are not known
     pub unknown: Vec<String>,
 }
 

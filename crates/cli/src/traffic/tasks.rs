@@ -1,6 +1,6 @@
 //! A task as its environment tells it: the marker of the plugin, and Slurm's numbers.
 //!
-//! Anybody can write anything into an environment.  What is kept of it are numbers, PCI addresses and device names.
+//! A user can write anything into a process's environment.  What is kept of it are numbers, PCI addresses and device names.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::render::marker;

@@ -277,7 +277,7 @@ proptest! {
         prop_assert_eq!(merge::read(report.to_json().as_bytes()).unwrap(), report);
     }
 
-    /// An environment is anybody's: whatever stands in it, what is kept is harmless.
+    /// A user can put any bytes into a process's environment: the names of NICs that are kept of it are printable ASCII.
     #[test]
     fn no_environment_brings_a_control_character(tail in prop::collection::vec(any::<u8>(), 0..200)) {
         let head = b"NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1,".to_vec();

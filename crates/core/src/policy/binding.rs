@@ -78,7 +78,7 @@ fn near(situation: &Situation) -> Result<Near, String> {
         return Err(format!("the topology is not this system's: {}", topology.provenance));
     }
     if gpus.is_empty() {
-        // a user who chose the CPUs chose the nodes too
+        // `--cpu-bind`, or a launcher's own binding, has chosen the nodes together with the CPUs
         let asked = binding.asked && binding.bind != Bind::None && step.cpu_bind.is_none();
         return Ok(Near { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
     }

@@ -61,7 +61,8 @@ fn steady_within(
     let is_worded = request.reasons == Reasons::Worded;
     // reasons compare all ways, and `spread` looks for the nearest GPU of each idle NIC
     let others = if is_worded || request.policy == Policy::Spread { Others::Told } else { Others::Untold };
-    // what is left after the ways of those who do not keep theirs would end before a search finds anything
+    // all of it, even where GPUs that keep their rails get no other ways: the rest of the budget would end before a search
+    // finds anything
     budget.spend(looks);
     let ways = Ways::around(topology, &node.rails, &request.through, &wants, (keeping, others));
     let parts = match request.nics_each == NicsEach::Auto && is_worded {

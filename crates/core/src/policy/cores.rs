@@ -45,8 +45,8 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
     }
 }
 
-/// The number of cores that a task on `cpus` can use alone: its own ones, else an even share; `None` if nobody says how many
-/// tasks share them.
+/// The number of cores that a task on `cpus` can use alone: its own ones, else an even share; `None` if it is not known how
+/// many tasks share them.
 pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = topology.cores();
     if cores.is_empty() {
@@ -75,7 +75,7 @@ struct Table<'a> {
 impl<'a> Table<'a> {
     fn new(topology: &'a Topology, step: &Step, task: &Task) -> Option<Table<'a>> {
         let masks = match task.masks.as_slice() {
-            // where slurmd bound nobody, all have what the step has
+            // where slurmd bound no task, every task has the CPUs that this one has
             [] => vec![task.cpus.clone()],
             masks => masks.to_vec(),
         };

@@ -1,7 +1,8 @@
 //! Why each GPU got its NICs, and why none of the others: one true sentence for each pair.
 //!
-//! A sentence about a NIC that was not chosen says what the node would lose if this one GPU moved there and nobody else
-//! did, in the first respect that the solver compares.
+//! Under `closest` and `spread` a sentence about a NIC that was not chosen says what the node would lose if this GPU alone
+//! moved there, in the first respect that the solver compares.  Under the other policies it names the rule that leaves the
+//! NIC out.
 #![forbid(unsafe_code)]
 
 use super::solve::{Answer, Budget, Loss};
@@ -126,7 +127,7 @@ pub(super) fn why_this(
     format!("{} {verb} {distance}; {use_of_it}", names.join(" and "))
 }
 
-/// How many of its nearest rails a GPU has, where nobody said a number.
+/// How many of its nearest rails a GPU has under `NicsEach::Auto`, and why.
 fn part_of_nearest(ways: &Ways, gpu: GpuIndex, rails: usize, path: PathType) -> String {
     let Some(part) = ways.part(gpu) else { return String::new() };
     let of_all = part.nearest.count_ones();

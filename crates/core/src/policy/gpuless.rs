@@ -25,8 +25,8 @@ pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) 
     nodes.map_or_else(|| none(""), Ok)
 }
 
-/// The NUMA nodes of all tasks in the order of local ids, from facts that all tasks share; `None` if the step
-/// has GPUs, one task or one node here, or Slurm gave the tasks different CPUs; or if nobody counts them.
+/// The NUMA nodes of all tasks in the order of local ids, from facts that all tasks share; `None` if the step has GPUs, one
+/// task or one node here, or Slurm gave the tasks different CPUs; or if the number of tasks is not known.
 pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = topology.nodes_of(&task.step_cpus);

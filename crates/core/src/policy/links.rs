@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 pub(super) struct Climb {
     /// the places of those that are shared, nearest first
     places: Vec<u16>,
-    /// for each number of links from the function up: how many of the places are among them, and the narrowest of the links
-    /// that are nobody else's, in Mbit/s
+    /// for each number of links from the function up: how many of the places are among them, and the narrowest of the other
+    /// links, which serve this GPU or rail alone, in Mbit/s
     up_to: Vec<(usize, u64)>,
 }
 
@@ -30,7 +30,7 @@ impl Climb {
     }
 }
 
-/// Who is below a link.
+/// The GPUs and rails below a link.
 #[derive(Default)]
 struct Below {
     gpus: usize,

@@ -111,12 +111,12 @@ pub enum Reasons {
     /// for people
     #[default]
     Worded,
-    /// where nobody is to read them: a step with hundreds of GPUs and NICs saves a third of its time
+    /// left empty, where they are not shown: a step with hundreds of GPUs and NICs saves a third of its time
     Wordless,
 }
 
 impl Reasons {
-    /// Worded where somebody reads them.
+    /// `Worded` if the caller shows them, else `Wordless`.
     pub fn if_read(are_read: bool) -> Reasons {
         if are_read { Reasons::Worded } else { Reasons::Wordless }
     }

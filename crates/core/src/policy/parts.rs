@@ -1,4 +1,4 @@
-//! How many rails each GPU gets where nobody says a number: its even part of its nearest ones.
+//! How many rails each GPU gets under `NicsEach::Auto`: its even part of its nearest ones.
 //!
 //! NCCL deals NICs like this (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU uses its local NICs, those to
 //! which its path has most bandwidth and of these the nearest, divided by the GPUs local to them.  NCCL rounds up, and GPUs
@@ -33,8 +33,8 @@ fn nearest(problem: &Problem, gpu: usize) -> u64 {
     (0..problem.rails()).filter(|&rail| Some(key(rail)) == best).fold(0, |all, rail| all | 1 << rail)
 }
 
-/// The best answer where nobody says how many rails a GPU gets.  First all get one.  Then rails that are idle go to GPUs to
-/// which they are nearest, as far as their parts go and as nobody who has less loses by it.  With these numbers all is
+/// The best answer under `NicsEach::Auto`.  First every GPU gets one rail.  Then idle rails go to the GPUs to which they
+/// are nearest, up to each GPU's part, and as long as no GPU with less bandwidth loses by it.  With these numbers all is
 /// solved anew, so that a GPU's rails stand beside each other.
 pub(super) fn solved(
     topology: &Topology,
@@ -234,7 +234,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        // more NICs than one are only taken where nobody who has less needs them
+        // the GPUs' shares, the worst-off first, are never less than with one NIC each: a second NIC takes nothing from a
+        // GPU with less
         #[test]
         fn nobody_loses_by_the_parts_of_others(parts in parts()) {
             let topology = parts.topology();

@@ -19,7 +19,7 @@ impl Reach {
         self.0.kind(gpu, RailIndex(port))
     }
 
-    /// What the path gives when nobody shares it, in Mbit/s; `None` if no rate is known.
+    /// What the path gives when no other path shares it, in Mbit/s; `None` if no rate is known.
     pub fn alone_mbps(&self, gpu: GpuIndex, port: usize) -> Option<u64> {
         self.0.rates_known().then(|| self.0.value(gpu, RailIndex(port)))
     }

@@ -23,7 +23,7 @@ pub(super) fn map_gpus(
         return gpus;
     };
     let own = rails_of.clone();
-    // nobody but the job's GPUs can use a rail
+    // only the job's GPUs can use rails, so what the others would have is idle
     for (gpu, rails) in rails_of.iter_mut().enumerate() {
         if !alone.contains(&GpuIndex(gpu)) {
             rails.clear();

@@ -72,7 +72,7 @@ fn identify(topology: &Topology, step: &Step, task: &Task, gpu_use: GpuUse) -> I
     let not_promised =
         |claim, may_promise| Identified { of_it: claim, seen: seen.clone(), promise: None, may_promise };
     match gpu_use {
-        // who sees one GPU needs no promise, whoever made it for all
+        // a task that sees one GPU at most needs no promise: `gpu=local-id` may be set for tasks that see more
         GpuUse::LocalId if claim.gpus.len() < 2 => not_promised(claim, false),
         GpuUse::LocalId => {
             let promise = by_local_id();
@@ -110,7 +110,7 @@ fn rails_of_gpus(
     let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
     for &gpu in gpus {
         let placement = node.gpu(gpu);
-        // it is empty where nobody is to read it
+        // it is empty under `Reasons::Wordless`
         if gpus.len() == 1 && !placement.reason.is_empty() {
             reasons.push(placement.reason.clone());
         }

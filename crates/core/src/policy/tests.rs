@@ -1,4 +1,5 @@
-//! What holds for every machine: order and names mean nothing, and what fails or comes new moves nobody without need.
+//! What holds for every machine: order and names mean nothing, a NIC that fails moves GPUs that did not use it only where
+//! the worst-off GPU gains by that, and a NIC that is new and farther than every GPU's own one moves none.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -145,7 +146,7 @@ proptest! {
             was.iter().map(|names| names.iter().filter(|name| **name != gone).cloned().collect()).collect();
         let moved = |gpu: &usize| !left[*gpu].is_empty() && left[*gpu] != is[*gpu];
         if (0..was.len()).any(|gpu| moved(&gpu)) {
-            // whoever did not use it stays: no way to deal the others is as good for the worst off
+            // where every GPU keeps the NICs it has left, no choice for the other GPUs gives the worst-off one as much
             let ways = Ways::new(&degraded, &after.rails, &Through::default(), &is.iter().map(Vec::len).collect::<Vec<usize>>());
             let rail = |name: &String| after.rails.iter().position(|rail| rail.to_string() == *name);
             let rails_of = |names: &[Vec<String>]| -> Vec<Vec<usize>> {

@@ -119,7 +119,7 @@ impl Ways {
         self.kinds[gpu.0][rail.0]
     }
 
-    /// What the way between a GPU and a rail gives when nobody shares it, in Mbit/s.
+    /// What the way between a GPU and a rail gives when no other way shares it, in Mbit/s.
     pub(super) fn value(&self, gpu: GpuIndex, rail: RailIndex) -> u64 {
         self.problem.alone_mbps(gpu.0, rail.0)
     }
@@ -170,9 +170,9 @@ impl Ways {
 /// The ways of GPUs that have their rails already, but for these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Others {
-    /// by their kinds and what they let through, for those who compare them
+    /// with their kinds and what they let through: reasons compare these, and so does `spread`
     Told,
-    /// where nobody asks
+    /// left out: neither a reason nor `spread` asks for them
     Untold,
 }
 

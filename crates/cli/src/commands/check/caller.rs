@@ -16,7 +16,7 @@ use nic_placement_sys as sys;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whoever asks, on this system.
+/// This process as the one that asks, on this system.
 pub(super) fn here(plan: &Plan) -> Caller {
     let is_root = sys::is_root();
     Caller {

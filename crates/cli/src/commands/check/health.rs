@@ -39,7 +39,7 @@ pub(super) enum LockPlace {
 }
 
 /// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output, where
-/// JSON may begin with white space, and by the length of the file that holds the lock, for whoever waits for that.
+/// JSON may begin with white space, and by the length of the file that holds the lock, for a check that waits for the lock.
 ///
 /// Slurm's configuration and its plugins may lie on a network's file system, which is none of this node's hardware: where
 /// that does not answer, no node is to be drained.
@@ -56,7 +56,7 @@ pub(super) fn tell_settled() -> io::Result<()> {
 
 const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
 
-/// The lock, or whoever has it.
+/// The lock, or the state of the check that has it.
 enum Lock {
     /// none where there is no place for one
     Ours(Option<File>),
@@ -123,7 +123,7 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     Err(Found { status: FAIL, text: None }.into())
 }
 
-/// Takes the lock at that place; waits so long for whoever has it.
+/// Takes the lock at that place; where another check has it, waits until `patience` is over, counted from `begun`.
 fn lock(place: &LockPlace, begun: Instant, patience: Duration) -> Lock {
     let node_file = NodeFileUse::default().path;
     match place {
@@ -143,7 +143,8 @@ fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     loop {
         match sys::try_lock(&file) {
             Ok(true) => {
-                // this one has settled nothing yet; where it stays as it was, whoever waits takes that for hardware
+                // this check has settled nothing yet; a length that an earlier check left would tell a waiting one that
+                // only hardware is left to wait for
                 let _ = file.set_len(0);
                 return Lock::Ours(Some(file));
             }
@@ -172,7 +173,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     loop {
         match hears.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(part) => said.extend(part?),
-            // who has closed its output has nothing left to wait for
+            // the process has closed its output, as it does at its end: it waits for nothing any more
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
             Err(RecvTimeoutError::Timeout) => {
                 child.kill()?;
@@ -182,7 +183,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     }
 }
 
-/// Passes on what is written, as it comes, until its end or nobody hears.
+/// Passes on what is written, as it comes, until its end or an error, or until the receiver is gone.
 fn listen(mut stdout: ChildStdout, says: &Sender<io::Result<Vec<u8>>>) {
     let mut part = [0; 4096];
     loop {
@@ -251,7 +252,7 @@ mod tests {
         assert!(matches!((&held, lock()), (Lock::Ours(Some(_)), Lock::Theirs { settled: false })));
         assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o755);
         drop(held);
-        // as where another's link stands in its place, which nobody follows
+        // a link in the lock's place is not followed: there is no lock then
         std::fs::remove_file(folder.join(".check.lock")).unwrap();
         std::os::unix::fs::symlink("/dev/null", folder.join(".check.lock")).unwrap();
         assert!(matches!(lock(), Lock::Ours(None)));

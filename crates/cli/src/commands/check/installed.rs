@@ -26,7 +26,8 @@ pub(super) struct Place<'a> {
     pub(super) is_live: bool,
 }
 
-/// What the plugin's line says, and all that was found; `None` for the file where nobody named one of a described node's.
+/// What the plugin's line says; what was found goes to `into`.  Its `plugstack` stays `None` for a described node, unless
+/// the command line names a plugstack.conf.
 pub(super) fn lines(place: &Place, into: &mut Installation) -> Admin {
     let slurms_own = || place.is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
     let Some(file) = place.named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
@@ -145,7 +146,8 @@ fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>,
     unasked
 }
 
-/// As the plugin reads it, whoever asks here; where the host's root is a stranger, nobody can tell what is root's.
+/// As the plugin reads it, whatever user runs the check: files of root's alone.  In a user namespace without the host's
+/// users the files of the host's root cannot be told from others', and all are read.
 fn roots() -> Author {
     if node::has_the_hosts_users() { Author::Root } else { Author::Anyone }
 }

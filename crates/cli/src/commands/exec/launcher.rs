@@ -1,4 +1,4 @@
-//! Who started this process: where that runs, and what it was told.
+//! The launcher of this process: its name, the CPUs on which it may run, and the environment with which it was started.
 //!
 //! A launcher's processes start on the CPUs of their launcher, unless it bound them.  So they share its CPUs if they have
 //! the same, and each knows it without asking the others, which may be binding themselves just now.
@@ -46,7 +46,7 @@ impl Launcher {
         None
     }
 
-    /// Had the launcher these values of these variables itself?  `None` if nobody knows.
+    /// Had the launcher these values of these variables itself?  `None` if its environment could not be read.
     pub(super) fn had(&self, variables: &[(&str, &str)]) -> Option<bool> {
         let all = self.environment.as_ref()?;
         let has = |(name, value): &(&str, &str)| {

@@ -105,7 +105,7 @@ impl std::error::Error for NotStarted {}
 struct Wanted {
     settings: Settings,
     admin: Admin,
-    /// why the admin lets nobody be placed here
+    /// why no process is placed here: the admin disabled it, or the configuration file is refused
     off: Option<Off>,
     /// is the admin's line of plugstack.conf known?
     knows_admin: bool,

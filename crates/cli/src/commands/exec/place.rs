@@ -164,7 +164,8 @@ fn node_name(values: &Values) -> String {
     values.get(NODE_NAME).cloned().or_else(host).unwrap_or_default()
 }
 
-/// Who started this process among others; Slurm tells in variables what there is to know of it.
+/// The launcher that started this process among others.  It is not sought where that was Slurm, whose variables tell how it
+/// bound the process and dealt the GPUs.
 fn launcher(values: &Values, found: &Found) -> Option<Launcher> {
     if found.rank.is_none() || found.is_slurms() {
         return None;
@@ -193,14 +194,15 @@ fn bound(
     }
     // a launcher in Slurm's task may have bound it there; a shell has the task's CPUs
     match launcher {
-        // nobody is between, and Slurm's masks told that it bound nobody; slurmstepd itself is not held to the step's CPUs
+        // no launcher stands between Slurm and this process, and Slurm's masks told of no binding; slurmstepd's own CPUs
+        // tell nothing, since it is not held to the step's
         Some(launcher) if found.repeats_slurm && launcher.name == "slurmstepd" => None,
         Some(launcher) if launcher.cpus == *cpus => None,
         Some(launcher) => Some(format!(
             "`{}` bound it (`mpirun --bind-to none` leaves that to `exec`)",
             Shown::word(&launcher.name, 40)
         )),
-        // on all CPUs of the node nobody was bound
+        // a process that may run on all CPUs of the node was not bound
         None if topology.cpus().is_subset(cpus) => None,
         None => Some("its launcher is not to be seen, and may have bound it".to_string()),
     }
@@ -240,7 +242,7 @@ fn deal(
             let lists: Vec<(&str, &str)> =
                 grant.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
             match launcher.and_then(|launcher| launcher.had(&lists)) {
-                // each has one of its own, and nobody says which: later releases' rule
+                // each process has a GPU of its own, and no variable names the rule: that of later releases is taken
                 Some(false) => Deal {
                     step_gpus: Some(identity::slurms_numbers(topology, &all)),
                     rule: Some("gres/gpu:per_task:1".to_string()),

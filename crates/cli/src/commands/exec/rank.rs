@@ -25,7 +25,7 @@ struct Launcher {
 /// batch script.  The innermost counts.  Slurm starts the others and is started by none, so it is last.  Flux runs in what
 /// started its brokers, Slurm or HPE's mpiexec, and sets HPE's variables itself (flux-shell-cray-pals(1)): it is before these.
 /// MPI's launchers are inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is first since programs
-/// themselves choose their GPU by it, whoever set it.
+/// themselves choose their GPU by it, whatever set it.
 const LAUNCHERS: [Launcher; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
     Launcher {
@@ -76,13 +76,13 @@ const FLUX: &str = "FLUX_TASK_LOCAL_ID";
 /// HPE's variables, which Slurm's mpi/cray_shasta sets too ([`are_slurms`]).
 const CRAYS: [&str; 2] = ["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"];
 
-/// srun.  sbatch's script has it too, as number 0 of no step: there nobody counts.
+/// srun.  sbatch's script has it too, as number 0 of no step: without a count of the step's tasks it is no rank.
 const SLURM: &str = "SLURM_LOCALID";
 const SLURMS_COUNTS: &str = "SLURM_STEP_TASKS_PER_NODE";
 
 /// This process among the others.
 pub(super) struct Found {
-    /// on its node; `None` if nobody says
+    /// on its node; `None` where neither the user nor a launcher's variable gives a number that can be one
     pub(super) rank: Option<Rank>,
     /// the variable that says so; none where the user did
     pub(super) variable: Option<&'static str>,

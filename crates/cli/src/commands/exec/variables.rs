@@ -5,7 +5,7 @@ use nic_placement_core::placement::{Change, Variable};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// Variables as text; what is not UTF-8 is still somebody's value.
+/// Variables as text; bytes that are not UTF-8 become U+FFFD, so that a variable with such a value still counts as set.
 pub(super) type Values = BTreeMap<String, String>;
 
 /// An environment in its order.

@@ -28,7 +28,7 @@ impl Log for ToStderr {
 /// A line, in one piece: several processes write to one terminal.
 pub(super) fn say(text: &str) {
     let line = one_line(&format!("nic-placement: {text}")).into_owned() + "\n";
-    // there is nobody left to be told that stderr is closed
+    // where stderr is closed the line is lost: there is no other place for it
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

@@ -52,7 +52,7 @@ impl Before {
         }
         let silent = reading.waiting().clone();
         let (told, node) = channel();
-        // it asks the cards too, and nobody waits for it now
+        // it asks the cards too, and CMD's start does not wait for it
         aside::started(move || {
             let _ = told.send(describe());
         });

@@ -31,7 +31,7 @@ pub(super) fn file(output: &Path, node: &str, json: bool) -> Result<PathBuf, Str
     )))
 }
 
-/// All nodes of a step make it at once: whoever comes second finds it there.
+/// All nodes of a step make it at once: that another node has made it already is no error.
 fn make(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| {
         let shown = folder.display();

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Between two looks: often at first, when tasks start; later seldom, so that nobody's time is taken.
+/// Between two looks: often at first, when tasks start; later seldom, so that the looks take little of the tasks' CPU time.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
 /// How long the end waits for the last look.

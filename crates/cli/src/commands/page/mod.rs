@@ -70,8 +70,8 @@ impl Page {
         self.out.as_bytes()
     }
 
-    /// What a program reads: the same bytes in a pipe and a file.  On a terminal nobody parses it, and a control
-    /// character would be obeyed.
+    /// What a program reads: the same bytes in a pipe and a file.  On a terminal no program parses it, and the terminal
+    /// would obey a control character.
     pub(super) fn exact(&mut self, text: &str) {
         match self.is_terminal {
             true => self.out.push_str(&text::defused(text)),

@@ -84,7 +84,7 @@ fn of_ports(plan: &Plan) -> Vec<Metric> {
     for (index, nic) in plan.node.nics.iter().enumerate() {
         for port in &nic.ports {
             let labels = port_labels(&nic.name, port.number);
-            // nobody knows: no sample is better than a zero
+            // a port of unknown state has no sample: a zero would say that it is not active
             if port.state != PortState::Unknown {
                 up.add(&labels, u64::from(port.state == PortState::Active));
             }

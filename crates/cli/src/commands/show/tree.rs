@@ -37,7 +37,7 @@ pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut P
         let mut text = branch.name.clone().padded(name_width.max(branch.name.width()) + GAP);
         for (at, fact) in branch.facts.iter().enumerate() {
             let width = if is_place { fact.width() } else { width(branch.of, at) };
-            // a column that nobody fills is none
+            // a column that is empty in every line is left out, with its gap
             text = if width == 0 { text } else { text.then(fact.clone().padded(width + GAP)) };
         }
         page.guided(guide, below, text.without_trailing_spaces());

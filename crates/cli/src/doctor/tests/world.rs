@@ -139,7 +139,7 @@ impl World {
         self
     }
 
-    /// A machine of somebody's guests.
+    /// The node as a virtual machine of KVM's.
     pub(super) fn guest(self) -> World {
         self.file("sys/devices/system/clocksource/clocksource0/available_clocksource", "kvm-clock tsc")
     }

@@ -12,9 +12,9 @@ use crate::policy::ladder::Ladder;
 use crate::step::Memory;
 use crate::topology::NodeSet;
 
-/// Checks the decision against what the task may have.  An earlier policy stays, since somebody chose it: a
-/// site's wrapper around slurmd, or a plugin before us.  Nodes outside the cpuset can give the task no
-/// memory.
+/// Checks the decision against what the task may have.  A memory policy that another program set stays, since it was set on
+/// purpose: by a site's wrapper around slurmd, or by a plugin before us.  Our own may only become a part of itself.  Nodes
+/// outside the cpuset can give the task no memory.
 pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else { return };
     if let Some(why) = &memory.taken {
@@ -77,7 +77,7 @@ pub(super) fn decided(situation: &Situation, near: &Result<Near, String>, cpus: 
             let where_it_runs = rungs[near_by].nodes.iter().filter(runs_on);
             where_it_runs.chain(near.nodes.iter().filter(has_cpus)).collect()
         }
-        // users who ask for it accept that threads on other sockets pay for it
+        // `mem=strict`, or `mem` beside `bind=none`, asks for it although threads on other sockets get remote memory then
         _ if binding.mem == Mem::Strict || binding.bind == Bind::None => gpus_own,
         _ if gpus_own.is_empty() => NodeSet::new(),
         _ => return keep("it runs on other sockets than its GPU's too".to_string()),

@@ -16,9 +16,9 @@ use crate::topology::{GpuIndex, GpuVendor, Topology};
 pub struct Rank {
     /// its number, from 0
     pub number: u32,
-    /// how many there are; `None` if nobody says
+    /// how many there are; `None` if neither a launcher nor the user says it
     pub of: Option<u32>,
-    /// who says so, such as `LOCAL_RANK=3`
+    /// the variable or option that gave the number, such as `LOCAL_RANK=3`
     pub said: String,
     /// did the user name the number, rather than a launcher?
     pub by_user: bool,
@@ -55,7 +55,7 @@ pub fn claimed(
     let count = seen.gpus.len();
     let Some(rank) = rank.filter(|_| count > 1) else { return (seen, None) };
     let Rank { number, of, said, by_user } = rank;
-    // who is alone may well drive all of them
+    // a launcher's only process here may well use all GPUs, so its number chooses none; `--local-rank` does
     if *of == Some(1) && !by_user {
         return (seen, None);
     }

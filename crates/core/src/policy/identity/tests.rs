@@ -77,7 +77,7 @@ fn intel() -> Topology {
     topology
 }
 
-/// NVIDIA's GPUs beside a display adapter that nobody may open.
+/// NVIDIA's GPUs beside a display adapter of Intel's, GPU 8.
 fn with_a_display_adapter() -> Topology {
     let mut topology = nvidia();
     add(&mut topology, 0x80, 0x56c0, GpuVendor::Intel);

@@ -290,8 +290,8 @@ fn who_stands_in_nobodys_way_moves_though_another_gives_way() {
 
 #[test]
 fn who_fills_its_gpus_node_to_the_last_cpu_moves_though_another_gives_way() {
-    // two tasks hold the first of three sockets; the last one would crowd them there.  The first one takes all that the step
-    // has on the second socket, and disturbs nobody
+    // two tasks hold the first of three sockets; the last one would crowd them there.  The first one takes all that the
+    // step has on the second socket, where no other task has a CPU
     let played = Played {
         topology: machine(3, 1, 4, 3),
         masks: ["0-5,12-17", "0-3,12-15", "0-3,12-15", "8-9"].map(set).to_vec(),

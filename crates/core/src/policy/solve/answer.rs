@@ -113,8 +113,8 @@ impl<'p> Answer<'p> {
         self.load.take_looks()
     }
 
-    /// What would be lost if a GPU took a rail in place of that of its own which it would miss least, and nobody else moved;
-    /// `None` where it has none to give up.
+    /// What would be lost if a GPU took a rail in place of that of its own which it would miss least, and no other GPU
+    /// moved; `None` where it has none to give up.
     pub fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
         let mut least: Option<Effect> = None;
         for at in 0..self.rails_of[gpu].len() {

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 /// The beginning of an answer: some GPUs have their rails.
 pub(super) struct Begun<'a> {
     pub(super) problem: &'a Problem,
-    /// those who have theirs
+    /// the load of the GPUs that have theirs
     pub(super) load: &'a Load<'a>,
     /// the rails of each GPU, none where they are open
     pub(super) rails_of: &'a [Vec<usize>],
@@ -21,7 +21,7 @@ pub(super) struct Begun<'a> {
     pub(super) nearest: &'a [u128],
 }
 
-/// What a problem's bound rests on before anybody has a rail.
+/// What a problem's bound rests on before any GPU has a rail.
 pub(super) struct Bounds<'p> {
     load: Load<'p>,
     rails_of: Vec<Vec<usize>>,
@@ -70,8 +70,9 @@ impl Begun<'_> {
         (0..self.rails_of.len()).filter(|&gpu| self.rails_of[gpu].is_empty())
     }
 
-    /// What each GPU can still get as far as those go who have their rails, and all together no more than the rails carry:
-    /// in whole Mbit/s, ascending.  `None` where one gets less than that.
+    /// What each GPU can get at most, and all together no more than the rails carry: in whole Mbit/s, ascending.  A GPU
+    /// that has its rails counts with what it gets there now, any other with the best of its open ways.  `None` where one
+    /// gets less than `worst`.
     fn most_for_each(&self, worst: u64) -> Option<Vec<u64>> {
         let problem = self.problem;
         let (gpus, rails) = (problem.gpus(), problem.rails());
@@ -190,7 +191,7 @@ pub(super) fn most(problem: &Problem) -> Vec<u64> {
     most
 }
 
-/// A rail, those who are on it, and how many more come who can each use as much.
+/// A rail, the GPUs on it, and how many more come, each of which can use `own` of it.
 struct Port {
     capacity: u64,
     /// what each of those on it has now, ascending
@@ -199,7 +200,7 @@ struct Port {
     more: usize,
     /// what the next one gets
     next: u64,
-    /// the first rail that is like it, but for those who come
+    /// the first rail that is like it, but for the GPUs that come
     like: usize,
 }
 
@@ -222,7 +223,7 @@ impl Port {
         level(self.capacity, self.users.len() + more, owns)
     }
 
-    /// What everybody on it gets, in no order.
+    /// What each GPU on it gets when `more` have come, in no order.
     fn shares(&self, more: usize) -> impl Iterator<Item = u64> {
         let level = self.level(more);
         let owns = self.users.iter().copied().chain(std::iter::repeat_n(self.own, more));

@@ -1,10 +1,10 @@
-//! Who may cross a place, whatever is chosen.
+//! The ways and GPUs that may cross a place, whatever is chosen.
 #![forbid(unsafe_code)]
 
 use super::level::level;
 use super::problem::Problem;
 
-/// Those who may cross a place.
+/// The ways that may cross a place, and the GPUs that cannot do without it.
 #[derive(Default)]
 pub(super) struct Crowd {
     /// number of their ways
@@ -85,8 +85,8 @@ impl Crowd {
         (self.rails.count_ones() == 1 && self.ways == crowds[rail].ways).then_some(rail)
     }
 
-    /// What GPUs have of the place at most, beside the others who must cross it: those who need not, and those who must, by
-    /// the least that they can use there, ascending.
+    /// What a GPU has of the place at most, beside the others that must cross it: one that need not cross it itself, and
+    /// one that must, by the least that it can use there.
     pub(super) fn at_most(&self, capacity: u64) -> AtMost {
         let leasts = || self.forced.iter().map(|&(least, _)| least);
         let newcomer = level(capacity, self.forced.len() + 1, leasts().chain([u64::MAX]));
@@ -111,9 +111,9 @@ impl Crowd {
 
 /// What GPUs have of a place at most, in parts of a Mbit/s.
 pub(super) struct AtMost {
-    /// who need not cross it
+    /// a GPU that need not cross it
     newcomer: u64,
-    /// who must, by the least that they can use there
+    /// a GPU that must, by the least that it can use there; ascending
     of_least: Vec<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Rails that nobody uses in an answer, as second and further ones.
+//! Rails that no GPU uses in an answer, dealt as second and further ones.
 #![forbid(unsafe_code)]
 
 use super::budget::Budget;

@@ -1,17 +1,17 @@
-//! Who crosses what in an answer, and what that leaves to each.
+//! The GPUs that cross each place in an answer, and what it leaves to each of them.
 #![forbid(unsafe_code)]
 
 use super::level::level;
 use super::problem::Problem;
 use std::cell::Cell;
 
-/// Who crosses each place in an answer, or in the beginning of one, and what that leaves to each.
+/// The GPUs that cross each place in an answer, or in the beginning of one, and what it leaves to each of them.
 pub(super) struct Load<'p> {
     problem: &'p Problem,
-    /// for each place what its users' ways give them at most, and who they are, ascending
+    /// for each place its users: what a user's way gives at most, and the GPU, ascending
     users: Vec<Vec<(u64, u32)>>,
     levels: Vec<u64>,
-    /// the level for one more user, who can use all it gets
+    /// for each place the level with one more user, which can use all it gets
     joining: Vec<u64>,
     /// work that was done with it, in the unit of [`super::Budget`]
     looks: Cell<u64>,
@@ -92,7 +92,7 @@ impl<'p> Load<'p> {
         places.fold(self.problem.own(gpu, rail), u64::min)
     }
 
-    /// The level that a place would have with one more user, who can use all it gets.
+    /// The level that a place would have with one more user, which can use all it gets.
     pub(super) fn level_for_one_more(&self, place: usize) -> u64 {
         self.joining[place]
     }

@@ -1,10 +1,10 @@
 //! The assignment solver: every GPU its rails, as even and as near as the machine allows.
 //!
-//! In this order: what the worst-off GPU gets, then the next, up to the best-off (leximin); paths as near as possible; users
-//! spread as evenly as possible; rails in order.  A GPU's share of a rail is the least of what its own way lets through and
-//! of what every place on it leaves to it: the rail's port, PCIe links, the connection of two sockets.  A place divides what
-//! it carries evenly among those who cross it, and what one of them cannot use, since its own way is narrower, the others
-//! get.  Shares of several rails add up.
+//! In this order: what the worst-off GPU gets, then the next, up to the best-off (leximin); paths as near as possible;
+//! users spread as evenly as possible; rails in order.  A GPU's share of a rail is the least of what its own way lets
+//! through and of what every place on it leaves to it: the rail's port, PCIe links, the connection of two sockets.  A place
+//! divides what it carries evenly among the ways that cross it, and what one way cannot use, since it lets less through,
+//! the others get.  Shares of several rails add up.
 //!
 //! The solver starts with the better of two simple answers (`start`).  What the worst-off GPU gets there rules out many
 //! ways, and often the problem falls into parts (`part`) that are solved by themselves: where no answer can be better than

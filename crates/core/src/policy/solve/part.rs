@@ -1,4 +1,4 @@
-//! Parts of a problem that have nothing to do with each other, once it is known how much everybody gets at least.
+//! Parts of a problem that have nothing to do with each other, once it is known how much each GPU gets at least.
 #![forbid(unsafe_code)]
 
 use super::problem::{PARTS, Problem};
@@ -24,8 +24,8 @@ impl<'p> Part<'p> {
         Part { problem, gpus, rails, rails_of, worst: 0 }
     }
 
-    /// The parts of this part in which nobody gets less than the worst-off of its GPUs does in the known answer: a better
-    /// one can hold no other ways.  `None` where that rules nothing out.
+    /// The parts that are left of this part without the ways on which a GPU gets less than the worst-off one does in the
+    /// known answer: a better answer can hold none of these.  `None` where that rules nothing out.
     pub(super) fn split(&self, shares: &[u64]) -> Option<Vec<Part<'p>>> {
         let worst = shares.iter().copied().min().filter(|worst| *worst > self.worst)?;
         let problem = &*self.problem;
@@ -87,7 +87,7 @@ fn ways_worth(problem: &Problem, gpu: usize, worst: u64) -> u64 {
     worth.fold(0, |open, rail| open | 1 << rail)
 }
 
-/// Which places can still be too narrow for those who may cross them.
+/// Which places can still be too narrow for the GPUs that may cross them.
 fn binding(problem: &Problem, open: &[u64]) -> Vec<bool> {
     let mut most = vec![0u64; problem.places()];
     let mut demand = vec![0u64; problem.places()];

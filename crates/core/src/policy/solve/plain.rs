@@ -1,12 +1,12 @@
-//! The answer that nobody has to look for: each GPU has the rail that gives it most, and nobody is in its way.
+//! The answer that needs no search: each GPU has the rail that gives it most, and gets as much of it as if it were alone.
 #![forbid(unsafe_code)]
 
 use super::answer::Answer;
 use super::problem::Problem;
 use std::cmp::Reverse;
 
-/// Gives every GPU the one rail that gives it most, of these the nearest, if that is one rail and nobody who has it gets less
-/// than alone.  Then no answer is as good: so it is where each GPU has a NIC beside it.
+/// Gives every GPU the rail that gives it most, of several the nearest, if that is one rail and every GPU gets as much of
+/// its rail as alone.  Then no other answer is as good: so it is where each GPU has a NIC beside it.
 pub(super) fn plain(problem: &Problem) -> Option<Vec<Vec<usize>>> {
     let rails: Option<Vec<Vec<usize>>> =
         (0..problem.gpus()).map(|gpu| Some(vec![favourite(problem, gpu)?])).collect();

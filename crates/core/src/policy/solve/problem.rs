@@ -13,7 +13,7 @@ pub const KINDS: u8 = 8;
 /// One GPU's way to one rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Edge {
-    /// what the way lets one GPU have when nobody shares it, in parts of a Mbit/s
+    /// what the way lets its GPU have when no other way shares it, in parts of a Mbit/s
     pub(super) own: u64,
     /// the most that it gives in any answer
     pub(super) most: u64,
@@ -66,7 +66,7 @@ impl Problem {
         self.wants[gpu]
     }
 
-    /// What the way lets through when nobody shares it, in Mbit/s.
+    /// What the way lets through when no other way shares it, in Mbit/s.
     pub fn alone_mbps(&self, gpu: usize, rail: usize) -> u64 {
         self.own(gpu, rail) / PARTS
     }
@@ -76,7 +76,7 @@ impl Problem {
         self.edge(gpu, rail).kind
     }
 
-    /// What the way lets one GPU have when nobody shares it, in parts of a Mbit/s.
+    /// What the way lets its GPU have when no other way shares it, in parts of a Mbit/s.
     pub(super) fn own(&self, gpu: usize, rail: usize) -> u64 {
         self.edge(gpu, rail).own
     }
@@ -96,7 +96,7 @@ impl Problem {
         self.capacities[place]
     }
 
-    /// The places on a way that may be too narrow for all who may cross them; the first is the rail.
+    /// The places on a way that may be too narrow for all ways that may cross them; the first is the rail.
     pub(super) fn crossed(&self, gpu: usize, rail: usize) -> impl ExactSizeIterator<Item = usize> + use<'_> {
         let &Edge { first, places, .. } = self.edge(gpu, rail);
         self.crossed[first as usize..][..places.into()].iter().map(|&place| place.into())

@@ -4,7 +4,7 @@
 use super::crowd::{AtMost, Crowd};
 use super::problem::{Edge, Problem, bits};
 
-/// Reckons with those who have no choice, and leaves out places that matter to nobody.
+/// Lowers what ways give at most by the GPUs that must cross their places, and leaves out places that limit no way.
 pub(super) fn reduce(problem: &mut Problem) {
     let crowds = Crowd::of_all(problem);
     problem.reckon_with_those_who_must(&crowds);
@@ -56,7 +56,7 @@ impl Problem {
     }
 
     /// Of GPUs that cannot get their rails without a link, each has its part of it at most, whatever else is chosen, and so
-    /// has everybody who joins them.
+    /// has every GPU that joins them.
     fn reckon_with_those_who_must(&mut self, crowds: &[Crowd]) {
         for (place, crowd) in crowds.iter().enumerate() {
             for gpu in crowd.captives(self.rails) {
@@ -68,7 +68,7 @@ impl Problem {
         }
         let at_most = |(place, crowd): (usize, &Crowd)| crowd.at_most(self.capacities[place]);
         let at_most: Vec<AtMost> = crowds.iter().enumerate().map(at_most).collect();
-        // for each place who was asked about last, and the answer
+        // for each place the GPU that was asked about last, and the answer
         let mut known: Vec<(usize, u64)> = vec![(usize::MAX, u64::MAX); crowds.len()];
         for gpu in 0..self.gpus() {
             for rail in self.open_to(gpu) {

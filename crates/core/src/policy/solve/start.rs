@@ -41,8 +41,8 @@ pub(super) fn richest(problem: &Problem) -> Vec<Vec<usize>> {
     })
 }
 
-/// Gives every GPU a first rail, then those who want it a second one, and so on; `next` chooses from those that are open to
-/// it, a bit for each.
+/// Gives every GPU a first rail, then a second one to GPUs that want several, and so on; `next` chooses from the rails that
+/// are open to the GPU, a bit for each.  GPUs without a choice have theirs from the start.
 fn deal(problem: &Problem, mut next: impl FnMut(usize, u64) -> Option<usize>) -> Vec<Vec<usize>> {
     let given =
         |gpu: usize| if problem.is_decided(gpu) { problem.open_to(gpu).collect() } else { Vec::new() };

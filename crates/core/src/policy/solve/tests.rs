@@ -181,7 +181,7 @@ fn what_the_way_lets_through_limits_a_gpus_own_share_and_not_its_part_of_a_share
 
 #[test]
 fn a_loss_of_the_next_worst_off_is_not_weighed_up_by_any_gain_of_the_best_off() {
-    // GPU 0 reaches rail 0 alone in time; whoever joins it there or takes rail 1 decides about the others
+    // every GPU reaches both rails alike, so what each gets depends only on how many share its rail
     let machine = Machine::new(&[400_000, 100_000], &vec![vec![0, 0]; 5], &[504_000; 5]);
     assert_eq!(rail_of(&machine), [0, 0, 0, 0, 1], "five times 80 is worse than five times 100");
     let machine = Machine::new(&[400_000, 200_000], &vec![vec![0, 0]; 3], &[504_000; 3]);
@@ -283,7 +283,7 @@ fn a_move_loses_in_the_first_respect_in_which_the_answers_differ() {
         Loss::Less { gpu: 0, here, there },
         "who moves, before the other"
     );
-    // who comes has no less there, but the other has
+    // the GPU that moves gets no less there, but the one that has the rail does
     let two = Machine::new(&[400_000; 2], &vec![vec![0, 0]; 2], &[126_000, 504_000]);
     assert_eq!(loss(&two, &[0, 1], 0, 1), Loss::Less { gpu: 1, here: 400_000, there: 274_000 });
 }

@@ -57,7 +57,7 @@ pub(super) fn twin_rails(problem: &Problem) -> Vec<u64> {
 fn rails_are_alike(problem: &Problem, a: usize, b: usize) -> bool {
     let are_alike = |gpu: usize| match (problem.is_open(gpu, a), problem.is_open(gpu, b)) {
         (true, true) => {
-            // who has no choice has a rail of its own
+            // a GPU without a choice uses both rails, so neither can stay unused in place of the other
             !problem.is_decided(gpu)
                 && problem.own(gpu, a) == problem.own(gpu, b)
                 && problem.kind(gpu, a) == problem.kind(gpu, b)

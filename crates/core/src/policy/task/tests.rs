@@ -73,7 +73,7 @@ fn promised(tasks: u32, local_id: u32, gpu_use: GpuUse) -> TaskPlacement {
     seeing("0,1,2,3,4,5,6,7", tasks, local_id, gpu_use, None)
 }
 
-/// The same for tasks that see these GPUs; `claim` is what somebody else found out already.
+/// The same for tasks that see these GPUs; `claim` holds the task's GPUs where the caller worked them out before.
 fn seeing(gpus: &str, tasks: u32, local_id: u32, gpu_use: GpuUse, claim: Option<Claim>) -> TaskPlacement {
     let topology = crate::platform::model("dgx-h100").unwrap();
     let node = policy::map(&topology, &Request::default());

@@ -1,4 +1,4 @@
-//! A GPU that idles slows its own link down; who else computes on the node is no reason for another map.
+//! A GPU that idles slows its own link down; the map stays the same whichever GPUs idle.
 #![forbid(unsafe_code)]
 
 use super::*;

@@ -230,7 +230,7 @@ fn maps(topology: &Topology, request: &Request, closed: &[usize], reasons: Reaso
     [step, task]
 }
 
-/// Is nothing but the words missing where nobody reads them?
+/// Checks that a map without words differs from one with them in its reasons alone.
 fn differ_in_words_alone(topology: &Topology, request: &Request, closed: &[usize]) {
     let [worded, wordless] =
         [Reasons::Worded, Reasons::Wordless].map(|reasons| maps(topology, request, closed, reasons));
@@ -258,7 +258,7 @@ proptest! {
     }
 }
 
-// a task of a large node looks at fewer ways where nobody reads why
+// a task of a large node looks at fewer ways under `Reasons::Wordless`
 #[test]
 fn a_large_map_without_words_is_the_same_map() {
     let gpus = (0..180).map(|gpu| (gpu * 7 % 4) as u8).collect();

@@ -21,7 +21,7 @@ pub(super) struct Places {
     cpus: Vec<Option<u32>>,
     /// the names of functions whose address is no machine's
     names: BTreeMap<PciAddress, String>,
-    /// links of which nothing is known but who stands below one invented switch
+    /// rates that the topology does not tell: of the links above invented switches, and above devices below them
     rates: BTreeMap<PciAddress, LinkRate>,
     /// devices below an invented switch
     joined: BTreeSet<PciAddress>,

@@ -1,4 +1,4 @@
-//! Where memory comes from, why it stays, and what of it the kernel or somebody before us allows.
+//! Where a task's memory comes from, why its policy stays, and what the cpuset or an earlier policy leaves of the decision.
 #![forbid(unsafe_code)]
 
 use super::*;
