@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All read the tree of a DGX H100 that was written to disk, in turns.  hwloc reads more (caches, memory, all PCI devices) and
-//! no port of a NIC, so the figures tell the order of magnitude, not who is better.
+//! no port of a NIC, so the figures tell the order of magnitude, not which is better.
 
 #[path = "../tests/host/harness.rs"]
 mod harness;

@@ -31,12 +31,12 @@ pub(crate) static NOT_PLACED: OnceCell<NotPlaced> = OnceCell::new();
 pub(crate) struct NotPlaced {
     /// what the admin and the user say
     pub(crate) wish: Wish,
-    /// a line for its user, who asked and does not get it
+    /// a line for the user, if the user asked for placement
     pub(crate) refusal: Option<String>,
 }
 
-/// Set where this step's tasks are to fail without their placement, also if making the plan fails in a way that nobody
-/// thought of.
+/// Set where this step's tasks are to fail without their placement.  It is set before the plan is made, so that they fail
+/// also if that panics.
 pub(crate) static STRICT: AtomicBool = AtomicBool::new(false);
 
 /// Step ids above this are not steps of tasks: the batch script, the interactive shell, the step that adopts foreign

@@ -46,7 +46,7 @@ pub(crate) fn init_post_opt() {
     }
 }
 
-/// In srun: tells a user who asks for placement that the admin has switched it off, and the nodes that it is told.
+/// In srun: tells a user that asks for placement that the admin has switched it off, and tells the nodes that it did so.
 ///
 /// What is wrong with the file here is the admin's matter, and the nodes have files of their own.
 pub(crate) fn tell_who_asked(spank: &SpankHandle) {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// The values of some variables.
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// The values of those of `names`, which are sorted, that are set; what is not UTF-8 is still somebody's value.
+/// The values of those of `names`, which are sorted, that are set.  One that is not UTF-8 is set too, and so the user's.
 ///
 /// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
 /// environment for execve(2).
@@ -91,7 +91,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     failures
 }
 
-/// A variable of the step or task; a value that is not UTF-8 is still somebody's value.
+/// A variable of the step or task.  A value that is not UTF-8 is set too, and so the user's.
 pub(crate) fn variable(spank: &SpankHandle, name: &str) -> Option<String> {
     spank.getenv_lossy(name).ok().flatten()
 }

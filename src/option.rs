@@ -61,7 +61,7 @@ fn print_help() -> i32 {
     let printed = terminal.write_all(options::help().as_bytes()).and_then(|()| terminal.flush());
     match printed {
         Ok(()) => 0,
-        // who closed the pipe has read enough
+        // the reader closed the pipe: it has read enough
         Err(error) if error.kind() == ErrorKind::BrokenPipe => 0,
         Err(error) => {
             log::error!("--{OPTION}=help: cannot be printed: {error}");

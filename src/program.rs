@@ -54,8 +54,8 @@ fn name() -> Option<&'static str> {
 }
 
 /// Does the step start what starts the ranks?  What the job was asked for each task is then a rank's, and the daemon's own part
-/// is all that the step has: since 23.11 srun reads SLURM_CPUS_PER_TASK here too, and binds with `--external-launcher` nobody
-/// (Slurm's src/common/env.c, `_set_ext_launcher_hydra`; src/slurmd/slurmd/req.c).
+/// is all that the step has: since 23.11 srun reads SLURM_CPUS_PER_TASK here too, and binds no task with
+/// `--external-launcher` (Slurm's src/common/env.c, `_set_ext_launcher_hydra`; src/slurmd/slurmd/req.c).
 pub(crate) fn starts_ranks() -> bool {
     name().is_some_and(|name| LAUNCHERS.contains(&name))
 }

@@ -99,7 +99,7 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
 /// Mistakes of the admin's that a step tells, at most: a file of them would fill the log with each step.
 const MISTAKES: usize = 8;
 
-/// What plugstack.conf, the configuration file, the user's environment and the option say, and why nobody is placed here.
+/// What plugstack.conf, the configuration file, the user's environment and the option say, and what turns placement off.
 fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     // the user's word for it: no more than that user may choose hangs on it
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
@@ -150,7 +150,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let values = environment::values(spank, &names);
     let read = |name: &str| values.get(name).cloned();
     // from 22.05 to 23.02 srun neither reads what sbatch was asked for nor takes it away; Slurm's own number is 1 where
-    // nobody asked for any
+    // neither the job nor the step asked for any
     let own = spank.step_cpus_per_task();
     let is_the_steps = |asked: &u32| own.as_ref().map_or(true, |own| *own == u64::from(*asked));
     let asked = read(CPUS_PER_TASK).and_then(|count| count.parse().ok()).filter(is_the_steps);
@@ -216,7 +216,7 @@ fn names(plan: &Plan) -> Vec<String> {
     plan.evidence_variables(&task::READ).into_iter().map(str::to_string).collect()
 }
 
-/// One line for the step; the reasons where somebody asks for them.
+/// One line for the step; why each GPU has its NICs, in slurmd's debug log alone.
 fn report(active: &Active) {
     let (node, map) = match &active.plan {
         Err(problem) => return log::error!("{problem}; nothing is set"),

@@ -74,7 +74,7 @@ fn global_id(spank: &SpankHandle, procid: Option<&str>) -> u32 {
     said.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
 }
 
-/// Who asked for placement and gets none here is told once, in the step's first task, unless srun has told it.
+/// Tells a user's step that asked for placement and gets none here, once, in its first task, unless srun has told it.
 fn tell_who_asked(spank: &SpankHandle) {
     let Some(refusal) = NOT_PLACED.get().and_then(|step| step.refusal.as_ref()) else { return };
     // of each component the first one: another may well be placed
@@ -204,7 +204,7 @@ fn withdraw(spank: &SpankHandle) {
         return;
     }
     let wish = NOT_PLACED.get().map(|step| &step.wish);
-    // who wants nothing changed wants this left too
+    // `dry-run` changes nothing, and so takes nothing away
     if wish.is_some_and(|wish| wish.settings.dry_run) {
         return;
     }

@@ -141,7 +141,7 @@ const LINE: &str = "/etc/slurm/plugstack.conf.d/90-nic-placement.conf";
 /// As the guide has it.
 const ACTIVATE: &str = "cp /usr/share/nic-placement/90-nic-placement.conf /etc/slurm/plugstack.conf.d/";
 
-/// dpkg unpacks a file beside the old one and renames it: whoever loads the library gets the whole old or the whole new one.
+/// dpkg unpacks a file beside the old one and renames it: a step loads the whole old library or the whole new one.
 fn every_step_starts_while_the_package_is_replaced(root: &Root) {
     root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE}"));
     let inode = || root.ok("stat -c %i /usr/lib/nic-placement/libnic_placement.so");
@@ -166,7 +166,7 @@ fn every_step_starts_while_the_package_is_replaced(root: &Root) {
     root.ok("dpkg -P nic-placement");
 }
 
-/// stdin is /dev/null, as where a program does it on many nodes: whoever asks leaves the package without its configuration.
+/// stdin is /dev/null, as where a program does it on many nodes: an upgrade that asks leaves the package unconfigured.
 fn an_upgrade_to_another_text_asks_nothing_and_the_admin_s_line_stays(root: &Root) {
     root.ok(&format!(
         "dpkg -i {FIRST} && {ACTIVATE} && sed -i '$s/$/ default=closest/' {LINE} && cp {LINE} /tmp/line"
@@ -276,7 +276,7 @@ fn main() -> ExitCode {
     }
     for (root, port) in [("bookworm", "27317"), ("trixie", "27417")] {
         for (name, case) in CASES.iter().filter(|(name, _)| is_wanted(name)) {
-            // each in a root that nobody used before
+            // each in a root that no case used before
             count(format!("{root}: {name}"), &|| case(&Root::up(root, port)));
         }
     }

@@ -288,7 +288,7 @@ fn a_typo_in_the_users_variable_is_told_by_srun_and_the_job_runs() {
     played.assert_nearest_nics();
 }
 
-// ---- who decides ----
+// ---- the admin's default, the user's variable, the option ----
 
 #[test]
 fn a_step_that_did_not_ask_is_left_alone() {

@@ -121,7 +121,7 @@ fn a_file_is_written_whole_and_a_node_without_gpus_has_no_map() {
     map(&folder, &["--format", "mooncake", "-o", file.to_str().unwrap()]);
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains(r#""cuda:1": [["mlx5_1"], ["mlx5_0"]]"#), "{text}");
-    // what is called like this is somebody else's, and a link leads to it
+    // a link with the name of the new file leads to another file, which is not written
     let (other, link) = (folder.join("other"), folder.join("mooncake.new"));
     fs::write(&other, "other").unwrap();
     std::os::unix::fs::symlink(&other, &link).unwrap();

@@ -239,7 +239,7 @@ impl Open {
         self.0.join("nic-placement")
     }
 
-    /// The tool as a user with no other process, who may have that many processes and threads.
+    /// The tool as a user with no other process and with that many processes and threads at most.
     fn limited(&self, processes: u32, arguments: &[&str]) -> std::io::Result<Output> {
         let mut command = Command::new("setpriv");
         command.args([

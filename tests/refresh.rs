@@ -185,7 +185,7 @@ fn check_says_from_where_a_step_has_the_node_and_how_old_that_is() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A file that srun's plugin would refuse is told, though whoever asks here may read it.
+/// A file that the plugin, as root, would refuse is told, though the user that runs `check` may read it.
 #[test]
 fn check_reads_a_topology_file_as_root_would() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("owner-{}", std::process::id()));
@@ -270,7 +270,7 @@ fn a_pipe_in_the_place_of_the_lock_is_not_waited_for() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-// rootless podman, Apptainer's --fakeroot: the host's files stand there as nobody's
+// rootless podman, Apptainer's --fakeroot: the host's root has no ID there, so its files belong to user 65534
 #[test]
 fn in_a_user_namespace_the_hosts_configuration_is_no_strangers() {
     let folder = std::env::temp_dir().join(format!("nic-placement-userns-{}", std::process::id()));

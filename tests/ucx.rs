@@ -1,4 +1,4 @@
-//! The real UCX: which IP interfaces it has, and who connects by address with the lists that we set.
+//! The real UCX: which IP interfaces it has, and which clients connect by address with the lists that we set.
 //!
 //! It runs without RDMA, over tcp in a network namespace.  Skipped with a reason where UCX is not installed
 //! (Debian: `ucx-utils`, `libucx-dev`).

@@ -172,7 +172,7 @@ pub struct Cost {
 pub fn cost(genes: &Genes, turns: usize) -> Cost {
     let topology = genes.topology();
     let nics_each = genes.nics_each();
-    // nobody reads reasons in a step, unless somebody asks
+    // a step words its reasons only for `verbose`, `dry-run` or slurmd's debug log
     let of_step = Request { nics_each, reasons: Reasons::Wordless, ..Request::default() };
     let node = policy::map(&topology, &of_step);
     let unopenable = (0..topology.nics.len().min(2)).map(|nic| (NicIndex(nic), String::new())).collect();

@@ -1,6 +1,6 @@
 //! Other releases of UCX: what holds for Debian 12's must hold for them, and what does not is said here.
 //!
-//! Each stands in the guests as /other/NAME (others.sh).  `mine` is one that somebody unpacked beside the others, into
+//! Each stands in the guests as /other/NAME (others.sh).  `mine` is one that a tester unpacked beside the others, into
 //! `ucx/mine/usr` of the cache (releases.sh).
 
 use crate::cases_address::{assert_met, assert_unreachable};

@@ -1,7 +1,7 @@
 //! Searches for a better way to deal GPUs to NICs, independently of the project's solver.
 //!
 //! A GPU's share of a NIC is the least of what the kind of path lets through, of what the GPUs on that NIC leave to it, and
-//! of what those leave who cross the same two sockets; one answer is better than another if its shares, from the least to
+//! of what those leave that cross the same two sockets; one answer is better than another if its shares, from the least to
 //! the greatest, come later in the order of a dictionary.
 
 /// The unit of shares: this part of a rate, a multiple of 1 to 16.
@@ -101,7 +101,7 @@ impl Search<'_> {
             return self.ways.shares(&self.rail_of).as_slice() > self.than;
         }
         for rail in 0..self.rails {
-            // of unused NICs that nobody can tell apart one is enough
+            // of unused NICs that are alike for every GPU one is enough
             let unused = |rail: &usize| !self.rail_of.contains(rail);
             if unused(&rail) && self.same[rail].iter().any(unused) {
                 continue;

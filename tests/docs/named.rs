@@ -123,7 +123,7 @@ fn every_test_that_a_document_names_exists() {
     }
 }
 
-/// The table of inputs: what nobody proves is a claim.
+/// The table of inputs: what no test proves is a claim.
 #[test]
 fn each_input_of_a_user_names_the_tests_that_prove_its_fate() {
     let mut source = String::new();

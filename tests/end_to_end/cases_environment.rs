@@ -1,4 +1,4 @@
-//! Who owns a variable: the user's survive, ours do not outlive their step, and batch scripts get none.
+//! Variables and their owners: the user's survive, ours do not outlive their step, and batch scripts get none.
 
 use crate::harness::{Bed, Case, cases};
 use crate::machines::{nccl_list, ucx_of, ucx_of_all};

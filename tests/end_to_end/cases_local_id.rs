@@ -83,7 +83,7 @@ fn a_promise_that_slurm_contradicts_is_told_and_fails_only_who_is_strict(bed: &B
     }
     let strict = bed.run(&step.replace('@', &format!("{WORD},strict")));
     assert_ne!(strict.code, 0);
-    // who sees one GPU needs no promise
+    // a task that sees one GPU needs no promise
     let one = "srun -w n0 -n4 --gpus-per-task=1 --nic-placement=gpu=local-id,strict $report";
     for task in bed.tasks(4, one) {
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "of {task:?}");

@@ -1,4 +1,4 @@
-//! Ways to start tasks, each with and without the plugin: who gets the right GPU, NIC, CPUs and memory.
+//! Ways to start tasks, each with and without the plugin: which tasks get the right GPU, NIC, CPUs and memory.
 
 use crate::harness::{Bed, Case, cases, skip};
 use crate::machines::{cpus_near, nccl_list, numa_node_of, ucx_of};
@@ -108,7 +108,7 @@ fn tasks_that_outnumber_the_gpus_share_the_nic_of_the_gpu_they_share(bed: &Bed) 
         let tasks = if options.starts_with("-n16") { 16 } else { 4 };
         compare(bed, tasks, 2, &format!("srun -w n0 {options} @ $report"));
     }
-    // whose tasks see several GPUs and are more than these: no GPU is anybody's own, and each has the NICs of all
+    // more tasks than GPUs, and each sees them all: no GPU is one task's own, and each task has the NICs of all
     let (_, with) = bed.without_and_with(FLAG, 4, "srun -w n0 -n4 -c4 --gres=gpu:2 @ $report");
     for task in &with {
         let near: Vec<String> = task.gpus().into_iter().map(ucx_of).collect();

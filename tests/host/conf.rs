@@ -1,4 +1,4 @@
-//! The admin's configuration file and switch: who is placed, who is observed, who is told, and what is not gone by.
+//! The admin's configuration file and switch: which steps are placed, observed and told, and which files are not gone by.
 
 use super::files::{is_root, pipe, said};
 use super::*;
@@ -116,7 +116,8 @@ fn the_file_is_opened_once_for_a_step_and_in_no_task() {
 
 // ---- files that are not gone by ----
 
-/// With this file nobody is placed, whoever asks; slurmd's log says why in one error line of the step, and who asked in one.
+/// With this file no step is placed, asked or not.  slurmd's log says why in one error line of the step; a user that
+/// asked is told in one line by task 0.
 macro_rules! refused {
     ($tree:expr, $words:expr) => {
         let (tree, words): (&Path, &[&str]) = (&$tree, &$words);

@@ -1,4 +1,4 @@
-//! Files that are no files, files of somebody else's, and files that are too long: no step waits for them or goes by them.
+//! Files that are no files, files of another user's, and files that are too long: no step waits for them or goes by them.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};

@@ -1,4 +1,4 @@
-//! What users can put into a step, put there to harm: no hook answers Slurm anything but 0 on a node, nobody forges a line
+//! What users can put into a step, put there to harm: no hook answers Slurm anything but 0 on a node, no text forges a line
 //! of slurmd's log, and the job runs.  The fake Slurm complains of such answers and lines in every test.
 
 use super::*;
@@ -82,7 +82,7 @@ fn a_very_long_line_is_cut_and_says_so() {
     assert!(longest < Some(4096), "{longest:?}");
 }
 
-/// Some texts that nobody would write, the same in every run.
+/// Some texts that no user would write, the same in every run.
 fn generated() -> Vec<OsString> {
     let pieces: [&[u8]; 30] = [
         b"closest",

@@ -38,7 +38,7 @@ fn a_hook_takes_no_more_instructions_than_the_table_says() {
         return;
     }
     let node = Node::new("instructions");
-    // as Slurm logs where nobody asks for more
+    // Slurm's default log level
     let step = || node.step().word("--log-level", "3");
     let cases = [("node file", step()), ("no node file", step().arg("cache=0"))];
     let mut table = String::from(

@@ -33,7 +33,7 @@ impl Node {
         let place = |path: &str| tree.join(path.trim_start_matches('/'));
         fs::create_dir_all(place(BOOT_ID).parent().unwrap()).unwrap();
         fs::copy(BOOT_ID, place(BOOT_ID)).unwrap();
-        // the device nodes, as files that everybody may open
+        // the device nodes, as files that every user may open
         fs::create_dir_all(place("dev/infiniband")).unwrap();
         for name in fs::read_dir(place("sys/class/infiniband_verbs")).unwrap() {
             fs::write(place("dev/infiniband").join(name.unwrap().file_name()), "").unwrap();
@@ -60,7 +60,7 @@ impl Node {
         step.word("--root", self.tree.to_str().unwrap()).word("--tell-files", "1")
     }
 
-    /// Takes the ports from the tree: who asks for their state finds none, and no NIC that may be chosen.
+    /// Takes the ports from the tree: a step that looks for their state finds none, and no NIC that may be chosen.
     pub fn without_ports(self) -> Node {
         for name in fs::read_dir(self.tree.join("sys/class/infiniband")).unwrap() {
             fs::remove_dir_all(name.unwrap().path().join("ports")).unwrap();

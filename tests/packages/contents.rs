@@ -105,7 +105,7 @@ pub fn the_same_input_gives_the_same_package() {
     }
 }
 
-/// But for the address: who releases the package has one.
+/// But for the maintainer's address: it stays a placeholder until a release (packaging/deb/control).
 pub fn lintian_finds_no_error() {
     let Ok(output) = Command::new("lintian")
         .args([

@@ -107,7 +107,7 @@ fn without_time(line: &str) -> &str {
     rest
 }
 
-/// The rows: what was done, who is told, and the line.
+/// The rows: what was done, the user or the log that is told, and the line.
 fn record(root: &Root) -> String {
     let mut table = "| what was done | who is told | the line |\n|---|---|---|\n".to_string();
     root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE} && cp {LINE} /tmp/line"));

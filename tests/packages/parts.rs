@@ -37,7 +37,7 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The parts of a package and who uses whom, by `cargo tree -e normal`.
+/// The parts of a package and which part uses which, by `cargo tree -e normal`.
 pub fn parts(package: &str, target: &str) -> (BTreeSet<Part>, BTreeSet<(String, String)>) {
     let format = ["--prefix", "depth", "--no-dedupe", "--format", "|{p}|{l}"];
     let tree = ["tree", "--locked", "-e", "normal", "-p", package, "--target", target];

@@ -83,7 +83,7 @@ fn a_node_with_another_version_of_the_tool_differs_and_one_that_does_not_tell_it
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("  n3\n") && !text.contains("  n4\n"), "{text}");
     assert!(text.contains("nic-placement: 0.0, its kind 0.1 (2 of 4)"), "{text}");
-    // whoever describes a machine has no tool on it
+    // a machine that is only described has no tool on it
     let described = run(&["check", "--json", "--machine", "dgx-h100"]).stdout;
     let described: Value = serde_json::from_slice(&described).unwrap();
     assert_eq!(described["versions"], json!({}));

@@ -1,5 +1,5 @@
-//! A card whose firmware does not answer, on a real kernel: who reads the node waits for it and cannot be ended; a step with
-//! the node file does not notice.
+//! A card whose firmware does not answer, on a real kernel: a process that reads the node waits for it and cannot be ended;
+//! a step with the node file does not notice.
 
 use super::boot::{Boot, CANNOT, unwanted};
 use super::harness;

@@ -145,7 +145,7 @@ fn binds_cores_alone(request: &Request) -> Result<(), Failure> {
 }
 
 fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
-    // what is only described binds nobody here
+    // a topology that is only described is trusted: no process here is bound by it
     let mut admin = Admin { trust_topology: !request.is_here, ..Admin::default() };
     let mut doubts = Vec::new();
     for argument in &request.arguments {

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn nic_placement_plan(
 ///
 /// # Safety
 ///
-/// `request` is NULL or points to `length` bytes that nobody writes to during the call; `answer` is NULL or points to a
+/// `request` is NULL or points to `length` bytes that no thread writes to during the call; `answer` is NULL or points to a
 /// pointer that may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nic_placement_map(
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn nic_placement_render(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nic_placement_free(answer: *mut c_char) {
     if !answer.is_null() {
-        // SAFETY: it came from `CString::into_raw` in `call`, and nobody has it after this.
+        // SAFETY: it came from `CString::into_raw` in `call`, and the caller promises to give it back once.
         drop(unsafe { CString::from_raw(answer) });
     }
 }

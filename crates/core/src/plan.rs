@@ -29,7 +29,7 @@ pub struct Wish {
     pub admin: Admin,
     /// the settings of the step
     pub settings: Settings,
-    /// is anybody to read why each GPU has its NICs?
+    /// is it to be told in words why each GPU has its NICs?
     pub reasons: Reasons,
 }
 

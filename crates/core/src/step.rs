@@ -7,7 +7,7 @@ pub mod rule;
 use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
 use std::collections::BTreeMap;
 
-/// Who started the tasks of a step on this node.
+/// What started the tasks of a step on this node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Starter {
     /// Slurm
@@ -22,21 +22,21 @@ pub enum Starter {
 pub struct Step {
     /// the node's name, for reports
     pub node: String,
-    /// who started its tasks
+    /// what started its tasks
     pub starter: Starter,
     /// tasks of the step on this node
     pub tasks: u32,
-    /// may there be more tasks here than `tasks`, since nobody says how many?  Then it is the least that there can be, and each of
-    /// them may know another, so nothing may be divided by it
+    /// may there be more tasks here than `tasks`, since neither Slurm nor the launcher says how many?  Then it is the least
+    /// that there can be, and each of them may know another, so nothing may be divided by it
     pub uncounted: bool,
     /// tasks of the step on all its nodes
     pub total_tasks: u32,
-    /// CPUs requested for each task (`-c`, `SLURM_CPUS_PER_TASK`); `None` if nobody did
+    /// CPUs requested for each task (`-c`, `SLURM_CPUS_PER_TASK`); `None` if none were
     pub cpus_per_task: Option<u32>,
     /// what it has here by Slurm's own count, where that was asked
     pub counted: Option<Counted>,
     /// the user's way of binding (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`), or in words how a
-    /// launcher bound the task; `None` if nobody chose a way
+    /// launcher bound the task; `None` if neither did
     pub cpu_bind: Option<String>,
     /// the user's `--mem-bind` (`SLURM_MEM_BIND_TYPE`); `None` without one
     pub mem_bind: Option<String>,
@@ -69,7 +69,7 @@ pub struct Task {
     pub global_id: u32,
     /// the evidence about its GPUs
     pub gpus: GpuGrant,
-    /// its GPUs, if somebody worked them out from more than that evidence
+    /// its GPUs, if the caller worked them out from more than that evidence
     pub claim: Option<Claim>,
     /// the GPUs that its program counts, in its order, where the claim is a choice among these; `None` if these are the
     /// claim's own, or the evidence's
@@ -97,7 +97,7 @@ pub struct Task {
 /// A task's memory before we change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// why its policy must stay, if it must: somebody set one before
+    /// why its policy must stay, if it must: one was set before, or it cannot be read
     pub taken: Option<String>,
     /// NUMA nodes that a placed step around it prefers: our own policy, which may become a part of itself
     pub ours: Option<NodeSet>,

@@ -14,13 +14,13 @@ pub struct Found {
     pub admin: Admin,
     /// what is wrong with them
     pub findings: Vec<Diagnostic>,
-    /// the file and its path, for who looks at its lines for other nodes and partitions too
+    /// the file and its path, for a caller that looks at its lines for other nodes and partitions too
     pub file: Option<(Conf, String)>,
-    /// why nobody is placed here, whoever asks
+    /// why no step is placed here, even if its user asks
     pub off: Option<Off>,
 }
 
-/// Why nobody is placed.
+/// Why no step is placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Off {
     /// the admin threw the switch: where
@@ -82,7 +82,8 @@ fn switches(path: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The file, and what is wrong with its lines; none where nobody promised one.  The error says why it cannot be gone by.
+/// The file, and what is wrong with its lines; none where it is absent and no `conf=` names it.  The error says why it
+/// cannot be gone by.
 fn read(path: &str, is_promised: bool, author: Author) -> Result<Option<(Conf, Vec<Diagnostic>)>, String> {
     let bytes = match root::read_file(Path::new(path), conf::MAX_BYTES, author) {
         Ok(bytes) => bytes,

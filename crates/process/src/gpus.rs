@@ -29,8 +29,8 @@ pub fn grant(values: &BTreeMap<String, String>, topology: &Topology, devices: Op
     GpuGrant { variables, access }
 }
 
-/// Is "not permitted" the answer for what everybody may open too?  So says a seccomp filter of a container that is older than
-/// the C library's system call, faccessat2(2).
+/// Is "not permitted" the answer for `/dev/null` too, which every process may open?  So says a seccomp filter of a
+/// container that is older than the C library's system call, faccessat2(2).
 pub fn is_answer_to_all(devices: &File) -> bool {
     sys::may_open(devices, "null").is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(access(given), expected);
     }
 
-    /// Nobody may write to a file that cannot be changed, as the device cgroup has it (EPERM).
+    /// Makes a file immutable: then even root's write fails with EPERM, as the device cgroup has it.
     fn forbid(file: &Path, forbids: bool) -> bool {
         let flag = if forbids { "+i" } else { "-i" };
         Command::new("chattr").arg(flag).arg(file).output().is_ok_and(|output| output.status.success())

@@ -20,8 +20,8 @@ pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
     kept.map(|(format, extension)| (*format, node_file.with_extension(extension))).collect()
 }
 
-/// Reads them, where they stand at their place themselves and are their author's: whoever could change one could give every
-/// task of the node other NICs.
+/// Reads them, where they stand at their place themselves and are their author's: a user with the right to change one could
+/// give every task of the node other NICs.
 pub fn find(admin: &mut Admin, author: Author) {
     for (format, place) in places(admin) {
         match read_unlinked(&place, MAX_BYTES, author) {

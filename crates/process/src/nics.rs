@@ -31,7 +31,7 @@ pub struct Devices {
     pub directory: Option<File>,
     /// does it have nodes of RDMA devices?
     uverbs: bool,
-    /// the mount namespace of whoever opened it
+    /// the mount namespace of the process that opened it
     mounts: Option<String>,
     /// what stands at [`TOPS`] there
     tops: [Option<(u64, u64)>; TOPS.len()],
@@ -83,7 +83,7 @@ pub fn without_missing(plan: Plan, devices: &Devices) -> Plan {
         return plan;
     }
     log::warn!("`/dev/{DIRECTORY}` is missing: no RDMA device of this node can be opened");
-    // a list of NICs that nobody can open would hide the interfaces that work; another machine's NICs are not here
+    // a list of NICs that no task can open would hide the interfaces that work; another machine's NICs are not here
     if !plan.node.provenance.is_this_system() {
         return plan;
     }
@@ -96,8 +96,8 @@ fn all_missing(topology: &Topology, place: &str) -> Vec<(NicIndex, String)> {
     verbs.map(|(index, _)| (index, format!("`/dev/{DIRECTORY}` is missing {place}"))).collect()
 }
 
-/// The plan without NICs that nobody of the job may open, where there are such; `tells` says it in the log.  Also the plan by
-/// a container's own files, since the libraries read those.
+/// The plan without the NICs that no task of the job may open, where there are such; `tells` says it in the log.  Also the
+/// plan by a container's own files, since the libraries read those.
 pub fn without_closed(plan: &Plan, closed: &Closed, tells: bool) -> Option<Plan> {
     // which container the user takes is nothing that an admin would mend
     let level = if closed.sees_others { log::Level::Info } else { log::Level::Warn };

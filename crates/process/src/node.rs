@@ -23,13 +23,13 @@ pub fn read(admin: &Admin, scope: Scope, author: Author) -> Result<(Topology, Ve
     }
 }
 
-/// Whose word this process goes by: who runs as root by root's alone.
+/// Whose files this process goes by: as root, by root's alone.
 pub fn author() -> Author {
     if sys::is_root() { Author::Root } else { Author::Anyone }
 }
 
-/// The same for a program that a user starts: root of a user namespace of their own, as in a container, has nobody else's
-/// rights, and the host's root is a stranger there (user_namespaces(7); /proc/self/uid_map of the first one has all IDs).
+/// The same for a program that a user starts.  Root of the user's own user namespace, as in a container, has that user's
+/// rights alone, and the host's root has no ID there (user_namespaces(7); /proc/self/uid_map of the first one has all IDs).
 pub fn callers_author() -> Author {
     if has_the_hosts_users() { author() } else { Author::Anyone }
 }

@@ -24,7 +24,7 @@ const MAX_NODE: libc::c_ulong = WORDS as libc::c_ulong * 64 + 1;
 /// The calling thread's memory policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryPolicy {
-    /// nobody set one
+    /// none was set
     Default,
     /// these NUMA nodes first
     Prefer(NodeSet),
@@ -79,8 +79,8 @@ fn get(flags: libc::c_ulong) -> io::Result<(libc::c_int, NodeSet)> {
 
 /// Does the kernel still move pages by itself, with a policy of ours?
 ///
-/// It leaves memory alone for which somebody set a policy (kernel/sched/fair.c `task_numa_work`), so without this pages that
-/// it moved to slow memory would stay there.
+/// It leaves memory alone for which a policy was set (kernel/sched/fair.c `task_numa_work`), so without this pages that it
+/// moved to slow memory would stay there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancing {
     /// as it does for a task without a policy, where this kernel can: for several nodes since Linux 6.9

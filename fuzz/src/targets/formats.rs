@@ -25,7 +25,7 @@ fn comes_back(data: &[u8], topology: &Topology) {
     let written = file::to_json(topology);
     let again = file::from_json(&written, topology.provenance.clone());
     let again = again.unwrap_or_else(|bad| panic!("what was read cannot be written and read: {bad}"));
-    // who supplied what stands in the node file alone
+    // `supplied_by` stands in the node file alone
     let same = Topology { supplied_by: topology.supplied_by.clone(), ..again };
     assert_eq!(&same, topology);
     assert_eq!(file::to_json(&same), written, "the same bytes");

@@ -4,7 +4,7 @@
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::diagnostic::line::{MAX_BYTES, one_line};
 
-/// Findings of one input, at most: whoever reads them is a log.
+/// Findings of one input, at most: they go to a log.
 const MOST_FINDINGS: usize = 20_000;
 
 /// A message that ends no line, moves no cursor and turns no direction, of a length that a log takes.

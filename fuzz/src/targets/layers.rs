@@ -48,7 +48,7 @@ impl Given {
         let mut next = || parts.next().unwrap_or_default();
         let (arguments, how, map, partition, conf) =
             (held::text(&next()), next(), next(), held::text(&next()), next());
-        // neither leads to files of whoever runs this
+        // neither leads to files of the user that runs this
         let is_place = |argument: &&str| argument.starts_with("conf=") || argument.starts_with("node-file=");
         let arguments = arguments.split('\n').filter(|argument| !argument.is_empty() && !is_place(argument));
         let mut arguments: Vec<String> = arguments.map(str::to_string).collect();
@@ -130,7 +130,7 @@ pub fn run(data: &[u8]) {
             );
         }
         let mut admin = found.admin;
-        // a line of the file may have moved it, to files of whoever runs this
+        // a line of the file may have moved it, to files of the user that runs this
         admin.node_file.path = place.join("node.json").display().to_string();
         kept::find(&mut admin, Author::Anyone);
         are_maps(given, &admin, place);

@@ -48,7 +48,7 @@ impl Place {
 
     /// Puts a thing at a path below the folder until `undo`; `false` where no such thing can be there.
     ///
-    /// A link that a change before made is not followed: it may lead to the files of whoever runs this.
+    /// A link that a change before made is not followed: it may lead to the files of the user that runs this.
     pub fn put(&mut self, path: &Path, thing: Thing) -> bool {
         let path = self.path.join(path);
         let Some(folder) = path.parent().filter(|folder| folder.starts_with(&self.path)) else {

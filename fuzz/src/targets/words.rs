@@ -26,7 +26,7 @@ pub fn run(data: &[u8]) {
         }
     }
     for words in &parsed {
-        // whoever says nothing changes nothing
+        // no words change nothing
         assert_eq!(&Words::default().overlaid(words), words);
         assert_eq!(&words.overlaid(&Words::default()), words);
     }
@@ -62,7 +62,7 @@ fn means_the_same_when_written(words: &Words) {
     }
 }
 
-/// Words as somebody would write them.
+/// Words as a user would write them.
 fn written(words: &Words) -> String {
     let mut said: Vec<String> = Vec::new();
     match words.policy {

@@ -55,8 +55,8 @@ fn groups(part: &[String]) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// [`VARIABLE`] for these components and the words that srun settled, in its order; `None` where these are more: then nobody
-/// knows whose is whose.
+/// [`VARIABLE`] for these components and the words that srun settled, in its order; `None` where these are more: then it is
+/// not known which words are which component's.
 pub fn told(order: &[(u32, &[String])], settled: Vec<Option<String>>) -> Option<String> {
     let numbers = order.iter().map(|(number, _)| *number);
     (settled.len() <= order.len()).then(|| write(numbers.zip(settled)))

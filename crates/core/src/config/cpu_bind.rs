@@ -49,7 +49,7 @@ pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 pub const READ: [&str; 6] =
     [TYPE, LIST, "SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", VARIABLE];
 
-/// The user's own way of binding, as messages name it; `None` where nobody chose one.
+/// The user's own way of binding, as messages name it; `None` where the user chose none.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let told = set(VARIABLE);
@@ -78,7 +78,7 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
         how if how.starts_with("map_cpu") => list.map(|cpu| CpuSet::from_list(cpu).ok()).collect(),
         _ => None,
     };
-    // a list that is understood in part tells of nobody
+    // of a list that is understood in part, no mask is used: a task's own may be missing
     masks.unwrap_or_default()
 }
 
@@ -112,11 +112,11 @@ pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
-/// Is what srun's environment says of a binding an outer step's, and nobody's choice for this one?
+/// Is what srun's environment says of a binding an outer step's, and not the user's choice for this one?
 ///
 /// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  It writes the
 /// others anew where it is told of a way, and else hands them on (src/common/env.c, `setup_env`).  So after `unset
-/// SLURM_CPU_BIND` they are nobody's.
+/// SLURM_CPU_BIND` they are no choice of the user's.
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)

@@ -33,7 +33,7 @@ pub struct Settings {
     pub enabled: bool,
     /// which NICs serve which GPU
     pub policy: Policy,
-    /// work out, log, and change nothing: as the admin sees a step that nobody asked to place
+    /// work out, log, and change nothing: so the admin sees what a step would get whose user did not ask
     pub observe: bool,
     /// one line for each task on the user's terminal
     pub verbose: bool,
@@ -57,7 +57,7 @@ pub struct Settings {
     pub libraries: Libraries,
     /// variables that may be set beside those
     pub env_names: Vec<String>,
-    /// variables that nobody wants set, names and beginnings with a star
+    /// variables that are not to be set (`no-env=`), names and beginnings with a star
     pub no_env: Vec<String>,
 }
 
@@ -78,9 +78,9 @@ impl Settings {
 
 /// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
 ///
-/// A user who names the option or the variable wants placement, unless a word says `off` or `observe`.  The policy, the
+/// A user that names the option or the variable wants placement, unless a word says `off` or `observe`.  The policy, the
 /// strictness and whatever has a value are the last ones named; what any `no-env=` names is not set, unless a nearer one
-/// takes it back.  Who binds no CPUs and does not speak of memory wants it left alone too.
+/// takes it back.  Without a word for memory, `bind=none` leaves it alone too.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut all = Words::default();
     let mut settings = Settings::default();

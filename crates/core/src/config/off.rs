@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, Shown};
 
 /// The argument that no user gets around.
 const DISABLE: &str = "disable";
-/// The argument for users who do not ask.
+/// The argument that turns placement off for steps whose user does not ask.
 const DEFAULT_OFF: &str = "default=off";
 
 /// The argument by which these, which were read at `place`, would turn off what they do not turn off as they are written.

@@ -1,6 +1,6 @@
 //! The admin's arguments, behind the plugin's path in plugstack.conf and in the configuration file.
 //!
-//! Who says them makes a layer: plugstack.conf, then the file's lines for the cluster, for nodes, for partitions.  A nearer
+//! Each place makes a layer: plugstack.conf, then the file's lines for the cluster, for nodes, for partitions.  A nearer
 //! layer counts.  plugstack.conf is the same on all nodes where Slurm itself hands it out (slurm.conf(5), "Configless"), and
 //! the file is the node's own, so it is the nearer one.
 #![forbid(unsafe_code)]
@@ -76,7 +76,7 @@ pub struct Admin {
     pub map_files: Vec<MapFile>,
 }
 
-/// Who speaks, and what was said there.
+/// A place with arguments, and what was said there.
 struct Layer {
     /// the narrowest arguments that may stand there
     reach: Reach,
@@ -84,7 +84,7 @@ struct Layer {
     default: Words,
     /// the lists, sources and variables that it has named: the first time it replaces those of the layers before
     said: BTreeSet<String>,
-    /// arguments and words that nobody knows
+    /// how many arguments and words were unknown
     unknown: usize,
 }
 
@@ -226,7 +226,7 @@ impl Admin {
                 self.rollout =
                     rollout.ok_or("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`".to_string())?;
             }
-            // whoever threw the switch, nobody throws it back
+            // once a layer disables, no later one enables again
             "disable" => self.disabled |= switch.unwrap_or(true),
             "conf" if value.starts_with('/') => self.conf = Some(value.to_string()),
             "include" => take_patterns(&mut self.selection.include, name, value, layer)?,
@@ -265,7 +265,7 @@ impl Admin {
         Ok(None)
     }
 
-    /// `set=NAME=TEMPLATE`, or several with `;` between them, for those who can say `set=` once only.
+    /// `set=NAME=TEMPLATE`, or several with `;` between them, so that one `set=` can hold them all.
     fn set_all(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let mut refused = Vec::new();
         let mut doubts = Vec::new();
@@ -331,7 +331,7 @@ fn too_many_patterns() -> String {
     format!("more than {MAX_PATTERNS} NICs: name several at once with `*` and `?`, or their subnet")
 }
 
-/// `yes` or `no` behind a word that needs neither, for those who write down no word without a value.
+/// `yes` or `no` behind a word that needs neither, so that an admin may give every word a value.
 fn yes_or_no(value: &str) -> Option<bool> {
     match value {
         "yes" => Some(true),

@@ -57,7 +57,7 @@ pub struct Words {
 /// Why a text is not one of words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWord {
-    /// a word that nobody knows
+    /// a word that is not in the option table
     Unknown(String),
     /// two words of which only one can hold
     Both(&'static str, &'static str),

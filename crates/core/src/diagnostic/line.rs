@@ -15,7 +15,7 @@ const MARK: usize = 48;
 /// written as in a literal of Rust (`\n`, `\u{1b}`).  What is longer than [`MAX_BYTES`] is cut, and says so.
 ///
 /// Quoted text should have been escaped where it was quoted, where its length can be bounded too; this holds where
-/// somebody forgot it.
+/// the code there does not.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES && !text.chars().any(disturbs) {
         return Cow::Borrowed(text);

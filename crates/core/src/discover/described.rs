@@ -9,8 +9,8 @@
 //! sys/nic-placement/supplied_by =
 //! ```
 //!
-//! `synthesise` writes it, so that the snapshot of a model, of a matrix or of a file says what these say.  Nobody reads it
-//! on a live system.
+//! `synthesise` writes it, so that the snapshot of a model, of a matrix or of a file says what these say.  It is not
+//! read on a live system.
 #![forbid(unsafe_code)]
 
 use super::Root;
@@ -24,7 +24,7 @@ const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Manage
 /// Adds to a tree what it does not show of `topology`.
 pub(super) fn write(topology: &Topology, manifest: &mut Manifest) {
     let mut file = |name: &str, text: String| manifest.insert(&format!("{PLACE}/{name}"), Entry::File(text));
-    // always there, so that nobody looks for a known machine in what is described
+    // always there, so that no known machine is looked for in what is described
     file("supplied_by", topology.supplied_by.clone().unwrap_or_default());
     let roles: Vec<String> =
         topology.nics.iter().filter_map(|nic| Some(format!("{} {}", nic.name, nic.role?))).collect();

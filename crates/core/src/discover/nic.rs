@@ -169,7 +169,7 @@ fn software<'a>(
     path: &str,
     ports: impl IntoIterator<Item = (&'a Port, &'a Option<String>)>,
 ) -> Option<String> {
-    /// What soft iWARP says of itself, which nobody can change (include/uapi/rdma/siw-abi.h, `SIW_NODE_DESC_COMMON`).
+    /// What soft iWARP says of itself, which no user can change (include/uapi/rdma/siw-abi.h, `SIW_NODE_DESC_COMMON`).
     const SOFT_IWARP: &str = "Software iWARP stack";
     let is_below_a_function = path.contains("/pci");
     let (mut is_on_ethernet, mut may_be_iwarp) = (false, false);

@@ -174,8 +174,8 @@ pub(super) fn complete_nic(
 /// The number of virtual functions that exist now (Documentation/ABI/testing/sysfs-bus-pci).
 ///
 /// A step counts the links to them.  The file with their number waits, from Linux 5.5 to 6.8 and in older ones with its fixes, for
-/// the device's lock, which whoever probes, resets or removes the device holds, and vfio while a virtual machine uses it
-/// (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657).  A capture may lack the links.
+/// the device's lock.  The kernel holds it while it probes, resets or removes the device, and vfio while a virtual machine
+/// uses it (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657).  A capture may lack the links.
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;

@@ -175,7 +175,7 @@ pub fn complete(root: &Root, topology: &mut Topology) {
     }
 }
 
-/// What may make a written file wrong, for who waits for that.
+/// What may make a written file wrong when it changes, for a caller that waits for that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     /// what is registered, and each interface on a device with its `operstate`

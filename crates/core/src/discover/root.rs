@@ -179,7 +179,7 @@ impl Root {
         Some(bytes)
     }
 
-    /// The number of the user to whom a directory belongs; `None` where nobody knows.
+    /// The number of the user to whom a directory belongs; `None` where that cannot be read.
     pub fn owner(&self, path: &str) -> Option<u32> {
         let place = match &self.source {
             Backing::Live => Path::new("/").join(path),

@@ -22,7 +22,7 @@ fn read(manifest: Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
     discover(&Root::manifest(manifest), scope, Provenance::ThisSystem)
 }
 
-/// A topology as the live bus would give it: nobody tells it what a NIC is for.
+/// A topology as the live bus would give it: the bus does not tell what a NIC is for.
 fn as_discovered(mut topology: Topology) -> Topology {
     topology.provenance = Provenance::ThisSystem;
     topology.nics.iter_mut().for_each(|nic| nic.role = None);

@@ -8,7 +8,7 @@ use crate::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
 pub struct List {
     /// its name
     pub variable: &'static str,
-    /// who reads it
+    /// the library that reads it
     pub reader: &'static str,
     /// the NICs that it is about
     pub kind: NicKind,

@@ -61,7 +61,7 @@ pub struct UsedPort {
     pub rail: Rail,
     /// the nearest path from one of the task's GPUs
     pub path: PathType,
-    /// what it gives when nobody shares it, in hundredths of what the plan's best port gives; `None` if no rate
+    /// what it gives when no other task shares it, in hundredths of what the plan's best port gives; `None` if no rate
     /// is known
     pub percent: Option<u64>,
     /// why the plan leaves it out

@@ -1,4 +1,4 @@
-//! What a user's own list comes to on machines that everybody knows.
+//! What a user's own list comes to on machines of the table of known models.
 #![forbid(unsafe_code)]
 
 use crate::config::Words;
@@ -221,8 +221,8 @@ fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
     assert!(said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"), "{said}");
 }
 
-/// What comes of the files of a node and its user for a task with GPU 0 of a DGX H100, with one IP interface: who uses what,
-/// and what a strict word says.
+/// What comes of the files of a node and its user for a task with GPU 0 of a DGX H100, with one IP interface: which library
+/// uses which NICs, and what a strict word says.
 fn with_files(
     words: &str,
     files: &'static [(&'static str, &'static str)],

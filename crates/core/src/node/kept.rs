@@ -42,7 +42,7 @@ pub enum NotUsed {
 }
 
 impl NotUsed {
-    /// Is that what an admin knows who never had one written?
+    /// Is there none?  An admin that never had one written needs no word of it.
     pub fn is_absent(&self) -> bool {
         matches!(self, NotUsed::Absent(_))
     }

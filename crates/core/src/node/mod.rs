@@ -85,7 +85,7 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();
     let (mut topology, mut diagnostics) = discover(root, scope, provenance);
-    // whoever described it has said it all
+    // a described machine has all that its description says: a known machine adds nothing to it
     if !is_live && described::read(root, &mut topology, &mut diagnostics) {
         diagnostics.extend(root.notes());
         return (topology, diagnostics);

@@ -1,4 +1,4 @@
-//! A step and its tasks as somebody states them, without Slurm's word: on the tool's command line, or a launcher.
+//! A step and its tasks as the tool's command line or a launcher states them, without Slurm's word.
 #![forbid(unsafe_code)]
 
 use super::{Plan, Wish};
@@ -28,7 +28,7 @@ pub enum Deal {
 /// A step on one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stated {
-    /// who starts its tasks
+    /// what starts its tasks: Slurm or a launcher
     pub starter: Starter,
     /// its GPUs, in its order
     pub gpus: Vec<GpuIndex>,

@@ -25,23 +25,23 @@ pub fn share(topology: &Topology, step: &Step, task: &Task, near: &NodeSet) -> S
     if step.uncounted {
         return Share::Undivided(UNCOUNTED);
     }
-    let Some(table) = Table::new(topology, step, task) else {
+    let table = Table::new(topology, step, task);
+    if table.cores.is_empty() {
         return Share::Undivided("the node's cores are not known");
-    };
+    }
     let id = task.local_id as usize;
-    if id >= table.tasks {
+    if id >= table.crew.len() {
         return Share::Undivided("Slurm counts fewer tasks here than there are");
     }
-    let crew = Crew::new(topology, step, task);
     if table.masks_are_private() {
-        return table.own(&crew, near, id);
+        return table.own(near, id);
     }
     if memory_bound(step).is_some() {
         return Share::Undivided(MEMORY);
     }
-    match crew.homes.is_empty() {
-        true => table.seats_for_all(&Due::new(topology, &crew), near, id),
-        false => table.seats_as_dealt(&crew, id),
+    match table.crew.homes.is_empty() {
+        true => table.seats_for_all(near, id),
+        false => table.seats_as_dealt(id),
     }
 }
 
@@ -54,11 +54,11 @@ pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> 
     }
     let of = |cpus: &CpuSet| cores.iter().filter(|core| core.intersects(cpus)).count();
     let bound_by_user = step.cpu_bind.as_deref().is_some_and(|how| how != "none");
-    let own = match Table::new(topology, step, task) {
-        Some(table) if !step.uncounted && table.masks_are_private() => of(&task.cpus),
-        _ if bound_by_user && task.masks.is_empty() => of(&task.cpus),
-        _ if step.uncounted => return None,
-        _ => of(&task.step_cpus) / step.tasks_here(),
+    let own = match () {
+        () if !step.uncounted && Table::new(topology, step, task).masks_are_private() => of(&task.cpus),
+        () if bound_by_user && task.masks.is_empty() => of(&task.cpus),
+        () if step.uncounted => return None,
+        () => of(&task.step_cpus) / step.tasks_here(),
     };
     Some(own.min(of(cpus)).max(1))
 }
@@ -66,39 +66,25 @@ pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> 
 /// What all tasks of the step on this node see alike.
 struct Table<'a> {
     topology: &'a Topology,
-    tasks: usize,
-    masks: Vec<CpuSet>,
+    crew: Crew<'a>,
     /// the step's part of each core of which it has one
     cores: Vec<CpuSet>,
 }
 
 impl<'a> Table<'a> {
-    fn new(topology: &'a Topology, step: &Step, task: &Task) -> Option<Table<'a>> {
-        let masks = match task.masks.as_slice() {
-            // where slurmd bound no task, every task has the CPUs that this one has
-            [] => vec![task.cpus.clone()],
-            masks => masks.to_vec(),
-        };
-        let all = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
-        let cores: Vec<CpuSet> = topology.cores().iter().map(|core| core.intersection(&all)).collect();
-        let cores: Vec<CpuSet> = cores.into_iter().filter(|core| !core.is_empty()).collect();
-        (!cores.is_empty()).then(|| Table { topology, tasks: step.tasks_here(), masks, cores })
-    }
-
-    /// Slurm's rule when there are fewer masks than tasks (src/plugins/task/affinity/affinity.c,
-    /// `get_cpuset`).
-    fn mask(&self, id: usize) -> &CpuSet {
-        &self.masks[id % self.masks.len()]
+    fn new(topology: &'a Topology, step: &'a Step, task: &'a Task) -> Table<'a> {
+        let crew = Crew::new(topology, step, task);
+        let cores = topology.cores().into_iter().map(|core| core.intersection(&crew.cpus));
+        let cores = cores.filter(|core| !core.is_empty()).collect();
+        Table { topology, crew, cores }
     }
 
     /// Does each task have cores of which no other task has a thread?
     fn masks_are_private(&self) -> bool {
-        self.masks.len() >= self.tasks
-            && self
-                .cores
-                .iter()
-                .all(|core| (0..self.tasks).filter(|&id| self.mask(id).intersects(core)).count() <= 1)
-            && (0..self.tasks).all(|id| self.cores.iter().any(|core| core.intersects(self.mask(id))))
+        let masks = self.crew.all_masks();
+        let is_ones = |core: &CpuSet| masks.iter().filter(|mask| mask.intersects(core)).count() <= 1;
+        let has_one = |mask: &&CpuSet| self.cores.iter().any(|core| core.intersects(mask));
+        self.cores.iter().all(is_ones) && masks.iter().all(has_one)
     }
 
     /// The step's cores on a NUMA node.
@@ -117,34 +103,36 @@ impl<'a> Table<'a> {
     fn home(&self, near: &NodeSet, id: usize) -> NodeSet {
         let nodes = self.nodes();
         let home = near.intersection(&nodes);
-        if home.is_empty() { self.topology.nodes_of(self.mask(id)).intersection(&nodes) } else { home }
+        if home.is_empty() { self.topology.nodes_of(self.crew.mask(id)).intersection(&nodes) } else { home }
     }
 
     /// Where Slurm gave each task cores of its own: these, or with known GPUs nearer ones of a task that changes places with it.
-    fn own(&self, crew: &Crew, near: &NodeSet, id: usize) -> Share {
+    fn own(&self, near: &NodeSet, id: usize) -> Share {
+        let crew = &self.crew;
         let settled = match crew.homes.is_empty() || crew.has_too_many_masks() {
             true => Vec::new(),
             false => settle(self.topology, crew),
         };
         let is_ones = |core: &CpuSet| settled.iter().filter(|mask| core.intersects(mask)).count() <= 1;
         let is_private = self.cores.iter().all(is_ones);
-        if let Some(seat) = settled.get(id).filter(|seat| is_private && seat.as_ref() != self.mask(id)) {
+        if let Some(seat) = settled.get(id).filter(|seat| is_private && seat.as_ref() != crew.mask(id)) {
             return Share::Own(seat.clone().into_owned(), "cores of its own, for which tasks change places");
         }
-        let alone = settle_alone(self.topology, crew, id, near, |_| self.tasks);
-        let own = if alone.is_subset(self.mask(id)) { alone } else { self.mask(id).clone() };
+        let alone = settle_alone(self.topology, crew, id, near, |_| crew.len());
+        let own = if alone.is_subset(crew.mask(id)) { alone } else { crew.mask(id).clone() };
         Share::Own(own, "the cores that Slurm gave to it alone")
     }
 
     /// With known GPUs: divides a node's cores among the tasks whose GPUs are there.
-    fn seats_as_dealt(&self, crew: &Crew, id: usize) -> Share {
+    fn seats_as_dealt(&self, id: usize) -> Share {
+        let crew = &self.crew;
         let Some(deal) = crew.homes.iter().cloned().collect::<Option<Vec<NodeSet>>>() else {
             return Share::Undivided("which GPU each task has is not certain");
         };
-        let homes: Vec<NodeSet> = (0..self.tasks).map(|id| self.home(&deal[id], id)).collect();
-        let mut seats = vec![CpuSet::new(); self.tasks];
+        let homes: Vec<NodeSet> = (0..crew.len()).map(|id| self.home(&deal[id], id)).collect();
+        let mut seats = vec![CpuSet::new(); crew.len()];
         for node in self.nodes().iter() {
-            let holders: Vec<usize> = (0..self.tasks).filter(|&id| homes[id].contains(node)).collect();
+            let holders: Vec<usize> = (0..crew.len()).filter(|&id| homes[id].contains(node)).collect();
             let cores = self.cores_of(node);
             if cores.len() < holders.len() {
                 return Share::Undivided(FEW);
@@ -163,21 +151,22 @@ impl<'a> Table<'a> {
     }
 
     /// With unknown GPUs: every task has a seat on every node, and takes those near its GPUs.
-    fn seats_for_all(&self, due: &Due, near: &NodeSet, id: usize) -> Share {
+    fn seats_for_all(&self, near: &NodeSet, id: usize) -> Share {
+        let (tasks, due) = (self.crew.len(), Due::new(self.topology, &self.crew));
         for node in self.nodes().iter() {
             let cores = self.cores_of(node);
-            if cores.len() < self.tasks {
+            if cores.len() < tasks {
                 return Share::Undivided(FEW);
             }
             // whichever seat a task takes, it must be enough
-            let seats: Vec<CpuSet> = (0..self.tasks).map(|id| part(&cores, id, self.tasks)).collect();
+            let seats: Vec<CpuSet> = (0..tasks).map(|id| part(&cores, id, tasks)).collect();
             if !due.is_kept(&seats.iter().collect::<Vec<_>>()) {
                 return Share::Undivided(LESS);
             }
         }
         let mut mine = CpuSet::new();
         for node in self.home(near, id).iter() {
-            mine = mine.union(&part(&self.cores_of(node), id, self.tasks));
+            mine = mine.union(&part(&self.cores_of(node), id, tasks));
         }
         Share::Own(
             mine,

@@ -91,7 +91,7 @@ impl Grammar {
             };
             let trimmed = line.trim();
             match self {
-                // a comment gives its value to a name that begins with `#`, which is nobody's
+                // a comment gives its value to a name that begins with `#`, which no variable has
                 Grammar::Nccl => lines.extend(line.split_once('=').map(|(name, value)| line_of(name, value))),
                 Grammar::Nvshmem => lines.extend(
                     trimmed

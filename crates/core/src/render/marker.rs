@@ -1,8 +1,8 @@
 //! `NIC_PLACEMENT`: the decision and the variables we set, in one line for programs and nested steps.
 //!
 //! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours.
-//! A variable that no longer has the value recorded here was changed by somebody else and is theirs.  So is this variable
-//! itself, where it does not have this form.  A space in a value is written `%20`, and `%` itself `%25`.
+//! A variable that no longer has the value recorded here was changed since, and is the user's.  So is this variable itself,
+//! where it does not have this form.  A space in a value is written `%20`, and `%` itself `%25`.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
@@ -50,7 +50,7 @@ impl Publication {
     }
 }
 
-/// Did a step of ours write this line, by its form?  Anything else in the variable is somebody's own.
+/// Did a step of ours write this line, by its form?  Anything else in the variable is the user's.
 pub fn is_published(text: &str) -> bool {
     let mut words = text.split(' ');
     let facts = ["policy=", "gpus=", "nics="];
@@ -59,7 +59,7 @@ pub fn is_published(text: &str) -> bool {
         && words.all(|word| word.contains('='))
 }
 
-/// What a line says of its task's devices, for whoever looks from outside.
+/// What a line says of its task's devices, for a process that looks from outside.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Devices<'a> {
     /// the PCI addresses of its GPUs
@@ -68,7 +68,7 @@ pub struct Devices<'a> {
     pub nics: Vec<&'a str>,
 }
 
-/// The devices of a line; `None` for what no step of ours wrote.  The words are whatever somebody put there.
+/// The devices of a line; `None` for what no step of ours wrote.  The words are not checked: a user may have set them.
 pub fn devices(text: &str) -> Option<Devices<'_>> {
     let list = |fact: &str| -> Vec<&str> {
         let value = text.split(' ').find_map(|word| word.strip_prefix(fact));
@@ -85,7 +85,7 @@ pub struct Marker {
 
 impl Marker {
     /// Reads what an earlier step published.  Unreadable words claim nothing, nor do names that `may_be_ours`
-    /// denies, whoever wrote the line.
+    /// denies: a user can have written the line.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
         if !is_published(text) {
             return Marker::default();

@@ -104,7 +104,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|(name, ..)| *name)
 }
 
-/// A task's variables before we change any; it may lack those that nobody asks for.
+/// A task's variables before we change any; it may lack those that `Prepared::names` does not name.
 pub type Present = BTreeMap<String, String>;
 
 /// What we know of one task beside its placement.
@@ -148,7 +148,7 @@ impl Asked<'_, '_> {
         self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
     }
 
-    /// Does somebody ask what the task will use by a library's files, on a node with NICs that may be chosen?
+    /// Is it to be told what the task will use by a library's files, on a node with NICs that may be chosen?
     fn judges_files(&self) -> bool {
         self.prepared.wanted.judges_files && !self.node.rails.is_empty() && !self.task.gpus.is_empty()
     }

@@ -3,7 +3,7 @@
 //! Exact device names without ports.  The engine uses only named devices, those of the memory's NUMA node
 //! first (mooncake-transfer-engine/src/topology.cpp `getIbvDeviceWhitelist`, `listInfiniBandDevices`).  It reads the
 //! variable since 0.3.12.  Of the devices that a program names itself only those in the list are left, which is why
-//! nobody gets it unasked.
+//! it is set only where the user or the admin asks for it.
 //!
 //! The newer engine (`MC_USE_TENT`) reads it too, and then passes over what the user says by other ways: the list of names to
 //! leave out, and those of its configuration (mooncake-transfer-engine/tent/src/platform/cpu_probe.cpp

@@ -36,7 +36,7 @@ const REFUSED: [&str; 24] = [
 ];
 
 /// Quality of service, algorithms, debugging, and addresses that only the site knows: none follows from a
-/// topology. We never set them, and we ask an admin who does whether it is meant.
+/// topology. We never set them, and where an admin's `set=` does we ask whether it is meant.
 pub const DOUBTFUL: [&str; 39] = [
     "NCCL_IB_TC",
     "NCCL_IB_SL",
@@ -112,7 +112,7 @@ pub fn is_name(text: &str) -> bool {
     first && text.len() <= 255 && bytes.all(rest)
 }
 
-/// Is it forbidden to everybody, even the admin?
+/// Is it one that even the admin may not set?
 pub fn is_refused(name: &str) -> bool {
     is_in(&REFUSED, name)
 }

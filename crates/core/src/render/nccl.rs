@@ -47,7 +47,7 @@ const SITE: [&str; 2] = ["/etc/nccl.conf", "/etc/rccl.conf"];
 pub(super) struct Shared {
     /// the answer where no file gives one
     pub(super) answer: Answer<'static>,
-    /// what the site's files say, if the answer has a value or somebody asks what NCCL will use
+    /// what the site's files say, if the answer has a value or it is to be told what NCCL will use
     site: Option<Claimed>,
     /// what they say of groups of NICs, if a list would be set
     merged: Option<Claimed>,

@@ -17,7 +17,7 @@
 //! truth; and where it overrules the user's variable, the report says so.
 //!
 //! The newest source picks a GID for each port of RoCE, an IPv4 address of version 2 unless the user says otherwise.  It passes
-//! a port without one over if nobody names it, and fails if the list that it reads does (transport_ib_common.cpp
+//! a port without one over if no list names it, and fails if the list that it reads does (transport_ib_common.cpp
 //! `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).  So ports without an address are not in the node's list.
 //!
 //! We leave `NVSHMEM_HCA_PREFIX` alone: its default differs between releases (`mlx5`, later everything but

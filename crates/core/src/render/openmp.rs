@@ -5,8 +5,8 @@
 //! true, a runtime pins the thread that loads it to one core.  All threads that this one starts later inherit
 //! that core (measured with GCC 12's libgomp: the mask is one core after dlopen(3)).  This happens in a
 //! Python program that imports PyTorch (mpibind issue 41).  So we name the places and switch binding off,
-//! which makes libgomp ignore the places.  Users who want pinned threads export `OMP_PROC_BIND=spread` and
-//! get a core for each. (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c.)
+//! which makes libgomp ignore the places.  A user that wants pinned threads exports `OMP_PROC_BIND=spread` and
+//! gets a core for each. (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c.)
 #![forbid(unsafe_code)]
 
 use super::{Answer, Asked};

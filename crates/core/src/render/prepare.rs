@@ -66,7 +66,7 @@ impl Prepared {
         let once = Once::new(read);
         let read: ReadFile = &|path| once.read(path);
         let wants = |name: &str, libraries: Libraries| wanted.has(name, libraries);
-        // who asks for UCX's list by its own name wants it to work
+        // where `env=UCX_NET_DEVICES` sets the list, this goes along: without it UCX's clients can fail to connect
         let goes_along = |name: &str| name == ucx::PRIORITY && wanted.has_beside(name, ucx::NET_DEVICES);
         // the admin's own template for a variable replaces the library's
         let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
@@ -137,7 +137,7 @@ impl Prepared {
         self.rows.iter().map(|row| row.name.as_str()).chain(EVIDENCE)
     }
 
-    /// Names in the user's or the admin's `env=` and `no-env=` that nobody would set.
+    /// Names in the user's or the admin's `env=` and `no-env=` of variables that no row sets.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
         let of_nobody = |word: &str, entries: &[String]| {

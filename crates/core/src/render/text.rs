@@ -63,7 +63,7 @@ pub fn task_line(
     )
 }
 
-/// What a step would get on its node: its GPUs, as far as Slurm names them, with their NICs, and what nobody gets.
+/// What a step would get on its node: its GPUs, as far as Slurm names them, with their NICs, and the NICs left out.
 pub fn step_line(topology: &Topology, node: &NodePlacement, tasks: u32, gpus: &[GpuIndex]) -> String {
     let pair = |gpu: &GpuIndex| {
         let choices = node.gpu(*gpu).choices.iter();

@@ -110,13 +110,13 @@ pub struct Wanted {
     pub libraries: Libraries,
     /// variables that may be set beside those (`env=NAME`)
     pub named: Vec<String>,
-    /// variables that nobody wants set (`no-env=`), names and beginnings with a star
+    /// variables that are not to be set (`no-env=`), names and beginnings with a star
     pub unwanted: Vec<String>,
     /// what the fabric connects
     pub fabric: Fabric,
     /// the admin's own variables
     pub templates: Vec<Template>,
-    /// does somebody ask what libraries will use by their files also where nothing would be set over these?
+    /// is it to be told what libraries will use by their files, also where nothing would be set over these?
     pub judges_files: bool,
     /// the files that these may name
     pub map_files: Vec<MapFile>,

@@ -1,4 +1,4 @@
-//! Another program, started as this one was: signals that somebody sends reach it, and the end of it is waited for.
+//! Another program, started as this one was: signals that a process sends to us reach it, and the end of it is waited for.
 //!
 //! Slurm's proctrack/cgroup sends a step's signals to its tasks alone, not to what they started.  So what a process sends to
 //! us is passed on.  What the kernel sends, as for Ctrl-C, it sends to all of a terminal's programs itself.
@@ -58,7 +58,7 @@ impl Signals {
         }
         // SAFETY: the call before has written it.
         let before = unsafe { before.assume_init() };
-        // SAFETY: the default disposition has no handler.  Where SIGCHLD is ignored, nobody learns how a child ended.
+        // SAFETY: the default disposition has no handler.  Where SIGCHLD is ignored, wait(2) tells no child's status.
         let old = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         Ok(Signals { held, before, ignored_children: old == libc::SIG_IGN })
     }

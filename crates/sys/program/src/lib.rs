@@ -1,8 +1,8 @@
 //! execvpe(3): the process becomes another program, with the signals and descriptors that it was given itself.
 //!
 //! Rust's runtime ignores SIGPIPE before `main`, and opens `/dev/null` where one of the first three descriptors is closed.
-//! Both would be handed on.  `std::process::Command::exec` resets SIGPIPE, which is wrong too for who was started with it
-//! ignored.  So what was there is noted before `main`, and restored.
+//! Both would be handed on.  `std::process::Command::exec` resets SIGPIPE, which is wrong too where this process was
+//! started with it ignored.  So what was there is noted before `main`, and restored.
 //!
 //! [`Signals`] starts another program instead, and stands before it until it ends.
 //!
@@ -79,7 +79,7 @@ fn restore() {
     unsafe { libc::signal(libc::SIGPIPE, pipes) };
     let closed = CLOSED.load(Ordering::Relaxed);
     for descriptor in (0..3 as c_int).filter(|descriptor| closed & 1 << descriptor != 0) {
-        // SAFETY: nobody opened it but Rust's runtime, which does not use it.
+        // SAFETY: Rust's runtime alone opened it, and does not use it.
         unsafe { libc::close(descriptor) };
     }
 }

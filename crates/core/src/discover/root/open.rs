@@ -1,4 +1,4 @@
-//! Opens what may be anything: never waits, opens nothing that is no regular file, goes by nobody else's word, says why.
+//! Opens what may be anything: never waits, takes nothing but a regular file of the author that is asked for, says why.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Whose word a file has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// anybody's: who reads it named it, and has the rights of nobody else
+    /// any user's: the reader's own user named the file, and the reader has no other user's rights
     Anyone,
     /// root's alone: a process of root's goes by what it says
     Root,
@@ -136,10 +136,10 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Problem> {
     }
 }
 
-/// Reads a regular file that says what somebody wants: a node's description, a list; `limit` bytes at most.
+/// Reads a regular file that an admin or a user wrote: a node's description, a list; `limit` bytes at most.
 ///
-/// The author is asked of the open file, so no other can take its place.  The directories above it are not asked: who may
-/// write there can put a file of root's in its place, and no other.
+/// The author is asked of the open file, so no other can take its place.  The directories above it are not asked: a
+/// user with the right to write there can put a file of root's in its place, and no other.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     anybodys(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
@@ -186,7 +186,7 @@ pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Opens a regular file of anybody's that is too long to be held, for a caller that reads it piece by piece.
+/// Opens a regular file of any user's that is too long to be held, for a caller that reads it piece by piece.
 pub fn open_long(path: &Path) -> Result<File, Unreadable> {
     anybodys(path).map_err(|problem| problem.of(path))
 }

@@ -1,4 +1,4 @@
-//! Reads of what is no file, of what is too long, of what belongs to somebody else.
+//! Reads of what is no file, of what is too long, of what belongs to another user.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -75,7 +75,7 @@ fn a_pipe_is_not_waited_for_wherever_it_stands() {
     assert_eq!(read, refusal);
     let named = pipe.clone();
     assert_eq!(at_once(move || read_configuration(&named, 100)), None);
-    // it took a file's place after somebody looked
+    // it took a file's place after the caller looked
     let named = pipe.clone();
     let opened = at_once(move || open::kernels(&named).map(drop).unwrap_err().to_string());
     assert_eq!(opened, "is a named pipe: expected a regular file");
@@ -193,7 +193,7 @@ fn a_link_that_leads_over_another_link_leads_nowhere_since_a_snapshot_could_not_
     assert_eq!(followed(&root), expected);
     let snapshot = Manifest::parse(&root.recorded().to_string()).unwrap();
     assert_eq!(followed(&Root::manifest(snapshot.clone())), expected);
-    // one that somebody wrote
+    // a snapshot edited by hand, where a link's target is a link
     let mut written = snapshot;
     written.insert("sys/class/bad", Entry::Link("good".to_string()));
     assert_eq!(followed(&Root::manifest(written)), expected);

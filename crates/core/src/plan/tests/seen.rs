@@ -69,6 +69,6 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
         rails.map(|(rail, _)| plan.node.nic(plan.map.rails[rail.0].nic).name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!([nics(0, true), nics(1, true)], [["mlx5_0"], ["mlx5_1"]]);
-    // the known limit: who sees no other GPU shares with none
+    // the known limit: a task that sees its own GPU alone cannot tell that another GPU shares its NICs
     assert_eq!([nics(0, false), nics(1, false)], [["mlx5_0", "mlx5_1"], ["mlx5_0", "mlx5_1"]]);
 }

@@ -99,7 +99,7 @@ fn no_file_is_read_where_no_list_would_be_set() {
     let present = present(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "/home/me/x")]);
     environment(&prepared, &topology, &node, &task(&[1], &[1]), Evidence { present: &present, read: &read });
     let ucxs = ["/etc/ucx/ucx.conf", "/proc/net/route", "ucx.conf", "/home/me/ucx.conf"];
-    // a node whose interfaces are not known gets no list, so nobody's file is asked
+    // a node whose interfaces are not known gets no list, so no user's file is asked
     assert_eq!(asked.take(), ucxs[..2], "NCCL's value is not set");
     let read = |path: &str| {
         asked.borrow_mut().push(path.to_string());

@@ -213,7 +213,7 @@ fn a_task_is_held_to_its_nic_only_where_ucx_connects_nics_of_different_rails() {
     for (layer, networks, fabric, variables, expected) in [
         (Ethernet, one, Fabric::Unsaid, &[][..], own),
         (Ethernet, [&[], &[], &[]], Fabric::Unsaid, &[], own),
-        // an interface that has lost its address is reached by nobody
+        // no other node reaches an interface that has lost its address
         (Ethernet, [&["10.0.0.0/16"], &[], &["10.0.0.0/16"]], Fabric::Unsaid, &[], all),
         (InfiniBand, [&["fe80:0:0:0"], &[], &["fe80:0:0:0"]], Fabric::Unsaid, &[], own),
         (Ethernet, each, Fabric::Unsaid, &[], all),
