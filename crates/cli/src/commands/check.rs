@@ -47,7 +47,7 @@ const FAIL: u8 = 4;
 
 /// what is wrong with Slurm's release, plugstack.conf, the node and this environment
 ///
-/// Answers before a step does. Each line is ok, note (it may be meant so, or nobody told), warn (put it right) or fail (this node
+/// Answers before a step does. Each line is ok, note (it may be meant so, or is not known), warn (put it right) or fail (this node
 /// is worse than its kind: drain it). An idle GPU's slow link, a port that is down on all cards alike, a guest without ACS and a
 /// container without /etc are no faults. Root learns more: users may not read all of a PCI function's configuration.
 ///
@@ -106,7 +106,7 @@ pub(super) struct Options {
     /// begin the output with an empty line once the admin's settings are read: of --health, for its own process
     #[arg(long, hide = true, requires = "json")]
     settled: bool,
-    /// the folder of the lock of --health, instead of the node file's: for who may not wait for this node's own check
+    /// the folder of the lock of --health, instead of the node file's: for a check beside this node's own
     #[arg(long, value_name = "FOLDER", hide = true, requires = "health")]
     lock: Option<PathBuf>,
     /// seconds after which --health says that the hardware does not answer (default 20)

@@ -15,7 +15,7 @@ use nic_placement_core::topology::GpuIndex;
 
 /// why each GPU got its NICs and none of the others
 ///
-/// For each GPU and NIC it names the path, what the path lets through when nobody shares it, the GPUs that use the NIC, and
+/// For each GPU and NIC it names the path, what the path lets through when no other GPU shares it, the GPUs that use the NIC, and
 /// why the GPU got it or not. For a NIC that was not chosen it says what the node would lose if this GPU alone moved there.
 /// Ends with 1 where a strict word would fail a task with that GPU.
 #[derive(clap::Args)]

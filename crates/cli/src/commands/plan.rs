@@ -25,7 +25,7 @@ use std::fmt::Write;
 
 /// what the tasks of a step would get
 ///
-/// GPUs, NICs, CPUs, memory, and the variables that are set, for each task on one node that nobody else uses. The plugin
+/// GPUs, NICs, CPUs, memory, and the variables that are set, for each task on one node without other jobs. The plugin
 /// decides by the same code. Ends with 1, as srun would, where a strict word fails a task.
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -26,7 +26,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// who uses which NIC now: tasks by the plugin's marker, bytes by the kernel's counters
+/// each task's NICs now: tasks by the plugin's marker, bytes by the kernel's counters
 ///
 /// A table of NICs, with what each sent and received in the last seconds, and a table of placed tasks with their GPUs, NICs
 /// and the path between. Root sees all tasks, a user those of one's own. What counts is told as by `measure`; other programs'
