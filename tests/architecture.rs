@@ -382,7 +382,11 @@ fn every_comment_names_its_subject() {
         let found = lines.filter_map(|(at, line)| Some((at + 1, nameless(line)?)));
         found.map(|(line, word)| format!("{}:{line}: `{word}`", source.file)).collect()
     };
-    assert_eq!(nameless(&["let x = 1; /", "/ nobody's"].concat()), Some("nobody".to_string()), "the check can fail");
+    assert_eq!(
+        nameless(&["let x = 1; /", "/ nobody's"].concat()),
+        Some("nobody".to_string()),
+        "the check can fail"
+    );
     let found: Vec<String> =
         sources().into_iter().chain(others.into_iter().flatten()).flat_map(of_file).collect();
     assert!(found.is_empty(), "name the user, admin, task, GPU or file:\n{}", found.join("\n"));
