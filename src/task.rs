@@ -10,7 +10,7 @@ use nic_placement_core::order::Order;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::Task;
-use nic_placement_core::topology::{CpuSet, NicIndex, Topology};
+use nic_placement_core::topology::{CpuSet, NicIndex, Pu, Topology};
 use nic_placement_process::doubts::doubts;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::memory::memory;
@@ -184,15 +184,16 @@ fn task(
 
 /// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
 fn threads_per_core(node: &Topology) -> Option<usize> {
-    match node.cores().first() {
-        Some(core) => Some(core.len()),
-        // a node is read without its cores where no word asks for them
-        None if !node.provenance.is_this_system() => None,
-        None => {
-            let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
-            CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
-        }
+    if let Some(first) = node.pus.first() {
+        let is_there = |pu: &&Pu| (pu.package, pu.core) == (first.package, first.core);
+        return Some(node.pus.iter().filter(is_there).count());
     }
+    // a node is read without its cores where no word asks for them
+    if !node.provenance.is_this_system() {
+        return None;
+    }
+    let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
+    CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
