@@ -105,7 +105,11 @@ pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair
     };
     if rng.percent(12) {
         // a job with more than its step: the step's own numbers count
-        let all = salloc(&mut rng, &room, &pair, &options);
+        let (all, cpus) = salloc(&mut rng, &room, &pair, &options);
+        // since 23.11 srun takes the job's `-c` for its own where it was given none (SLURM_CPUS_PER_TASK in srun(1))
+        if release >= (23, 11) {
+            pair.asked = pair.asked.or(cpus);
+        }
         let line = |partition, flag: &str| {
             format!("salloc --quiet {} {all} srun{flag} {} {program}", place(partition), options.join(" "))
         };
@@ -281,11 +285,14 @@ fn gpu_bind(rng: &mut Rng, tasks: u32, gpus: u32) -> String {
     }
 }
 
-/// What the job has around such a step: the same or more.
-fn salloc(rng: &mut Rng, room: &Room, pair: &Pair, step: &[String]) -> String {
+/// What the job has around such a step: the same or more; and its `-c` where that is not the step's, as hardware threads.
+fn salloc(rng: &mut Rng, room: &Room, pair: &Pair, step: &[String]) -> (String, Option<u32>) {
     if pair.holders.is_empty() && rng.percent(40) {
-        return format!("--exclusive --gres=gpu:{}", room.gpus);
+        return (format!("--exclusive --gres=gpu:{}", room.gpus), None);
     }
+    const IN_CORES: [&str; 4] = ["_bound", "nomultithread", "--ntasks-per-core", "--threads-per-core"];
+    let in_cores = step.iter().any(|option| IN_CORES.iter().any(|hint| option.contains(hint)));
+    let of_one = if in_cores { room.threads } else { 1 };
     let tasks: u32 = step[0][2..].parse().expect("-n");
     let needs = tasks * pair.asked.unwrap_or(room.threads);
     let wide = rng.of(&[8, 16, room.cores]).min(room.cores);
@@ -293,10 +300,12 @@ fn salloc(rng: &mut Rng, room: &Room, pair: &Pair, step: &[String]) -> String {
         cpus * wide <= room.cpus() && cpus * wide >= needs && pair.asked.is_none_or(|asked| asked <= cpus)
     };
     match rng.of_fitting(&[1, 2, 4, 14, 28], fits) {
-        Some(cpus) if rng.percent(70) => format!("-n{wide} -c{cpus} --gres=gpu:{}", room.gpus),
+        Some(cpus) if rng.percent(70) => {
+            (format!("-n{wide} -c{cpus} --gres=gpu:{}", room.gpus), Some(cpus * of_one))
+        }
         _ => {
             let sized = |option: &&String| !option.contains("bind=") && !option.starts_with("-m");
-            step.iter().filter(sized).cloned().collect::<Vec<_>>().join(" ")
+            (step.iter().filter(sized).cloned().collect::<Vec<_>>().join(" "), None)
         }
     }
 }
