@@ -3,7 +3,6 @@
 //! ```text
 //! cargo bench --bench placing
 //! cargo bench --bench placing -- slow        the machines that took longest, alone
-//! cargo bench --bench placing -- proof       what it would take to prove the best answer for small odd problems
 //! cargo bench --bench placing -- search      looks for machines that take long
 //! ```
 //!
@@ -15,8 +14,7 @@ mod slow;
 use nic_placement_core::config::Settings;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
-use nic_placement_core::policy::Effort;
-use nic_placement_core::policy::solve::{Budget, Draft, Problem, solve};
+use nic_placement_core::policy::solve::{Problem, solve};
 use nic_placement_core::render::{Evidence, Present};
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
 use nic_placement_core::topology::{
@@ -149,59 +147,32 @@ fn odd_problem(gpus: usize, rails: usize, each: usize, seed: u64) -> Problem {
         (state >> 11) as usize % limit
     };
     let rates: Vec<u64> = (0..rails).map(|_| [400_000, 400_000, 200_000, 100_000][below(4)]).collect();
-    let mut draft = Draft::new(&rates, &vec![each; gpus]);
-    let uplinks = [504_000, 252_000, 126_000].map(|mbps| draft.place(mbps));
+    let mut problem = Problem::new(&rates, &vec![each; gpus]);
+    let uplinks = [504_000, 252_000, 126_000].map(|mbps| problem.add_place(mbps));
     for rate in std::iter::repeat_n(&rates, gpus).flatten() {
         let kind = below(5);
         let crossed: Vec<u16> = uplinks.iter().copied().filter(|_| kind > 1 && below(3) == 0).collect();
-        draft.way(rate * [1000, 1000, 850, 700, 450][kind] / 1000, kind as u8, [&crossed, &[]], None);
+        problem.add_way(rate * [1000, 1000, 850, 700, 450][kind] / 1000, kind as u8, [&crossed, &[]], None);
     }
-    draft.finish()
+    problem
 }
 
 fn odd_problems() {
     const PROBLEMS: u64 = 40;
-    println!("\n{:<40} {:>10} {:>10} {:>8}", "odd problems, 40 of each", "median us", "most us", "proven");
+    println!("\n{:<40} {:>10} {:>10}", "odd problems, 40 of each", "median us", "most us");
     for (gpus, rails, each) in [(8, 8, 1), (10, 8, 1), (8, 8, 2), (16, 8, 1), (64, 16, 1), (64, 64, 4)] {
-        let mut proven = 0;
         let mut times: Vec<Duration> = (0..PROBLEMS)
             .map(|seed| {
                 let problem = odd_problem(gpus, rails, each, seed + 1);
                 let begin = cpu_time();
-                proven += usize::from(black_box(solve(&problem, &mut Effort::Step.budget())).exact);
+                black_box(solve(&problem));
                 cpu_time().saturating_sub(begin)
             })
             .collect();
         times.sort();
         let us = |time: Duration| time.as_secs_f64() * 1e6;
         let name = format!("{gpus} GPUs, {rails} NICs, {each} each");
-        let (median, most) = (us(times[times.len() / 2]), us(times[times.len() - 1]));
-        println!("{name:<40} {median:>10.0} {most:>10.0} {:>8}", format!("{proven}/{PROBLEMS}"));
-    }
-}
-
-/// What it takes to prove the best answer where a step's budget does not: the budget is doubled until it is enough, or for too
-/// long.
-fn proofs() {
-    const PATIENCE: Duration = Duration::from_secs(20);
-    let step = Effort::Step.budget().left();
-    println!("{:<40} {:>14} {:>12} {:>8}", "odd problems", "looks / a step's", "ms", "proven");
-    for (gpus, rails, each) in [(8, 8, 1), (10, 8, 1), (12, 12, 1), (8, 8, 2), (16, 16, 1), (16, 16, 2)] {
-        for seed in 1..=3 {
-            let problem = odd_problem(gpus, rails, each, seed);
-            let mut times = 1;
-            let (is_proven, time) = loop {
-                let begin = cpu_time();
-                let is_proven = black_box(solve(&problem, &mut Budget::new(step * times))).exact;
-                let time = cpu_time().saturating_sub(begin);
-                if is_proven || time > PATIENCE {
-                    break (is_proven, time);
-                }
-                times *= 2;
-            };
-            let name = format!("{gpus} GPUs, {rails} NICs, {each} each, number {seed}");
-            println!("{name:<40} {times:>14} {:>12} {is_proven:>8}", time.as_millis());
-        }
+        println!("{name:<40} {:>10.0} {:>10.0}", us(times[times.len() / 2]), us(times[times.len() - 1]));
     }
 }
 
@@ -229,18 +200,10 @@ const fn genes(list: [usize; 8], seed: u64) -> slow::Genes {
 }
 
 fn slow_machines() {
-    println!(
-        "\n{:<44} {:>9} {:>9} {:>7}",
-        "slow machines, the least of nine turns", "step us", "task us", "proven"
-    );
+    println!("\n{:<44} {:>9} {:>9}", "slow machines, the least of nine turns", "step us", "task us");
     for (name, genes) in SLOW {
         let cost = slow::cost(&genes, 9);
-        println!(
-            "{name:<44} {:>9} {:>9} {:>7}",
-            cost.step.as_micros(),
-            cost.task.as_micros(),
-            cost.is_proven
-        );
+        println!("{name:<44} {:>9} {:>9}", cost.step.as_micros(), cost.task.as_micros());
     }
 }
 
@@ -248,9 +211,6 @@ fn main() {
     let is_asked = |word: &str| std::env::args().any(|other| other == word);
     if is_asked("search") {
         return slow::search(6, 150);
-    }
-    if is_asked("proof") {
-        return proofs();
     }
     if is_asked("slow") {
         return slow_machines();

@@ -16,7 +16,7 @@ use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
     Variable,
 };
-use crate::policy::{self, Effort, Reasons, Request, Selection, binding, explain, identity, strictness};
+use crate::policy::{self, Reasons, Request, Selection, binding, explain, identity, strictness};
 use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
@@ -44,7 +44,7 @@ impl Wish {
         }
     }
 
-    fn request<'a>(&'a self, alone: Option<&'a [GpuIndex]>, effort: Effort) -> Request<'a> {
+    fn request<'a>(&'a self, alone: Option<&'a [GpuIndex]>) -> Request<'a> {
         Request {
             policy: self.settings.policy,
             nics_each: self.settings.nics_per_task,
@@ -52,7 +52,6 @@ impl Wish {
             rails: &self.admin.rails,
             through: self.admin.through,
             alone,
-            effort,
             reasons: self.reasons,
             known: None,
         }
@@ -87,9 +86,8 @@ impl Plan {
     /// Decides in the step's process, or after it in a task, which has that plan.
     fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile, before: Option<&Plan>) -> Plan {
         let alone = step.alone_on_node.then(|| identity::of_the_step(&node, &step));
-        let effort = if before.is_some() { Effort::Task } else { Effort::Step };
         let known = before.map(|plan| &plan.map);
-        let request = Request { known, ..wish.request(alone.as_deref(), effort) };
+        let request = Request { known, ..wish.request(alone.as_deref()) };
         let map = policy::map(&node, &request);
         let prepared = Prepared::new(&node, &map, wish.settings.wanted(&wish.admin), read);
         Plan { node, wish, step, map, prepared }
@@ -122,7 +120,7 @@ impl Plan {
 
     /// Every NIC for one GPU, chosen or not, with the reason.
     pub fn explain(&self, gpu: GpuIndex) -> Vec<Pair> {
-        explain::pairs(&self.node, &self.map, &self.wish.request(None, Effort::Step), gpu)
+        explain::pairs(&self.node, &self.map, &self.wish.request(None), gpu)
     }
 
     /// What a task with this GPU alone would lack, its CPUs aside.

@@ -5,7 +5,7 @@
 //! NIC out.
 #![forbid(unsafe_code)]
 
-use super::solve::{Answer, Budget, Loss};
+use super::solve::{Answer, Loss};
 use super::{Request, Ways};
 use crate::order::Order;
 use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
@@ -79,7 +79,6 @@ pub(super) fn why_this(
     answer: &mut Answer,
     gpu: GpuIndex,
     choices: &[RailUse],
-    budget: &mut Budget,
 ) -> String {
     let names: Vec<String> = choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
     let farthest = choices.iter().map(|choice| choice.path).max().unwrap_or(PathType::Sys);
@@ -89,11 +88,7 @@ pub(super) fn why_this(
     let nearer = others.filter(|&rail| kind(rail) < farthest);
     let distance = match nearer.min_by_key(|&rail| (kind(rail), rail)) {
         Some(nearer) => {
-            let why = match budget.is_spent() {
-                true => "`nic-placement explain` says what it would cost".to_string(),
-                false => loss(node, ways, answer, gpu, nearer),
-            };
-            budget.spend(answer.take_looks());
+            let why = loss(node, ways, answer, gpu, nearer);
             format!("at {farthest}, for {} is {} but {why}", node.rail(nearer), kind(nearer))
         }
         None if choices.len() > 1 && ways.part(gpu).is_some_and(|part| part.holds(choices)) => {

@@ -1,7 +1,7 @@
 //! The PCIe links above GPUs and NICs: which of them several ways can have to share, and how narrow the others are.
 #![forbid(unsafe_code)]
 
-use super::solve::Draft;
+use super::solve::Problem;
 use crate::topology::{Ascent, PciAddress};
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ impl Links {
     }
 
     /// The links above a function; those that matter to several ways become places.
-    pub(super) fn climb(&mut self, ascent: Option<&Ascent>, draft: &mut Draft) -> Climb {
+    pub(super) fn climb(&mut self, ascent: Option<&Ascent>, problem: &mut Problem) -> Climb {
         let links = ascent.map_or(&[][..], Ascent::links);
         let (mut places, mut narrowest) = (Vec::with_capacity(links.len()), u64::MAX);
         let mut up_to = Vec::with_capacity(links.len() + 1);
@@ -87,7 +87,7 @@ impl Links {
                     below.gpus == 1 && below.rails == 0 && (self.one_way || mbps >= self.one_gpu);
                 match is_of_one_rail || is_of_one_gpu {
                     true => narrowest = narrowest.min(mbps),
-                    false => places.push(*below.place.get_or_insert_with(|| draft.place(mbps))),
+                    false => places.push(*below.place.get_or_insert_with(|| problem.add_place(mbps))),
                 }
             }
             up_to.push((places.len(), narrowest));

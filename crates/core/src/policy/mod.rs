@@ -37,7 +37,6 @@ pub use pattern::Pattern;
 use crate::placement::{NicsEach, NodePlacement, Policy, Rail};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
-use solve::Budget;
 use ways::Ways;
 
 /// The NICs that the admin wants and does not want.
@@ -74,34 +73,6 @@ impl Through {
     /// Sets it for one kind of path, at most 1000.
     pub fn set(&mut self, path: PathType, thousandths: u64) {
         self.0[path as usize] = thousandths.min(1000);
-    }
-}
-
-/// How long a map may be looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Effort {
-    /// once for a step and node, in slurmstepd's parent: milliseconds
-    #[default]
-    Step,
-    /// in each task of a job that may not open some NICs: a fifth of that
-    Task,
-}
-
-impl Effort {
-    /// For the reasons of one map: what would be lost elsewhere.
-    fn budget_of_reasons(self) -> Budget {
-        Budget::new(match self {
-            Effort::Step => 60_000,
-            Effort::Task => 12_000,
-        })
-    }
-
-    /// For all solving of one map.
-    pub fn budget(self) -> Budget {
-        Budget::new(match self {
-            Effort::Step => 350_000,
-            Effort::Task => 80_000,
-        })
     }
 }
 
@@ -145,11 +116,9 @@ pub struct Request<'a> {
     pub through: Through,
     /// for `spread`, the GPUs of a job that is alone on the node
     pub alone: Option<&'a [GpuIndex]>,
-    /// how long it may be looked for
-    pub effort: Effort,
     /// for each GPU why it has its rails
     pub reasons: Reasons,
-    /// a map by the same wish of the node when all its NICs work, where there is one already
+    /// the step's map, for a task that may not open some NICs: those that were rails count as broken ones
     pub known: Option<&'a NodePlacement>,
 }
 
@@ -170,9 +139,9 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
         diagnostics,
     };
     node.gpus = match request.policy {
-        Policy::Closest => closest::map_gpus(topology, &mut node, request),
+        Policy::Closest => closest::map_gpus(topology, &node, request),
         Policy::Rail => rail::map_gpus(topology, &mut node, request),
-        Policy::Spread => spread::map_gpus(topology, &mut node, request),
+        Policy::Spread => spread::map_gpus(topology, &node, request),
         Policy::Numa => numa::map_gpus(topology, &node, request),
         Policy::All => all::map_gpus(topology, &node, request),
     };

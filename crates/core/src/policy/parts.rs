@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::Through;
-use super::solve::{Budget, Most, Problem, Score, Solution, deal_idle, solve};
+use super::solve::{Most, Problem, Score, add_idle, solve};
 use super::ways::{Part, Ways};
 use crate::placement::{NicsEach, Rail};
 use crate::topology::Topology;
@@ -33,41 +33,30 @@ fn nearest(problem: &Problem, gpu: usize) -> u64 {
     (0..problem.rails()).filter(|&rail| Some(key(rail)) == best).fold(0, |all, rail| all | 1 << rail)
 }
 
-/// The best answer under `NicsEach::Auto`.  First every GPU gets one rail.  Then idle rails go to the GPUs to which they
-/// are nearest, up to each GPU's part, and as long as no GPU with less bandwidth loses by it.  With these numbers all is
-/// solved anew, so that a GPU's rails stand beside each other.
-pub(super) fn solved(
-    topology: &Topology,
-    rails: &[Rail],
-    through: &Through,
-    budget: &mut Budget,
-) -> (Ways, Solution) {
+/// The answer under `NicsEach::Auto`.  First every GPU gets one rail.  Then idle rails go to the GPUs to which they are
+/// nearest, up to each GPU's part, and as long as no GPU with less bandwidth loses by it.  With these numbers all is solved
+/// anew, so that a GPU's rails stand beside each other.
+pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<Vec<usize>>) {
     let ways = Ways::new(topology, rails, through, &vec![1; topology.gpus.len()]);
-    budget.spend(Ways::looks(topology, rails));
-    let one_each = solve(&ways.problem, budget);
+    let one_each = solve(&ways.problem);
     let parts = of_nearest(&ways.problem);
-    let used = one_each.rails_of.iter().flatten().fold(0u64, |used, rail| used | 1 << rail);
-    if !parts.iter().any(|part| part.rails > 1 && part.nearest & !used != 0) || one_each.rails_of.is_empty() {
+    let used = one_each.iter().flatten().fold(0u64, |used, rail| used | 1 << rail);
+    if !parts.iter().any(|part| part.rails > 1 && part.nearest & !used != 0) || one_each.is_empty() {
         return (ways, one_each);
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
     let several = Ways::new(topology, rails, through, &wants);
-    budget.spend(Ways::looks(topology, rails));
     let most: Vec<Most> = parts.iter().map(|part| Most { of: part.nearest, rails: part.rails }).collect();
-    let dealt = deal_idle(&several.problem, one_each.rails_of.clone(), &most, budget);
-    if dealt == one_each.rails_of {
+    let with_idle = add_idle(&several.problem, one_each.clone(), &most);
+    if with_idle == one_each {
         return (ways, one_each);
     }
-    let all_have_theirs = dealt.iter().zip(&wants).all(|(rails, &wants)| rails.len() == wants);
-    let ways = if all_have_theirs { several } else { Ways::for_answer(topology, rails, through, &dealt) };
-    budget.spend(Ways::looks(topology, rails));
-    let anew = solve(&ways.problem, budget);
+    let all_have_theirs = with_idle.iter().zip(&wants).all(|(rails, &wants)| rails.len() == wants);
+    let ways = if all_have_theirs { several } else { Ways::for_answer(topology, rails, through, &with_idle) };
+    let anew = solve(&ways.problem);
     let score = |rails_of: &[Vec<usize>]| Score::of(&ways.problem, rails_of);
-    let solution = match score(&anew.rails_of) <= score(&dealt) {
-        true => anew,
-        false => Solution { rails_of: dealt, exact: false },
-    };
-    (ways.with_parts(parts), solution)
+    let rails_of = if score(&anew) <= score(&with_idle) { anew } else { with_idle };
+    (ways.with_parts(parts), rails_of)
 }
 
 #[cfg(test)]

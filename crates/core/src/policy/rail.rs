@@ -42,7 +42,7 @@ pub(super) fn map_gpus(
     let ways = Ways::new(topology, &node.rails, &request.through, &wants);
     let rails_of = match node.rails.is_empty() {
         true => Vec::new(),
-        false => solve_around(&ways.problem, &kept, &mut request.effort.budget()).rails_of,
+        false => solve_around(&ways.problem, &kept),
     };
     let mut gpus = placements(topology, node, &ways, &rails_of, request);
     if rails.is_empty() {

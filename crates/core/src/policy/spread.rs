@@ -9,11 +9,10 @@ use crate::topology::{GpuIndex, Topology};
 
 pub(super) fn map_gpus(
     topology: &Topology,
-    node: &mut NodePlacement,
+    node: &NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let (ways, solution) = steady(topology, node, request);
-    let mut rails_of = solution.rails_of;
+    let (ways, mut rails_of) = steady(topology, node, request);
     let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !rails_of.is_empty()) else {
         let mut gpus = placements(topology, node, &ways, &rails_of, request);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::links::{Climb, Links};
-use super::solve::{Answer, Draft, KINDS, Kept, Problem};
+use super::solve::{Answer, KINDS, Problem};
 use super::{Through, gbps};
 use crate::order::Order;
 use crate::placement::{Rail, RailIndex, RailUse};
@@ -22,8 +22,6 @@ pub(super) struct Ways {
     rates_known: bool,
     /// for each GPU its part of its nearest rails; none where a GPU gets a number of them, or one each
     parts: Vec<Part>,
-    /// do GPUs that keep their rails have no other ways?
-    are_kept: bool,
 }
 
 impl Ways {
@@ -37,11 +35,6 @@ impl Ways {
         Ways::new(topology, rails, through, &rails_of.iter().map(Vec::len).collect::<Vec<usize>>())
     }
 
-    /// The work that it is to find them, in the looks of a budget.
-    pub(super) fn looks(topology: &Topology, rails: &[Rail]) -> u64 {
-        16 * (topology.gpus.len() * rails.len()) as u64
-    }
-
     /// The same, where GPUs have these parts, and no numbers.
     pub(super) fn with_parts(self, parts: Vec<Part>) -> Ways {
         Ways { parts, ..self }
@@ -49,18 +42,6 @@ impl Ways {
 
     /// The ways to these rails; each GPU is to get so many of them, but at least one.
     pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
-        Ways::around(topology, rails, through, wants, (&[], Others::Told))
-    }
-
-    /// The same where some GPUs have their rails already, and no other way of theirs is of use: for a map that is not
-    /// searched, in a third of the time or less.
-    pub(super) fn around(
-        topology: &Topology,
-        rails: &[Rail],
-        through: &Through,
-        wants: &[usize],
-        (kept, others): (&Kept, Others),
-    ) -> Ways {
         let nics: Vec<Option<Ascent>> =
             rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
         let gpus: Vec<Ascent> = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect();
@@ -72,29 +53,25 @@ impl Ways {
             || !rails.is_empty() && gpus.iter().chain(nics.iter().flatten()).any(is_known);
         let rates: Vec<u64> = rates.into_iter().map(|rate| rate.unwrap_or(UNKNOWN_RATE)).collect();
         let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
-        let mut draft = Draft::around(&rates, wants, kept);
+        let mut problem = Problem::new(&rates, wants);
         // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
         let climbing = gpus.iter().zip(&has_c2c).map(|(gpu, has_c2c)| (!has_c2c).then_some(gpu));
         let mut links = Links::new(climbing.clone(), &nics, &rates, wants.iter().copied().max().unwrap_or(1));
-        let of_gpus: Vec<Climb> = climbing.map(|gpu| links.climb(gpu, &mut draft)).collect();
-        let of_nics: Vec<Climb> = nics.iter().map(|nic| links.climb(nic.as_ref(), &mut draft)).collect();
+        let of_gpus: Vec<Climb> = climbing.map(|gpu| links.climb(gpu, &mut problem)).collect();
+        let of_nics: Vec<Climb> = nics.iter().map(|nic| links.climb(nic.as_ref(), &mut problem)).collect();
         let mut connections = Connections::new(topology, through, &rates);
         let mut kinds = Vec::with_capacity(gpus.len());
         for ((gpu, above_gpu), has_c2c) in gpus.iter().zip(&of_gpus).zip(has_c2c) {
             let mut row = Vec::with_capacity(rails.len());
             for ((nic, above_nic), rate) in nics.iter().zip(&of_nics).zip(&rates) {
-                if others == Others::Untold && !draft.is_open() {
-                    draft.leave_out();
-                    row.push(PathType::Sys);
-                    continue;
-                }
                 let Some(nic) = nic else {
-                    draft.way(rate * through.of(PathType::Sys) / 1000, PathType::Sys as u8, [&[], &[]], None);
+                    let limit = rate * through.of(PathType::Sys) / 1000;
+                    problem.add_way(limit, PathType::Sys as u8, [&[], &[]], None);
                     row.push(PathType::Sys);
                     continue;
                 };
                 let meeting = topology.meeting(gpu, nic);
-                let connection = meeting.crossing.map(|nodes| connections.between(nodes, &mut draft));
+                let connection = meeting.crossing.map(|nodes| connections.between(nodes, &mut problem));
                 let (connection, farther) = connection.unwrap_or_default();
                 let lets_through = match meeting.kind {
                     PathType::Phb | PathType::Node if has_c2c => 1000,
@@ -105,13 +82,12 @@ impl Ways {
                 let narrowest = of_gpu.narrowest.min(of_nic.narrowest);
                 let kind = meeting.kind as u8 + farther;
                 let limit = (rate * lets_through / 1000).min(narrowest);
-                draft.way(limit, kind, [of_gpu.places, of_nic.places], connection);
+                problem.add_way(limit, kind, [of_gpu.places, of_nic.places], connection);
                 row.push(meeting.kind);
             }
             kinds.push(row);
         }
-        let problem = if kept.is_empty() { draft.finish() } else { draft.finish_as_it_is() };
-        Ways { kinds, problem, rates_known, parts: Vec::new(), are_kept: !kept.is_empty() }
+        Ways { kinds, problem, rates_known, parts: Vec::new() }
     }
 
     /// The path between a GPU and a rail.
@@ -156,24 +132,10 @@ impl Ways {
         self.parts.get(gpu.0)
     }
 
-    /// Do GPUs that keep their rails have no other ways?
-    pub(super) fn are_kept(&self) -> bool {
-        self.are_kept
-    }
-
     /// Is any rate or link known?
     pub(super) fn rates_known(&self) -> bool {
         self.rates_known
     }
-}
-
-/// The ways of GPUs that have their rails already, but for these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Others {
-    /// with their kinds and what they let through: reasons compare these, and so does `spread`
-    Told,
-    /// left out: neither a reason nor `spread` asks for them
-    Untold,
 }
 
 /// A GPU's part of its nearest rails.
@@ -235,22 +197,22 @@ impl<'a> Connections<'a> {
     }
 
     /// The connection of the sockets of two NUMA nodes, and how much farther apart these are than the nearest two.
-    fn between(&mut self, nodes: (u32, u32), draft: &mut Draft) -> Connection {
+    fn between(&mut self, nodes: (u32, u32), problem: &mut Problem) -> Connection {
         // rails of one NUMA node mostly follow each other
         if let Some((_, answer)) = self.last.filter(|(last, _)| *last == nodes) {
             return answer;
         }
-        let answer = self.known.get(&nodes).copied().unwrap_or_else(|| self.met(nodes, draft));
+        let answer = self.known.get(&nodes).copied().unwrap_or_else(|| self.met(nodes, problem));
         self.last = Some((nodes, answer));
         answer
     }
 
     /// The same for two nodes that have not been asked about.
-    fn met(&mut self, nodes: (u32, u32), draft: &mut Draft) -> Connection {
+    fn met(&mut self, nodes: (u32, u32), problem: &mut Problem) -> Connection {
         let (one, other) = (self.topology.socket_of(nodes.0), self.topology.socket_of(nodes.1));
         let sockets = (one.min(other), one.max(other));
         let place =
-            (one != other).then(|| *self.places.entry(sockets).or_insert_with(|| draft.place(self.carries)));
+            (one != other).then(|| *self.places.entry(sockets).or_insert_with(|| problem.add_place(self.carries)));
         let distance = self.topology.distance(nodes.0, nodes.1);
         let farther = distance.and_then(|distance| self.distances.binary_search(&distance).ok()).unwrap_or(0);
         let farther = u8::try_from(farther).unwrap_or(u8::MAX).min(KINDS);
@@ -273,11 +235,9 @@ fn far_distances(topology: &Topology) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::solve::{Budget, Score, solve, solve_around};
-    use crate::policy::tests::{Parts, parts};
+    use crate::policy::tests::Parts;
     use crate::policy::{Request, map};
     use crate::topology::{PciAddress, PcieLink};
-    use proptest::prelude::*;
 
     /// What a GPU gets of the NIC beside it where that tells its rate or not, and only these functions their links.
     fn share_where_known(nic_tells: bool, tells: impl Fn(&Topology, PciAddress) -> bool) -> Option<u64> {
@@ -306,32 +266,5 @@ mod tests {
             Some(504_123),
             "the NIC's link, which stands for its rate"
         );
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(300))]
-
-        #[test]
-        fn who_keeps_his_rails_needs_no_other_ways(parts in parts(), seed in any::<u64>(), each in 1usize..3) {
-            let topology = parts.topology();
-            let (rails, wants) = (map(&topology, &Request::default()).rails, vec![each; topology.gpus.len()]);
-            let through = Through::default();
-            let all = Ways::new(&topology, &rails, &through, &wants);
-            let mut budget = Budget::new(1 << 40);
-            let best = solve(&all.problem, &mut budget).rails_of;
-            let kept: Vec<Option<Vec<usize>>> =
-                best.into_iter().enumerate().map(|(gpu, rails)| (seed >> gpu & 1 == 1).then_some(rails)).collect();
-            let around = |others| Ways::around(&topology, &rails, &through, &wants, (&kept, others));
-            let [few, fewest] = [Others::Told, Others::Untold].map(around);
-            let solved = |ways: &Ways| solve_around(&ways.problem, &kept, &mut Budget::new(1 << 40)).rails_of;
-            let answer = solved(&all);
-            let score = |ways: &Ways| Score::of(&ways.problem, &answer);
-            for ways in [&few, &fewest] {
-                prop_assert_eq!(&answer, &solved(ways));
-                prop_assert_eq!(score(&all), score(ways));
-                prop_assert_eq!(all.choices(&all.answer(&answer)), ways.choices(&ways.answer(&answer)));
-            }
-            prop_assert_eq!(all.kinds, few.kinds);
-        }
     }
 }

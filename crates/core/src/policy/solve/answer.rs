@@ -1,8 +1,6 @@
 //! An answer with its shares, and what becomes of it when GPUs move.
 #![forbid(unsafe_code)]
 
-use super::bound::Bounds;
-use super::budget::Budget;
 use super::load::Load;
 use super::problem::{PARTS, Problem};
 use super::score::{Score, path_digit, total};
@@ -39,13 +37,15 @@ pub enum Loss {
 }
 
 /// What a change does.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Effect {
     /// GPUs in order, what each gets before, and after, in whole Mbit/s
     shares: Vec<(usize, u64, u64)>,
     /// what it adds to [`super::Score::path`], round the end
     path: u128,
     users: i64,
+    /// where the moved GPUs' rails come in the order of answers, compared with where they came
+    order: Ordering,
 }
 
 /// An answer, open to changes.
@@ -100,17 +100,62 @@ impl<'p> Answer<'p> {
         Score::with(self.problem, &self.rails_of, &self.load, self.shares.clone())
     }
 
-    /// Is it proven that there is no better one?
-    pub(super) fn is_best(&self, budget: &mut Budget) -> bool {
-        let bounds = Bounds::new(self.problem);
-        let is_best = bounds.begun().compare(&self.score()) != Ordering::Less;
-        budget.spend(self.take_looks() + bounds.begun().load.take_looks());
-        is_best
+    /// Has each GPU the rails that give it most and are nearest, as if it were alone on the node, and are these no others'
+    /// equals?  Then no answer is as good.
+    pub(super) fn is_ideal(&self) -> bool {
+        let Answer { problem, rails_of, load, .. } = self;
+        rails_of.iter().enumerate().all(|(gpu, rails)| {
+            let key = |rail: usize| (Reverse(problem.own(gpu, rail)), problem.kind(gpu, rail));
+            let farthest = rails.iter().map(|&rail| key(rail)).max();
+            rails.iter().all(|&rail| load.share(gpu, rail) == problem.own(gpu, rail))
+                && problem.open_to(gpu).all(|rail| rails.contains(&rail) || Some(key(rail)) > farthest)
+        })
     }
 
-    /// The work since this was asked last.
-    pub fn take_looks(&self) -> u64 {
-        self.load.take_looks()
+    /// Can the answer become better if a GPU moves to another rail?  A quick look, which may overlook a gain of others: a GPU
+    /// with several rails can weigh a loss on one up by what the others gain.
+    pub(super) fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
+        let Answer { problem, load, .. } = self;
+        if problem.wants(gpu) > 1 {
+            return true;
+        }
+        let stays = |place: &usize| problem.crossed(gpu, from).any(|own| own == *place);
+        let level = |place| if stays(&place) { load.level(place) } else { load.level_for_one_more(place) };
+        let there = problem.crossed(gpu, to).map(level).fold(problem.own(gpu, to), u64::min);
+        let key = |rail: usize, users: usize| (problem.kind(gpu, rail), users, rail);
+        match there.cmp(&load.share(gpu, from)) {
+            Ordering::Equal => {
+                key(to, load.users(to).len() + 1) < key(from, load.users(from).len())
+                    || problem.crossed(gpu, from).any(|place| load.level(place) < u64::MAX)
+            }
+            unequal => unequal == Ordering::Greater,
+        }
+    }
+
+    /// The same of two GPUs that exchange rails.
+    pub(super) fn may_exchange(&self, moves: &[Move; 2]) -> bool {
+        let Answer { problem, load, shares, .. } = self;
+        let most = |&Move { gpu, from, to }: &Move| {
+            let there = problem.crossed(gpu, to).map(|place| load.level(place));
+            let there = there.fold(problem.own(gpu, to), u64::min) / PARTS;
+            (shares[gpu] + there).saturating_sub(load.share(gpu, from) / PARTS)
+        };
+        let before = moves.each_ref().map(|one| shares[one.gpu]);
+        let after = moves.each_ref().map(most);
+        let sorted = |[one, other]: [u64; 2]| [one.min(other), one.max(other)];
+        match sorted(after).cmp(&sorted(before)) {
+            Ordering::Equal => {
+                let kinds = |rail: fn(&Move) -> usize| {
+                    let digits = moves.iter().map(|one| path_digit(problem.kind(one.gpu, rail(one))));
+                    digits.sum::<u128>()
+                };
+                let [one, other] = moves;
+                let is_earlier = (one.gpu < other.gpu) == (one.to < one.from);
+                let (to, from) = (kinds(|one| one.to), kinds(|one| one.from));
+                to < from || to == from && is_earlier
+            }
+            unequal => unequal == Ordering::Greater,
+        }
     }
 
     /// What would be lost if a GPU took a rail in place of that of its own which it would miss least, and no other GPU
@@ -129,7 +174,10 @@ impl<'p> Answer<'p> {
     /// What moves would do, all together.
     pub(super) fn effect(&mut self, moves: &[Move]) -> Effect {
         let mut places: Vec<(usize, u64)> = Vec::new();
-        let mut effect = Effect::default();
+        let mut effect = Effect::NONE;
+        // answers differ in order where the first GPU that moves does
+        let first = moves.iter().map(|one| one.gpu).min().unwrap_or(0);
+        let rails_before = self.rails_of[first].clone();
         for &Move { gpu, from, to } in moves {
             let ways = self.problem.crossed(gpu, from).chain(self.problem.crossed(gpu, to));
             places.extend(ways.map(|place| (place, self.load.level(place))));
@@ -145,6 +193,7 @@ impl<'p> Answer<'p> {
         let before = squares(self);
         self.carry_out(moves);
         effect.users = squares(self) - before;
+        effect.order = self.rails_of[first].cmp(&rails_before);
         let mut gpus: Vec<usize> = moves.iter().map(|one| one.gpu).collect();
         for (place, before) in places {
             if self.load.level(place) != before {
@@ -153,8 +202,6 @@ impl<'p> Answer<'p> {
         }
         gpus.sort_unstable();
         gpus.dedup();
-        // sorted here, and their shares when they are compared
-        self.load.count(8 * gpus.len());
         let after = |gpu: usize| (gpu, self.shares[gpu], total(&self.load, gpu, &self.rails_of[gpu]));
         effect.shares = gpus.into_iter().map(after).filter(|(_, before, after)| before != after).collect();
         let back: Vec<Move> =
@@ -182,6 +229,9 @@ impl<'p> Answer<'p> {
 }
 
 impl Effect {
+    /// That of no change.
+    const NONE: Effect = Effect { shares: Vec::new(), path: 0, users: 0, order: Ordering::Equal };
+
     /// Which of two changes of one answer leads to the better one; `Less` is better.
     fn compare(&self, other: &Effect) -> Ordering {
         let (mine, theirs) = self.beside(other);
@@ -192,9 +242,9 @@ impl Effect {
         })
     }
 
-    /// Does it make the answer better?
+    /// Does it make the answer better, or as good and earlier in order?
     pub(super) fn is_gain(&self) -> bool {
-        self.compare(&Effect::default()) == Ordering::Less
+        self.compare(&Effect::NONE).then(self.order) == Ordering::Less
     }
 
     /// The shares of all GPUs that one of two changes touches, after each of the two, ascending.
@@ -216,7 +266,7 @@ impl Effect {
 
     /// What is lost where `mover` moved: it is named before others that lose as much.
     fn loss(&self, mover: usize) -> Loss {
-        let (after, before) = self.beside(&Effect::default());
+        let (after, before) = self.beside(&Effect::NONE);
         let differing = after.iter().zip(&before).find(|(after, before)| after != before);
         match (differing, self.path as i128, self.users) {
             (Some((after, before)), _, _) if after > before => Loss::Gain,
@@ -227,21 +277,10 @@ impl Effect {
                 let gpu = fallen.max_by_key(|&&(gpu, _, after)| (after, gpu == mover, Reverse(gpu)));
                 gpu.map_or(Loss::Order, |&(gpu, here, there)| Loss::Less { gpu, there, here })
             }
-            (None, path, _) if path != 0 => {
-                if path > 0 {
-                    Loss::Path
-                } else {
-                    Loss::Gain
-                }
-            }
-            (None, _, users) if users != 0 => {
-                if users > 0 {
-                    Loss::Users
-                } else {
-                    Loss::Gain
-                }
-            }
-            _ => Loss::Order,
+            (None, 1.., _) => Loss::Path,
+            (None, 0, 1..) => Loss::Users,
+            (None, 0, 0) => Loss::Order,
+            (None, ..) => Loss::Gain,
         }
     }
 }

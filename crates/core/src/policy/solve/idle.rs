@@ -1,7 +1,6 @@
-//! Rails that no GPU uses in an answer, dealt as second and further ones.
+//! Rails that no GPU uses in an answer, given as second and further ones.
 #![forbid(unsafe_code)]
 
-use super::budget::Budget;
 use super::load::Load;
 use super::problem::{Problem, bits};
 use super::score::total;
@@ -17,11 +16,10 @@ pub struct Most {
 
 /// Gives GPUs idle rails too, in turn, each time one that makes the answer better: what the worst-off gets, then the next.
 /// A rail behind a link that is full makes none better, or costs others more.
-pub fn deal_idle(
+pub fn add_idle(
     problem: &Problem,
     mut rails_of: Vec<Vec<usize>>,
     most: &[Most],
-    budget: &mut Budget,
 ) -> Vec<Vec<usize>> {
     let mut load = Load::of(problem, &rails_of);
     let mut shares = ascending(&load, &rails_of);
@@ -35,9 +33,6 @@ pub fn deal_idle(
                 continue;
             }
             for rail in bits(idle & most.of) {
-                if !budget.spend(load.take_looks() + problem.gpus() as u64) {
-                    return in_order(rails_of);
-                }
                 load.put(gpu, rail);
                 rails_of[gpu].push(rail);
                 let with_it = ascending(&load, &rails_of);
@@ -50,11 +45,6 @@ pub fn deal_idle(
             }
         }
     }
-    in_order(rails_of)
-}
-
-/// Each GPU's rails ascending.
-fn in_order(mut rails_of: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
     rails_of.iter_mut().for_each(|rails| rails.sort_unstable());
     rails_of
 }

@@ -1,9 +1,7 @@
 //! The GPUs that cross each place in an answer, and what it leaves to each of them.
 #![forbid(unsafe_code)]
 
-use super::level::level;
 use super::problem::Problem;
-use std::cell::Cell;
 
 /// The GPUs that cross each place in an answer, or in the beginning of one, and what it leaves to each of them.
 pub(super) struct Load<'p> {
@@ -13,20 +11,13 @@ pub(super) struct Load<'p> {
     levels: Vec<u64>,
     /// for each place the level with one more user, which can use all it gets
     joining: Vec<u64>,
-    /// work that was done with it, in the unit of [`super::Budget`]
-    looks: Cell<u64>,
 }
 
 impl<'p> Load<'p> {
     pub(super) fn new(problem: &'p Problem) -> Load<'p> {
         let joining = (0..problem.places()).map(|place| problem.capacity(place)).collect();
         let (users, levels) = (vec![Vec::new(); problem.places()], vec![u64::MAX; problem.places()]);
-        Load { problem, users, levels, joining, looks: Cell::new(0) }
-    }
-
-    /// Whose places these are.
-    pub(super) fn problem(&self) -> &'p Problem {
-        self.problem
+        Load { problem, users, levels, joining }
     }
 
     /// The load of an answer.
@@ -71,7 +62,6 @@ impl<'p> Load<'p> {
 
     fn reckon(&mut self, place: usize) {
         let users = &self.users[place];
-        self.count(4 + 2 * users.len());
         let owns = || users.iter().map(|&(own, _)| own);
         let capacity = self.problem.capacity(place);
         self.levels[place] = level(capacity, users.len(), owns());
@@ -81,30 +71,18 @@ impl<'p> Load<'p> {
     /// What a GPU has of a rail that it is on, in parts of a Mbit/s.
     pub(super) fn share(&self, gpu: usize, rail: usize) -> u64 {
         let places = self.problem.crossed(gpu, rail).map(|place| self.levels[place]);
-        self.count(1 + places.len());
         places.fold(self.problem.own(gpu, rail), u64::min)
     }
 
     /// What a GPU would have of a rail that it came to.
     pub(super) fn joining(&self, gpu: usize, rail: usize) -> u64 {
         let places = self.problem.crossed(gpu, rail).map(|place| self.joining[place]);
-        self.count(1 + places.len());
         places.fold(self.problem.own(gpu, rail), u64::min)
     }
 
     /// The level that a place would have with one more user, which can use all it gets.
     pub(super) fn level_for_one_more(&self, place: usize) -> u64 {
         self.joining[place]
-    }
-
-    /// Notes that work was done.
-    pub(super) fn count(&self, looks: usize) {
-        self.looks.set(self.looks.get() + looks as u64);
-    }
-
-    /// The work since this was asked last.
-    pub(super) fn take_looks(&self) -> u64 {
-        self.looks.take()
     }
 
     /// The level of a place.
@@ -116,4 +94,19 @@ impl<'p> Load<'p> {
     pub(super) fn users(&self, place: usize) -> &[(u64, u32)] {
         &self.users[place]
     }
+}
+
+/// What each user may have of a place at most: an even part, where users that cannot use all of theirs leave the rest to
+/// the others.  `u64::MAX` where there is enough for all.  `owns` says, in ascending order, what each of the `users` can
+/// use at most.
+fn level(capacity: u64, users: usize, owns: impl IntoIterator<Item = u64>) -> u64 {
+    let (mut left, mut users) = (capacity, users as u64);
+    for own in owns {
+        let even = left / users;
+        if own > even {
+            return even;
+        }
+        (left, users) = (left - own, users - 1);
+    }
+    u64::MAX
 }

@@ -1,8 +1,7 @@
 //! What the solver is asked: which places each GPU crosses on its way to each rail, and what they carry.
 #![forbid(unsafe_code)]
 
-use super::Kept;
-use std::borrow::Cow;
+use super::{Kept, MOST_RAILS};
 
 /// Shares are reckoned in this part of a Mbit/s, a multiple of 1 to 16, so that most divide without remainder.
 pub(super) const PARTS: u64 = 720_720;
@@ -12,40 +11,75 @@ pub const KINDS: u8 = 8;
 
 /// One GPU's way to one rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Edge {
+struct Edge {
     /// what the way lets its GPU have when no other way shares it, in parts of a Mbit/s
-    pub(super) own: u64,
-    /// the most that it gives in any answer
-    pub(super) most: u64,
+    own: u64,
     /// where its places begin in [`Problem::crossed`]
-    pub(super) first: u32,
+    first: u32,
     /// how many they are
-    pub(super) places: u8,
+    places: u8,
     /// kind of path, 0 the nearest, below [`KINDS`]
-    pub(super) kind: u8,
+    kind: u8,
 }
 
 /// GPUs, rails, and the ways between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    pub(super) rails: usize,
+    rails: usize,
     /// rails that each GPU is to get
-    pub(super) wants: Vec<usize>,
-    /// what the links on all ways of a GPU carry, in parts of a Mbit/s: the most that it can get of all rails together
-    pub(super) narrowest: Vec<u64>,
+    wants: Vec<usize>,
     /// for each GPU the rails from which it may choose, a bit for each
     pub(super) open: Vec<u64>,
     /// what each place carries, in parts of a Mbit/s: the rails first, then links that several ways share
-    pub(super) capacities: Vec<u64>,
+    capacities: Vec<u64>,
     /// `[gpu * rails + rail]`
-    pub(super) edges: Vec<Edge>,
+    edges: Vec<Edge>,
     /// the places of all ways, one way after the other, the rail first
-    pub(super) crossed: Vec<u16>,
-    /// the answer, where it need not be looked for: such a problem is not made smaller
-    pub(super) plain: Option<Vec<Vec<usize>>>,
+    crossed: Vec<u16>,
 }
 
 impl Problem {
+    /// A problem without ways, which [`Problem::add_way`] adds.  Rails with the rates of their ports, in Mbit/s, and how many
+    /// of them each GPU is to get: at least 1, and all where there are fewer.  Of more rails than [`MOST_RAILS`] nothing can
+    /// be solved.
+    pub fn new(rates: &[u64], wants: &[usize]) -> Problem {
+        let rails = rates.len();
+        let all = u64::MAX.checked_shr((MOST_RAILS - rails.min(MOST_RAILS)) as u32).unwrap_or(0);
+        Problem {
+            rails,
+            wants: wants.iter().map(|&want| want.clamp(1, rails.max(1))).collect(),
+            open: vec![all; wants.len()],
+            capacities: rates.iter().map(|rate| rate * PARTS).collect(),
+            edges: Vec::with_capacity(rails * wants.len()),
+            crossed: Vec::with_capacity(4 * rails * wants.len()),
+        }
+    }
+
+    /// Adds a place that several ways may cross, by what it carries in Mbit/s; gives its number.
+    pub fn add_place(&mut self, mbps: u64) -> u16 {
+        self.capacities.push(mbps * PARTS);
+        // a node has too few bridges and connections to come near the limit
+        u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
+    }
+
+    /// Adds the next way, GPU by GPU and for each rail by rail: what it lets one GPU have, in Mbit/s; the kind of path; and
+    /// the places on it besides the rail, on the GPU's side and on the rail's, and between them.
+    pub fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
+        let (rail, first) = (self.edges.len() % self.rails, self.crossed.len());
+        self.crossed.push(rail as u16);
+        let [of_gpu, of_rail] = sides;
+        self.crossed.extend_from_slice(of_gpu);
+        // where the sides meet one link can be on both: that above two functions of one device
+        let twice = of_rail.last().is_some_and(|last| of_gpu.last() == Some(last));
+        self.crossed.extend_from_slice(&of_rail[..of_rail.len() - usize::from(twice)]);
+        self.crossed.extend(between);
+        let places = &self.crossed[first..];
+        let narrowest = places.iter().map(|&place| self.capacities[usize::from(place)]).min();
+        let own = narrowest.unwrap_or(0).min(lets_through * PARTS);
+        let places = places.len() as u8;
+        self.edges.push(Edge { own, first: first as u32, places, kind: kind.min(KINDS - 1) });
+    }
+
     /// Number of GPUs.
     pub fn gpus(&self) -> usize {
         self.wants.len()
@@ -81,22 +115,12 @@ impl Problem {
         self.edge(gpu, rail).own
     }
 
-    /// The most that the way gives in any answer, in parts of a Mbit/s.
-    pub(super) fn most(&self, gpu: usize, rail: usize) -> u64 {
-        self.edge(gpu, rail).most
-    }
-
-    /// The most that a GPU can get of all rails together, in parts of a Mbit/s.
-    pub(super) fn narrowest(&self, gpu: usize) -> u64 {
-        self.narrowest[gpu]
-    }
-
     /// What a place carries, in parts of a Mbit/s.
     pub(super) fn capacity(&self, place: usize) -> u64 {
         self.capacities[place]
     }
 
-    /// The places on a way that may be too narrow for all ways that may cross them; the first is the rail.
+    /// The places on a way; the first is the rail.
     pub(super) fn crossed(&self, gpu: usize, rail: usize) -> impl ExactSizeIterator<Item = usize> + use<'_> {
         let &Edge { first, places, .. } = self.edge(gpu, rail);
         self.crossed[first as usize..][..places.into()].iter().map(|&place| place.into())
@@ -107,10 +131,9 @@ impl Problem {
         bits(self.open[gpu])
     }
 
-    /// Is a rail one of those from which a GPU may choose?  Beyond [`super::MOST_RAILS`] there is none: such ways are only
-    /// told.
+    /// Is a rail one of those from which a GPU may choose?
     pub(super) fn is_open(&self, gpu: usize, rail: usize) -> bool {
-        rail < super::MOST_RAILS && self.open[gpu] >> rail & 1 == 1
+        self.open[gpu] >> rail & 1 == 1
     }
 
     /// Has a GPU no choice?
@@ -118,18 +141,8 @@ impl Problem {
         self.open[gpu].count_ones() as usize <= self.wants[gpu]
     }
 
-    pub(super) fn edge(&self, gpu: usize, rail: usize) -> &Edge {
+    fn edge(&self, gpu: usize, rail: usize) -> &Edge {
         &self.edges[gpu * self.rails + rail]
-    }
-
-    /// The same where some GPUs have their rails already.
-    pub(super) fn around(&self, kept: &Kept) -> Cow<'_, Problem> {
-        if kept.iter().all(Option::is_none) {
-            return Cow::Borrowed(self);
-        }
-        let mut around = self.clone();
-        around.keep(kept);
-        Cow::Owned(around)
     }
 
     /// Leaves GPUs that have their rails already no others.

@@ -1,8 +1,6 @@
-//! Answers to begin with, and their improvement by moves and exchanges.
+//! Two simple answers to begin with.
 #![forbid(unsafe_code)]
 
-use super::answer::{Answer, Move};
-use super::budget::Budget;
 use super::load::Load;
 use super::problem::{KINDS, Problem, bits};
 use std::cmp::Reverse;
@@ -56,72 +54,4 @@ fn deal(problem: &Problem, mut next: impl FnMut(usize, u64) -> Option<usize>) ->
     }
     rails_of.iter_mut().for_each(|rails| rails.sort_unstable());
     rails_of
-}
-
-/// Moves GPUs, and exchanges a rail of one for a rail of another, while that is a gain.
-pub(super) fn improve(answer: &mut Answer, budget: &mut Budget) {
-    let problem = answer.problem();
-    loop {
-        // the worst-off first: a gain of theirs is the greatest
-        let mut gpus: Vec<usize> = (0..problem.gpus()).filter(|&gpu| !problem.is_decided(gpu)).collect();
-        gpus.sort_by_key(|&gpu| (answer.shares()[gpu], gpu));
-        let mut gained = false;
-        for &gpu in &gpus {
-            for slot in 0..answer.rails_of()[gpu].len() {
-                gained |= try_moves(answer, gpu, slot, budget);
-                for &other in gpus.iter().filter(|other| **other < gpu) {
-                    gained |= try_exchanges(answer, (gpu, slot), other, budget);
-                }
-                if budget.is_spent() {
-                    return;
-                }
-            }
-        }
-        if !gained {
-            return;
-        }
-    }
-}
-
-fn try_moves(answer: &mut Answer, gpu: usize, slot: usize, budget: &mut Budget) -> bool {
-    let mut gained = false;
-    for to in answer.problem().open_to(gpu) {
-        let rails = &answer.rails_of()[gpu];
-        if !rails.contains(&to) && !budget.is_spent() {
-            gained |= attempt(answer, &[Move { gpu, from: rails[slot], to }], budget);
-        }
-    }
-    gained
-}
-
-fn try_exchanges(
-    answer: &mut Answer,
-    (gpu, slot): (usize, usize),
-    other: usize,
-    budget: &mut Budget,
-) -> bool {
-    let mut gained = false;
-    for other_slot in 0..answer.rails_of()[other].len() {
-        let (mine, theirs) = (&answer.rails_of()[gpu], &answer.rails_of()[other]);
-        let (from, to) = (mine[slot], theirs[other_slot]);
-        let may = |gpu: usize, rails: &[usize], rail: usize| {
-            !rails.contains(&rail) && answer.problem().is_open(gpu, rail)
-        };
-        if may(gpu, mine, to) && may(other, theirs, from) && !budget.is_spent() {
-            let moves = [Move { gpu, from, to }, Move { gpu: other, from: to, to: from }];
-            gained |= attempt(answer, &moves, budget);
-        }
-    }
-    gained
-}
-
-/// Makes moves if they are a gain.
-fn attempt(answer: &mut Answer, moves: &[Move], budget: &mut Budget) -> bool {
-    let effect = answer.effect(moves);
-    let is_gain = effect.is_gain();
-    if is_gain {
-        answer.make(moves, &effect);
-    }
-    budget.spend(answer.take_looks());
-    is_gain
 }

@@ -226,7 +226,7 @@ fn maps(topology: &Topology, request: &Request, closed: &[usize], reasons: Reaso
     let unopenable = closed.iter().map(|&nic| (NicIndex(nic), "closed".to_string())).collect();
     let selection = Selection { unopenable, ..Selection::default() };
     let (selection, known) = (Some(&selection), Some(&step));
-    let task = map(topology, &Request { reasons, selection, known, effort: Effort::Task, ..request.clone() });
+    let task = map(topology, &Request { reasons, selection, known, ..request.clone() });
     [step, task]
 }
 
@@ -258,7 +258,6 @@ proptest! {
     }
 }
 
-// a task of a large node looks at fewer ways under `Reasons::Wordless`
 #[test]
 fn a_large_map_without_words_is_the_same_map() {
     let gpus = (0..180).map(|gpu| (gpu * 7 % 4) as u8).collect();

@@ -1,5 +1,4 @@
-//! What GPUs get where the budget ends before all answers were compared: from the simple answers, and as far as moves and
-//! exchanges make them better.
+//! The simple answers to begin with, and how far moves and exchanges make them better.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -11,25 +10,19 @@ fn near(kinds: &[Vec<u8>]) -> Problem {
 
 fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {
     let mut answer = Answer::new(problem, begun.iter().map(|&rail| vec![rail]).collect());
-    start::improve(&mut answer, &mut plenty());
+    improve::improve(&mut answer);
     answer.into_rails().concat()
 }
 
 #[test]
-fn a_budget_that_is_spent_at_once_leaves_gpus_on_their_nearest_rails_and_each_of_these_with_as_few_users() {
-    let at_once = |problem: &Problem, kept: &Kept| {
-        let solution = solve_around(problem, kept, &mut Budget::new(0));
-        assert!(!solution.exact);
-        solution.rails_of.concat()
-    };
-    assert_eq!(at_once(&alike(4, 4).problem(), &[None, None, None, None]), [0, 1, 2, 3]);
-    assert_eq!(at_once(&alike(4, 2).problem(), &[None, None, None, None]), [0, 1, 0, 1]);
-    assert_eq!(
-        at_once(&near(&[vec![0, 0, 3], vec![0, 0, 3], vec![0, 0, 3]]), &[None, None, None]),
-        [0, 1, 0]
-    );
-    let kept = [Some(vec![0]), None, None];
-    assert_eq!(at_once(&alike(3, 3).problem(), &kept), [0, 1, 2], "who keeps a rail is one of its users");
+fn the_nearest_rails_are_those_with_the_fewest_users() {
+    assert_eq!(start::nearest(&alike(4, 4).problem()).concat(), [0, 1, 2, 3]);
+    assert_eq!(start::nearest(&alike(4, 2).problem()).concat(), [0, 1, 0, 1]);
+    let two_near = near(&[vec![0, 0, 3], vec![0, 0, 3], vec![0, 0, 3]]);
+    assert_eq!(start::nearest(&two_near).concat(), [0, 1, 0]);
+    let mut kept = alike(3, 3).problem();
+    kept.keep(&[Some(vec![0]), None, None]);
+    assert_eq!(start::nearest(&kept).concat(), [0, 1, 2], "a GPU that keeps a rail is one of its users");
 }
 
 #[test]
@@ -40,8 +33,9 @@ fn of_the_two_simple_answers_one_takes_the_nearest_rail_and_the_other_an_idle_on
     let problem = near(&[vec![0, 4], vec![0, 4]]);
     assert_eq!(start::richest(&problem).concat(), [0, 0], "half of the near one is more");
     let kept = [Some(vec![0]), None];
-    let problem = alike(2, 2).problem();
-    assert_eq!(start::richest(&problem.around(&kept)).concat(), [0, 1], "who keeps a rail crosses it");
+    let mut problem = alike(2, 2).problem();
+    problem.keep(&kept);
+    assert_eq!(start::richest(&problem).concat(), [0, 1], "a GPU that keeps a rail crosses it");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What solving costs, in looks: the budget is counted in them, so the count decides which answer a large machine gets.
+//! The solver beside a search of all answers, on random machines.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -36,7 +36,7 @@ fn any_machine(dice: &mut Dice) -> Machine {
 
 /// Two sockets with two switches each: much is like something else, and the connection of the sockets is narrow.
 fn server(dice: &mut Dice) -> Machine {
-    let (gpus, rails) = (3 + dice.below(10), 4 + dice.below(3));
+    let (gpus, rails) = (3 + dice.below(5), 3 + dice.below(4));
     let gpu_at: Vec<usize> = (0..gpus).map(|_| dice.below(4)).collect();
     let rail_at: Vec<usize> = (0..rails).map(|_| dice.below(4)).collect();
     let kind = |gpu: usize, rail: usize| match (gpu_at[gpu], rail_at[rail]) {
@@ -57,34 +57,34 @@ fn server(dice: &mut Dice) -> Machine {
     machine.shared(dice.one_of(&[900_000, 360_000]), &ways(&|gpu, rail| gpu / 2 != rail / 2))
 }
 
-/// Of machines of a kind: the looks that solving them takes, and how many are solved to the end.
-fn work(kind: fn(&mut Dice) -> Machine, each: usize) -> (u64, usize) {
-    const BUDGET: u64 = 30_000;
+/// Of 100 machines of a kind: those on which another answer is better, those on which the worst-off GPU could have more, and
+/// the least that it has as a part of that.
+fn losses(kind: fn(&mut Dice) -> Machine, each: usize) -> (usize, usize, f64) {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
-    let (mut looks, mut exact) = (0, 0);
-    for number in 0..24 {
-        let mut budget = Budget::new(BUDGET);
+    let (mut worse, mut worst_off, mut least) = (0, 0, 1.0f64);
+    for _ in 0..100 {
         let problem = kind(&mut dice).wanting(each).problem();
-        most_for_the_worst(&problem, &mut budget);
-        // some GPUs keep their rails, as after a NIC broke
-        let keeps = |gpu: usize| (gpu < number % 3).then(|| (0..each).collect());
-        let kept: Vec<Option<Vec<usize>>> = (0..problem.gpus()).map(keeps).collect();
-        let solution = solve_around(&problem, &kept, &mut budget);
-        exact += usize::from(solution.exact);
-        let most = vec![Most { of: u64::MAX >> (64 - problem.rails()), rails: each + 1 }; problem.gpus()];
-        deal_idle(&problem, solution.rails_of, &most, &mut budget);
-        looks += BUDGET - budget.left();
+        let ours = Score::of(&problem, &solve(&problem));
+        let Some(better) = better(&problem, &ours) else { continue };
+        let most = best_of_the_worst(&problem, Score::of(&problem, &better));
+        worse += 1;
+        worst_off += usize::from(most > ours.worst_mbps());
+        least = least.min(ours.worst_mbps() as f64 / most as f64);
     }
-    (looks, exact)
+    (worse, worst_off, least)
 }
 
-/// A shortcut that no longer cuts anything short changes no answer, and is seen here alone.
+/// What the worst-off GPU gets in the best answer.
+fn best_of_the_worst(problem: &Problem, mut known: Score) -> u64 {
+    while let Some(better) = better(problem, &known) {
+        known = Score::of(problem, &better);
+    }
+    known.worst_mbps()
+}
+
 #[test]
-fn the_work_of_a_solution_is_what_it_was() {
-    let now = [work(any_machine, 1), work(any_machine, 2), work(server, 1), work(server, 2)];
-    let was = [(215_710, 24), (443_353, 14), (475_627, 13), (653_807, 6)];
-    assert_eq!(
-        now, was,
-        "if the solver was changed on purpose, and this is no more work for less: the new figures"
-    );
+fn few_random_machines_have_an_answer_that_is_better_than_the_solvers() {
+    let found = [losses(server, 1), losses(any_machine, 1), losses(any_machine, 2)];
+    println!("{found:?}");
+    assert_eq!(found, [(0, 0, 1.0); 3]);
 }
