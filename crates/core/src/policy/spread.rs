@@ -7,11 +7,7 @@ use crate::order::Order;
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
 
-pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &NodePlacement,
-    request: &Request,
-) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
     let (ways, mut rails_of) = steady(topology, node, request);
     let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !rails_of.is_empty()) else {
         let mut gpus = placements(topology, node, &ways, &rails_of, request);

@@ -211,8 +211,8 @@ impl<'a> Connections<'a> {
     fn met(&mut self, nodes: (u32, u32), problem: &mut Problem) -> Connection {
         let (one, other) = (self.topology.socket_of(nodes.0), self.topology.socket_of(nodes.1));
         let sockets = (one.min(other), one.max(other));
-        let place =
-            (one != other).then(|| *self.places.entry(sockets).or_insert_with(|| problem.add_place(self.carries)));
+        let place = (one != other)
+            .then(|| *self.places.entry(sockets).or_insert_with(|| problem.add_place(self.carries)));
         let distance = self.topology.distance(nodes.0, nodes.1);
         let farther = distance.and_then(|distance| self.distances.binary_search(&distance).ok()).unwrap_or(0);
         let farther = u8::try_from(farther).unwrap_or(u8::MAX).min(KINDS);

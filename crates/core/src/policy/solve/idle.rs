@@ -16,11 +16,7 @@ pub struct Most {
 
 /// Gives GPUs idle rails too, in turn, each time one that makes the answer better: what the worst-off gets, then the next.
 /// A rail behind a link that is full makes none better, or costs others more.
-pub fn add_idle(
-    problem: &Problem,
-    mut rails_of: Vec<Vec<usize>>,
-    most: &[Most],
-) -> Vec<Vec<usize>> {
+pub fn add_idle(problem: &Problem, mut rails_of: Vec<Vec<usize>>, most: &[Most]) -> Vec<Vec<usize>> {
     let mut load = Load::of(problem, &rails_of);
     let mut shares = ascending(&load, &rails_of);
     let mut idle = (0..problem.rails())
