@@ -1,10 +1,14 @@
 //! Figures of the source, for a person to compare: `cargo bench --bench figures` prints them and checks nothing.
+//!
+//! Lines count with blank lines and comments, and without tests: files that are compiled only for tests, and a `mod tests {`
+//! at the end of a file.  Public items are functions, methods, types and constants with `pub`, without a restriction.
 // the walls use more of these files than the figures do
 #![allow(dead_code)]
 
 mod circles;
 mod functions;
 mod source;
+mod sums;
 mod tree;
 
 use crate::circles::{Step, Use, between_siblings, circles, uses};
@@ -26,6 +30,18 @@ fn main() {
         println!("{folder}: {} files, {lines} lines", of_crate.len());
         sources.extend(of_crate);
     }
+    let lines = |folders: &[&str]| -> usize {
+        let product = sums::without_tests(&sources).into_iter();
+        let of_folders =
+            product.filter(|(source, _)| folders.is_empty() || folders.contains(&&*source.folder));
+        of_folders.map(|(_, lines)| lines.len()).sum()
+    };
+    let nameless: usize = sources.iter().map(|source| sums::nameless_comments(&source.text).len()).sum();
+    println!("{:>6} lines without tests in what slurmstepd maps", lines(&sums::ROOTS));
+    println!("{:>6} lines without tests", lines(&[]));
+    println!("{:>6} public items", sums::public_items(&sources));
+    println!("{nameless:>6} comments without a subject");
+    println!("{:>6} public types of one name in several modules", sums::types_of_one_name(&sources).len());
     let mut long: Vec<Function> = sources.iter().flat_map(functions).filter(|f| f.lines > LONG).collect();
     long.sort_by_key(|function| std::cmp::Reverse(function.lines));
     println!("{} functions have more than {LONG} lines", long.len());

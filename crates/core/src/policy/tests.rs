@@ -11,6 +11,7 @@ use crate::topology::{
 };
 use proptest::prelude::*;
 
+mod best;
 mod idle;
 mod reasons;
 mod tasks;
@@ -374,59 +375,4 @@ fn every_pair_of_every_built_in_machine_is_explained_once() {
             assert_eq!(pairs.iter().filter(|pair| pair.chosen).count(), node.gpu(gpu).choices.len());
         }
     }
-}
-
-/// All ways to put up to `most` devices below four switches, as the number below each.
-fn patterns(most: u8) -> Vec<[u8; 4]> {
-    let counts = 0..=most;
-    let pairs: Vec<[u8; 2]> = counts.clone().flat_map(|a| counts.clone().map(move |b| [a, b])).collect();
-    let all = pairs.iter().flat_map(|&[a, b]| pairs.iter().map(move |&[c, d]| [a, b, c, d]));
-    all.filter(|below| (1..=most).contains(&below.iter().sum())).collect()
-}
-
-/// Machines with up to `most` GPUs and NICs, once for those that differ only in the order of sockets or switches.
-fn machines(most: u8) -> Vec<Parts> {
-    let patterns = patterns(most);
-    let all = patterns.iter().flat_map(|&gpus| patterns.iter().map(move |&nics| (gpus, nics)));
-    let is_first = |&(gpus, nics): &([u8; 4], [u8; 4])| {
-        let below = [0, 1, 2, 3].map(|switch| (gpus[switch], nics[switch]));
-        below[0] <= below[1] && below[2] <= below[3] && below[..2] <= below[2..]
-    };
-    let switches = |below: [u8; 4]| -> Vec<u8> {
-        (0..4).flat_map(|switch| std::iter::repeat_n(switch, below[usize::from(switch)].into())).collect()
-    };
-    let parts = |(gpus, nics)| Parts {
-        gpus: switches(gpus),
-        nics: switches(nics).into_iter().map(|switch| (switch, 400)).collect(),
-    };
-    all.filter(is_first).map(parts).collect()
-}
-
-/// Of these machines those on which an answer is better than the solver's, and the least that the worst-off GPU of the
-/// solver's gets, as a part of what it could have.
-fn losses(machines: &[Parts], each: usize) -> (usize, f64) {
-    let (mut worse, mut least) = (0, 1.0f64);
-    for parts in machines {
-        let topology = parts.topology();
-        let rails = closest(&topology).rails;
-        let ways = Ways::new(&topology, &rails, &Through::default(), &vec![each; topology.gpus.len()]);
-        let score = |rails_of: &[Vec<usize>]| solve::Score::of(&ways.problem, rails_of);
-        let ours = score(&solve::solve(&ways.problem));
-        if let Some(better) = solve::tests::better(&ways.problem, &ours) {
-            worse += 1;
-            least = least.min(ours.worst_mbps() as f64 / score(&better).worst_mbps() as f64);
-        }
-    }
-    (worse, least)
-}
-
-#[test]
-fn no_answer_is_better_than_the_solvers_on_any_machine_of_two_sockets_and_with_two_nics_each_few_are() {
-    // `MOST=6 cargo test -p nic-placement-core --lib -- --nocapture of_two_sockets` takes all up to six GPUs and NICs
-    let most = std::env::var("MOST").ok().and_then(|most| most.parse().ok()).unwrap_or(4);
-    let machines = machines(most);
-    let [one, two] = [1, 2].map(|each| losses(&machines, each));
-    println!("{} machines: worse with one NIC each {one:?}, with two {two:?}", machines.len());
-    assert_eq!(one.0, 0);
-    assert!(two.0 * 25 <= machines.len() && two.1 > 0.9, "{two:?}");
 }
