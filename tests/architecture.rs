@@ -14,6 +14,7 @@ mod samples;
 #[path = "architecture/source.rs"]
 mod source;
 #[path = "architecture/sums.rs"]
+#[allow(dead_code, reason = "the figures' own part")]
 mod sums;
 #[path = "architecture/tree.rs"]
 mod tree;
