@@ -254,6 +254,4 @@ fn port<'a>(root: &Root, nic: &'a mut Nic, interface: &str) -> Option<&'a mut Po
 }
 
 #[cfg(test)]
-mod namespace;
-#[cfg(test)]
 mod tests;
