@@ -9,6 +9,7 @@
 //! share that job's number, and nothing that a plugin may ask tells them apart: there the last words hold for all.
 #![forbid(unsafe_code)]
 
+use super::cpu_bind::is_option;
 use crate::order::Order;
 
 /// What srun's process tells the nodes, in the environment of the step; each task's hook removes it.  `0:off;1:closest`: a
@@ -28,20 +29,16 @@ const MAX: u32 = 128;
 /// the line is for.
 pub fn in_order(arguments: &[String]) -> Vec<(u32, &[String])> {
     let parts = arguments.split(|argument| argument == ":").zip(0..MAX);
-    let of =
-        |(part, place)| groups(part).unwrap_or(vec![place]).into_iter().map(move |number| (number, part));
-    parts.flat_map(of).collect()
+    let numbered = parts.map(|(part, place)| (groups(part).unwrap_or(vec![place]), part));
+    numbered.flat_map(|(numbers, part)| numbers.into_iter().map(move |number| (number, part))).collect()
 }
 
-/// The shortest beginnings that are theirs alone, and the options themselves.  The second is the first's old name (Slurm's
+/// The components that `--het-group` names in one part of the line, or `--pack-group`, its old name (Slurm's
 /// src/common/slurm_opt.c, `slurm_opt_pack_group`).
-const GROUPS: [(&str, &str); 2] = [("--het", "--het-group"), ("--pac", "--pack-group")];
-
-/// What `--het-group` says in one part; getopt_long(3) knows it by any beginning that is its alone.
 fn groups(part: &[String]) -> Option<Vec<u32>> {
     let at = part.iter().position(|argument| {
         let name = argument.split('=').next().unwrap_or_default();
-        GROUPS.iter().any(|(least, full)| name.len() >= least.len() && full.starts_with(name))
+        is_option(name, "--het-group", "--het") || is_option(name, "--pack-group", "--pac")
     })?;
     let value = part[at].split_once('=').map(|(_, value)| value).or(part.get(at + 1).map(String::as_str))?;
     let mut numbers = Vec::new();
@@ -70,10 +67,8 @@ pub fn write(words: impl IntoIterator<Item = (u32, Option<String>)>) -> String {
 
 /// The words of one component; `None` where it has none.
 pub fn words_of(list: &str, component: u32) -> Option<&str> {
-    list.split(';').filter_map(|entry| entry.split_once(':')).find_map(|(number, words)| {
-        let is_it = number.parse() == Ok(component);
-        is_it.then_some(words)
-    })
+    let mut entries = list.split(';').filter_map(|entry| entry.split_once(':'));
+    entries.find(|(number, _)| number.parse() == Ok(component)).map(|(_, words)| words)
 }
 
 /// What srun's process tells the component with this number: `told`, or its part of it where that is a list.

@@ -55,8 +55,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let told = set(VARIABLE);
     let how = set(TYPE).filter(|_| told.as_deref() != Some(UNNAMED))?;
     let beside: &[&str] = match how.as_str() {
-        "threads" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
-        "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
+        "threads" | "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "sockets" => &["SLURM_NTASKS_PER_SOCKET"],
         // a list, a mask, `none`, `ldoms`: no hint is turned into these
         _ => return Some(how),
@@ -91,15 +90,13 @@ pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
 
 /// What srun's process tells, by its command line and environment; `None` where the node sees it too.
 ///
-/// Options are known by any unambiguous beginning (getopt_long(3)), and a program's own arguments are taken for srun's: a
-/// word too many costs a task its move, and never its choice.
+/// A program's own arguments are taken for srun's: that can cost a task its move, and never the user's choice.
 pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
-    let mut options = arguments.iter().zip(arguments.iter().skip(1).map(Some).chain([None]));
     let mut named = variable.is_some_and(names_a_way);
     let mut counts_nodes = false;
-    for (argument, next) in options.by_ref() {
-        let (name, value) = argument.split_once('=').map_or((argument.as_str(), None), |(n, v)| (n, Some(v)));
-        let value = value.or(next.map(String::as_str)).unwrap_or_default();
+    for (place, argument) in arguments.iter().enumerate() {
+        let next = || arguments.get(place + 1).map_or("", String::as_str);
+        let (name, value) = argument.split_once('=').unwrap_or_else(|| (argument, next()));
         if is_option(name, "--cpu-bind", "--cpu-b") || is_option(name, "--cpu_bind", "--cpu_b") {
             named |= names_a_way(value);
         }
@@ -122,15 +119,16 @@ pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     is_set(TYPE) && !is_set(READ_BY_SRUN)
 }
 
-/// Is this `full`, or a beginning of it that is at least `least` long?
-fn is_option(name: &str, full: &str, least: &str) -> bool {
+/// Is this the option `full`, or a beginning of it that is at least as long as `least`, the shortest that is its alone?
+///
+/// getopt_long(3) knows an option by any beginning that no other has.
+pub(super) fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }
 
 /// Is there a word in `--cpu-bind`'s list that is more than a wish to read what is done?
 fn names_a_way(list: &str) -> bool {
-    let words = list.split(',').filter(|word| !word.is_empty());
-    words.into_iter().any(|word| !matches!(word, "q" | "quiet" | "v" | "verbose" | "help"))
+    list.split(',').any(|word| !matches!(word, "" | "q" | "quiet" | "v" | "verbose" | "help"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub mod releases;
 pub mod rollout;
 pub mod words;
 
-pub use conf::{BadConf, Conf};
+pub use conf::Conf;
 pub use plugstack::{Admin, NodeFileUse, NodeSource};
 pub use words::{BadWord, Words};
 

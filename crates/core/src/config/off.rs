@@ -3,7 +3,7 @@
 //! A switch that is not understood must not leave placement on: a user's job would be the first to notice.
 #![forbid(unsafe_code)]
 
-use super::options::{OPTIONS, Place, Reach, at, distance};
+use super::options::{ARGUMENTS, Reach, WORDS, distance};
 use super::rollout::Rollout;
 use super::words::{Switch, Words};
 use crate::diagnostic::{Diagnostic, Shown};
@@ -39,26 +39,23 @@ pub(super) fn finding(argument: &str) -> String {
     format!("is read as off: write `{argument}`")
 }
 
-/// What turns off, as the parser knows it.
+/// The argument that turns off, as the parser knows it.
 fn exact(word: &str) -> Option<&'static str> {
-    let (name, value) = word.split_once('=').unwrap_or((word, ""));
-    match name {
-        "disable" => matches!(value, "" | "yes").then_some(DISABLE),
-        "default" => {
-            Words::parse(value).is_ok_and(|words| words.policy == Some(Switch::Off)).then_some(DEFAULT_OFF)
-        }
+    let is_off = |words: &str| Words::parse(words).is_ok_and(|words| words.policy == Some(Switch::Off));
+    match word.split_once('=').unwrap_or((word, "")) {
+        ("disable", "" | "yes") => Some(DISABLE),
+        ("default", words) if is_off(words) => Some(DEFAULT_OFF),
         _ => None,
     }
 }
 
 /// Does the parser take it, or is it named as another argument's mistake?
 fn is_taken(word: &str) -> bool {
-    let (name, value) = word.split_once('=').unwrap_or((word, ""));
-    match name {
-        "disable" => matches!(value, "" | "yes" | "no"),
-        "default" => !value.is_empty() && Words::parse(value).is_ok(),
-        "rollout" => Rollout::parse(value).is_some(),
-        name => at(Place::Plugstack).any(|spec| spec.name == name),
+    match word.split_once('=').unwrap_or((word, "")) {
+        ("disable", value) => matches!(value, "" | "yes" | "no"),
+        ("default", words) => !words.is_empty() && Words::parse(words).is_ok(),
+        ("rollout", share) => Rollout::parse(share).is_some(),
+        (name, _) => ARGUMENTS.iter().any(|spec| spec.name == name),
     }
 }
 
@@ -83,7 +80,7 @@ fn loose<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'static str> {
         let is_no =
             value.is_some_and(|value| matches!(*value, "0" | "n" | "no" | "none" | "false" | "never"));
         let is_value = at > 0 && words[at - 1] == "=";
-        let is_others = || OPTIONS.iter().any(|spec| spec.name == *word) && !is_default(word);
+        let is_others = || WORDS.iter().chain(ARGUMENTS).any(|spec| spec.name == *word) && !is_default(word);
         let means_on = || ["enabl", "activ", "placement", "plugin"].iter().any(|part| word.contains(part));
         let turns_off =
             || value.is_some_and(|value| says_off(value)) || is_no && (is_default(word) || means_on());

@@ -5,11 +5,11 @@
 //! the file is the node's own, so it is the nearer one.
 #![forbid(unsafe_code)]
 
-use super::conf::{self, Conf, Whom};
+use super::conf::{Conf, ConfLine, Whom};
 use super::off;
-use super::options::{self, Place, Reach};
+use super::options::{self, ARGUMENTS, Reach};
 use super::rollout::Rollout;
-use super::words::Words;
+use super::words::{Words, named};
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::policy::{Pattern, Selection, Through};
 use crate::render::wanted::{Fabric, MapFile, Template, is_variable_name};
@@ -136,21 +136,17 @@ impl Admin {
     ) -> Vec<Diagnostic> {
         let mut findings = Vec::new();
         for whom in [Whom::Cluster, Whom::Nodes, Whom::Partitions, Whom::Both, Whom::Unclear] {
-            let arguments = conf.arguments(whom, node, partition);
-            let placed = arguments.map(|argument| (format!("{path}:{}", argument.line), argument.text));
-            findings.extend(self.take_layer(whom.reach(), placed));
+            let lines = conf.lines_for(whom, node, partition);
+            findings.extend(self.take_layer(whom.reach(), lines.flat_map(|line| line.arguments(path))));
         }
         findings
     }
 
     /// What is wrong with any line of the file at `path`, whomever it is for.
     pub fn check_conf(conf: &Conf, path: &str) -> Vec<Diagnostic> {
-        let of_line = |(whom, arguments): (Whom, Vec<conf::Argument>)| {
-            let placed =
-                arguments.iter().map(|argument| (format!("{path}:{}", argument.line), argument.text));
-            Admin::default().take_layer(whom.reach(), placed)
-        };
-        conf.lines().flat_map(of_line).collect()
+        let of_line =
+            |line: &ConfLine| Admin::default().take_layer(line.whom().reach(), line.arguments(path));
+        conf.lines.iter().flat_map(of_line).collect()
     }
 
     fn take_layer<'a>(
@@ -193,27 +189,21 @@ impl Admin {
     /// Takes one argument; the answer is a doubt about one that was taken, or why it was not.
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
-        let Some(spec) = options::at(Place::Plugstack).find(|spec| spec.name == name) else {
-            return Err(layer.looked_up("unknown argument", || {
-                let meant = options::meant(Place::Plugstack, name);
-                let meant = meant.map_or(";".to_string(), |name| format!(", did you mean `{name}`?"));
-                format!("unknown argument{meant} known: {}", options::known(Place::Plugstack))
-            }));
+        let Some(spec) = ARGUMENTS.iter().find(|spec| spec.name == name) else {
+            let why = || format!("unknown argument{}", options::suggestion(ARGUMENTS, name, "known"));
+            return Err(layer.looked_up("unknown argument", why));
         };
-        match spec.reach {
-            Reach::Plugstack if layer.reach < Reach::Plugstack => {
-                return Err("stands in plugstack.conf alone".into());
-            }
-            Reach::Node if layer.reach < Reach::Node => {
-                return Err(
-                    "not for a partition, which a user's process names: for nodes or the cluster".into()
-                );
-            }
-            _ => {}
+        let misfit = || format!("expected `{}`", spec.spelling());
+        if layer.reach < spec.reach {
+            return Err(match spec.reach {
+                Reach::Plugstack => "stands in plugstack.conf alone".into(),
+                _ => "not for a partition, which a user's process names: for nodes or the cluster".into(),
+            });
         }
-        let switch = spec.value.is_empty().then(|| yes_or_no(value)).flatten();
+        // a switch needs no value, and may have one so that an admin can give every word a value
+        let switch = named(&[("yes", true), ("no", false)], value).filter(|_| spec.value.is_empty());
         if switch.is_none() && spec.value.is_empty() != value.is_empty() {
-            return Err(format!("expected `{}`", spec.spelling()));
+            return Err(misfit());
         }
         match spec.name {
             "default" => {
@@ -222,9 +212,8 @@ impl Admin {
                 self.default = layer.default.overlaid(&words);
             }
             "rollout" => {
-                let rollout = Rollout::parse(value);
-                self.rollout =
-                    rollout.ok_or("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`".to_string())?;
+                let example = || format!("{}, as `rollout=10%`", misfit());
+                self.rollout = Rollout::parse(value).ok_or_else(example)?;
             }
             // once a layer disables, no later one enables again
             "disable" => self.disabled |= switch.unwrap_or(true),
@@ -235,16 +224,12 @@ impl Admin {
             "lets-through" => lets_through(&mut self.through, value)?,
             "set" => return self.set_all(value, layer),
             "fabric" => {
-                self.fabric = match value {
-                    "routed" => Fabric::Routed,
-                    "isolated-rails" => Fabric::IsolatedRails,
-                    _ => return Err(format!("expected `{}`", spec.spelling())),
-                }
+                let known = [("routed", Fabric::Routed), ("isolated-rails", Fabric::IsolatedRails)];
+                self.fabric = named(&known, value).ok_or_else(misfit)?;
             }
             "cache" => {
                 let seconds = value.parse().ok().filter(|seconds| *seconds <= MAX_CACHE);
-                self.node_file.max_age =
-                    seconds.ok_or_else(|| format!("expected `cache=SECONDS`, 0 to {MAX_CACHE}"))?;
+                self.node_file.max_age = seconds.ok_or_else(|| format!("{}, 0 to {MAX_CACHE}", misfit()))?;
             }
             "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
             "node-file" | "conf" => return Err("expected a path that begins with `/`".into()),
@@ -297,19 +282,15 @@ impl Admin {
         }
         let name = template.name().to_string();
         let is_first = layer.begins(&name);
-        let again = self.templates.iter().position(|other| other.name() == name);
-        let Some(again) = again else {
+        let Some(earlier) = self.templates.iter().position(|other| other.name() == name) else {
             if self.templates.len() == MAX_TEMPLATES {
                 return Err(format!("more than {MAX_TEMPLATES} variables"));
             }
             self.templates.push(template);
             return Ok(doubt);
         };
-        self.templates[again] = template;
-        match is_first {
-            true => Ok(doubt),
-            false => Ok(Some(format!("`{name}` is set twice: this one holds"))),
-        }
+        self.templates[earlier] = template;
+        if is_first { Ok(doubt) } else { Ok(Some(format!("`{name}` is set twice: this one holds"))) }
     }
 }
 
@@ -329,15 +310,6 @@ fn take_patterns(list: &mut Vec<Pattern>, name: &str, value: &str, layer: &mut L
 
 fn too_many_patterns() -> String {
     format!("more than {MAX_PATTERNS} NICs: name several at once with `*` and `?`, or their subnet")
-}
-
-/// `yes` or `no` behind a word that needs neither, so that an admin may give every word a value.
-fn yes_or_no(value: &str) -> Option<bool> {
-    match value {
-        "yes" => Some(true),
-        "no" => Some(false),
-        _ => None,
-    }
 }
 
 /// The parts of `A=1;B=2`; a `;` that no `NAME=` follows belongs to a value.
