@@ -1,6 +1,6 @@
 //! Which words belong to which component of a heterogeneous job's step.
 //!
-//! srun settles the options of one component after another, and calls the plugin after each; but it sends every node the
+//! srun parses the options of one component after another, and calls the plugin after each; but it sends every node the
 //! option's last value (Slurm's src/common/spank.c, `spank_set_remote_options`).  So srun's process hands the nodes the words
 //! of all components in one variable ([`VARIABLE`]), and a node takes those of its own.
 //!
@@ -12,7 +12,7 @@
 use super::cpu_bind::is_option;
 use crate::order::Order;
 
-/// What srun's process tells the nodes, in the environment of the step; each task's hook removes it.  `0:off;1:closest`: a
+/// The variable by which srun's process hands all words to the nodes; each task's hook removes it.  `0:off;1:closest`: a
 /// component that is missing has no words.  No word has a `;`.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_COMPONENTS";
 /// How many components the job has; set inside a heterogeneous job alone.
@@ -23,7 +23,7 @@ pub const JOB: &str = "SLURM_JOB_ID";
 /// Components of a job, at most (Slurm's src/common/slurm_opt.h, `MAX_HET_JOB_COMPONENTS`).
 const MAX: u32 = 128;
 
-/// The components of srun's command line and their parts of it, in the order in which srun settles their options.
+/// The components of srun's command line and their parts of it, in the order in which srun parses their options.
 ///
 /// `:` stands between components, also for Slurm wherever it is.  `--het-group` names the components of a job that a part of
 /// the line is for.
@@ -52,8 +52,8 @@ fn groups(part: &[String]) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// [`VARIABLE`] for these components and the words that srun settled, in its order; `None` where these are more: then it is
-/// not known which words are which component's.
+/// [`VARIABLE`] for these components and the words that srun parsed, in its order; `None` where there are more words than
+/// components: then it is not known which words are which component's.
 pub fn told(order: &[(u32, &[String])], settled: Vec<Option<String>>) -> Option<String> {
     let numbers = order.iter().map(|(number, _)| *number);
     (settled.len() <= order.len()).then(|| write(numbers.zip(settled)))
@@ -71,7 +71,7 @@ pub fn words_of(list: &str, component: u32) -> Option<&str> {
     entries.find(|(number, _)| number.parse() == Ok(component)).map(|(_, words)| words)
 }
 
-/// What srun's process tells the component with this number: `told`, or its part of it where that is a list.
+/// What srun's process hands the component with this number: `told`, or its part of it where that is a list.
 pub fn told_to(component: Option<u32>, told: String) -> Option<String> {
     match told.contains(':') {
         true => words_of(&told, component?).map(str::to_string),

@@ -37,7 +37,7 @@ pub struct ConfLine {
 
 /// The steps for which a line is, from the widest to the narrowest: a nearer line counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whom {
+pub enum Audience {
     /// all steps on all nodes
     Cluster,
     /// some nodes
@@ -50,25 +50,25 @@ pub enum Whom {
     Unclear,
 }
 
-impl Whom {
+impl Audience {
     /// What may stand on such a line.
     pub(super) fn reach(self) -> Reach {
         match self {
-            Whom::Partitions | Whom::Both => Reach::Partition,
-            Whom::Cluster | Whom::Nodes | Whom::Unclear => Reach::Node,
+            Audience::Partitions | Audience::Both => Reach::Partition,
+            Audience::Cluster | Audience::Nodes | Audience::Unclear => Reach::Node,
         }
     }
 }
 
 impl ConfLine {
     /// The steps for which it is.
-    pub fn whom(&self) -> Whom {
+    pub fn audience(&self) -> Audience {
         match (self.partitions.is_some(), self.nodes.is_some()) {
-            (false, false) if self.is_unclear => Whom::Unclear,
-            (false, false) => Whom::Cluster,
-            (false, true) => Whom::Nodes,
-            (true, false) => Whom::Partitions,
-            (true, true) => Whom::Both,
+            (false, false) if self.is_unclear => Audience::Unclear,
+            (false, false) => Audience::Cluster,
+            (false, true) => Audience::Nodes,
+            (true, false) => Audience::Partitions,
+            (true, true) => Audience::Both,
         }
     }
 
@@ -98,14 +98,16 @@ impl Conf {
             match line(number, &words) {
                 Ok(mut line) => {
                     let arguments: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
-                    if let Some((off, finding)) = off::unsaid(&place, line.whom().reach(), &arguments) {
+                    if let Some((off, finding)) =
+                        off::misspelt_off(&place, line.audience().reach(), &arguments)
+                    {
                         findings.push(finding);
                         line.arguments.push(off.to_string());
                     }
                     conf.lines.push(line);
                 }
                 Err(mut finding) => {
-                    if let Some(off) = off::meant(words.iter().copied()) {
+                    if let Some(off) = off::meant_off(words.iter().copied()) {
                         finding = format!("{finding}; for all nodes it {}", off::finding(off));
                         let arguments = vec![off.to_string()];
                         conf.lines.push(ConfLine {
@@ -139,7 +141,7 @@ impl Conf {
     /// The lines of one kind that hold for a step of this partition on this node.
     pub fn lines_for<'c>(
         &'c self,
-        whom: Whom,
+        audience: Audience,
         node: &'c str,
         partition: Option<&'c str>,
     ) -> impl Iterator<Item = &'c ConfLine> {
@@ -149,7 +151,7 @@ impl Conf {
         let is_partition =
             move |names: &Vec<String>| partition.is_some_and(|own| names.iter().any(|name| name == own));
         self.lines.iter().filter(move |line| {
-            line.whom() == whom
+            line.audience() == audience
                 && line.nodes.as_ref().is_none_or(is_node)
                 && line.partitions.as_ref().is_none_or(is_partition)
         })
@@ -220,8 +222,9 @@ mod tests {
     }
 
     fn held(conf: &Conf, node: &str, partition: Option<&str>) -> Vec<String> {
-        let all = [Whom::Cluster, Whom::Nodes, Whom::Partitions, Whom::Both, Whom::Unclear];
-        let lines = all.into_iter().flat_map(|whom| conf.lines_for(whom, node, partition));
+        let all =
+            [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear];
+        let lines = all.into_iter().flat_map(|audience| conf.lines_for(audience, node, partition));
         lines.flat_map(|line| line.arguments.clone()).collect()
     }
 
@@ -255,7 +258,7 @@ nodename=gpu002 PARTITIONNAME=train default=off
     #[test]
     fn an_argument_knows_its_line() {
         let (conf, _) = parse(TEXT);
-        let of_node = conf.lines_for(Whom::Nodes, "gpu001", None).flat_map(|line| line.arguments("/c"));
+        let of_node = conf.lines_for(Audience::Nodes, "gpu001", None).flat_map(|line| line.arguments("/c"));
         assert_eq!(of_node.map(|(place, _)| place).collect::<Vec<_>>(), ["/c:5", "/c:5"]);
     }
 

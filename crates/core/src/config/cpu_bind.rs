@@ -27,7 +27,7 @@
 
 use crate::topology::CpuSet;
 
-/// What srun's process tells the node, in the environment of the step, and each task's hook removes.
+/// The variable by which srun's process hands the node its word; each task's hook removes it.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 /// the user named a way of binding
 pub const CHOSEN: &str = "chosen";
@@ -45,7 +45,7 @@ pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 /// what srun takes for the user's own way
 pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 
-/// Variables of the step that tell; read in slurmstepd's parent, before slurmd's own values take their place.
+/// Variables of the step that [`chosen`] reads, in slurmstepd's parent, before slurmd's own values take their place.
 pub const READ: [&str; 6] =
     [TYPE, LIST, "SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", VARIABLE];
 
@@ -77,7 +77,7 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
         how if how.starts_with("map_cpu") => list.map(|cpu| CpuSet::from_list(cpu).ok()).collect(),
         _ => None,
     };
-    // of a list that is understood in part, no mask is used: a task's own may be missing
+    // a list that is understood in part gives no mask: a task's own may be missing
     masks.unwrap_or_default()
 }
 
@@ -88,7 +88,7 @@ pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
     how.split(',').any(|word| matches!(word.trim_end_matches(':'), "rank_ldom" | "map_ldom" | "mask_ldom"))
 }
 
-/// What srun's process tells, by its command line and environment; `None` where the node sees it too.
+/// The word that srun's process hands the node, by its command line and environment; `None` where the node sees as much.
 ///
 /// A program's own arguments are taken for srun's: that can cost a task its move, and never the user's choice.
 pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
@@ -109,11 +109,11 @@ pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
-/// Is what srun's environment says of a binding an outer step's, and not the user's choice for this one?
+/// Is the binding in srun's environment that of an outer step, and not the user's choice for this one?
 ///
-/// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  It writes the
-/// others anew where it is told of a way, and else hands them on (src/common/env.c, `setup_env`).  So after `unset
-/// SLURM_CPU_BIND` they are no choice of the user's.
+/// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  srun writes
+/// the others anew where it is given a way of binding, and else hands them on (src/common/env.c, `setup_env`).  So after
+/// `unset SLURM_CPU_BIND` they are no choice of the user's.
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)
@@ -126,7 +126,7 @@ pub(super) fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }
 
-/// Is there a word in `--cpu-bind`'s list that is more than a wish to read what is done?
+/// Does `--cpu-bind`'s list name a way of binding, and not only ask for messages?
 fn names_a_way(list: &str) -> bool {
     list.split(',').any(|word| !matches!(word, "" | "q" | "quiet" | "v" | "verbose" | "help"))
 }

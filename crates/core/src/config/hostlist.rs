@@ -41,7 +41,7 @@ impl HostList {
         names.map(pieces).collect::<Result<_, _>>().map(HostList)
     }
 
-    /// How many names it means.
+    /// The number of names that it means.
     pub fn count(&self) -> u64 {
         let of_piece = |piece: &Piece| {
             let sizes = piece.ranges.iter().map(|range| (range.last - range.first).saturating_add(1));

@@ -8,15 +8,20 @@ use super::rollout::Rollout;
 use super::words::{Switch, Words};
 use crate::diagnostic::{Diagnostic, Shown};
 
-/// The argument that no user gets around.
+/// The argument that no user can get around.
 const DISABLE: &str = "disable";
 /// The argument that turns placement off for steps whose user does not ask.
 const DEFAULT_OFF: &str = "default=off";
 
-/// The argument by which these, which were read at `place`, would turn off what they do not turn off as they are written.
-pub(super) fn unsaid(place: &str, reach: Reach, arguments: &[&str]) -> Option<(&'static str, Diagnostic)> {
+/// Finds arguments at `place` that seem to mean "off" and, as they are written, turn nothing off.  The answer is the argument
+/// that they stand for, and what the log says.
+pub(super) fn misspelt_off(
+    place: &str,
+    reach: Reach,
+    arguments: &[&str],
+) -> Option<(&'static str, Diagnostic)> {
     let all = || arguments.iter().copied();
-    let meant = meant(all())?;
+    let meant = meant_off(all())?;
     // a line for a partition can say no more
     let meant = if reach < Reach::Node { DEFAULT_OFF } else { meant };
     if all().filter_map(exact).any(|said| said == meant) {
@@ -28,13 +33,13 @@ pub(super) fn unsaid(place: &str, reach: Reach, arguments: &[&str]) -> Option<(&
     Some((meant, Diagnostic::new(subject, finding(meant))))
 }
 
-/// The argument by which words that may mean "off" are read, also those of a line that cannot be read.
-pub(super) fn meant<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option<&'static str> {
+/// The argument that words stand for which may mean "off", also those of a line that cannot be read.
+pub(super) fn meant_off<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option<&'static str> {
     // the later in the alphabet is the stronger
     words.clone().filter_map(exact).max().max(loose(words.filter(|word| !is_taken(word))))
 }
 
-/// What the log says of words that are read as this argument.
+/// How the log names the argument as which words are read.
 pub(super) fn finding(argument: &str) -> String {
     format!("is read as off: write `{argument}`")
 }

@@ -16,11 +16,11 @@ pub struct Spec {
     pub reach: Reach,
 }
 
-/// For how few an argument may be said, from any to all.
+/// The narrowest set of steps for which an argument may stand.
 ///
-/// A step tells its partition by a variable of its environment (`SLURM_JOB_PARTITION`), which srun sends and its user could
-/// have sent otherwise.  So a line for a partition holds nothing that a user must not choose: no path that root opens, and
-/// no switch that a user must not get around.
+/// A step's partition is read from its environment (`SLURM_JOB_PARTITION`), which its user can change.  So a line for a
+/// partition holds nothing that a user must not choose: no path that root opens, and no switch that a user must not get
+/// around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// also on a line for partitions
@@ -175,7 +175,7 @@ pub(super) fn suggestion(table: &[Spec], name: &str, heading: &str) -> String {
 
 /// Letters to insert, delete or change (Levenshtein), where that may be two or fewer.
 pub(super) fn distance(a: &str, b: &str) -> usize {
-    // a file of unknown words asks 40,000 times
+    // a file of unknown words calls this 40,000 times
     if a.len().abs_diff(b.len()) > 2 {
         return usize::MAX;
     }

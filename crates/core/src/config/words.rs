@@ -99,12 +99,12 @@ impl Words {
         Ok(words)
     }
 
-    /// What these words and nearer ones say together, of which the nearer count.
+    /// These words with nearer ones laid over them, which count where both say something.
     #[must_use]
     pub fn overlaid(&self, nearer: &Words) -> Words {
         let (policy, observe) = match (nearer.policy, nearer.observe) {
             (None, false) => (self.policy, self.observe),
-            // what was off is observed by now
+            // a step that was off is observed from here on
             (None, true) => (self.policy.filter(|policy| *policy != Switch::Off), true),
             said => said,
         };
