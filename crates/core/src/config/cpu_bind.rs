@@ -32,7 +32,7 @@ pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 /// the user named a way of binding
 pub const CHOSEN: &str = "chosen";
 /// the user named none
-pub const IMPLIED: &str = "implied";
+const IMPLIED: &str = "implied";
 /// the user named none, and what the step's variables say is of another step: of a component before it of a heterogeneous
 /// job, for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or of an outer step
 pub const UNNAMED: &str = "unnamed";

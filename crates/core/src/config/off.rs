@@ -77,25 +77,33 @@ fn loose<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'static str> {
         }
     }
     let words: Vec<&str> = plain.split_whitespace().collect();
-    let is_default = |word: &str| word == "rollout" || distance(word, "default") <= 2;
-    let of_default = words.iter().any(|word| is_default(word));
-    let argument = |is_default: bool| if is_default { DEFAULT_OFF } else { DISABLE };
-    let of_word = |(at, word): (usize, &&str)| {
+    let names_default = words.iter().any(|word| is_default(word));
+    let meaning = |(at, word): (usize, &&str)| {
+        // a value is read with its name
+        if at > 0 && words[at - 1] == "=" {
+            return None;
+        }
         let value = (words.get(at + 1) == Some(&"=")).then(|| words.get(at + 2)).flatten();
         let is_no =
             value.is_some_and(|value| matches!(*value, "0" | "n" | "no" | "none" | "false" | "never"));
-        let is_value = at > 0 && words[at - 1] == "=";
-        let is_others = || WORDS.iter().chain(ARGUMENTS).any(|spec| spec.name == *word) && !is_default(word);
-        let means_on = || ["enabl", "activ", "placement", "plugin"].iter().any(|part| word.contains(part));
-        let turns_off =
-            || value.is_some_and(|value| says_off(value)) || is_no && (is_default(word) || means_on());
-        match says_off(word) {
-            _ if is_value => None,
-            true => (!is_no).then(|| argument(*word == "off" && of_default)),
-            false => (!is_others() && turns_off()).then(|| argument(is_default(word))),
+        if says_off(word) {
+            let argument = if *word == "off" && names_default { DEFAULT_OFF } else { DISABLE };
+            return (!is_no).then_some(argument);
         }
+        if is_default(word) {
+            return (is_no || value.is_some_and(|value| says_off(value))).then_some(DEFAULT_OFF);
+        }
+        let means_on = ["enabl", "activ", "placement", "plugin"].iter().any(|part| word.contains(part));
+        let turns_off = is_no && means_on || value.is_some_and(|value| says_off(value));
+        let is_known = WORDS.iter().chain(ARGUMENTS).any(|spec| spec.name == *word);
+        (turns_off && !is_known).then_some(DISABLE)
     };
-    words.iter().enumerate().filter_map(of_word).max()
+    words.iter().enumerate().filter_map(meaning).max()
+}
+
+/// Is it the name of an argument about steps that do not ask, or `default` with up to two letters wrong?
+fn is_default(word: &str) -> bool {
+    word == "rollout" || distance(word, "default") <= 2
 }
 
 /// Is it `off`, or of `disable` with up to two letters wrong?

@@ -130,7 +130,7 @@ fn carries(operstate: Option<&String>) -> Option<bool> {
 
 /// Marks the ports whose links were lost after `then`; the answer names them.  An interface whose link came up is an error:
 /// only the firmware knows its port's rate now.
-pub fn follow_links(
+pub(crate) fn follow_links(
     topology: &mut Topology,
     then: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
@@ -156,7 +156,7 @@ pub fn follow_links(
 }
 
 /// Reads again what changes without a registration and is known in memory.
-pub fn complete(root: &Root, topology: &mut Topology) {
+pub(crate) fn complete(root: &Root, topology: &mut Topology) {
     for gpu in topology.gpus.iter_mut().filter(|gpu| gpu.vendor == GpuVendor::Nvidia) {
         if gpu.uuid.is_none() {
             // a driver that has not initialised the GPU waits for nothing of it

@@ -157,16 +157,6 @@ impl Root {
         Some(bytes)
     }
 
-    /// The same of a file that is no text, such as a PCI function's configuration space.  In a manifest, and in a tree that
-    /// was unpacked from one, its bytes stand as hexadecimal digits.
-    pub fn bytes(&self, path: &str, most: usize) -> Option<Vec<u8>> {
-        // digits and spaces: three letters a byte
-        let bytes = self.beginning(path, 3 * most)?;
-        let mut bytes = if self.is_live() { bytes } else { digits(&bytes).unwrap_or(bytes) };
-        bytes.truncate(most);
-        Some(bytes)
-    }
-
     /// The number of the user to whom a directory belongs; `None` where that cannot be read.
     pub fn owner(&self, path: &str) -> Option<u32> {
         Some(fs::symlink_metadata(self.place(path)?).ok()?.uid())
@@ -281,16 +271,6 @@ fn text<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
         Entry::File(text) => Some(text),
         Entry::Link(_) | Entry::Directory => None,
     }
-}
-
-/// What hexadecimal digits say, two for each byte, if they are all that there is.
-fn digits(text: &[u8]) -> Option<Vec<u8>> {
-    let digits: Vec<u32> = text
-        .iter()
-        .filter(|letter| !letter.is_ascii_whitespace())
-        .map(|&letter| char::from(letter).to_digit(16))
-        .collect::<Option<_>>()?;
-    Some(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
 /// All of a file.

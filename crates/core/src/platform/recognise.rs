@@ -34,7 +34,7 @@ pub struct Dmi {
 
 /// A kind of fact by which a node is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fact {
+pub(super) enum Fact {
     /// its DMI product or board has the model's name
     Product,
     /// as many GPUs, of the same kind
@@ -69,7 +69,7 @@ pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
 }
 
 /// The facts that make this node `model`; `None` if they are too few or something contradicts it.
-pub fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
+pub(super) fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
     let marks = marks(model.name)?;
     // first the checks without the model's topology: the plugin tries every model in every step
     let is_recognisable = marks.addresses || has_product(dmi, marks);
@@ -188,7 +188,7 @@ fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
 /// shows no nearer than [`PathType::Node`].  It changes no known fact.
 ///
 /// A GPU or a NIC that the live bus shows near another one keeps what the bus shows: there it hides nothing.
-pub fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
+pub(crate) fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
     let marks = marks(&model.name);
     let how = marks.and_then(|marks| facts(&Dmi::default(), live, marks, model)).unwrap_or_default();
     let paths = hidden_paths(live, marks, model);

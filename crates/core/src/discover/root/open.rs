@@ -42,7 +42,7 @@ pub enum Problem {
 
 impl Problem {
     /// The problem of the file at `path`.
-    pub fn of(self, path: &Path) -> Unreadable {
+    pub(super) fn of(self, path: &Path) -> Unreadable {
         Unreadable { path: path.display().to_string(), problem: self }
     }
 }
