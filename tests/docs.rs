@@ -20,7 +20,7 @@ mod shown;
 #[path = "docs/units.rs"]
 mod units;
 
-use nic_placement_core::config::options::{OPTIONS, Place, Spec, at};
+use nic_placement_core::config::options::{ARGUMENTS, Spec, WORDS};
 use nic_placement_core::config::releases::{RELEASES, of_version};
 use nic_placement_core::config::words::Switch;
 use nic_placement_core::config::{Admin, Conf, Words};
@@ -211,14 +211,15 @@ fn whoever_lists_the_options_lists_the_whole_table() {
     let unwrapped = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (first, second) = (unwrapped(&first), unwrapped(&second));
     let completions = ["bash", "zsh", "fish"].map(|shell| tool(&["completions", shell]));
-    for spec in OPTIONS {
+    for spec in WORDS.iter().chain(ARGUMENTS) {
+        let is_word = WORDS.contains(spec);
         assert!(help.contains(&format!("{}\n", spec.sentence())), "--nic-placement=help: {}", spec.name);
-        let block = if spec.place == Place::Option { "words" } else { "arguments" };
-        let page = if spec.place == Place::Option { "docs/user-guide.md" } else { "docs/configuration.md" };
+        let block = if is_word { "words" } else { "arguments" };
+        let page = if is_word { "docs/user-guide.md" } else { "docs/configuration.md" };
         for name in [page, "packaging/man/nic-placement.8", "plugstack.conf.example"] {
             assert!(read(name).contains(&format!("generated: {block}")), "{name} has no `{block}`");
         }
-        if spec.place == Place::Plugstack {
+        if !is_word {
             continue;
         }
         let told = unwrapped(spec.help);

@@ -28,14 +28,14 @@ const COMMENTS: Style = Style {
 
 fn is_policy(spec: &Spec) -> bool {
     let words = Words::parse(spec.name).map(|words| words.policy);
-    spec.place == Place::Option && matches!(words, Ok(Some(Switch::On(_))))
+    matches!(words, Ok(Some(Switch::On(_))))
 }
 
 fn block(name: &str, style: &Style) -> String {
     let entries: String = match name {
-        "words" => at(Place::Option).map(style.entry).collect(),
-        "arguments" => at(Place::Plugstack).map(style.entry).collect(),
-        "policies" => OPTIONS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
+        "words" => WORDS.iter().map(style.entry).collect(),
+        "arguments" => ARGUMENTS.iter().map(style.entry).collect(),
+        "policies" => WORDS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
         "releases" => return releases(),
         "checks" => return nic_placement_cli::doctor::report::markdown(),
         "draining" => return nic_placement_cli::doctor::report::draining(),

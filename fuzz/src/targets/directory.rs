@@ -255,8 +255,8 @@ fn stays_inside(root: &Root, path: &str) {
     for path in [path, above] {
         let texts = [root.read(path), root.follow(path)];
         assert!(texts.into_iter().flatten().all(|text| !text.contains(SECRET)));
-        let bytes = [root.bytes(path, 64), root.beginning(path, 64)];
-        assert!(bytes.into_iter().flatten().all(|bytes| bytes.len() <= 64 && bytes != SECRET.as_bytes()));
+        let bytes = root.beginning(path, 64);
+        assert!(bytes.is_none_or(|bytes| bytes.len() <= 64 && bytes != SECRET.as_bytes()));
         let names = root.list(path, |_| true);
         assert!(names.len() <= Root::MAX_ENTRIES && names.iter().all(|name| name != SECRET));
         let numbered = root.numbered(path, |_| true);

@@ -5,7 +5,7 @@ use super::page::Page;
 use super::{Failure, command_line};
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
-use nic_placement_core::config::options::{Place, at};
+use nic_placement_core::config::options;
 
 /// print a shell's completion script
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ fn with_words(table: clap::Command) -> clap::Command {
         .collect();
     let known = |argument: clap::Arg| {
         // `help` belongs to srun
-        let words = at(Place::Option).filter(|spec| spec.name != "help");
+        let words = options::WORDS.iter().filter(|spec| spec.name != "help");
         let words = words.flat_map(|spec| -> Vec<String> {
             let is_word = |value: &&str| value.starts_with(|letter: char| letter.is_ascii_lowercase());
             match spec.value {

@@ -3,7 +3,7 @@
 
 use super::Failure;
 use super::misunderstood::misunderstood;
-use nic_placement_core::config::options::{Place, at};
+use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::placement::Bind;
@@ -41,7 +41,7 @@ pub(super) struct Nics {
 
 /// With all words but some; `default` is what holds without any.
 pub(super) fn words_help(default: &str, but: &[&str]) -> String {
-    let words = at(Place::Option).filter(|spec| !but.contains(&spec.name));
+    let words = WORDS.iter().filter(|spec| !but.contains(&spec.name));
     let words: String = words.map(|spec| format!("\n  {:<22}  {}", spec.spelling(), spec.help)).collect();
     format!("words of srun's option, separated by commas (default: {default}){words}")
 }

@@ -1,6 +1,6 @@
 //! Which words belong to which component of a heterogeneous job's step.
 //!
-//! srun settles the options of one component after another, and calls the plugin after each; but it sends every node the
+//! srun parses the options of one component after another, and calls the plugin after each; but it sends every node the
 //! option's last value (Slurm's src/common/spank.c, `spank_set_remote_options`).  So srun's process hands the nodes the words
 //! of all components in one variable ([`VARIABLE`]), and a node takes those of its own.
 //!
@@ -9,9 +9,10 @@
 //! share that job's number, and nothing that a plugin may ask tells them apart: there the last words hold for all.
 #![forbid(unsafe_code)]
 
+use super::cpu_bind::is_option;
 use crate::order::Order;
 
-/// What srun's process tells the nodes, in the environment of the step; each task's hook removes it.  `0:off;1:closest`: a
+/// The variable by which srun's process hands all words to the nodes; each task's hook removes it.  `0:off;1:closest`: a
 /// component that is missing has no words.  No word has a `;`.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_COMPONENTS";
 /// How many components the job has; set inside a heterogeneous job alone.
@@ -22,26 +23,22 @@ pub const JOB: &str = "SLURM_JOB_ID";
 /// Components of a job, at most (Slurm's src/common/slurm_opt.h, `MAX_HET_JOB_COMPONENTS`).
 const MAX: u32 = 128;
 
-/// The components of srun's command line and their parts of it, in the order in which srun settles their options.
+/// The components of srun's command line and their parts of it, in the order in which srun parses their options.
 ///
 /// `:` stands between components, also for Slurm wherever it is.  `--het-group` names the components of a job that a part of
 /// the line is for.
 pub fn in_order(arguments: &[String]) -> Vec<(u32, &[String])> {
     let parts = arguments.split(|argument| argument == ":").zip(0..MAX);
-    let of =
-        |(part, place)| groups(part).unwrap_or(vec![place]).into_iter().map(move |number| (number, part));
-    parts.flat_map(of).collect()
+    let numbered = parts.map(|(part, place)| (groups(part).unwrap_or(vec![place]), part));
+    numbered.flat_map(|(numbers, part)| numbers.into_iter().map(move |number| (number, part))).collect()
 }
 
-/// The shortest beginnings that are theirs alone, and the options themselves.  The second is the first's old name (Slurm's
+/// The components that `--het-group` names in one part of the line, or `--pack-group`, its old name (Slurm's
 /// src/common/slurm_opt.c, `slurm_opt_pack_group`).
-const GROUPS: [(&str, &str); 2] = [("--het", "--het-group"), ("--pac", "--pack-group")];
-
-/// What `--het-group` says in one part; getopt_long(3) knows it by any beginning that is its alone.
 fn groups(part: &[String]) -> Option<Vec<u32>> {
     let at = part.iter().position(|argument| {
         let name = argument.split('=').next().unwrap_or_default();
-        GROUPS.iter().any(|(least, full)| name.len() >= least.len() && full.starts_with(name))
+        is_option(name, "--het-group", "--het") || is_option(name, "--pack-group", "--pac")
     })?;
     let value = part[at].split_once('=').map(|(_, value)| value).or(part.get(at + 1).map(String::as_str))?;
     let mut numbers = Vec::new();
@@ -55,8 +52,8 @@ fn groups(part: &[String]) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// [`VARIABLE`] for these components and the words that srun settled, in its order; `None` where these are more: then it is
-/// not known which words are which component's.
+/// [`VARIABLE`] for these components and the words that srun parsed, in its order; `None` where there are more words than
+/// components: then it is not known which words are which component's.
 pub fn told(order: &[(u32, &[String])], settled: Vec<Option<String>>) -> Option<String> {
     let numbers = order.iter().map(|(number, _)| *number);
     (settled.len() <= order.len()).then(|| write(numbers.zip(settled)))
@@ -70,13 +67,11 @@ pub fn write(words: impl IntoIterator<Item = (u32, Option<String>)>) -> String {
 
 /// The words of one component; `None` where it has none.
 pub fn words_of(list: &str, component: u32) -> Option<&str> {
-    list.split(';').filter_map(|entry| entry.split_once(':')).find_map(|(number, words)| {
-        let is_it = number.parse() == Ok(component);
-        is_it.then_some(words)
-    })
+    let mut entries = list.split(';').filter_map(|entry| entry.split_once(':'));
+    entries.find(|(number, _)| number.parse() == Ok(component)).map(|(_, words)| words)
 }
 
-/// What srun's process tells the component with this number: `told`, or its part of it where that is a list.
+/// What srun's process hands the component with this number: `told`, or its part of it where that is a list.
 pub fn told_to(component: Option<u32>, told: String) -> Option<String> {
     match told.contains(':') {
         true => words_of(&told, component?).map(str::to_string),

@@ -9,7 +9,6 @@ use super::hostlist::HostList;
 use super::off;
 use super::options::Reach;
 use crate::diagnostic::{Diagnostic, Shown};
-use std::fmt;
 
 /// Where it is, unless plugstack.conf says `conf=`.
 pub const PATH: &str = "/etc/nic-placement.conf";
@@ -21,12 +20,24 @@ const MAX_ARGUMENTS: usize = 2048;
 /// What stands in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conf {
-    lines: Vec<Line>,
+    /// in the file's order
+    pub lines: Vec<ConfLine>,
 }
 
-/// For whom a line is, from the widest to the narrowest: a nearer one counts.
+/// A line of the file that can be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfLine {
+    /// counted from 1
+    number: usize,
+    nodes: Option<HostList>,
+    partitions: Option<Vec<String>>,
+    arguments: Vec<String>,
+    is_unclear: bool,
+}
+
+/// The steps for which a line is, from the widest to the narrowest: a nearer line counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whom {
+pub enum Audience {
     /// all steps on all nodes
     Cluster,
     /// some nodes
@@ -39,106 +50,80 @@ pub enum Whom {
     Unclear,
 }
 
-impl Whom {
+impl Audience {
     /// What may stand on such a line.
     pub(super) fn reach(self) -> Reach {
         match self {
-            Whom::Partitions | Whom::Both => Reach::Partition,
-            Whom::Cluster | Whom::Nodes | Whom::Unclear => Reach::Node,
+            Audience::Partitions | Audience::Both => Reach::Partition,
+            Audience::Cluster | Audience::Nodes | Audience::Unclear => Reach::Node,
         }
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Line {
-    /// counted from 1
-    number: usize,
-    nodes: Option<HostList>,
-    partitions: Option<Vec<String>>,
-    arguments: Vec<String>,
-    is_unclear: bool,
-}
-
-impl Line {
-    fn whom(&self) -> Whom {
+impl ConfLine {
+    /// The steps for which it is.
+    pub fn audience(&self) -> Audience {
         match (self.partitions.is_some(), self.nodes.is_some()) {
-            (false, false) if self.is_unclear => Whom::Unclear,
-            (false, false) => Whom::Cluster,
-            (false, true) => Whom::Nodes,
-            (true, false) => Whom::Partitions,
-            (true, true) => Whom::Both,
+            (false, false) if self.is_unclear => Audience::Unclear,
+            (false, false) => Audience::Cluster,
+            (false, true) => Audience::Nodes,
+            (true, false) => Audience::Partitions,
+            (true, true) => Audience::Both,
         }
     }
-}
 
-/// An argument of one line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Argument<'c> {
-    /// of which line
-    pub line: usize,
-    /// `default=off`
-    pub text: &'c str,
-}
-
-/// Why a text is no configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BadConf {
-    /// a byte that no text has, in this line
-    NoText(usize),
-    /// more arguments than are read
-    TooMany,
-}
-
-impl fmt::Display for BadConf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadConf::NoText(line) => {
-                write!(f, "is no text: line {line} has bytes that are not UTF-8, or NUL")
-            }
-            BadConf::TooMany => write!(f, "has more than {MAX_ARGUMENTS} arguments"),
-        }
+    /// Its arguments, as `default=off`, each with its place in the file at `path`, as `/etc/nic-placement.conf:7`.
+    pub fn arguments<'c>(&'c self, path: &'c str) -> impl Iterator<Item = (String, &'c str)> {
+        self.arguments.iter().map(move |text| (format!("{path}:{}", self.number), text.as_str()))
     }
 }
-
-impl std::error::Error for BadConf {}
 
 impl Conf {
     /// Reads a file's bytes.  What is wrong with one line is named in a diagnostic, by `path` and its number, and that line
-    /// does not count, unless it may mean "off".
-    pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), BadConf> {
-        let line_of = |at: usize| bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-        let text = std::str::from_utf8(bytes).map_err(|bad| BadConf::NoText(line_of(bad.valid_up_to())))?;
+    /// does not count, unless it may mean "off".  The error says why no line counts.
+    pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), String> {
+        let no_text = |at: usize| {
+            let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            format!("is no text: line {line} has bytes that are not UTF-8, or NUL")
+        };
+        let text = std::str::from_utf8(bytes).map_err(|bad| no_text(bad.valid_up_to()))?;
         if let Some(at) = text.find('\0') {
-            return Err(BadConf::NoText(line_of(at)));
+            return Err(no_text(at));
         }
         let mut conf = Conf::default();
         let mut findings = Vec::new();
-        let mut arguments = 0;
         // a byte-order mark, as editors of Windows write it
         for (number, words) in lines(text.trim_start_matches('\u{feff}')) {
             let place = format!("{path}:{number}");
             match line(number, &words) {
                 Ok(mut line) => {
-                    let said: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
-                    if let Some((off, finding)) = off::unsaid(&place, line.whom().reach(), &said) {
+                    let arguments: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
+                    if let Some((off, finding)) =
+                        off::misspelt_off(&place, line.audience().reach(), &arguments)
+                    {
                         findings.push(finding);
                         line.arguments.push(off.to_string());
                     }
-                    arguments += line.arguments.len();
                     conf.lines.push(line);
                 }
                 Err(mut finding) => {
-                    if let Some(off) = off::meant(words.iter().copied()) {
+                    if let Some(off) = off::meant_off(words.iter().copied()) {
                         finding = format!("{finding}; for all nodes it {}", off::finding(off));
                         let arguments = vec![off.to_string()];
-                        conf.lines.push(Line { number, arguments, is_unclear: true, ..Line::default() });
+                        conf.lines.push(ConfLine {
+                            number,
+                            arguments,
+                            is_unclear: true,
+                            ..ConfLine::default()
+                        });
                     }
                     findings.push(Diagnostic::new(place, finding));
                 }
             }
         }
-        if arguments > MAX_ARGUMENTS {
-            return Err(BadConf::TooMany);
+        let readable = conf.lines.iter().filter(|line| !line.is_unclear);
+        if readable.map(|line| line.arguments.len()).sum::<usize>() > MAX_ARGUMENTS {
+            return Err(format!("has more than {MAX_ARGUMENTS} arguments"));
         }
         Ok((conf, findings))
     }
@@ -153,37 +138,23 @@ impl Conf {
         self.lines.iter().any(|line| line.partitions.is_some())
     }
 
-    /// The arguments that hold for a step of this partition on this node, for whom they are, the widest first.
-    pub fn arguments<'c>(
+    /// The lines of one kind that hold for a step of this partition on this node.
+    pub fn lines_for<'c>(
         &'c self,
-        whom: Whom,
-        node: &str,
-        partition: Option<&str>,
-    ) -> impl Iterator<Item = Argument<'c>> {
+        audience: Audience,
+        node: &'c str,
+        partition: Option<&'c str>,
+    ) -> impl Iterator<Item = &'c ConfLine> {
         // of `gpu1.example.org` Slurm knows `gpu1`
-        let short = node.split('.').next().unwrap_or_default().to_string();
-        let node = node.to_string();
-        let partition = partition.map(str::to_string);
-        let holds = move |line: &&'c Line| {
-            let is_node = |nodes: &HostList| nodes.has(&node) || nodes.has(&short);
-            let is_partition =
-                |names: &Vec<String>| partition.as_ref().is_some_and(|partition| names.contains(partition));
-            line.whom() == whom
+        let short = node.split('.').next().unwrap_or_default();
+        let is_node = move |nodes: &HostList| nodes.has(node) || nodes.has(short);
+        let is_partition =
+            move |names: &Vec<String>| partition.is_some_and(|own| names.iter().any(|name| name == own));
+        self.lines.iter().filter(move |line| {
+            line.audience() == audience
                 && line.nodes.as_ref().is_none_or(is_node)
                 && line.partitions.as_ref().is_none_or(is_partition)
-        };
-        self.lines.iter().filter(holds).flat_map(Line::arguments)
-    }
-
-    /// All lines, for a check of what any step would find: for whom each is, and its arguments.
-    pub fn lines(&self) -> impl Iterator<Item = (Whom, Vec<Argument<'_>>)> {
-        self.lines.iter().map(|line| (line.whom(), line.arguments().collect()))
-    }
-}
-
-impl Line {
-    fn arguments(&self) -> impl Iterator<Item = Argument<'_>> {
-        self.arguments.iter().map(|text| Argument { line: self.number, text })
+        })
     }
 }
 
@@ -208,41 +179,37 @@ fn lines(text: &str) -> Vec<(usize, Vec<&str>)> {
     lines
 }
 
-fn line(number: usize, words: &[&str]) -> Result<Line, String> {
-    let mut line = Line { number, ..Line::default() };
+fn line(number: usize, words: &[&str]) -> Result<ConfLine, String> {
+    let mut line = ConfLine { number, ..ConfLine::default() };
     for word in words {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let wrong = |why: &str| format!("`{}`{why}", Shown::word(word, 80));
         // slurm.conf's own words, whose letters may be large or small there too
         match name.to_ascii_lowercase().as_str() {
             "nodename" | "partitionname" if !line.arguments.is_empty() => {
-                return Err(format!("`{}` stands at the beginning of a line", shown(word)));
+                return Err(wrong(" stands at the beginning of a line"));
             }
             // as scontrol(1) and slurm.conf(5) have these
             "nodename" if ["all", "default"].contains(&value.to_ascii_lowercase().as_str()) => {
-                return Err(format!("`{}` is no node's name: for all nodes leave it out", shown(word)));
+                return Err(wrong(" is no node's name: for all nodes leave it out"));
             }
             "nodename" if line.nodes.is_none() => {
-                line.nodes = Some(HostList::parse(value).map_err(|why| format!("`{}`: {why}", shown(word)))?);
+                line.nodes = Some(HostList::parse(value).map_err(|why| wrong(&format!(": {why}")))?);
             }
             "partitionname" if line.partitions.is_none() => {
-                let names: Vec<String> = value.split(',').map(str::to_string).collect();
-                if names.iter().any(String::is_empty) {
-                    return Err(format!("`{}`: a name of a partition is missing", shown(word)));
+                if value.split(',').any(str::is_empty) {
+                    return Err(wrong(": a name of a partition is missing"));
                 }
-                line.partitions = Some(names);
+                line.partitions = Some(value.split(',').map(str::to_string).collect());
             }
-            "nodename" | "partitionname" => return Err(format!("`{}` stands there twice", shown(word))),
-            _ => line.arguments.push((*word).to_string()),
+            "nodename" | "partitionname" => return Err(wrong(" stands there twice")),
+            _ => line.arguments.push(word.to_string()),
         }
     }
     match line.arguments.is_empty() {
         true => Err("no argument stands behind it".to_string()),
         false => Ok(line),
     }
-}
-
-fn shown(text: &str) -> String {
-    Shown::word(text, 80).to_string()
 }
 
 #[cfg(test)]
@@ -255,9 +222,10 @@ mod tests {
     }
 
     fn held(conf: &Conf, node: &str, partition: Option<&str>) -> Vec<String> {
-        let all = [Whom::Cluster, Whom::Nodes, Whom::Partitions, Whom::Both, Whom::Unclear];
-        let of = |whom| conf.arguments(whom, node, partition).map(|argument| argument.text.to_string());
-        all.into_iter().flat_map(of).collect()
+        let all =
+            [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear];
+        let lines = all.into_iter().flat_map(|audience| conf.lines_for(audience, node, partition));
+        lines.flat_map(|line| line.arguments.clone()).collect()
     }
 
     const TEXT: &str = "\
@@ -290,9 +258,8 @@ nodename=gpu002 PARTITIONNAME=train default=off
     #[test]
     fn an_argument_knows_its_line() {
         let (conf, _) = parse(TEXT);
-        let of_node: Vec<usize> =
-            conf.arguments(Whom::Nodes, "gpu001", None).map(|argument| argument.line).collect();
-        assert_eq!(of_node, [5, 5]);
+        let of_node = conf.lines_for(Audience::Nodes, "gpu001", None).flat_map(|line| line.arguments("/c"));
+        assert_eq!(of_node.map(|(place, _)| place).collect::<Vec<_>>(), ["/c:5", "/c:5"]);
     }
 
     #[test]

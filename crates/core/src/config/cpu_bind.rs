@@ -27,12 +27,12 @@
 
 use crate::topology::CpuSet;
 
-/// What srun's process tells the node, in the environment of the step, and each task's hook removes.
+/// The variable by which srun's process hands the node its word; each task's hook removes it.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 /// the user named a way of binding
 pub const CHOSEN: &str = "chosen";
 /// the user named none
-pub const IMPLIED: &str = "implied";
+const IMPLIED: &str = "implied";
 /// the user named none, and what the step's variables say is of another step: of a component before it of a heterogeneous
 /// job, for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or of an outer step
 pub const UNNAMED: &str = "unnamed";
@@ -45,7 +45,7 @@ pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 /// what srun takes for the user's own way
 pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 
-/// Variables of the step that tell; read in slurmstepd's parent, before slurmd's own values take their place.
+/// Variables of the step that [`chosen`] reads, in slurmstepd's parent, before slurmd's own values take their place.
 pub const READ: [&str; 6] =
     [TYPE, LIST, "SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", VARIABLE];
 
@@ -55,8 +55,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let told = set(VARIABLE);
     let how = set(TYPE).filter(|_| told.as_deref() != Some(UNNAMED))?;
     let beside: &[&str] = match how.as_str() {
-        "threads" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
-        "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
+        "threads" | "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "sockets" => &["SLURM_NTASKS_PER_SOCKET"],
         // a list, a mask, `none`, `ldoms`: no hint is turned into these
         _ => return Some(how),
@@ -78,7 +77,7 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
         how if how.starts_with("map_cpu") => list.map(|cpu| CpuSet::from_list(cpu).ok()).collect(),
         _ => None,
     };
-    // of a list that is understood in part, no mask is used: a task's own may be missing
+    // a list that is understood in part gives no mask: a task's own may be missing
     masks.unwrap_or_default()
 }
 
@@ -89,17 +88,15 @@ pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
     how.split(',').any(|word| matches!(word.trim_end_matches(':'), "rank_ldom" | "map_ldom" | "mask_ldom"))
 }
 
-/// What srun's process tells, by its command line and environment; `None` where the node sees it too.
+/// The word that srun's process hands the node, by its command line and environment; `None` where the node sees as much.
 ///
-/// Options are known by any unambiguous beginning (getopt_long(3)), and a program's own arguments are taken for srun's: a
-/// word too many costs a task its move, and never its choice.
+/// A program's own arguments are taken for srun's: that can cost a task its move, and never the user's choice.
 pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
-    let mut options = arguments.iter().zip(arguments.iter().skip(1).map(Some).chain([None]));
     let mut named = variable.is_some_and(names_a_way);
     let mut counts_nodes = false;
-    for (argument, next) in options.by_ref() {
-        let (name, value) = argument.split_once('=').map_or((argument.as_str(), None), |(n, v)| (n, Some(v)));
-        let value = value.or(next.map(String::as_str)).unwrap_or_default();
+    for (place, argument) in arguments.iter().enumerate() {
+        let next = || arguments.get(place + 1).map_or("", String::as_str);
+        let (name, value) = argument.split_once('=').unwrap_or_else(|| (argument, next()));
         if is_option(name, "--cpu-bind", "--cpu-b") || is_option(name, "--cpu_bind", "--cpu_b") {
             named |= names_a_way(value);
         }
@@ -112,25 +109,26 @@ pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
-/// Is what srun's environment says of a binding an outer step's, and not the user's choice for this one?
+/// Is the binding in srun's environment that of an outer step, and not the user's choice for this one?
 ///
-/// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  It writes the
-/// others anew where it is told of a way, and else hands them on (src/common/env.c, `setup_env`).  So after `unset
-/// SLURM_CPU_BIND` they are no choice of the user's.
+/// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  srun writes
+/// the others anew where it is given a way of binding, and else hands them on (src/common/env.c, `setup_env`).  So after
+/// `unset SLURM_CPU_BIND` they are no choice of the user's.
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)
 }
 
-/// Is this `full`, or a beginning of it that is at least `least` long?
-fn is_option(name: &str, full: &str, least: &str) -> bool {
+/// Is this the option `full`, or a beginning of it that is at least as long as `least`, the shortest that is its alone?
+///
+/// getopt_long(3) knows an option by any beginning that no other has.
+pub(super) fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }
 
-/// Is there a word in `--cpu-bind`'s list that is more than a wish to read what is done?
+/// Does `--cpu-bind`'s list name a way of binding, and not only ask for messages?
 fn names_a_way(list: &str) -> bool {
-    let words = list.split(',').filter(|word| !word.is_empty());
-    words.into_iter().any(|word| !matches!(word, "q" | "quiet" | "v" | "verbose" | "help"))
+    list.split(',').any(|word| !matches!(word, "" | "q" | "quiet" | "v" | "verbose" | "help"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! Slurm's hostlist expressions, as `gpu[001-128],login1`: which node's name is one of them.
+//! Slurm's hostlist expressions, as `gpu[001-128],login1`: is a node's name one of them?
 //!
 //! A name is compared with the expression, which is never written out: `n[0-4000000000]` costs no more than `n1`.  As in
 //! Slurm (src/common/hostlist.c) the zeros before the first number of a range say how many digits all of it have.
 #![forbid(unsafe_code)]
 
-/// Numbers in a range, each as many digits as that, at most: Slurm's numbers have 64 bits.
+use crate::diagnostic::Shown;
+
+/// Digits of a number, at most: Slurm's numbers have 64 bits.
 const MAX_DIGITS: usize = 18;
 /// Brackets in one name, at most; Slurm itself takes two.
 const MAX_BRACKETS: usize = 4;
@@ -13,12 +15,11 @@ const MAX_BRACKETS: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostList(Vec<Vec<Piece>>);
 
+/// Letters, and behind them a number of one of these ranges; only the end of a name has no ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    /// these letters
-    Text(String),
-    /// one of these numbers
-    Numbers(Vec<Range>),
+struct Piece {
+    letters: String,
+    ranges: Vec<Range>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,26 +33,19 @@ struct Range {
 impl HostList {
     /// Reads an expression; the error says what is wrong with which part.
     pub fn parse(text: &str) -> Result<HostList, String> {
-        let mut names = Vec::new();
-        let mut rest = text;
-        loop {
-            let end = end_of_name(rest).ok_or_else(|| format!("`{}` has no `]`", shown(rest)))?;
-            names.push(pieces(&rest[..end])?);
-            match rest[end..].strip_prefix(',') {
-                Some(next) => rest = next,
-                None => return Ok(HostList(names)),
-            }
-        }
+        let mut is_open = false;
+        let names = text.split(|letter| {
+            is_open = letter == '[' || is_open && letter != ']';
+            letter == ',' && !is_open
+        });
+        names.map(pieces).collect::<Result<_, _>>().map(HostList)
     }
 
-    /// How many names it means.
+    /// The number of names that it means.
     pub fn count(&self) -> u64 {
-        let of_piece = |piece: &Piece| match piece {
-            Piece::Text(_) => 1,
-            Piece::Numbers(ranges) => {
-                let sizes = ranges.iter().map(|range| (range.last - range.first).saturating_add(1));
-                sizes.fold(0, u64::saturating_add)
-            }
+        let of_piece = |piece: &Piece| {
+            let sizes = piece.ranges.iter().map(|range| (range.last - range.first).saturating_add(1));
+            if piece.ranges.is_empty() { 1 } else { sizes.fold(0, u64::saturating_add) }
         };
         let of_name = |pieces: &Vec<Piece>| pieces.iter().map(of_piece).fold(1, u64::saturating_mul);
         self.0.iter().map(of_name).fold(0, u64::saturating_add)
@@ -63,90 +57,68 @@ impl HostList {
     }
 }
 
-/// Where the first name ends: at a comma outside of brackets, or at the end; `None` where a bracket stays open.
-fn end_of_name(text: &str) -> Option<usize> {
-    let mut is_open = false;
-    for (at, letter) in text.char_indices() {
-        match letter {
-            '[' => is_open = true,
-            ']' => is_open = false,
-            ',' if !is_open => return Some(at),
-            _ => {}
-        }
-    }
-    (!is_open).then_some(text.len())
-}
-
 fn pieces(name: &str) -> Result<Vec<Piece>, String> {
+    let wrong = |why: &str| Err(format!("`{}`{why}", Shown::word(name, 60)));
+    if name.is_empty() {
+        return Err("a name of a node is missing".to_string());
+    }
+    if name.rfind('[') > name.rfind(']') {
+        return wrong(" has no `]`");
+    }
     let mut pieces = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
-        let (text, bracket) = match rest.split_once('[') {
-            Some((text, bracket)) => (text, Some(bracket)),
-            None => (rest, None),
+        let (letters, bracket) = rest.split_once('[').unwrap_or((rest, ""));
+        if !letters.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter)) {
+            return wrong(" is no name of a node");
+        }
+        let (numbers, after) = bracket.split_once(']').unwrap_or_default();
+        let ranges =
+            if bracket.is_empty() { Some(Vec::new()) } else { numbers.split(',').map(range).collect() };
+        let Some(ranges) = ranges else {
+            return wrong(": expected numbers in the brackets, as `[001-128,130]`");
         };
-        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        if !text.chars().all(is_letter) {
-            return Err(format!("`{}` is no name of a node", shown(name)));
-        }
-        if !text.is_empty() {
-            pieces.push(Piece::Text(text.to_string()));
-        }
-        let Some(bracket) = bracket else { break };
-        let (numbers, after) = bracket.split_once(']').unwrap_or((bracket, ""));
-        let numbers: Option<Vec<Range>> = numbers.split(',').map(range).collect();
-        pieces.push(Piece::Numbers(numbers.ok_or_else(|| {
-            format!("`{}`: expected numbers in the brackets, as `[001-128,130]`", shown(name))
-        })?));
+        pieces.push(Piece { letters: letters.to_string(), ranges });
         rest = after;
     }
-    let brackets = pieces.iter().filter(|piece| matches!(piece, Piece::Numbers(_))).count();
-    match (pieces.is_empty(), brackets) {
-        (true, _) => Err("a name of a node is missing".to_string()),
-        (_, 0..=MAX_BRACKETS) => Ok(pieces),
-        _ => Err(format!("`{}`: more than {MAX_BRACKETS} brackets in a name", shown(name))),
+    match pieces.iter().filter(|piece| !piece.ranges.is_empty()).count() {
+        0..=MAX_BRACKETS => Ok(pieces),
+        _ => wrong(&format!(": more than {MAX_BRACKETS} brackets in a name")),
     }
 }
 
 fn range(text: &str) -> Option<Range> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let number = |digits: &str| {
-        let is_number =
-            (1..=MAX_DIGITS).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-        is_number.then(|| digits.parse::<u64>().ok()).flatten()
+    let number = |digits: &str| -> Option<u64> {
+        let is_number = digits.len() <= MAX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse().ok().filter(|_| is_number)
     };
     let range = Range { first: number(first)?, last: number(last)?, width: first.len() };
     (range.first <= range.last).then_some(range)
 }
 
 fn matches(pieces: &[Piece], name: &str) -> bool {
-    match pieces.split_first() {
-        None => name.is_empty(),
-        Some((Piece::Text(text), rest)) => {
-            name.strip_prefix(text.as_str()).is_some_and(|after| matches(rest, after))
-        }
-        Some((Piece::Numbers(ranges), rest)) => {
-            let digits = name.bytes().take(MAX_DIGITS).take_while(u8::is_ascii_digit).count();
-            // what follows may begin with digits too
-            (1..=digits).any(|length| {
-                let (number, after) = name.split_at(length);
-                ranges.iter().any(|range| range.has(number)) && matches(rest, after)
-            })
-        }
+    let Some((Piece { letters, ranges }, rest)) = pieces.split_first() else { return name.is_empty() };
+    let Some(name) = name.strip_prefix(letters.as_str()) else { return false };
+    if ranges.is_empty() {
+        return matches(rest, name);
     }
+    let digits = name.bytes().take(MAX_DIGITS).take_while(u8::is_ascii_digit).count();
+    // what follows may begin with digits too
+    (1..=digits).any(|length| {
+        let (number, after) = name.split_at(length);
+        ranges.iter().any(|range| range.has(number)) && matches(rest, after)
+    })
 }
 
 impl Range {
-    /// Is it one of these, written as these are?
+    /// Is it one of these numbers, with as many zeros?
     fn has(self, digits: &str) -> bool {
         let Ok(number) = digits.parse::<u64>() else { return false };
-        let written = digits.len() == self.width || digits.len() > self.width && !digits.starts_with('0');
-        written && (self.first..=self.last).contains(&number)
+        let has_its_width =
+            digits.len() == self.width || digits.len() > self.width && !digits.starts_with('0');
+        has_its_width && (self.first..=self.last).contains(&number)
     }
-}
-
-fn shown(text: &str) -> String {
-    crate::diagnostic::Shown::word(text, 60).to_string()
 }
 
 #[cfg(test)]

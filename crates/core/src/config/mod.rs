@@ -12,7 +12,7 @@ pub mod releases;
 pub mod rollout;
 pub mod words;
 
-pub use conf::{BadConf, Conf};
+pub use conf::Conf;
 pub use plugstack::{Admin, NodeFileUse, NodeSource};
 pub use words::{BadWord, Words};
 
@@ -21,7 +21,7 @@ use crate::render::wanted::{Libraries, Wanted};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
-/// What srun's process tells the nodes: the user was told already why the step is not placed.
+/// Set by srun's process for the nodes: the user has already read why the step is not placed.
 pub const TOLD: &str = "SLURM_NIC_PLACEMENT_TOLD";
 /// The option's name, without dashes.
 pub const OPTION: &str = "nic-placement";
@@ -33,7 +33,7 @@ pub struct Settings {
     pub enabled: bool,
     /// which NICs serve which GPU
     pub policy: Policy,
-    /// work out, log, and change nothing: so the admin sees what a step would get whose user did not ask
+    /// decide and log, and change nothing: so the admin sees what steps would get before their users ask
     pub observe: bool,
     /// one line for each task on the user's terminal
     pub verbose: bool,
@@ -51,18 +51,18 @@ pub struct Settings {
     pub mem: Mem,
     /// are OpenMP's variables set?
     pub omp: bool,
-    /// did the user ask for placement, and not the admin's default alone?
+    /// did the user ask for placement, rather than only the admin's default?
     pub asked: bool,
     /// whose variables may be set
     pub libraries: Libraries,
-    /// variables that may be set beside those
+    /// variables that may be set in addition
     pub env_names: Vec<String>,
     /// variables that are not to be set (`no-env=`), names and beginnings with a star
     pub no_env: Vec<String>,
 }
 
 impl Settings {
-    /// What the renderer is told: the step's choices and the admin's.
+    /// What the renderer needs of the step's settings and of the admin's.
     pub fn wanted(&self, admin: &Admin) -> Wanted {
         Wanted {
             libraries: self.libraries,
@@ -76,11 +76,12 @@ impl Settings {
     }
 }
 
-/// The three places in the order of their weight: the admin's `default=`, the user's environment, the user's option.
+/// Merges what is said in the three places, of which the last counts most: the admin's `default=`, the user's environment, the
+/// user's option.
 ///
-/// A user that names the option or the variable wants placement, unless a word says `off` or `observe`.  The policy, the
-/// strictness and whatever has a value are the last ones named; what any `no-env=` names is not set, unless a nearer one
-/// takes it back.  Without a word for memory, `bind=none` leaves it alone too.
+/// A user that names the option or the variable asks for placement, unless a word says `off` or `observe`.  The nearest
+/// policy, strictness and value of a word count; the names of all `no-env=` add up, unless a nearer one takes them back.
+/// `bind=none` without a word for memory leaves memory alone too.
 pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut all = Words::default();
     let mut settings = Settings::default();
@@ -113,8 +114,8 @@ pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Word
     settings
 }
 
-/// Does the variable count for an srun, and not what sbatch or salloc of its job were given?  It does where it says
-/// something and has been set since: `before` is what it was when they were given the option, which is nearer than that.
+/// Does srun go by the variable rather than by the option that its sbatch or salloc was given?  It does where the variable is
+/// understood and was set after that: `before` is its value when sbatch or salloc ran.
 pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
     let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
     variable != before && variable.is_some_and(says_something)

@@ -3,20 +3,25 @@
 //! A switch that is not understood must not leave placement on: a user's job would be the first to notice.
 #![forbid(unsafe_code)]
 
-use super::options::{OPTIONS, Place, Reach, at, distance};
+use super::options::{ARGUMENTS, Reach, WORDS, distance};
 use super::rollout::Rollout;
 use super::words::{Switch, Words};
 use crate::diagnostic::{Diagnostic, Shown};
 
-/// The argument that no user gets around.
+/// The argument that no user can get around.
 const DISABLE: &str = "disable";
 /// The argument that turns placement off for steps whose user does not ask.
 const DEFAULT_OFF: &str = "default=off";
 
-/// The argument by which these, which were read at `place`, would turn off what they do not turn off as they are written.
-pub(super) fn unsaid(place: &str, reach: Reach, arguments: &[&str]) -> Option<(&'static str, Diagnostic)> {
+/// Finds arguments at `place` that seem to mean "off" and, as they are written, turn nothing off.  The answer is the argument
+/// that they stand for, and what the log says.
+pub(super) fn misspelt_off(
+    place: &str,
+    reach: Reach,
+    arguments: &[&str],
+) -> Option<(&'static str, Diagnostic)> {
     let all = || arguments.iter().copied();
-    let meant = meant(all())?;
+    let meant = meant_off(all())?;
     // a line for a partition can say no more
     let meant = if reach < Reach::Node { DEFAULT_OFF } else { meant };
     if all().filter_map(exact).any(|said| said == meant) {
@@ -28,37 +33,34 @@ pub(super) fn unsaid(place: &str, reach: Reach, arguments: &[&str]) -> Option<(&
     Some((meant, Diagnostic::new(subject, finding(meant))))
 }
 
-/// The argument by which words that may mean "off" are read, also those of a line that cannot be read.
-pub(super) fn meant<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option<&'static str> {
+/// The argument that words stand for which may mean "off", also those of a line that cannot be read.
+pub(super) fn meant_off<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option<&'static str> {
     // the later in the alphabet is the stronger
     words.clone().filter_map(exact).max().max(loose(words.filter(|word| !is_taken(word))))
 }
 
-/// What the log says of words that are read as this argument.
+/// How the log names the argument as which words are read.
 pub(super) fn finding(argument: &str) -> String {
     format!("is read as off: write `{argument}`")
 }
 
-/// What turns off, as the parser knows it.
+/// The argument that turns off, as the parser knows it.
 fn exact(word: &str) -> Option<&'static str> {
-    let (name, value) = word.split_once('=').unwrap_or((word, ""));
-    match name {
-        "disable" => matches!(value, "" | "yes").then_some(DISABLE),
-        "default" => {
-            Words::parse(value).is_ok_and(|words| words.policy == Some(Switch::Off)).then_some(DEFAULT_OFF)
-        }
+    let is_off = |words: &str| Words::parse(words).is_ok_and(|words| words.policy == Some(Switch::Off));
+    match word.split_once('=').unwrap_or((word, "")) {
+        ("disable", "" | "yes") => Some(DISABLE),
+        ("default", words) if is_off(words) => Some(DEFAULT_OFF),
         _ => None,
     }
 }
 
 /// Does the parser take it, or is it named as another argument's mistake?
 fn is_taken(word: &str) -> bool {
-    let (name, value) = word.split_once('=').unwrap_or((word, ""));
-    match name {
-        "disable" => matches!(value, "" | "yes" | "no"),
-        "default" => !value.is_empty() && Words::parse(value).is_ok(),
-        "rollout" => Rollout::parse(value).is_some(),
-        name => at(Place::Plugstack).any(|spec| spec.name == name),
+    match word.split_once('=').unwrap_or((word, "")) {
+        ("disable", value) => matches!(value, "" | "yes" | "no"),
+        ("default", words) => !words.is_empty() && Words::parse(words).is_ok(),
+        ("rollout", share) => Rollout::parse(share).is_some(),
+        (name, _) => ARGUMENTS.iter().any(|spec| spec.name == name),
     }
 }
 
@@ -75,25 +77,33 @@ fn loose<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'static str> {
         }
     }
     let words: Vec<&str> = plain.split_whitespace().collect();
-    let is_default = |word: &str| word == "rollout" || distance(word, "default") <= 2;
-    let of_default = words.iter().any(|word| is_default(word));
-    let argument = |is_default: bool| if is_default { DEFAULT_OFF } else { DISABLE };
-    let of_word = |(at, word): (usize, &&str)| {
+    let names_default = words.iter().any(|word| is_default(word));
+    let meaning = |(at, word): (usize, &&str)| {
+        // a value is read with its name
+        if at > 0 && words[at - 1] == "=" {
+            return None;
+        }
         let value = (words.get(at + 1) == Some(&"=")).then(|| words.get(at + 2)).flatten();
         let is_no =
             value.is_some_and(|value| matches!(*value, "0" | "n" | "no" | "none" | "false" | "never"));
-        let is_value = at > 0 && words[at - 1] == "=";
-        let is_others = || OPTIONS.iter().any(|spec| spec.name == *word) && !is_default(word);
-        let means_on = || ["enabl", "activ", "placement", "plugin"].iter().any(|part| word.contains(part));
-        let turns_off =
-            || value.is_some_and(|value| says_off(value)) || is_no && (is_default(word) || means_on());
-        match says_off(word) {
-            _ if is_value => None,
-            true => (!is_no).then(|| argument(*word == "off" && of_default)),
-            false => (!is_others() && turns_off()).then(|| argument(is_default(word))),
+        if says_off(word) {
+            let argument = if *word == "off" && names_default { DEFAULT_OFF } else { DISABLE };
+            return (!is_no).then_some(argument);
         }
+        if is_default(word) {
+            return (is_no || value.is_some_and(|value| says_off(value))).then_some(DEFAULT_OFF);
+        }
+        let means_on = ["enabl", "activ", "placement", "plugin"].iter().any(|part| word.contains(part));
+        let turns_off = is_no && means_on || value.is_some_and(|value| says_off(value));
+        let is_known = WORDS.iter().chain(ARGUMENTS).any(|spec| spec.name == *word);
+        (turns_off && !is_known).then_some(DISABLE)
     };
-    words.iter().enumerate().filter_map(of_word).max()
+    words.iter().enumerate().filter_map(meaning).max()
+}
+
+/// Is it the name of an argument about steps that do not ask, or `default` with up to two letters wrong?
+fn is_default(word: &str) -> bool {
+    word == "rollout" || distance(word, "default") <= 2
 }
 
 /// Is it `off`, or of `disable` with up to two letters wrong?

@@ -5,11 +5,11 @@
 //! the file is the node's own, so it is the nearer one.
 #![forbid(unsafe_code)]
 
-use super::conf::{self, Conf, Whom};
+use super::conf::{Audience, Conf, ConfLine};
 use super::off;
-use super::options::{self, Place, Reach};
+use super::options::{self, ARGUMENTS, Reach};
 use super::rollout::Rollout;
-use super::words::Words;
+use super::words::{Words, named};
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::policy::{Pattern, Selection, Through};
 use crate::render::wanted::{Fabric, MapFile, Template, is_variable_name};
@@ -45,7 +45,7 @@ impl Default for NodeFileUse {
     }
 }
 
-/// What the admin said.
+/// The admin's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admin {
     /// `default=`
@@ -72,32 +72,32 @@ pub struct Admin {
     pub fabric: Fabric,
     /// `set=`, one for each name
     pub templates: Vec<Template>,
-    /// the kept maps that these name, as they are found on the node: no argument
+    /// the maps that these templates name, as they are found on the node; not an argument
     pub map_files: Vec<MapFile>,
 }
 
-/// A place with arguments, and what was said there.
+/// One place with arguments, while it is read.
 struct Layer {
     /// the narrowest arguments that may stand there
     reach: Reach,
     /// what `default=` says without this layer
     default: Words,
-    /// the lists, sources and variables that it has named: the first time it replaces those of the layers before
+    /// the lists, sources and variables that it has named: the first naming replaces those of earlier layers
     said: BTreeSet<String>,
     /// how many arguments and words were unknown
     unknown: usize,
 }
 
 impl Layer {
-    /// Unknown arguments and words for which it is looked up what was meant, at most: a file of another program's has
-    /// thousands, and each step reads it.
+    /// Unknown arguments and words for which the known ones are compared, at most: a file of another program's has thousands,
+    /// and each step reads it.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, reach: Reach) -> Layer {
         Layer { reach, default: admin.default.clone(), said: BTreeSet::new(), unknown: 0 }
     }
 
-    /// Why an argument or word is not understood; only for the first few with what was meant.
+    /// Why an argument or word is not understood: `why`, which compares the known ones, for the first few.
     fn looked_up(&mut self, short: &str, why: impl FnOnce() -> String) -> String {
         self.unknown += 1;
         if self.unknown > Layer::MOST_LOOKED_UP { short.to_string() } else { why() }
@@ -119,7 +119,7 @@ impl Admin {
         let mut admin = Admin::default();
         let arguments: Vec<&str> = arguments.into_iter().collect();
         let (off, mut findings): (Vec<&str>, Vec<Diagnostic>) =
-            off::unsaid("plugstack.conf", Reach::Plugstack, &arguments).into_iter().unzip();
+            off::misspelt_off("plugstack.conf", Reach::Plugstack, &arguments).into_iter().unzip();
         let placed = arguments.into_iter().chain(off);
         let placed = placed.map(|argument| ("plugstack.conf".to_string(), argument));
         findings.extend(admin.take_layer(Reach::Plugstack, placed));
@@ -135,22 +135,20 @@ impl Admin {
         partition: Option<&str>,
     ) -> Vec<Diagnostic> {
         let mut findings = Vec::new();
-        for whom in [Whom::Cluster, Whom::Nodes, Whom::Partitions, Whom::Both, Whom::Unclear] {
-            let arguments = conf.arguments(whom, node, partition);
-            let placed = arguments.map(|argument| (format!("{path}:{}", argument.line), argument.text));
-            findings.extend(self.take_layer(whom.reach(), placed));
+        for audience in
+            [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear]
+        {
+            let lines = conf.lines_for(audience, node, partition);
+            findings.extend(self.take_layer(audience.reach(), lines.flat_map(|line| line.arguments(path))));
         }
         findings
     }
 
-    /// What is wrong with any line of the file at `path`, whomever it is for.
+    /// What is wrong with any line of the file at `path`, for all nodes and partitions.
     pub fn check_conf(conf: &Conf, path: &str) -> Vec<Diagnostic> {
-        let of_line = |(whom, arguments): (Whom, Vec<conf::Argument>)| {
-            let placed =
-                arguments.iter().map(|argument| (format!("{path}:{}", argument.line), argument.text));
-            Admin::default().take_layer(whom.reach(), placed)
-        };
-        conf.lines().flat_map(of_line).collect()
+        let of_line =
+            |line: &ConfLine| Admin::default().take_layer(line.audience().reach(), line.arguments(path));
+        conf.lines.iter().flat_map(of_line).collect()
     }
 
     fn take_layer<'a>(
@@ -180,40 +178,34 @@ impl Admin {
         }
     }
 
-    /// Takes one more argument, as the tool does for the ones that it knows too.
+    /// Takes one more argument: the tool has options of the same names.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, Reach::Plugstack);
-        // it goes on where the others ended
+        // its lists continue those of the other arguments
         layer.said.extend(["include", "exclude", "rails"].map(str::to_string));
         layer.said.extend(self.templates.iter().map(|template| template.name().to_string()));
         let doubt = self.take(argument, &mut layer).map_err(|finding| format!("`{argument}`: {finding}"))?;
         Ok(doubt.filter(|_| !self.is_meant(argument)).map(|doubt| about("plugstack.conf", argument, doubt)))
     }
 
-    /// Takes one argument; the answer is a doubt about one that was taken, or why it was not.
+    /// Takes one argument.  The answer is a doubt about an argument that holds, the error why it does not hold.
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
-        let Some(spec) = options::at(Place::Plugstack).find(|spec| spec.name == name) else {
-            return Err(layer.looked_up("unknown argument", || {
-                let meant = options::meant(Place::Plugstack, name);
-                let meant = meant.map_or(";".to_string(), |name| format!(", did you mean `{name}`?"));
-                format!("unknown argument{meant} known: {}", options::known(Place::Plugstack))
-            }));
+        let Some(spec) = ARGUMENTS.iter().find(|spec| spec.name == name) else {
+            let why = || format!("unknown argument{}", options::suggestion(ARGUMENTS, name, "known"));
+            return Err(layer.looked_up("unknown argument", why));
         };
-        match spec.reach {
-            Reach::Plugstack if layer.reach < Reach::Plugstack => {
-                return Err("stands in plugstack.conf alone".into());
-            }
-            Reach::Node if layer.reach < Reach::Node => {
-                return Err(
-                    "not for a partition, which a user's process names: for nodes or the cluster".into()
-                );
-            }
-            _ => {}
+        let misfit = || format!("expected `{}`", spec.spelling());
+        if layer.reach < spec.reach {
+            return Err(match spec.reach {
+                Reach::Plugstack => "stands in plugstack.conf alone".into(),
+                _ => "not for a partition, which a user's process names: for nodes or the cluster".into(),
+            });
         }
-        let switch = spec.value.is_empty().then(|| yes_or_no(value)).flatten();
+        // a switch needs no value, and may have one so that an admin can give every word a value
+        let switch = named(&[("yes", true), ("no", false)], value).filter(|_| spec.value.is_empty());
         if switch.is_none() && spec.value.is_empty() != value.is_empty() {
-            return Err(format!("expected `{}`", spec.spelling()));
+            return Err(misfit());
         }
         match spec.name {
             "default" => {
@@ -222,9 +214,8 @@ impl Admin {
                 self.default = layer.default.overlaid(&words);
             }
             "rollout" => {
-                let rollout = Rollout::parse(value);
-                self.rollout =
-                    rollout.ok_or("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`".to_string())?;
+                let example = || format!("{}, as `rollout=10%`", misfit());
+                self.rollout = Rollout::parse(value).ok_or_else(example)?;
             }
             // once a layer disables, no later one enables again
             "disable" => self.disabled |= switch.unwrap_or(true),
@@ -235,16 +226,12 @@ impl Admin {
             "lets-through" => lets_through(&mut self.through, value)?,
             "set" => return self.set_all(value, layer),
             "fabric" => {
-                self.fabric = match value {
-                    "routed" => Fabric::Routed,
-                    "isolated-rails" => Fabric::IsolatedRails,
-                    _ => return Err(format!("expected `{}`", spec.spelling())),
-                }
+                let known = [("routed", Fabric::Routed), ("isolated-rails", Fabric::IsolatedRails)];
+                self.fabric = named(&known, value).ok_or_else(misfit)?;
             }
             "cache" => {
                 let seconds = value.parse().ok().filter(|seconds| *seconds <= MAX_CACHE);
-                self.node_file.max_age =
-                    seconds.ok_or_else(|| format!("expected `cache=SECONDS`, 0 to {MAX_CACHE}"))?;
+                self.node_file.max_age = seconds.ok_or_else(|| format!("{}, 0 to {MAX_CACHE}", misfit()))?;
             }
             "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
             "node-file" | "conf" => return Err("expected a path that begins with `/`".into()),
@@ -297,19 +284,15 @@ impl Admin {
         }
         let name = template.name().to_string();
         let is_first = layer.begins(&name);
-        let again = self.templates.iter().position(|other| other.name() == name);
-        let Some(again) = again else {
+        let Some(earlier) = self.templates.iter().position(|other| other.name() == name) else {
             if self.templates.len() == MAX_TEMPLATES {
                 return Err(format!("more than {MAX_TEMPLATES} variables"));
             }
             self.templates.push(template);
             return Ok(doubt);
         };
-        self.templates[again] = template;
-        match is_first {
-            true => Ok(doubt),
-            false => Ok(Some(format!("`{name}` is set twice: this one holds"))),
-        }
+        self.templates[earlier] = template;
+        if is_first { Ok(doubt) } else { Ok(Some(format!("`{name}` is set twice: this one holds"))) }
     }
 }
 
@@ -331,31 +314,20 @@ fn too_many_patterns() -> String {
     format!("more than {MAX_PATTERNS} NICs: name several at once with `*` and `?`, or their subnet")
 }
 
-/// `yes` or `no` behind a word that needs neither, so that an admin may give every word a value.
-fn yes_or_no(value: &str) -> Option<bool> {
-    match value {
-        "yes" => Some(true),
-        "no" => Some(false),
-        _ => None,
-    }
-}
-
 /// The parts of `A=1;B=2`; a `;` that no `NAME=` follows belongs to a value.
 fn assignments(text: &str) -> Vec<&str> {
-    // no name has a `;`: one look from each to the next, and not to the end
-    let begins = |rest: &str| {
-        let end = rest.find(['=', ';']).filter(|end| rest[*end..].starts_with('='));
-        end.is_some_and(|end| is_variable_name(&rest[..end]))
-    };
-    let cuts = text.match_indices(';').map(|(at, _)| at).filter(|at| begins(&text[at + 1..]));
-    let mut parts = Vec::new();
-    let mut start = 0;
-    for cut in cuts {
-        parts.push(&text[start..cut]);
-        start = cut + 1;
+    let begins_one = |part: &str| part.split_once('=').is_some_and(|(name, _)| is_variable_name(name));
+    let mut assignments = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    for part in text.split(';') {
+        if at > 0 && begins_one(part) {
+            assignments.push(&text[start..at - 1]);
+            start = at;
+        }
+        at += part.len() + 1;
     }
-    parts.push(&text[start..]);
-    parts
+    assignments.push(&text[start..]);
+    assignments
 }
 
 fn about(place: &str, argument: &str, finding: String) -> Diagnostic {

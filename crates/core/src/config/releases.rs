@@ -1,4 +1,4 @@
-//! The releases of Slurm: how each tells itself, and which of them the end-to-end cases have passed on.
+//! The releases of Slurm: the numbers by which each is known, and on which of them the end-to-end cases have passed.
 #![forbid(unsafe_code)]
 
 /// One release of Slurm.
@@ -16,7 +16,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// The number that this release wants to find in a plugin: `SLURM_VERSION_NUM` of slurm/slurm.h, without the last
+    /// The number that this release expects in a plugin: `SLURM_VERSION_NUM` of slurm/slurm.h, without the last
     /// part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
     pub fn stamp(&self) -> u32 {
         self.major << 16 | self.minor << 8

@@ -38,7 +38,7 @@ impl Rollout {
         place(job) < self.percent
     }
 
-    /// What `default=` says for a job.  A default that places no step is the same for all.
+    /// The words of `default=` for a job.  A default that places no step is the same for all jobs.
     pub fn default_of(self, job: u32, default: &Words) -> Words {
         if self.has(job) || !matches!(default.policy, Some(Switch::On(_))) || default.observe {
             return default.clone();

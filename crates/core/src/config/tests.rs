@@ -3,7 +3,7 @@
 
 mod layers;
 
-use super::options::{OPTIONS, Place, help};
+use super::options::{ARGUMENTS, WORDS, help};
 use super::words::Switch;
 use super::*;
 use crate::placement::{NicsEach, Policy, Strictness};
@@ -25,7 +25,8 @@ fn the_option_without_words_is_the_same_in_all_of_slurms_spellings() {
 #[test]
 fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
     let help = help();
-    for spec in OPTIONS {
+    let words = WORDS.iter().map(|spec| (spec, true));
+    for (spec, is_word) in words.chain(ARGUMENTS.iter().map(|spec| (spec, false))) {
         assert!(help.contains(&format!("  {}", spec.spelling())), "`{}` is not in the help", spec.name);
         let values: Vec<&str> =
             if spec.value.is_empty() { vec![""] } else { spec.value.split('|').collect() };
@@ -34,12 +35,12 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
             let value = value.replace("NAME=TEMPLATE", "MINE={nic}");
             let text =
                 if value.is_empty() { spec.name.to_string() } else { format!("{}={value}", spec.name) };
-            match spec.place {
-                Place::Option => {
+            match is_word {
+                true => {
                     let text = text.replace("nics-per-task=N", "nics-per-task=2");
                     assert!(Words::parse(&text).is_ok(), "`{text}`");
                 }
-                Place::Plugstack => {
+                false => {
                     let text = text
                         .replace("WORDS", "numa")
                         .replace("NIC,…", "mlx5_0")

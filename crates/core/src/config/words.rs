@@ -1,7 +1,7 @@
 //! The words of `--nic-placement=`, `SLURM_NIC_PLACEMENT` and `default=`.
 #![forbid(unsafe_code)]
 
-use super::options::{self, Place};
+use super::options::{self, WORDS};
 use crate::diagnostic::Shown;
 use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
 use crate::render::wanted::{Libraries, is_variable_name};
@@ -57,78 +57,54 @@ pub struct Words {
 /// Why a text is not one of words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWord {
-    /// a word that is not in the option table
+    /// a word that is not in the option table; the known ones are looked up only for a message
     Unknown(String),
-    /// two words of which only one can hold
-    Both(&'static str, &'static str),
-    /// a word with a value that takes none, or none that takes one, or another one
-    Value(String, String),
-    /// no library of `env=`
-    Library(String),
-    /// no name of a variable, in `no-env=`
-    Variable(String),
-    /// too much text
-    TooLong(usize),
+    /// anything else, as the message has it
+    Misplaced(String),
 }
 
 impl fmt::Display for BadWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadWord::Unknown(word) => {
-                write!(f, "unknown word `{word}`")?;
-                if let Some(meant) = options::meant(Place::Option, word) {
-                    write!(f, ", did you mean `{meant}`?")?;
-                } else {
-                    f.write_str(";")?;
-                }
-                write!(f, " known words: {}", options::known(Place::Option))
+                write!(f, "unknown word `{word}`{}", options::suggestion(WORDS, word, "known words"))
             }
-            BadWord::Both(first, second) => write!(f, "`{first}` and `{second}` cannot both hold: say one"),
-            BadWord::Value(word, expected) => write!(f, "`{word}` is not understood: expected `{expected}`"),
-            BadWord::Library(word) => {
-                write!(
-                    f,
-                    "`env={word}`: no library is called so; known: {}, or the name of a variable",
-                    Libraries::words()
-                )
-            }
-            BadWord::Variable(word) => {
-                write!(
-                    f,
-                    "`no-env={word}`: expected the name of a variable that we set, or its beginning and `*`"
-                )
-            }
-            BadWord::TooLong(bytes) => write!(f, "{bytes} bytes of words: at most {MAX_BYTES} are read"),
+            BadWord::Misplaced(why) => f.write_str(why),
         }
     }
 }
 
 impl std::error::Error for BadWord {}
 
+fn not_both(first: &str, second: &str) -> BadWord {
+    BadWord::Misplaced(format!("`{first}` and `{second}` cannot both hold: say one"))
+}
+
 impl Words {
     /// Reads words separated by commas.  Slurm spells the option without an argument in three ways: nothing, empty text,
     /// and the literal `(null)` in steps of a batch job (spank.c, `_option_setenv`).
     pub fn parse(text: &str) -> Result<Words, BadWord> {
-        let words = Words::default();
+        let mut words = Words::default();
         if text.len() > MAX_BYTES {
-            return Err(BadWord::TooLong(text.len()));
+            let why = format!("{} bytes of words: at most {MAX_BYTES} are read", text.len());
+            return Err(BadWord::Misplaced(why));
         }
         if text == "(null)" {
             return Ok(words);
         }
-        let mut reader = Reader { words, policy: None, strictness: None, list: None };
+        let mut list = None;
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            reader.take(word)?;
+            words.take(word, &mut list)?;
         }
-        Ok(reader.words)
+        Ok(words)
     }
 
-    /// What these words and nearer ones say together, of which the nearer count.
+    /// These words with nearer ones laid over them, which count where both say something.
     #[must_use]
     pub fn overlaid(&self, nearer: &Words) -> Words {
         let (policy, observe) = match (nearer.policy, nearer.observe) {
             (None, false) => (self.policy, self.observe),
-            // what was off is observed by now
+            // a step that was off is observed from here on
             (None, true) => (self.policy.filter(|policy| *policy != Switch::Off), true),
             said => said,
         };
@@ -156,36 +132,86 @@ impl Words {
         }
     }
 
-    /// Takes one more entry, or several with `+` between them, into a list; `false` where it cannot belong to it.
-    fn continue_list(&mut self, list: &str, entry: &str) -> bool {
-        let entries: Vec<&str> = entry.split('+').collect();
-        match list {
-            "env" => {
-                let is_library = |entry: &&str| Libraries::named(entry).is_some();
-                let (libraries, names): (Vec<&str>, Vec<&str>) = entries.into_iter().partition(is_library);
-                if !names.iter().all(|name| is_variable_name(name)) {
-                    return false;
-                }
-                let known = libraries.into_iter().filter_map(Libraries::named);
-                self.env = Some(known.fold(self.env.unwrap_or(Libraries::NONE), Libraries::with));
-                self.env_names.extend(names.into_iter().map(str::to_string));
+    /// Takes one word.  In `env=ucx,nccl` a bare word that can belong to the open `list` does.
+    fn take(&mut self, word: &str, list: &mut Option<&'static str>) -> Result<(), BadWord> {
+        if !word.contains('=') && list.is_some_and(|list| self.continue_list(list, word)) {
+            return Ok(());
+        }
+        *list = None;
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        let Some(spec) = WORDS.iter().find(|spec| spec.name == name) else {
+            return Err(BadWord::Unknown(shown(name)));
+        };
+        let misfit = || {
+            let expected = spec.spelling();
+            BadWord::Misplaced(format!("`{}` is not understood: expected `{expected}`", shown(word)))
+        };
+        if value.is_some() == spec.value.is_empty() {
+            return Err(misfit());
+        }
+        let value = value.unwrap_or_default();
+        match spec.name {
+            "help" => self.help = true,
+            "verbose" => self.verbose = true,
+            "dry-run" => self.dry_run = true,
+            "observe" if self.policy == Some(Switch::Off) => return Err(not_both("off", "observe")),
+            "observe" => self.observe = true,
+            "off" if self.observe => return Err(not_both("observe", "off")),
+            "nics-per-task" => self.nics_per_task = Some(nics_per_task(value).ok_or_else(misfit)?),
+            "gpu" => self.gpu = Some(named(&GPU_USES, value).ok_or_else(misfit)?),
+            "bind" => self.bind = Some(named(&BINDS, value).ok_or_else(misfit)?),
+            "mem" => self.mem = Some(named(&MEMORIES, value).ok_or_else(misfit)?),
+            "omp" => self.omp = Some(named(&[("on", true), ("off", false)], value).ok_or_else(misfit)?),
+            "env" | "no-env" if value.is_empty() => return Err(misfit()),
+            "env" | "no-env" => {
+                *list = Some(spec.name);
+                return self.begin_list(spec.name, value);
             }
-            _ => {
-                let fit = |entry: &&str| {
-                    *entry == NO_VARIABLE || is_variable_name(entry.strip_suffix('*').unwrap_or(entry))
-                };
-                if !entries.iter().all(fit) {
-                    return false;
+            name => {
+                say_once(&mut self.policy, &POLICIES, name)?;
+                say_once(&mut self.strictness, &DEMANDS, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_list(&mut self, list: &str, value: &str) -> Result<(), BadWord> {
+        // an `env=` replaces the one before it
+        if list == "env" {
+            self.env = Some(Libraries::NONE);
+            self.env_names.clear();
+        }
+        let Some(odd) = value.split('+').find(|entry| !self.continue_list(list, entry)) else {
+            return Ok(());
+        };
+        let expected = match list {
+            "env" => {
+                let known = Libraries::words();
+                format!("no library is called so; known: {known}, or the name of a variable")
+            }
+            _ => "expected the name of a variable that we set, or its beginning and `*`".to_string(),
+        };
+        Err(BadWord::Misplaced(format!("`{list}={}`: {expected}", shown(odd))))
+    }
+
+    /// Takes one more entry, or several with `+` between them, into a list; `false` where one cannot belong to it.
+    fn continue_list(&mut self, list: &str, entries: &str) -> bool {
+        let fits = |entry: &str| match list {
+            "env" => Libraries::named(entry).is_some() || is_variable_name(entry),
+            _ => entry == NO_VARIABLE || is_variable_name(entry.strip_suffix('*').unwrap_or(entry)),
+        };
+        if !entries.split('+').all(fits) {
+            return false;
+        }
+        for entry in entries.split('+') {
+            match (list, Libraries::named(entry)) {
+                ("env", Some(more)) => self.env = Some(self.env.unwrap_or(Libraries::NONE).with(more)),
+                ("env", None) => self.env_names.push(entry.to_string()),
+                _ if entry == NO_VARIABLE => {
+                    self.no_env.clear();
+                    self.forgets_no_env = true;
                 }
-                for entry in entries {
-                    match entry {
-                        NO_VARIABLE => {
-                            self.no_env.clear();
-                            self.forgets_no_env = true;
-                        }
-                        name => self.no_env.push(name.to_string()),
-                    }
-                }
+                _ => self.no_env.push(entry.to_string()),
             }
         }
         true
@@ -195,83 +221,40 @@ impl Words {
 /// The entry of `no-env=` that takes back the others.
 const NO_VARIABLE: &str = "none";
 
-/// The words read so far.
-struct Reader {
-    words: Words,
-    /// the word that named the policy
-    policy: Option<&'static str>,
-    /// the word that named the strictness
-    strictness: Option<&'static str>,
-    /// `env=ucx,nccl`: a bare word that can belong to the list before it does
-    list: Option<&'static str>,
+const POLICIES: [(&str, Switch); 6] = [
+    ("closest", Switch::On(Policy::Closest)),
+    ("rail", Switch::On(Policy::Rail)),
+    ("spread", Switch::On(Policy::Spread)),
+    ("numa", Switch::On(Policy::Numa)),
+    ("all", Switch::On(Policy::All)),
+    ("off", Switch::Off),
+];
+const DEMANDS: [(&str, Strictness); 4] = [
+    ("best-effort", Strictness::BestEffort),
+    ("strict", Strictness::Strict),
+    ("restricted", Strictness::Restricted),
+    ("single-numa-node", Strictness::SingleNumaNode),
+];
+const GPU_USES: [(&str, GpuUse); 2] = [("visible", GpuUse::Visible), ("local-id", GpuUse::LocalId)];
+const BINDS: [(&str, Bind); 4] =
+    [("auto", Bind::Auto), ("numa", Bind::Numa), ("core", Bind::Core), ("none", Bind::None)];
+const MEMORIES: [(&str, Mem); 3] = [("prefer", Mem::Prefer), ("strict", Mem::Strict), ("none", Mem::None)];
+
+/// What a word of a table stands for.
+pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
+    table.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning)
 }
 
-impl Reader {
-    fn take(&mut self, word: &str) -> Result<(), BadWord> {
-        let words = &mut self.words;
-        if !word.contains('=') && self.list.is_some_and(|list| words.continue_list(list, word)) {
-            return Ok(());
-        }
-        self.list = None;
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (word, None),
-        };
-        let Some(spec) = options::at(Place::Option).find(|spec| spec.name == name) else {
-            return Err(BadWord::Unknown(shown(name)));
-        };
-        let misfit = || BadWord::Value(shown(word), spec.spelling());
-        if value.is_some() == spec.value.is_empty() {
-            return Err(misfit());
-        }
-        let value = value.unwrap_or_default();
-        match spec.name {
-            "help" => words.help = true,
-            "observe" if self.policy == Some("off") => return Err(BadWord::Both("off", "observe")),
-            "observe" => words.observe = true,
-            "verbose" => words.verbose = true,
-            "dry-run" => words.dry_run = true,
-            "nics-per-task" => words.nics_per_task = Some(nics_per_task(value).ok_or_else(misfit)?),
-            "gpu" => words.gpu = Some(gpu_use(value).ok_or_else(misfit)?),
-            "bind" => words.bind = Some(bind(value).ok_or_else(misfit)?),
-            "mem" => words.mem = Some(mem(value).ok_or_else(misfit)?),
-            "omp" => words.omp = Some(on_or_off(value).ok_or_else(misfit)?),
-            "env" | "no-env" if value.is_empty() => return Err(misfit()),
-            "env" | "no-env" => return self.begin_list(spec.name, value),
-            "best-effort" | "strict" | "restricted" | "single-numa-node" => {
-                say_once(&mut self.strictness, spec.name)?;
-                words.strictness = Some(strictness(spec.name));
-            }
-            "off" if words.observe => return Err(BadWord::Both("observe", "off")),
-            name => {
-                say_once(&mut self.policy, name)?;
-                words.policy = Some(switch(name));
-            }
-        }
-        Ok(())
-    }
-
-    fn begin_list(&mut self, list: &'static str, value: &str) -> Result<(), BadWord> {
-        self.list = Some(list);
-        // an `env=` replaces the one before it
-        if list == "env" {
-            self.words.env = Some(Libraries::NONE);
-            self.words.env_names.clear();
-        }
-        match value.split('+').find(|entry| !self.words.continue_list(list, entry)) {
-            None => Ok(()),
-            Some(entry) if list == "env" => Err(BadWord::Library(shown(entry))),
-            Some(entry) => Err(BadWord::Variable(shown(entry))),
-        }
-    }
-}
-
-/// Notes which of several words was said; saying it again is no other one.
-fn say_once(said: &mut Option<&'static str>, word: &'static str) -> Result<(), BadWord> {
-    match said.replace(word) {
-        Some(earlier) if earlier != word => Err(BadWord::Both(earlier, word)),
-        _ => Ok(()),
-    }
+/// Takes a word of this table, of which a text can say only one; it may say that one again.
+fn say_once<T: Copy + PartialEq>(
+    said: &mut Option<T>,
+    table: &[(&str, T)],
+    word: &str,
+) -> Result<(), BadWord> {
+    let Some(meaning) = named(table, word) else { return Ok(()) };
+    let earlier = table.iter().find(|(name, earlier)| Some(*earlier) == *said && *name != word);
+    *said = Some(meaning);
+    earlier.map_or(Ok(()), |(earlier, _)| Err(not_both(earlier, word)))
 }
 
 fn nics_per_task(value: &str) -> Option<NicsEach> {
@@ -279,61 +262,6 @@ fn nics_per_task(value: &str) -> Option<NicsEach> {
         return Some(NicsEach::Auto);
     }
     value.parse().ok().filter(|number| (1..=NicsEach::MOST).contains(number)).map(NicsEach::Number)
-}
-
-fn gpu_use(value: &str) -> Option<GpuUse> {
-    match value {
-        "visible" => Some(GpuUse::Visible),
-        "local-id" => Some(GpuUse::LocalId),
-        _ => None,
-    }
-}
-
-fn bind(value: &str) -> Option<Bind> {
-    match value {
-        "auto" => Some(Bind::Auto),
-        "none" => Some(Bind::None),
-        "numa" => Some(Bind::Numa),
-        "core" => Some(Bind::Core),
-        _ => None,
-    }
-}
-
-fn mem(value: &str) -> Option<Mem> {
-    match value {
-        "none" => Some(Mem::None),
-        "prefer" => Some(Mem::Prefer),
-        "strict" => Some(Mem::Strict),
-        _ => None,
-    }
-}
-
-fn on_or_off(value: &str) -> Option<bool> {
-    match value {
-        "on" => Some(true),
-        "off" => Some(false),
-        _ => None,
-    }
-}
-
-fn strictness(word: &str) -> Strictness {
-    match word {
-        "best-effort" => Strictness::BestEffort,
-        "strict" => Strictness::Strict,
-        "restricted" => Strictness::Restricted,
-        _ => Strictness::SingleNumaNode,
-    }
-}
-
-fn switch(word: &str) -> Switch {
-    match word {
-        "rail" => Switch::On(Policy::Rail),
-        "spread" => Switch::On(Policy::Spread),
-        "numa" => Switch::On(Policy::Numa),
-        "all" => Switch::On(Policy::All),
-        "off" => Switch::Off,
-        _ => Switch::On(Policy::Closest),
-    }
 }
 
 /// A user's text as a message may show it: short, and without what would move a terminal's cursor.

@@ -1,5 +1,5 @@
-//! What a description of a node states and no `/sys` shows, kept beside the tree that shows the rest: below
-//! `sys/nic-placement`, which no kernel has.
+//! What a description of a node states and `/sys` cannot show, kept in the same tree below `sys/nic-placement`, which no
+//! kernel has.
 //!
 //! ```text
 //! sys/nic-placement/paths/0001:00:00.0 = 0101:00:00.0 PIX
@@ -53,38 +53,27 @@ pub(super) fn write(topology: &Topology, manifest: &mut Manifest) {
     }
 }
 
-/// Takes up what a description states; `false` where there is none.
+/// Takes up what a description states; `false` where there is none.  A line that does not fit the node is reported.
 pub fn read(root: &Root, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
     let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else { return false };
     topology.supplied_by = Some(supplied_by).filter(|name| !name.is_empty());
-    let mut reading = Reading { root, topology, diagnostics };
-    reading.lines("roles", role);
-    reading.lines("slingshot", slingshot);
-    reading.lines("models", model);
-    for name in root.list(&format!("{PLACE}/paths"), |name| name.parse::<PciAddress>().is_ok()) {
-        let gpu = name.parse().ok().filter(|gpu| reading.topology.gpu_index(*gpu).is_some());
-        reading.lines(&format!("paths/{name}"), |topology, line| path(topology, gpu?, line));
-    }
-    true
-}
-
-struct Reading<'a> {
-    root: &'a Root,
-    topology: &'a mut Topology,
-    diagnostics: &'a mut Vec<Diagnostic>,
-}
-
-impl Reading<'_> {
-    /// Takes up a file's lines; one that does not fit the node is said.
-    fn lines(&mut self, name: &str, take: impl Fn(&mut Topology, &str) -> Option<()>) {
+    let mut take_lines = |name: &str, take: &dyn Fn(&mut Topology, &str) -> Option<()>| {
         let place = format!("{PLACE}/{name}");
-        for line in self.root.read(&place).unwrap_or_default().lines() {
-            if take(self.topology, line).is_none() {
+        for line in root.read(&place).unwrap_or_default().lines() {
+            if take(topology, line).is_none() {
                 let finding = format!("`{}` means nothing on this node", Shown::word(line, 80));
-                self.diagnostics.push(Diagnostic::new(format!("/{place}"), finding));
+                diagnostics.push(Diagnostic::new(format!("/{place}"), finding));
             }
         }
+    };
+    take_lines("roles", &role);
+    take_lines("slingshot", &slingshot);
+    take_lines("models", &model);
+    for name in root.list(&format!("{PLACE}/paths"), |name| name.parse::<PciAddress>().is_ok()) {
+        let gpu = name.parse().ok();
+        take_lines(&format!("paths/{name}"), &|topology, line| path(topology, gpu?, line));
     }
+    true
 }
 
 /// `mlx5_8 storage`
@@ -119,6 +108,7 @@ fn path(topology: &mut Topology, gpu: PciAddress, line: &str) -> Option<()> {
     let (nic, word) = line.split_once(' ')?;
     let kind = PathType::ALL.into_iter().find(|kind| kind.to_string() == word)?;
     let nic: PciAddress = nic.parse().ok()?;
+    topology.gpu_index(gpu)?;
     topology.nics.iter().find(|known| known.address == Some(nic))?;
     topology.stated_paths.insert((gpu, nic), kind);
     Some(())

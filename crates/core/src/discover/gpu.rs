@@ -2,162 +2,149 @@
 #![forbid(unsafe_code)]
 
 use super::kfd::{self, KfdNode};
-use super::pci::{complete_gpu, function, hex};
-use super::{MAX_DEVICES, Root, Scope};
-use crate::diagnostic::Diagnostic;
-use crate::topology::{Gpu, GpuVendor, HostBridge, PciAddress, PciFunction, PciParent, Topology, file};
+use super::{Discovery, MAX_DEVICES, Root, hex, target_name};
+use crate::topology::{Gpu, GpuVendor, HostBridge, PciAddress, PciFunction, PciParent, file};
 
 /// A directory for each GPU that NVIDIA's driver runs.
 const NVIDIA: &str = "proc/driver/nvidia/gpus";
-/// A directory for each GPU whose parts have device nodes of their own.
+/// A directory for each GPU whose MIG instances have device nodes of their own.
 const CAPABILITIES: &str = "proc/driver/nvidia/capabilities";
-/// Drivers of the other vendors' GPUs; the bus links a driver to its functions.
-const DRIVERS: [(&str, GpuVendor); 3] =
-    [("amdgpu", GpuVendor::Amd), ("xe", GpuVendor::Intel), ("i915", GpuVendor::Intel)];
+/// Each driver's folder with its GPUs; the bus links a driver to its functions.
+pub(super) const DRIVERS: [(&str, GpuVendor); 4] = [
+    (NVIDIA, GpuVendor::Nvidia),
+    ("sys/bus/pci/drivers/amdgpu", GpuVendor::Amd),
+    ("sys/bus/pci/drivers/xe", GpuVendor::Intel),
+    ("sys/bus/pci/drivers/i915", GpuVendor::Intel),
+];
 const BUS: &str = "sys/bus/pci/devices";
 
-pub(super) fn gpus(root: &Root, scope: Scope, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
-    let mut found: Vec<(PciAddress, String, GpuVendor)> = Vec::new();
-    let is_address = |name: &str| name.parse::<PciAddress>().is_ok();
-    for name in root.list(NVIDIA, is_address) {
-        found.extend(name.parse().map(|address| (address, name, GpuVendor::Nvidia)));
-    }
-    for (driver, vendor) in DRIVERS {
-        for name in root.list(&format!("sys/bus/pci/drivers/{driver}"), is_address) {
-            found.extend(name.parse().map(|address| (address, name, vendor)));
-        }
-    }
-    if found.is_empty() {
-        found = on_the_bus(root);
-    }
-    if found.len() > MAX_DEVICES {
-        let finding = format!("{} GPUs: only the first {MAX_DEVICES} are used", found.len());
-        diagnostics.push(Diagnostic::new(format!("/{BUS}"), finding));
-        found.truncate(MAX_DEVICES);
-    }
-    for (address, name, vendor) in found {
-        if let Err(finding) = gpu(root, scope, topology, address, &name, vendor) {
-            diagnostics.push(Diagnostic::new(format!("/{BUS}/{name}"), finding));
-        }
-    }
-    compute_nodes(root, topology);
-}
-
-fn gpu(
-    root: &Root,
-    scope: Scope,
-    topology: &mut Topology,
-    address: PciAddress,
-    name: &str,
-    vendor: GpuVendor,
-) -> Result<(), &'static str> {
-    let path = root.follow(&format!("{BUS}/{name}")).ok_or("no such PCI function: this GPU is left out")?;
-    // the graphics that are part of an Intel CPU have a driver too, and no task computes on them; they stand on the host
-    // bridge itself, and a card of the same class (Arc) behind a port
-    let above = path.rsplit('/').nth(1).unwrap_or_default();
-    let class = || hex(root.read(&format!("{path}/class"))).map(|class| class >> 8);
-    if vendor == GpuVendor::Intel && above.starts_with("pci") && class() == Some(0x0300) {
-        return Ok(());
-    }
-    let (_, directory) = function(root, scope, topology, &path)
-        .ok_or("not below a host bridge, or too deep below one: this GPU is left out")?;
-    let gpu = match vendor {
-        GpuVendor::Nvidia => match nvidia(root, address, name) {
-            Some(gpu) => gpu,
-            None => return Ok(()),
-        },
-        GpuVendor::Amd | GpuVendor::Intel => {
-            know_device(root, topology, address, &directory);
-            let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
-            let minor = nodes.first().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
-            Gpu { minor, ..Gpu::new(address, vendor) }
-        }
-    };
-    complete_gpu(root, scope, topology, (address, &directory), vendor);
-    topology.gpus.push(gpu);
-    Ok(())
-}
-
-/// The kind of a GPU that its driver does not name: known machines are recognised by it.
-fn know_device(root: &Root, topology: &mut Topology, address: PciAddress, directory: &str) {
-    let Some(function) = topology.pci.get(address).filter(|function| function.device.is_none()) else {
-        return;
-    };
-    let device = hex(root.read(&format!("{directory}/device"))).and_then(|id| u16::try_from(id).ok());
-    topology.pci.insert(PciFunction { device, ..function.clone() });
-}
-
-/// Splits AMD GPUs into the partitions that the compute driver makes of them, and adds what it alone knows.
-fn compute_nodes(root: &Root, topology: &mut Topology) {
-    let nodes = kfd::nodes(root);
-    if nodes.is_empty() {
-        return;
-    }
-    let known: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
-    // the function that a node belongs to: its own, or the first of its device where the number is the partition's
-    let function_of = |node: &KfdNode| {
-        let first = PciAddress { function: 0, ..node.address };
-        let is_partition = node.address.function != 0
-            && !known.contains(&node.address)
-            && (known.contains(&first) || nodes.iter().any(|other| other.address == first));
-        if is_partition { (first, u32::from(node.address.function)) } else { (node.address, node.partition) }
-    };
-    let placed: Vec<(PciAddress, u32)> = nodes.iter().map(function_of).collect();
-    topology
-        .gpus
-        .retain(|gpu| gpu.vendor != GpuVendor::Amd || !placed.iter().any(|(at, _)| *at == gpu.address));
-    // the runtime counts the driver's nodes; a number is kept only where that is not PCI order
-    let in_pci_order = placed.is_sorted();
-    for (index, (node, (address, partition))) in nodes.iter().zip(&placed).take(MAX_DEVICES).enumerate() {
-        if topology.pci.get(*address).is_none() {
-            // a capture of the compute driver's files alone: nothing is known of the bus
-            let host = HostBridge { domain: address.domain, bus: address.bus };
-            topology.pci.insert(PciFunction {
-                numa_node: node.cpu_node,
-                ..PciFunction::new(*address, PciParent::Host(host))
-            });
-        }
-        let shares_function = placed.iter().filter(|(at, _)| at == address).count() > 1;
-        topology.gpus.push(Gpu {
-            partition: shares_function.then_some(*partition),
-            minor: node.minor,
-            // older drivers give all partitions the one of the whole: it names none of them, also to the runtime
-            uuid: node
-                .uuid
-                .clone()
-                .filter(|_| nodes.iter().filter(|other| other.uuid == node.uuid).count() == 1),
-            runtime_index: u32::try_from(index).ok().filter(|_| !in_pci_order),
-            ..Gpu::new(*address, GpuVendor::Amd)
-        });
-    }
-}
-
-/// Without any driver's word: display and accelerator functions of the GPU vendors that this system could use.  Class 0300 is a VGA controller, 0302
-/// a 3D controller, 1200 a processing accelerator (include/linux/pci_ids.h).
-fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
-    let mut found = Vec::new();
-    for name in root.list(BUS, |name| name.parse::<PciAddress>().is_ok()) {
-        let Some(path) = root.follow(&format!("{BUS}/{name}")) else { continue };
-        let class = hex(root.read(&format!("{path}/class"))).unwrap_or(0) >> 8;
-        if !matches!(class, 0x0300 | 0x0302 | 0x0380 | 0x1200) {
-            continue;
-        }
-        let vendor = hex(root.read(&format!("{path}/vendor"))).and_then(|id| u16::try_from(id).ok());
-        if let (Some(vendor), Ok(address)) = (vendor.and_then(GpuVendor::from_pci), name.parse()) {
-            if !is_given_away(root, &path) {
-                found.push((address, name, vendor))
+impl Discovery<'_> {
+    pub(super) fn gpus(&mut self) {
+        let mut found: Vec<(PciAddress, String, GpuVendor)> = Vec::new();
+        for (folder, vendor) in DRIVERS {
+            for name in self.root.list(folder, is_address) {
+                found.extend(name.parse().map(|address| (address, name, vendor)));
             }
         }
+        if found.is_empty() {
+            found = on_the_bus(self.root);
+        }
+        self.cut(&mut found, MAX_DEVICES, "GPUs", BUS);
+        for (address, name, vendor) in found {
+            if let Err(finding) = self.gpu(address, &name, vendor) {
+                self.report(&format!("{BUS}/{name}"), finding);
+            }
+        }
+        self.split_by_compute_nodes();
     }
-    found
+
+    fn gpu(&mut self, address: PciAddress, name: &str, vendor: GpuVendor) -> Result<(), &'static str> {
+        let root = self.root;
+        let path =
+            root.follow(&format!("{BUS}/{name}")).ok_or("no such PCI function: this GPU is left out")?;
+        // the graphics that are part of an Intel CPU have a driver too, and no task computes on them; they stand on the host
+        // bridge itself, and a card of the same class (Arc) behind a port
+        let above = path.rsplit('/').nth(1).unwrap_or_default();
+        let class = || hex::<u32>(root.read(&format!("{path}/class"))).map(|class| class >> 8);
+        if vendor == GpuVendor::Intel && above.starts_with("pci") && class() == Some(0x0300) {
+            return Ok(());
+        }
+        let (_, directory) = self
+            .function(&path)
+            .ok_or("not below a host bridge, or too deep below one: this GPU is left out")?;
+        let gpu = match vendor {
+            GpuVendor::Nvidia => match nvidia(root, address, name) {
+                Some(gpu) => gpu,
+                None => return Ok(()),
+            },
+            GpuVendor::Amd | GpuVendor::Intel => {
+                // its driver does not name it: known machines are recognised by the device's id
+                let function = self.topology.pci.get(address).cloned();
+                if let Some(function) = function.filter(|function| function.device.is_none()) {
+                    let device = hex(root.read(&format!("{directory}/device")));
+                    self.topology.pci.insert(PciFunction { device, ..function });
+                }
+                let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
+                let minor = nodes.first().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
+                Gpu { minor, ..Gpu::new(address, vendor) }
+            }
+        };
+        self.complete_gpu(address, &directory, vendor);
+        self.topology.gpus.push(gpu);
+        Ok(())
+    }
+
+    /// Splits AMD GPUs into the partitions that the compute driver makes of them, and adds what it alone knows.
+    fn split_by_compute_nodes(&mut self) {
+        let nodes = kfd::nodes(self.root);
+        if nodes.is_empty() {
+            return;
+        }
+        let topology = &mut self.topology;
+        let known: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+        // the function that a node belongs to: its own, or the first of its device where the number is the partition's
+        let function_of = |node: &KfdNode| {
+            let first = PciAddress { function: 0, ..node.address };
+            let is_partition = node.address.function != 0
+                && !known.contains(&node.address)
+                && (known.contains(&first) || nodes.iter().any(|other| other.address == first));
+            if is_partition {
+                (first, u32::from(node.address.function))
+            } else {
+                (node.address, node.partition)
+            }
+        };
+        let placed: Vec<(PciAddress, u32)> = nodes.iter().map(function_of).collect();
+        let is_placed = |gpu: &Gpu| placed.iter().any(|(at, _)| *at == gpu.address);
+        topology.gpus.retain(|gpu| gpu.vendor != GpuVendor::Amd || !is_placed(gpu));
+        // the runtime counts the driver's nodes; a number is kept only where that is not PCI order
+        let in_pci_order = placed.is_sorted();
+        for (index, (node, (address, partition))) in nodes.iter().zip(&placed).take(MAX_DEVICES).enumerate() {
+            if topology.pci.get(*address).is_none() {
+                // a capture of the compute driver's files alone: nothing is known of the bus
+                let host = HostBridge { domain: address.domain, bus: address.bus };
+                let function = PciFunction::new(*address, PciParent::Host(host));
+                topology.pci.insert(PciFunction { numa_node: node.cpu_node, ..function });
+            }
+            let shares_function = placed.iter().filter(|(at, _)| at == address).count() > 1;
+            // older drivers give all partitions the one of the card: it names none of them, also to the runtime
+            let is_its_own = nodes.iter().filter(|other| other.uuid == node.uuid).count() == 1;
+            topology.gpus.push(Gpu {
+                partition: shares_function.then_some(*partition),
+                minor: node.minor,
+                uuid: node.uuid.clone().filter(|_| is_its_own),
+                runtime_index: u32::try_from(index).ok().filter(|_| !in_pci_order),
+                ..Gpu::new(*address, GpuVendor::Amd)
+            });
+        }
+    }
+}
+
+fn is_address(name: &str) -> bool {
+    name.parse::<PciAddress>().is_ok()
+}
+
+/// Where no driver has a GPU: display and accelerator functions of the GPU vendors that this system could use.  Class 0300 is
+/// a VGA controller, 0302 a 3D controller, 1200 a processing accelerator (include/linux/pci_ids.h).
+fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
+    let of_function = |name: String| {
+        let path = root.follow(&format!("{BUS}/{name}"))?;
+        let class = hex::<u32>(root.read(&format!("{path}/class")))? >> 8;
+        if !matches!(class, 0x0300 | 0x0302 | 0x0380 | 0x1200) {
+            return None;
+        }
+        let vendor = hex(root.read(&format!("{path}/vendor"))).and_then(GpuVendor::from_pci)?;
+        let address = name.parse().ok()?;
+        (!is_given_away(root, &path)).then_some((address, name, vendor))
+    };
+    root.list(BUS, is_address).into_iter().filter_map(of_function).collect()
 }
 
 /// Is the function kept for a virtual machine?  No process of this system can compute on it, whether another GPU has its
 /// driver or none has.  `vfio-pci`, and the variants for one vendor: `nvgrace_gpu_vfio_pci`, `xe-vfio-pci` (drivers/vfio/pci).
 fn is_given_away(root: &Root, path: &str) -> bool {
-    let driver = root.follow(&format!("{path}/driver"));
-    let name = driver.as_deref().and_then(|driver| driver.rsplit('/').next()).unwrap_or_default();
-    name.contains("vfio") || matches!(name, "pci-stub" | "pciback")
+    let name = target_name(root, &format!("{path}/driver")).unwrap_or_default();
+    name.contains("vfio") || matches!(name.as_str(), "pci-stub" | "pciback")
 }
 
 /// What NVIDIA's driver says of a GPU, in lines such as `Device Minor: \t 3`; `None` of one that the admin had it leave out

@@ -5,6 +5,7 @@
 use super::{MAX_DEVICES, Root};
 use crate::order::Order;
 use crate::topology::PciAddress;
+use std::str::FromStr;
 
 /// The class directory is a link to the first; captures of the topology alone have the second.
 const PLACES: [&str; 3] = [
@@ -40,25 +41,22 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     let mut gpus = Vec::new();
     for name in names {
         let text = root.read(&format!("{place}/{name}/properties")).unwrap_or_default();
-        let property = |key: &str| -> Option<u64> { value(&text, key) };
-        if property("simd_count").unwrap_or(0) == 0 {
+        if value::<u64>(&text, "simd_count").unwrap_or(0) == 0 {
             cpu_nodes.push(name);
             continue;
         }
-        let Some(location) = property("location_id") else { continue };
+        let Some(location) = value::<u64>(&text, "location_id") else { continue };
         gpus.push(KfdNode {
             address: PciAddress {
-                domain: property("domain").and_then(|domain| u32::try_from(domain).ok()).unwrap_or(0),
+                domain: value(&text, "domain").unwrap_or(0),
                 bus: (location >> 8) as u8,
                 device: (location >> 3 & 0x1f) as u8,
                 function: (location & 7) as u8,
             },
             // since Linux 6.5 above the bus
             partition: (location >> 28 & 0xf) as u32,
-            minor: property("drm_render_minor")
-                .and_then(|minor| u32::try_from(minor).ok())
-                .filter(|&minor| minor > 0),
-            uuid: property("unique_id").filter(|&id| id != 0).map(|id| format!("GPU-{id:016x}")),
+            minor: value(&text, "drm_render_minor").filter(|&minor| minor > 0),
+            uuid: value::<u64>(&text, "unique_id").filter(|&id| id != 0).map(|id| format!("GPU-{id:016x}")),
             cpu_node: cpu_node(root, &format!("{place}/{name}"), &cpu_nodes),
         });
     }
@@ -70,14 +68,14 @@ fn cpu_node(root: &Root, node: &str, cpu_nodes: &[String]) -> Option<u32> {
     let links = root.list(&format!("{node}/io_links"), |name| name.parse::<u32>().is_ok());
     let links = links.iter().take(MAX_DEVICES).filter_map(|link| {
         let text = root.read(&format!("{node}/io_links/{link}/properties"))?;
-        let to = value(&text, "node_to")?.to_string();
+        let to = value::<u64>(&text, "node_to")?.to_string();
         let position = cpu_nodes.iter().position(|cpu| *cpu == to)?;
-        Some((value(&text, "weight").unwrap_or(u64::MAX), position))
+        Some((value::<u64>(&text, "weight").unwrap_or(u64::MAX), position))
     });
     links.min().and_then(|(_, position)| u32::try_from(position).ok())
 }
 
 /// `key value` in lines
-fn value(text: &str, key: &str) -> Option<u64> {
+fn value<T: FromStr>(text: &str, key: &str) -> Option<T> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }

@@ -1,10 +1,8 @@
 //! RDMA devices from `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband in the kernel's tree).
 #![forbid(unsafe_code)]
 
-use super::pci::{self, function};
-use super::{MAX_DEVICES, Root, Scope};
-use crate::diagnostic::Diagnostic;
-use crate::topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix, Topology};
+use super::{Discovery, MAX_DEVICES, Root, Scope, target_name, tenths};
+use crate::topology::{DeviceName, LinkLayer, Nic, NicKind, Port, PortState, SubnetPrefix};
 use std::collections::BTreeMap;
 
 const VERBS: &str = "sys/class/infiniband_verbs";
@@ -12,126 +10,116 @@ const CLASS: &str = "sys/class/infiniband";
 /// Ports of one device, at most; the widest known has 4.
 const MAX_PORTS: u8 = 16;
 
-/// A device that was found, and the directory that its interfaces share with it.
-pub(super) struct Found {
-    /// position in [`Topology::nics`], until it is sorted
+/// An RDMA device on a PCI function, and the directory that its interfaces share with it.
+pub(super) struct RdmaDevice {
+    /// position in [`Topology::nics`](crate::topology::Topology::nics), until it is sorted
     pub(super) index: usize,
     pub(super) parent: String,
 }
 
-pub(super) fn nics(
-    root: &Root,
-    scope: Scope,
-    topology: &mut Topology,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Vec<Found> {
-    let (mut found, mut functions) = (Vec::new(), Vec::new());
-    let mut names = root.list(CLASS, |_| true);
-    if names.len() > MAX_DEVICES {
-        let finding = format!("{} RDMA devices: only the first {MAX_DEVICES} are used", names.len());
-        diagnostics.push(Diagnostic::new(format!("/{CLASS}"), finding));
-        names.truncate(MAX_DEVICES);
-    }
-    let verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
-    for (name, path) in without_planes(root, placed(root, names, diagnostics)) {
-        let full = scope == Scope::Full;
-        // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
-        let ports: Vec<Port> =
-            (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number)).collect();
-        // …/0000:18:00.0/infiniband/mlx5_0
-        let gids: Vec<Option<String>> = ports.iter().map(|port| first_gid(root, &path, port)).collect();
-        let software = software(root, full, &path, ports.iter().zip(&gids));
-        let function = match software {
-            Some(_) => None,
-            None => function(root, scope, topology, &path),
-        };
-        if let Some((address, directory)) = &function {
-            pci::complete_nic(root, scope, topology, *address, directory);
+impl Discovery<'_> {
+    pub(super) fn rdma_devices(&mut self) -> Vec<RdmaDevice> {
+        let root = self.root;
+        let full = self.scope == Scope::Full;
+        let mut names = root.list(CLASS, |_| true);
+        self.cut(&mut names, MAX_DEVICES, "RDMA devices", CLASS);
+        let verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
+        let (mut devices, mut functions) = (Vec::new(), Vec::new());
+        let placed = self.placed(names);
+        for (name, path) in without_planes(root, placed) {
+            // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
+            let ports: Vec<Port> =
+                (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number)).collect();
+            let gids: Vec<Option<String>> = ports.iter().map(|port| first_gid(root, &path, port)).collect();
+            let software = software(root, full, &path, ports.iter().zip(&gids));
+            let function = if software.is_some() { None } else { self.function(&path) };
+            if let Some((address, directory)) = &function {
+                self.complete_nic(*address, directory);
+            }
+            let address = function.as_ref().map(|(address, _)| *address);
+            functions.extend(function);
+            let parent = parent(&path).filter(|_| address.is_some());
+            let below = |needed: Scope, name: &str, keep: fn(&str) -> bool| match parent {
+                Some(parent) if self.scope >= needed => root.list(&format!("{parent}/{name}"), keep),
+                _ => Vec::new(),
+            };
+            let mut netdevs = below(Scope::Selection, "net", |_| true);
+            netdevs.extend(software.filter(|netdev| full && !netdev.is_empty()));
+            // a tree that lacks the class has it only there
+            let listed = || below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs"));
+            let uverbs = parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name));
+            let uverbs = uverbs.or_else(|| listed().into_iter().next());
+            let ports = ports.into_iter().zip(gids);
+            let ports = ports.filter(|(port, gid)| gid.is_some() || !has_no_gids(root, &path, port));
+            let ports = ports.map(|(port, _)| port).collect();
+            let driver = parent.and_then(|parent| target_name(root, &format!("{parent}/driver")));
+            let kind = if driver.as_deref() == Some("efa") { NicKind::Efa } else { NicKind::Verbs };
+            let file = |name: &str| if full { root.read(&format!("{path}/{name}")) } else { None };
+            let (guid, card) = (file("node_guid"), file("sys_image_guid"));
+            let nics = &mut self.topology.nics;
+            devices.extend(parent.map(|parent| RdmaDevice { index: nics.len(), parent: parent.to_string() }));
+            nics.push(Nic { address, ports, uverbs, netdevs, guid, card, ..Nic::new(name, kind) });
         }
-        let address = function.as_ref().map(|(address, _)| *address);
-        functions.extend(function);
-        let parent = path.rsplit_once("/infiniband/").map(|(parent, _)| parent).filter(|_| address.is_some());
-        let below = |scope_wanted: Scope, name: &str, keep: fn(&str) -> bool| match parent {
-            Some(parent) if scope >= scope_wanted => root.list(&format!("{parent}/{name}"), keep),
-            _ => Vec::new(),
-        };
-        let mut netdevs = below(Scope::Selection, "net", |_| true);
-        netdevs.extend(software.filter(|netdev| full && !netdev.is_empty()));
-        // a tree that lacks the class has it only there
-        let listed = || below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs"));
-        let uverbs = parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name));
-        let uverbs = uverbs.or_else(|| listed().into_iter().next());
-        let ports = ports.into_iter().zip(gids);
-        let ports = ports.filter(|(port, gid)| gid.is_some() || !lacks_gids(root, &path, port));
-        let ports = ports.map(|(port, _)| port).collect();
-        let driver = parent.and_then(|parent| root.follow(&format!("{parent}/driver")));
-        let kind = match driver.as_deref().and_then(|driver| driver.rsplit('/').next()) {
-            Some("efa") => NicKind::Efa,
-            _ => NicKind::Verbs,
-        };
-        let file = |name: &str| full.then(|| root.read(&format!("{path}/{name}"))).flatten();
-        let (guid, card) = (file("node_guid"), file("sys_image_guid"));
-        if let Some(parent) = parent {
-            found.push(Found { index: topology.nics.len(), parent: parent.to_string() });
-        }
-        topology.nics.push(Nic { address, ports, uverbs, netdevs, guid, card, ..Nic::new(name, kind) });
+        self.virtual_nics(&functions);
+        devices
     }
-    pci::virtual_nics(root, topology, &functions);
-    found
+
+    /// The devices with the paths to which their links lead.
+    fn placed(&mut self, names: Vec<String>) -> Vec<(DeviceName, String)> {
+        let mut placed = Vec::with_capacity(names.len());
+        for name in names {
+            let Some(name) = self.device_name(CLASS, &name) else { continue };
+            match self.root.follow(&format!("{CLASS}/{name}")) {
+                Some(path) => placed.push((name, path)),
+                None => self.report(&format!("{CLASS}/{name}"), "not a link: this NIC is left out"),
+            }
+        }
+        placed
+    }
+
+    /// The name as a device's; one that cannot be a device's is reported.
+    pub(super) fn device_name(&mut self, class: &str, name: &str) -> Option<DeviceName> {
+        let known = name.parse().ok();
+        if known.is_none() {
+            let finding = "a name that no library's variable could hold: this NIC is left out";
+            self.report(&format!("{class}/{name}"), finding);
+        }
+        known
+    }
 }
 
-/// The devices with the paths to which their links lead.
-fn placed(root: &Root, names: Vec<String>, diagnostics: &mut Vec<Diagnostic>) -> Vec<(DeviceName, String)> {
-    let mut placed = Vec::with_capacity(names.len());
-    for name in names {
-        let Some(name) = device_name(CLASS, &name, diagnostics) else { continue };
-        match root.follow(&format!("{CLASS}/{name}")) {
-            Some(path) => placed.push((name, path)),
-            None => diagnostics
-                .push(Diagnostic::new(format!("/{CLASS}/{name}"), "not a link: this NIC is left out")),
-        }
-    }
-    placed
+/// The directory below which the device stands: …/0000:18:00.0 of …/0000:18:00.0/infiniband/mlx5_0
+fn parent(path: &str) -> Option<&str> {
+    path.rsplit_once("/infiniband/").map(|(parent, _)| parent)
 }
 
-/// Without the devices that manage the planes of another, which is what programs open.
+/// Leaves out the devices that manage the planes of another device, which is the one that programs open.
 ///
 /// A ConnectX-8 on a fabric of several planes has one: `smi1` stands below the function of `mlx5_0`, has a port for each
 /// plane, all active, and no character device (the kernel's drivers/infiniband/hw/mlx5/main.c `mlx5_ib_add_sub_dev`,
 /// drivers/infiniband/core/uverbs_main.c `ib_uverbs_add_one`).  Only files of management tell it from a NIC.
 fn without_planes(root: &Root, mut devices: Vec<(DeviceName, String)>) -> Vec<(DeviceName, String)> {
-    fn parent(path: &str) -> Option<&str> {
-        Some(path.rsplit_once("/infiniband/")?.0)
-    }
-    let parents: Vec<Option<String>> =
-        devices.iter().map(|(_, path)| parent(path).map(str::to_string)).collect();
-    let is_plane = |name: &str, path: &str| {
-        let Some(parent) = parent(path) else { return false };
-        if parents.iter().flatten().filter(|other| *other == parent).count() < 2 {
-            return false;
-        }
-        let place = format!("{parent}/infiniband_verbs");
-        let openable = root.list(&place, |name| name.starts_with("uverbs"));
-        let of = openable.iter().filter_map(|uverbs| root.read(&format!("{place}/{uverbs}/ibdev")));
-        let of: Vec<String> = of.filter(|of| !of.is_empty()).collect();
-        !of.is_empty() && !of.iter().any(|of| of == name)
+    let parents: Vec<String> =
+        devices.iter().filter_map(|(_, path)| parent(path)).map(str::to_string).collect();
+    let is_plane = |name: &DeviceName, path: &str| {
+        let of_parent = |parent: &&str| parents.iter().filter(|other| other == parent).count() > 1;
+        let Some(parent) = parent(path).filter(of_parent) else { return false };
+        let openable = root.list(&format!("{parent}/infiniband_verbs"), |name| name.starts_with("uverbs"));
+        let opened = openable.iter().filter_map(|uverbs| opened_device(root, parent, uverbs));
+        let opened: Vec<String> = opened.filter(|device| !device.is_empty()).collect();
+        !opened.is_empty() && !opened.iter().any(|device| *name == **device)
     };
     devices.retain(|(name, path)| !is_plane(name, path));
     devices
 }
 
-/// The name as a device's; what cannot be one is told.
-pub(super) fn device_name(class: &str, name: &str, diagnostics: &mut Vec<Diagnostic>) -> Option<DeviceName> {
-    let known = name.parse().ok();
-    if known.is_none() {
-        let finding = "a name that no library's variable could hold: this NIC is left out";
-        diagnostics.push(Diagnostic::new(format!("/{class}/{name}"), finding));
-    }
-    known
+/// The RDMA device that programs open by a character device below `parent`.
+fn opened_device(root: &Root, parent: &str, uverbs: &str) -> Option<String> {
+    root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"))
 }
 
-/// The character devices by what they stand below, which is what the RDMA device stands below too.  From the class, since
-/// one directory of links is read faster than a directory for each device.
+/// The character devices by the directory that each shares with its RDMA device.  They are read from the class: one directory
+/// of links is read faster than a directory for each device.
 fn uverbs(root: &Root) -> BTreeMap<String, Vec<String>> {
     let names = root.list(VERBS, |name| name.starts_with("uverbs"));
     let mut below: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -143,26 +131,28 @@ fn uverbs(root: &Root) -> BTreeMap<String, Vec<String>> {
     below
 }
 
-/// A device's among those below what it stands below itself.  Two devices can stand below one function, as `mana_0` and
-/// `manae_0` do (drivers/infiniband/hw/mana/device.c): then each says whose it is.
+/// The character device of an RDMA device.  Two RDMA devices can stand below one function, as `mana_0` and `manae_0` do
+/// (drivers/infiniband/hw/mana/device.c): then each character device names its own.
 fn own_uverbs(
     root: &Root,
     verbs: &BTreeMap<String, Vec<String>>,
     parent: &str,
     device: &DeviceName,
 ) -> Option<String> {
-    let below = verbs.get(parent)?;
-    let says = |uverbs: &str| root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"));
-    match below.as_slice() {
+    match verbs.get(parent)?.as_slice() {
         [only] => Some(only.clone()),
-        several => several.iter().find(|uverbs| says(uverbs).is_some_and(|of| *device == *of)).cloned(),
+        several => {
+            let is_its =
+                |uverbs: &&String| opened_device(root, parent, uverbs).is_some_and(|of| *device == *of);
+            several.iter().find(is_its).cloned()
+        }
     }
 }
 
-/// A software device, by the interface that it uses as far as it tells that.
+/// The interface that a software device uses, empty where the device does not name it; `None` for a NIC.
 ///
-/// Where these do not stand below devices/virtual, as before Linux 5.11 (commit a9d2e9ae953f), they stand below the PCI function
-/// of the interface, and nothing but what they say of themselves tells them from a NIC.
+/// Before Linux 5.11 (commit a9d2e9ae953f) software devices stand below the PCI function of their interface, not below
+/// devices/virtual.  There only their own files tell them from a NIC.
 fn software<'a>(
     root: &Root,
     full: bool,
@@ -188,21 +178,23 @@ fn software<'a>(
     interface.or_else(|| (is_below_a_function && may_be_iwarp && is_soft_iwarp()).then(String::new))
 }
 
-/// The first entry of the table of GIDs of a port that works over Ethernet.
-fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
-    let works = port.link_layer == LinkLayer::Ethernet && port.state == PortState::Active;
-    works.then(|| root.read(&format!("{path}/ports/{}/gids/0", port.number))).flatten()
+pub(super) fn is_active_ethernet(port: &Port) -> bool {
+    port.link_layer == LinkLayer::Ethernet && port.state == PortState::Active
 }
 
-/// Is it, without a first GID, a port over Ethernet for raw packets alone, by which no two programs connect?
+/// The first entry of the table of GIDs of a port that works over Ethernet.
+fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
+    is_active_ethernet(port).then(|| root.read(&format!("{path}/ports/{}/gids/0", port.number))).flatten()
+}
+
+/// Does this Ethernet port, which has no first GID, serve raw packets alone, over which no two programs connect?
 ///
-/// mlx5 has such where RoCE is switched off (`devlink dev param set … enable_roce`), and in switchdev mode, where one device
+/// mlx5 has such ports where RoCE is switched off (`devlink dev param set … enable_roce`), and in switchdev mode, where one device
 /// has a port for each representor, active as that and with the rate of the card.  They have a table of no GIDs
 /// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c), which is a folder without a file.
-fn lacks_gids(root: &Root, path: &str, port: &Port) -> bool {
+fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
-    port.link_layer == LinkLayer::Ethernet
-        && port.state == PortState::Active
+    is_active_ethernet(port)
         // a capture may lack the folder
         && !root.list(&place, |name| name == "gids").is_empty()
         && root.list(&format!("{place}/gids"), |_| true).is_empty()
@@ -228,7 +220,11 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Unknown,
     };
-    let mut port = Port::new(number, state, link_layer, rate(file("rate")));
+    // `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)`.  `rate_show` (the kernel's drivers/infiniband/core/sysfs.c) takes an unknown
+    // speed for SDR, and answers to an unknown width with an error, which is an unknown rate here.  So a 0 comes from a driver
+    // that is not the kernel's own, and is kept.
+    let rate_mbps = file("rate").and_then(|text| Some(tenths(&text)? * 100));
+    let mut port = Port::new(number, state, link_layer, rate_mbps);
     // on Ethernet every port says fe80::, so only people want to see it
     if full || (link_layer == LinkLayer::InfiniBand && state == PortState::Active) {
         port.subnet = file("gids/0").and_then(|gid| SubnetPrefix::of_gid(&gid));
@@ -247,18 +243,4 @@ fn gid_type(root: &Root, types: &str) -> Option<String> {
     /// Two for each address of the interface; a table has 256.
     const GIDS: u32 = 16;
     (0..GIDS).filter_map(|index| root.read(&format!("{types}/{index}"))).max()
-}
-
-/// `400 Gb/sec (4X NDR)`, `2.5 Gb/sec (1X SDR)` -> Mbit/s
-///
-/// `rate_show` (the kernel's drivers/infiniband/core/sysfs.c) takes an unknown speed for SDR, and answers to an unknown width with
-/// an error, which is an unknown rate here.  So a 0 comes from a driver that is not the kernel's own, and is kept.
-fn rate(text: Option<String>) -> Option<u64> {
-    let text = text?;
-    let (whole, tenth) = match text.split_whitespace().next()?.split_once('.') {
-        Some((whole, fraction)) => (whole.to_string(), fraction.chars().next()?.to_digit(10)?),
-        None => (text.split_whitespace().next()?.to_string(), 0),
-    };
-    let gbps = whole.parse::<u64>().ok().filter(|&gbps| gbps < 1_000_000)?;
-    Some(gbps * 1000 + u64::from(tenth) * 100)
 }

@@ -1,36 +1,29 @@
 //! What the kernel knows of its devices from memory: which are registered, since when, and which links carry.
 //!
 //! No file here asks a driver or a device's firmware, nor takes a lock that one may hold, so none of this can wait for
-//! hardware.  What a registration is told by is its inode: kernfs numbers them upwards and uses none twice while the system
+//! hardware.  A registration is known by its inode: kernfs numbers them upwards and uses none twice while the system
 //! runs (`__kernfs_new_node`, fs/kernfs/dir.c), so a device that was taken away and came back, or whose driver was loaded
 //! anew, has another one under the same name, and with it maybe another minor, order or state.
 //!
-//! What this does not tell changes without a registration.  MIG instances are such ([`complete`] counts them), and what a
-//! GPU of NVIDIA's that was not initialised at that time did not say yet.  AMD's order and partitions are told: the compute
-//! driver counts its changes (`generation_id`).
+//! Two things change without a registration, and [`complete`] reads them again: the MIG instances, and what the driver says
+//! of an NVIDIA GPU that was not initialised before.  AMD's order and partitions need no such care: the compute driver counts
+//! its changes (`generation_id`).
 #![forbid(unsafe_code)]
 
-use super::gpu::{mig_instances, nvidia};
+use super::gpu::{DRIVERS, mig_instances, nvidia};
 use super::{MAX_DEVICES, Root};
 use crate::order;
 use crate::topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
 use std::collections::BTreeMap;
 
-/// What is registered: each folder with its entries, `NAME:INODE` and a space between them, and each text that tells.
+/// What is registered: each folder with its entries, `NAME:INODE` and a space between them, and each of [`TEXTS`].
 pub type Registered = BTreeMap<String, String>;
 
-/// Whose entries are devices, or drivers' links to them.
+/// Folders whose entries are devices.
 const NICS: [&str; 3] = ["sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/cxi"];
-const GPUS: [&str; 5] = [
-    "proc/driver/nvidia/gpus",
-    "sys/bus/pci/drivers/nvidia",
-    "sys/bus/pci/drivers/amdgpu",
-    "sys/bus/pci/drivers/xe",
-    "sys/bus/pci/drivers/i915",
-];
 /// Where no driver has a GPU, one may stand on the bus.
 const BUS: &str = "sys/bus/pci/devices";
-/// What is told by a text: a counter of the compute driver's changes, and which CPUs and memory there are.
+/// Files whose text is compared: a counter of the compute driver's changes, and which CPUs and memory there are.
 const TEXTS: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/generation_id",
     "sys/devices/system/cpu/online",
@@ -45,7 +38,8 @@ pub fn registered(root: &Root) -> Registered {
         enter(&mut found, class, root.numbered(class, |name| name != "abi_version"));
     }
     let nics = found.len();
-    for place in GPUS {
+    let drivers = DRIVERS.into_iter().map(|(folder, _)| folder);
+    for place in drivers.chain(["sys/bus/pci/drivers/nvidia"]) {
         enter(&mut found, place, root.numbered(place, |name| name.parse::<PciAddress>().is_ok()));
     }
     if found.len() == nics {
@@ -88,20 +82,19 @@ fn differs(place: &str, then: &str, now: &str) -> String {
     fn entries(text: &str) -> BTreeMap<&str, &str> {
         order::map(text.split(' ').filter_map(|entry| entry.rsplit_once(':')))
     }
-    let (before, after) = (entries(then), entries(now));
-    let new = after.keys().find(|name| !before.contains_key(*name));
-    let gone = before.keys().find(|name| !after.contains_key(*name));
-    let other = after.iter().find(|(name, inode)| before.get(*name).is_some_and(|before| before != *inode));
-    match (new, other, gone) {
-        _ if TEXTS.contains(&place) || place == BUS => format!("`/{place}` is not what it was"),
-        (Some(name), ..) => format!("`/{place}/{name}` is new"),
-        (_, Some((name, _)), _) => format!("`/{place}/{name}` is not what it was"),
-        (.., Some(name)) => format!("`/{place}/{name}` is gone"),
-        _ => format!("`/{place}` is not what it was"),
+    let is_text = TEXTS.contains(&place) || place == BUS;
+    let [before, after] = [then, now].map(|text| if is_text { BTreeMap::new() } else { entries(text) });
+    let is_other = |name: &&&str| before.get(**name).is_some_and(|inode| after.get(**name) != Some(inode));
+    let new = after.keys().find(|name| !before.contains_key(*name)).map(|name| (name, "new"));
+    let other = after.keys().find(is_other).map(|name| (name, "not what it was"));
+    let gone = before.keys().find(|name| !after.contains_key(*name)).map(|name| (name, "gone"));
+    match new.or(other).or(gone) {
+        Some((name, how)) => format!("`/{place}/{name}` is {how}"),
+        None => format!("`/{place}` is not what it was"),
     }
 }
 
-/// What tells whether a link carries: the interface of each port whose state its interface knows, with its `operstate`.
+/// The interface of each port whose link state an interface knows, with its `operstate`.
 ///
 /// Ports of InfiniBand are not among them: their state is known to the firmware alone.  Of `operstate` and `carrier` only
 /// the first: since Linux 6.8 the second wants the lock of all interfaces (`carrier_show`, net/core/net-sysfs.c), which a
@@ -135,9 +128,9 @@ fn carries(operstate: Option<&String>) -> Option<bool> {
     }
 }
 
-/// Takes over into `topology` which links were lost after `then`; answers with what was found.  An interface whose link
-/// came up is an error: what its port's rate is now, only the firmware knows.
-pub fn follow_links(
+/// Marks the ports whose links were lost after `then`; the answer names them.  An interface whose link came up is an error:
+/// only the firmware knows its port's rate now.
+pub(crate) fn follow_links(
     topology: &mut Topology,
     then: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
@@ -162,8 +155,8 @@ pub fn follow_links(
     Ok(lost)
 }
 
-/// Takes over into `topology` what changes without a registration, and is known in memory.
-pub fn complete(root: &Root, topology: &mut Topology) {
+/// Reads again what changes without a registration and is known in memory.
+pub(crate) fn complete(root: &Root, topology: &mut Topology) {
     for gpu in topology.gpus.iter_mut().filter(|gpu| gpu.vendor == GpuVendor::Nvidia) {
         if gpu.uuid.is_none() {
             // a driver that has not initialised the GPU waits for nothing of it
@@ -173,25 +166,4 @@ pub fn complete(root: &Root, topology: &mut Topology) {
         }
         gpu.mig_instances = gpu.minor.and_then(|minor| mig_instances(root, minor));
     }
-}
-
-/// What may make a written file wrong when it changes, for a caller that waits for that.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Watched {
-    /// what is registered, and each interface on a device with its `operstate`
-    pub devices: Registered,
-    /// the other interfaces: bonds and VLANs, and those of containers, which come and go
-    pub others: Registered,
-}
-
-/// What there is to be watched now.
-pub fn watched(root: &Root) -> Watched {
-    let mut watched = Watched { devices: registered(root), others: Registered::new() };
-    for (name, inode) in root.numbered(NET, |_| true) {
-        let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
-        let state = root.read(&format!("{path}/operstate")).unwrap_or_default();
-        let to = if path.contains("/virtual/") { &mut watched.others } else { &mut watched.devices };
-        to.insert(format!("{NET}/{name}"), format!("{inode} {state}"));
-    }
-    watched
 }

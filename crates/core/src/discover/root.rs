@@ -16,10 +16,10 @@ use crate::diagnostic::Diagnostic;
 use crate::order::Order;
 use contained::Contained;
 use std::cell::RefCell;
-use std::fs::{self, File};
+use std::fs::{self, DirEntry};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where a node's `/sys` and `/proc` are read.
 ///
@@ -101,20 +101,29 @@ impl Root {
         }
     }
 
-    fn keep(&self, path: &str, text: &str) {
+    fn record_entry(&self, path: &str, entry: impl FnOnce() -> Entry) {
         if let Some(recording) = &self.recording {
-            recording.borrow_mut().insert(path, Entry::File(text.to_string()));
+            recording.borrow_mut().insert(path, entry());
         }
     }
 
-    /// Opens a file on disk; `None` where there is none to be read.
-    fn open(&self, path: &str) -> Option<File> {
+    /// The place of a directory on disk; `None` in a manifest, and for one outside of a captured tree.
+    fn place(&self, path: &str) -> Option<PathBuf> {
+        match &self.source {
+            Backing::Live => Some(Path::new("/").join(path)),
+            Backing::Directory(tree) => tree.directory(path),
+            Backing::Manifest(_) => None,
+        }
+    }
+
+    /// Opens a file; `None` where there is none to be read.
+    fn open(&self, path: &str) -> Option<Box<dyn Read + '_>> {
         let opened = match &self.source {
-            Backing::Live => open::kernels(Path::new(&format!("/{path}"))),
-            Backing::Directory(tree) => open::resolved(&tree.resolve(path)?),
-            Backing::Manifest(_) => return None,
+            Backing::Live => open::open_kernel_file(Path::new(&format!("/{path}"))),
+            Backing::Directory(tree) => open::open_resolved(&tree.resolve(path)?),
+            Backing::Manifest(manifest) => return Some(Box::new(text(manifest, path)?.as_bytes())),
         };
-        opened.map_err(|problem| self.pass_over(path, &problem)).ok()
+        opened.map_err(|problem| self.pass_over(path, &problem)).ok().map(|file| Box::new(file) as _)
     }
 
     fn pass_over(&self, path: &str, problem: &Problem) {
@@ -128,95 +137,51 @@ impl Root {
     /// than [`Root::MAX_FILE`] or not UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
-            Backing::Manifest(manifest) => match manifest.get(path)? {
-                Entry::File(text) => text.clone(),
-                Entry::Link(_) | Entry::Directory => return None,
-            },
+            Backing::Manifest(manifest) => text(manifest, path)?.to_string(),
             Backing::Live | Backing::Directory(_) => {
                 let is_attribute = self.is_live() && path.starts_with("sys/");
-                let bytes = whole(self.open(path)?, is_attribute);
+                let bytes = read_all(self.open(path)?, is_attribute);
                 let bytes = bytes.map_err(|problem| self.pass_over(path, &problem)).ok()?;
                 std::str::from_utf8(&bytes).ok()?.trim_end().to_string()
             }
         };
-        self.keep(path, &text);
+        self.record_entry(path, || Entry::File(text.clone()));
         Some(text)
     }
 
-    /// The first bytes of a file that is no text, `most` at most, such as a PCI function's configuration space; `None` where
-    /// there is none or it cannot be read.  In a manifest, and in a tree that was unpacked from one, they stand as hexadecimal
-    /// digits.  They are not recorded: a snapshot is for people to read.
-    pub fn bytes(&self, path: &str, most: usize) -> Option<Vec<u8>> {
-        let bytes = match &self.source {
-            Backing::Manifest(manifest) => match manifest.get(path)? {
-                Entry::File(text) => text.clone().into_bytes(),
-                Entry::Link(_) | Entry::Directory => return None,
-            },
-            Backing::Live | Backing::Directory(_) => {
-                let mut bytes = Vec::new();
-                // digits and spaces: three letters a byte
-                self.open(path)?.take(3 * most as u64).read_to_end(&mut bytes).ok()?;
-                bytes
-            }
-        };
-        let mut bytes = if self.is_live() { bytes } else { digits(&bytes).unwrap_or(bytes) };
-        bytes.truncate(most);
-        Some(bytes)
-    }
-
-    /// The first bytes of a file, whatever they are; `None` where there is none to be read.  It is not recorded.
-    pub fn beginning(&self, path: &str, limit: usize) -> Option<Vec<u8>> {
+    /// The first bytes of a file, whatever they are, `most` at most; `None` where there is none to be read.  They are not
+    /// recorded: a snapshot is for people to read.
+    pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        match &self.source {
-            Backing::Manifest(manifest) => match manifest.get(path)? {
-                Entry::File(text) => bytes.extend(text.bytes().take(limit)),
-                Entry::Link(_) | Entry::Directory => return None,
-            },
-            Backing::Live | Backing::Directory(_) => {
-                self.open(path)?.take(limit as u64).read_to_end(&mut bytes).ok()?;
-            }
-        }
+        self.open(path)?.take(most as u64).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
     /// The number of the user to whom a directory belongs; `None` where that cannot be read.
     pub fn owner(&self, path: &str) -> Option<u32> {
-        let place = match &self.source {
-            Backing::Live => Path::new("/").join(path),
-            Backing::Directory(tree) => tree.directory(path)?,
-            Backing::Manifest(_) => return None,
-        };
-        Some(fs::symlink_metadata(place).ok()?.uid())
+        Some(fs::symlink_metadata(self.place(path)?).ok()?.uid())
     }
 
     /// Gives `take` the lines of a file one after another, without the white space at their ends: memory does not grow with
     /// the file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
     pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
-        let opened: Option<Box<dyn Read + '_>> = match &self.source {
-            Backing::Manifest(manifest) => match manifest.get(path) {
-                Some(Entry::File(text)) => Some(Box::new(text.as_bytes())),
-                _ => None,
-            },
-            Backing::Live | Backing::Directory(_) => self.open(path).map(|file| Box::new(file) as _),
-        };
-        let Some(opened) = opened else { return };
+        let Some(opened) = self.open(path) else { return };
         let mut recorded = self.recording.as_ref().map(|_| String::new());
-        let mut reader = BufReader::with_capacity(Root::MAX_FILE, opened.take(Root::MAX_TABLE as u64));
+        let mut reader = BufReader::with_capacity(Root::MAX_FILE, opened);
+        let mut left = Root::MAX_TABLE;
         let mut line = Vec::new();
         loop {
             line.clear();
-            match reader.read_until(b'\n', &mut line) {
+            // one byte more tells a line that fits from one that does not
+            match reader.by_ref().take(left as u64 + 1).read_until(b'\n', &mut line) {
                 Ok(0) => break,
-                Ok(_) => {}
-                Err(error) => {
-                    self.note(path, format!("not read to its end: {error}"));
+                Ok(count) if count > left => {
+                    self.note(path, format!("longer than {} bytes: not read to its end", Root::MAX_TABLE));
                     break;
                 }
-            }
-            let is_last = reader.buffer().is_empty() && reader.get_ref().limit() == 0;
-            if is_last && matches!(reader.get_mut().get_mut().read(&mut [0]), Ok(1..)) {
-                self.note(path, format!("longer than {} bytes: not read to its end", Root::MAX_TABLE));
-                if !line.ends_with(b"\n") {
+                Ok(count) => left -= count,
+                Err(error) => {
+                    self.note(path, format!("not read to its end: {error}"));
                     break;
                 }
             }
@@ -228,7 +193,7 @@ impl Root {
             }
         }
         if let Some(recorded) = recorded {
-            self.keep(path, recorded.trim_end());
+            self.record_entry(path, || Entry::File(recorded.trim_end().to_string()));
         }
     }
 
@@ -257,76 +222,59 @@ impl Root {
         if is_over_another {
             return None;
         }
-        if let Some(recording) = &self.recording {
-            recording.borrow_mut().insert(path, Entry::Link(target));
-        }
+        self.record_entry(path, || Entry::Link(target));
         Some(resolved)
     }
 
     /// The names in a directory that `keep` wants with the numbers of their inodes, by those: a later entry of that name below
     /// `/sys` has another.  A manifest has no inodes: 0, and the names are sorted.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
-        let directory = match &self.source {
-            Backing::Live => Path::new("/").join(path),
-            Backing::Directory(tree) => match tree.directory(path) {
-                Some(directory) => directory,
-                None => return Vec::new(),
-            },
-            Backing::Manifest(_) => return self.list(path, keep).into_iter().map(|name| (name, 0)).collect(),
-        };
-        let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-        let numbered = entries.take(Root::MAX_ENTRIES).filter_map(|entry| {
-            let entry = entry.ok()?;
-            Some((entry.file_name().into_string().ok()?, entry.ino()))
-        });
-        let mut numbered: Vec<(String, u64)> = numbered.filter(|(name, _)| keep(name)).collect();
+        if let Backing::Manifest(_) = &self.source {
+            return self.list(path, keep).into_iter().map(|name| (name, 0)).collect();
+        }
+        let (mut numbered, _) = self.entries(path, |name, entry| keep(&name).then(|| (name, entry.ino())));
         numbered.order_by_key(|(_, inode)| *inode);
         numbered
     }
 
     /// The names in a directory that `keep` wants, sorted; empty where there is no such directory.
     pub fn list(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
-        let directory = |place: &Path| -> Vec<String> {
-            let Ok(mut entries) = fs::read_dir(place) else { return Vec::new() };
-            let names = entries
-                .by_ref()
-                .take(Root::MAX_ENTRIES)
-                .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-            let names = names.filter(|name| keep(name)).collect();
-            if entries.next().is_some() {
-                self.note(path, format!("more than {} entries: the others are not seen", Root::MAX_ENTRIES));
-            }
-            names
+        let (mut names, is_cut) = match &self.source {
+            Backing::Manifest(manifest) => (manifest.list(path), false),
+            Backing::Live | Backing::Directory(_) => self.entries(path, |name, _| Some(name)),
         };
-        let mut names = match &self.source {
-            Backing::Live => directory(Path::new(&format!("/{path}"))),
-            Backing::Directory(tree) => tree.directory(path).map(|path| directory(&path)).unwrap_or_default(),
-            Backing::Manifest(manifest) => {
-                manifest.list(path).into_iter().filter(|name| keep(name)).collect()
-            }
-        };
+        if is_cut {
+            self.note(path, format!("more than {} entries: the others are not seen", Root::MAX_ENTRIES));
+        }
+        names.retain(|name| keep(name));
         names.order();
-        if let Some(recording) = &self.recording {
-            for name in &names {
-                recording.borrow_mut().insert(&format!("{path}/{name}"), Entry::Directory);
-            }
+        for name in &names {
+            self.record_entry(&format!("{path}/{name}"), || Entry::Directory);
         }
         names
     }
+
+    /// What `take` makes of the entries of a directory on disk, and whether there are more than are read.
+    fn entries<T>(&self, path: &str, take: impl Fn(String, &DirEntry) -> Option<T>) -> (Vec<T>, bool) {
+        let Some(Ok(mut entries)) = self.place(path).map(fs::read_dir) else { return (Vec::new(), false) };
+        let found = entries.by_ref().take(Root::MAX_ENTRIES).filter_map(|entry| {
+            let entry = entry.ok()?;
+            take(entry.file_name().into_string().ok()?, &entry)
+        });
+        (found.collect(), entries.next().is_some())
+    }
 }
 
-/// What hexadecimal digits say, two for each byte, if they are all that there is.
-fn digits(text: &[u8]) -> Option<Vec<u8>> {
-    let digits: Vec<u32> = text
-        .iter()
-        .filter(|letter| !letter.is_ascii_whitespace())
-        .map(|&letter| char::from(letter).to_digit(16))
-        .collect::<Option<_>>()?;
-    Some(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+/// The text of a manifest's file.
+fn text<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
+    match manifest.get(path)? {
+        Entry::File(text) => Some(text),
+        Entry::Link(_) | Entry::Directory => None,
+    }
 }
 
 /// All of a file.
-fn whole(mut file: File, is_attribute: bool) -> Result<Vec<u8>, Problem> {
+fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Problem> {
     let mut page = [0u8; 4096];
     let count = loop {
         match file.read(&mut page) {

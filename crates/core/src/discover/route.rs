@@ -3,11 +3,10 @@
 //! which ports have addresses beside these, from their GIDs, or no interface here.
 #![forbid(unsafe_code)]
 
-use super::nic::Found;
-use super::{Root, number};
-use crate::diagnostic::Diagnostic;
+use super::nic::{RdmaDevice, is_active_ethernet};
+use super::{Discovery, Root, number};
 use crate::topology::file::MAX_NETWORKS;
-use crate::topology::{DeviceName, LinkLayer, Network, Nic, NicKind, Port, PortState, Topology};
+use crate::topology::{DeviceName, Network, Nic, NicKind, Port};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -22,56 +21,75 @@ const UP: u32 = 0x1;
 const GATEWAY: u32 = 0x2;
 const REJECT: u32 = 0x200;
 
-/// Marks the ports.
-pub(super) fn routes(
-    root: &Root,
-    topology: &mut Topology,
-    found: &[Found],
-    diagnostics: &mut Vec<Diagnostic>,
-) {
-    if found.is_empty() {
-        return;
+impl Discovery<'_> {
+    /// Marks the ports of `devices`.
+    pub(super) fn routes(&mut self, devices: &[RdmaDevice]) {
+        if devices.is_empty() {
+            return;
+        }
+        let Tables { default, networks, dropped, is_there, .. } = tables(self.root);
+        if dropped > 0 {
+            self.report(IPV4, format!("{dropped} networks more than the {MAX_NETWORKS} that are kept"));
+        }
+        for interface in default.interfaces {
+            self.mark_ports(devices, &interface, |port| port.default_route = Some(interface.clone()));
+        }
+        for (interface, networks) in networks {
+            self.mark_ports(devices, &interface, |port| port.networks.extend(&networks));
+        }
+        if is_there {
+            self.routes_elsewhere(devices);
+        }
     }
-    let Tables { default, networks, dropped, is_there, .. } = tables(root);
-    if dropped > 0 {
-        let finding = format!("{dropped} networks more than the {MAX_NETWORKS} that are kept");
-        diagnostics.push(Diagnostic::new(format!("/{IPV4}"), finding));
-    }
-    for interface in default.interfaces {
-        for_each_port(root, topology, found, &interface, |port| port.default_route = Some(interface.clone()));
-    }
-    for (interface, networks) in networks {
-        for_each_port(root, topology, found, &interface, |port| port.networks.extend(&networks));
-    }
-    if is_there {
-        elsewhere(root, topology, found);
-    }
-}
 
-/// Marks the ports of RoCE whose interface has an address, but no network in that table: its addresses are IPv6's, or its
-/// routes stand in a table of their own, as a VRF's do.  UCX goes by these routes too.
-///
-/// The kernel makes a port's GIDs of its interfaces' addresses (drivers/infiniband/core/roce_gid_mgmt.c).
-fn elsewhere(root: &Root, topology: &mut Topology, found: &[Found]) {
-    /// Two for each address, as of RoCE v1 and v2: the two of the link alone come first, and are no reason.
-    const GIDS: u32 = 8;
-    for Found { index, parent } in found {
-        let Some(Nic { name, ports, .. }) =
-            topology.nics.get_mut(*index).filter(|nic| nic.kind == NicKind::Verbs)
-        else {
-            continue;
-        };
-        let of_roce = |port: &&mut Port| {
-            port.link_layer == LinkLayer::Ethernet
-                && port.state == PortState::Active
-                && port.networks.is_empty()
-        };
-        for port in ports.iter_mut().filter(of_roce) {
-            let place = format!("{parent}/infiniband/{name}/ports/{}", port.number);
-            port.other_namespace = is_of_another_namespace(root, parent, &place);
-            // those of another namespace are no addresses of this one
-            let mut gids = (0..GIDS).filter_map(|index| root.read(&format!("{place}/gids/{index}")));
-            port.routes_elsewhere = !port.other_namespace && gids.any(|gid| leads_beyond_the_link(&gid));
+    /// Marks the ports of RoCE whose interface has an address, but no network in that table: its addresses are IPv6's, or its
+    /// routes stand in a table of their own, as a VRF's do.  UCX goes by these routes too.
+    ///
+    /// The kernel makes a port's GIDs of its interfaces' addresses (drivers/infiniband/core/roce_gid_mgmt.c).
+    fn routes_elsewhere(&mut self, devices: &[RdmaDevice]) {
+        /// Two for each address, as of RoCE v1 and v2: the two of the link alone come first, and are no reason.
+        const GIDS: u32 = 8;
+        let root = self.root;
+        for RdmaDevice { index, parent } in devices {
+            let nic = self.topology.nics.get_mut(*index).filter(|nic| nic.kind == NicKind::Verbs);
+            let Some(Nic { name, ports, .. }) = nic else { continue };
+            for port in ports.iter_mut().filter(|port| is_active_ethernet(port) && port.networks.is_empty()) {
+                let place = format!("{parent}/infiniband/{name}/ports/{}", port.number);
+                port.other_namespace = is_of_another_namespace(root, parent, &place);
+                // those of another namespace are no addresses of this one
+                let mut gids = (0..GIDS).filter_map(|index| root.read(&format!("{place}/gids/{index}")));
+                port.routes_elsewhere = !port.other_namespace && gids.any(|gid| leads_beyond_the_link(&gid));
+            }
+        }
+    }
+
+    /// Changes each port whose interface this is, or stands below it.
+    fn mark_ports(&mut self, devices: &[RdmaDevice], interface: &str, mark: impl Fn(&mut Port)) {
+        let mut names = vec![interface.to_string()];
+        let mut next = 0;
+        while let Some(name) = names.get(next).cloned() {
+            next += 1;
+            // …/0000:18:00.0/net/ibp24s0; bonds, VLANs and bridges stand below devices/virtual
+            let Some(path) = self.root.follow(&format!("{NET}/{name}")) else { continue };
+            let parent = path.rsplit_once("/net/").map(|(parent, _)| parent);
+            let mut own = devices.iter().filter(|device| Some(device.parent.as_str()) == parent).peekable();
+            // a virtual machine's interface can be one above a NIC of its own too: Hyper-V's, Azure's, over the virtual function
+            // that carries its traffic (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`), and virtio's over its standby's primary
+            if path.contains("/virtual/") || own.peek().is_none() {
+                let below = self.root.list(&path, |name| name.starts_with("lower_"));
+                for name in below.iter().filter_map(|name| name.strip_prefix("lower_")) {
+                    if names.len() < MAX_BELOW && !names.iter().any(|known| known == name) {
+                        names.push(name.to_string());
+                    }
+                }
+                continue;
+            }
+            for device in own {
+                let nic = self.topology.nics.get_mut(device.index);
+                if let Some(port) = nic.and_then(|nic| port(self.root, nic, &path)) {
+                    mark(port);
+                }
+            }
         }
     }
 }
@@ -99,16 +117,15 @@ fn leads_beyond_the_link(gid: &str) -> bool {
     }
 }
 
-/// What the tables say, of which a node with a route for each pod has most for nothing: routes through gateways and to
-/// single hosts are not kept.
+/// What the tables say.  Routes through gateways and to single hosts are not kept: a node can have one for each pod.
 #[derive(Debug, Default)]
 struct Tables {
-    /// is there one of IPv4?  A capture may lack it
+    /// is there a table of IPv4?  A capture may lack it
     is_there: bool,
     default: DefaultRoute,
     /// by interface
     networks: BTreeMap<String, BTreeSet<Network>>,
-    /// how many networks those are
+    /// how many networks `networks` holds
     kept: usize,
     /// routes to other networks, for which there was no room
     dropped: usize,
@@ -200,7 +217,7 @@ fn ipv6_default(line: &str) -> Option<Route> {
     let &[destination, "00", _, _, _, metric, _, _, flags, interface] = words.as_slice() else { return None };
     let hex = |text: &str| u32::from_str_radix(text, 16).ok();
     let (metric, flags) = (hex(metric)?, hex(flags)?);
-    // the kernel's own "no route" ends every table
+    // every table ends with the kernel's own "no route"
     let usable = flags & (UP | REJECT) == UP && interface != "lo" && destination.bytes().all(|b| b == b'0');
     usable.then_some(Route { interface: plain(interface)?, destination: 0, mask: 0, flags, metric })
 }
@@ -208,40 +225,6 @@ fn ipv6_default(line: &str) -> Option<Route> {
 /// A name that can stand in a path and in a topology file; `*` is a route without an interface.
 fn plain(interface: &str) -> Option<String> {
     DeviceName::is_one(interface).then(|| interface.to_string())
-}
-
-/// Changes each port whose interface this is, or stands below it.
-fn for_each_port(
-    root: &Root,
-    topology: &mut Topology,
-    found: &[Found],
-    interface: &str,
-    change: impl Fn(&mut Port),
-) {
-    let mut names = vec![interface.to_string()];
-    let mut next = 0;
-    while let Some(name) = names.get(next).cloned() {
-        next += 1;
-        // …/0000:18:00.0/net/ibp24s0; bonds, VLANs and bridges stand below devices/virtual
-        let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
-        let parent = path.rsplit_once("/net/").map(|(parent, _)| parent);
-        // a virtual machine's interface can be one above a NIC of its own too: Hyper-V's, Azure's, over the virtual function
-        // that carries its traffic (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`), and virtio's over its standby's primary
-        if path.contains("/virtual/") || !found.iter().any(|nic| Some(nic.parent.as_str()) == parent) {
-            let below = root.list(&path, |name| name.starts_with("lower_"));
-            for name in below.iter().filter_map(|name| name.strip_prefix("lower_")) {
-                if names.len() < MAX_BELOW && !names.iter().any(|known| known == name) {
-                    names.push(name.to_string());
-                }
-            }
-            continue;
-        }
-        for nic in found.iter().filter(|nic| Some(nic.parent.as_str()) == parent) {
-            if let Some(port) = topology.nics.get_mut(nic.index).and_then(|nic| port(root, nic, &path)) {
-                change(port);
-            }
-        }
-    }
 }
 
 /// The port behind an interface: a NIC with several tells by `dev_port`, which counts from 0.
@@ -253,7 +236,5 @@ fn port<'a>(root: &Root, nic: &'a mut Nic, interface: &str) -> Option<&'a mut Po
     nic.ports.iter_mut().find(|port| Some(port.number) == number.checked_add(1))
 }
 
-#[cfg(test)]
-mod namespace;
 #[cfg(test)]
 mod tests;

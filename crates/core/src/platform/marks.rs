@@ -1,4 +1,4 @@
-//! What tells each known machine from others, beside its topology.
+//! The marks by which each known machine is recognised, in addition to its topology.
 #![forbid(unsafe_code)]
 
 use crate::topology::GpuVendor;

@@ -4,8 +4,6 @@
 //! live node.  Nothing is ever bound by it, since its [`Provenance`] is not this system.
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
-mod mappings;
 mod marks;
 pub mod recognise;
 pub mod shortfall;

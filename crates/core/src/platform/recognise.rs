@@ -4,8 +4,8 @@
 //! it: the DMI product name or the PCI addresses, and a second one of the hardware.  GPUs and NICs alone are
 //! not enough, since many vendors use the same eight of each.
 //!
-//! Live facts win wherever there are any.  Only two things come from a model: the path between functions
-//! whose switches a virtual machine hides, and a NIC's role.
+//! Live facts win wherever there are any.  Only two things come from a model: the path between functions whose switches a
+//! virtual machine hides, and a NIC's role.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ pub struct Dmi {
 
 /// A kind of fact by which a node is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fact {
+pub(super) enum Fact {
     /// its DMI product or board has the model's name
     Product,
     /// as many GPUs, of the same kind
@@ -69,11 +69,11 @@ pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
 }
 
 /// The facts that make this node `model`; `None` if they are too few or something contradicts it.
-pub fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
+pub(super) fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<Fact>> {
     let marks = marks(model.name)?;
-    // first the checks without a topology: the plugin tries every model in every step
-    let can_be_told = marks.addresses || has_product(dmi, marks);
-    if !can_be_told || contradicts(dmi, live, marks) {
+    // first the checks without the model's topology: the plugin tries every model in every step
+    let is_recognisable = marks.addresses || has_product(dmi, marks);
+    if !is_recognisable || contradicts(dmi, live, marks) {
         return None;
     }
     let facts = facts(dmi, live, marks, &model.topology().ok()?)?;
@@ -95,10 +95,10 @@ pub(super) fn contradicts(dmi: &Dmi, live: &Topology, marks: &Marks) -> bool {
     let elsewhere = marks.provider.as_ref().is_some_and(|provider| {
         differs(&dmi.vendor, provider.vendor) || differs(&dmi.chassis_asset_tag, provider.asset_tag)
     });
-    // an unknown product with no vendor is not a cloud VM
-    let says_whose = dmi.vendor.is_some() || dmi.chassis_asset_tag.is_some();
+    // an unknown product with no vendor is not a virtual machine of a cloud
+    let names_its_vendor = dmi.vendor.is_some() || dmi.chassis_asset_tag.is_some();
     let names_another = dmi.product.is_some() && !has_product(dmi, marks);
-    let elsewhere = elsewhere || (marks.provider.is_some() && names_another && !says_whose);
+    let elsewhere = elsewhere || (marks.provider.is_some() && names_another && !names_its_vendor);
     let other_product = dmi.product.is_some() && !marks.products.is_empty() && !has_product(dmi, marks);
     let gpus = gpu_addresses(live);
     let other_gpus = live
@@ -144,20 +144,14 @@ fn facts(dmi: &Dmi, live: &Topology, marks: &Marks, model: &Topology) -> Option<
 
 /// Does the node have as many NICs of each kind that carries the model's fabric?
 fn same_nics(live: &Topology, model: &Topology) -> bool {
-    let count = |topology: &Topology| {
-        let mut counts: BTreeMap<(NicKind, Option<u16>), usize> = BTreeMap::new();
-        for nic in &topology.nics {
-            *counts.entry((nic.kind, nic_device(topology, nic))).or_default() += 1;
-        }
-        counts
+    let kind = |topology: &Topology, nic: &Nic| (nic.kind, nic_device(topology, nic));
+    let count = |topology: &Topology, wanted: (NicKind, Option<u16>)| {
+        topology.nics.iter().filter(|nic| kind(topology, nic) == wanted).count()
     };
-    let (of_live, of_model) = (count(live), count(model));
-    let mut fabric = model.nics.iter().filter(|nic| carries_the_fabric(nic)).peekable();
-    fabric.peek().is_some()
-        && fabric.all(|nic| {
-            let kind = (nic.kind, nic_device(model, nic));
-            kind.1.is_some() && of_live.get(&kind) == of_model.get(&kind)
-        })
+    let mut kinds =
+        model.nics.iter().filter(|nic| carries_the_fabric(nic)).map(|nic| kind(model, nic)).peekable();
+    let same = |kind: (NicKind, Option<u16>)| kind.1.is_some() && count(live, kind) == count(model, kind);
+    kinds.peek().is_some() && kinds.all(same)
 }
 
 /// Do at least half of the fabric's NICs have the model's addresses?  One may be broken.
@@ -193,8 +187,8 @@ fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
 /// Fills in what the live bus hides, and reports it: roles, and paths between GPUs and NICs that the live bus
 /// shows no nearer than [`PathType::Node`].  It changes no known fact.
 ///
-/// It leaves a GPU or a NIC that the live bus shows beside another one: there the bus hides nothing.
-pub fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
+/// A GPU or a NIC that the live bus shows near another one keeps what the bus shows: there it hides nothing.
+pub(crate) fn supply(live: &mut Topology, model: &Topology) -> Vec<Diagnostic> {
     let marks = marks(&model.name);
     let how = marks.and_then(|marks| facts(&Dmi::default(), live, marks, model)).unwrap_or_default();
     let paths = hidden_paths(live, marks, model);
@@ -231,23 +225,23 @@ fn hidden_paths(
     let pairs = || gpus.iter().flat_map(|&gpu| nics.iter().map(move |&nic| (gpu, nic)));
     let shown = order::map(pairs().map(|(gpu, nic)| ((gpu, nic), live.path_type(gpu, nic))));
     let near = shown.iter().filter(|(_, kind)| **kind <= PathType::Pxb);
-    let beside_another = order::set(near.flat_map(|(&(gpu, nic), _)| [gpu, nic]));
+    let shown_near = order::set(near.flat_map(|(&(gpu, nic), _)| [gpu, nic]));
     let known = |gpu: PciAddress, nic: PciAddress| {
         let stated = |known: &Nic| known.address == Some(nic) && is_stated(known, marks);
         known_gpus.contains(&gpu) && model.nics.iter().any(stated)
     };
     let mut hidden = BTreeMap::new();
     for (&(gpu, nic), &shown) in &shown {
-        let is_shown = [gpu, nic].iter().any(|address| beside_another.contains(address));
+        let is_shown = [gpu, nic].iter().any(|address| shown_near.contains(address));
         let is_stated = [(gpu, nic), (nic, gpu)].iter().any(|pair| live.stated_paths.contains_key(pair));
         if is_shown || is_stated || !known(gpu, nic) || shown < PathType::Node {
             continue;
         }
-        let told = model.path_type(gpu, nic);
+        let modelled = model.path_type(gpu, nic);
         // whether two functions share a NUMA node is for the live system to say, if it knows their nodes
         let unplaced = [gpu, nic].into_iter().any(|address| live.numa_node_of(address).is_none());
-        if told < shown && (told < PathType::Node || unplaced) {
-            hidden.insert((gpu, nic), told);
+        if modelled < shown && (modelled < PathType::Node || unplaced) {
+            hidden.insert((gpu, nic), modelled);
         }
     }
     hidden

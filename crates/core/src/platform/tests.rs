@@ -1,6 +1,8 @@
 //! Every model against the facts that its sources state.
 #![forbid(unsafe_code)]
 
+mod mappings;
+
 use super::*;
 use crate::topology::{Nic, NicRole, PathType, PortState};
 

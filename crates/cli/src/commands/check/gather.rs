@@ -74,6 +74,26 @@ fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
     })
 }
 
+/// The first bytes of a configuration space.  In a manifest, and in a tree that was unpacked from one, they stand as
+/// hexadecimal digits.
+fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
+    // digits and spaces: three letters a byte
+    let bytes = root.beginning(path, 3 * config_space::SIZE)?;
+    let mut bytes = if root.is_live() { bytes } else { of_digits(&bytes).unwrap_or(bytes) };
+    bytes.truncate(config_space::SIZE);
+    Some(bytes)
+}
+
+/// What hexadecimal digits say, two for each byte, if they are all that there is.
+fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
+    let digits: Vec<u32> = text
+        .iter()
+        .filter(|letter| !letter.is_ascii_whitespace())
+        .map(|&letter| char::from(letter).to_digit(16))
+        .collect::<Option<_>>()?;
+    Some(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+}
+
 fn functions(root: &Root, topology: &Topology) -> BTreeMap<PciAddress, Function> {
     // a BAR of NVIDIA's comes second, behind its registers; AMD's is the first
     let bar = |address: PciAddress| {
@@ -82,7 +102,7 @@ fn functions(root: &Root, topology: &Topology) -> BTreeMap<PciAddress, Function>
     };
     let one = |address: PciAddress| {
         let path = root.follow(&format!("{BUS}/{address}"))?;
-        let config = root.bytes(&format!("{path}/config"), config_space::SIZE);
+        let config = config_bytes(root, &format!("{path}/config"));
         let group = root.follow(&format!("{path}/iommu_group"));
         let resources =
             bar(address).and_then(|number| size(&root.read(&format!("{path}/resource"))?, number));

@@ -4,7 +4,7 @@
 use super::super::plugstack::{self, Line, Read};
 use super::health::{Outcome, bounded};
 use crate::doctor::facts::{self, Installation, NodeFile, Owned, Plugstack, Unasked};
-use nic_placement_core::config::conf::Whom;
+use nic_placement_core::config::conf::{Audience, ConfLine};
 use nic_placement_core::config::{Admin, Conf, NodeFileUse};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
@@ -127,19 +127,17 @@ fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>,
         arguments.iter().map(|text| (place.to_string(), text.clone())).collect();
     let mut unasked = Unasked::default();
     if let Some((conf, path)) = file {
-        let for_whom = |whom| conf.arguments(whom, node, None);
-        all.extend(
-            [Whom::Cluster, Whom::Nodes, Whom::Unclear]
-                .into_iter()
-                .flat_map(for_whom)
-                .map(|argument| (format!("{path}:{}", argument.line), argument.text.to_string())),
-        );
-        let has = |whom| conf.lines().any(|(of, _)| of == whom);
-        unasked.has_partitions = conf
-            .lines()
-            .filter(|(of, _)| (Whom::Partitions..=Whom::Both).contains(of))
-            .any(|(_, arguments)| arguments.iter().any(|argument| decides(argument.text)));
-        let is_unnamed = has(Whom::Nodes) && !has(Whom::Both) && for_whom(Whom::Nodes).next().is_none();
+        let lines_for = |audience| conf.lines_for(audience, node, None);
+        let lines = [Audience::Cluster, Audience::Nodes, Audience::Unclear].into_iter().flat_map(lines_for);
+        let said = lines.flat_map(|line| line.arguments(path));
+        all.extend(said.map(|(place, text)| (place, text.to_string())));
+        let has = |audience| conf.lines.iter().any(|line| line.audience() == audience);
+        let of_partitions =
+            |line: &&ConfLine| (Audience::Partitions..=Audience::Both).contains(&line.audience());
+        let mut of_partitions = conf.lines.iter().filter(of_partitions).flat_map(|line| line.arguments(path));
+        unasked.has_partitions = of_partitions.any(|(_, text)| decides(text));
+        let is_unnamed =
+            has(Audience::Nodes) && !has(Audience::Both) && lines_for(Audience::Nodes).next().is_none();
         unasked.unnamed = is_unnamed.then(|| (path.clone(), node.to_string()));
     }
     unasked.said = all.into_iter().filter(|(_, text)| counts(text)).collect();

@@ -9,7 +9,7 @@ use super::Files;
 use netlink_sys::protocols::{NETLINK_RDMA, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 use nic_placement_core::discover::Root;
-use nic_placement_core::discover::registered::{Watched, watched};
+use nic_placement_core::discover::registered::{Registered, registered};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -48,7 +48,7 @@ pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
     let root = Root::live();
     let mut others_from = Instant::now();
     loop {
-        let before = watched(&root);
+        let before = kernel_state(&root);
         let next = if refresh(files)? { every } else { RETRY.min(every) };
         if wait(&root, &before, &heard, Instant::now() + next, others_from)? == Reason::Others {
             others_from = Instant::now() + PAUSE;
@@ -69,7 +69,7 @@ enum Reason {
 /// stand on no device not before `others_from`.
 fn wait(
     root: &Root,
-    then: &Watched,
+    then: &KernelState,
     heard: &Receiver<()>,
     end: Instant,
     others_from: Instant,
@@ -82,7 +82,7 @@ fn wait(
             Ok(()) => {
                 thread::sleep(DEBOUNCE);
                 let _ = heard.try_recv();
-                let now = watched(root);
+                let now = kernel_state(root);
                 if now.devices != then.devices {
                     return Ok(Reason::Devices);
                 }
@@ -92,6 +92,26 @@ fn wait(
             }
         }
     }
+}
+
+/// What makes a written file wrong when it changes.
+struct KernelState {
+    /// what is registered, and each interface on a device with its `operstate`
+    devices: Registered,
+    /// the other interfaces: bonds and VLANs, and those of containers, which come and go
+    others: Registered,
+}
+
+fn kernel_state(root: &Root) -> KernelState {
+    const NET: &str = "sys/class/net";
+    let (mut devices, mut others) = (registered(root), Registered::new());
+    for (name, inode) in root.numbered(NET, |_| true) {
+        let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
+        let state = root.read(&format!("{path}/operstate")).unwrap_or_default();
+        let to = if path.contains("/virtual/") { &mut others } else { &mut devices };
+        to.insert(format!("{NET}/{name}"), format!("{inode} {state}"));
+    }
+    KernelState { devices, others }
 }
 
 /// Hears of a group's messages from now on.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Contained {
     /// the directory, with all symbolic links in its own path resolved
     pub(super) base: PathBuf,
-    /// what paths of directories below it resolve to: most files that are read have their directory in common
+    /// directories below it by their paths, resolved: most files that are read have their directory in common
     directories: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 
@@ -60,7 +60,7 @@ impl Contained {
         resolved
     }
 
-    /// Is this what a link leads to, or below that?
+    /// Does the path lead over a symbolic link?
     pub(super) fn is_over_link(&self, path: &str) -> bool {
         let is_link =
             |part: &str| fs::symlink_metadata(self.base.join(part)).is_ok_and(|facts| facts.is_symlink());

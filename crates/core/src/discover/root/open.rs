@@ -1,4 +1,4 @@
-//! Opens what may be anything: never waits, takes nothing but a regular file of the author that is asked for, says why.
+//! Opens paths at which anything may stand: never waits, and takes only a regular file of the user that is asked for.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Whose word a file has to be.
+/// The user that must own a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
     /// any user's: the reader's own user named the file, and the reader has no other user's rights
@@ -42,7 +42,7 @@ pub enum Problem {
 
 impl Problem {
     /// The problem of the file at `path`.
-    pub fn of(self, path: &Path) -> Unreadable {
+    pub(super) fn of(self, path: &Path) -> Unreadable {
         Unreadable { path: path.display().to_string(), problem: self }
     }
 }
@@ -77,30 +77,30 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Not to wait for a pipe's writer or a lease's holder; not to become a terminal's process; not to leave it to a task.
+/// Waits for no pipe's writer and no lease's holder, takes no controlling terminal, and is closed by execve(2).
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
 
-/// Opens a file in a place where only the kernel puts files, below `/sys` and `/proc`.
-pub(super) fn kernels(path: &Path) -> Result<File, Problem> {
+/// Opens a file below `/sys` or `/proc`, where only the kernel puts files.
+pub(super) fn open_kernel_file(path: &Path) -> Result<File, Problem> {
     open(path, FLAGS)
 }
 
-/// Opens a file whose path was followed to its end: a link that took its place by now is not followed.
-pub(super) fn resolved(path: &Path) -> Result<File, Problem> {
+/// Opens a file whose path has been followed to its end: a link that has taken its place since is not followed.
+pub(super) fn open_resolved(path: &Path) -> Result<File, Problem> {
     is_regular(&fs::symlink_metadata(path)?)?;
     open(path, FLAGS | libc::O_NOFOLLOW)
 }
 
-/// Opens a file in any other place.
-fn anybodys(path: &Path) -> Result<File, Problem> {
-    // to open a device can already do something, so what it is is asked before
+/// Opens a file in any other place; links are followed.
+fn open_followed(path: &Path) -> Result<File, Problem> {
+    // opening a device can already have an effect, so the type is asked first
     is_regular(&fs::metadata(path)?)?;
     open(path, FLAGS)
 }
 
 fn open(path: &Path, flags: i32) -> Result<File, Problem> {
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    // another may have taken its place
+    // another file may have taken its place since
     is_regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -141,12 +141,12 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Problem> {
 /// The author is asked of the open file, so no other can take its place.  The directories above it are not asked: a
 /// user with the right to write there can put a file of root's in its place, and no other.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
-    anybodys(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
+    open_followed(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
 
 /// The same for a file that stands at `path` itself: one that a link leads to is refused.
 pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
-    resolved(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
+    open_resolved(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
 
 fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Problem> {
@@ -173,7 +173,7 @@ pub struct Beginning {
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
     // an empty one would ask the kernel for 32 bytes, then for 64 and so on, and procfs makes its table for each
     let mut bytes = Vec::with_capacity(4096);
-    anybodys(path).ok()?.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
+    open_followed(path).ok()?.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
     let text =
@@ -181,21 +181,21 @@ pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
     Some(Beginning { text, is_cut })
 }
 
-/// Is there anything at `path`, a link that leads nowhere too?  Nothing is opened.
+/// Does anything stand at `path`, even a link that leads nowhere?  Nothing is opened.
 pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
 /// Opens a regular file of any user's that is too long to be held, for a caller that reads it piece by piece.
 pub fn open_long(path: &Path) -> Result<File, Unreadable> {
-    anybodys(path).map_err(|problem| problem.of(path))
+    open_followed(path).map_err(|problem| problem.of(path))
 }
 
 /// Opens a file that is only locked, and makes it where there is none.  In a folder that others may write to anything can
 /// stand there: no link is followed, no pipe's reader waited for, and nothing but a regular file taken.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
     let refuse = || Err(io::Error::other(format!("`{}` is no regular file: remove it", path.display())));
-    // to open a device can already do something
+    // opening a device can already have an effect
     if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
         return refuse();
     }
@@ -224,7 +224,7 @@ pub enum Standing {
     File,
 }
 
-/// What stands at `path`: its file system is asked.
+/// Asks the file system what stands at `path`.
 pub fn standing(path: &Path) -> Standing {
     match fs::symlink_metadata(path).map(|facts| facts.file_type()) {
         Err(_) => Standing::Nothing,
@@ -239,7 +239,7 @@ pub fn standing(path: &Path) -> Standing {
     }
 }
 
-/// What a path leads to: the same numbers for the same file or directory, also in another mount namespace.
+/// The device and inode to which a path leads: the same for the same file or directory, also in another mount namespace.
 pub fn identity(path: &str) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
@@ -251,7 +251,7 @@ pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Is this a directory, and its author's alone to write to?
+/// Refuses what is no directory, or can be written by others than its author.
 pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Problem> {
     let facts = fs::metadata(path)?;
     if !facts.is_dir() {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::PathBuf;
@@ -77,7 +78,7 @@ fn a_pipe_is_not_waited_for_wherever_it_stands() {
     assert_eq!(at_once(move || read_configuration(&named, 100)), None);
     // it took a file's place after the caller looked
     let named = pipe.clone();
-    let opened = at_once(move || open::kernels(&named).map(drop).unwrap_err().to_string());
+    let opened = at_once(move || open::open_kernel_file(&named).map(drop).unwrap_err().to_string());
     assert_eq!(opened, "is a named pipe: expected a regular file");
     let named = pipe.clone();
     let as_tree = at_once(move || Root::directory(&named, Author::Anyone).map(drop).unwrap_err().to_string());
@@ -114,12 +115,15 @@ fn flags(file: &File) -> i32 {
 fn what_is_opened_waits_for_nobody_and_stays_in_this_process() {
     let place = Place::new("flags");
     let path = place.file("file", "text");
-    for file in [open::kernels(&path).unwrap(), open::resolved(&path).unwrap()] {
+    for file in [open::open_kernel_file(&path).unwrap(), open::open_resolved(&path).unwrap()] {
         let wanted = libc::O_NONBLOCK | libc::O_CLOEXEC;
         assert_eq!(flags(&file) & wanted, wanted);
     }
     symlink(&path, place.0.join("to-file")).unwrap();
-    assert!(open::resolved(&place.0.join("to-file")).is_err(), "a link took the place of what was found");
+    assert!(
+        open::open_resolved(&place.0.join("to-file")).is_err(),
+        "a link took the place of what was found"
+    );
     let descriptor = directory_descriptor(&place.0).unwrap();
     let wanted = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     assert_eq!(flags(&descriptor) & wanted, wanted);

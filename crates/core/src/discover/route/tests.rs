@@ -1,6 +1,8 @@
 //! Routes, bonds and SR-IOV on trees written for them, and what a step reads of a NIC.
 #![forbid(unsafe_code)]
 
+mod namespace;
+
 use crate::diagnostic::Diagnostic;
 use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;

@@ -1,9 +1,9 @@
 //! The pairs of GPUs and NICs that vendors, maintainers and sites state, compared with what the models give.
 #![forbid(unsafe_code)]
 
-use super::model;
 use crate::order::Order;
 use crate::placement::NodePlacement;
+use crate::platform::model;
 use crate::policy::{self, Request};
 use crate::topology::{NicKind, NicRole, PathType, Topology};
 

@@ -1,8 +1,8 @@
 //! The routing tables of the kernel itself, in a network namespace with ten thousand real routes.
 #![forbid(unsafe_code)]
 
-use super::{Tables, tables};
 use crate::discover::Root;
+use crate::discover::route::{Tables, tables};
 use std::fmt::Write;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -85,7 +85,7 @@ fn networks(tables: &Tables) -> Vec<(&str, usize)> {
 #[test]
 fn the_fabrics_network_and_the_ipv6_default_route_are_found_behind_ten_thousand_routes() {
     if std::env::var_os(INSIDE).is_none() {
-        let name = "discover::route::namespace::the_fabrics_network_and_the_ipv6_default_route_are_found_behind_ten_thousand_routes";
+        let name = "discover::route::tests::namespace::the_fabrics_network_and_the_ipv6_default_route_are_found_behind_ten_thousand_routes";
         return in_a_namespace(name, &routes(""));
     }
     let (lines, found) = read();
@@ -98,7 +98,8 @@ fn the_fabrics_network_and_the_ipv6_default_route_are_found_behind_ten_thousand_
 #[test]
 fn an_ipv4_default_route_is_found_among_ten_thousand_routes() {
     if std::env::var_os(INSIDE).is_none() {
-        let name = "discover::route::namespace::an_ipv4_default_route_is_found_among_ten_thousand_routes";
+        let name =
+            "discover::route::tests::namespace::an_ipv4_default_route_is_found_among_ten_thousand_routes";
         let default = "route add default dev pod1 metric 50\nroute add default dev fabric1 metric 60\n";
         return in_a_namespace(name, &routes(default));
     }
