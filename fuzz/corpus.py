@@ -38,10 +38,10 @@ def dictionary(target, words):
 small = ["dgx-spark", "gh200", "aws-g5"]
 options = (ROOT / "crates/core/src/config/options.rs").read_text()
 names = table(options) + re.findall(r'name: "([a-z-]+)"', options)
-libraries = re.findall(r'^    \("([a-z-]+)", Libraries', (ROOT / "crates/core/src/render/wanted.rs").read_text(), re.M)
+libraries = re.findall(r'^    \("([a-z-]+)", Libraries', (ROOT / "crates/core/src/libraries/wanted.rs").read_text(), re.M)
 variables = sorted({name for file in (ROOT / "crates/core/src").rglob("*.rs")
                     for name in re.findall(r'"([A-Z][A-Z0-9]+_[A-Z0-9_]+)"', file.read_text())})
-facts = re.findall(r'^        "([a-z_:]+)",$|^    \("([a-z_:]+)", Fact', (ROOT / "crates/core/src/render/template.rs").read_text(), re.M)
+facts = re.findall(r'^        "([a-z_:]+)",$|^    \("([a-z_:]+)", Fact', (ROOT / "crates/core/src/libraries/template.rs").read_text(), re.M)
 facts = ["{" + (one or other) + "}" for one, other in facts]
 
 # words

@@ -3,10 +3,10 @@
 
 use super::{held, machines};
 use nic_placement_core::config::{Admin, Conf, settle};
+use nic_placement_core::libraries::names;
+use nic_placement_core::libraries::wanted::{Libraries, Template, is_variable_name};
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::Wish;
-use nic_placement_core::render::names;
-use nic_placement_core::render::wanted::{Libraries, Template, is_variable_name};
 
 const NODES: [&str; 3] = ["gpu001", "gpu002.example.org", "login"];
 const PARTITIONS: [Option<&str>; 3] = [None, Some("train"), Some("debug")];

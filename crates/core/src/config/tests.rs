@@ -6,9 +6,9 @@ mod layers;
 use super::options::{OPTIONS, Place, help};
 use super::words::Switch;
 use super::*;
+use crate::libraries::wanted::Fabric;
 use crate::placement::{NicsEach, Policy, Strictness};
 use crate::policy::Through;
-use crate::render::wanted::Fabric;
 use crate::topology::PathType;
 
 fn words(text: &str) -> Words {

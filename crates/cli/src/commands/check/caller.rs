@@ -5,10 +5,10 @@ use super::super::plugstack;
 use crate::doctor::facts::{Caller, Limit};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Root;
+use nic_placement_core::libraries::lint::{self, Subject, lint};
+use nic_placement_core::libraries::{self, FileText, Present, ReadFile};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::identity;
-use nic_placement_core::render::lint::{self, Subject, lint};
-use nic_placement_core::render::{self, FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, Task};
 use nic_placement_core::topology::GpuVendor;
 use nic_placement_process::files::UsersFiles;
@@ -58,7 +58,7 @@ fn ours(text: &str) -> Vec<String> {
     let names = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
     let mut names: Vec<String> = names
         .map(|(name, _)| name.to_string())
-        .filter(|name| render::variables().any(|ours| ours == name))
+        .filter(|name| libraries::variables().any(|ours| ours == name))
         .collect();
     names.sort();
     names.dedup();

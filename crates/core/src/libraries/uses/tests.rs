@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use crate::config::Words;
+use crate::libraries::{Evidence, FileText, Present};
 use crate::placement::Excluded;
 use crate::plan::{Plan, TaskPlan, Wish};
 use crate::platform;
-use crate::render::{Evidence, FileText, Present};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, LinkLayer, Nic, NicKind, Port, PortState};
 
@@ -203,7 +203,7 @@ fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
             "/proc/net/route" => "Iface\tDestination\tGateway\tFlags\n",
             _ => return None,
         };
-        Some(crate::render::FileText { text: text.to_string(), ..FileText::default() })
+        Some(crate::libraries::FileText { text: text.to_string(), ..FileText::default() })
     };
     let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &site);
     let present: Present = [("HOME".to_string(), "/home/u".to_string())].into();

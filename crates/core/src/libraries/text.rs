@@ -1,7 +1,7 @@
 //! Reports for people: one aligned line for each task.
 #![forbid(unsafe_code)]
 
-use crate::judge::Use;
+use crate::libraries::uses::Use;
 use crate::placement::{Change, NodePlacement, RailIndex, TaskPlacement, Variable};
 use crate::topology::{GpuIndex, Topology};
 

@@ -6,10 +6,10 @@
 
 mod knobs;
 
+use super::uses::{self, lists::LISTS};
 use super::wanted::Fabric;
 use super::{Present, ReadFile, ucx};
 use crate::diagnostic::{Diagnostic, Shown};
-use crate::judge::{self, lists::LISTS};
 use crate::placement::NodePlacement;
 use crate::step::{Access, Task};
 use crate::topology::{GpuVendor, Nic, NicKind, PortState, Topology};
@@ -271,7 +271,7 @@ fn left_out(subject: &Subject, found: &mut Vec<Diagnostic>) {
         }
         let mut wrong = OfList::new(list.variable, text);
         for port in &admitted {
-            if let Some(why) = judge::left_out(node, port) {
+            if let Some(why) = uses::left_out(node, port) {
                 let port = port.to_string();
                 wrong.add(&port, || format!("it admits `{port}`, which is left out here: {why}"));
             }

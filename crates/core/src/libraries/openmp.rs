@@ -51,8 +51,8 @@ fn unless<'p>(theirs: Option<&'static str>, value: &'static str, why: &'static s
 
 #[cfg(test)]
 mod tests {
+    use crate::libraries::{Evidence, Prepared, Present, environment};
     use crate::placement::{Change, CpuDecision, MemDecision, NodePlacement, Policy, TaskPlacement};
-    use crate::render::{Evidence, Prepared, Present, environment};
     use crate::topology::{CpuSet, Provenance, Topology};
 
     /// The three variables in a step inside one of ours that set the first two.

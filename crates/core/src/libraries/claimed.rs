@@ -179,7 +179,7 @@ fn is_meant(text: &str, variable: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::FileText;
+    use crate::libraries::FileText;
 
     fn value(text: &str, grammar: Grammar) -> Option<Option<String>> {
         let read = |_: &str| {

@@ -29,6 +29,7 @@ pub mod template;
 pub mod text;
 mod ucx;
 mod uniform;
+pub mod uses;
 pub mod wanted;
 
 pub use prepare::Prepared;

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::libraries::wanted::MapFile;
 use crate::maps::{self, Format, Subject};
-use crate::render::wanted::MapFile;
 
 fn refusal(text: &str) -> String {
     Template::parse(text).expect_err(text)
