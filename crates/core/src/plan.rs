@@ -10,7 +10,7 @@ pub mod stated;
 use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
-use crate::libraries::{self, Evidence, Prepared, ReadFile, lint, text, uses, uses::Use};
+use crate::libraries::{self, Evidence, Prepared, ReadFile, findings, text, uses, uses::Use};
 use crate::order::Order;
 use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
@@ -158,7 +158,7 @@ impl Plan {
         let mut names: Vec<&str> = self.prepared.names().chain(identity::VARIABLES).collect();
         names.extend(more);
         if self.reports() {
-            names.extend(lint::variables().map(|name| -> &str { name }));
+            names.extend(findings::variables().map(|name| -> &str { name }));
         }
         names.order();
         names.dedup();

@@ -3,7 +3,7 @@
 
 use crate::files;
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::libraries::lint::{Subject, lint};
+use nic_placement_core::libraries::findings::{Subject, lint};
 use nic_placement_core::libraries::{Present, ReadFile};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::Task;

@@ -117,7 +117,7 @@ pub fn template(data: &[u8]) {
     assert!(!(template.is_per_task() && names::is_uniform(template.name())));
     let mut admin = Admin { templates: vec![template.clone()], ..Admin::default() };
     admin.default = nic_placement_core::config::Words::parse("env=none+site").expect("words");
-    assert!(settle(&admin.default, None, None).libraries.has(Libraries::SITE));
+    assert!(settle(&admin.default, None, None).libraries.has(Libraries::named("site").expect("a word")));
     machines::for_tasks(admin, data.len(), |plan, task| {
         for variable in &task.variables {
             if let Change::Set(value) = &variable.change {

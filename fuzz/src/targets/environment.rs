@@ -5,7 +5,7 @@ use super::work::Work;
 use super::{held, machines};
 use nic_placement_core::config::{Admin, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::libraries::lint::{Subject, lint};
+use nic_placement_core::libraries::findings::{Subject, lint};
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::libraries::names;
 use nic_placement_core::libraries::{self, Evidence, FileText, Present};

@@ -11,47 +11,57 @@
 //! which belong to other policies.  We leave `SHMEM_OFI_NIC_POLICY` alone: it has no `GPU`.
 #![forbid(unsafe_code)]
 
-use super::libfabric;
-use super::slingshot::{self, CXI_DEVICE};
-use super::wanted::Libraries;
-use super::{Answer, Asked};
+use super::libfabric::{self, CXI_DEVICE, NIC_POLICY};
+use super::{Answer, Asked, Library};
 use crate::topology::NicKind;
 
-pub(super) const NIC_MAPPING: &str = "MPICH_OFI_NIC_MAPPING";
-pub(super) const NUM_NICS: &str = "MPICH_OFI_NUM_NICS";
-pub(super) const GPU_SUPPORT: &str = "MPICH_GPU_SUPPORT_ENABLED";
+pub(super) const LIBRARY: Library = Library {
+    name: "Cray MPICH",
+    word: "cray-mpich",
+    by_default: true,
+    variables: &[(NIC_POLICY, nic_policy)],
+    evidence: &[NIC_MAPPING, NUM_NICS, GPU_SUPPORT],
+    uniform: "MPICH_OFI_* SHMEM_OFI_*",
+    ..Library::NONE
+};
+
+const NIC_MAPPING: &str = "MPICH_OFI_NIC_MAPPING";
+const NUM_NICS: &str = "MPICH_OFI_NUM_NICS";
+const GPU_SUPPORT: &str = "MPICH_GPU_SUPPORT_ENABLED";
 
 /// The policy; no answer if the node has no Slingshot NIC or no GPU.
-pub(super) fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let topology = asked.topology;
-    let slingshot = topology.nics.iter().filter(|nic| nic.kind == NicKind::Slingshot);
-    let is_the_steps = slingshot::is_the_steps(asked.evidence.present);
-    let names: Vec<&str> = slingshot.map(|nic| nic.name.as_str()).collect();
-    if names.is_empty() || topology.gpus.is_empty() {
+fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let Asked { prepared, topology, task, evidence, .. } = asked;
+    let slingshot = || topology.nics.iter().filter(|nic| nic.kind == NicKind::Slingshot);
+    if slingshot().next().is_none() || topology.gpus.is_empty() {
         return None;
     }
-    let no = |why: &'static str| Some(Answer::no(why));
-    if asked.task.gpus.is_empty() {
-        return no("a task without GPUs is left to Cray MPICH");
-    }
-    if libfabric::of_all(&asked.prepared.slingshot, &asked.task.seen).is_none() {
-        return no(
+    let is_the_steps = libfabric::is_the_steps(evidence.present);
+    let is_set = |name: &str| asked.users(name).is_some();
+    let conditions = [
+        (task.gpus.is_empty(), "a task without GPUs is left to Cray MPICH"),
+        (
+            libfabric::of_all(&prepared.slingshot, &task.seen).is_none(),
             "its GPUs have several nearest NICs, and Cray MPICH may ask before the program chooses one",
-        );
-    }
-    if names.iter().filter(|name| is_the_steps(name)).count() < 2 {
-        return no("the step has one Slingshot NIC at most");
-    }
-    if asked.users(CXI_DEVICE).is_some() || asked.prepared.wanted.libraries.has(Libraries::LIBFABRIC) {
-        return no("`FI_CXI_DEVICE_NAME` chooses the device, and the policy would count devices anew");
-    }
-    if asked.users(NIC_MAPPING).is_some() || asked.users(NUM_NICS).is_some() {
-        return no(
+        ),
+        (
+            slingshot().filter(|nic| is_the_steps(&nic.name)).count() < 2,
+            "the step has one Slingshot NIC at most",
+        ),
+        (
+            is_set(CXI_DEVICE) || asked.has_word(libfabric::WORD),
+            "`FI_CXI_DEVICE_NAME` chooses the device, and the policy would count devices anew",
+        ),
+        (
+            is_set(NIC_MAPPING) || is_set(NUM_NICS),
             "the user's own `MPICH_OFI_NIC_MAPPING` or `MPICH_OFI_NUM_NICS` belongs to another policy",
-        );
-    }
-    if asked.evidence.present.get(GPU_SUPPORT).is_none_or(|value| value != "1") {
-        return no("Cray MPICH finds a rank's GPU only with `MPICH_GPU_SUPPORT_ENABLED=1`, which is not set");
-    }
-    Some(Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU"))
+        ),
+        (
+            evidence.present.get(GPU_SUPPORT).is_none_or(|value| value != "1"),
+            "Cray MPICH finds a rank's GPU only with `MPICH_GPU_SUPPORT_ENABLED=1`, which is not set",
+        ),
+    ];
+    Some(Answer::unless(&conditions, || {
+        Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU")
+    }))
 }

@@ -4,14 +4,23 @@
 //! of that name may be chosen, it would go by a storage NIC's rate, or by none.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked};
+use super::{Answer, Asked, Library};
 use crate::topology::{GpuVendor, NicKind};
 
-pub(super) const NIC_NAME: &str = "EP_NIC_NAME";
+pub(super) const LIBRARY: Library = Library {
+    name: "DeepEP",
+    word: "deepep",
+    by_default: true,
+    variables: &[(NIC_NAME, nic_name)],
+    uniform: NIC_NAME,
+    ..Library::NONE
+};
+
+const NIC_NAME: &str = "EP_NIC_NAME";
 const DEFAULT: &str = "mlx5_0";
 
 /// The node's first rail; no answer where the default is right, or where DeepEP cannot run.
-pub(super) fn nic_name<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn nic_name<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let (topology, node) = (asked.topology, asked.node);
     let nvidia = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia);
     let first = node.rails.first().filter(|_| nvidia)?;

@@ -6,13 +6,22 @@
 //! anyway.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked};
+use super::{Answer, Asked, Library};
 use crate::topology::NicKind;
 
-pub(super) const IFACE: &str = "FI_EFA_IFACE";
+pub(super) const LIBRARY: Library = Library {
+    name: "EFA",
+    never: Some((IFACE, iface)),
+    evidence: &[IFACE],
+    doubtful: "FI_EFA_*",
+    uniform: "FI_EFA_*",
+    ..Library::NONE
+};
+
+const IFACE: &str = "FI_EFA_IFACE";
 
 /// Never a value; no answer if the node has no EFA device.
-pub(super) fn iface<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn iface<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let has_efa = asked.topology.nics.iter().any(|nic| nic.kind == NicKind::Efa);
     has_efa.then(|| {
         Answer::no(

@@ -15,15 +15,62 @@
 //! libfabric, which counts the devices of all ranks, nor Cray MPICH's own policy.  So it is off by default.
 #![forbid(unsafe_code)]
 
-use super::slingshot::{self, NIC_POLICY};
+use super::lists::{List, entries};
 use super::template::names_of;
 use super::wanted::Fabric;
-use super::{Answer, Asked};
+use super::{Answer, Asked, Library, Present};
 use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, PathType, PortState, Topology};
 
-pub(super) const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
+pub(super) const LIBRARY: Library = Library {
+    name: "libfabric",
+    word: WORD,
+    variables: &[(CXI_DEVICE, cxi_device), (VERBS_DEVICE, verbs_device)],
+    evidence: &[STEP_DEVICES, PROVIDER, VERBS_IFACE],
+    lists: &[VERBS, CXI],
+    doubtful: PROVIDER,
+    ..Library::NONE
+};
+
+pub(super) const WORD: &str = "libfabric";
+
+/// One beginning of a name, in capitals or not.
+const VERBS: List = List {
+    uses_all: true,
+    is_idle_where_it_admits_all: true,
+    ..List::nearest(VERBS_DEVICE, |beginning, nic, _| begins(beginning, &nic.name))
+};
+
+/// Devices whose names stand anywhere in the value.
+const CXI: List = List {
+    kind: NicKind::Slingshot,
+    uses_all: true,
+    is_idle_where_it_admits_all: true,
+    ..List::nearest(CXI_DEVICE, |value, nic, _| {
+        let is_read = entries(value).all(is_cxi);
+        !is_read || value.contains(nic.name.as_str())
+    })
+};
+
+/// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
+fn is_cxi(entry: &str) -> bool {
+    let number = entry.strip_prefix("cxi").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
+}
+
+/// Does a device's name begin so, in capitals or not?
+fn begins(beginning: &str, name: &str) -> bool {
+    name.get(..beginning.len()).is_some_and(|own| own.eq_ignore_ascii_case(beginning))
+}
+
+/// Cray MPICH's choice of a Slingshot device.
+pub(super) const NIC_POLICY: &str = "MPICH_OFI_NIC_POLICY";
+/// libfabric's choice of one.
+pub(super) const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
+/// The devices that Slurm set up for the step (src/plugins/switch/hpe_slingshot), separated by commas.
+const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
+const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
 /// The interfaces whose devices may be used.
-pub(super) const VERBS_IFACE: &str = "FI_VERBS_IFACE";
+const VERBS_IFACE: &str = "FI_VERBS_IFACE";
 /// Which providers may be used.
 pub(super) const PROVIDER: &str = "FI_PROVIDER";
 
@@ -77,71 +124,60 @@ pub(super) fn of_all<'p>(nearest: &'p [Option<Nearest>], gpus: &[GpuIndex]) -> O
     (gpus.len() == 1 || (first.alone && of.all(same))).then_some(first)
 }
 
-/// The Slingshot NICs of the task's GPUs; no answer if the node has none.
-pub(super) fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let nearest = &asked.prepared.slingshot;
-    if !asked.topology.nics.iter().any(|nic| nic.kind == NicKind::Slingshot) {
-        return None;
-    }
-    let no = |why: &'static str| Some(Answer::no(why));
-    if asked.users(NIC_POLICY).is_some() {
-        return no("the user's `MPICH_OFI_NIC_POLICY` chooses the device");
-    }
-    if asked.prepared.wanted.fabric == Fabric::IsolatedRails {
-        return no("the fabric's rails are isolated, so no task may be held to its own");
-    }
-    let mut names: Vec<&str> = Vec::new();
-    for nic in asked.task.gpus.iter().filter_map(|&gpu| nearest.get(gpu.0)?.as_ref()) {
-        let name = asked.topology.nic(nic.nic).name.as_str();
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    if names.is_empty() {
-        return no("the task has no GPU with a Slingshot NIC");
-    }
-    let is_the_steps = slingshot::is_the_steps(asked.evidence.present);
-    if !names.iter().all(|name| is_the_steps(name)) {
-        return no("`SLINGSHOT_DEVICES`, the step's devices, does not have the nearest one");
-    }
-    let is_part = |other: &str| !names.contains(&other) && names.iter().any(|name| name.contains(other));
-    if asked.topology.nics.iter().any(|nic| nic.kind == NicKind::Slingshot && is_part(&nic.name)) {
-        return no("libfabric would take it for another NIC too, whose name is a part of this one's");
-    }
-    Some(Answer::yes(names.join(","), "its GPU's NIC, as `env=libfabric` asks"))
+/// The devices that the step may use: all if Slurm names none.
+pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
+    let step = present.get(STEP_DEVICES).filter(|list| !list.is_empty());
+    move |name| step.is_none_or(|list| list.split(',').any(|listed| listed == name))
 }
 
+/// The Slingshot NICs of the task's GPUs; no answer if the node has none.
+fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let slingshot = || asked.topology.nics.iter().filter(|nic| nic.kind == NicKind::Slingshot);
+    slingshot().next()?;
+    let nearest = asked.task.gpus.iter().filter_map(|&gpu| asked.prepared.slingshot.get(gpu.0)?.as_ref());
+    let names = names_of(nearest.map(|nearest| asked.topology.nic(nearest.nic).name.as_str()));
+    let is_named = |name: &str| names.split(',').any(|named| named == name);
+    let is_the_steps = is_the_steps(asked.evidence.present);
+    let conditions = [
+        (asked.users(NIC_POLICY).is_some(), "the user's `MPICH_OFI_NIC_POLICY` chooses the device"),
+        (asked.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
+        (names.is_empty(), "the task has no GPU with a Slingshot NIC"),
+        (
+            !names.split(',').all(is_the_steps),
+            "`SLINGSHOT_DEVICES`, the step's devices, does not have the nearest one",
+        ),
+        (
+            slingshot().any(|nic| !is_named(&nic.name) && names.contains(nic.name.as_str())),
+            "libfabric would take it for another NIC too, whose name is a part of this one's",
+        ),
+    ];
+    Some(Answer::unless(&conditions, || Answer::yes(names.clone(), ON_REQUEST)))
+}
+
+const ISOLATED: &str = "the fabric's rails are isolated, so no task may be held to its own";
+const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
+
 /// The verbs devices of the task's GPUs; no answer if the node has none.
-pub(super) fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let verbs = || asked.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
     verbs().next()?;
-    let no = |why: &'static str| Some(Answer::no(why));
-    if asked.prepared.wanted.fabric == Fabric::IsolatedRails {
-        return no("the fabric's rails are isolated, so no task may be held to its own");
-    }
-    if asked.task.gpus.is_empty() || asked.task.rails.is_empty() {
-        return no("the task has no GPU with a NIC");
-    }
-    if asked.users(VERBS_IFACE).is_some() {
-        return no("the user's `FI_VERBS_IFACE` chooses the device");
-    }
-    let names = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rail(*rail).name.as_str()));
-    // the whole value is one beginning of a name, so a comma in it matches no device (prov/verbs/src/verbs_info.c,
-    // `vrb_init_info`: strncasecmp)
-    if names.contains(',') {
-        return no("it takes one name, and the task has several NICs");
-    }
-    let begins = |name: &str, other: &str| {
-        other.get(..name.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(name))
-    };
-    let begins_another = |name: &str| verbs().any(|nic| nic.name != name && begins(name, &nic.name));
-    if begins_another(&names) {
-        return no("it takes names by their beginning, and this one begins another NIC's too");
-    }
+    let name = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rail(*rail).name.as_str()));
     let has_address = |nic: &Nic| nic.ports.iter().any(|port| !port.networks.is_empty());
-    let lacks_one = |name: &str| verbs().any(|nic| nic.name == name && !has_address(nic));
-    if verbs().any(has_address) && lacks_one(&names) {
-        return no("its interface has no IP address, and libfabric skips such a device");
-    }
-    Some(Answer::yes(names, "its GPU's NIC, as `env=libfabric` asks"))
+    let conditions = [
+        (asked.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
+        (asked.task.gpus.is_empty() || name.is_empty(), "the task has no GPU with a NIC"),
+        (asked.users(VERBS_IFACE).is_some(), "the user's `FI_VERBS_IFACE` chooses the device"),
+        // the whole value is one beginning of a name, so a comma in it matches no device (prov/verbs/src/verbs_info.c,
+        // `vrb_init_info`: strncasecmp)
+        (name.contains(','), "it takes one name, and the task has several NICs"),
+        (
+            verbs().any(|nic| nic.name != *name && begins(&name, &nic.name)),
+            "it takes names by their beginning, and this one begins another NIC's too",
+        ),
+        (
+            verbs().any(has_address) && verbs().any(|nic| nic.name == *name && !has_address(nic)),
+            "its interface has no IP address, and libfabric skips such a device",
+        ),
+    ];
+    Some(Answer::unless(&conditions, || Answer::yes(name.clone(), ON_REQUEST)))
 }

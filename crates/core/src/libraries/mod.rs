@@ -1,22 +1,24 @@
-//! Turns a placement into what programs read: one file for each library, the marker, and the reports.
+//! What each library reads: one file for each, which holds all that is known of it, and one row of [`LIBRARIES`].
 //!
-//! The obvious value is often wrong: one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search,
-//! seven eighths of its bandwidth.  So each file states the library's own rule and its source.  Each library
-//! answers with a value or none, and why.  This module alone decides whose value stands.  Plain MPICH, Intel
-//! MPI and MVAPICH choose by their own rules and get nothing.
+//! A library's file has its variables and their values, its configuration files, the grammar of its lists, and what looks
+//! wrong in a user's value, each with the library's own rule and its source.  The obvious value is often wrong: one NIC in
+//! each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its bandwidth.  A library answers with a
+//! value or none, and why; [`environment`] alone decides whose value stands.  Plain MPICH, Intel MPI and MVAPICH choose by
+//! their own rules and get nothing.
 #![forbid(unsafe_code)]
 
-mod claimed;
 mod cray_mpich;
 mod deepep;
 mod efa;
+mod files;
+pub mod findings;
 mod libfabric;
-pub mod lint;
+mod lists;
 pub mod marker;
 mod mooncake;
 mod mori;
 pub mod names;
-mod nccl;
+pub mod nccl;
 mod nvshmem;
 mod once;
 mod one_ccl;
@@ -24,7 +26,6 @@ mod open_mpi;
 mod openmp;
 mod prepare;
 mod rocshmem;
-mod slingshot;
 pub mod template;
 pub mod text;
 mod ucx;
@@ -34,75 +35,94 @@ pub mod wanted;
 
 pub use prepare::Prepared;
 
+use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;
-use claimed::Claimed;
+use files::{Claimed, Files};
+use lists::List;
 use marker::{Marker, Publication};
 use once::Once;
-use prepare::AnsweredBy;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use wanted::Libraries;
+use wanted::Wanted;
+
+/// The libraries, in the order in which their variables are set and reported.
+const LIBRARIES: [&Library; 13] = [
+    &ucx::LIBRARY,
+    &nccl::LIBRARY,
+    &nvshmem::LIBRARY,
+    &rocshmem::LIBRARY,
+    &deepep::LIBRARY,
+    &cray_mpich::LIBRARY,
+    &open_mpi::LIBRARY,
+    &libfabric::LIBRARY,
+    &mooncake::LIBRARY,
+    &mori::LIBRARY,
+    &one_ccl::LIBRARY,
+    &openmp::LIBRARY,
+    &efa::LIBRARY,
+];
+
+/// All that is known of one library.
+struct Library {
+    /// its name in messages
+    name: &'static str,
+    /// its word in `env=`; empty if users ask for it otherwise
+    word: &'static str,
+    /// the word that asks for more than `word` does; empty without one
+    word_for_more: &'static str,
+    /// are its variables set without `env=`?
+    by_default: bool,
+    /// the variables that it may be given, and what answers for each
+    variables: &'static [(&'static str, Answering)],
+    /// of these the one that comes along where `env=` names the first one
+    companion: Option<&'static str>,
+    /// the variable that only ever gets a reason, and what answers for it
+    never: Option<(&'static str, Answering)>,
+    /// other variables that change what is set
+    evidence: &'static [&'static str],
+    /// its configuration files
+    files: Option<&'static Files>,
+    /// its variables that list NICs
+    lists: &'static [List],
+    /// what looks wrong in the user's variables, and those that it looks at beside the lists, separated by white space
+    doubts: (fn(&findings::Subject, &mut Vec<Diagnostic>), &'static str),
+    /// what no topology tells, beside [`names::DOUBTFUL`]: names, and beginnings with a star, separated by white space
+    doubtful: &'static str,
+    /// its variables that must be equal in every task, written alike: different values break it, or silently cost bandwidth
+    uniform: &'static str,
+}
+
+impl Library {
+    /// One without anything: each library's own row says what it has.
+    const NONE: Library = Library {
+        name: "",
+        word: "",
+        word_for_more: "",
+        by_default: false,
+        variables: &[],
+        companion: None,
+        never: None,
+        evidence: &[],
+        files: None,
+        lists: &[],
+        doubts: (|_, _| {}, ""),
+        doubtful: "",
+        uniform: "",
+    };
+}
 
 /// A library's answer for one variable; `None` if this node has nothing for the library.
-type Library = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
-
-/// The variables that we may set beside the marker and the admin's own, in the order of reports.
-const ROWS: [(&str, Libraries, Library); 18] = [
-    (ucx::NET_DEVICES, Libraries::UCX, ucx::net_devices),
-    (ucx::PRIORITY, Libraries::UCX, ucx::priority),
-    (nccl::IB_HCA, Libraries::NCCL, nccl::ib_hca),
-    (nccl::CROSS_NIC, Libraries::NCCL, nccl::cross_nic),
-    (nvshmem::HCA_LIST, Libraries::NVSHMEM, nvshmem::hca_list),
-    (nvshmem::ENABLE_MAPPING, Libraries::NVSHMEM, nvshmem::enable_mapping),
-    (rocshmem::HCA_LIST, Libraries::ROCSHMEM, rocshmem::hca_list),
-    (deepep::NIC_NAME, Libraries::DEEPEP, deepep::nic_name),
-    (slingshot::NIC_POLICY, Libraries::CRAY_MPICH, cray_mpich::nic_policy),
-    (open_mpi::ACCELERATOR_RANK, Libraries::OPEN_MPI, open_mpi::accelerator_rank),
-    (slingshot::CXI_DEVICE, Libraries::LIBFABRIC, libfabric::cxi_device),
-    (libfabric::VERBS_DEVICE, Libraries::LIBFABRIC, libfabric::verbs_device),
-    (mooncake::FILTERS, Libraries::MOONCAKE, mooncake::filters),
-    (mori::DEVICES, Libraries::MORI, mori::devices),
-    (one_ccl::MNIC, Libraries::ONECCL, one_ccl::mnic),
-    // users ask for these by a word of their own
-    (openmp::NUM_THREADS, Libraries::NONE, openmp::num_threads),
-    (openmp::PLACES, Libraries::NONE, openmp::places),
-    (openmp::PROC_BIND, Libraries::NONE, openmp::proc_bind),
-];
-
-/// Variables we only read, because they affect what we set.
-const EVIDENCE: [&str; 26] = [
-    ucx::TLS,
-    ucx::ALL_DEVICES,
-    ucx::OF_LIBFABRIC,
-    ucx::REACHABILITY,
-    ucx::CONFIG_DIR,
-    nccl::CONF_FILE,
-    nccl::HOME,
-    nccl::FORCE_MERGE,
-    nvshmem::PE_MAPPING,
-    nvshmem::PREFIX,
-    nvshmem::CONF_FILE,
-    rocshmem::USE_HCA,
-    cray_mpich::NIC_MAPPING,
-    cray_mpich::NUM_NICS,
-    cray_mpich::GPU_SUPPORT,
-    slingshot::STEP_DEVICES,
-    efa::IFACE,
-    libfabric::PROVIDER,
-    libfabric::VERBS_IFACE,
-    mooncake::EXCLUDED,
-    mooncake::OF_STORE,
-    mooncake::CONFIGURATION,
-    one_ccl::NAME,
-    openmp::GOMP_CPU_AFFINITY,
-    openmp::KMP_AFFINITY,
-    marker::NAME,
-];
+type Answering = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
 
 /// The variables that we may set without an admin's `set=`, the marker not counted.
 pub fn variables() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().map(|(name, ..)| *name)
+    LIBRARIES.iter().flat_map(|library| library.variables).map(|(name, _)| *name)
+}
+
+/// The variables that we only read, because they affect what we set.
+pub fn evidence() -> impl Iterator<Item = &'static str> {
+    LIBRARIES.iter().flat_map(|library| library.evidence).copied().chain([marker::NAME])
 }
 
 /// A task's variables before we change any; it may lack those that `Prepared::names` does not name.
@@ -131,7 +151,16 @@ pub struct FileText {
     pub unanswered: Option<&'static str>,
 }
 
+/// What is asked for in a step on its node.
+struct OfStep<'s> {
+    topology: &'s Topology,
+    node: &'s NodePlacement,
+    wanted: &'s Wanted,
+    list: &'s uniform::NodeList,
+}
+
 /// What a library is asked about.
+#[derive(Clone, Copy)]
 struct Asked<'p, 'e> {
     prepared: &'p Prepared,
     topology: &'e Topology,
@@ -139,19 +168,61 @@ struct Asked<'p, 'e> {
     task: &'e TaskPlacement,
     evidence: Evidence<'e>,
     earlier: &'e Marker,
-    /// what UCX's variables have in common
-    ucx: ucx::OfTask,
+    /// the answers for the variables before this one
+    answered: &'e [Variable<'p>],
 }
 
-impl Asked<'_, '_> {
+impl<'p> Asked<'p, '_> {
     /// The user's own value of a variable.
     fn users(&self, name: &str) -> Option<&String> {
         self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
     }
 
-    /// Is it to be told what the task will use by a library's files, on a node with NICs that may be chosen?
-    fn judges_files(&self) -> bool {
-        self.prepared.wanted.judges_files && !self.node.rails.is_empty() && !self.task.gpus.is_empty()
+    /// The value that a variable before this one gets from us.
+    fn ours(&self, name: &str) -> Option<&str> {
+        self.answered.iter().find_map(|variable| match &variable.change {
+            Change::Set(value) if variable.name == name => Some(value.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Does `env=` have this word?
+    fn has_word(&self, word: &str) -> bool {
+        self.prepared.wanted.has_word(word)
+    }
+
+    /// What the configuration files say of a variable: the user's, which count more, and the site's.
+    fn claimed(&self, files: &Files, name: &str) -> Option<Claimed> {
+        let users = files.users(self.topology, &self.evidence, name);
+        files::strongest([users, self.prepared.claimed_by_site(name)])
+    }
+
+    /// The answer where the user's own value stays, with the value of a file that its library prefers to that.
+    fn left_to_user(&self, name: &str) -> Answer<'p> {
+        let mut libraries = LIBRARIES.iter().filter_map(|library| Some((library.name, library.files?)));
+        let reader = libraries.find(|(_, files)| files.beat_environment && files.variables.contains(&name));
+        let claim = reader
+            .and_then(|(reader, files)| Some((reader, files.all(self.topology, &self.evidence, name)?)));
+        match claim {
+            Some((reader, Claimed { why, value: Some(value), .. })) => Answer {
+                of_file: Some(value),
+                ..Answer::no(format!("the user's own value stays, but {why}, which {reader} prefers"))
+            },
+            _ => Answer::no("the user's own value stays"),
+        }
+    }
+
+    /// The answer, unless a file takes its place: one that sets the variable over which we would set ours, or one whose value
+    /// is to be reported or judged.
+    fn unless_in_files(&self, files: &Files, name: &str, answer: Answer<'p>) -> Answer<'p> {
+        let reports = self.prepared.wanted.judges_files;
+        let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
+        let claim = match answer.value {
+            Some(_) => self.claimed(files, name),
+            None if is_judged => self.claimed(files, name).filter(|claim| claim.value.is_some()),
+            None => None,
+        };
+        claim.map_or(answer, Answer::left_to)
     }
 }
 
@@ -160,7 +231,7 @@ struct Answer<'a> {
     value: Option<Cow<'a, str>>,
     why: Cow<'a, str>,
     /// the value that a configuration file gives, if the variable is left to that
-    of_file: Option<Cow<'a, str>>,
+    of_file: Option<String>,
 }
 
 impl<'a> Answer<'a> {
@@ -172,15 +243,14 @@ impl<'a> Answer<'a> {
         Answer { value: None, why: why.into(), of_file: None }
     }
 
-    fn left_to(Claimed { why, value, .. }: Claimed) -> Answer<'a> {
-        Answer { value: None, why: why.into(), of_file: value.map(Cow::from) }
+    /// The answer, unless one of these conditions holds: then none, for the reason beside it.
+    fn unless(conditions: &[(bool, &'static str)], answer: impl FnOnce() -> Answer<'a>) -> Answer<'a> {
+        let reason = conditions.iter().find(|(holds, _)| *holds);
+        reason.map_or_else(answer, |(_, why)| Answer::no(*why))
     }
 
-    /// The same answer, its texts borrowed.
-    fn borrowed(&self) -> Answer<'_> {
-        let borrowed = |text: &'_ Option<Cow<'a, str>>| text.as_deref().map(str::to_string).map(Cow::from);
-        let value = self.value.as_ref().map(|value| Cow::Borrowed(value.as_ref()));
-        Answer { value, why: Cow::Borrowed(&self.why), of_file: borrowed(&self.of_file) }
+    fn left_to(Claimed { why, value, .. }: Claimed) -> Answer<'a> {
+        Answer { value: None, why: why.into(), of_file: value }
     }
 }
 
@@ -195,45 +265,30 @@ pub fn environment<'p>(
     let once = Once::new(evidence.read);
     let evidence = Evidence { read: &|path| once.read(path), ..evidence };
     let earlier = prepared.earlier(evidence.present);
-    let asked =
-        Asked { prepared, topology, node, task, evidence, earlier: &earlier, ucx: ucx::OfTask::default() };
     let mut published = Publication::new(topology, node, task);
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
     for row in &prepared.rows {
-        let name = Cow::from(row.name.as_str());
+        let answered = &variables;
+        let asked = Asked { prepared, topology, node, task, evidence, earlier: &earlier, answered };
         let users = asked.users(&row.name);
-        let ours = users.is_none() && evidence.present.contains_key(&row.name);
-        if let Some(users) = users {
-            if row.wanted {
-                let (of_file, why) = match nvshmem::overruled(&row.name, &asked.evidence) {
-                    Some((value, why)) => (Some(value), why.into()),
-                    None => (None, "the user's own value stays".into()),
-                };
-                variables.push(Variable { name, change: Change::KeepUsers(users.clone()), of_file, why });
-            }
-            continue;
-        }
-        let answer = match (row.wanted, row.source) {
-            (false, _) => None,
-            (true, AnsweredBy::Library(library) | AnsweredBy::Never(library)) => library(&asked),
-            (true, AnsweredBy::Template(index)) => Some(prepared.fill(index, &asked)),
+        let outer = users.is_none() && evidence.present.contains_key(&*row.name);
+        let (change, Answer { why, of_file, .. }) = match users {
+            Some(users) if row.wanted => (Change::KeepUsers(users.clone()), asked.left_to_user(&row.name)),
+            Some(_) => continue,
+            None => match row.answer(&asked) {
+                Some(Answer { value: Some(value), why, of_file }) => {
+                    published.add(&row.name, &value);
+                    (Change::Set(value.into_owned()), Answer { value: None, why, of_file })
+                }
+                Some(answer) if outer => (Change::Remove, answer),
+                Some(answer) => (Change::Leave, answer),
+                None if outer => {
+                    (Change::Remove, Answer::no("an outer step's value, which is not wanted here"))
+                }
+                None => continue,
+            },
         };
-        let Answer { value, why, of_file } = match answer {
-            Some(answer) => answer,
-            None if ours => Answer::no("an outer step's value, which is not wanted here"),
-            None => continue,
-        };
-        let change = match value {
-            Some(value) => {
-                published.add(&row.name, &value);
-                asked.ucx.note(&row.name, &value);
-                Change::Set(value.into_owned())
-            }
-            None if ours => Change::Remove,
-            None => Change::Leave,
-        };
-        let of_file = of_file.map(Cow::into_owned);
-        variables.push(Variable { name, change, of_file, why });
+        variables.push(Variable { name: Cow::from(&*row.name), change, of_file, why });
     }
     variables.push(publication(published, evidence.present));
     variables
@@ -255,21 +310,19 @@ fn publication<'p>(published: Publication, present: &Present) -> Variable<'p> {
 /// The changes that undo our earlier values if placement is off: an outer step's NIC is wrong for an inner
 /// step's tasks.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
-    let text = present.get(marker::NAME).filter(|text| marker::is_published(text));
-    let Some(text) = text else { return Vec::new() };
+    let Some(text) = present.get(marker::NAME).filter(|text| marker::is_published(text)) else {
+        return Vec::new();
+    };
     let earlier = Marker::parse(text, |name| name != marker::NAME && names.contains(&name));
-    let ours =
-        names.iter().filter(|name| present.get(**name).is_some_and(|value| earlier.is_ours(name, value)));
+    let is_ours = |name: &&&str| present.get(**name).is_some_and(|value| earlier.is_ours(name, value));
     let why = "an outer step's value, which is wrong for the tasks of an inner one";
-    let marker: &'n str = marker::NAME;
-    let removed = ours.copied().chain([marker]);
     let remove = |name: &'n str| Variable {
         name: name.into(),
         change: Change::Remove,
         of_file: None,
         why: why.into(),
     };
-    removed.map(remove).collect()
+    names.iter().filter(is_ours).copied().chain([marker::NAME]).map(remove).collect()
 }
 
 #[cfg(test)]

@@ -12,38 +12,52 @@
 //! not set beside any of them.
 #![forbid(unsafe_code)]
 
-use super::template::names_of;
-use super::uniform::List;
-use super::{Answer, Asked};
-use crate::placement::NodePlacement;
+use super::findings::{Subject, tell_entries, unknown_device, whole_names};
+use super::lists::{List, entries};
+use super::{Answer, Asked, Library, uniform};
+use crate::diagnostic::Diagnostic;
+use crate::topology::{Nic, Port};
 
-pub(super) const FILTERS: &str = "MC_TE_FILTERS";
+pub(super) const LIBRARY: Library = Library {
+    name: "Mooncake",
+    word: "mooncake",
+    variables: &[(FILTERS, filters)],
+    evidence: &[EXCLUDED, OF_STORE, CONFIGURATION],
+    lists: &[List::nearest(FILTERS, admits)],
+    doubts: (doubts, ""),
+    uniform: FILTERS,
+    ..Library::NONE
+};
+
+const FILTERS: &str = "MC_TE_FILTERS";
 /// Names that the newer engine leaves out, unless it has the other list.
-pub(super) const EXCLUDED: &str = "MC_TE_FILTERS_EXCLUDE";
+const EXCLUDED: &str = "MC_TE_FILTERS_EXCLUDE";
 /// The store's own list.
-pub(super) const OF_STORE: &str = "MC_MS_FILTERS";
+const OF_STORE: &str = "MC_MS_FILTERS";
 /// The newer engine's configuration: JSON, or the path of a file with it.
-pub(super) const CONFIGURATION: &str = "MC_TENT_CONF";
+const CONFIGURATION: &str = "MC_TENT_CONF";
 
-/// The node's list.
-pub(super) fn list(of_node: &List, node: &NodePlacement) -> Answer<'static> {
-    match of_node {
-        List::Needed(_, left_out) => {
-            let names = names_of(node.rails.iter().map(|rail| rail.name.as_str()));
-            Answer::yes(names, format!("one list for the whole node, without {left_out}"))
-        }
-        List::Not(why) => Answer::no(*why),
-    }
+fn admits(list: &str, nic: &Nic, _: &Port) -> bool {
+    entries(list).any(|entry| nic.name == entry.trim())
+}
+
+/// What is wrong with the entries of the user's list.
+fn doubts(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let Some(list) = subject.value(FILTERS).filter(|_| subject.verbs().next().is_some()) else { return };
+    // whether spaces are taken away is not known
+    let names = whole_names(list).map(str::trim).filter(|name| !name.is_empty());
+    let wrong = |name: &&str| unknown_device(subject, name, name.split(':').next().unwrap_or_default());
+    tell_entries((FILTERS, list), names, wrong, found);
 }
 
 /// The same for every task, unless the user chooses by another variable.
-pub(super) fn filters<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn filters<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let is_said = |name: &&str| asked.users(name).is_some_and(|value| !value.is_empty());
     let lists = asked.users(CONFIGURATION).is_some_and(|text| may_list(text));
     let theirs = [EXCLUDED, OF_STORE].into_iter().find(is_said).or(lists.then_some(CONFIGURATION));
     Some(match theirs {
         Some(name) => Answer::no(format!("the user's `{name}` chooses the devices")),
-        None => asked.prepared.mooncake.borrowed(),
+        None => uniform::names(asked),
     })
 }
 

@@ -5,25 +5,37 @@
 //! `RdmaContext::Initialize`).  So a NIC of which one port may be used stays.
 #![forbid(unsafe_code)]
 
-use super::uniform::{self, List};
-use super::{Answer, Asked};
+use super::template::names_of;
+use super::uniform::{NodeList, left_out};
+use super::{Answer, Asked, Library};
 use crate::topology::GpuVendor;
 
-pub(super) const DEVICES: &str = "MORI_RDMA_DEVICES";
+pub(super) const LIBRARY: Library = Library {
+    name: "MORI",
+    word: "mori",
+    variables: &[(DEVICES, devices)],
+    uniform: DEVICES,
+    ..Library::NONE
+};
+
+const DEVICES: &str = "MORI_RDMA_DEVICES";
 
 /// What the node leaves out; no answer if no GPU of the node can run MORI.
-pub(super) fn devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    if !asked.topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd) {
+fn devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let (topology, node) = (asked.topology, asked.node);
+    if !topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd) {
         return None;
     }
-    let left_out = uniform::left_out_as_a_whole(asked.topology, asked.node);
-    Some(match &asked.prepared.of_node {
-        List::Needed(..) if left_out.is_empty() => {
+    let has_rail = |nic| node.rails.iter().any(|rail| rail.nic == nic);
+    let unwanted = left_out(topology, node).filter(|(nic, _)| !has_rail(*nic));
+    let unwanted = names_of(unwanted.map(|(_, nic)| nic.name.as_str()));
+    Some(match &asked.prepared.list {
+        NodeList::Needed(..) if unwanted.is_empty() => {
             Answer::no("it knows no ports, and every NIC that it would find has one that may be used")
         }
-        List::Needed(..) => {
-            Answer::yes(format!("^{left_out}"), "what no task of the node should use, as `env=mori` asks")
+        NodeList::Needed(..) => {
+            Answer::yes(format!("^{unwanted}"), "what no task of the node should use, as `env=mori` asks")
         }
-        List::Not(why) => Answer::no(*why),
+        NodeList::Not(why) => Answer::no(*why),
     })
 }

@@ -3,9 +3,7 @@
 //! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number.
 //! So lists that differ between ranks send all traffic through one NIC (src/graph/topo.cc
 //! `ncclTopoGetSystem`; NVIDIA/nccl issue 1478: "You should not set NCCL_IB_HCA differently on each rank").
-//! With `=` an entry is a whole name; without it `mlx5_1` means `mlx5_10` too.  At most 32 entries
-//! (src/misc/utils.cc `parseStringList`).  NCCL skips inactive ports anyway, and network plug-ins
-//! (aws-ofi-nccl, on EFA and Slingshot) do not read the list.
+//! NCCL skips inactive ports anyway, and network plug-ins (aws-ofi-nccl, on EFA and Slingshot) do not read the list.
 //!
 //! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one: NCCL cannot see what the
 //! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
@@ -20,104 +18,123 @@
 //! from it: one more reason to set none unless a NIC must be excluded.
 #![forbid(unsafe_code)]
 
-use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
-use super::uniform::{self, List};
-use super::wanted::Fabric;
-use super::{Answer, Asked, Evidence, ReadFile};
-use crate::placement::NodePlacement;
-use crate::topology::{GpuVendor, Topology};
+mod doubts;
 
-pub(super) const IB_HCA: &str = "NCCL_IB_HCA";
+use super::files::{Files, Line, non_empty};
+use super::lists::{List, entries, is_port_by_atoi, marked};
+use super::uniform;
+use super::wanted::Fabric;
+use super::{Answer, Asked, Library, Present};
+use crate::topology::{GpuVendor, Nic, Port, Topology};
+
+pub(super) const LIBRARY: Library = Library {
+    name: "NCCL",
+    word: "nccl",
+    by_default: true,
+    variables: &[(IB_HCA, ib_hca), (CROSS_NIC, cross_nic)],
+    evidence: &[CONF_FILE, HOME, FORCE_MERGE],
+    files: Some(&FILES),
+    // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
+    lists: &[List::nearest(IB_HCA, admits)],
+    doubts: (doubts::doubts, doubts::READ),
+    // "Environment Variables" puts most of them under "Debugging", not for production
+    doubtful: "NCCL_IB_TC NCCL_IB_SL NCCL_IB_FIFO_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_QPS_PER_CONNECTION \
+               NCCL_IB_GID_INDEX NCCL_IB_DISABLE NCCL_IB_MERGE_VFS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS \
+               NCCL_SOCKET_IFNAME NCCL_ALGO NCCL_PROTO NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_NCHANNELS_* NCCL_NVLS_* \
+               NCCL_P2P_* NCCL_PXN_* NCCL_SHM_* NCCL_NET NCCL_NET_PLUGIN NCCL_NET_GDR_* NCCL_NETDEVS_POLICY NCCL_CROSS_NIC \
+               NCCL_DMABUF_ENABLE NCCL_IGNORE_* NCCL_HOSTID NCCL_DEBUG* OFI_NCCL_*",
+    uniform: "NCCL_* RCCL_* OFI_NCCL_*",
+    ..Library::NONE
+};
+
+const IB_HCA: &str = "NCCL_IB_HCA";
 /// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
-pub(super) const CONF_FILE: &str = "NCCL_CONF_FILE";
+const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
-pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
+const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
-pub(super) const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
+const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 pub(super) const HOME: &str = "HOME";
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
 const MAX_ENTRIES: usize = 32;
 
-/// The sites' configuration files.  NCCL and RCCL read them after the user's and never override what is set
-/// (src/misc/param.cc `initEnvFunc`, `ncclOsSetEnv`).
-const SITE: [&str; 2] = ["/etc/nccl.conf", "/etc/rccl.conf"];
+/// NCCL's and RCCL's: `NAME=VALUE`, both as they stand, without a comment behind; a line that begins with `#` is one
+/// (src/misc/param.cc `setEnvFile`, whose `envValue` has 1024 bytes).  They read the user's files before the site's, and a
+/// file overwrites nothing that is set (`initEnvFunc`, `ncclOsSetEnv`).
+pub(super) const FILES: Files = Files {
+    of_site: |topology| {
+        let files = &["/etc/nccl.conf", "/etc/rccl.conf"];
+        if has_amd(topology) { files } else { &files[..1] }
+    },
+    of_user: users_files,
+    lines,
+    longest_line: 1023,
+    last_counts: false,
+    skips_mark: false,
+    beat_environment: false,
+    variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE],
+    rivals: &[],
+    matter: |step| {
+        let is_set =
+            matches!(step.list, uniform::NodeList::Needed(..)) || step.wanted.fabric == Fabric::IsolatedRails;
+        let has_both = !step.topology.gpus.is_empty() && !step.node.rails.is_empty();
+        has_both && (is_set || step.wanted.judges_files)
+    },
+};
 
-/// What all tasks share of a variable.
-pub(super) struct Shared {
-    /// the answer where no file gives one
-    pub(super) answer: Answer<'static>,
-    /// what the site's files say, if the answer has a value or it is to be told what NCCL will use
-    site: Option<Claimed>,
-    /// what they say of groups of NICs, if a list would be set
-    merged: Option<Claimed>,
+/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`, and reads its own file whatever that says.  Up to 2.29 NCCL asks
+/// the system for the home directory, then `HOME`, into which Slurm puts the same.
+fn users_files(topology: &Topology, present: &Present) -> Vec<String> {
+    let at_home = |file: &str| non_empty(present, HOME).map(|home| format!("{home}/{file}"));
+    let nccls = non_empty(present, CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
+    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology));
+    nccls.into_iter().chain(rccls).collect()
 }
 
-/// What a file of NCCL's says of a variable.
-fn claimed(read: ReadFile, file: &str, variable: &str) -> Option<Claimed> {
-    claimed_in(read, file, &[variable], Grammar::Nccl)
+fn lines(text: &str) -> Vec<Line<'_>> {
+    // a comment gives its value to a name that begins with `#`, which no variable has
+    let said = text.lines().filter_map(|line| Some((line.len(), line.split_once('=')?)));
+    said.map(|(length, (name, value))| Line { name, value: Some(value), length }).collect()
 }
 
-/// The value or none, and why: from the node alone, never from the task.
-pub(super) fn list(
-    topology: &Topology,
-    node: &NodePlacement,
-    of_node: &List,
-    judges_files: bool,
-    read: ReadFile,
-) -> Shared {
-    let answer = list_without_files(topology, node, of_node);
-    let is_read = answer.value.is_some() || judges_files && !node.rails.is_empty();
-    let merged = answer.value.as_ref().and_then(|_| sites_file(topology, read, FORCE_MERGE));
-    Shared { site: if is_read { sites_file(topology, read, IB_HCA) } else { None }, merged, answer }
+/// A list: `[^][=]name[:port],...`.  `^` excludes, with `=` a name is a whole one, without it the beginning of one: `mlx5_1`
+/// means `mlx5_10` too (src/misc/utils.cc, `parseStringList` and `matchIfList`).
+struct NameList<'l> {
+    excludes: bool,
+    is_exact: bool,
+    entries: &'l str,
 }
 
-fn list_without_files(topology: &Topology, node: &NodePlacement, of_node: &List) -> Answer<'static> {
-    if topology.gpus.is_empty() {
-        return Answer::no("the node has no GPU");
+impl NameList<'_> {
+    fn new(value: &str) -> NameList<'_> {
+        let (excludes, rest) = marked(value, '^');
+        let (is_exact, entries) = marked(rest, '=');
+        NameList { excludes, is_exact, entries }
     }
-    let (list, left_out) = match of_node {
-        List::Needed(list, left_out) => (list, left_out),
-        List::Not(why) => return Answer::no(*why),
-    };
-    if node.rails.len() > MAX_ENTRIES {
-        let ports = node.rails.len();
-        return Answer::no(format!(
-            "{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"
-        ));
+
+    /// The names of its entries.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.split(',').filter_map(|entry| entry.split(':').next())
     }
-    let model = if has_amd(topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
-    Answer::yes(format!("={list}"), format!("one list for the whole node, without {left_out}{model}"))
-}
 
-/// What a fabric of isolated rails needs; no answer on another.
-pub(super) fn rails_alone(
-    topology: &Topology,
-    node: &NodePlacement,
-    fabric: Fabric,
-    read: ReadFile,
-) -> Option<Shared> {
-    if fabric != Fabric::IsolatedRails || topology.gpus.is_empty() || node.rails.is_empty() {
-        return None;
+    /// Does an entry's name mean that device?
+    fn means(&self, name: &str, device: &str) -> bool {
+        if self.is_exact { device == name } else { device.starts_with(name) }
     }
-    let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
-    Some(Shared { answer, site: sites_file(topology, read, CROSS_NIC), merged: None })
 }
 
-/// The same for every task, unless a file sets it.
-pub(super) fn cross_nic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    Some(unless_in_files(asked, asked.prepared.rails_alone.as_ref()?, CROSS_NIC))
+/// A list without an entry admits everything.
+fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
+    let list = NameList::new(value);
+    let mut of_port = entries(list.entries).peekable();
+    let is_port = |entry| is_port_by_atoi(entry, port, |name| list.means(name, &nic.name));
+    list.excludes != (of_port.peek().is_none() || of_port.any(is_port))
 }
 
-/// What the site's configuration files say of a variable.
-fn sites_file(topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
-    let files = if has_amd(topology) { &SITE[..] } else { &SITE[..1] };
-    strongest(files.iter().map(|file| claimed(read, file, name)))
-}
-
-/// The node's answer, unless a file sets the variable, or NCCL would miss a NIC.
-pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let answer = unless_in_files(asked, &asked.prepared.nccl, IB_HCA);
+/// The node's answer, from the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
+fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let answer = asked.unless_in_files(&FILES, IB_HCA, without_files(asked));
     let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(asked));
     Some(match missed {
         Some(name) => Answer::no(format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail")),
@@ -125,13 +142,28 @@ pub(super) fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     })
 }
 
+fn without_files<'p>(asked: &Asked<'p, '_>) -> Answer<'p> {
+    if asked.topology.gpus.is_empty() {
+        return Answer::no("the node has no GPU");
+    }
+    let ports = asked.node.rails.len();
+    match &asked.prepared.list {
+        uniform::NodeList::Not(why) => Answer::no(*why),
+        uniform::NodeList::Needed(..) if ports > MAX_ENTRIES => {
+            Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
+        }
+        uniform::NodeList::Needed(list, why) if has_amd(asked.topology) => {
+            let why = format!("{why}; with fewer NICs RCCL may not recognise the machine");
+            Answer::yes(format!("={list}"), why)
+        }
+        uniform::NodeList::Needed(list, why) => Answer::yes(format!("={list}"), why),
+    }
+}
+
 /// The first NIC of a group that is to be one, and that the list leaves out.
 fn merged_though_left_out(asked: &Asked) -> Option<String> {
-    let Asked { prepared, topology, node, evidence, .. } = asked;
-    let in_files = || {
-        let claims = [users_file(topology, evidence, FORCE_MERGE), prepared.nccl.merged.clone()];
-        strongest(claims).and_then(|claimed| claimed.value)
-    };
+    let &Asked { topology, node, evidence, .. } = asked;
+    let in_files = || asked.claimed(&FILES, FORCE_MERGE).and_then(|claimed| claimed.value);
     let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
     let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
     // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc, `Data Direct`)
@@ -143,22 +175,29 @@ fn merged_though_left_out(asked: &Asked) -> Option<String> {
     names.find(is_left_out).map(str::to_string)
 }
 
-/// The answer, unless a file sets the variable: NCCL would prefer ours to it.  The user's file counts more than the site's.
-fn unless_in_files<'p>(asked: &Asked<'p, '_>, shared: &'p Shared, name: &str) -> Answer<'p> {
-    unless_claimed(shared.answer.borrowed(), asked.judges_files(), || {
-        strongest([users_file(asked.topology, &asked.evidence, name), shared.site.clone()])
-    })
+/// What a fabric of isolated rails needs, the same for every task; no answer on another.
+fn cross_nic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let is_isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
+    if !is_isolated || asked.topology.gpus.is_empty() || asked.node.rails.is_empty() {
+        return None;
+    }
+    let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
+    Some(asked.unless_in_files(&FILES, CROSS_NIC, answer))
 }
 
-/// What the user's configuration files say of the variable; we read them with the user's rights.
-///
-/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`, and reads its own file whatever that says.  Up to 2.29 NCCL asks the system for the home directory, then `HOME`, into which Slurm puts the same.
-fn users_file(topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
-    let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
-    let at_home = |file: &str| variable(HOME).map(|home| format!("{home}/{file}"));
-    let nccls = variable(CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
-    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology));
-    strongest(nccls.into_iter().chain(rccls).map(|file| claimed(evidence.read, &file, name)))
+/// The files that NCCL and RCCL read on this node, the site's first.
+pub fn files(topology: &Topology, present: &Present) -> Vec<String> {
+    let sites = (FILES.of_site)(topology).iter().map(ToString::to_string);
+    sites.chain(users_files(topology, present)).collect()
+}
+
+/// The variables that we may set and that a text of theirs sets, in order of their names.
+pub fn set_in(text: &str) -> Vec<&'static str> {
+    let lines = lines(text);
+    let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
+    let mut names: Vec<&str> = super::variables().filter(is_set).collect();
+    names.sort_unstable();
+    names
 }
 
 fn has_amd(topology: &Topology) -> bool {

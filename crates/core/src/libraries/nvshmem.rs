@@ -25,138 +25,149 @@
 //! src/modules/transport/ibgda/ibgda.cpp `nvshmemt_init`, strstr), so where that is nothing we set no list.
 #![forbid(unsafe_code)]
 
-use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
+use super::files::{Files, Line, before_comment, non_empty};
+use super::findings::{Subject, has_space, of_space, tell_entries, unknown_device, whole_names};
+use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
-use super::uniform::List;
-use super::wanted::{Libraries, Wanted};
-use super::{Answer, Asked, Evidence, ReadFile};
-use crate::placement::{NodePlacement, Rail, RailIndex};
-use crate::topology::{GpuVendor, LinkLayer, Topology};
+use super::uniform::NodeList;
+use super::{Answer, Asked, Library};
+use crate::diagnostic::Diagnostic;
+use crate::placement::Rail;
+use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
 
-pub(super) const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
-pub(super) const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
+pub(super) const LIBRARY: Library = Library {
+    name: "NVSHMEM",
+    word: "nvshmem",
+    word_for_more: ONE_EACH,
+    by_default: true,
+    variables: &[(HCA_LIST, hca_list), (ENABLE_MAPPING, enable_mapping)],
+    evidence: &[PE_MAPPING, PREFIX, CONF_FILE],
+    files: Some(&FILES),
+    // the nearest of them for each processing element (src/host/topo/topo.cpp)
+    lists: &[List::nearest(HCA_LIST, admits)],
+    doubts: (doubts, ""),
+    ..Library::NONE
+};
+
+/// The word that gives each processing element one NIC.
+const ONE_EACH: &str = "nvshmem-pe";
+
+const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
+const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
 /// Is the list, or the mapping, read at all?
-pub(super) const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
+const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
 /// A part of the names of NICs that GPU-initiated transports take.
-pub(super) const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
+const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 /// Names a configuration file of the user's.
-pub(super) const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
+const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
-const SITE: &str = "/etc/nvshmem.conf";
+/// `NAME=VALUE` with white space around both; a comment begins with `#`, behind a value with white space before it.  The last
+/// line counts (src/include/bootstrap_host_transport/env_defs_internal.h `nvshmemi_conf_parse_file`, whose buffers have 4096
+/// bytes; `nvshmemi_conf_set`).  A list would switch off a mapping of the file's.
+pub(super) const FILES: Files = Files {
+    of_site: |_| &["/etc/nvshmem.conf"],
+    of_user: |_, present| {
+        let at_home = non_empty(present, HOME).map(|home| format!("{home}/.nvshmem.conf"));
+        non_empty(present, CONF_FILE).cloned().into_iter().chain(at_home).collect()
+    },
+    lines,
+    longest_line: 4095,
+    last_counts: true,
+    skips_mark: false,
+    beat_environment: true,
+    variables: &[HCA_LIST],
+    rivals: &[PE_MAPPING],
+    matter: |step| {
+        let is_set = matches!(step.list, NodeList::Needed(..)) || step.wanted.has_word(ONE_EACH);
+        let is_judged = step.wanted.judges_files && !step.node.rails.is_empty();
+        can_run(step.topology) && (is_set || is_judged)
+    },
+};
 
-/// What all tasks share.
-pub(super) struct Shared {
-    list: Answer<'static>,
-    /// why the site's file keeps us from setting a list
-    site: Option<Claimed>,
+fn lines<'t>(text: &'t str) -> Vec<Line<'t>> {
+    let said = text.lines().filter_map(|line| Some((line.len(), line.trim().split_once('=')?)));
+    let line = |(length, (name, value)): (usize, (&'t str, &'t str))| {
+        let value = before_comment(value.trim(), '#').trim();
+        Line { name: name.trim(), value: Some(value), length }
+    };
+    said.map(line).collect()
 }
 
-/// The node's list; `None` if no GPU of the node can run NVSHMEM.
-pub(super) fn shared(
-    topology: &Topology,
-    node: &NodePlacement,
-    of_node: &List,
-    wanted: &Wanted,
-    read: ReadFile,
-) -> Option<Shared> {
-    if !topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia) {
+/// `[^]name[:port],...`, whole names (src/modules/transport/ibrc/ibrc.cpp).
+fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
+    let (excludes, rest) = marked(list, '^');
+    excludes != entries(rest).any(|entry| is_port_by_atoi(entry, port, |name| nic.name == name))
+}
+
+/// What is wrong with the entries of the user's list.
+fn doubts(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let Some(list) = subject.value(HCA_LIST).filter(|_| subject.verbs().next().is_some()) else { return };
+    let wrong = |entry: &&str| {
+        // the number of a port may have a space
+        let device = entry.split(':').next().unwrap_or_default();
+        if has_space(device) { Some(of_space(entry)) } else { unknown_device(subject, entry, device) }
+    };
+    tell_entries((HCA_LIST, list), whole_names(list), wrong, found);
+}
+
+fn can_run(topology: &Topology) -> bool {
+    topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia)
+}
+
+/// The node's list, or on request the task's one NIC; no answer if no GPU of the node can run NVSHMEM.
+fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    if !can_run(asked.topology) {
         return None;
     }
-    let list = match of_node {
-        List::Needed(list, left_out) => {
-            let (list, silent) = with_addresses(topology, node).unwrap_or((list.clone(), String::new()));
-            Answer::yes(list, format!("one list for the whole node, without {left_out}{silent}"))
-        }
-        List::Not(why) => Answer::no(*why),
+    if asked.users(PE_MAPPING).is_some() {
+        return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
+    }
+    let own = own_nic(asked);
+    // a list of what is left out, in the newest source, begins with `^`
+    let admits = |prefix: &String| {
+        let is_in_name = |rail: &Rail| rail.name.contains(prefix);
+        prefix.starts_with('^') || own.map_or_else(|| asked.node.rails.iter().any(is_in_name), is_in_name)
     };
-    let may_be_set = list.value.is_some() || wanted.libraries.has(Libraries::NVSHMEM_PE);
-    let is_read = may_be_set || wanted.judges_files && !node.rails.is_empty();
-    let site = if is_read { claimed(read, SITE) } else { None };
-    Some(Shared { list, site })
+    if !asked.users(PREFIX).is_none_or(admits) {
+        return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` is in no name of these NICs"));
+    }
+    let answer = match (own, &asked.prepared.list) {
+        (Some(rail), _) => Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks"),
+        (None, NodeList::Needed(list, why)) => node_list(asked, list, why),
+        (None, NodeList::Not(why)) => Answer::no(*why),
+    };
+    Some(asked.unless_in_files(&FILES, HCA_LIST, answer))
 }
 
-/// The node's list without rails of RoCE whose interface has no address, and ` and ` with their names; `None` where all have
-/// one, or none is known to.
-fn with_addresses(topology: &Topology, node: &NodePlacement) -> Option<(String, String)> {
+/// The node's list without rails of RoCE whose interface has no address, if others have one.
+fn node_list<'p>(asked: &Asked<'p, '_>, list: &'p str, why: &'p str) -> Answer<'p> {
     let has_none = |rail: &&Rail| {
-        topology.port(rail.at()).is_some_and(|port| {
+        asked.topology.port(rail.at()).is_some_and(|port| {
             port.link_layer == LinkLayer::Ethernet && port.networks.is_empty() && !port.routes_elsewhere
         })
     };
-    let (without, with): (Vec<&Rail>, Vec<&Rail>) = node.rails.iter().partition(has_none);
+    let (without, with): (Vec<&Rail>, Vec<&Rail>) = asked.node.rails.iter().partition(has_none);
     if with.is_empty() || without.is_empty() {
-        return None;
+        return Answer::yes(list, why);
     }
     let list: Vec<String> = with.iter().map(ToString::to_string).collect();
     let names = names_of(without.iter().map(|rail| rail.name.as_str())).replace(',', " ");
-    Some((list.join(","), format!(" and {names} (no address)")))
-}
-
-/// Why a file keeps us from setting a list: it has one, or a mapping, which a list would switch off.
-fn claimed(read: ReadFile, file: &str) -> Option<Claimed> {
-    claimed_in(read, file, &[HCA_LIST, PE_MAPPING], Grammar::Nvshmem)
-}
-
-/// The same of the user's own files, which we read with the user's rights.
-fn users_file(evidence: &Evidence) -> Option<Claimed> {
-    let variable = |name: &str| evidence.present.get(name).filter(|value| !value.is_empty());
-    let at_home = variable(HOME).map(|home| format!("{home}/.nvshmem.conf"));
-    let files = variable(CONF_FILE).cloned().into_iter().chain(at_home);
-    strongest(files.map(|file| claimed(evidence.read, &file)))
-}
-
-/// The value that a file gives the list in place of the user's variable, and why that has no effect.
-pub(super) fn overruled(name: &str, evidence: &Evidence) -> Option<(String, String)> {
-    if name != HCA_LIST {
-        return None;
-    }
-    let claims = strongest([users_file(evidence), claimed(evidence.read, SITE)]);
-    let Claimed { why, value, .. } = claims?;
-    Some((value?, format!("the user's own value stays, but {why}, which NVSHMEM prefers")))
+    Answer::yes(list.join(","), format!("{why} and {names} (no address)"))
 }
 
 /// The task's one NIC, if that is asked for.
-fn own_nic(asked: &Asked<'_, '_>) -> Option<RailIndex> {
-    let is_asked_for = asked.prepared.wanted.libraries.has(Libraries::NVSHMEM_PE);
+fn own_nic<'e>(asked: &Asked<'_, 'e>) -> Option<&'e Rail> {
     match asked.task.rails.as_slice() {
-        [(rail, _)] if is_asked_for && !asked.task.gpus.is_empty() => Some(*rail),
+        [(rail, _)] if asked.has_word(ONE_EACH) && !asked.task.gpus.is_empty() => {
+            Some(asked.node.rail(*rail))
+        }
         _ => None,
     }
 }
 
-/// Is this in the name of a NIC that would be listed?
-fn leaves_some(asked: &Asked, prefix: &str) -> bool {
-    let has = |rail: &Rail| rail.name.contains(prefix);
-    match own_nic(asked) {
-        Some(rail) => has(asked.node.rail(rail)),
-        None => asked.node.rails.iter().any(has),
-    }
-}
-
-/// The node's list, or on request the task's one NIC.
-pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let shared = asked.prepared.nvshmem.as_ref()?;
-    if asked.users(PE_MAPPING).is_some() {
-        return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
-    }
-    // a list of what is left out, in the newest source, begins with `^`
-    let admits = |prefix: &String| prefix.starts_with('^') || leaves_some(asked, prefix);
-    if !asked.users(PREFIX).is_none_or(admits) {
-        return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` is in no name of these NICs"));
-    }
-    let answer = match own_nic(asked) {
-        Some(rail) => {
-            Answer::yes(asked.node.rail(rail).to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks")
-        }
-        None => shared.list.borrowed(),
-    };
-    let claim = || strongest([users_file(&asked.evidence), shared.site.clone()]);
-    Some(unless_claimed(answer, asked.judges_files(), claim))
-}
-
 /// The switch without which the newest releases do not read the task's one NIC.
-pub(super) fn enable_mapping<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn enable_mapping<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     own_nic(asked)?;
     let has_one = asked.users(HCA_LIST).is_none() && asked.prepared.is_wanted(HCA_LIST);
     let list = hca_list(asked).filter(|_| has_one)?;

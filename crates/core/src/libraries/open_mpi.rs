@@ -9,12 +9,20 @@
 //! Over UCX Open MPI needs no variable of its own, so we set this only on nodes with NICs that libfabric alone reaches.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked, libfabric};
+use super::{Answer, Asked, Library, libfabric};
 
-pub(super) const ACCELERATOR_RANK: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank";
+pub(super) const LIBRARY: Library = Library {
+    name: "Open MPI",
+    word: "openmpi",
+    by_default: true,
+    variables: &[(ACCELERATOR_RANK, accelerator_rank)],
+    ..Library::NONE
+};
+
+const ACCELERATOR_RANK: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank";
 
 /// The task's place; no answer on nodes without EFA and Slingshot, or without a GPU.
-pub(super) fn accelerator_rank<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn accelerator_rank<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let prepared = asked.prepared;
     let nearest =
         [&prepared.slingshot, &prepared.efa].into_iter().find(|of| of.iter().any(Option::is_some))?;

@@ -9,29 +9,36 @@
 //! gets a core for each. (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c.)
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked};
+use super::{Answer, Asked, Library};
 
-pub(super) const NUM_THREADS: &str = "OMP_NUM_THREADS";
-pub(super) const PLACES: &str = "OMP_PLACES";
-pub(super) const PROC_BIND: &str = "OMP_PROC_BIND";
+pub(super) const LIBRARY: Library = Library {
+    name: "OpenMP",
+    variables: &[(NUM_THREADS, num_threads), (PLACES, places), (PROC_BIND, proc_bind)],
+    evidence: &[GOMP_CPU_AFFINITY, KMP_AFFINITY],
+    ..Library::NONE
+};
+
+const NUM_THREADS: &str = "OMP_NUM_THREADS";
+const PLACES: &str = "OMP_PLACES";
+const PROC_BIND: &str = "OMP_PROC_BIND";
 /// One runtime's own variables for places; `OMP_PLACES` would override them.
-pub(super) const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
-pub(super) const KMP_AFFINITY: &str = "KMP_AFFINITY";
+const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
+const KMP_AFFINITY: &str = "KMP_AFFINITY";
 
 /// The number of cores in the task's part.
-pub(super) fn num_threads<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn num_threads<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let threads = asked.task.threads?;
     Some(Answer::yes(threads.to_string(), "the cores that are the task's part"))
 }
 
 /// Places for programs that bind their own threads.
-pub(super) fn places<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn places<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     asked.task.threads?;
     Some(unless(pinned(asked), "cores", "places for programs that bind their own threads"))
 }
 
 /// Switches the runtime's binding off, unless the user names places: `false` would make it ignore them.
-pub(super) fn proc_bind<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn proc_bind<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     asked.task.threads?;
     let places = asked.users(PLACES).map(|_| PLACES);
     Some(unless(pinned(asked).or(places), "false", "a program that loads OpenMP keeps all its CPUs"))

@@ -5,27 +5,29 @@
 //! and its list of environment variables).  `ROCSHMEM_USE_IB_HCA` forces a device and needs no list.
 #![forbid(unsafe_code)]
 
-use super::template::names_of;
-use super::uniform::List;
-use super::{Answer, Asked};
+use super::{Answer, Asked, Library, uniform};
 use crate::topology::GpuVendor;
 
-pub(super) const HCA_LIST: &str = "ROCSHMEM_HCA_LIST";
-pub(super) const USE_HCA: &str = "ROCSHMEM_USE_IB_HCA";
+pub(super) const LIBRARY: Library = Library {
+    name: "rocSHMEM",
+    word: "rocshmem",
+    by_default: true,
+    variables: &[(HCA_LIST, hca_list)],
+    evidence: &[USE_HCA],
+    uniform: HCA_LIST,
+    ..Library::NONE
+};
+
+const HCA_LIST: &str = "ROCSHMEM_HCA_LIST";
+const USE_HCA: &str = "ROCSHMEM_USE_IB_HCA";
 
 /// The node's list; no answer if no GPU of the node can run rocSHMEM.
-pub(super) fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if !asked.topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd) {
         return None;
     }
     if asked.users(USE_HCA).is_some() {
         return Some(Answer::no("the user's `ROCSHMEM_USE_IB_HCA` names the device"));
     }
-    Some(match &asked.prepared.of_node {
-        List::Needed(_, left_out) => {
-            let names = names_of(asked.node.rails.iter().map(|rail| rail.name.as_str()));
-            Answer::yes(names, format!("one list for the whole node, without {left_out}"))
-        }
-        List::Not(why) => Answer::no(*why),
-    })
+    Some(uniform::names(asked))
 }

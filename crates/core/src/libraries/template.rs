@@ -7,73 +7,155 @@
 use super::names;
 use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
-use crate::placement::{NodePlacement, TaskPlacement};
+use crate::placement::{NodePlacement, Rail, TaskPlacement};
 use crate::topology::{GpuIndex, PciAddress, Topology};
-use std::fmt::Write;
 
 /// Bytes of a value, at most.
 const MAX_VALUE: usize = 4096;
 
+/// What a template is filled from.
+pub(super) struct Facts<'f> {
+    pub(super) topology: &'f Topology,
+    pub(super) node: &'f NodePlacement,
+    /// `None` for the values that all tasks share
+    pub(super) task: Option<&'f TaskPlacement>,
+    /// the maps that are kept in files
+    pub(super) kept: &'f [KeptMap],
+}
+
 /// A fact that a template can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fact {
-    Nic,
-    Port,
-    NicAddress,
-    Nics,
-    NicNames,
-    Gpu,
-    GpuAddress,
-    Gpus,
-    Numa,
-    LocalId,
-    TaskId,
-    Rails,
-    RailNames,
-    RailCount,
-    Machine,
-    Map(Format),
+#[derive(Debug)]
+struct Fact {
+    /// its word between braces
+    word: &'static str,
+    /// is it one of the task?
+    is_per_task: bool,
+    what: &'static str,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// this function; `None` or nothing if there is no such fact here
+    Value(fn(&Facts) -> Option<String>),
+    /// the path of a map that is kept in a file
     MapFile(Format),
 }
 
-/// `(word, fact, is it one of the task?, what it is)`
-const FACTS: [(&str, Fact, bool, &str); 20] = [
-    ("nic", Fact::Nic, true, "the name of the task's NIC, if it has exactly one"),
-    ("port", Fact::Port, true, "its port's number"),
-    ("nic_address", Fact::NicAddress, true, "its PCI address"),
-    ("nics", Fact::Nics, true, "the task's NICs, as mlx5_0:1,mlx5_1:1"),
-    ("nic_names", Fact::NicNames, true, "their names alone"),
-    ("gpu", Fact::Gpu, true, "the index of the task's GPU in PCI order, if it has exactly one"),
-    ("gpu_address", Fact::GpuAddress, true, "its PCI address"),
-    ("gpus", Fact::Gpus, true, "the indices of all its GPUs"),
-    ("numa", Fact::Numa, true, "the NUMA node of its GPUs, if it is one"),
-    ("local_id", Fact::LocalId, true, "the task's number on the node"),
-    ("task_id", Fact::TaskId, true, "the task's number in the step"),
-    ("rails", Fact::Rails, false, "all NICs of the node that may be used, as mlx5_0:1,mlx5_1:1"),
-    ("rail_names", Fact::RailNames, false, "their names alone"),
-    ("rail_count", Fact::RailCount, false, "how many ports that are"),
-    ("machine", Fact::Machine, false, "what `nic-placement show` calls the node in its first line"),
-    (
-        "map:sglang",
-        Fact::Map(Format::Sglang),
-        true,
-        "the NICs of all GPUs that the task sees, as SGLang takes them",
-    ),
-    ("map:vllm", Fact::Map(Format::Vllm), true, "the same for vLLM's VLLM_GPU_NIC_PCIE_MAPPING"),
-    (
-        "map_file:json",
-        Fact::MapFile(Format::Json),
-        true,
-        "the path of a file with them, as `nic-placement map` writes it",
-    ),
-    ("map_file:sglang", Fact::MapFile(Format::Sglang), true, "the same for SGLang"),
-    (
-        "map_file:mooncake",
-        Fact::MapFile(Format::Mooncake),
-        true,
-        "the same for Mooncake's MC_CUSTOM_TOPO_JSON",
-    ),
+const fn of_task(word: &'static str, what: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
+    Fact { word, is_per_task: true, what, source: Source::Value(value) }
+}
+
+const fn of_node(word: &'static str, what: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
+    Fact { word, is_per_task: false, what, source: Source::Value(value) }
+}
+
+const fn map_file(word: &'static str, what: &'static str, format: Format) -> Fact {
+    Fact { word, is_per_task: true, what, source: Source::MapFile(format) }
+}
+
+static FACTS: [Fact; 20] = [
+    of_task("nic", "the name of the task's NIC, if it has exactly one", |facts| {
+        Some(facts.one_rail()?.name.to_string())
+    }),
+    of_task("port", "its port's number", |facts| Some(facts.one_rail()?.port.to_string())),
+    of_task("nic_address", "its PCI address", |facts| {
+        address(facts.topology.nic(facts.one_rail()?.nic).address?)
+    }),
+    of_task("nics", "the task's NICs, as mlx5_0:1,mlx5_1:1", |facts| Some(joined(facts.rails()))),
+    of_task("nic_names", "their names alone", |facts| {
+        Some(names_of(facts.rails().map(|rail| rail.name.as_str())))
+    }),
+    of_task("gpu", "the index of the task's GPU in PCI order, if it has exactly one", |facts| {
+        Some(facts.one_gpu()?.to_string())
+    }),
+    of_task("gpu_address", "its PCI address", |facts| address(facts.topology.gpu(facts.one_gpu()?).address)),
+    of_task("gpus", "the indices of all its GPUs", |facts| Some(joined(facts.gpus().iter()))),
+    of_task("numa", "the NUMA node of its GPUs, if it is one", |facts| {
+        let topology = facts.topology;
+        let mut nodes = facts.gpus().iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
+        let first = nodes.next()??;
+        nodes.all(|node| node == Some(first)).then(|| first.to_string())
+    }),
+    of_task("local_id", "the task's number on the node", |facts| Some(facts.task?.local_id.to_string())),
+    of_task("task_id", "the task's number in the step", |facts| Some(facts.task?.global_id.to_string())),
+    of_node("rails", "all NICs of the node that may be used, as mlx5_0:1,mlx5_1:1", |facts| {
+        Some(joined(facts.node.rails.iter()))
+    }),
+    of_node("rail_names", "their names alone", |facts| {
+        Some(names_of(facts.node.rails.iter().map(|rail| rail.name.as_str())))
+    }),
+    of_node("rail_count", "how many ports that are", |facts| Some(facts.node.rails.len().to_string())),
+    of_node("machine", "what `nic-placement show` calls the node in its first line", |facts| {
+        // a slash in the name would change the path
+        Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))
+    }),
+    of_task("map:sglang", "the NICs of all GPUs that the task sees, as SGLang takes them", |facts| {
+        Some(maps::write(Format::Sglang, facts.seen()?).ok()?.trim_end().to_string())
+    }),
+    of_task("map:vllm", "the same for vLLM's VLLM_GPU_NIC_PCIE_MAPPING", |facts| {
+        Some(maps::pairs(facts.seen()?).ok()?.trim_end().to_string())
+    }),
+    map_file("map_file:json", "the path of a file with them, as `nic-placement map` writes it", Format::Json),
+    map_file("map_file:sglang", "the same for SGLang", Format::Sglang),
+    map_file("map_file:mooncake", "the same for Mooncake's MC_CUSTOM_TOPO_JSON", Format::Mooncake),
 ];
+
+impl<'f> Facts<'f> {
+    fn gpus(&self) -> &'f [GpuIndex] {
+        self.task.map(|task| task.gpus.as_slice()).unwrap_or_default()
+    }
+
+    fn rails(&self) -> impl ExactSizeIterator<Item = &'f Rail> {
+        let node = self.node;
+        let rails = self.task.map(|task| task.rails.as_slice()).unwrap_or_default();
+        rails.iter().map(move |(rail, _)| node.rail(*rail))
+    }
+
+    fn one_rail(&self) -> Option<&'f Rail> {
+        let mut rails = self.rails();
+        rails.next().filter(|_| rails.len() == 0)
+    }
+
+    fn one_gpu(&self) -> Option<GpuIndex> {
+        if let [gpu] = self.gpus() { Some(*gpu) } else { None }
+    }
+
+    /// One process that drives all GPUs which the task sees: in its order.
+    fn seen(&self) -> Option<Subject<'f>> {
+        let gpus = self.task.map(|task| task.seen.as_slice()).filter(|gpus| !gpus.is_empty())?;
+        Some(Subject { topology: self.topology, node: self.node, gpus, cpus: &[], host: "" })
+    }
+
+    /// A fact of this task or node.
+    fn of(&self, fact: &Fact) -> Result<String, String> {
+        match fact.source {
+            Source::Value(value) => {
+                let text = value(self).filter(|text| !text.is_empty());
+                text.ok_or_else(|| format!("there is no `{{{}}}` here", fact.word))
+            }
+            Source::MapFile(format) => self.map_file(format),
+        }
+    }
+
+    /// The file's program counts all GPUs of the node, so it serves a task that counts them alike.
+    fn map_file(&self, format: Format) -> Result<String, String> {
+        let sees_all =
+            self.task.is_some_and(|task| task.seen.iter().copied().eq(self.topology.gpu_indices()));
+        if !sees_all {
+            return Err(
+                "the file counts all GPUs of the node, and the task does not see all in PCI order".into()
+            );
+        }
+        let kept = self.kept.iter().find(|(known, _)| *known == format);
+        kept.map_or_else(|| Err("there is no such file".to_string()), |(_, path)| path.clone())
+    }
+}
+
+/// An address that was read, not made up.
+fn address(address: PciAddress) -> Option<String> {
+    (!address.is_invented()).then(|| address.to_string())
+}
 
 /// A file in which an engine finds the map of the whole node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +174,8 @@ pub(super) type KeptMap = (Format, Result<String, String>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    Fact(Fact),
+    /// the fact at this place of [`FACTS`]
+    Fact(usize),
 }
 
 /// One of the admin's variables.
@@ -104,7 +187,7 @@ pub struct Template {
 
 /// The words that may stand in braces, as messages and documents list them: `(word, what it is)`.
 pub fn placeholders() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FACTS.iter().map(|&(word, _, _, what)| (word, what))
+    FACTS.iter().map(|fact| (fact.word, fact.what))
 }
 
 impl Template {
@@ -154,8 +237,14 @@ impl Template {
 
     /// Does the value depend on the task?
     pub fn is_per_task(&self) -> bool {
-        let is_per_task = |fact: Fact| FACTS.iter().any(|&(_, known, per_task, _)| known == fact && per_task);
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Fact(fact) if is_per_task(*fact)))
+        self.facts().any(|fact| fact.is_per_task)
+    }
+
+    fn facts(&self) -> impl Iterator<Item = &'static Fact> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Fact(place) => FACTS.get(*place),
+            Piece::Text(_) => None,
+        })
     }
 
     /// Does it name a file, which must exist to be named?
@@ -165,33 +254,19 @@ impl Template {
 
     /// The formats of the kept maps that it names.
     pub fn map_files(&self) -> impl Iterator<Item = Format> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Fact(Fact::MapFile(format)) => Some(*format),
-            Piece::Fact(_) | Piece::Text(_) => None,
+        self.facts().filter_map(|fact| match fact.source {
+            Source::MapFile(format) => Some(format),
+            Source::Value(_) => None,
         })
     }
 
     /// The value, or the word that has no fact here.
-    pub(super) fn fill(
-        &self,
-        topology: &Topology,
-        node: &NodePlacement,
-        task: Option<&TaskPlacement>,
-        kept: &[KeptMap],
-    ) -> Result<String, String> {
+    pub(super) fn fill(&self, facts: &Facts) -> Result<String, String> {
         let mut value = String::new();
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => value.push_str(text),
-                Piece::Fact(Fact::MapFile(format)) => {
-                    value.push_str(&map_file(*format, topology, task, kept)?)
-                }
-                Piece::Fact(fact) => {
-                    let word = || FACTS.iter().find(|known| known.1 == *fact).map_or("", |known| known.0);
-                    let text = look_up(*fact, topology, node, task).filter(|text| !text.is_empty());
-                    let text = text.ok_or_else(|| format!("there is no `{{{}}}` here", word()))?;
-                    value.push_str(&text);
-                }
+                Piece::Fact(place) => value.push_str(&facts.of(&FACTS[*place])?),
             }
         }
         if value.len() > MAX_VALUE || value.chars().any(char::is_control) {
@@ -203,8 +278,8 @@ impl Template {
 
 /// `{nic}, {port}, …`
 fn listed(per_task_too: bool) -> String {
-    let words = FACTS.iter().filter(|fact| per_task_too || !fact.2);
-    words.map(|fact| format!("{{{}}}", fact.0)).collect::<Vec<_>>().join(" ")
+    let facts = FACTS.iter().filter(|fact| per_task_too || !fact.is_per_task);
+    facts.map(|fact| format!("{{{}}}", fact.word)).collect::<Vec<_>>().join(" ")
 }
 
 fn pieces(text: &str) -> Result<Vec<Piece>, String> {
@@ -227,64 +302,20 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
             }
             _ => return Err(format!("a single `{brace}`: write it twice where you mean the brace itself")),
         };
-        let Some(fact) = FACTS.iter().find(|fact| fact.0 == word) else {
+        let Some(place) = FACTS.iter().position(|fact| fact.word == word) else {
             let word = Shown::word(word, 40);
             return Err(format!("`{{{word}}}` is not known; known: {}", listed(true)));
         };
         if !plain.is_empty() {
             pieces.push(Piece::Text(std::mem::take(&mut plain)));
         }
-        pieces.push(Piece::Fact(fact.1));
+        pieces.push(Piece::Fact(place));
     }
     plain.push_str(rest);
     if !plain.is_empty() || pieces.is_empty() {
         pieces.push(Piece::Text(plain));
     }
     Ok(pieces)
-}
-
-fn look_up(
-    fact: Fact,
-    topology: &Topology,
-    node: &NodePlacement,
-    task: Option<&TaskPlacement>,
-) -> Option<String> {
-    let stated = |address: PciAddress| (!address.is_invented()).then(|| address.to_string());
-    let gpus = task.map(|task| task.gpus.as_slice()).unwrap_or_default();
-    let rails = task.map(|task| task.rails.as_slice()).unwrap_or_default();
-    let one_rail = || match rails {
-        [(rail, _)] => Some(node.rail(*rail)),
-        _ => None,
-    };
-    let one_gpu = || match gpus {
-        [gpu] => Some(*gpu),
-        _ => None,
-    };
-    match fact {
-        Fact::Nic => Some(one_rail()?.name.to_string()),
-        Fact::Port => Some(one_rail()?.port.to_string()),
-        Fact::NicAddress => stated(topology.nic(one_rail()?.nic).address?),
-        Fact::Nics => Some(joined(rails.iter().map(|(rail, _)| node.rail(*rail).to_string()))),
-        Fact::NicNames => Some(names_of(rails.iter().map(|(rail, _)| node.rail(*rail).name.as_str()))),
-        Fact::Gpu => Some(one_gpu()?.to_string()),
-        Fact::GpuAddress => stated(topology.gpu(one_gpu()?).address),
-        Fact::Gpus => Some(joined(gpus.iter().map(GpuIndex::to_string))),
-        Fact::Numa => {
-            let mut nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
-            let first = nodes.next()??;
-            nodes.all(|node| node == Some(first)).then(|| first.to_string())
-        }
-        Fact::LocalId => Some(task?.local_id.to_string()),
-        Fact::TaskId => Some(task?.global_id.to_string()),
-        Fact::Rails => Some(joined(node.rails.iter().map(ToString::to_string))),
-        Fact::RailNames => Some(names_of(node.rails.iter().map(|rail| rail.name.as_str()))),
-        Fact::RailCount => Some(node.rails.len().to_string()),
-        // a slash in the name would change the path
-        Fact::Map(format) => map(format, topology, node, task.map_or(&[], |task| &task.seen)),
-        // it has reasons of its own
-        Fact::MapFile(_) => None,
-        Fact::Machine => Some(topology.name.clone()).filter(|name| !name.contains('/')),
-    }
 }
 
 /// The kept maps that the templates name.  One counts where it says, byte for byte, what this step's own map says: a file of
@@ -311,42 +342,8 @@ pub(super) fn kept_maps(
     formats.into_iter().map(|format| (format, path(format))).collect()
 }
 
-/// The file's program counts all GPUs of the node, so it serves a task that counts them alike.
-fn map_file(
-    format: Format,
-    topology: &Topology,
-    task: Option<&TaskPlacement>,
-    kept: &[KeptMap],
-) -> Result<String, String> {
-    let sees_all = task.is_some_and(|task| task.seen.iter().copied().eq(topology.gpu_indices()));
-    if !sees_all {
-        return Err("the file counts all GPUs of the node, and the task does not see all in PCI order".into());
-    }
-    let kept = kept.iter().find(|(known, _)| *known == format);
-    kept.map_or_else(|| Err("there is no such file".to_string()), |(_, path)| path.clone())
-}
-
-/// One process that drives all GPUs which the task sees: in its order.
-fn map(format: Format, topology: &Topology, node: &NodePlacement, gpus: &[GpuIndex]) -> Option<String> {
-    if gpus.is_empty() {
-        return None;
-    }
-    let subject = Subject { topology, node, gpus, cpus: &[], host: "" };
-    let text = match format {
-        Format::Vllm => maps::pairs(subject),
-        format => maps::write(format, subject),
-    };
-    Some(text.ok()?.trim_end().to_string())
-}
-
-fn joined(entries: impl Iterator<Item = String>) -> String {
-    let mut list = String::new();
-    for entry in entries {
-        let comma = if list.is_empty() { "" } else { "," };
-        // writing to a string cannot fail
-        let _ = write!(list, "{comma}{entry}");
-    }
-    list
+fn joined(entries: impl Iterator<Item: ToString>) -> String {
+    entries.map(|entry| entry.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Each name once, in order: ports of one NIC share it.

@@ -139,8 +139,8 @@ impl Situation {
     }
 
     fn libraries(mut self, words: &[&str]) -> Situation {
-        let named = words.iter().map(|word| Libraries::named(word).expect("a library"));
-        self.wanted.libraries = named.fold(Libraries::NONE, Libraries::with);
+        let named = words.iter().map(|word| wanted::Libraries::named(word).expect("a library"));
+        self.wanted.libraries = named.fold(wanted::Libraries::NONE, wanted::Libraries::with);
         self
     }
 
@@ -253,21 +253,18 @@ fn every_variable_that_an_answer_rests_on_is_read_from_the_environment() {
 
 #[test]
 fn nccl_gets_no_list_that_it_would_cut() {
-    let (topology, mut placement) = node(PortState::Active);
-    let more = |placement: &mut NodePlacement, count: usize| {
+    for (count, expected) in [(32, true), (33, false)] {
+        let mut situation = Situation::new(PortState::Active);
         let rails = (0..count).map(|nic| Rail {
             nic: NicIndex(0),
             name: format!("roce{nic}").parse().unwrap(),
             port: 1,
             rate_mbps: None,
         });
-        placement.rails = rails.collect();
-    };
-    for (count, expected) in [(32, true), (33, false)] {
-        more(&mut placement, count);
-        let of_node = uniform::list(&topology, &placement);
-        let Answer { value, why, .. } = nccl::list(&topology, &placement, &of_node, false, &|_| None).answer;
-        assert_eq!(value.is_some(), expected, "{count} rails");
+        situation.node.rails = rails.collect();
+        let task = task(&[1], &[1]);
+        let why = situation.why(&task, "NCCL_IB_HCA");
+        assert_eq!(situation.value(&task, "NCCL_IB_HCA").is_some(), expected, "{count} rails");
         assert_eq!(why == "33 ports may be used, and NCCL reads a list of 32 at most", !expected, "{why}");
     }
 }

@@ -30,127 +30,137 @@
 
 mod addresses;
 mod interfaces;
+mod items;
 mod subnets;
-pub(super) mod transports;
 
-use super::claimed::{Claimed, Grammar, claimed_in, strongest, unless_claimed};
+use super::files::{Files, Line, before_comment, non_empty};
+use super::nccl::HOME;
 use super::template::names_of;
-use super::wanted::{Fabric, Libraries};
-use super::{Answer, Asked, Evidence, ReadFile, nccl};
+use super::wanted::Fabric;
+use super::{Answer, Asked, Library, ReadFile};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::topology::{GpuVendor, Topology};
-use addresses::OfSite;
+use addresses::{ALL_DEVICES, PRIORITY};
 use interfaces::Interfaces;
+use items::Transports;
 use std::borrow::Cow;
-use std::cell::OnceCell;
-use subnets::Subnets;
-use transports::Transports;
+use subnets::{REACHABILITY, Subnets};
 
-pub(super) use addresses::{ALL_DEVICES, PRIORITY, priority};
-pub(super) use subnets::REACHABILITY;
+pub(super) const LIBRARY: Library = Library {
+    name: "UCX",
+    word: "ucx",
+    word_for_more: WITH_GPUS,
+    by_default: true,
+    variables: &[(NET_DEVICES, net_devices), (PRIORITY, addresses::priority)],
+    // without it UCX's clients can fail to connect
+    companion: Some(PRIORITY),
+    evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, REACHABILITY, CONFIG_DIR],
+    files: Some(&FILES),
+    lists: &[items::DEVICES],
+    doubts: (items::doubts, TLS),
+    doubtful: "UCX_TLS UCX_IB_*",
+    ..Library::NONE
+};
+
+/// The word that adds the devices of GPUs that send by themselves.
+const WITH_GPUS: &str = "ucx-gda";
 
 pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
-pub(super) const TLS: &str = "UCX_TLS";
+const TLS: &str = "UCX_TLS";
 /// Names a folder of the user's with a configuration file.
-pub(super) const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
+const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// libfabric's word for the list: its ucx provider sets `UCX_NET_DEVICES` to it, unless that is set (since 1.18:
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).
-pub(super) const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
-
-/// What is found out once for all of a task's variables of UCX's.
-#[derive(Default)]
-pub(super) struct OfTask {
-    /// the user's configuration files that are there, strongest first
-    files: OnceCell<Vec<String>>,
-    /// the list that is set
-    list: OnceCell<String>,
-}
-
-impl OfTask {
-    /// Takes down what is set: the list comes before the variables beside it.
-    pub(super) fn note(&self, name: &str, value: &str) {
-        if name == NET_DEVICES {
-            self.list.get_or_init(|| value.to_string());
-        }
-    }
-}
-
-/// The site's configuration; UCX prefers the environment (src/ucs/config/parser.c `ucs_config_apply_config_vars`).
-///
-/// UCX reads, each over the one before: this, `<library's folder>/../etc/ucx/ucx.conf`, and the user's own files
-/// ([`users_file`]).  We do not know which library a program will load, so we do not know the second.
-const SITE: &str = "/etc/ucx/ucx.conf";
-/// What the file is called in every folder.
-const FILE: &str = "ucx.conf";
+const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 
 /// Items of a list, at most: a program with more of them aborts (src/ucp/core/ucp_context.c
 /// `ucp_is_resource_in_device_list`, `ucs_assert_always`).
 const MAX_ITEMS: usize = 64;
 
+/// UCX reads, each over the one before: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`, and `ucx.conf` at home,
+/// in the user's own folder and in the working directory, since 1.12 (src/ucs/config/parser.c
+/// `ucs_config_parse_config_files`).  We do not know which library a program will load, so we do not know the second.  UCX
+/// prefers the environment (`ucs_config_apply_config_vars`).
+pub(super) const FILES: Files = Files {
+    of_site: |_| &["/etc/ucx/ucx.conf"],
+    of_user: |_, present| {
+        let folders = [CONFIG_DIR, HOME].into_iter().filter_map(|name| non_empty(present, name));
+        let files = folders.map(|folder| format!("{folder}/ucx.conf"));
+        ["ucx.conf".to_string()].into_iter().chain(files).collect()
+    },
+    lines,
+    longest_line: 199,
+    last_counts: true,
+    skips_mark: true,
+    beat_environment: false,
+    variables: &[NET_DEVICES, PRIORITY, ALL_DEVICES],
+    rivals: &[],
+    matter: |step| !step.topology.gpus.is_empty() && !step.node.rails.is_empty(),
+};
+
+/// An INI file: `NAME=VALUE` or `NAME: VALUE`, and white space and `;` begin a comment.  A line that is indented below another
+/// is one more value of that one's name.  The lines of a section count only where the machine is one of those that the section
+/// names (src/ucs/config/ini.c `ini_parse_stream`, whose `INI_MAX_LINE` is 200; src/ucs/config/parser.c
+/// `ucs_config_parse_config_file_line`).
+fn lines(text: &str) -> Vec<Line<'_>> {
+    let mut lines = Vec::new();
+    let (mut in_section, mut above) = (false, None);
+    for line in text.lines() {
+        let trimmed = line.trim();
+        let value_of =
+            |name, value| Line { name, value: Some(value).filter(|_| !in_section), length: line.len() };
+        if trimmed.is_empty() || trimmed.starts_with([';', '#']) {
+            continue;
+        }
+        if let Some(above) = above.filter(|_| line.starts_with(char::is_whitespace)) {
+            lines.push(value_of(above, trimmed));
+        } else if trimmed.starts_with('[') {
+            (in_section, above) = (true, None);
+        } else if let Some((name, value)) = before_comment(trimmed, ';').split_once(['=', ':']) {
+            above = Some(name.trim());
+            lines.push(value_of(name.trim(), value.trim()));
+        }
+    }
+    lines
+}
+
 /// What all tasks share.
-pub(super) struct Shared {
-    /// why the site's file keeps us from setting the variable
-    site: Option<Claimed>,
-    /// what it says of connections by address
-    addresses: OfSite,
+pub(super) struct OfStep {
     /// the interfaces of the node
     interfaces: Interfaces,
     /// the subnets of the rails
     subnets: Subnets,
 }
 
-/// Reads the site's file and the kernel's tables; `None` where no task gets a list.
-pub(super) fn shared(
+/// Reads the kernel's tables; `None` where no task gets a list.
+pub(super) fn of_step(
     topology: &Topology,
     node: &NodePlacement,
-    wanted: bool,
+    is_wanted: bool,
+    is_claimed: bool,
     read: ReadFile,
-) -> Option<Shared> {
-    if !wanted || topology.gpus.is_empty() || node.rails.is_empty() {
+) -> Option<OfStep> {
+    if !is_wanted || topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }
-    let site = claimed(read, SITE, NET_DEVICES);
-    let interfaces = match site {
-        Some(_) => Interfaces::Unknown,
-        None => interfaces::read(read),
-    };
-    Some(Shared { site, addresses: OfSite::new(read), interfaces, subnets: Subnets::new(topology, node) })
-}
-
-/// Why a file keeps us from setting a variable; `None` if it does not.
-fn claimed(read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
-    claimed_in(read, file, &[name], Grammar::Ini)
-}
-
-/// Why a file of the user's keeps us from setting a variable; we read it with the user's rights.
-///
-/// UCX reads `ucx.conf` at home, in the user's own folder and in the working directory, each over the one before, since
-/// 1.12 (src/ucs/config/parser.c `ucs_config_parse_config_files`).
-fn users_file(asked: &Asked, name: &str) -> Option<Claimed> {
-    let Evidence { present, read } = &asked.evidence;
-    let there = asked.ucx.files.get_or_init(|| {
-        let variable = |name: &str| present.get(name).filter(|value| !value.is_empty());
-        let folders = [CONFIG_DIR, nccl::HOME].into_iter().filter_map(variable);
-        let files = [FILE.to_string()].into_iter().chain(folders.map(|folder| format!("{folder}/{FILE}")));
-        files.filter(|file| read(file).is_some()).collect()
-    });
-    strongest(there.iter().map(|file| claimed(*read, file, name)))
+    let interfaces = if is_claimed { Interfaces::Unknown } else { interfaces::read(read) };
+    Some(OfStep { interfaces, subnets: Subnets::new(topology, node) })
 }
 
 /// The value or none, and why.
-pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     let task = asked.task;
     let no = |why: &'static str| Some(Answer::no(why));
     if task.gpus.is_empty() {
         return no("a task without GPUs is left to UCX, which uses two NICs itself");
     }
-    let Some(shared) = asked.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
+    let Some(of_step) = asked.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
         return no("no NIC of this node may be chosen");
     };
-    if shared.site.is_some() {
-        return strongest([users_file(asked, NET_DEVICES), shared.site.clone()]).map(Answer::left_to);
+    if asked.prepared.claimed_by_site(NET_DEVICES).is_some() {
+        return asked.claimed(&FILES, NET_DEVICES).map(Answer::left_to);
     }
-    let left = transports::left(asked.evidence.present.get(TLS).map(String::as_str));
+    let left = items::transports(asked.evidence.present.get(TLS).map(String::as_str));
     if !left.rdma {
         return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
@@ -158,15 +168,14 @@ pub(super) fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if asked.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
         return no("the user's `FI_UCX_DEVICES` chooses the device");
     }
-    let users = || users_file(asked, NET_DEVICES);
-    Some(unless_claimed(without_files(asked, shared, left), asked.judges_files(), users))
+    Some(asked.unless_in_files(&FILES, NET_DEVICES, without_files(asked, of_step, left)))
 }
 
 /// The same as if the user had no file.
-fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -> Answer<'p> {
+fn without_files<'p>(asked: &Asked<'p, '_>, of_step: &OfStep, left: Transports) -> Answer<'p> {
     let (node, task) = (asked.node, asked.task);
     let no = |why: &'static str| Answer::no(why);
-    let isolated = isolated(asked, shared);
+    let isolated = isolated(asked, of_step);
     let rails: Vec<RailIndex> = match isolated {
         Some(_) => node.rail_indices().collect(),
         None => task.rails.iter().map(|&(rail, _)| rail).collect(),
@@ -178,19 +187,19 @@ fn without_files<'p>(asked: &Asked<'p, '_>, shared: &Shared, left: Transports) -
             None => no("it may use every NIC of the node"),
         };
     }
-    let interfaces: &[String] = match &shared.interfaces {
+    let interfaces: &[String] = match &of_step.interfaces {
         _ if !left.tcp => &[],
         Interfaces::Known(names) => names,
         Interfaces::Unknown => {
             return no("the list would hide the node's IP interfaces, which are not known");
         }
     };
-    let with_gpus = left.gpu_initiated || asked.prepared.wanted.libraries.has(Libraries::UCX_GDA);
+    let with_gpus = left.gpu_initiated || asked.has_word(WITH_GPUS);
     let list = match items(asked, &rails, with_gpus, interfaces) {
         Ok(list) => list,
         Err(why) => return no(why),
     };
-    if let Some(why) = addresses::needs_all(asked, &shared.addresses, &list) {
+    if let Some(why) = addresses::needs_all(asked, &list) {
         return no(why);
     }
     let why = match isolated {
@@ -228,11 +237,11 @@ fn also_nics(asked: &Asked, rails: &[RailIndex], interfaces: &[String]) -> Strin
 }
 
 /// Why a task must have the NICs of all rails: with its own alone it could not reach tasks on others.
-fn isolated(asked: &Asked<'_, '_>, shared: &Shared) -> Option<&'static str> {
+fn isolated(asked: &Asked<'_, '_>, of_step: &OfStep) -> Option<&'static str> {
     let mode = asked.evidence.present.get(REACHABILITY).map(String::as_str);
     match asked.prepared.wanted.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
-        Fabric::Unsaid => shared.subnets.hold_rails_apart(mode),
+        Fabric::Unsaid => of_step.subnets.hold_rails_apart(mode),
         Fabric::Routed => None,
     }
 }

@@ -2,12 +2,13 @@
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
+use super::{Answer, Asked};
 use crate::placement::NodePlacement;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
 /// A list for all tasks of a node.
-pub(super) enum List {
-    /// the entries, and the NICs left out
+pub(super) enum NodeList {
+    /// the entries, and why: without which NICs
     Needed(String, String),
     /// there is nothing to set, for this reason
     Not(&'static str),
@@ -28,26 +29,29 @@ pub(super) fn left_out<'t>(
     })
 }
 
-/// The names of those none of whose ports may be used, for a library that knows NICs and no ports; empty if there are none.
-pub(super) fn left_out_as_a_whole(topology: &Topology, node: &NodePlacement) -> String {
-    let has_rail = |nic: NicIndex| node.rails.iter().any(|rail| rail.nic == nic);
-    let unwanted = left_out(topology, node).filter(|(nic, _)| !has_rail(*nic));
-    names_of(unwanted.map(|(_, nic)| nic.name.as_str()))
-}
-
 /// The node's rails as `mlx5_0:1,mlx5_1:1`, if something must be left out.
-pub(super) fn list(topology: &Topology, node: &NodePlacement) -> List {
+pub(super) fn list(topology: &Topology, node: &NodePlacement) -> NodeList {
     if node.rails.is_empty() {
         let why = match topology.is_left_to_libfabric() {
             true => "this node's NICs are reached through libfabric, where it is not read",
             false => "no NIC of this node may be chosen, and an empty list would mean all",
         };
-        return List::Not(why);
+        return NodeList::Not(why);
     }
     let left_out = names_of(left_out(topology, node).map(|(_, nic)| nic.name.as_str())).replace(',', " ");
     if left_out.is_empty() {
-        return List::Not("every NIC that it would find may be used");
+        return NodeList::Not("every NIC that it would find may be used");
     }
     let entries: Vec<String> = node.rails.iter().map(ToString::to_string).collect();
-    List::Needed(entries.join(","), left_out)
+    NodeList::Needed(entries.join(","), format!("one list for the whole node, without {left_out}"))
+}
+
+/// The list for a library that knows no ports.
+pub(super) fn names<'p>(asked: &Asked<'p, '_>) -> Answer<'p> {
+    match &asked.prepared.list {
+        NodeList::Needed(_, why) => {
+            Answer::yes(names_of(asked.node.rails.iter().map(|rail| rail.name.as_str())), why)
+        }
+        NodeList::Not(why) => Answer::no(*why),
+    }
 }

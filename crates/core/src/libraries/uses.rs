@@ -3,15 +3,14 @@
 //! Nothing is changed by it: reports tell it, and strict words judge it.
 #![forbid(unsafe_code)]
 
-pub mod lists;
-
+use super::lists::List;
+use super::{LIBRARIES, Present};
 use crate::order::Order;
-use crate::placement::{Change, NodePlacement, Rail, RailIndex, TaskPlacement, Variable};
+use crate::placement::{Change, Excluded, NodePlacement, Rail, TaskPlacement, Variable};
 use crate::policy::Through;
 use crate::policy::reach::Reach;
 use crate::policy::strictness::Judged;
 use crate::topology::{NicKind, PathType, Topology};
-use lists::{LISTS, List, UseOf};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -103,13 +102,10 @@ pub fn uses(
     through: &Through,
     task: &TaskPlacement,
     variables: &[Variable],
-    present: &BTreeMap<String, String>,
+    present: &Present,
     is_admins: impl Fn(&str) -> bool,
 ) -> Vec<Use> {
-    if task.gpus.is_empty() {
-        return Vec::new();
-    }
-    let stands = |list: &List| {
+    let value = |list: &List| {
         let (value, whose) = match variables.iter().find(|variable| variable.name == list.variable) {
             Some(Variable { of_file: Some(value), .. }) => (value, Whose::File),
             Some(Variable { change: Change::Set(value), .. }) if is_admins(list.variable) => {
@@ -121,25 +117,30 @@ pub fn uses(
         };
         (!value.is_empty()).then(|| (value.clone(), whose))
     };
-    let of_list = |list: &List| {
-        let (value, whose) = stands(list)?;
+    let planned: Vec<&Rail> = task.rails.iter().map(|&(rail, _)| node.rail(rail)).collect();
+    let use_of = |(reader, list): (&'static str, &List)| {
+        let (value, whose) = value(list)?;
         let admitted = list.admitted(&value, topology);
-        let is_of_interfaces = list.names_interfaces_alone(&value, topology);
-        let is_everything = admitted.len() == list.found_without(topology);
         // what filters nothing leaves the library as it is without a list
-        let is_idle = is_everything && list.is_idle_where_it_admits_all;
+        let is_idle = list.is_idle_where_it_admits_all && admitted.len() == list.found_without(topology);
         (!is_idle).then(|| Use {
-            reader: list.reader,
+            reader,
             variable: list.variable,
             whose,
-            is_of_interfaces,
-            ports: used(topology, node, through, task, list, &admitted),
-            planned: task.rails.iter().map(|&(rail, _)| node.rail(rail).to_string()).collect(),
+            is_of_interfaces: list.names_interfaces_alone(&value, topology),
+            ports: used(topology, node, through, task, list, &planned, admitted),
+            planned: planned.iter().map(ToString::to_string).collect(),
         })
     };
     // a node has other kinds of NICs too, and a list may be about none of them
-    let is_about_this_node = |list: &&List| topology.nics.iter().any(|nic| nic.kind == list.kind);
-    LISTS.iter().filter(is_about_this_node).filter_map(of_list).collect()
+    let is_about_this_node = |list: &List| topology.nics.iter().any(|nic| nic.kind == list.kind);
+    let lists = lists().filter(|(_, list)| !task.gpus.is_empty() && is_about_this_node(list));
+    lists.filter_map(use_of).collect()
+}
+
+/// The variables that list NICs, each with the library that reads it.
+fn lists() -> impl Iterator<Item = (&'static str, &'static List)> {
+    LIBRARIES.iter().flat_map(|library| library.lists.iter().map(|list| (library.name, list)))
 }
 
 /// The ports that come of one list.
@@ -149,10 +150,9 @@ fn used(
     through: &Through,
     task: &TaskPlacement,
     list: &List,
-    admitted: &[lists::Admitted],
+    planned: &[&Rail],
+    mut ports: Vec<Rail>,
 ) -> Vec<UsedPort> {
-    let planned: Vec<&Rail> = task.rails.iter().map(|&(rail, _)| node.rail(rail)).collect();
-    let mut ports: Vec<Rail> = admitted.iter().map(|admitted| admitted.rail(topology)).collect();
     let count = ports.len();
     ports.extend(planned.iter().copied().cloned());
     let reach = Reach::new(topology, &ports, through);
@@ -160,27 +160,21 @@ fn used(
     let is_planned = |port: usize| planned.iter().any(|rail| rail.at() == ports[port].at());
     let mut found: BTreeMap<usize, UsedPort> = BTreeMap::new();
     for &gpu in &task.gpus {
-        let best = (0..count).map(|port| (Reverse(reach.alone_mbps(gpu, port)), reach.path(gpu, port))).min();
-        let is_best = |port: &usize| {
-            best == Some((Reverse(reach.alone_mbps(gpu, *port)), reach.path(gpu, *port)))
-                || list.use_of == UseOf::All
-        };
-        let best: Vec<usize> = (0..count).filter(is_best).collect();
+        let rank = |port: usize| (Reverse(reach.alone_mbps(gpu, port)), reach.path(gpu, port));
+        let best = (0..count).map(rank).min();
+        let best: Vec<usize> = (0..count).filter(|port| list.uses_all || best == Some(rank(*port))).collect();
         // of equally good ones the library takes one; that may be the plan's
-        let is_taken = |port: &&usize| {
-            list.use_of == UseOf::All || is_planned(**port) || !best.iter().any(|&other| is_planned(other))
-        };
-        for &port in best.iter().filter(is_taken) {
+        let takes_planned = !list.uses_all && best.iter().any(|&port| is_planned(port));
+        for port in best.into_iter().filter(|port| !takes_planned || is_planned(*port)) {
             let percent = match (reach.alone_mbps(gpu, port), best_planned(gpu)) {
                 (Some(alone), Some(planned @ 1..)) => Some(alone * 100 / planned),
                 _ => None,
             };
             let path = reach.path(gpu, port);
-            let rail = ports[port].clone();
             let known = found.entry(port).or_insert_with(|| UsedPort {
                 // the map leaves the NICs of other kinds to their own libraries
-                left_out: (list.kind == NicKind::Verbs).then(|| left_out(node, &rail)).flatten(),
-                rail,
+                left_out: (list.kind == NicKind::Verbs).then(|| left_out(node, &ports[port])).flatten(),
+                rail: ports[port].clone(),
                 path,
                 percent,
             });
@@ -193,11 +187,11 @@ fn used(
 }
 
 /// Why the map has no such rail.
-pub fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
+pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     if node.rail_at(port.at()).is_some() {
         return None;
     }
-    let of_it = |excluded: &&crate::placement::Excluded| {
+    let of_it = |excluded: &&Excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
     };
     node.excluded.iter().find(of_it).map(|excluded| excluded.why.clone())
@@ -211,29 +205,25 @@ pub fn judged(
     variables: &[Variable],
     uses: &[Use],
 ) -> Vec<Judged> {
-    let is_others = |name: &str| uses.iter().any(|of| of.variable == name);
     let sets_one_of_ours = variables.iter().any(|variable| {
         matches!(variable.change, Change::Set(_))
-            && LISTS.iter().any(|list| list.variable == variable.name)
-            && !is_others(&variable.name)
+            && lists().any(|(_, list)| list.variable == variable.name)
+            && !uses.iter().any(|of| of.variable == variable.name)
     });
     let planned = task.rails.iter().filter(|_| uses.is_empty() || sets_one_of_ours);
-    let planned = planned.map(|&(rail, _)| own(node, rail));
+    let planned = planned.map(|&(rail, _)| node.rail(rail));
+    let planned = planned.map(|rail| Judged::Nic { name: rail.to_string(), nic: rail.nic });
     let others = uses.iter().flat_map(|of| {
-        let nic = |port: &UsedPort| Judged::Nic {
-            name: format!("{} of {} `{}`", port.rail, of.whose, of.variable),
-            nic: port.rail.nic,
-        };
-        let has_none = of.ports.is_empty() && !of.is_of_interfaces;
-        let none = has_none.then(|| Judged::Nothing { of: format!("{} `{}`", of.whose, of.variable) });
-        of.ports.iter().map(nic).chain(none).collect::<Vec<_>>()
+        let list = format!("{} `{}`", of.whose, of.variable);
+        let name = |port: &UsedPort| format!("{} of {list}", port.rail);
+        let nics = of.ports.iter().map(|port| Judged::Nic { name: name(port), nic: port.rail.nic });
+        let mut judged: Vec<Judged> = nics.collect();
+        if of.ports.is_empty() && !of.is_of_interfaces {
+            judged.push(Judged::Nothing { of: list });
+        }
+        judged
     });
     planned.chain(others).collect()
-}
-
-fn own(node: &NodePlacement, rail: RailIndex) -> Judged {
-    let rail = node.rail(rail);
-    Judged::Nic { name: rail.to_string(), nic: rail.nic }
 }
 
 #[cfg(test)]

@@ -1,76 +1,47 @@
-//! What a renderer is asked for: libraries, excluded variables, what the fabric connects, and the admin's
-//! templates.
+//! What is asked for: libraries, excluded variables, what the fabric connects, and the admin's templates.
 #![forbid(unsafe_code)]
 
+use super::LIBRARIES;
 pub use super::names::is_name as is_variable_name;
 pub use super::template::{MapFile, Template};
 
-/// The libraries whose variables may be set, a bit for each.
+/// A set of words of `env=`, which ask for the variables of libraries: a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Libraries(u16);
+pub struct Libraries(u32);
 
-/// `(word, library)`, in the order of messages.
-const NAMES: [(&str, Libraries); 16] = [
-    ("default", Libraries::DEFAULT),
-    ("none", Libraries(0)),
-    ("ucx", Libraries::UCX),
-    ("nccl", Libraries::NCCL),
-    ("nvshmem", Libraries::NVSHMEM),
-    ("cray-mpich", Libraries::CRAY_MPICH),
-    ("site", Libraries::SITE),
-    ("rocshmem", Libraries::ROCSHMEM),
-    ("deepep", Libraries::DEEPEP),
-    ("openmpi", Libraries::OPEN_MPI),
-    ("nvshmem-pe", Libraries(Libraries::NVSHMEM.0 | Libraries::NVSHMEM_PE.0)),
-    ("libfabric", Libraries::LIBFABRIC),
-    ("mooncake", Libraries::MOONCAKE),
-    ("mori", Libraries::MORI),
-    ("oneccl", Libraries::ONECCL),
-    ("ucx-gda", Libraries(Libraries::UCX.0 | Libraries::UCX_GDA.0)),
-];
+/// The words that ask for variables: a library's own, the admin's `set=`, and those for more of a library.
+fn words() -> impl Iterator<Item = &'static str> {
+    let own = |by_default: bool| {
+        let libraries = LIBRARIES.iter().filter(move |library| library.by_default == by_default);
+        libraries.map(|library| library.word)
+    };
+    let more = LIBRARIES.iter().map(|library| library.word_for_more);
+    own(true).chain(["site"]).chain(own(false)).chain(more).filter(|word| !word.is_empty())
+}
+
+fn bit(word: &str) -> Option<Libraries> {
+    words().position(|known| known == word).map(|place| Libraries(1 << place))
+}
 
 impl Libraries {
-    /// UCX, and what runs on it: Open MPI, MPICH, NIXL, UCC
-    pub const UCX: Libraries = Libraries(1);
-    /// NCCL and RCCL
-    pub const NCCL: Libraries = Libraries(1 << 1);
-    /// NVSHMEM: one list for the node
-    pub const NVSHMEM: Libraries = Libraries(1 << 2);
-    /// Cray MPICH on Slingshot
-    pub const CRAY_MPICH: Libraries = Libraries(1 << 3);
-    /// the admin's `set=`
-    pub const SITE: Libraries = Libraries(1 << 4);
-    /// NVSHMEM: one NIC for each processing element
-    pub const NVSHMEM_PE: Libraries = Libraries(1 << 5);
-    /// libfabric's cxi and verbs providers, for each task
-    pub const LIBFABRIC: Libraries = Libraries(1 << 6);
-    /// Mooncake's transfer engine
-    pub const MOONCAKE: Libraries = Libraries(1 << 7);
-    /// UCX: also the devices of GPUs that send by themselves
-    pub const UCX_GDA: Libraries = Libraries(1 << 8);
-    /// rocSHMEM: one list for the node
-    pub const ROCSHMEM: Libraries = Libraries(1 << 9);
-    /// DeepEP: the NIC that it asks for its rate
-    pub const DEEPEP: Libraries = Libraries(1 << 10);
-    /// Open MPI over libfabric
-    pub const OPEN_MPI: Libraries = Libraries(1 << 11);
-    /// MORI: one list for the node
-    pub const MORI: Libraries = Libraries(1 << 12);
-    /// oneCCL: the NICs of the task's NUMA node
-    pub const ONECCL: Libraries = Libraries(1 << 13);
-    /// the set without `env=`
-    pub const DEFAULT: Libraries = Libraries(0b1110_0001_1111);
-    /// none of them
+    /// no word
     pub const NONE: Libraries = Libraries(0);
 
-    /// The library, or set of libraries, that a word of `env=` stands for.
+    /// What a word of `env=` asks for.
     pub fn named(word: &str) -> Option<Libraries> {
-        NAMES.iter().find(|(name, _)| *name == word).map(|(_, libraries)| *libraries)
+        let with_more = LIBRARIES.iter().find(|library| library.word_for_more == word);
+        match word {
+            "none" => Some(Libraries::NONE),
+            "default" => Some(Libraries::default()),
+            word => Some(
+                bit(word)?.with(with_more.and_then(|library| bit(library.word)).unwrap_or(Libraries::NONE)),
+            ),
+        }
     }
 
     /// The words of `env=`, as messages list them.
     pub fn words() -> String {
-        NAMES.map(|(name, _)| name).join(", ")
+        ["default", "none"].into_iter().chain(words()).collect::<Vec<_>>().join(", ")
     }
 
     /// The union.
@@ -86,8 +57,10 @@ impl Libraries {
 }
 
 impl Default for Libraries {
+    /// The set without `env=`.
     fn default() -> Libraries {
-        Libraries::DEFAULT
+        let by_default = LIBRARIES.iter().filter(|library| library.by_default).map(|library| library.word);
+        by_default.chain(["site"]).filter_map(bit).fold(Libraries::NONE, Libraries::with)
     }
 }
 
@@ -106,7 +79,7 @@ pub enum Fabric {
 /// Everything wanted in one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// whose variables may be set
+    /// what `env=` asks for
     pub libraries: Libraries,
     /// variables that may be set beside those (`env=NAME`)
     pub named: Vec<String>,
@@ -123,9 +96,14 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// May this variable, which is one of these libraries', be set?
-    pub fn has(&self, name: &str, libraries: Libraries) -> bool {
-        (self.libraries.has(libraries) || self.is_named(name)) && !self.is_unwanted(name)
+    /// May this variable be set, for which this word asks?  An empty word asks for it always.
+    pub(crate) fn has(&self, name: &str, word: &str) -> bool {
+        (word.is_empty() || self.has_word(word) || self.is_named(name)) && !self.is_unwanted(name)
+    }
+
+    /// Does `env=` have this word?
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        bit(word).is_some_and(|word| self.libraries.has(word))
     }
 
     /// May this variable be set because another one is asked for by its name, with which it goes?

@@ -2,7 +2,17 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::libraries::template::Facts;
 use crate::libraries::wanted::MapFile;
+
+fn fill(template: &Template, situation: &Situation, task: &TaskPlacement) -> Result<String, String> {
+    template.fill(&Facts {
+        topology: &situation.topology,
+        node: &situation.node,
+        task: Some(task),
+        kept: &[],
+    })
+}
 use crate::maps::{self, Format, Subject};
 
 fn refusal(text: &str) -> String {
@@ -17,7 +27,7 @@ fn every_placeholder_is_filled_with_its_fact() {
     (one.local_id, one.global_id) = (3, 11);
     let value = |word: &str| {
         let (template, _) = Template::parse(&format!("X={{{word}}}")).expect(word);
-        template.fill(&situation.topology, &situation.node, Some(&one), &[])
+        fill(&template, &situation, &one)
     };
     let mut filled: Vec<(&str, Result<String, String>)> = Vec::new();
     for (word, what) in template::placeholders() {
@@ -63,7 +73,7 @@ fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
     let fill = |text: &str| {
         let (template, _) = Template::parse(text).unwrap();
         assert!(template.is_per_task());
-        template.fill(&topology, &node, Some(&task(&[5, 4], &[])), &[])
+        template.fill(&Facts { topology: &topology, node: &node, task: Some(&task(&[5, 4], &[])), kept: &[] })
     };
     assert_eq!(fill("X={map:sglang}").as_deref(), Ok(r#"{"0":"mlx5_9","1":"mlx5_6"}"#));
     assert_eq!(fill("X={map:vllm}").as_deref(), Ok("0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0"),);
@@ -211,7 +221,7 @@ proptest::proptest! {
         if let Ok((template, _)) = Template::parse(&text) {
             let mut situation = Situation::new(PortState::Active);
             situation.topology.name = machine;
-            let filled = template.fill(&situation.topology, &situation.node, Some(&task(&[1], &[1])), &[]);
+            let filled = fill(&template, &situation, &task(&[1], &[1]));
             proptest::prop_assert!(!filled.unwrap_or_default().contains(char::is_control));
         }
     }

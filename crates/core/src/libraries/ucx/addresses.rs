@@ -12,63 +12,47 @@
 //! With `UCX_CM_USE_ALL_DEVICES=n` messages have the device of the address alone, so by tcp they would never go by a NIC.
 #![forbid(unsafe_code)]
 
-use super::super::claimed::{Claimed, strongest};
-use super::super::{Answer, Asked, ReadFile};
-use super::{NET_DEVICES, SITE, claimed, interfaces::Interfaces, users_file};
+use super::super::{Answer, Asked};
+use super::{FILES, NET_DEVICES, interfaces::Interfaces};
 use crate::topology::{NicKind, Port, PortState, Topology};
 
 /// Which connection managers are used, in which order.
-pub(in super::super) const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
+pub(super) const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
 /// Do messages use other devices than that of the address?
-pub(in super::super) const ALL_DEVICES: &str = "UCX_CM_USE_ALL_DEVICES";
+pub(super) const ALL_DEVICES: &str = "UCX_CM_USE_ALL_DEVICES";
 
 /// UCX's default without rdmacm.
 const WITHOUT_RDMACM: &str = "tcp,sockcm";
 
-/// What the site's file says of these variables.
-pub(super) struct OfSite {
-    priority: Option<Claimed>,
-    all_devices: Option<Claimed>,
-}
-
-impl OfSite {
-    pub(super) fn new(read: ReadFile) -> OfSite {
-        OfSite { priority: claimed(read, SITE, PRIORITY), all_devices: claimed(read, SITE, ALL_DEVICES) }
-    }
-}
-
 /// Why connections by address need devices that this list leaves out; `None` if they do without.
-pub(super) fn needs_all(asked: &Asked, of_site: &OfSite, list: &[String]) -> Option<&'static str> {
+pub(super) fn needs_all(asked: &Asked, list: &[String]) -> Option<&'static str> {
     if !leaves_ports_out(asked.topology, list) {
         return None;
     }
-    let said = |name: &str, of_site: &Option<Claimed>| match asked.users(name) {
+    let value = |name: &str| match asked.users(name) {
         Some(value) => Some(value.clone()),
-        None => strongest([users_file(asked, name), of_site.clone()])?.value,
+        None => asked.claimed(&FILES, name)?.value,
     };
-    if said(PRIORITY, &of_site.priority).is_some_and(|value| is_rdmacm_alone(&value)) {
+    if value(PRIORITY).is_some_and(|value| is_rdmacm_alone(&value)) {
         return Some("`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: connections by address may need any NIC");
     }
-    said(ALL_DEVICES, &of_site.all_devices)
+    value(ALL_DEVICES)
         .is_some_and(|value| is_no(&value))
         .then_some("`UCX_CM_USE_ALL_DEVICES` gives messages the NIC of the address, which may be any")
 }
 
 /// The managers that suit our list; no answer where there is none, or UCX's default suits it.
-pub(in super::super) fn priority<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let shared = asked.prepared.ucx.as_ref()?;
-    if !asked.prepared.is_librarys(NET_DEVICES) {
-        return None;
-    }
-    let list: Vec<&str> = asked.ucx.list.get()?.split(',').collect();
-    let has_interface = match &shared.interfaces {
+pub(super) fn priority<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let of_step = asked.prepared.ucx.as_ref()?;
+    let list: Vec<&str> = asked.ours(NET_DEVICES)?.split(',').collect();
+    let has_interface = match &of_step.interfaces {
         Interfaces::Known(names) => names.iter().any(|name| list.contains(&name.as_str())),
         Interfaces::Unknown => false,
     };
     if !has_interface || !leaves_ports_out(asked.topology, &list) {
         return None;
     }
-    if let Some(claim) = strongest([users_file(asked, PRIORITY), shared.addresses.priority.clone()]) {
+    if let Some(claim) = asked.claimed(&FILES, PRIORITY) {
         return Some(Answer::left_to(claim));
     }
     Some(Answer::yes(

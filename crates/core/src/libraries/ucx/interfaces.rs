@@ -22,7 +22,7 @@ const CLASS: &str = "/sys/class/net";
 const LOOPBACK: &str = "lo";
 
 /// What is known of the interfaces.
-pub(in super::super) enum Interfaces {
+pub(super) enum Interfaces {
     /// their names, sorted
     Known(Vec<String>),
     /// they may have names that are not known here
@@ -30,7 +30,7 @@ pub(in super::super) enum Interfaces {
 }
 
 /// The interfaces of this network namespace.
-pub(in super::super) fn read(read: ReadFile) -> Interfaces {
+pub(super) fn read(read: ReadFile) -> Interfaces {
     // a cut table may lack interfaces
     let Some(routes) = read(ROUTES).filter(|routes| !routes.is_cut) else { return Interfaces::Unknown };
     // a kernel without IPv6 has no such table

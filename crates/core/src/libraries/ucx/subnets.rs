@@ -12,7 +12,7 @@ use crate::topology::{LinkLayer, Network, Port, PortRef, SubnetPrefix, Topology}
 use std::collections::BTreeSet;
 
 /// UCX connects RoCE ports without that question if this is `all`.
-pub(in super::super) const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
+pub(super) const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
 
 /// A port's subnet, by which UCX tells whether it reaches another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::topology::{Gpu, LinkLayer, Port, Provenance};
+use crate::step::Access;
+use crate::topology::{LinkLayer, Port, PortState, Provenance};
 
 /// Two equal GPUs, `mlx5_1`, `mlx5_10` and `mlx5_2`, the last one without a link.
 fn topology() -> Topology {
