@@ -91,7 +91,7 @@ fn wrong(subject: &Subject, entry: &str) -> Option<String> {
     unknown_device(subject, entry, device).or_else(|| {
         let shown = Shown::word(entry, 64);
         let text = || format!("before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`");
-        (!port.is_some_and(|port| port.parse::<u8>().is_ok()) && !is_interface).then(text)
+        (port.is_none_or(|port| port.parse::<u8>().is_err()) && !is_interface).then(text)
     })
 }
 
