@@ -12,10 +12,10 @@
 mod slow;
 
 use nic_placement_core::config::Settings;
+use nic_placement_core::libraries::{Evidence, Present};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::policy::solve::{Problem, solve};
-use nic_placement_core::render::{Evidence, Present};
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,

@@ -38,11 +38,12 @@ def dictionary(target, words):
 small = ["dgx-spark", "gh200", "aws-g5"]
 options = (ROOT / "crates/core/src/config/options.rs").read_text()
 names = table(options) + re.findall(r'name: "([a-z-]+)"', options)
-libraries = re.findall(r'^    \("([a-z-]+)", Libraries', (ROOT / "crates/core/src/render/wanted.rs").read_text(), re.M)
+libraries = [word for file in sorted((ROOT / "crates/core/src/libraries").glob("*.rs"))
+             for word in re.findall(r'(?:^    word: |const (?:WORD|ONE_EACH|WITH_GPUS): &str = )"([a-z-]+)"', file.read_text(), re.M)]
 variables = sorted({name for file in (ROOT / "crates/core/src").rglob("*.rs")
-                    for name in re.findall(r'"([A-Z][A-Z0-9]+_[A-Z0-9_]+)"', file.read_text())})
-facts = re.findall(r'^        "([a-z_:]+)",$|^    \("([a-z_:]+)", Fact', (ROOT / "crates/core/src/render/template.rs").read_text(), re.M)
-facts = ["{" + (one or other) + "}" for one, other in facts]
+                    for name in re.findall(r'(?<=["\s])[A-Z][A-Z0-9]+_[A-Z0-9_]+(?=["\s])', file.read_text())})
+facts = re.findall(r'(?:of_task|of_node|map_file)\(\s*"([a-z_:]+)"', (ROOT / "crates/core/src/libraries/template.rs").read_text())
+facts = ["{" + fact + "}" for fact in facts]
 
 # words
 transcripts = "\n".join(file.read_text() for file in sorted(MACHINES.rglob("*.transcript")))

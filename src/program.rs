@@ -3,7 +3,7 @@
 
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
-use nic_placement_core::render::marker;
+use nic_placement_core::libraries::marker;
 use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
 use nic_placement_process::room;
 use slurm_spank::SpankHandle;

@@ -6,9 +6,9 @@ use crate::environment::{self, Values, variable};
 use crate::log::say;
 use crate::program;
 use nic_placement_core::config::{TOLD, components, cpu_bind};
+use nic_placement_core::libraries::{self, Evidence};
 use nic_placement_core::order::Order;
 use nic_placement_core::plan::Plan;
-use nic_placement_core::render::{self, Evidence};
 use nic_placement_core::step::Task;
 use nic_placement_core::topology::{CpuSet, NicIndex, Pu, Topology};
 use nic_placement_process::doubts::doubts;
@@ -200,7 +200,7 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
 /// that step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
 /// on another node, and every program in them would take them for the user's own.
 fn withdraw(spank: &SpankHandle) {
-    let marked = variable(spank, render::marker::NAME).is_some();
+    let marked = variable(spank, libraries::marker::NAME).is_some();
     if !marked || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }
@@ -209,12 +209,12 @@ fn withdraw(spank: &SpankHandle) {
     if wish.is_some_and(|wish| wish.settings.dry_run) {
         return;
     }
-    let mut names: Vec<&str> = render::variables().chain([render::marker::NAME]).collect();
+    let mut names: Vec<&str> = libraries::variables().chain([libraries::marker::NAME]).collect();
     names.extend(wish.into_iter().flat_map(|wish| &wish.admin.templates).map(|template| template.name()));
     names.order();
     names.dedup();
     let present = environment::values(spank, &names);
-    for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
+    for failure in environment::change(spank, &libraries::withdrawal(&names, &present)) {
         log::warn!("{failure}");
     }
 }

@@ -28,7 +28,7 @@ use tree::{CRATES, Source, test_files};
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import`, `picture` and `traffic` count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 25] = [
+const ARROWS: [(&str, &str); 24] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -37,12 +37,11 @@ const ARROWS: [(&str, &str); 25] = [
     ("discover", "order topology diagnostic"),
     ("platform", "order topology diagnostic"),
     ("policy", "order placement step topology diagnostic"),
-    ("judge", "order policy placement topology"),
     ("maps", "placement topology"),
-    ("render", "order judge maps placement step topology diagnostic"),
-    ("config", "order policy placement render topology diagnostic"),
+    ("libraries", "order policy maps placement step topology diagnostic"),
+    ("config", "order policy placement libraries topology diagnostic"),
     ("node", "config discover platform topology diagnostic"),
-    ("plan", "order config discover policy judge render placement step topology diagnostic"),
+    ("plan", "order config discover policy libraries placement step topology diagnostic"),
     ("sys", "topology"),
     ("process", "sys core"),
     ("program", ""),
@@ -51,7 +50,7 @@ const ARROWS: [(&str, &str); 25] = [
     ("cli::doctor", "cli::audit plan config platform policy placement topology diagnostic"),
     ("cli::import", "topology diagnostic"),
     ("cli::picture", "policy placement topology diagnostic"),
-    ("cli::traffic", "render placement topology"),
+    ("cli::traffic", "libraries placement topology"),
     ("cli", "cli::audit cli::doctor cli::import cli::picture cli::traffic process program sys core"),
     ("capi", "process sys core"),
 ];
@@ -61,7 +60,7 @@ const NARROW_ARROWS: [(&str, &str, &[&str]); 5] = [
     // the system calls take sets of CPUs and nodes; they know nothing of the machine
     ("sys", "topology", &["bitmap", "cpuset", "nodeset"]),
     // the grammar must know a renderer's options, but not how it renders
-    ("config", "render", &["wanted"]),
+    ("config", "libraries", &["wanted"]),
     // a user's word names a policy or a strictness; the grammar does not need what the policy decides
     ("config", "placement", &["policy", "strictness", "bind", "mem", "gpuuse", "nicseach"]),
     // a node is the same, whatever the user asks for

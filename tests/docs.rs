@@ -19,6 +19,8 @@ mod quoted;
 mod shown;
 #[path = "docs/units.rs"]
 mod units;
+#[path = "docs/variables.rs"]
+mod variables;
 
 use nic_placement_core::config::options::{ARGUMENTS, Spec, WORDS};
 use nic_placement_core::config::releases::{RELEASES, of_version};

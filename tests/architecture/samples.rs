@@ -90,8 +90,8 @@ fn some_arrows_reach_a_part_of_a_module_only() {
     assert_eq!(sys("use nic_placement_core::topology::Topology;"), 1);
     assert_eq!(sys("use nic_placement_core::topology;"), 1);
     let core = |module: &str, body: &str| verdict(&format!("crates/core/src/{module}.rs"), body).len();
-    assert_eq!(core("config/mod", "use crate::render::wanted::Libraries;"), 0);
-    assert_eq!(core("config/mod", "use crate::render::ucx::variables;"), 1);
+    assert_eq!(core("config/mod", "use crate::libraries::wanted::Libraries;"), 0);
+    assert_eq!(core("config/mod", "use crate::libraries::ucx::variables;"), 1);
     assert_eq!(core("config/mod", "use crate::placement::{Policy, NodePlacement};"), 1);
     assert_eq!(core("plan", "use crate::discover::Scope;"), 0);
     assert_eq!(core("plan", "use crate::discover::{Scope, Root};"), 1);
@@ -110,7 +110,7 @@ fn a_name_that_is_reserved_for_others_is_found() {
         ("src/nics.rs", "fn f() { File::open(x); }"),
         ("crates/core/src/config/mod.rs", "use std::{fmt, fs};"),
         ("crates/core/src/config/mod.rs", "fn f() { std::fs::read(x); }"),
-        ("crates/core/src/render/mod.rs", "fn f() { File::open(x); }"),
+        ("crates/core/src/libraries/mod.rs", "fn f() { File::open(x); }"),
         ("crates/cli/src/import/smi.rs", "fn f() { std::fs::read(x); }"),
         ("crates/cli/src/describe.rs", "use std::fs;\nfn f() { fs::read_to_string(x); }"),
         ("crates/cli/src/commands/map.rs", "fn f() { std::fs::File::open(x); }"),

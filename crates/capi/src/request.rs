@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::Failure;
+use nic_placement_core::libraries::Present;
 use nic_placement_core::plan::stated::{Deal, Stated};
-use nic_placement_core::render::Present;
 use nic_placement_core::step::Starter;
 use nic_placement_core::topology::file::{self, Document};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};

@@ -6,9 +6,8 @@
 //!   [`node`] picks one of them.
 //! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
 //! * [`policy`] decides: a [`placement`].
-//! * [`judge`] says what libraries will really use where the user set a list.
 //! * [`maps`] writes the map for programs that drive all GPUs of a node.
-//! * [`render`] turns all of it into what the communication libraries and people read.
+//! * [`libraries`] turns all of it into what the communication libraries and people read, and says what they will really use.
 //!
 //! ARCHITECTURE.md tells why it is cut this way.
 #![forbid(unsafe_code)]
@@ -16,7 +15,7 @@
 pub mod config;
 pub mod diagnostic;
 pub mod discover;
-pub mod judge;
+pub mod libraries;
 pub mod maps;
 pub mod node;
 pub mod order;
@@ -24,6 +23,5 @@ pub mod placement;
 pub mod plan;
 pub mod platform;
 pub mod policy;
-pub mod render;
 pub mod step;
 pub mod topology;

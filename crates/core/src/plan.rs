@@ -10,14 +10,13 @@ pub mod stated;
 use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
-use crate::judge::{self, Use};
+use crate::libraries::{self, Evidence, Prepared, ReadFile, findings, text, uses, uses::Use};
 use crate::order::Order;
 use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
     Variable,
 };
 use crate::policy::{self, Reasons, Request, Selection, binding, explain, identity, strictness};
-use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
@@ -109,11 +108,11 @@ impl Plan {
         binding::settle_memory(&mut placement, &task.memory);
         let warning = policy::task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());
-        let mut variables = render::environment(prepared, node, map, &placement, evidence);
+        let mut variables = libraries::environment(prepared, node, map, &placement, evidence);
         let is_admins = |name: &str| wish.admin.templates.iter().any(|template| template.name() == name);
-        let uses = judge::uses(node, map, through, &placement, &variables, evidence.present, is_admins);
+        let uses = uses::uses(node, map, through, &placement, &variables, evidence.present, is_admins);
         tell_what_stays(&mut variables, &uses);
-        let used = judge::judged(map, &placement, &variables, &uses);
+        let used = uses::judged(map, &placement, &variables, &uses);
         let shortfalls = strictness::shortfalls(node, map, &placement, &used, wish.settings.strictness);
         TaskPlan { plan: self, placement, variables, uses, shortfalls, warning }
     }
@@ -138,7 +137,7 @@ impl Plan {
             missed: None,
             reasons: Vec::new(),
         };
-        let used = judge::judged(map, &task, &[], &[]);
+        let used = uses::judged(map, &task, &[], &[]);
         strictness::shortfalls(node, map, &task, &used, wish.settings.strictness)
     }
 
@@ -157,7 +156,7 @@ impl Plan {
         let mut names: Vec<&str> = self.prepared.names().chain(identity::VARIABLES).collect();
         names.extend(more);
         if self.reports() {
-            names.extend(lint::variables().map(|name| -> &str { name }));
+            names.extend(findings::variables().map(|name| -> &str { name }));
         }
         names.order();
         names.dedup();

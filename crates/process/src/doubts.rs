@@ -3,9 +3,9 @@
 
 use crate::files;
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::libraries::findings::{Subject, lint};
+use nic_placement_core::libraries::{Present, ReadFile};
 use nic_placement_core::plan::Plan;
-use nic_placement_core::render::lint::{Subject, lint};
-use nic_placement_core::render::{Present, ReadFile};
 use nic_placement_core::step::Task;
 
 /// The findings; `read` reads the user's files.

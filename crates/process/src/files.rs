@@ -5,7 +5,7 @@ mod mounts;
 mod walk;
 
 use nic_placement_core::discover::root::{self, Beginning, Root, Standing, read_configuration};
-use nic_placement_core::render::FileText;
+use nic_placement_core::libraries::FileText;
 use nic_placement_sys::{Answer, Known, Question, Scout, known};
 use std::cell::{Cell, RefCell};
 use std::path::Path;

@@ -3,8 +3,8 @@
 
 use nic_placement_core::config::Admin;
 use nic_placement_core::discover::root::{Author, Problem, read_unlinked};
+use nic_placement_core::libraries::wanted::MapFile;
 use nic_placement_core::maps::{Format, KEPT};
-use nic_placement_core::render::wanted::MapFile;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 

@@ -3,10 +3,10 @@
 
 use super::{held, machines};
 use nic_placement_core::config::{Admin, Conf, settle};
+use nic_placement_core::libraries::names;
+use nic_placement_core::libraries::wanted::{Libraries, Template, is_variable_name};
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::Wish;
-use nic_placement_core::render::names;
-use nic_placement_core::render::wanted::{Libraries, Template, is_variable_name};
 
 const NODES: [&str; 3] = ["gpu001", "gpu002.example.org", "login"];
 const PARTITIONS: [Option<&str>; 3] = [None, Some("train"), Some("debug")];
@@ -117,7 +117,7 @@ pub fn template(data: &[u8]) {
     assert!(!(template.is_per_task() && names::is_uniform(template.name())));
     let mut admin = Admin { templates: vec![template.clone()], ..Admin::default() };
     admin.default = nic_placement_core::config::Words::parse("env=none+site").expect("words");
-    assert!(settle(&admin.default, None, None).libraries.has(Libraries::SITE));
+    assert!(settle(&admin.default, None, None).libraries.has(Libraries::named("site").expect("a word")));
     machines::for_tasks(admin, data.len(), |plan, task| {
         for variable in &task.variables {
             if let Change::Set(value) = &variable.change {

@@ -5,14 +5,14 @@ use super::work::Work;
 use super::{held, machines};
 use nic_placement_core::config::{Admin, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::libraries::findings::{Subject, lint};
+use nic_placement_core::libraries::marker::{self, Marker};
+use nic_placement_core::libraries::names;
+use nic_placement_core::libraries::{self, Evidence, FileText, Present};
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::platform;
 use nic_placement_core::policy::identity;
-use nic_placement_core::render::lint::{Subject, lint};
-use nic_placement_core::render::marker::{self, Marker};
-use nic_placement_core::render::names;
-use nic_placement_core::render::{self, Evidence, FileText, Present};
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -117,12 +117,12 @@ pub fn work(data: &[u8]) -> Work<'_> {
             let read = |path: &str| given.file(path);
             black_box(plan.task(task, Evidence { present: &given.present, read: &read }));
             black_box(findings(plan, task, &given.present, &read));
-            black_box(render::withdrawal(&plan.evidence_variables(&[]), &given.present));
+            black_box(libraries::withdrawal(&plan.evidence_variables(&[]), &given.present));
         });
     })
 }
 
-fn findings(plan: &Plan, task: &Task, present: &Present, read: render::ReadFile) -> Vec<Diagnostic> {
+fn findings(plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFile) -> Vec<Diagnostic> {
     lint(&Subject {
         present,
         topology: &plan.node,
@@ -157,7 +157,7 @@ fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
     }
 }
 
-fn check(data: &[u8], plan: &Plan, task: &Task, present: &Present, read: render::ReadFile) {
+fn check(data: &[u8], plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFile) {
     let placed = plan.task(task, Evidence { present, read });
     keeps_to_the_rules(&placed, present);
     assert!(placed.placement.cpus.cpus().is_subset(&task.step_cpus));
@@ -172,7 +172,7 @@ fn check(data: &[u8], plan: &Plan, task: &Task, present: &Present, read: render:
 }
 
 /// What a step inside the step makes of its variables.
-fn inside(plan: &Plan, task: &Task, placed: &TaskPlan, present: &Present, read: render::ReadFile) {
+fn inside(plan: &Plan, task: &Task, placed: &TaskPlan, present: &Present, read: libraries::ReadFile) {
     // a step inside this one, placed alike, changes nothing
     let inner = after(placed, present);
     let again = plan.task(task, Evidence { present: &inner, read });
@@ -181,7 +181,7 @@ fn inside(plan: &Plan, task: &Task, placed: &TaskPlan, present: &Present, read: 
     // and one that is not placed takes our values away, and no other
     let names: Vec<&str> = plan.evidence_variables(&[]);
     let marker = marker(present);
-    for variable in render::withdrawal(&names, &inner) {
+    for variable in libraries::withdrawal(&names, &inner) {
         assert_eq!(variable.change, Change::Remove);
         let name = variable.name.as_ref();
         let ours =

@@ -4,11 +4,11 @@
 use super::built::{self, Bytes};
 use super::held;
 use nic_placement_core::config::{Admin, Words, settle};
+use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::plan::stated::{self, Deal, Stated};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
-use nic_placement_core::render::{Evidence, FileText, Present};
 use nic_placement_core::step::{Starter, Step};
 use nic_placement_core::topology::{GpuIndex, Topology, file};
 

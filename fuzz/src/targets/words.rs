@@ -4,8 +4,8 @@
 use super::held;
 use nic_placement_core::config::words::Switch;
 use nic_placement_core::config::{Words, replaces_the_allocations, settle};
+use nic_placement_core::libraries::wanted::Libraries;
 use nic_placement_core::placement::{Bind, GpuUse, Mem, NicsEach};
-use nic_placement_core::render::wanted::Libraries;
 
 /// Bytes of one text of words, at most: longer ones are refused, as `words.rs` says.
 const MAX_BYTES: usize = 1024;

@@ -6,10 +6,10 @@ use super::node::Node;
 use super::page::{Page, Style, Table, Text};
 use super::request::Request;
 use super::{Failure, gpu_list, lacks};
+use nic_placement_core::libraries::FileText;
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::{Plan, json};
 use nic_placement_core::policy::gbps;
-use nic_placement_core::render::FileText;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::GpuIndex;
 

@@ -7,9 +7,9 @@ use super::request::Request;
 use super::{Failure, gpu_list, tell, whole};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
+use nic_placement_core::libraries::FileText;
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::plan::{Plan, stated};
-use nic_placement_core::render::FileText;
 use std::path::PathBuf;
 
 /// which NICs each GPU has, for an engine that drives all of them

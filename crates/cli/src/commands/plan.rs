@@ -12,12 +12,12 @@ use super::request::{self, Request};
 use super::{Failure, gpu_list, lacks};
 use clap::ArgAction::Append;
 use nic_placement_core::config::NodeSource;
+use nic_placement_core::libraries;
+use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::stated::{BadStep, Deal, MAX_TASKS, Stated};
 use nic_placement_core::plan::{Plan, TaskPlan, json};
 use nic_placement_core::policy::identity;
-use nic_placement_core::render;
-use nic_placement_core::render::wanted::is_variable_name;
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
 use nic_placement_process::{files, maps};
@@ -121,10 +121,10 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     // counts as empty, every file of a `set=` as there
     let read = |path: &str| match is_live && files::is_kernels(path) {
         true => files::read(path),
-        false => Some(render::FileText::default()),
+        false => Some(libraries::FileText::default()),
     };
     let plan = Plan::new(topology, wish, step, &read);
-    let had = render::Evidence { present: &present, read: &read };
+    let had = libraries::Evidence { present: &present, read: &read };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
     let placed: Vec<TaskPlan> = tasks.iter().map(|task| plan.task(task, had)).collect();
     let lacking: lacks::Lacks =

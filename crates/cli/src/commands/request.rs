@@ -6,10 +6,10 @@ use super::misunderstood::misunderstood;
 use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::plan::stated::BadWish;
-use nic_placement_core::render::Present;
 
 /// Options of all commands that make a map.
 #[derive(clap::Args)]

@@ -3,7 +3,7 @@
 //! A user can write anything into a process's environment.  What is kept of it are numbers, PCI addresses and device names.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::render::marker;
+use nic_placement_core::libraries::marker;
 use nic_placement_core::topology::{DeviceName, PciAddress};
 use std::collections::BTreeMap;
 

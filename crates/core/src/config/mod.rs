@@ -16,8 +16,8 @@ pub use conf::Conf;
 pub use plugstack::{Admin, NodeFileUse, NodeSource};
 pub use words::{BadWord, Words};
 
+use crate::libraries::wanted::{Libraries, Wanted};
 use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
-use crate::render::wanted::{Libraries, Wanted};
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";

@@ -11,8 +11,8 @@ use super::options::{self, ARGUMENTS, Reach};
 use super::rollout::Rollout;
 use super::words::{Words, named};
 use crate::diagnostic::{Diagnostic, Shown};
+use crate::libraries::wanted::{Fabric, MapFile, Template, is_variable_name};
 use crate::policy::{Pattern, Selection, Through};
-use crate::render::wanted::{Fabric, MapFile, Template, is_variable_name};
 use crate::topology::PathType;
 use std::collections::BTreeSet;
 

@@ -6,9 +6,9 @@ mod layers;
 use super::options::{ARGUMENTS, WORDS, help};
 use super::words::Switch;
 use super::*;
+use crate::libraries::wanted::Fabric;
 use crate::placement::{NicsEach, Policy, Strictness};
 use crate::policy::Through;
-use crate::render::wanted::Fabric;
 use crate::topology::PathType;
 
 fn words(text: &str) -> Words {
@@ -256,8 +256,8 @@ fn the_last_list_of_libraries_holds_and_what_anybody_does_not_want_is_not_set() 
         let settings = super::settle(&words(default), Some(&words(environment)), Some(&words(option)));
         (settings.libraries, settings.no_env.join(","))
     };
-    let (ucx, nccl) = (Libraries::UCX, Libraries::NCCL);
-    assert_eq!(settle("", "", ""), (Libraries::DEFAULT, String::new()));
+    let (ucx, nccl) = (Libraries::named("ucx").unwrap(), Libraries::named("nccl").unwrap());
+    assert_eq!(settle("", "", ""), (Libraries::default(), String::new()));
     assert_eq!(settle("env=ucx", "", ""), (ucx, String::new()));
     assert_eq!(settle("env=ucx", "env=nccl", ""), (nccl, String::new()));
     assert_eq!(settle("env=ucx", "env=none", "env=nccl"), (nccl, String::new()));

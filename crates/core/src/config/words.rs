@@ -3,8 +3,8 @@
 
 use super::options::{self, WORDS};
 use crate::diagnostic::Shown;
+use crate::libraries::wanted::{Libraries, is_variable_name};
 use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
-use crate::render::wanted::{Libraries, is_variable_name};
 use std::fmt;
 
 /// Bytes of one text of words, at most: every word once is a tenth of it.

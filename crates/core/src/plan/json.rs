@@ -3,7 +3,7 @@
 
 use super::{Plan, TaskPlan};
 use crate::diagnostic::Diagnostic;
-use crate::judge::{Use, Whose};
+use crate::libraries::uses::{Use, Whose};
 use crate::order;
 use crate::placement::{Change, Pair, RailIndex, Variable};
 use crate::topology::{GpuIndex, PathType, PciAddress};

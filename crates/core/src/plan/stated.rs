@@ -3,9 +3,9 @@
 
 use super::{Plan, Wish};
 use crate::config::{Admin, BadWord, Words, settle};
+use crate::libraries::{Evidence, Present, ReadFile};
 use crate::placement::Bind;
 use crate::policy::identity;
-use crate::render::{Evidence, Present, ReadFile};
 use crate::step::{Access, Claim, GpuGrant, Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,9 +6,9 @@ use crate::config::Words;
 use crate::discover::manifest::{Entry, Manifest};
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
+use crate::libraries::{FileText, Present};
 use crate::placement::CpuDecision;
 use crate::platform;
-use crate::render::{FileText, Present};
 use crate::step::{Claim, Starter};
 use crate::topology::{LinkLayer, PciAddress, Provenance, Pu};
 

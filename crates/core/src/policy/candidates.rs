@@ -10,7 +10,7 @@ use crate::placement::{Excluded, Rail};
 use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// The most rails of a node: UCX marks the entries of its device list in a mask of 64 bits
-/// (src/ucp/core/ucp_context.c). NCCL's own limit is in `render::nccl`.
+/// (src/ucp/core/ucp_context.c). NCCL's own limit is in `libraries::nccl`.
 pub const MAX_RAILS: usize = super::solve::MOST_RAILS;
 
 /// The ports of a node, judged.

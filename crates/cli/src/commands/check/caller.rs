@@ -5,12 +5,11 @@ use super::super::plugstack;
 use crate::doctor::facts::{Caller, Limit};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Root;
+use nic_placement_core::libraries::findings::{self, Subject, lint};
+use nic_placement_core::libraries::{self, FileText, Present, ReadFile};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::identity;
-use nic_placement_core::render::lint::{self, Subject, lint};
-use nic_placement_core::render::{self, FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, Task};
-use nic_placement_core::topology::GpuVendor;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::collections::BTreeMap;
@@ -39,35 +38,19 @@ fn memlock(limits: &str) -> Option<Limit> {
 
 /// The files of NCCL and RCCL that are there, and which of our variables they set.  Root opens none that a user names.
 fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
-    let has_amd = plan.node.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
-    let mut paths = vec!["/etc/nccl.conf".to_string()];
-    paths.extend(has_amd.then(|| "/etc/rccl.conf".to_string()));
-    if !is_root {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let home = || variable("HOME").map(|home| format!("{home}/.nccl.conf"));
-        paths.extend(variable("NCCL_CONF_FILE").or_else(home));
-    }
+    let of_user = libraries::evidence().filter(|_| !is_root);
+    let of_user = of_user.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)));
+    let paths = libraries::nccl::files(&plan.node, &of_user.collect());
     let files = UsersFiles::default();
     // of one whose file system does not answer there is nothing to tell
     let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
+    let ours = |text: &str| libraries::nccl::set_in(text).into_iter().map(str::to_string).collect();
     paths.into_iter().filter_map(|path| Some((path.clone(), ours(&text(&path)?.text)))).collect()
-}
-
-/// The variables that we may set and that such a text sets.
-fn ours(text: &str) -> Vec<String> {
-    let names = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
-    let mut names: Vec<String> = names
-        .map(|(name, _)| name.to_string())
-        .filter(|name| render::variables().any(|ours| ours == name))
-        .collect();
-    names.sort();
-    names.dedup();
-    names
 }
 
 /// The variables of this process that a task's libraries would read.
 pub(super) fn environment() -> Present {
-    let known = lint::variables().chain(identity::VARIABLES);
+    let known = findings::variables().chain(identity::VARIABLES);
     known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
 }
 
@@ -107,11 +90,5 @@ mod tests {
         assert_eq!(memlock(&line("8388608   unlimited")), Some(Limit::Bytes(8 << 20)));
         assert_eq!(memlock(&line("unlimited unlimited")), Some(Limit::Unlimited));
         assert_eq!((memlock(""), memlock(&line("odd x"))), (None, None));
-    }
-
-    #[test]
-    fn a_file_of_nccls_names_the_variables_that_are_left_to_it() {
-        let text = "# NCCL_CROSS_NIC=1\nNCCL_DEBUG=WARN\nNCCL_IB_HCA==mlx5_0,mlx5_1\n";
-        assert_eq!(ours(text), ["NCCL_IB_HCA"]);
     }
 }

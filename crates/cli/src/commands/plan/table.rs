@@ -3,9 +3,9 @@
 
 use crate::commands::left_out;
 use crate::commands::page::{Page, Style, Table, Text};
+use nic_placement_core::libraries::text;
 use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::render::text;
 use nic_placement_core::topology::{Bitmap, PathType};
 
 pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {

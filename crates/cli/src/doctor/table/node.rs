@@ -232,7 +232,7 @@ pub(super) const VARIABLE: Check = Check {
     rules: &[(Note, "a value that names no NIC, admits more than it says, or costs speed")],
     why: "the user's own value stays, right or wrong",
     remedy: "correct or unset it",
-    source: "each library's source, as crates/core/src/render/lint says",
+    source: "each library's source, as the files in crates/core/src/libraries/ say",
     judge: host::variable,
 };
 

@@ -1,0 +1,221 @@
+//! Configuration files of libraries: which keep us from setting a variable, and what they give it.
+#![forbid(unsafe_code)]
+
+use super::{Evidence, OfStep, Present, ReadFile};
+use crate::topology::Topology;
+
+/// A library's configuration files: where they are, and how they are written.
+pub(super) struct Files {
+    /// the site's, strongest first
+    pub(super) of_site: fn(&Topology) -> &'static [&'static str],
+    /// the user's, strongest first
+    pub(super) of_user: fn(&Topology, &Present) -> Vec<String>,
+    /// the lines that give a name a value
+    pub(super) lines: for<'t> fn(&'t str) -> Vec<Line<'t>>,
+    /// bytes of a line, at most, of which the library reads the value in one piece
+    pub(super) longest_line: usize,
+    /// does the last of several lines for one name count, and not the first?
+    pub(super) last_counts: bool,
+    /// does the library pass over the mark with which some editors begin a file?
+    pub(super) skips_mark: bool,
+    /// does it prefer its files to the environment?
+    pub(super) beat_environment: bool,
+    /// the variables that are looked for
+    pub(super) variables: &'static [&'static str],
+    /// variables that keep us from setting any of those
+    pub(super) rivals: &'static [&'static str],
+    /// can they matter to a step on this node?
+    pub(super) matter: fn(&OfStep) -> bool,
+}
+
+/// One line that gives a name a value.
+pub(super) struct Line<'t> {
+    pub(super) name: &'t str,
+    /// `None` if it holds on some machines only
+    pub(super) value: Option<&'t str>,
+    /// bytes of the whole line
+    pub(super) length: usize,
+}
+
+/// What a file says of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claimed {
+    /// why the variable is left to it
+    pub(super) why: String,
+    /// the value that it gives, if that holds on this machine as far as we know
+    pub(super) value: Option<String>,
+    /// does it rule out what files say that count less?  Not if it only keeps us from setting the variable
+    decides: bool,
+}
+
+/// Of what several files say, strongest first, the one that counts.
+///
+/// A file that does not decide keeps us from setting the variable all the same.
+pub(super) fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
+    let mut kept: Option<Claimed> = None;
+    for claim in claims.into_iter().flatten() {
+        if claim.decides {
+            return Some(claim);
+        }
+        kept = kept.or(Some(claim));
+    }
+    kept
+}
+
+impl Files {
+    /// What the site's files say of a variable.
+    pub(super) fn sites(&self, topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
+        strongest((self.of_site)(topology).iter().map(|file| self.claimed(read, file, name)))
+    }
+
+    /// What the user's files say of a variable; we read them with the user's rights.
+    pub(super) fn users(&self, topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
+        let files = (self.of_user)(topology, evidence.present);
+        strongest(files.iter().map(|file| self.claimed(evidence.read, file, name)))
+    }
+
+    /// What all of them say, as the task sees them.
+    pub(super) fn all(&self, topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
+        strongest([self.users(topology, evidence, name), self.sites(topology, evidence.read, name)])
+    }
+
+    /// Why this file keeps us from setting the variable: it sets that or a rival, or its user meant it to.
+    ///
+    /// A section may be for other machines than this one.  It keeps us from setting the variable all the same, but then no
+    /// value is told.
+    fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
+        let found = read(file)?;
+        let shown = file.escape_debug();
+        let claimed = |why, value, decides| Some(Claimed { why, value, decides });
+        if let Some(why) = found.unanswered {
+            // its value would count more than that of a weaker file, and is not known
+            return claimed(format!("`{shown}` may set it: {why}"), None, true);
+        }
+        let without_mark = found.text.trim_start_matches(MARK);
+        // where the mark is not passed over, it makes another name of the first one
+        let lines = (self.lines)(if self.skips_mark { without_mark } else { &found.text });
+        let mut own = lines.iter().filter(|line| line.name == name);
+        let counts = if self.last_counts { own.next_back() } else { own.next() };
+        if let Some(line) = counts {
+            // what stands behind the part that was read may count more
+            let is_known = !(found.is_cut && self.last_counts) && line.length <= self.longest_line;
+            let value = line.value.filter(|_| is_known).map(str::to_string);
+            return claimed(format!("`{shown}` sets it"), value, true);
+        }
+        if found.is_cut {
+            // the library reads the whole file
+            return claimed(
+                format!("`{shown}` is longer than what is read of it here, and may set it"),
+                None,
+                true,
+            );
+        }
+        if let Some(rival) = self.rivals.iter().find(|rival| lines.iter().any(|line| line.name == **rival)) {
+            return claimed(format!("`{shown}` sets `{rival}`"), None, false);
+        }
+        // as a person reads it
+        let is_meant = |line: &str| line.split_once('=').is_some_and(|(meant, _)| meant.trim() == name);
+        let why = format!("`{shown}` seems to set it, in a line that its library reads otherwise");
+        without_mark.lines().any(is_meant).then_some(Claimed { why, value: None, decides: false })
+    }
+}
+
+/// The mark with which some editors begin a file (U+FEFF).
+const MARK: char = '\u{feff}';
+
+/// What stands before a comment, which begins with this character and has white space before it.
+pub(super) fn before_comment(text: &str, comment: char) -> &str {
+    let is_comment =
+        |(at, _): &(usize, &str)| text[..*at].chars().next_back().is_some_and(char::is_whitespace);
+    let comment = text.match_indices(comment).find(is_comment);
+    comment.map_or(text, |(at, _)| &text[..at])
+}
+
+/// A variable's value, if it is not empty.
+pub(super) fn non_empty<'p>(present: &'p Present, name: &str) -> Option<&'p String> {
+    present.get(name).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FileText, nccl, nvshmem, ucx};
+    use super::*;
+
+    /// Each library's grammar, of files that set `LIST` and `OTHER`.
+    fn grammars() -> [Files; 3] {
+        [nccl::FILES, nvshmem::FILES, ucx::FILES].map(|files| Files { rivals: &["OTHER"], ..files })
+    }
+
+    const NCCL: usize = 0;
+    const NVSHMEM: usize = 1;
+    const INI: usize = 2;
+
+    fn value(text: &str, grammar: usize) -> Option<Option<String>> {
+        let read = |_: &str| {
+            Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
+        };
+        grammars()[grammar].claimed(&read, "/etc/a.conf", "LIST").map(|claimed| claimed.value)
+    }
+
+    fn some(text: &str) -> Option<Option<String>> {
+        Some(Some(text.to_string()))
+    }
+
+    #[test]
+    fn a_file_gives_its_value_unless_that_may_be_for_another_machine() {
+        assert_eq!(value("LIST: mlx5_0:1 ; comment", INI), some("mlx5_0:1"));
+        assert_eq!(value("[Grace]\nLIST=mlx5_0:1", INI), Some(None));
+        assert_eq!(value("LIST=mlx5_0:1\n[Grace]\nLIST=mlx5_1:1", INI), Some(None));
+        assert_eq!(value("OTHER=1", NVSHMEM), Some(None));
+        assert_eq!(value("LISTS=1", NCCL), None);
+    }
+
+    #[test]
+    fn a_file_of_which_nothing_is_known_may_set_the_variable_whatever_weaker_files_say() {
+        let read = |file: &str| match file {
+            "/home/a" => Some(FileText { unanswered: Some("no answer"), ..FileText::default() }),
+            _ => Some(FileText { text: "LIST=mlx5_0".to_string(), ..FileText::default() }),
+        };
+        let claims = ["/home/a", "/etc/a"].map(|file| grammars()[NCCL].claimed(&read, file, "LIST"));
+        let strongest = strongest(claims).unwrap();
+        assert_eq!((strongest.why.as_str(), strongest.value), ("`/home/a` may set it: no answer", None));
+    }
+
+    #[test]
+    fn of_several_lines_nccl_takes_the_first_and_the_others_take_the_last() {
+        for (grammar, text) in [(NCCL, "a"), (NVSHMEM, "b"), (INI, "b")] {
+            assert_eq!(value("LIST=a\nLIST=b\n", grammar), some(text), "{grammar:?}");
+        }
+        assert_eq!(value("LIST=a\n…", NCCL), some("a"));
+        assert_eq!(value("LIST=a\n…", INI), Some(None), "it may be set once more");
+    }
+
+    #[test]
+    fn a_comment_behind_a_value_is_each_librarys_own() {
+        assert_eq!(value("LIST==mlx5_0 # the first", NCCL), some("=mlx5_0 # the first"));
+        assert_eq!(value("LIST = mlx5_0#1 # the first", NVSHMEM), some("mlx5_0#1"));
+        assert_eq!(value("LIST = mlx5_0;1 ; the first", INI), some("mlx5_0;1"));
+        for grammar in [NCCL, NVSHMEM, INI] {
+            assert_eq!(value("#LIST=no\n", grammar), None, "{grammar:?}");
+        }
+    }
+
+    #[test]
+    fn an_indented_line_without_a_value_gives_the_name_above_it_none() {
+        for nothing in ["  ", "\t", "  # the first", "  ;mlx5_1"] {
+            assert_eq!(value(&format!("LIST=mlx5_0\n{nothing}\n"), INI), some("mlx5_0"), "{nothing:?}");
+        }
+        assert_eq!(value("LIST=mlx5_0\n#OTHER=1\n mlx5_1", INI), some("mlx5_1"), "a comment is no name");
+    }
+
+    #[test]
+    fn a_line_that_means_another_name_to_its_library_tells_no_value_but_stays_the_users_word() {
+        assert_eq!(value(" LIST=mlx5_0", NCCL), Some(None));
+        assert_eq!(value(" LIST=mlx5_0", NVSHMEM), some("mlx5_0"));
+        assert_eq!(value(" LIST=mlx5_0", INI), some("mlx5_0"), "there is no name above it");
+        assert_eq!(value("TLS=rc\n LIST=mlx5_0", INI), Some(None), "the rest of `TLS`");
+        assert_eq!(value("LIST=mlx5_0\n mlx5_1", INI), some("mlx5_1"), "its next value");
+        assert_eq!(value("\u{feff}LIST=mlx5_0", NCCL), Some(None));
+        assert_eq!(value(&format!("LIST={}", "mlx5_0,".repeat(40)), INI), Some(None), "it is read in pieces");
+    }
+}

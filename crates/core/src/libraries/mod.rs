@@ -1,0 +1,329 @@
+//! What each library reads: one file for each, which holds all that is known of it, and one row of [`LIBRARIES`].
+//!
+//! A library's file has its variables and their values, its configuration files, the grammar of its lists, and what looks
+//! wrong in a user's value, each with the library's own rule and its source.  The obvious value is often wrong: one NIC in
+//! each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its bandwidth.  A library answers with a
+//! value or none, and why; [`environment`] alone decides whose value stands.  Plain MPICH, Intel MPI and MVAPICH choose by
+//! their own rules and get nothing.
+#![forbid(unsafe_code)]
+
+mod cray_mpich;
+mod deepep;
+mod efa;
+mod files;
+pub mod findings;
+mod libfabric;
+mod lists;
+pub mod marker;
+mod mooncake;
+mod mori;
+pub mod names;
+pub mod nccl;
+mod nvshmem;
+mod once;
+mod one_ccl;
+mod open_mpi;
+mod openmp;
+mod prepare;
+mod rocshmem;
+pub mod template;
+pub mod text;
+mod ucx;
+mod uniform;
+pub mod uses;
+pub mod wanted;
+
+pub use prepare::Prepared;
+
+use crate::diagnostic::Diagnostic;
+use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
+use crate::topology::Topology;
+use files::{Claimed, Files};
+use lists::List;
+use marker::{Marker, Publication};
+use once::Once;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use wanted::Wanted;
+
+/// The libraries, in the order in which their variables are set and reported.
+const LIBRARIES: [&Library; 13] = [
+    &ucx::LIBRARY,
+    &nccl::LIBRARY,
+    &nvshmem::LIBRARY,
+    &rocshmem::LIBRARY,
+    &deepep::LIBRARY,
+    &cray_mpich::LIBRARY,
+    &open_mpi::LIBRARY,
+    &libfabric::LIBRARY,
+    &mooncake::LIBRARY,
+    &mori::LIBRARY,
+    &one_ccl::LIBRARY,
+    &openmp::LIBRARY,
+    &efa::LIBRARY,
+];
+
+/// All that is known of one library.
+struct Library {
+    /// its name in messages
+    name: &'static str,
+    /// its word in `env=`; empty if users ask for it otherwise
+    word: &'static str,
+    /// the word that asks for more than `word` does; empty without one
+    word_for_more: &'static str,
+    /// are its variables set without `env=`?
+    by_default: bool,
+    /// the variables that it may be given, and what answers for each
+    variables: &'static [(&'static str, Answering)],
+    /// of these the one that comes along where `env=` names the first one
+    companion: Option<&'static str>,
+    /// the variable that only ever gets a reason, and what answers for it
+    never: Option<(&'static str, Answering)>,
+    /// other variables that change what is set
+    evidence: &'static [&'static str],
+    /// its configuration files
+    files: Option<&'static Files>,
+    /// its variables that list NICs
+    lists: &'static [List],
+    /// what looks wrong in the user's variables, and those that it looks at beside the lists, separated by white space
+    doubts: (fn(&findings::Subject, &mut Vec<Diagnostic>), &'static str),
+    /// what no topology tells, beside [`names::DOUBTFUL`]: names, and beginnings with a star, separated by white space
+    doubtful: &'static str,
+    /// its variables that must be equal in every task, written alike: different values break it, or silently cost bandwidth
+    uniform: &'static str,
+}
+
+impl Library {
+    /// One without anything: each library's own row says what it has.
+    const NONE: Library = Library {
+        name: "",
+        word: "",
+        word_for_more: "",
+        by_default: false,
+        variables: &[],
+        companion: None,
+        never: None,
+        evidence: &[],
+        files: None,
+        lists: &[],
+        doubts: (|_, _| {}, ""),
+        doubtful: "",
+        uniform: "",
+    };
+}
+
+/// A library's answer for one variable; `None` if this node has nothing for the library.
+type Answering = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
+
+/// The variables that we may set without an admin's `set=`, the marker not counted.
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    LIBRARIES.iter().flat_map(|library| library.variables).map(|(name, _)| *name)
+}
+
+/// The variables that we only read, because they affect what we set.
+pub fn evidence() -> impl Iterator<Item = &'static str> {
+    LIBRARIES.iter().flat_map(|library| library.evidence).copied().chain([marker::NAME])
+}
+
+/// A task's variables before we change any; it may lack those that `Prepared::names` does not name.
+pub type Present = BTreeMap<String, String>;
+
+/// What we know of one task beside its placement.
+#[derive(Clone, Copy)]
+pub struct Evidence<'e> {
+    /// its environment
+    pub present: &'e Present,
+    /// reads a file with the user's rights; called only if the answer can change a value
+    pub read: ReadFile<'e>,
+}
+
+/// Reads a text file by its path; `None` if there is no such file or it is no text.
+pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<FileText>;
+
+/// What was read of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileText {
+    /// its text, or the beginning of it
+    pub text: String,
+    /// is there more than was read?
+    pub is_cut: bool,
+    /// why it is not known whether there is such a file: it may be there and set whatever we would set
+    pub unanswered: Option<&'static str>,
+}
+
+/// What is asked for in a step on its node.
+struct OfStep<'s> {
+    topology: &'s Topology,
+    node: &'s NodePlacement,
+    wanted: &'s Wanted,
+    list: &'s uniform::NodeList,
+}
+
+/// What a library is asked about.
+#[derive(Clone, Copy)]
+struct Asked<'p, 'e> {
+    prepared: &'p Prepared,
+    topology: &'e Topology,
+    node: &'e NodePlacement,
+    task: &'e TaskPlacement,
+    evidence: Evidence<'e>,
+    earlier: &'e Marker,
+    /// the answers for the variables before this one
+    answered: &'e [Variable<'p>],
+}
+
+impl<'p> Asked<'p, '_> {
+    /// The user's own value of a variable.
+    fn users(&self, name: &str) -> Option<&String> {
+        self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
+    }
+
+    /// The value that a variable before this one gets from us.
+    fn ours(&self, name: &str) -> Option<&str> {
+        self.answered.iter().find_map(|variable| match &variable.change {
+            Change::Set(value) if variable.name == name => Some(value.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Does `env=` have this word?
+    fn has_word(&self, word: &str) -> bool {
+        self.prepared.wanted.has_word(word)
+    }
+
+    /// What the configuration files say of a variable: the user's, which count more, and the site's.
+    fn claimed(&self, files: &Files, name: &str) -> Option<Claimed> {
+        let users = files.users(self.topology, &self.evidence, name);
+        files::strongest([users, self.prepared.claimed_by_site(name)])
+    }
+
+    /// The answer where the user's own value stays, with the value of a file that its library prefers to that.
+    fn left_to_user(&self, name: &str) -> Answer<'p> {
+        let mut libraries = LIBRARIES.iter().filter_map(|library| Some((library.name, library.files?)));
+        let reader = libraries.find(|(_, files)| files.beat_environment && files.variables.contains(&name));
+        let claim = reader
+            .and_then(|(reader, files)| Some((reader, files.all(self.topology, &self.evidence, name)?)));
+        match claim {
+            Some((reader, Claimed { why, value: Some(value), .. })) => Answer {
+                of_file: Some(value),
+                ..Answer::no(format!("the user's own value stays, but {why}, which {reader} prefers"))
+            },
+            _ => Answer::no("the user's own value stays"),
+        }
+    }
+
+    /// The answer, unless a file takes its place: one that sets the variable over which we would set ours, or one whose value
+    /// is to be reported or judged.
+    fn unless_in_files(&self, files: &Files, name: &str, answer: Answer<'p>) -> Answer<'p> {
+        let reports = self.prepared.wanted.judges_files;
+        let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
+        let claim = match answer.value {
+            Some(_) => self.claimed(files, name),
+            None if is_judged => self.claimed(files, name).filter(|claim| claim.value.is_some()),
+            None => None,
+        };
+        claim.map_or(answer, Answer::left_to)
+    }
+}
+
+/// What a library answers for one variable.
+struct Answer<'a> {
+    value: Option<Cow<'a, str>>,
+    why: Cow<'a, str>,
+    /// the value that a configuration file gives, if the variable is left to that
+    of_file: Option<String>,
+}
+
+impl<'a> Answer<'a> {
+    fn yes(value: impl Into<Cow<'a, str>>, why: impl Into<Cow<'a, str>>) -> Answer<'a> {
+        Answer { value: Some(value.into()), why: why.into(), of_file: None }
+    }
+
+    fn no(why: impl Into<Cow<'a, str>>) -> Answer<'a> {
+        Answer { value: None, why: why.into(), of_file: None }
+    }
+
+    /// The answer, unless one of these conditions holds: then none, for the reason beside it.
+    fn unless(conditions: &[(bool, &'static str)], answer: impl FnOnce() -> Answer<'a>) -> Answer<'a> {
+        let reason = conditions.iter().find(|(holds, _)| *holds);
+        reason.map_or_else(answer, |(_, why)| Answer::no(*why))
+    }
+
+    fn left_to(Claimed { why, value, .. }: Claimed) -> Answer<'a> {
+        Answer { value: None, why: why.into(), of_file: value }
+    }
+}
+
+/// The changes to one task's environment, the marker last, each with its reason.
+pub fn environment<'p>(
+    prepared: &'p Prepared,
+    topology: &Topology,
+    node: &NodePlacement,
+    task: &TaskPlacement,
+    evidence: Evidence,
+) -> Vec<Variable<'p>> {
+    let once = Once::new(evidence.read);
+    let evidence = Evidence { read: &|path| once.read(path), ..evidence };
+    let earlier = prepared.earlier(evidence.present);
+    let mut published = Publication::new(topology, node, task);
+    let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
+    for row in &prepared.rows {
+        let answered = &variables;
+        let asked = Asked { prepared, topology, node, task, evidence, earlier: &earlier, answered };
+        let users = asked.users(&row.name);
+        let outer = users.is_none() && evidence.present.contains_key(&*row.name);
+        let (change, Answer { why, of_file, .. }) = match users {
+            Some(users) if row.wanted => (Change::KeepUsers(users.clone()), asked.left_to_user(&row.name)),
+            Some(_) => continue,
+            None => match row.answer(&asked) {
+                Some(Answer { value: Some(value), why, of_file }) => {
+                    published.add(&row.name, &value);
+                    (Change::Set(value.into_owned()), Answer { value: None, why, of_file })
+                }
+                Some(answer) if outer => (Change::Remove, answer),
+                Some(answer) => (Change::Leave, answer),
+                None if outer => {
+                    (Change::Remove, Answer::no("an outer step's value, which is not wanted here"))
+                }
+                None => continue,
+            },
+        };
+        variables.push(Variable { name: Cow::from(&*row.name), change, of_file, why });
+    }
+    variables.push(publication(published, evidence.present));
+    variables
+}
+
+/// The marker, unless the user has a variable of their own that is called so.
+fn publication<'p>(published: Publication, present: &Present) -> Variable<'p> {
+    let (change, why) = match present.get(marker::NAME).filter(|text| !marker::is_published(text)) {
+        Some(users) => (
+            Change::KeepUsers(users.clone()),
+            "the user's own variable of that name stays, so nothing is published, and a step inside this one will take our \
+             values for the user's: unset it",
+        ),
+        None => (Change::Set(published.into_line()), "tells programs and nested steps what was decided"),
+    };
+    Variable { name: marker::NAME.into(), change, of_file: None, why: why.into() }
+}
+
+/// The changes that undo our earlier values if placement is off: an outer step's NIC is wrong for an inner
+/// step's tasks.
+pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
+    let Some(text) = present.get(marker::NAME).filter(|text| marker::is_published(text)) else {
+        return Vec::new();
+    };
+    let earlier = Marker::parse(text, |name| name != marker::NAME && names.contains(&name));
+    let is_ours = |name: &&&str| present.get(**name).is_some_and(|value| earlier.is_ours(name, value));
+    let why = "an outer step's value, which is wrong for the tasks of an inner one";
+    let remove = |name: &'n str| Variable {
+        name: name.into(),
+        change: Change::Remove,
+        of_file: None,
+        why: why.into(),
+    };
+    names.iter().filter(is_ours).copied().chain([marker::NAME]).map(remove).collect()
+}
+
+#[cfg(test)]
+mod tests;

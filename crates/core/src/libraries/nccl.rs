@@ -1,0 +1,205 @@
+//! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for every task of the node, set only to exclude something.
+//!
+//! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number.
+//! So lists that differ between ranks send all traffic through one NIC (src/graph/topo.cc
+//! `ncclTopoGetSystem`; NVIDIA/nccl issue 1478: "You should not set NCCL_IB_HCA differently on each rank").
+//! NCCL skips inactive ports anyway, and network plug-ins (aws-ofi-nccl, on EFA and Slingshot) do not read the list.
+//!
+//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one: NCCL cannot see what the
+//! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
+//! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).  It is the same in every task.
+//!
+//! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
+//!
+//! NCCL fails where `NCCL_NET_FORCE_MERGE` names a NIC that the list leaves out (since 2.24: src/graph/topo.cc
+//! `ncclTopoForceMerge`), so then we set none.
+//!
+//! RCCL recognises machines by their NICs (src/graph/rome_models.cc), and a list can hide the machine's model
+//! from it: one more reason to set none unless a NIC must be excluded.
+#![forbid(unsafe_code)]
+
+mod doubts;
+
+use super::files::{Files, Line, non_empty};
+use super::lists::{List, entries, is_port_by_atoi, marked};
+use super::uniform;
+use super::wanted::Fabric;
+use super::{Answer, Asked, Library, Present};
+use crate::topology::{GpuVendor, Nic, Port, Topology};
+
+pub(super) const LIBRARY: Library = Library {
+    name: "NCCL",
+    word: "nccl",
+    by_default: true,
+    variables: &[(IB_HCA, ib_hca), (CROSS_NIC, cross_nic)],
+    evidence: &[CONF_FILE, HOME, FORCE_MERGE],
+    files: Some(&FILES),
+    // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
+    lists: &[List::nearest(IB_HCA, admits)],
+    doubts: (doubts::doubts, doubts::READ),
+    // "Environment Variables" puts most of them under "Debugging", not for production
+    doubtful: "NCCL_IB_TC NCCL_IB_SL NCCL_IB_FIFO_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_QPS_PER_CONNECTION \
+               NCCL_IB_GID_INDEX NCCL_IB_DISABLE NCCL_IB_MERGE_VFS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS \
+               NCCL_SOCKET_IFNAME NCCL_ALGO NCCL_PROTO NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_NCHANNELS_* NCCL_NVLS_* \
+               NCCL_P2P_* NCCL_PXN_* NCCL_SHM_* NCCL_NET NCCL_NET_PLUGIN NCCL_NET_GDR_* NCCL_NETDEVS_POLICY NCCL_CROSS_NIC \
+               NCCL_DMABUF_ENABLE NCCL_IGNORE_* NCCL_HOSTID NCCL_DEBUG* OFI_NCCL_*",
+    uniform: "NCCL_* RCCL_* OFI_NCCL_*",
+    ..Library::NONE
+};
+
+const IB_HCA: &str = "NCCL_IB_HCA";
+/// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
+const CONF_FILE: &str = "NCCL_CONF_FILE";
+/// May a connection enter and leave a node by different NICs?
+const CROSS_NIC: &str = "NCCL_CROSS_NIC";
+/// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
+const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
+pub(super) const HOME: &str = "HOME";
+
+/// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
+const MAX_ENTRIES: usize = 32;
+
+/// NCCL's and RCCL's: `NAME=VALUE`, both as they stand, without a comment behind; a line that begins with `#` is one
+/// (src/misc/param.cc `setEnvFile`, whose `envValue` has 1024 bytes).  They read the user's files before the site's, and a
+/// file overwrites nothing that is set (`initEnvFunc`, `ncclOsSetEnv`).
+pub(super) const FILES: Files = Files {
+    of_site: |topology| {
+        let files = &["/etc/nccl.conf", "/etc/rccl.conf"];
+        if has_amd(topology) { files } else { &files[..1] }
+    },
+    of_user: users_files,
+    lines,
+    longest_line: 1023,
+    last_counts: false,
+    skips_mark: false,
+    beat_environment: false,
+    variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE],
+    rivals: &[],
+    matter: |step| {
+        let is_set =
+            matches!(step.list, uniform::NodeList::Needed(..)) || step.wanted.fabric == Fabric::IsolatedRails;
+        let has_both = !step.topology.gpus.is_empty() && !step.node.rails.is_empty();
+        has_both && (is_set || step.wanted.judges_files)
+    },
+};
+
+/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`, and reads its own file whatever that says.  Up to 2.29 NCCL asks
+/// the system for the home directory, then `HOME`, into which Slurm puts the same.
+fn users_files(topology: &Topology, present: &Present) -> Vec<String> {
+    let at_home = |file: &str| non_empty(present, HOME).map(|home| format!("{home}/{file}"));
+    let nccls = non_empty(present, CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
+    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology));
+    nccls.into_iter().chain(rccls).collect()
+}
+
+fn lines(text: &str) -> Vec<Line<'_>> {
+    // a comment gives its value to a name that begins with `#`, which no variable has
+    let said = text.lines().filter_map(|line| Some((line.len(), line.split_once('=')?)));
+    said.map(|(length, (name, value))| Line { name, value: Some(value), length }).collect()
+}
+
+/// A list: `[^][=]name[:port],...`.  `^` excludes, with `=` a name is a whole one, without it the beginning of one: `mlx5_1`
+/// means `mlx5_10` too (src/misc/utils.cc, `parseStringList` and `matchIfList`).
+struct NameList<'l> {
+    excludes: bool,
+    is_exact: bool,
+    entries: &'l str,
+}
+
+impl NameList<'_> {
+    fn new(value: &str) -> NameList<'_> {
+        let (excludes, rest) = marked(value, '^');
+        let (is_exact, entries) = marked(rest, '=');
+        NameList { excludes, is_exact, entries }
+    }
+
+    /// The names of its entries.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.split(',').filter_map(|entry| entry.split(':').next())
+    }
+
+    /// Does an entry's name mean that device?
+    fn means(&self, name: &str, device: &str) -> bool {
+        if self.is_exact { device == name } else { device.starts_with(name) }
+    }
+}
+
+/// A list without an entry admits everything.
+fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
+    let list = NameList::new(value);
+    let mut of_port = entries(list.entries).peekable();
+    let is_port = |entry| is_port_by_atoi(entry, port, |name| list.means(name, &nic.name));
+    list.excludes != (of_port.peek().is_none() || of_port.any(is_port))
+}
+
+/// The node's answer, from the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
+fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let answer = asked.unless_in_files(&FILES, IB_HCA, without_files(asked));
+    let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(asked));
+    Some(match missed {
+        Some(name) => Answer::no(format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail")),
+        None => answer,
+    })
+}
+
+fn without_files<'p>(asked: &Asked<'p, '_>) -> Answer<'p> {
+    if asked.topology.gpus.is_empty() {
+        return Answer::no("the node has no GPU");
+    }
+    let ports = asked.node.rails.len();
+    match &asked.prepared.list {
+        uniform::NodeList::Not(why) => Answer::no(*why),
+        uniform::NodeList::Needed(..) if ports > MAX_ENTRIES => {
+            Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
+        }
+        uniform::NodeList::Needed(list, why) if has_amd(asked.topology) => {
+            let why = format!("{why}; with fewer NICs RCCL may not recognise the machine");
+            Answer::yes(format!("={list}"), why)
+        }
+        uniform::NodeList::Needed(list, why) => Answer::yes(format!("={list}"), why),
+    }
+}
+
+/// The first NIC of a group that is to be one, and that the list leaves out.
+fn merged_though_left_out(asked: &Asked) -> Option<String> {
+    let &Asked { topology, node, evidence, .. } = asked;
+    let in_files = || asked.claimed(&FILES, FORCE_MERGE).and_then(|claimed| claimed.value);
+    let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
+    let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
+    // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc, `Data Direct`)
+    let mut names = names.map(|name| name.strip_suffix("_dma").unwrap_or(name));
+    let is_left_out = |name: &&str| {
+        uniform::left_out(topology, node).any(|(_, nic)| nic.name == *name)
+            && node.rails.iter().all(|rail| rail.name != *name)
+    };
+    names.find(is_left_out).map(str::to_string)
+}
+
+/// What a fabric of isolated rails needs, the same for every task; no answer on another.
+fn cross_nic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let is_isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
+    if !is_isolated || asked.topology.gpus.is_empty() || asked.node.rails.is_empty() {
+        return None;
+    }
+    let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
+    Some(asked.unless_in_files(&FILES, CROSS_NIC, answer))
+}
+
+/// The files that NCCL and RCCL read on this node, the site's first.
+pub fn files(topology: &Topology, present: &Present) -> Vec<String> {
+    let sites = (FILES.of_site)(topology).iter().map(ToString::to_string);
+    sites.chain(users_files(topology, present)).collect()
+}
+
+/// The variables that we may set and that a text of theirs sets, in order of their names.
+pub fn set_in(text: &str) -> Vec<&'static str> {
+    let lines = lines(text);
+    let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
+    let mut names: Vec<&str> = super::variables().filter(is_set).collect();
+    names.sort_unstable();
+    names
+}
+
+fn has_amd(topology: &Topology) -> bool {
+    topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd)
+}

@@ -1,0 +1,123 @@
+//! Connections by IP address: `UCX_SOCKADDR_TLS_PRIORITY`, by which connection managers they go.
+//!
+//! UCX listens by each that it has, `rdmacm,tcp,sockcm` without a word of the user's, and a client tries them in this order.
+//! rdmacm takes the RDMA device that has the address.  Where that one is not in the listener's `UCX_NET_DEVICES`, the listener
+//! prints an error and rejects, and the client gives up: it tries the next one only where none answers (UCX 1.10 to 1.22:
+//! src/ucp/wireup/wireup_cm.c `ucp_ep_cm_server_create_connected`, `ucp_cm_client_connect_cb`; src/uct/ib/rdmacm/rdmacm_cm.c
+//! `uct_rdmacm_cm_handle_error_event`).  tcp takes the interface, and all interfaces are in our list; the messages then go by
+//! all devices that both have, the NICs too.  So our list goes with UCX's default without rdmacm.  Clients that still try rdmacm
+//! find no listener there and go on to tcp.  Names that a release does not have are passed over in silence
+//! (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
+//!
+//! With `UCX_CM_USE_ALL_DEVICES=n` messages have the device of the address alone, so by tcp they would never go by a NIC.
+#![forbid(unsafe_code)]
+
+use super::super::{Answer, Asked};
+use super::{FILES, NET_DEVICES, interfaces::Interfaces};
+use crate::topology::{NicKind, Port, PortState, Topology};
+
+/// Which connection managers are used, in which order.
+pub(super) const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
+/// Do messages use other devices than that of the address?
+pub(super) const ALL_DEVICES: &str = "UCX_CM_USE_ALL_DEVICES";
+
+/// UCX's default without rdmacm.
+const WITHOUT_RDMACM: &str = "tcp,sockcm";
+
+/// Why connections by address need devices that this list leaves out; `None` if they do without.
+pub(super) fn needs_all(asked: &Asked, list: &[String]) -> Option<&'static str> {
+    if !leaves_ports_out(asked.topology, list) {
+        return None;
+    }
+    let value = |name: &str| match asked.users(name) {
+        Some(value) => Some(value.clone()),
+        None => asked.claimed(&FILES, name)?.value,
+    };
+    if value(PRIORITY).is_some_and(|value| is_rdmacm_alone(&value)) {
+        return Some("`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: connections by address may need any NIC");
+    }
+    value(ALL_DEVICES)
+        .is_some_and(|value| is_no(&value))
+        .then_some("`UCX_CM_USE_ALL_DEVICES` gives messages the NIC of the address, which may be any")
+}
+
+/// The managers that suit our list; no answer where there is none, or UCX's default suits it.
+pub(super) fn priority<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    let of_step = asked.prepared.ucx.as_ref()?;
+    let list: Vec<&str> = asked.ours(NET_DEVICES)?.split(',').collect();
+    let has_interface = match &of_step.interfaces {
+        Interfaces::Known(names) => names.iter().any(|name| list.contains(&name.as_str())),
+        Interfaces::Unknown => false,
+    };
+    if !has_interface || !leaves_ports_out(asked.topology, &list) {
+        return None;
+    }
+    if let Some(claim) = asked.claimed(&FILES, PRIORITY) {
+        return Some(Answer::left_to(claim));
+    }
+    Some(Answer::yes(
+        WITHOUT_RDMACM,
+        "connections by address go by the IP interfaces of `UCX_NET_DEVICES`, not by NICs that are not in it",
+    ))
+}
+
+/// Will this list be set beside managers of ours once it has IP interfaces?
+pub(super) fn goes_with_interfaces(asked: &Asked, list: &[String]) -> bool {
+    let is_ours = asked.prepared.is_librarys(PRIORITY) && asked.users(PRIORITY).is_none();
+    is_ours && leaves_ports_out(asked.topology, list)
+}
+
+/// Has the node a working port that rdmacm knows and the list does not?
+fn leaves_ports_out<T: AsRef<str>>(topology: &Topology, list: &[T]) -> bool {
+    let works = |port: &&Port| matches!(port.state, PortState::Active | PortState::Unknown);
+    topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs).any(|nic| {
+        let is_port = |item: &str, port: &Port| {
+            let number = item.strip_prefix(&*nic.name).and_then(|rest| rest.strip_prefix(':'));
+            number.is_some_and(|number| number.parse() == Ok(port.number))
+        };
+        let is_listed = |port: &Port| list.iter().any(|item| is_port(item.as_ref(), port));
+        nic.ports.iter().filter(works).any(|port| !is_listed(port))
+    })
+}
+
+/// Does this list of managers have rdmacm and not tcp?  No component has been called sockcm since 1.10.
+fn is_rdmacm_alone(priority: &str) -> bool {
+    let has = |name: &str| priority.split(',').any(|item| item.trim() == name);
+    has("rdmacm") && !has("tcp") && !has("*")
+}
+
+/// As UCX reads it (src/ucs/config/parser.c `ucs_config_sscanf_bool`).
+fn is_no(value: &str) -> bool {
+    ["n", "no"].iter().any(|no| value.eq_ignore_ascii_case(no)) || ["off", "0"].contains(&value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_managers_without_tcp_leaves_rdmacm_alone_and_one_without_rdmacm_asks_for_no_nic() {
+        for (priority, is_alone) in [
+            ("rdmacm", true),
+            ("rdmacm,sockcm", true),
+            ("sockcm, rdmacm", true),
+            ("rdmacm,tcp", false),
+            ("rdmacm,*", false),
+            ("*", false),
+            ("tcp", false),
+            ("sockcm", false),
+            ("", false),
+        ] {
+            assert_eq!(is_rdmacm_alone(priority), is_alone, "`{priority}`");
+        }
+    }
+
+    #[test]
+    fn ucx_reads_four_words_as_no() {
+        for (value, expected) in
+            [("n", true), ("No", true), ("off", true), ("0", true), ("OFF", false), ("y", false), ("", false)]
+        {
+            assert_eq!(is_no(value), expected, "`{value}`");
+        }
+    }
+}

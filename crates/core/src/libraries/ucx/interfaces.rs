@@ -1,0 +1,225 @@
+//! The node's IP interfaces, as UCX's tcp transport counts them.
+//!
+//! UCX takes each interface that is up and running and has an address, `lo` too (UCX 1.11 to 1.22:
+//! src/uct/tcp/tcp_iface.c `uct_tcp_query_devices`, src/ucs/sys/sock.c `ucs_netif_get_addr` and
+//! `ucs_netif_flags_is_active`).  Since 1.16 it leaves bridges out (`uct_tcp_is_bridge`), since 1.22 IPv4's link-local
+//! addresses.  A name that it does not take makes it print a warning in every process.
+//!
+//! We take the names from tables that the kernel prints without a lock: getifaddrs(3) asks for links, and that
+//! waits for the lock of all interfaces, which a driver may hold while it waits for its firmware.
+#![forbid(unsafe_code)]
+
+use super::super::ReadFile;
+use crate::order::Order;
+use std::collections::BTreeMap;
+
+/// IPv4 routes of the main table (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
+const ROUTES: &str = "/proc/net/route";
+/// IPv6 addresses (the kernel's net/ipv6/addrconf.c, `if6_seq_show`).
+const ADDRESSES: &str = "/proc/net/if_inet6";
+/// A folder for each interface.
+const CLASS: &str = "/sys/class/net";
+const LOOPBACK: &str = "lo";
+
+/// What is known of the interfaces.
+pub(super) enum Interfaces {
+    /// their names, sorted
+    Known(Vec<String>),
+    /// they may have names that are not known here
+    Unknown,
+}
+
+/// The interfaces of this network namespace.
+pub(super) fn read(read: ReadFile) -> Interfaces {
+    // a cut table may lack interfaces
+    let Some(routes) = read(ROUTES).filter(|routes| !routes.is_cut) else { return Interfaces::Unknown };
+    // a kernel without IPv6 has no such table
+    let addresses = read(ADDRESSES).unwrap_or_default();
+    if addresses.is_cut {
+        return Interfaces::Unknown;
+    }
+    let mut found = with_routes(&routes.text);
+    with_addresses(&addresses.text, &mut found);
+    if found.len() > MOST {
+        return Interfaces::Unknown;
+    }
+    found.retain(|name, leads_on| is_running(read, name) && (*leads_on || !is_bridge(read, name)));
+    let mut names: Vec<String> = found.into_keys().map(str::to_string).collect();
+    if is_up(read, LOOPBACK) == Some(true) {
+        names.push(LOOPBACK.to_string());
+    }
+    names.order();
+    Interfaces::Known(names)
+}
+
+/// Interfaces, at most: the list has to fit into a variable, with which execve(2) fails above 128 KiB, and each costs two files.
+const MOST: usize = 1024;
+
+/// Interfaces by name, and of each whether a route through a gateway begins there.
+type Found<'t> = BTreeMap<&'t str, bool>;
+
+fn note<'t>(found: &mut Found<'t>, name: &'t str, leads_on: bool) {
+    // what UCX's list cannot hold
+    if name == LOOPBACK || name.contains([',', '^']) {
+        return;
+    }
+    *found.entry(name).or_default() |= leads_on;
+}
+
+/// Those with a route that stands for an address of their own: `Iface Destination Gateway Flags … Mask` in columns,
+/// numbers as little-endian words in hexadecimal.
+///
+/// Not those whose only routes lead to single hosts: so a container network's interfaces are, one for each container,
+/// and they have no address.  Nor do routes by an IPv6 next hop, whose gateway stands there as 0, tell of one: where BGP numbers no
+/// links, the node's address is that of `lo`.  Not those of link-local networks (169.254.0.0/16), as a board's management has.
+fn with_routes(routes: &str) -> Found<'_> {
+    /// include/uapi/linux/route.h
+    const RTF_UP: u32 = 1;
+    const RTF_GATEWAY: u32 = 2;
+    const RTF_REJECT: u32 = 0x200;
+    let mut found = Found::new();
+    for line in routes.lines().skip(1) {
+        let mut columns = line.split_whitespace();
+        let (Some(name), Some(network), Some(gateway), Some(flags), mask) =
+            (columns.next(), columns.next(), columns.next(), columns.next(), columns.nth(3))
+        else {
+            continue;
+        };
+        let number = |text: &str| u32::from_str_radix(text, 16);
+        let (Ok(flags), Ok(network)) = (number(flags), number(network)) else { continue };
+        let leads_on = flags & RTF_GATEWAY != 0;
+        let is_host = mask.is_some_and(|mask| mask == "FFFFFFFF");
+        let is_link_local = network.to_be() >> 16 == 0xa9fe;
+        let is_up = flags & RTF_UP != 0 && flags & RTF_REJECT == 0;
+        let is_by_ipv6 = leads_on && number(gateway) == Ok(0);
+        if is_up && !is_link_local && !is_by_ipv6 && (leads_on || !is_host) {
+            note(&mut found, name, leads_on);
+        }
+    }
+    found
+}
+
+/// Those with an IPv6 address of more than the link: `address index prefix scope flags name` in columns.
+fn with_addresses<'t>(addresses: &'t str, found: &mut Found<'t>) {
+    /// net/ipv6/addrconf_core.c, `ipv6_addr_type`: what is left of the type where the scope is global
+    const GLOBAL: &str = "00";
+    for line in addresses.lines() {
+        let mut columns = line.split_whitespace();
+        if let (Some(GLOBAL), Some(name)) = (columns.nth(3), columns.nth(1)) {
+            note(found, name, false);
+        }
+    }
+}
+
+/// Is the interface up?  `None` if nothing is known of it.
+///
+/// The kernel calls an interface running in these states alone (net/core/dev.c `dev_get_flags`, `netif_oper_up`).
+fn is_up(read: ReadFile, name: &str) -> Option<bool> {
+    let state = read(&format!("{CLASS}/{name}/operstate"))?.text;
+    match state.trim() {
+        "" => None,
+        state => Some(state == "up" || state == "unknown"),
+    }
+}
+
+fn is_running(read: ReadFile, name: &str) -> bool {
+    is_up(read, name) != Some(false)
+}
+
+/// Is it a bridge (net/bridge/br_device.c, `br_type`)?  One over which a route leads on is the node's own network.
+fn is_bridge(read: ReadFile, name: &str) -> bool {
+    let facts = read(&format!("{CLASS}/{name}/uevent"));
+    facts.is_some_and(|facts| facts.text.lines().any(|line| line == "DEVTYPE=bridge"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::FileText;
+    use super::*;
+
+    const HEAD: &str =
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+
+    fn known(files: &[(&str, &str)]) -> Option<Vec<String>> {
+        let reader = |path: &str| {
+            let (_, text) = files.iter().find(|(name, _)| *name == path)?;
+            Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
+        };
+        match read(&reader) {
+            Interfaces::Known(names) => Some(names),
+            Interfaces::Unknown => None,
+        }
+    }
+
+    fn routed(lines: &[&str], more: &[(&str, &str)]) -> Vec<String> {
+        let table = format!("{HEAD}{}\n", lines.join("\n"));
+        let mut files = vec![(ROUTES, table.as_str())];
+        files.extend(more);
+        known(&files).expect("they are known")
+    }
+
+    const DEFAULT: &str = "eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0";
+    const CONNECTED: &str = "ib0\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0";
+
+    #[test]
+    fn interfaces_are_those_with_a_route_that_is_up() {
+        assert_eq!(routed(&[CONNECTED, DEFAULT, CONNECTED, "odd", ""], &[]), ["eth0", "ib0"]);
+        assert_eq!(routed(&["old0\t0000A8C0\t00000000\t0000\t0\t0\t0\t00FFFFFF"], &[]), [""; 0]);
+        assert_eq!(known(&[(ROUTES, "")]), Some(Vec::new()));
+        assert_eq!(known(&[(ROUTES, "Iface\neth0 0 0 0001\n")]), Some(vec!["eth0".to_string()]));
+    }
+
+    #[test]
+    fn what_ucx_would_not_know_is_not_named_since_it_would_warn_of_it() {
+        let link_local = "usb0\t0000FEA9\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0";
+        let container = "cali7\t0500F40A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0";
+        assert_eq!(routed(&[DEFAULT, link_local, container], &[]), ["eth0"]);
+        let unnumbered = "ens1\t00000000\t00000000\t0003\t0\t0\t0\t00000000\t0\t0\t0";
+        assert_eq!(routed(&[DEFAULT, unnumbered], &[]), ["eth0"], "`default via inet6 fe80::1 dev ens1`");
+        let docker = "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0";
+        let bridge = |name: &str| [(format!("{CLASS}/{name}/uevent"), "DEVTYPE=bridge\nINTERFACE=x\n")];
+        let [(path, text)] = &bridge("docker0");
+        assert_eq!(routed(&[DEFAULT, docker], &[(path, text)]), ["eth0"]);
+        let [(path, text)] = &bridge("eth0");
+        assert_eq!(routed(&[DEFAULT], &[(path, text)]), ["eth0"], "the node's own network");
+        let plain = [("/sys/class/net/ib0/uevent", "INTERFACE=ib0\nIFINDEX=4\n")];
+        assert_eq!(routed(&[CONNECTED], &plain), ["ib0"], "no bridge");
+        for name in ["lo", "a,b", "^a"] {
+            let line = CONNECTED.replace("ib0", name);
+            assert_eq!(routed(&[DEFAULT, &line], &[]), ["eth0"], "`{name}` has no place in a list");
+        }
+        for (state, expected) in [("up", true), ("unknown", true), ("down", false), ("lowerlayerdown", false)]
+        {
+            let state = format!("{state}\n");
+            let found = routed(&[CONNECTED], &[("/sys/class/net/ib0/operstate", &state)]);
+            assert_eq!(!found.is_empty(), expected, "{state}");
+        }
+    }
+
+    #[test]
+    fn more_interfaces_than_a_variable_can_name_are_not_known() {
+        let table = |count: usize| -> Vec<String> {
+            (0..count).map(|nth| format!("pod{nth}\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF")).collect()
+        };
+        let found = |count: usize| known(&[(ROUTES, &format!("{HEAD}{}", table(count).join("\n")))]);
+        assert_eq!(found(MOST).map(|names| names.len()), Some(MOST));
+        assert_eq!(found(MOST + 1), None);
+        assert_eq!(found(60_000), None);
+    }
+
+    #[test]
+    fn an_interface_may_have_ipv6_alone_and_the_loopback_is_one() {
+        let addresses = "fd000000000000000000000000000002 04 40 00 82     eth1\n\
+                         fe8000000000000000fc00fffe000001 04 40 20 80     eth2\n\
+                         00000000000000000000000000000001 01 80 10 80       lo\n";
+        let more = [(ADDRESSES, addresses), ("/sys/class/net/lo/operstate", "unknown\n")];
+        assert_eq!(routed(&[DEFAULT], &more), ["eth0", "eth1", "lo"]);
+    }
+
+    #[test]
+    fn a_table_that_is_cut_or_missing_tells_no_interfaces() {
+        assert_eq!(known(&[]), None);
+        assert_eq!(known(&[(ROUTES, &format!("{HEAD}{DEFAULT}\neth1…"))]), None);
+        assert_eq!(known(&[(ROUTES, &format!("{HEAD}{DEFAULT}\n")), (ADDRESSES, "…")]), None);
+    }
+}

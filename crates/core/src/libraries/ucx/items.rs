@@ -1,0 +1,191 @@
+//! UCX's lists of items: `UCX_NET_DEVICES` and `UCX_TLS`.
+//!
+//! `all` means all; a list means these alone; `^` before the list means all but these (src/ucs/config/parser.c
+//! `ucs_config_sscanf_allow_list`).
+#![forbid(unsafe_code)]
+
+use super::super::findings::{
+    Subject, finding, has_space, of_space, tell_entries, unknown_device, whole_names,
+};
+use super::super::lists::{List, entries, marked};
+use super::{NET_DEVICES, TLS};
+use crate::diagnostic::{Diagnostic, Shown};
+use crate::topology::{Nic, Port};
+
+/// The nearest of the devices for each GPU's memory: one lane for small messages, for large ones also the next if it gives a
+/// quarter of that at least, which a NIC behind another socket does not (src/ucs/sys/topo/base/topo.c
+/// `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c; `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
+pub(super) const DEVICES: List =
+    List { is_idle_where_it_admits_all: true, has_interfaces: true, ..List::nearest(NET_DEVICES, admits) };
+
+/// `all`, or `[^]name[:port],...`, whole names, since 1.22 with ranges as `mlx5_[0-3]:1`; since 1.21 a name alone means its
+/// port (src/ucp/core/ucp_context.c).
+///
+/// `all` counts as the first entry, with `^` before it too; elsewhere it is a name that no device has
+/// (src/ucs/config/parser.c `ucs_config_sscanf_allow_list_impl`, `ucs_config_array_expand_range`).
+fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
+    let (excludes, rest) = marked(list, '^');
+    // a user's list may have tens of thousands of entries
+    let full = format!("{}:{}", nic.name, port.number);
+    let is_it =
+        |entry: &str| is_port(entry, nic, port) || is_in_range(entry, &full) || is_in_range(entry, &nic.name);
+    entries(rest).next() == Some("all") || excludes != entries(rest).any(is_it)
+}
+
+/// `name` or `name:port`; what follows the port is no part of it.
+fn is_port(entry: &str, nic: &Nic, port: &Port) -> bool {
+    let mut fields = entry.split(':');
+    fields.next().is_some_and(|name| nic.name == name)
+        && fields.next().is_none_or(|number| number.parse() == Ok(port.number))
+}
+
+/// Is the name one of `BEGINNING[FIRST-LAST]END`?
+fn is_in_range(entry: &str, name: &str) -> bool {
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
+    let parts = || {
+        let (beginning, rest) = entry.split_once('[')?;
+        let (range, end) = rest.split_once(']')?;
+        let (first, last) = range.split_once('-')?;
+        let own = name.strip_prefix(beginning)?.strip_suffix(end)?;
+        let is_written_so = own == "0" || !own.starts_with('0');
+        Some(is_written_so && (number(first)?..=number(last)?).contains(&number(own)?))
+    };
+    parts().unwrap_or(false)
+}
+
+/// What is wrong with the user's list.
+pub(super) fn doubts(subject: &Subject, found: &mut Vec<Diagnostic>) {
+    let Some(list) = subject.value(NET_DEVICES).filter(|list| *list != "all") else { return };
+    if subject.verbs().next().is_some() {
+        tell_entries((NET_DEVICES, list), whole_names(list), |entry| wrong(subject, entry), found);
+    }
+    // GPUs that send by themselves have devices of their own, which a list of NICs rules out
+    let is_named = subject.value(TLS).is_some_and(|tls| transports(Some(tls)).gpu_initiated);
+    if is_named && !list.starts_with('^') && !list.contains("cuda") {
+        let text =
+            "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
+        found.push(finding(NET_DEVICES, list, text));
+    }
+}
+
+fn wrong(subject: &Subject, entry: &str) -> Option<String> {
+    if has_space(entry) {
+        return Some(of_space(entry));
+    }
+    let (device, port) = entry.split_once(':').map_or((entry, None), |(device, port)| (device, Some(port)));
+    let has_port = port.is_some();
+    // `cuda0-mlx5_0:1`: a GPU that sends by itself (src/uct/ib/mlx5/gdaki/gdaki.c)
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let device = match device.strip_prefix("cuda").and_then(|rest| rest.split_once('-')) {
+        Some((number, nic)) if is_number(number) => nic,
+        _ => device,
+    };
+    let is_interface = !has_port && subject.interfaces.iter().any(|known| known == device);
+    // without a list of interfaces, a name without a port may be an interface
+    let may_be_interface = is_interface || !has_port && subject.interfaces.is_empty();
+    let is_nic = subject.verbs().any(|nic| nic.name == device);
+    if !is_nic && may_be_interface {
+        return None;
+    }
+    unknown_device(subject, entry, device).or_else(|| {
+        let shown = Shown::word(entry, 64);
+        let text = || format!("before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`");
+        (port.is_none_or(|port| port.parse::<u8>().is_err()) && !is_interface).then(text)
+    })
+}
+
+/// A transport over RDMA devices that a program's messages can use, and the words that stand for it among others
+/// (src/ucp/core/ucp_context.c `ucp_tl_aliases`).
+const RDMA: [(&str, &[&str]); 5] = [
+    ("rc_verbs", &["ib", "rc", "rc_v"]),
+    ("rc_mlx5", &["ib", "rc", "rc_x"]),
+    ("ud_verbs", &["ib", "ud", "ud_v"]),
+    ("ud_mlx5", &["ib", "ud", "ud_x"]),
+    ("dc_mlx5", &["ib", "dc", "dc_x"]),
+];
+/// Transports over RDMA devices for special uses: on DPUs, on EFA, for GPUs that send by themselves.
+const SPECIAL: [(&str, &[&str]); 3] = [("gga_mlx5", &["gga"]), ("srd", &[]), GPU_INITIATED];
+const TCP: (&str, &[&str]) = ("tcp", &[]);
+/// The transport by which GPUs send by themselves.
+const GPU_INITIATED: (&str, &[&str]) = ("rc_gda", &[]);
+
+/// Which of the transports that use network devices a program leaves to UCX.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Transports {
+    /// transports over RDMA devices
+    pub(super) rdma: bool,
+    /// tcp
+    pub(super) tcp: bool,
+    /// is the transport asked for by its own name by which GPUs send by themselves?
+    pub(super) gpu_initiated: bool,
+}
+
+/// All of them, as UCX has it without a word of the user's.
+const ALL: Transports = Transports { rdma: true, tcp: true, gpu_initiated: false };
+
+/// What `UCX_TLS` leaves.
+///
+/// An item is a transport, a word that stands for several, or a transport's own name after `\`; `:aux` behind it means only
+/// what it needs to make connections (src/ucp/core/ucp_context.c `ucp_is_resource_in_transports_list`).
+pub(super) fn transports(tls: Option<&str>) -> Transports {
+    let Some(value) = tls.map(str::trim).filter(|value| !value.is_empty() && *value != "all") else {
+        return ALL;
+    };
+    let (excludes, list) = marked(value, '^');
+    let names = |(own, words): (&str, &[&str])| {
+        list.split(',').map(str::trim).any(|item| match item.strip_prefix('\\') {
+            Some(strict) => strict == own,
+            None => item == own || words.contains(&item),
+        })
+    };
+    match excludes {
+        true => Transports { rdma: !RDMA.into_iter().all(names), tcp: !names(TCP), gpu_initiated: false },
+        false => Transports {
+            rdma: RDMA.into_iter().chain(SPECIAL).any(names),
+            tcp: names(TCP),
+            gpu_initiated: names(GPU_INITIATED),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_in_a_range_has_no_zeros_before_it() {
+        assert!(is_in_range("mlx5_[0-3]", "mlx5_0") && !is_in_range("mlx5_[0-3]", "mlx5_01"));
+    }
+
+    #[test]
+    fn transports_are_named_ruled_out_and_stood_for_by_words() {
+        for (value, rdma, tcp) in [
+            ("", true, true),
+            ("all", true, true),
+            ("tcp", false, true),
+            ("rc, tcp,cuda", true, true),
+            (r"\tcp,\rc_mlx5", true, true),
+            (r"\rc,tcp", false, true),
+            ("ib", true, false),
+            ("sm,self", false, false),
+            ("ud_x", true, false),
+            ("ud:aux,sm", false, false),
+            ("srd", true, false),
+            ("tcpx", false, false),
+            ("^tcp", true, false),
+            ("^ib", false, true),
+            ("^rc,tcp", true, false),
+            ("^rc,ud,dc", false, true),
+            ("^rc_x,ud_x,dc_x", true, true),
+            ("^rc:aux", true, true),
+            ("^cuda", true, true),
+        ] {
+            let expected = Transports { rdma, tcp, gpu_initiated: false };
+            assert_eq!(transports(Some(value)), expected, "`{value}`");
+        }
+        assert_eq!(transports(None), ALL);
+        assert!(transports(Some("rc,rc_gda,cuda")).gpu_initiated);
+        assert!(!transports(Some("ib")).gpu_initiated && !transports(Some("^rc_gda")).gpu_initiated);
+    }
+}

@@ -1,0 +1,97 @@
+//! Do the rails of all GPUs reach each other, as UCX sees it?
+//!
+//! UCX connects two InfiniBand ports only if their subnet prefixes are equal, and since 1.19 two RoCE ports only if the
+//! routes to the other's address leave by the own interface, since 1.20.1 no other interface having a closer one
+//! (src/uct/ib/base/ib_iface.c `uct_ib_iface_dev_addr_is_reachable`, `uct_ib_iface_roce_is_routable`; src/ucs/sys/netlink.c
+//! `ucs_netlink_is_best_route`).  Where each rail has a subnet of its own, a NIC then reaches those of its own rail alone,
+//! whatever the switches connect.
+#![forbid(unsafe_code)]
+
+use crate::placement::{GpuPlacement, NodePlacement};
+use crate::topology::{LinkLayer, Network, Port, PortRef, SubnetPrefix, Topology};
+use std::collections::BTreeSet;
+
+/// UCX connects RoCE ports without that question if this is `all`.
+pub(super) const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
+
+/// A port's subnet, by which UCX tells whether it reaches another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Subnet {
+    InfiniBand(SubnetPrefix),
+    Roce(Network),
+    /// This port's own, which is not known.  UCX reads the routes of IPv6 and those of every table, a VRF's too (since 1.19:
+    /// src/ucs/sys/netlink.c `ucs_netlink_init_routing_table_cache`), and we the main table of IPv4 alone.
+    Untold(PortRef),
+}
+
+/// What the subnets of all GPUs' own NICs say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subnets {
+    /// each two GPUs have one in common, as far as is known: also where each GPU has a NIC on each of two planes
+    Common,
+    /// InfiniBand's differ
+    Apart,
+    /// those of RoCE ports differ
+    RoceApart,
+    /// those of RoCE ports may differ
+    RoceUntold,
+}
+
+impl Subnets {
+    pub(super) fn new(topology: &Topology, node: &NodePlacement) -> Subnets {
+        let of_gpus: BTreeSet<Vec<Subnet>> =
+            node.gpus.iter().filter_map(|gpu| of_gpu(topology, node, gpu)).collect();
+        let meet = |one: &[Subnet], other: &[Subnet]| one.iter().any(|subnet| other.contains(subnet));
+        let all_meet = of_gpus.iter().all(|one| of_gpus.iter().all(|other| meet(one, other)));
+        match of_gpus.iter().flatten().next() {
+            Some(Subnet::InfiniBand(_)) if !all_meet => Subnets::Apart,
+            Some(Subnet::Roce(_)) if !all_meet => Subnets::RoceApart,
+            Some(Subnet::Untold(_)) if !all_meet => Subnets::RoceUntold,
+            // nothing is known of any, or they meet
+            _ => Subnets::Common,
+        }
+    }
+
+    /// Why UCX holds each rail to itself, if it does.  `mode` is what it was told to ask.
+    pub(super) fn hold_rails_apart(self, mode: Option<&str>) -> Option<&'static str> {
+        let asks = || !mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all"));
+        let apart = "the rails are on different subnets, between which UCX connects no NICs";
+        match self {
+            Subnets::Common => None,
+            Subnets::Apart => Some(apart),
+            Subnets::RoceApart => asks().then_some(apart),
+            Subnets::RoceUntold => asks().then_some(
+                "the rails have addresses whose networks are not in the main table of IPv4 routes, and UCX connects no NICs of \
+                 different ones",
+            ),
+        }
+    }
+}
+
+/// The subnets that a GPU's own NICs are on; `None` if it has no NIC, or InfiniBand's prefix could not be read.
+///
+/// It is on none if its RoCE interfaces have no IPv4 address: those with one reach it as little as another subnet.
+fn of_gpu(topology: &Topology, node: &NodePlacement, gpu: &GpuPlacement) -> Option<Vec<Subnet>> {
+    let ports = gpu.choices.iter().filter_map(|choice| {
+        let at = node.rail(choice.rail).at();
+        Some((at, topology.port(at)?))
+    });
+    let ports: Vec<(PortRef, &Port)> = ports.collect();
+    let found: Vec<Subnet> = ports.iter().flat_map(|(at, port)| of_port(*at, port)).collect();
+    let is_told = !found.is_empty() || ports.iter().any(|(_, port)| port.link_layer == LinkLayer::Ethernet);
+    is_told.then_some(found)
+}
+
+/// Of RoCE's networks those without a narrower one inside: by these UCX finds the closest route.
+fn of_port(at: PortRef, port: &Port) -> Vec<Subnet> {
+    match port.link_layer {
+        LinkLayer::Ethernet if port.networks.is_empty() && port.routes_elsewhere => vec![Subnet::Untold(at)],
+        LinkLayer::InfiniBand => port.subnet.map(Subnet::InfiniBand).into_iter().collect(),
+        LinkLayer::Ethernet => {
+            let is_wider =
+                |one: &Network| port.networks.iter().any(|other| other != one && one.contains(*other));
+            port.networks.iter().filter(|one| !is_wider(one)).map(|one| Subnet::Roce(*one)).collect()
+        }
+        LinkLayer::Unknown => Vec::new(),
+    }
+}

@@ -1,0 +1,57 @@
+//! Lists for a whole node, set only to exclude NICs: the libraries find the rest by themselves.
+#![forbid(unsafe_code)]
+
+use super::template::names_of;
+use super::{Answer, Asked};
+use crate::placement::NodePlacement;
+use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
+
+/// A list for all tasks of a node.
+pub(super) enum NodeList {
+    /// the entries, and why: without which NICs
+    Needed(String, String),
+    /// there is nothing to set, for this reason
+    Not(&'static str),
+}
+
+/// NICs that a verbs library would find and should not use, each once.
+///
+/// The libraries skip inactive ports themselves, and no verbs library uses EFA, Slingshot or plain Ethernet
+/// devices.
+pub(super) fn left_out<'t>(
+    topology: &'t Topology,
+    node: &NodePlacement,
+) -> impl Iterator<Item = (NicIndex, &'t Nic)> {
+    let is_rail = |nic: NicIndex, port: &Port| node.rail_at(PortRef { nic, port: port.number }).is_some();
+    let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
+    verbs.filter(move |(index, nic)| {
+        nic.ports.iter().any(|port| port.state == PortState::Active && !is_rail(*index, port))
+    })
+}
+
+/// The node's rails as `mlx5_0:1,mlx5_1:1`, if something must be left out.
+pub(super) fn list(topology: &Topology, node: &NodePlacement) -> NodeList {
+    if node.rails.is_empty() {
+        let why = match topology.is_left_to_libfabric() {
+            true => "this node's NICs are reached through libfabric, where it is not read",
+            false => "no NIC of this node may be chosen, and an empty list would mean all",
+        };
+        return NodeList::Not(why);
+    }
+    let left_out = names_of(left_out(topology, node).map(|(_, nic)| nic.name.as_str())).replace(',', " ");
+    if left_out.is_empty() {
+        return NodeList::Not("every NIC that it would find may be used");
+    }
+    let entries: Vec<String> = node.rails.iter().map(ToString::to_string).collect();
+    NodeList::Needed(entries.join(","), format!("one list for the whole node, without {left_out}"))
+}
+
+/// The list for a library that knows no ports.
+pub(super) fn names<'p>(asked: &Asked<'p, '_>) -> Answer<'p> {
+    match &asked.prepared.list {
+        NodeList::Needed(_, why) => {
+            Answer::yes(names_of(asked.node.rails.iter().map(|rail| rail.name.as_str())), why)
+        }
+        NodeList::Not(why) => Answer::no(*why),
+    }
+}

@@ -1,0 +1,382 @@
+//! What a user's own list comes to on machines of the table of known models.
+#![forbid(unsafe_code)]
+
+use crate::config::Words;
+use crate::libraries::{Evidence, FileText, Present};
+use crate::placement::Excluded;
+use crate::plan::{Plan, TaskPlan, Wish};
+use crate::platform;
+use crate::step::{Step, Task};
+use crate::topology::{CpuSet, LinkLayer, Nic, NicKind, Port, PortState};
+
+/// What comes of these variables for a task with these GPUs of a DGX H100, and what a strict word says.
+fn told(gpus: &str, words: &str, values: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
+    with(gpus, words, "", values, |task| {
+        let uses = task.uses.iter().map(|of| format!("{}: {of}", of.reader));
+        (uses.collect(), task.shortfalls.clone())
+    })
+}
+
+fn with<T>(
+    gpus: &str,
+    words: &str,
+    argument: &str,
+    values: &[(&str, &str)],
+    ask: impl Fn(&TaskPlan) -> T,
+) -> T {
+    let words = Words::parse(words).unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let mut wish = Wish { settings, ..Wish::default() };
+    if !argument.is_empty() {
+        wish.admin.add(argument).unwrap();
+    }
+    let topology = platform::model("dgx-h100").unwrap();
+    let plan = Plan::new(topology, wish, Step::default(), &|_| None);
+    let present: Present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
+    ask(&plan.task(&task, Evidence { present: &present, read: &|_| None }))
+}
+
+#[test]
+fn without_a_list_of_somebody_elses_there_is_nothing_to_judge() {
+    assert_eq!(told("0", "single-numa-node", &[]), (vec![], vec![]));
+    assert_eq!(told("0", "single-numa-node", &[("UCX_NET_DEVICES", "all")]), (vec![], vec![]));
+    assert_eq!(told("0", "closest", &[("UCX_NET_DEVICES", "")]).0, Vec::<String>::new());
+}
+
+#[test]
+fn a_far_nic_of_the_users_own_is_told_and_fails_the_strict_words() {
+    let values = [("UCX_NET_DEVICES", "mlx5_6:1")];
+    let (uses, _) = told("0", "closest", &values);
+    assert_eq!(uses, ["UCX: mlx5_6:1 SYS 45 % of mlx5_0:1"]);
+    for word in ["restricted", "single-numa-node"] {
+        let (_, shortfalls) = told("0", word, &values);
+        assert_eq!(
+            shortfalls,
+            ["mlx5_6:1 of the user's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"],
+            "{word}"
+        );
+    }
+    assert_eq!(told("0", "strict", &values).1, Vec::<String>::new(), "what was decided is carried out");
+}
+
+#[test]
+fn the_plans_own_nic_in_the_users_list_is_as_good_as_ours() {
+    let (uses, shortfalls) = told("1", "single-numa-node", &[("UCX_NET_DEVICES", "mlx5_3:1")]);
+    assert_eq!(uses, ["UCX: mlx5_3:1 PIX"]);
+    assert_eq!(shortfalls, Vec::<String>::new());
+}
+
+#[test]
+fn nccl_takes_the_best_nics_that_its_list_leaves() {
+    let uses = |list: &str| told("0", "closest", &[("NCCL_IB_HCA", list)]).0;
+    assert_eq!(uses("mlx5"), ["NCCL: mlx5_0:1 PIX"], "the near one of them all");
+    assert_eq!(
+        uses("^=mlx5_0"),
+        ["NCCL: mlx5_3:1 NODE 70 %, mlx5_4:1 NODE 70 %, mlx5_5:1 NODE 70 % of mlx5_0:1"]
+    );
+    assert_eq!(uses("=mlx5_11"), ["NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1"]);
+    assert_eq!(uses("mlx4"), ["NCCL: no NIC of this node that works"]);
+}
+
+#[test]
+fn of_equally_good_nics_the_plans_is_named_and_the_others_only_where_all_are_used() {
+    let uses = |name: &str, list: &str| {
+        with_files_on("oci-bm-gpu-h100-8", "nics-per-task=1", &[], &[(name, list)]).0
+    };
+    assert_eq!(uses("NCCL_IB_HCA", "mlx5"), ["NCCL: mlx5_0:1 PXB"], "of its two nearest");
+    assert_eq!(uses("NCCL_IB_HCA", "=mlx5_1"), ["NCCL: mlx5_1:1 PXB"]);
+    // libfabric opens them all
+    let all = uses("FI_VERBS_DEVICE_NAME", "mlx5_1");
+    assert!(all[0].starts_with("libfabric: mlx5_1:1 PXB, ") && all[0].contains("mlx5_10:1 "), "{all:?}");
+    assert!(uses("FI_VERBS_DEVICE_NAME", "mlx5_0")[0].starts_with("libfabric: mlx5_0:1 PXB"));
+}
+
+#[test]
+fn a_reason_for_one_port_is_none_for_another_of_the_same_nic() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let mut node = crate::policy::map(&topology, &Default::default());
+    let mut port = node.rails.remove(0);
+    let why = || "said".to_string();
+    node.excluded = vec![
+        Excluded { name: "other".parse().unwrap(), port: None, why: "of another".to_string() },
+        Excluded { name: port.name.clone(), port: Some(2), why: why() },
+    ];
+    assert_eq!(super::left_out(&node, &port), None, "the second port");
+    port.port = 2;
+    assert_eq!(super::left_out(&node, &port), Some(why()));
+    node.excluded[1].port = None;
+    port.port = 1;
+    assert_eq!(super::left_out(&node, &port), Some(why()), "all ports");
+    assert_eq!(super::left_out(&node, &node.rails[0]), None, "the map has it");
+}
+
+#[test]
+fn the_plans_own_nic_is_judged_while_a_library_has_a_list_with_it() {
+    // the NICs beside GPU 0 may not be used, so the plan's is on the other NUMA node
+    let lacks = |values: &[(&str, &str)]| {
+        let far = "exclude=mlx5_0,mlx5_3,mlx5_4,mlx5_5";
+        with("0", "single-numa-node", far, values, |task| task.shortfalls.clone())
+    };
+    let of_plan = "mlx5_6:1 is not on NUMA node 0 of its GPU".to_string();
+    let of_user = |name: &str| format!("mlx5_9:1 of the user's `{name}` is not on NUMA node 0 of its GPU");
+    assert_eq!(lacks(&[]), std::slice::from_ref(&of_plan));
+    let ucx = ("UCX_NET_DEVICES", "mlx5_9:1");
+    assert_eq!(lacks(&[ucx]), [of_plan, of_user("UCX_NET_DEVICES")], "NCCL and NVSHMEM have the plan's");
+    let all = [ucx, ("NCCL_IB_HCA", "=mlx5_9"), ("NVSHMEM_HCA_LIST", "mlx5_9:1")];
+    assert_eq!(lacks(&all), ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"].map(of_user));
+}
+
+#[test]
+fn a_nic_that_the_plan_leaves_out_is_told_with_the_plans_reason() {
+    let (uses, _) = told("0", "closest", &[("UCX_NET_DEVICES", "mlx5_1:1")]);
+    assert!(uses[0].starts_with("UCX: mlx5_1:1 ") && uses[0].contains("(left out here: "), "{uses:?}");
+}
+
+#[test]
+fn several_gpus_are_served_by_what_is_near_to_one_of_them() {
+    let (uses, shortfalls) = told("0,1", "restricted", &[("UCX_NET_DEVICES", "mlx5_0:1,mlx5_3:1")]);
+    assert_eq!(uses, ["UCX: mlx5_0:1 PIX, mlx5_3:1 PIX"]);
+    assert_eq!(shortfalls, Vec::<String>::new());
+}
+
+#[test]
+fn ucx_takes_the_nearest_of_a_list_of_all_compute_nics() {
+    // so users keep storage out
+    let all = "mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1,eth0";
+    for word in ["restricted", "single-numa-node"] {
+        let told = told("0", word, &[("UCX_NET_DEVICES", all)]);
+        assert_eq!(told, (vec!["UCX: mlx5_0:1 PIX".to_string()], vec![]));
+    }
+}
+
+#[test]
+fn a_list_without_any_nic_that_works_fails_the_strict_words_unless_interfaces_are_meant() {
+    for (name, list) in [("UCX_NET_DEVICES", "mlx5_99:1"), ("NCCL_IB_HCA", "mlx4")] {
+        for word in ["restricted", "single-numa-node"] {
+            let (uses, shortfalls) = told("0", word, &[(name, list)]);
+            assert!(uses[0].ends_with("no NIC of this node that works"), "{uses:?}");
+            assert_eq!(shortfalls, [format!("no NIC of the user's `{name}` works here")]);
+        }
+        assert_eq!(told("0", "strict", &[(name, list)]).1, [""; 0]);
+    }
+    assert_eq!(told("0", "single-numa-node", &[("UCX_NET_DEVICES", "eth0,lo")]).1, [""; 0]);
+}
+
+#[test]
+fn a_far_device_of_slingshot_fails_where_there_is_a_near_one() {
+    let words = Words::parse("restricted,bind=none").unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let wish = Wish { settings, ..Wish::default() };
+    let plan = Plan::new(platform::model("frontier").unwrap(), wish, Step::default(), &|_| None);
+    let cpus = plan.node.cpus_of(&[3].into_iter().collect());
+    let mut task = Task { cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
+    task.gpus.variables.insert("ROCR_VISIBLE_DEVICES", "0".to_string());
+    let lacks = |device: &str| {
+        let present: Present = [("FI_CXI_DEVICE_NAME".to_string(), device.to_string())].into();
+        plan.task(&task, Evidence { present: &present, read: &|_| None }).shortfalls
+    };
+    assert_eq!(lacks("cxi0"), [""; 0]);
+    assert_eq!(lacks("cxi1"), ["cxi1:1 of the user's `FI_CXI_DEVICE_NAME` is not on NUMA node 3 of its GPU"]);
+}
+
+#[test]
+fn the_admins_own_list_is_judged_too() {
+    let (uses, shortfalls) = with("0", "restricted", "set=UCX_NET_DEVICES=mlx5_11:1", &[], |task| {
+        (task.uses.iter().map(ToString::to_string).collect::<Vec<_>>(), task.shortfalls.clone())
+    });
+    assert_eq!(uses, ["mlx5_11:1 SYS 45 % of mlx5_0:1"]);
+    assert_eq!(shortfalls, ["mlx5_11:1 of the admin's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"]);
+}
+
+#[test]
+fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
+    let words = Words::parse("restricted").unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let wish = Wish { settings, ..Wish::default() };
+    let site = |path: &str| {
+        let text = match path {
+            "/etc/nccl.conf" => "NCCL_IB_HCA==mlx5_0,mlx5_1",
+            "/home/u/ucx.conf" => "UCX_NET_DEVICES=mlx5_11:1",
+            // UCX's list is made only where the interfaces are known
+            "/proc/net/route" => "Iface\tDestination\tGateway\tFlags\n",
+            _ => return None,
+        };
+        Some(crate::libraries::FileText { text: text.to_string(), ..FileText::default() })
+    };
+    let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &site);
+    let present: Present = [("HOME".to_string(), "/home/u".to_string())].into();
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    let task = plan.task(&task, Evidence { present: &present, read: &site });
+    let uses: Vec<String> = task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect();
+    assert!(uses.contains(&"NCCL: mlx5_0:1 PIX".to_string()), "{uses:?}");
+    assert!(uses.contains(&"UCX: mlx5_11:1 SYS 45 % of mlx5_0:1".to_string()), "{uses:?}");
+    assert_eq!(
+        task.shortfalls,
+        ["mlx5_11:1 of a configuration file's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"]
+    );
+    let said = task.line("n");
+    assert!(said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"), "{said}");
+}
+
+/// What comes of the files of a node and its user for a task with GPU 0 of a DGX H100, with one IP interface: which library
+/// uses which NICs, and what a strict word says.
+fn with_files(
+    words: &str,
+    files: &'static [(&'static str, &'static str)],
+    values: &[(&str, &str)],
+) -> (Vec<String>, Vec<String>) {
+    with_files_on("dgx-h100", words, files, values)
+}
+
+fn with_files_on(
+    machine: &str,
+    words: &str,
+    files: &'static [(&'static str, &'static str)],
+    values: &[(&str, &str)],
+) -> (Vec<String>, Vec<String>) {
+    let words = Words::parse(words).unwrap();
+    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let wish = Wish { settings, ..Wish::default() };
+    let routes = [("/proc/net/route", "Iface\tDestination\tGateway\tFlags\neth0\t0\t0100A8C0\t0003\n")];
+    let read = |path: &str| {
+        let (_, text) = files.iter().chain(&routes).find(|(name, _)| *name == path)?;
+        Some(FileText { text: text.to_string(), ..FileText::default() })
+    };
+    let plan = Plan::new(platform::model(machine).unwrap(), wish, Step::default(), &read);
+    let present: Present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    let task = plan.task(&task, Evidence { present: &present, read: &read });
+    (task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect(), task.shortfalls.clone())
+}
+
+#[test]
+fn of_several_files_the_one_is_judged_that_the_library_prefers() {
+    const NEAR: &str = "UCX_NET_DEVICES=mlx5_0:1";
+    const FAR: &str = "UCX_NET_DEVICES=mlx5_11:1";
+    let cases: [(&str, &'static [(&'static str, &'static str)]); 4] = [
+        ("UCX", &[("/etc/ucx/ucx.conf", FAR), ("/home/u/ucx.conf", NEAR)]),
+        ("UCX", &[("/home/u/ucx.conf", FAR), ("ucx.conf", NEAR)]),
+        (
+            "NCCL",
+            &[("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11"), ("/home/u/.nccl.conf", "NCCL_IB_HCA==mlx5_0")],
+        ),
+        (
+            "NVSHMEM",
+            &[
+                ("/etc/nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_11:1"),
+                ("/home/u/.nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_0:1"),
+            ],
+        ),
+    ];
+    for (library, files) in cases {
+        let told = with_files("restricted", files, &[("HOME", "/home/u")]);
+        assert_eq!(told, (vec![format!("{library}: mlx5_0:1 PIX")], vec![]), "{files:?}");
+    }
+}
+
+#[test]
+fn nvshmem_prefers_its_file_to_the_users_variable() {
+    let files = &[("/home/u/.nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_0:1")];
+    let values = [("HOME", "/home/u"), ("NVSHMEM_HCA_LIST", "mlx5_11:1")];
+    let told = with_files("restricted", files, &values);
+    assert_eq!(told, (vec!["NVSHMEM: mlx5_0:1 PIX".to_string()], vec![]));
+}
+
+#[test]
+fn nccl_knows_no_comment_behind_a_value() {
+    // the second entry is a name that no NIC has
+    let (uses, _) = with_files("closest", &[("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11,mlx5_0 # near")], &[]);
+    assert_eq!(uses, ["NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1"]);
+}
+
+#[test]
+fn of_several_lines_in_ucxs_file_the_last_one_counts() {
+    let (uses, _) = with_files(
+        "closest",
+        &[("/etc/ucx/ucx.conf", "UCX_NET_DEVICES=mlx5_11:1\nUCX_NET_DEVICES=mlx5_0:1\n")],
+        &[],
+    );
+    assert_eq!(uses, ["UCX: mlx5_0:1 PIX"]);
+}
+
+#[test]
+fn a_file_is_judged_where_we_would_set_no_list_if_somebody_asks() {
+    // every NIC of this machine may be used
+    let of =
+        |words: &str, files| with_files_on("azure-nd96isr-h100-v5", words, files, &[("HOME", "/home/u")]);
+    for (library, file) in [
+        ("NCCL", &[("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_7")]),
+        ("NCCL", &[("/home/u/.nccl.conf", "NCCL_IB_HCA==mlx5_7")]),
+        ("NVSHMEM", &[("/etc/nvshmem.conf", "NVSHMEM_HCA_LIST=mlx5_7:1")]),
+    ] {
+        let far = format!("{library}: mlx5_7:1 SYS 45 % of mlx5_0:1");
+        let (uses, shortfalls) = of("restricted", file);
+        assert_eq!(uses, std::slice::from_ref(&far));
+        assert_eq!(shortfalls.len(), 1, "{shortfalls:?}");
+        assert_eq!(of("verbose", file).0, [far]);
+        assert_eq!(of("closest", file).0, [""; 0], "nobody asks");
+    }
+    let files = &[("/home/u/ucx.conf", "UCX_NET_DEVICES=mlx5_7:1")];
+    let told = |words: &str| {
+        with_files_on("azure-nd96isr-h100-v5", words, files, &[("HOME", "/home/u"), ("UCX_TLS", "all")])
+    };
+    assert_eq!(told("all,restricted").1.len(), 1, "it may use every NIC, so none would be named");
+}
+
+#[test]
+fn a_nested_step_goes_by_the_file_once_the_outer_steps_list_is_gone() {
+    let (uses, _) = with_files(
+        "restricted",
+        &[("/etc/nccl.conf", "NCCL_IB_HCA==mlx5_11")],
+        &[
+            ("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_0:1"),
+            ("NCCL_IB_HCA", "=mlx5_0:1"),
+        ],
+    );
+    assert_eq!(uses, ["NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1"]);
+}
+
+#[test]
+fn the_line_names_what_will_be_used_beside_what_was_planned() {
+    let line = |list: &str| with("0", "closest", "", &[("UCX_NET_DEVICES", list)], |task| task.line("node1"));
+    let far = line("mlx5_6:1");
+    assert!(far.contains("nic mlx5_0:1 PIX, but UCX: mlx5_6:1 SYS 45 % of mlx5_0:1"), "{far}");
+    assert!(
+        far.contains("UCX_NET_DEVICES: the user's own value stays: mlx5_6:1 SYS 45 % of mlx5_0:1"),
+        "{far}"
+    );
+    assert!(!line("mlx5_0:1").contains("but UCX"));
+}
+
+/// What comes of a user's list for UCX for a task with GPU 0 of a DGX H100 that has so many software devices too, each as
+/// fast as a NIC.
+fn beside_software_devices(count: usize, list: &str) -> Vec<String> {
+    let mut topology = platform::model("dgx-h100").unwrap();
+    topology.nics.extend((0..count).map(|number| Nic {
+        ports: vec![Port::new(1, PortState::Active, LinkLayer::Ethernet, Some(400_000))],
+        ..Nic::new(format!("rxe{number}").parse().unwrap(), NicKind::Verbs)
+    }));
+    topology.sort();
+    let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
+    let present: Present = [("UCX_NET_DEVICES".to_string(), list.to_string())].into();
+    let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    let task = plan.task(&task, Evidence { present: &present, read: &|_| None });
+    task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect()
+}
+
+#[test]
+fn a_software_device_counts_as_far_as_the_other_end_of_the_node() {
+    let uses = beside_software_devices(1, "rxe0:1");
+    assert!(uses[0].starts_with("UCX: rxe0:1 SYS 45 % (left out here: it has no PCI function"), "{uses:?}");
+}
+
+#[test]
+fn a_list_that_leaves_more_ports_than_a_map_can_hold_is_judged_too() {
+    let uses = beside_software_devices(100, "^mlx5_0:1");
+    assert!(uses[0].starts_with("UCX: mlx5_3:1 NODE 70 %"), "{uses:?}");
+}

@@ -1,0 +1,31 @@
+//! The page of variables against the libraries' files.
+
+use super::read;
+use nic_placement_core::libraries::names::is_name;
+use nic_placement_core::libraries::{self, findings, marker};
+use std::collections::BTreeSet;
+
+/// The names of variables between backquotes.
+fn named(page: &str) -> BTreeSet<&str> {
+    let quoted = page.split('`').skip(1).step_by(2);
+    let names = quoted.map(|quoted| quoted.split('=').next().unwrap_or_default());
+    names.filter(|name| is_name(name) && (name.contains('_') || *name == "HOME")).collect()
+}
+
+#[test]
+fn the_page_of_variables_names_those_of_the_libraries_and_no_other() {
+    let page = read("docs/variables.md");
+    let known = libraries::variables().chain(libraries::evidence()).chain(findings::variables());
+    let known: BTreeSet<&str> = known.collect();
+    assert_eq!(named(&page), known, "docs/variables.md and crates/core/src/libraries/");
+}
+
+#[test]
+fn each_variable_that_may_be_set_has_its_rule_on_the_page_and_its_row_in_the_guide() {
+    let (page, guide) = (read("docs/variables.md"), read("docs/user-guide.md"));
+    let table: String = guide.lines().filter(|line| line.starts_with('|')).collect();
+    for name in libraries::variables().chain([marker::NAME]) {
+        assert!(page.contains(&format!("**`{name}`**")), "docs/variables.md has no rule for `{name}`");
+        assert!(table.contains(&format!("`{name}`")), "docs/user-guide.md has no row for `{name}`");
+    }
+}
