@@ -25,7 +25,7 @@ use tree::{CRATES, Source, test_files};
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import`, `picture` and `traffic` count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 25] = [
+const ARROWS: [(&str, &str); 26] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -44,12 +44,13 @@ const ARROWS: [(&str, &str); 25] = [
     ("process", "sys core"),
     ("program", ""),
     ("plugin", "process sys core"),
+    ("formats", "discover topology diagnostic"),
     ("cli::audit", "diagnostic"),
     ("cli::doctor", "cli::audit plan config platform policy placement topology diagnostic"),
     ("cli::import", "topology diagnostic"),
     ("cli::picture", "policy placement topology diagnostic"),
     ("cli::traffic", "render placement topology"),
-    ("cli", "cli::audit cli::doctor cli::import cli::picture cli::traffic process program sys core"),
+    ("cli", "formats cli::audit cli::doctor cli::import cli::picture cli::traffic process program sys core"),
     ("capi", "process sys core"),
 ];
 

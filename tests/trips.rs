@@ -13,7 +13,7 @@ use nic_placement_cli::describe::{self, Format, describe_as, format_of};
 use nic_placement_cli::import::nccl;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::manifest::{Entry, Manifest};
-use nic_placement_core::discover::synthesise::synthesise;
+use nic_placement_formats::synthesise::synthesise;
 use nic_placement_core::node::file as node_file;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::{self, Request};

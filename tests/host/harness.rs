@@ -4,7 +4,7 @@
 
 use nic_placement_cli::commands::snapshot;
 use nic_placement_core::discover::Manifest;
-use nic_placement_core::discover::synthesise::synthesise;
+use nic_placement_formats::synthesise::synthesise;
 use nic_placement_core::platform;
 use std::env;
 use std::ffi::{OsStr, OsString};

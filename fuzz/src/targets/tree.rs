@@ -5,7 +5,7 @@ use super::built::Bytes;
 use super::{formats, held};
 use nic_placement_core::discover::manifest::{Entry, normalise};
 use nic_placement_core::discover::registered::{difference, links, registered};
-use nic_placement_core::discover::synthesise::synthesise;
+use nic_placement_formats::synthesise::synthesise;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::read_root;
 use nic_placement_core::platform;

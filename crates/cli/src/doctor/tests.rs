@@ -12,7 +12,7 @@ use super::report::widest_code;
 use super::table::CHECKS;
 use crate::audit::report::Level;
 use cases::Case;
-use nic_placement_core::discover::synthesise::synthesise;
+use nic_placement_formats::synthesise::synthesise;
 use nic_placement_core::platform::MODELS;
 use std::collections::BTreeSet;
 use world::World;

@@ -8,7 +8,7 @@ use crate::doctor::facts::{Caller, Facts, Installation};
 use crate::doctor::table::codes;
 use crate::doctor::{Subject, examine};
 use nic_placement_core::discover::manifest::Entry;
-use nic_placement_core::discover::synthesise::synthesise;
+use nic_placement_formats::synthesise::synthesise;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::read_root;
 use nic_placement_core::plan::{Plan, Wish};

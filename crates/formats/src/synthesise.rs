@@ -1,16 +1,15 @@
 //! A topology written as the `/sys` and `/proc` that discovery would have read it from: the inverse of [`discover`].
 //!
-//! [`discover`]: super::discover
+//! [`discover`]: nic_placement_core::discover::discover
 //!
 //! With it every model and every topology file is also a machine that real programs can be shown, and discovery is
 //! tested against every topology that a generator can think of.  What sysfs does not say, roles of NICs and stated paths, is
 //! kept beside it (`described`).
 #![forbid(unsafe_code)]
 
-use super::described;
-use super::manifest::{Entry, Manifest};
-use crate::order::Order;
-use crate::topology::{
+use nic_placement_core::discover::described;
+use nic_placement_core::discover::manifest::{Entry, Manifest};
+use nic_placement_core::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
     PortState, Topology, package_of,
 };
@@ -95,7 +94,7 @@ impl Tree {
 /// The compute driver's nodes: one for each NUMA node, then one for each AMD GPU or partition.
 fn compute_nodes(tree: &mut Tree, topology: &Topology) {
     let mut gpus: Vec<&Gpu> = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
-    gpus.order_by_key(|gpu| gpu.runtime_index);
+    gpus.sort_by_key(|gpu| gpu.runtime_index);
     if gpus.is_empty() {
         return;
     }
