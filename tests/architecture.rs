@@ -25,7 +25,7 @@ use tree::{CRATES, Source, test_files};
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import`, `picture` and `traffic` count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 26] = [
+const ARROWS: [(&str, &str); 27] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -44,14 +44,18 @@ const ARROWS: [(&str, &str); 26] = [
     ("process", "sys core"),
     ("program", ""),
     ("plugin", "process sys core"),
+    ("launch", "config diagnostic judge placement plan policy render step topology"),
     ("formats", "discover topology diagnostic"),
     ("cli::audit", "diagnostic"),
     ("cli::doctor", "cli::audit plan config platform policy placement topology diagnostic"),
     ("cli::import", "topology diagnostic"),
     ("cli::picture", "policy placement topology diagnostic"),
     ("cli::traffic", "render placement topology"),
-    ("cli", "formats cli::audit cli::doctor cli::import cli::picture cli::traffic process program sys core"),
-    ("capi", "process sys core"),
+    (
+        "cli",
+        "launch formats cli::audit cli::doctor cli::import cli::picture cli::traffic process program sys core",
+    ),
+    ("capi", "launch process sys core"),
 ];
 
 /// `(user, used, words)`: arrows that reach only a part of a module: the items with one of these words in their path.

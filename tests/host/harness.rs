@@ -4,8 +4,8 @@
 
 use nic_placement_cli::commands::snapshot;
 use nic_placement_core::discover::Manifest;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_core::platform;
+use nic_placement_formats::synthesise::synthesise;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;

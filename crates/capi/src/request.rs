@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::Failure;
-use nic_placement_core::plan::stated::{Deal, Stated};
 use nic_placement_core::render::Present;
 use nic_placement_core::step::Starter;
 use nic_placement_core::topology::file::{self, Document};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
+use nic_placement_launch::step::{Deal, Stated};
 use serde::Deserialize;
 
 /// What the field `format` says.

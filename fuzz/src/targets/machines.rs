@@ -5,12 +5,12 @@ use super::built::{self, Bytes};
 use super::held;
 use nic_placement_core::config::{Admin, Words, settle};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
-use nic_placement_core::plan::stated::{self, Deal, Stated};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::render::{Evidence, FileText, Present};
 use nic_placement_core::step::{Starter, Step};
 use nic_placement_core::topology::{GpuIndex, Topology, file};
+use nic_placement_launch::step::{self, Deal, Stated};
 
 /// Every policy, and what changes the solver's question.
 const WORDS: [&str; 8] = [
@@ -132,13 +132,8 @@ pub fn maps(data: &[u8]) {
         return;
     }
     let (_, format, _) = FORMATS[usize::from(chosen) % FORMATS.len()];
-    let (plan, cpus) = stated::for_engines(
-        node,
-        wish("closest", Admin::default()),
-        &gpus,
-        format.is_of_processes(),
-        &no_file,
-    );
+    let (plan, cpus) =
+        step::for_engines(node, wish("closest", Admin::default()), &gpus, format.is_of_processes(), &no_file);
     holds(&plan);
     let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &cpus, host: "gpu1" };
     let written = maps::write(format, subject);

@@ -13,11 +13,12 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::maps::{self, FORMATS, Subject};
 use nic_placement_core::node::{self, read_root};
-use nic_placement_core::plan::{Plan, stated};
+use nic_placement_core::plan::Plan;
 use nic_placement_core::platform;
 use nic_placement_core::render::wanted::Template;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file};
+use nic_placement_launch::step;
 use std::hint::black_box;
 
 /// Work on one input that may be done again: what it needs is made before.
@@ -203,7 +204,7 @@ fn kept_maps(data: &[u8]) -> Work<'_> {
     let (_, format, _) = FORMATS[chosen % FORMATS.len()];
     let wish = || machines::wish("closest", Admin::default());
     let of_processes = format.is_of_processes();
-    let (plan, cpus) = stated::for_engines(node, wish(), &gpus, of_processes, &machines::no_file);
+    let (plan, cpus) = step::for_engines(node, wish(), &gpus, of_processes, &machines::no_file);
     Box::new(move || {
         let subject =
             Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &cpus, host: "gpu1" };

@@ -7,11 +7,12 @@ use super::page::{Page, Style, Table, Text};
 use super::request::Request;
 use super::{Failure, gpu_list, lacks};
 use nic_placement_core::placement::{NodePlacement, Pair};
-use nic_placement_core::plan::{Plan, json};
+use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::render::FileText;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::GpuIndex;
+use nic_placement_launch::answers;
 
 /// why each GPU got its NICs and none of the others
 ///
@@ -48,7 +49,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, plan.shortfalls_of(*gpu));
     let lacking: lacks::Lacks = explained.iter().map(lack).collect();
     if options.json {
-        page.exact(&json::explanation(&plan, &explained));
+        page.exact(&answers::explanation(&plan, &explained));
         return lacks::verdict("explain", "a task with GPU", &plan, &lacking);
     }
     if explained.is_empty() {

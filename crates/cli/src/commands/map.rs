@@ -8,8 +8,9 @@ use super::{Failure, gpu_list, tell, whole};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
-use nic_placement_core::plan::{Plan, stated};
+use nic_placement_core::plan::Plan;
 use nic_placement_core::render::FileText;
+use nic_placement_launch::step;
 use std::path::PathBuf;
 
 /// which NICs each GPU has, for an engine that drives all of them
@@ -86,7 +87,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     // the parser knows no other words
     let format = Format::named(&options.format).unwrap_or(Format::Json);
     let read = |_: &str| Some(FileText::default());
-    let (plan, cpus) = stated::for_engines(topology, wish, &gpus, format.is_of_processes(), &read);
+    let (plan, cpus) = step::for_engines(topology, wish, &gpus, format.is_of_processes(), &read);
     let Plan { node: topology, map: node, .. } = &plan;
     let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host: &options.host };
     let text = maps::write(format, subject).map_err(|why| format!("map: {why}"))?;

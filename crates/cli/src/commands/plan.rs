@@ -13,13 +13,14 @@ use super::{Failure, gpu_list, lacks};
 use clap::ArgAction::Append;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::placement::Change;
-use nic_placement_core::plan::stated::{BadStep, Deal, MAX_TASKS, Stated};
-use nic_placement_core::plan::{Plan, TaskPlan, json};
+use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render;
 use nic_placement_core::render::wanted::is_variable_name;
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
+use nic_placement_launch::answers;
+use nic_placement_launch::step::{BadStep, Deal, MAX_TASKS, Stated};
 use nic_placement_process::{files, maps};
 use std::fmt::Write;
 
@@ -130,7 +131,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let lacking: lacks::Lacks =
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
-        Output { json: true, .. } => page.exact(&json::plan(&plan, &placed, &diagnostics)),
+        Output { json: true, .. } => page.exact(&answers::plan(&plan, &placed, &diagnostics)),
         Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(&plan, &placed), page)?,
         Output { env: true, by, .. } => {
             page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));

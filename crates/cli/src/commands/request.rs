@@ -8,8 +8,8 @@ use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Wish;
-use nic_placement_core::plan::stated::BadWish;
 use nic_placement_core::render::Present;
+use nic_placement_launch::step::{self, BadWish};
 
 /// Options of all commands that make a map.
 #[derive(clap::Args)]
@@ -52,7 +52,7 @@ impl Request {
         // a plan binds no process, so it may say what it would bind on any machine
         let admin = Admin { trust_topology: true, ..Admin::default() };
         let words = self.words.as_deref();
-        let mut wish = Wish::of_a_plan(words, admin).map_err(|bad| match bad {
+        let mut wish = step::wish(words, admin).map_err(|bad| match bad {
             BadWish::Word(bad) => misunderstood(bad),
             BadWish::Nothing => misunderstood(format!("`--words {}` {bad}", words.unwrap_or_default())),
         })?;

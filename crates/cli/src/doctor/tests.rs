@@ -12,8 +12,8 @@ use super::report::widest_code;
 use super::table::CHECKS;
 use crate::audit::report::Level;
 use cases::Case;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_core::platform::MODELS;
+use nic_placement_formats::synthesise::synthesise;
 use std::collections::BTreeSet;
 use world::World;
 

@@ -8,12 +8,12 @@ use crate::doctor::facts::{Caller, Facts, Installation};
 use crate::doctor::table::codes;
 use crate::doctor::{Subject, examine};
 use nic_placement_core::discover::manifest::Entry;
-use nic_placement_formats::synthesise::synthesise;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::read_root;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{Nic, PciAddress, PciFunction, Provenance, Topology};
+use nic_placement_formats::synthesise::synthesise;
 use std::collections::BTreeSet;
 
 /// What a test says of facts that no file tells.

@@ -1,12 +1,11 @@
 //! The plan as versioned JSON, for programs.
 #![forbid(unsafe_code)]
 
-use super::{Plan, TaskPlan};
-use crate::diagnostic::Diagnostic;
-use crate::judge::{Use, Whose};
-use crate::order;
-use crate::placement::{Change, Pair, RailIndex, Variable};
-use crate::topology::{GpuIndex, PathType, PciAddress};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::judge::{Use, Whose};
+use nic_placement_core::placement::{Change, Pair, RailIndex, Variable};
+use nic_placement_core::plan::{Plan, TaskPlan};
+use nic_placement_core::topology::{GpuIndex, PathType, PciAddress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -262,7 +261,7 @@ fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
         Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
         Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
     });
-    order::map(set)
+    set.collect()
 }
 
 #[derive(Serialize)]
@@ -312,7 +311,7 @@ pub fn environment(task: &TaskPlan) -> String {
         task: task.placement.global_id,
         set: set_by(variables),
         unset: removed.map(|variable| variable.name.as_ref()).collect(),
-        reasons: order::map(variables.iter().map(|of| (of.name.as_ref(), of.why.as_ref()))),
+        reasons: variables.iter().map(|of| (of.name.as_ref(), of.why.as_ref())).collect(),
     };
     // JSON can hold all of these structures
     serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"

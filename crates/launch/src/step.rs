@@ -1,13 +1,13 @@
 //! A step and its tasks as the tool's command line or a launcher states them, without Slurm's word.
 #![forbid(unsafe_code)]
 
-use super::{Plan, Wish};
-use crate::config::{Admin, BadWord, Words, settle};
-use crate::placement::Bind;
-use crate::policy::identity;
-use crate::render::{Evidence, Present, ReadFile};
-use crate::step::{Access, Claim, GpuGrant, Starter, Step, Task};
-use crate::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
+use nic_placement_core::config::{Admin, BadWord, Words, settle};
+use nic_placement_core::placement::Bind;
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::policy::identity;
+use nic_placement_core::render::{Evidence, Present, ReadFile};
+use nic_placement_core::step::{Access, Claim, GpuGrant, Starter, Step, Task};
+use nic_placement_core::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -235,14 +235,12 @@ impl fmt::Display for BadWish {
 
 impl std::error::Error for BadWish {}
 
-impl Wish {
-    /// What a plan is asked for by the option's words, beside an admin's arguments.
-    pub fn of_a_plan(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
-        let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
-        let settings = settle(&admin.default, None, Some(&words));
-        match settings.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
-            true => Ok(Wish { settings, admin, ..Wish::default() }),
-            false => Err(BadWish::Nothing),
-        }
+/// What a plan is asked for by the option's words, beside an admin's arguments.
+pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
+    let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
+    let settings = settle(&admin.default, None, Some(&words));
+    match settings.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
+        true => Ok(Wish { settings, admin, ..Wish::default() }),
+        false => Err(BadWish::Nothing),
     }
 }
