@@ -100,7 +100,7 @@ pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
                 let shortfalls = plan.shortfalls_of(*gpu);
                 ExplainedGpu {
                     index: gpu.0,
-                    address: stated(topology.gpu(*gpu).address),
+                    address: topology.gpu(*gpu).address.described(),
                     pairs: pairs.iter().map(pair_of).collect(),
                     fails: plan.is_strict() && !shortfalls.is_empty(),
                     shortfalls,
@@ -197,7 +197,7 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
     let pairs: Vec<Vec<Pair>> = topology.gpu_indices().map(|gpu| plan.explain(gpu)).collect();
     let gpus = node.numbered_gpus().zip(&pairs).map(|((gpu, placement), pairs)| NodeGpu {
         index: gpu.0,
-        address: stated(topology.gpu(gpu).address),
+        address: topology.gpu(gpu).address.described(),
         numa_node: placement.numa_node,
         nics: placement
             .choices
@@ -233,13 +233,13 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
 
 fn nic_of(plan: &Plan, rail: RailIndex, path: PathType) -> Nic<'_> {
     let rail = plan.map.rail(rail);
-    let address = plan.node.nic(rail.nic).address.and_then(stated);
+    let address = plan.node.nic(rail.nic).address.and_then(PciAddress::described);
     Nic { name: &rail.name, port: rail.port, address, path: path.to_string(), share_mbps: None, users: None }
 }
 
 fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan) -> Task<'a> {
     let TaskPlan { placement: task, variables, .. } = of;
-    let gpu = |&gpu: &GpuIndex| Gpu { index: gpu.0, address: stated(plan.node.gpu(gpu).address) };
+    let gpu = |&gpu: &GpuIndex| Gpu { index: gpu.0, address: plan.node.gpu(gpu).address.described() };
     let because = variables.iter().map(|variable| format!("{}: {}", variable.name, variable.why));
     Task {
         task: task.global_id,
@@ -315,9 +315,4 @@ pub fn environment(task: &TaskPlan) -> String {
     };
     // JSON can hold all of these structures
     serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
-}
-
-/// `null` if the machine's description has no addresses.
-fn stated(address: PciAddress) -> Option<String> {
-    (!address.is_invented()).then(|| address.to_string())
 }

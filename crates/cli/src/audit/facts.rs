@@ -3,6 +3,7 @@
 
 use super::report::{Gpu, Level, Link, Nic, Report};
 use nic_placement_core::diagnostic::Shown;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Facts of a node, at most: 256 GPUs and 256 NICs have half as many.
@@ -11,11 +12,13 @@ pub const MAX_FACTS: usize = 8192;
 pub const MAX_TEXT: usize = 2048;
 
 /// What a fact is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Class {
     /// the node as a whole
     Node,
     /// a NUMA node, by its number
+    #[serde(rename = "numa_node")]
     Numa,
     /// a GPU, by its PCI function
     Gpu,
@@ -26,7 +29,7 @@ pub enum Class {
 }
 
 /// The name of a fact; the order is that of a report.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// of what
     pub class: Class,
@@ -44,14 +47,33 @@ impl Key {
 }
 
 /// What nodes of one kind have in common, without addresses and names, which shift where a device is missing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Inventory {
     /// the machine's model
     pub machine: String,
     /// each model of GPU, how many there are
+    #[serde(serialize_with = "gpus")]
     pub gpus: BTreeMap<String, usize>,
     /// each model of NIC with the shortest path from it to a GPU, how many there are
+    #[serde(serialize_with = "nics")]
     pub nics: BTreeMap<(String, String), usize>,
+}
+
+/// So many devices of one model.
+#[derive(Serialize)]
+struct Counted<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nearest: Option<&'a str>,
+    count: usize,
+}
+
+fn gpus<S: Serializer>(gpus: &BTreeMap<String, usize>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(gpus.iter().map(|(model, &count)| Counted { model, nearest: None, count }))
+}
+
+fn nics<S: Serializer>(nics: &BTreeMap<(String, String), usize>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(nics.iter().map(|((model, path), &count)| Counted { model, nearest: Some(path), count }))
 }
 
 impl Inventory {

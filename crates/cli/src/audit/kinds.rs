@@ -4,6 +4,7 @@
 use super::facts::{Class, Inventory, Key};
 use super::hostlist::compressed;
 use super::{Audit, Shape};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Devices by which a node may differ and still be of a kind: one, or this part of the kind's.
@@ -21,7 +22,7 @@ struct Usual {
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Audited {
     /// how many nodes reported
     pub nodes: usize,
@@ -32,9 +33,10 @@ pub struct Audited {
 }
 
 /// Nodes that are alike, or nearly.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kind {
     /// machine, GPUs and NICs of most of them
+    #[serde(flatten)]
     pub inventory: Inventory,
     /// their names, compressed
     pub nodes: String,
@@ -45,7 +47,7 @@ pub struct Kind {
 }
 
 /// Nodes with the same differences from their kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
     /// their names, compressed
     pub nodes: String,
@@ -56,9 +58,10 @@ pub struct Differing {
 }
 
 /// One fact that a node has otherwise than its kind.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Difference {
     /// a node, a NUMA node, a GPU, a NIC or a finding
+    #[serde(rename = "of")]
     pub class: Class,
     /// which, such as `mlx5_3 (0000:5e:00.0)`
     pub subject: String,
@@ -73,7 +76,7 @@ pub struct Difference {
 }
 
 /// A node that reported more than once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Duplicate {
     /// its name
     pub host: String,
@@ -239,9 +242,9 @@ impl Audit {
     fn subject(&self, key: &Key, shape: &Shape, usual: &Usual) -> String {
         let name = || {
             let key = Key { what: "name".to_string(), ..key.clone() };
-            let key = self.keys.numbers.get(&key)?;
-            let own = shape.facts.iter().find(|(own, _)| own == key).map(|(_, value)| *value);
-            let kinds = usual.values.get(key).and_then(|(value, _)| *value);
+            let key = self.keys.0.get_index_of(&key)? as u32;
+            let own = shape.facts.iter().find(|(own, _)| *own == key).map(|(_, value)| *value);
+            let kinds = usual.values.get(&key).and_then(|(value, _)| *value);
             Some(self.values.get(kinds.or(own)?))
         };
         match (key.class, name()) {

@@ -20,10 +20,10 @@ pub mod stream;
 mod tests;
 
 use facts::{Facts, Inventory, Key};
+use indexmap::IndexSet;
 use report::Report;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::rc::Rc;
+use std::hash::Hash;
 
 /// Bytes of names and values that differ, at most.  Ten thousand nodes whose every device has an address of its own need
 /// less; a stream made to fill the memory is refused.
@@ -33,37 +33,30 @@ pub const MAX_KEPT: usize = 4 << 20;
 /// Nodes, at most.
 pub const MAX_NODES: usize = 1 << 20;
 
-/// Texts that occur again and again, each once.
-struct Pool<T> {
-    numbers: BTreeMap<Rc<T>, u32>,
-    texts: Vec<Rc<T>>,
-}
+/// What occurs again and again, each once.
+struct Pool<T>(IndexSet<T>);
 
 impl<T> Default for Pool<T> {
     fn default() -> Pool<T> {
-        Pool { numbers: BTreeMap::new(), texts: Vec::new() }
+        Pool(IndexSet::new())
     }
 }
 
-impl<T: Ord> Pool<T> {
-    fn number(&mut self, text: T, size: usize, used: &mut usize) -> u32 {
-        if let Some(number) = self.numbers.get(&text) {
-            return *number;
-        }
-        let (text, number) = (Rc::new(text), self.texts.len() as u32);
-        *used += size + std::mem::size_of::<T>();
-        self.numbers.insert(Rc::clone(&text), number);
-        self.texts.push(text);
-        number
+impl<T: Hash + Eq> Pool<T> {
+    /// The number of this one, which is counted in `used` if it is new.
+    fn number(&mut self, one: T, size: usize, used: &mut usize) -> u32 {
+        let (number, is_new) = self.0.insert_full(one);
+        *used += if is_new { size + std::mem::size_of::<T>() } else { 0 };
+        number as u32
     }
 
     fn get(&self, number: u32) -> &T {
-        &self.texts[number as usize]
+        &self.0[number as usize]
     }
 }
 
 /// What a set of nodes has in common: an inventory, and facts as numbers of keys and values.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Shape {
     inventory: u32,
     facts: Vec<(u32, u32)>,
@@ -108,17 +101,12 @@ impl Audit {
         }
         numbered.sort_unstable();
         let length = numbered.len();
-        let before = self.shapes.texts.len();
+        let before = self.shapes.0.len();
         let shape = self.shapes.number(Shape { inventory, facts: numbered }, 0, used);
-        if self.shapes.texts.len() > before {
+        if self.shapes.0.len() > before {
             self.kept += length;
         }
-        match self.nodes.entry(host) {
-            Entry::Vacant(new) => {
-                new.insert(BTreeMap::from([(shape, 1)]));
-            }
-            Entry::Occupied(mut again) => *again.get_mut().entry(shape).or_default() += 1,
-        }
+        *self.nodes.entry(host).or_default().entry(shape).or_default() += 1;
         Ok(())
     }
 

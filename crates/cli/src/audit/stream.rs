@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Read};
 
 /// Bytes of a document, at most: fifty times the report of a node with 8 GPUs and 14 NICs.
 pub const MAX_DOCUMENT: usize = 1 << 20;
@@ -93,9 +94,20 @@ impl Splitter {
         self.keep(input);
     }
 
-    /// Did a line have a label?
-    pub fn is_labelled(&self) -> bool {
-        self.labelled
+    /// Takes all of an input.  The answer: did a line have a label?
+    pub fn read(mut self, mut input: impl Read, take: &mut dyn FnMut(Piece<'_>)) -> Result<bool, io::Error> {
+        let mut buffer = vec![0; 64 * 1024];
+        let ended = loop {
+            match input.read(&mut buffer) {
+                Ok(0) => break Ok(()),
+                Ok(length) => self.push(&buffer[..length], take),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let labelled = self.labelled;
+        self.finish(take);
+        ended.map(|()| labelled)
     }
 
     /// The stream has ended.

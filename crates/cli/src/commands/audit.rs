@@ -65,9 +65,7 @@ impl Rejected {
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let (mut audit, mut rejected) = (Audit::default(), Rejected::default());
-    let stdin = [PathBuf::from("-")];
-    let files = if options.files.is_empty() { &stdin[..] } else { &options.files };
-    for file in files {
+    for file in or_stdin(&options.files) {
         if let Err(error) = read(file, &mut audit, &mut rejected) {
             rejected.add(&file.to_string_lossy(), None, error.to_string());
         }
@@ -96,32 +94,27 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
+/// The files that the command line names, or standard input.
+pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
+    if files.is_empty() { vec![Path::new("-")] } else { files.iter().map(PathBuf::as_path).collect() }
+}
+
+/// A file, or standard input for `-`.
+pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(root::open_long(path)?) })
+}
+
 fn read(path: &Path, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), Failure> {
     let file = &*path.to_string_lossy();
-    let mut input: Box<dyn Read> = match file {
-        "-" => Box::new(io::stdin().lock()),
-        _ => Box::new(root::open_long(path)?),
-    };
+    let input = open(path)?;
     let mut take = |(line, piece): Piece<'_>| {
         let added = piece.map_err(|trouble| trouble.to_string()).and_then(|text| audit.add(text));
         if let Err(why) = added {
             rejected.add(file, Some(line), why);
         }
     };
-    let (mut splitter, mut buffer) = (Splitter::default(), vec![0; 1 << 16]);
-    loop {
-        match input.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(length) => splitter.push(&buffer[..length], &mut take),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                splitter.finish(&mut take);
-                return Err(format!("`{file}`: cannot be read: {error}").into());
-            }
-        }
-    }
-    let is_labelled = splitter.is_labelled();
-    splitter.finish(&mut take);
+    let labelled = Splitter::default().read(input, &mut take);
+    let is_labelled = labelled.map_err(|error| format!("`{file}`: cannot be read: {error}"))?;
     rejected.mixed |= file == "-" && !is_labelled;
     Ok(())
 }

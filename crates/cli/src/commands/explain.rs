@@ -68,7 +68,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 
 fn heading(plan: &Plan, gpu: GpuIndex) -> Text {
     let address = plan.node.gpu(gpu).address;
-    let address = if address.is_invented() { String::new() } else { format!(" {address}") };
+    let address = address.described().map(|address| format!(" {address}")).unwrap_or_default();
     let placement = plan.map.gpu(gpu);
     let own: Vec<String> =
         placement.choices.iter().map(|choice| plan.map.rail(choice.rail).to_string()).collect();

@@ -6,19 +6,19 @@ mod place;
 mod print;
 mod watch;
 
+use super::audit::{open, or_stdin};
 use super::counters::opener;
 use super::exec::{become_as_it_is, is_first_on_node, not_started};
 use super::misunderstood::misunderstood;
 use super::node::Node;
 use super::page::Page;
 use super::{Failure, aside, tell, whole};
-use crate::audit::stream::Splitter;
+use crate::audit::stream::{Piece, Splitter};
 use crate::describe;
 use crate::traffic::merge::{self, Merged};
 use crate::traffic::report::Report;
 use clap::ValueHint;
 use nic_placement_core::discover::Scope;
-use nic_placement_core::discover::root;
 use nic_placement_program::Signals;
 use nic_placement_sys as sys;
 use std::ffi::OsString;
@@ -201,19 +201,13 @@ fn deliver(options: &Options, report: &Report) -> Result<(), String> {
 
 fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let (mut merged, mut passed_over) = (Merged::default(), 0usize);
-    let stdin = [PathBuf::from("-")];
-    let files = if options.files.is_empty() { &stdin[..] } else { &options.files };
-    for path in files {
-        let name = &*path.to_string_lossy();
-        let input: Box<dyn Read> = match name {
-            "-" => Box::new(io::stdin().lock()),
-            _ => Box::new(root::open_long(path)?),
-        };
-        add_all(input, &mut merged, &mut passed_over)
-            .map_err(|error| format!("cannot read `{name}`: {error}"))?;
+    let files = or_stdin(&options.files);
+    for path in &files {
+        add_all(open(path)?, &mut merged, &mut passed_over)
+            .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
     }
     if merged.nodes == 0 {
-        let place = match files {
+        let place = match files.as_slice() {
             [one] => format!("`{}`", one.display()),
             several => format!("{} files", several.len()),
         };
@@ -236,24 +230,15 @@ fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
-fn add_all(mut input: Box<dyn Read>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
-    let (mut splitter, mut failure) = (Splitter::default(), None);
-    let mut take = |(_, piece): crate::audit::stream::Piece<'_>| {
+fn add_all(input: Box<dyn Read>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
+    let mut failure = None;
+    let mut take = |(_, piece): Piece<'_>| {
         let added = piece
             .map_err(|trouble| trouble.to_string())
             .and_then(merge::read)
             .and_then(|report| merged.add(report).map_err(|why| failure.insert(why).clone()));
         *passed_over += usize::from(added.is_err());
     };
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match input.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => splitter.push(&buffer[..count], &mut take),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    splitter.finish(&mut take);
+    Splitter::default().read(input, &mut take)?;
     failure.map_or(Ok(()), |why| Err(io::Error::other(why)))
 }

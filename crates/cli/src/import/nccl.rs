@@ -22,8 +22,6 @@ mod values;
 mod write;
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;
 
 pub use write::{Unwritable, Written, write};

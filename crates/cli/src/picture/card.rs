@@ -70,7 +70,7 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     let tip = format!("{title}: {model}{uuid}");
     let first = Line {
         left: Piece { text: title, font: NAME, tone: name },
-        right: fact(stated(Some(gpu.address)), soft),
+        right: fact(gpu.address.described().unwrap_or_default(), soft),
     };
     let mut lines = vec![first, Line { left: fact(model, soft), right: fact(String::new(), soft) }];
     if !scene.notes.is_empty() {
@@ -108,8 +108,9 @@ pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
         [one] => speed(one),
         several => format!("{} ports", several.len()),
     };
-    let mut places = vec![stated(nic.address), nic.netdevs.join(" ")];
-    places.retain(|place| !place.is_empty());
+    let address = nic.address.and_then(PciAddress::described);
+    let interfaces = (!nic.netdevs.is_empty()).then(|| nic.netdevs.join(" "));
+    let places: Vec<String> = address.into_iter().chain(interfaces).collect();
     let mut lines = vec![
         Line { left: Piece { text: nic.name.to_string(), font: NAME, tone: name }, right: fact(rate, soft) },
         Line { left: fact(places.join("  "), soft), right: of_nic },
@@ -144,9 +145,4 @@ fn speed(port: &Port) -> String {
         LinkLayer::Unknown => rate,
         layer => format!("{rate} {layer}"),
     }
-}
-
-/// An address, where the machine's description names one.
-fn stated(address: Option<PciAddress>) -> String {
-    address.filter(|address| !address.is_invented()).map(|address| address.to_string()).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use super::names;
 use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, TaskPlacement};
-use crate::topology::{GpuIndex, PciAddress, Topology};
+use crate::topology::{GpuIndex, Topology};
 use std::fmt::Write;
 
 /// Bytes of a value, at most.
@@ -249,7 +249,6 @@ fn look_up(
     node: &NodePlacement,
     task: Option<&TaskPlacement>,
 ) -> Option<String> {
-    let stated = |address: PciAddress| (!address.is_invented()).then(|| address.to_string());
     let gpus = task.map(|task| task.gpus.as_slice()).unwrap_or_default();
     let rails = task.map(|task| task.rails.as_slice()).unwrap_or_default();
     let one_rail = || match rails {
@@ -263,11 +262,11 @@ fn look_up(
     match fact {
         Fact::Nic => Some(one_rail()?.name.to_string()),
         Fact::Port => Some(one_rail()?.port.to_string()),
-        Fact::NicAddress => stated(topology.nic(one_rail()?.nic).address?),
+        Fact::NicAddress => topology.nic(one_rail()?.nic).address?.described(),
         Fact::Nics => Some(joined(rails.iter().map(|(rail, _)| node.rail(*rail).to_string()))),
         Fact::NicNames => Some(names_of(rails.iter().map(|(rail, _)| node.rail(*rail).name.as_str()))),
         Fact::Gpu => Some(one_gpu()?.to_string()),
-        Fact::GpuAddress => stated(topology.gpu(one_gpu()?).address),
+        Fact::GpuAddress => topology.gpu(one_gpu()?).address.described(),
         Fact::Gpus => Some(joined(gpus.iter().map(GpuIndex::to_string))),
         Fact::Numa => {
             let mut nodes = gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));

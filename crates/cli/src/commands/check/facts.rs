@@ -96,7 +96,7 @@ fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> 
     };
     let choices = &plan.map.gpu(index).choices;
     report::Gpu {
-        address: stated_address(*address),
+        address: address.described(),
         model: model.clone().or_else(|| model_of(topology, *address)),
         partition: *partition,
         mig_instances: *mig_instances,
@@ -115,7 +115,7 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
     report::Nic {
         name: nic.name.to_string(),
         kind: nic.kind.to_string(),
-        address: address.and_then(stated_address),
+        address: address.and_then(PciAddress::described),
         model: address.and_then(|address| model_of(topology, address)),
         board: of_the_device("board_id"),
         firmware: of_the_device("fw_ver"),
@@ -134,10 +134,6 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
             })
             .collect(),
     }
-}
-
-fn stated_address(address: PciAddress) -> Option<String> {
-    (!address.is_invented()).then(|| address.to_string())
 }
 
 fn model_of(topology: &Topology, address: PciAddress) -> Option<String> {

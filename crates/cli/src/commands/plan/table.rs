@@ -6,7 +6,7 @@ use crate::commands::page::{Page, Style, Table, Text};
 use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::render::text;
-use nic_placement_core::topology::{Bitmap, PathType};
+use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
 
 pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     let Plan { node, map, .. } = plan;
@@ -56,7 +56,7 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
     let placement = &task.placement;
     let gpus = placement.gpus.iter().filter_map(|gpu| u32::try_from(gpu.0).ok());
     let addresses = placement.gpus.iter().map(|&gpu| node.gpu(gpu).address);
-    let addresses: Vec<Text> = addresses.filter(|address| !address.is_invented()).map(Text::from).collect();
+    let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
     let nic = |&(rail, path): &(RailIndex, PathType), width: usize| {
         let name = map.rail(rail).to_string();
         Text::from(format_args!("{name:<width$} ")).then(Text::of_path(path)).unbroken()

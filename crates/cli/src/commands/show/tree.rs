@@ -131,7 +131,7 @@ impl Node<'_> {
         let choices = if choices.width() == 0 { Text::from("no NIC") } else { choices };
         let model = gpu.model.as_deref().unwrap_or("model unknown");
         let facts = vec![
-            stated(gpu.address).into(),
+            gpu.address.described().unwrap_or_default().into(),
             Text::from(format_args!("{model}{partition}")).unbroken(),
             Text::from("-> ").unbroken().then(choices),
         ];
@@ -140,7 +140,7 @@ impl Node<'_> {
 
     fn nic(&self, index: NicIndex) -> Branch {
         let nic = self.topology.nic(index);
-        let address = nic.address.map(stated).unwrap_or_default();
+        let address = nic.address.and_then(PciAddress::described).unwrap_or_default();
         let interfaces = nic.netdevs.join(",");
         match nic.ports.as_slice() {
             [port] => {
@@ -212,9 +212,4 @@ fn state(port: &Port) -> Text {
         known => known.to_string(),
     };
     Text::styled(words, if fails { Style::Wrong } else { Style::Plain }).unbroken()
-}
-
-/// An address, where the machine's description names one.
-fn stated(address: PciAddress) -> String {
-    if address.is_invented() { String::new() } else { address.to_string() }
 }

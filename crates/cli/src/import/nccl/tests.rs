@@ -1,12 +1,13 @@
 //! Files that we read, repair or refuse; `writing` tests writing, by NCCL's own `rules`.
 #![forbid(unsafe_code)]
 
+mod properties;
 pub(super) mod rules;
 mod writing;
 
-use super::properties::facts;
 use super::*;
 use nic_placement_core::topology::{CpuSet, Gpu, GpuVendor, Nic, NicKind, PathType, PortState};
+use properties::facts;
 
 pub(super) const SAMPLE: &str = include_str!("tests/sample.xml");
 

@@ -1,8 +1,8 @@
 //! What we write, and what NCCL's format cannot hold.
 #![forbid(unsafe_code)]
 
-use super::super::properties::facts;
 use super::super::*;
+use super::properties::facts;
 use super::{address, parse, rules, sample};
 use nic_placement_core::topology::{
     CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port, PortState,

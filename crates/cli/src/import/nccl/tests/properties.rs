@@ -2,8 +2,8 @@
 //! same, and no text makes the reader panic.
 #![forbid(unsafe_code)]
 
-use super::tests::{SAMPLE, parse, rules};
-use super::*;
+use super::super::*;
+use super::{SAMPLE, parse, rules};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port, PortState, file,
 };
