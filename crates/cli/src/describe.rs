@@ -32,11 +32,8 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
         }
         NodeSource::Topology(path) => {
             let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).ok()?;
-            if archive::is_tar(&bytes) {
-                return archive::read(&bytes).ok().map(Root::manifest);
-            }
-            let text = std::str::from_utf8(&bytes).ok().filter(|text| Manifest::is_manifest(text))?;
-            Manifest::parse(text).ok().map(Root::manifest)
+            let is_captured = format_of(&bytes) == Ok(Format::Sysfs);
+            captured(&bytes).ok().filter(|_| is_captured).map(Root::manifest)
         }
         NodeSource::Machine(_) => None,
     }
@@ -101,28 +98,35 @@ pub fn describe_as(
     scope: Scope,
     format: Format,
 ) -> Result<(Topology, Vec<Diagnostic>), String> {
-    if archive::is_tar(bytes) && format == Format::Sysfs {
-        let manifest = archive::read(bytes).map_err(|bad| bad.to_string())?;
-        return Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())));
-    }
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text.trim_start_matches('\u{feff}'),
-        Err(error) => return Err(format!("not UTF-8 at byte {}", error.valid_up_to())),
-    };
-    let provenance = Provenance::File(name.to_string());
+    let (text, provenance) = (|| text_of(bytes), Provenance::File(name.to_string()));
     match format {
         Format::Sysfs => {
-            let manifest = Manifest::parse(text).map_err(|bad| bad.to_string())?;
-            Ok(read_root(&Root::manifest(manifest), scope, Provenance::Captured(name.to_string())))
+            let root = Root::manifest(captured(bytes)?);
+            Ok(read_root(&root, scope, Provenance::Captured(name.to_string())))
         }
-        Format::Json if node::file::is_node_file(text) => {
-            let node = node::file::from_json(text, provenance).map_err(|bad| bad.to_string())?;
+        Format::Json if node::file::is_node_file(text()?) => {
+            let node = node::file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?;
             let finding = format!("a node file, written {}", node.stamp.time);
             Ok((node.topology, vec![Diagnostic::new(name, finding)]))
         }
-        Format::Json => Ok((file::from_json(text, provenance).map_err(|bad| bad.to_string())?, Vec::new())),
-        Format::Hwloc => import::hwloc::read(text, provenance).map_err(|bad| bad.to_string()),
-        Format::Nccl => import::nccl::read(text, provenance).map_err(|bad| bad.to_string()),
-        Format::Smi => import::smi::read(text, provenance).map_err(|bad| bad.to_string()),
+        Format::Json => {
+            Ok((file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?, Vec::new()))
+        }
+        Format::Hwloc => import::hwloc::read(text()?, provenance).map_err(|bad| bad.to_string()),
+        Format::Nccl => import::nccl::read(text()?, provenance).map_err(|bad| bad.to_string()),
+        Format::Smi => import::smi::read(text()?, provenance).map_err(|bad| bad.to_string()),
     }
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, String> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))?;
+    Ok(text.trim_start_matches('\u{feff}'))
+}
+
+/// A captured tree: a tar, or a snapshot.
+fn captured(bytes: &[u8]) -> Result<Manifest, String> {
+    let manifest =
+        if archive::is_tar(bytes) { archive::read(bytes) } else { Manifest::parse(text_of(bytes)?) };
+    manifest.map_err(|bad| bad.to_string())
 }

@@ -12,13 +12,38 @@ use std::collections::BTreeMap;
 /// Grows by one when a field changes its meaning or is removed, not with new fields.
 pub const VERSION: u32 = 1;
 
+/// What every answer about a node begins with.
 #[derive(Serialize)]
-struct PlanFile<'a> {
+struct Head<'a> {
     format: &'static str,
     version: u32,
     machine: &'a str,
     source: String,
     policy: String,
+}
+
+impl Head<'_> {
+    fn new<'a>(format: &'static str, plan: &'a Plan) -> Head<'a> {
+        Head {
+            format,
+            version: VERSION,
+            machine: &plan.node.name,
+            source: plan.node.provenance.to_string(),
+            policy: plan.map.policy.to_string(),
+        }
+    }
+}
+
+/// The text of a document, with a line feed at its end.
+fn text(document: &impl Serialize) -> String {
+    // JSON can hold all of these structures
+    serde_json::to_string_pretty(document).unwrap_or_default() + "\n"
+}
+
+#[derive(Serialize)]
+struct PlanFile<'a> {
+    #[serde(flatten)]
+    head: Head<'a>,
     gpus: Vec<NodeGpu<'a>>,
     excluded: Vec<Excluded<'a>>,
     tasks: Vec<Task<'a>>,
@@ -53,11 +78,8 @@ struct PairOf<'a> {
 
 #[derive(Serialize)]
 struct Explanation<'a> {
-    format: &'static str,
-    version: u32,
-    machine: &'a str,
-    source: String,
-    policy: String,
+    #[serde(flatten)]
+    head: Head<'a>,
     gpus: Vec<ExplainedGpu<'a>>,
 }
 
@@ -87,29 +109,22 @@ fn pair_of(pair: &Pair) -> PairOf<'_> {
 
 /// Why these GPUs got their NICs and no others.
 pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
-    let Plan { node: topology, map: node, .. } = plan;
-    let explanation = Explanation {
-        format: "nic-placement explanation",
-        version: VERSION,
-        machine: &topology.name,
-        source: topology.provenance.to_string(),
-        policy: node.policy.to_string(),
+    text(&Explanation {
+        head: Head::new("nic-placement explanation", plan),
         gpus: gpus
             .iter()
             .map(|(gpu, pairs)| {
                 let shortfalls = plan.shortfalls_of(*gpu);
                 ExplainedGpu {
                     index: gpu.0,
-                    address: topology.gpu(*gpu).address.described(),
+                    address: plan.node.gpu(*gpu).address.described(),
                     pairs: pairs.iter().map(pair_of).collect(),
                     fails: plan.is_strict() && !shortfalls.is_empty(),
                     shortfalls,
                 }
             })
             .collect(),
-    };
-    // JSON can hold all of these structures
-    serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n"
+    })
 }
 
 #[derive(Serialize)]
@@ -212,12 +227,8 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
         pairs: pairs.iter().map(pair_of).collect(),
     });
     let tasks = tasks.iter().map(|of| task_of(plan, of));
-    let file = PlanFile {
-        format: "nic-placement plan",
-        version: VERSION,
-        machine: &topology.name,
-        source: topology.provenance.to_string(),
-        policy: node.policy.to_string(),
+    text(&PlanFile {
+        head: Head::new("nic-placement plan", plan),
         gpus: gpus.collect(),
         excluded: node
             .excluded
@@ -226,9 +237,7 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
             .collect(),
         tasks: tasks.collect(),
         diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
-    };
-    // JSON can hold all of these structures
-    serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
+    })
 }
 
 fn nic_of(plan: &Plan, rail: RailIndex, path: PathType) -> Nic<'_> {
@@ -266,11 +275,8 @@ fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
 
 #[derive(Serialize)]
 struct OneTask<'a> {
-    format: &'static str,
-    version: u32,
-    machine: &'a str,
-    source: String,
-    policy: String,
+    #[serde(flatten)]
+    head: Head<'a>,
     #[serde(flatten)]
     task: Task<'a>,
     diagnostics: Vec<String>,
@@ -278,17 +284,11 @@ struct OneTask<'a> {
 
 /// One task of a plan, for the launcher that starts it: the same fields as in the plan's `tasks`.
 pub fn task(plan: &Plan, task: &TaskPlan, diagnostics: &[Diagnostic]) -> String {
-    let file = OneTask {
-        format: "nic-placement task",
-        version: VERSION,
-        machine: &plan.node.name,
-        source: plan.node.provenance.to_string(),
-        policy: plan.map.policy.to_string(),
+    text(&OneTask {
+        head: Head::new("nic-placement task", plan),
         task: task_of(plan, task),
         diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
-    };
-    // JSON can hold all of these structures
-    serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
+    })
 }
 
 #[derive(Serialize)]
@@ -305,14 +305,12 @@ struct Environment<'a> {
 pub fn environment(task: &TaskPlan) -> String {
     let variables = &task.variables;
     let removed = variables.iter().filter(|variable| variable.change == Change::Remove);
-    let file = Environment {
+    text(&Environment {
         format: "nic-placement environment",
         version: VERSION,
         task: task.placement.global_id,
         set: set_by(variables),
         unset: removed.map(|variable| variable.name.as_ref()).collect(),
         reasons: variables.iter().map(|of| (of.name.as_ref(), of.why.as_ref())).collect(),
-    };
-    // JSON can hold all of these structures
-    serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
+    })
 }

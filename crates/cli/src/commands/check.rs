@@ -10,7 +10,7 @@ mod installed;
 
 use super::node::Node;
 use super::page::{Page, Style, Text};
-use super::{Failure, request};
+use super::{Ending, Failure, request};
 use crate::audit::report::{Finding, Level};
 use crate::describe;
 use crate::doctor::facts::{Caller, Facts, Installation, Unasked};
@@ -19,8 +19,7 @@ use crate::doctor::table::{CHECKS, codes};
 use crate::doctor::{Check, Subject, examine};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
-use health::LockPlace;
-use nic_placement_core::config::{Admin, NodeSource};
+use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::discover::{Root, Scope};
@@ -30,11 +29,11 @@ use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::render::FileText;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::Topology;
+use nic_placement_sys as sys;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const LOOKED_AT: &str = "What is looked at";
@@ -154,13 +153,11 @@ impl Options {
         arguments
     }
 
-    /// Where --health locks others out.
-    fn place_of_the_lock(&self) -> LockPlace {
-        match &self.lock {
-            Some(folder) => LockPlace::In(folder.clone()),
-            None if self.node.source() == NodeSource::Live => LockPlace::Beside,
-            None => LockPlace::Nowhere,
-        }
+    /// Where --health locks others out: beside the node file, for root.  A described node has no hardware to wait for.
+    fn folder_of_the_lock(&self) -> Option<PathBuf> {
+        let beside = || Path::new(&NodeFileUse::default().path).parent().map(Path::to_path_buf);
+        let is_roots = self.node.source() == NodeSource::Live && sys::is_root();
+        self.lock.clone().or_else(|| beside().filter(|_| is_roots))
     }
 
     /// Tells the process that started this one that only hardware is left to wait for.
@@ -180,23 +177,6 @@ impl Options {
     }
 }
 
-/// What ends a check that found something.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// the tool's status
-    pub(super) status: u8,
-    /// said on stderr; `None` where stdout has said it
-    pub(super) text: Option<String>,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text.as_deref().unwrap_or_default())
-    }
-}
-
-impl std::error::Error for Found {}
-
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     if let Some(check) = options.explain.as_deref().and_then(Check::of) {
         explain(check, page);
@@ -211,7 +191,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let present = request::variables(&options.variable)?;
     if options.health {
         let patience = Duration::from_secs(options.within);
-        return health::run(options.arguments(), patience, &options.place_of_the_lock(), page);
+        return health::run(options.arguments(), patience, options.folder_of_the_lock().as_deref(), page);
     }
     let is_live = options.node.source() == NodeSource::Live;
     let mut installation = Installation::default();
@@ -220,8 +200,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     if (is_live || options.slurm.is_some()) && !off.contains(Check::RELEASE) {
         installation.slurm = Some(options.slurm.clone().or_else(installed::release));
     }
-    let place = installed::Place { named: options.plugstack.as_deref(), is_live };
-    let admin = installed::lines(&place, &mut installation);
+    let admin = installed::lines(options.plugstack.as_deref(), is_live, &mut installation);
     let (topology, diagnostics) = match is_live {
         true => as_a_step_has_it(&admin, options, &mut installation)?,
         false => {
@@ -266,7 +245,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
             }
         }
     }
-    let ends = |status, text: String| Err(Found { status, text: Some(text) }.into());
+    let ends = |status, said: String| Err(Ending { status, said }.into());
     match (failed, warned) {
         (0, 0) => Ok(()),
         (0, warned) => ends(WARN, format!("check: {warned} warn")),

@@ -26,14 +26,7 @@ pub(super) struct Drawing {
 
 impl Drawing {
     pub(super) fn draw(&self, scene: &Scene, page: &mut Page) -> Result<(), Failure> {
-        let text = picture::svg(scene);
-        match &self.output {
-            Some(file) => Ok(whole::write_own(file, text.as_bytes())?),
-            None => {
-                page.exact(&text);
-                Ok(())
-            }
-        }
+        whole::deliver(&picture::svg(scene), self.output.as_deref(), page)
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Failure, tell, whole};
 use crate::describe::{self, Format};
 use crate::import::nccl;
 use clap::ValueHint;
+use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::{self, Author};
@@ -29,8 +30,13 @@ pub(super) struct Options {
     #[arg(long, conflicts_with_all = ["file", "from"])]
     live: bool,
     /// what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
-    #[arg(long, value_name = "WORD", value_enum, hide_possible_values = true)]
-    from: Option<From>,
+    #[arg(
+        long,
+        value_name = "WORD",
+        value_parser = PossibleValuesParser::new(WORDS.map(|(word, _)| word)),
+        hide_possible_values = true
+    )]
+    from: Option<String>,
     /// what to write: json, or nccl for XML that NCCL_TOPO_FILE takes (default: json)
     #[arg(
         long,
@@ -48,14 +54,14 @@ pub(super) struct Options {
     output: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum From {
-    Hwloc,
-    Nccl,
-    Smi,
-    Sysfs,
-    Json,
-}
+/// The words of `--from`.
+const WORDS: [(&str, Format); 5] = [
+    ("hwloc", Format::Hwloc),
+    ("nccl", Format::Nccl),
+    ("smi", Format::Smi),
+    ("sysfs", Format::Sysfs),
+    ("json", Format::Json),
+];
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum To {
@@ -63,25 +69,14 @@ enum To {
     Nccl,
 }
 
-impl From {
-    fn format(self) -> Format {
-        match self {
-            From::Hwloc => Format::Hwloc,
-            From::Nccl => Format::Nccl,
-            From::Smi => Format::Smi,
-            From::Sysfs => Format::Sysfs,
-            From::Json => Format::Json,
-        }
-    }
-}
-
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
-    let (topology, diagnostics) = match (&options.file, options.from) {
+    let from = options.from.as_deref().and_then(|from| WORDS.iter().find(|(word, _)| *word == from));
+    let (topology, diagnostics) = match (&options.file, from) {
         (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,
-        (Some(file), Some(from)) if !Path::new(file).is_dir() => {
+        (Some(file), Some((_, format))) if !Path::new(file).is_dir() => {
             let bytes = root::read_file(Path::new(file), describe::MAX_FILE, Author::Anyone)
                 .map_err(|unreadable| unreadable.to_string())?;
-            describe::describe_as(file, &bytes, Scope::Full, from.format())
+            describe::describe_as(file, &bytes, Scope::Full, *format)
                 .map_err(|problem| format!("`{file}` is no topology: {problem}"))?
         }
         (Some(file), _) => describe::read_node(&NodeSource::Topology(file.clone()), Scope::Full)?,
@@ -102,12 +97,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         }
         To::Json => file::to_json(&topology),
     };
-    let Some(destination) = &options.output else {
-        page.exact(&text);
-        return Ok(());
-    };
-    // whole or not at all: a plugin may be reading the file that this one replaces
-    Ok(whole::write_own(destination, text.as_bytes())?)
+    whole::deliver(&text, options.output.as_deref(), page)
 }
 
 /// A description without a device or a NUMA node: a wrong folder, mostly.

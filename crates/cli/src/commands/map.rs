@@ -91,10 +91,5 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let Plan { node: topology, map: node, .. } = &plan;
     let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host: &options.host };
     let text = maps::write(format, subject).map_err(|why| format!("map: {why}"))?;
-    let Some(destination) = &options.output else {
-        page.exact(&text);
-        return Ok(());
-    };
-    // whole or not at all: an engine may be reading the file that this one replaces
-    Ok(whole::write_own(destination, text.as_bytes())?)
+    whole::deliver(&text, options.output.as_deref(), page)
 }

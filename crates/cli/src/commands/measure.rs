@@ -12,7 +12,7 @@ use super::exec::{become_as_it_is, is_first_on_node, not_started};
 use super::misunderstood::misunderstood;
 use super::node::Node;
 use super::page::Page;
-use super::{Failure, aside, tell, whole};
+use super::{Ending, Failure, aside, tell, whole};
 use crate::audit::stream::{Piece, Splitter};
 use crate::describe;
 use crate::traffic::merge::{self, Merged};
@@ -22,7 +22,6 @@ use nic_placement_core::discover::Scope;
 use nic_placement_program::Signals;
 use nic_placement_sys as sys;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -77,18 +76,6 @@ pub(super) struct Options {
     node: Node,
 }
 
-/// The program ran and ended with this status, which is ours.
-#[derive(Debug)]
-pub(super) struct Ended(pub(super) u8);
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "status {}", self.0)
-    }
-}
-
-impl std::error::Error for Ended {}
-
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     if options.merge {
         return merge(options, page);
@@ -132,7 +119,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
     match status {
         0 => Ok(()),
-        status => Err(Box::new(Ended(status))),
+        status => Err(Ending { status, said: String::new() }.into()),
     }
 }
 

@@ -2,25 +2,13 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Failure, command_line};
+use super::{Ending, Failure, command_line};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt;
 
-/// A command line that was not understood.
-#[derive(Debug)]
-pub(super) struct Misunderstood(String);
-
-impl fmt::Display for Misunderstood {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misunderstood {}
-
-/// The failure that ends the tool with status 2.
+/// The failure of a command line that was not understood.
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
-    Misunderstood(problem.to_string()).into()
+    Ending { status: 2, said: problem.to_string() }.into()
 }
 
 /// The help or version that was asked for, or what was not understood.

@@ -37,11 +37,10 @@ mod whole;
 pub(crate) use check::gather::facts as facts_of;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exec::NotStarted;
-use measure::Ended;
-use misunderstood::Misunderstood;
 use nic_placement_sys as sys;
 use page::{Colour, Page};
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -113,8 +112,24 @@ struct Help {
     command: Option<OsString>,
 }
 
-/// What ends a command: said on stderr, in one line.
+/// What ends a command: said on stderr, in one line; the status is 1, unless it is an [`Ending`].
 type Failure = Box<dyn std::error::Error>;
+
+/// An end with another status than 1.
+#[derive(Debug)]
+struct Ending {
+    status: u8,
+    /// empty where stdout, or the program that ran, has said it
+    said: String,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.said)
+    }
+}
+
+impl std::error::Error for Ending {}
 
 /// The table of commands and options.
 pub fn command_line() -> clap::Command {
@@ -151,21 +166,13 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         (Err(failure), _) => {
-            if let Some(Ended(status)) = failure.downcast_ref() {
-                return ExitCode::from(*status);
-            }
             let said = failure.to_string();
             if !said.is_empty() {
                 tell(&said);
             }
-            if let Some(check::Found { status, .. }) = failure.downcast_ref() {
-                return ExitCode::from(*status);
-            }
-            match failure.downcast_ref::<NotStarted>() {
-                Some(NotStarted { status, .. }) => ExitCode::from(*status),
-                None if failure.is::<Misunderstood>() => ExitCode::from(2),
-                None => ExitCode::FAILURE,
-            }
+            let of_program = failure.downcast_ref().map(|NotStarted { status, .. }| *status);
+            let status = failure.downcast_ref().map(|Ending { status, .. }| *status);
+            ExitCode::from(status.or(of_program).unwrap_or(1))
         }
     }
 }

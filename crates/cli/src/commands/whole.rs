@@ -1,6 +1,8 @@
 //! Writes a file whole or not at all, for readers that come meanwhile.
 #![forbid(unsafe_code)]
 
+use super::Failure;
+use super::page::Page;
 use nic_placement_core::discover::root;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -70,6 +72,15 @@ pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
     write_for(Readers::AsBefore(old), place, bytes)
+}
+
+/// Writes what a program reads to such a file, or to standard output where the command line names none.
+pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Result<(), Failure> {
+    match output {
+        Some(file) => write_own(file, text.as_bytes())?,
+        None => page.exact(text),
+    }
+    Ok(())
 }
 
 /// Would `write_own` write it now?  Its first step tells, which asks the file system and not only its modes.

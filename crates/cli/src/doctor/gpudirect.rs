@@ -17,7 +17,7 @@
 
 use super::facts::Facts;
 use super::redirect::{Pair, bridges_between, is_translated, pairs, redirects, translation_hurts};
-use super::{Subject, Verdict};
+use super::{Subject, Verdict, first_of};
 use nic_placement_core::topology::{GpuVendor, NicKind, PathType};
 use std::collections::BTreeMap;
 
@@ -155,10 +155,7 @@ pub(super) fn gpudirect(subject: &Subject) -> Vec<Verdict> {
     let verdict = |(answer, pairs): (Answer, Vec<String>)| {
         /// Pairs of one line, at most: a node of eight GPUs with two NICs each.
         const SHOWN: usize = 16;
-        let mut names = pairs[..pairs.len().min(SHOWN)].join(", ");
-        if pairs.len() > SHOWN {
-            names.push_str(&format!(" and {} more", pairs.len() - SHOWN));
-        }
+        let names = first_of(&pairs, SHOWN);
         match answer {
             Answer::No(why) => Verdict::warn(format!("no: {why}: {names}")).about(&pairs[0]),
             Answer::Never(why) => Verdict::note(format!("no: {why}: {names}")),

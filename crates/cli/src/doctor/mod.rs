@@ -118,9 +118,13 @@ pub fn examine(subject: &Subject, off: &BTreeSet<String>) -> Vec<Finding> {
 
 /// `a, b and 3 more`
 fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 4;
-    match names.len() {
-        0..=SHOWN => names.join(", "),
-        more => format!("{} and {} more", names[..SHOWN].join(", "), more - SHOWN),
+    first_of(names, 4)
+}
+
+/// At most so many of them.
+fn first_of(names: &[String], most: usize) -> String {
+    match names.len().saturating_sub(most) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..most].join(", ")),
     }
 }

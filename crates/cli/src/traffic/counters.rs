@@ -25,80 +25,61 @@ pub struct Counter {
     pub is_exported: bool,
 }
 
+/// Of bytes, below `hw_counters`: the driver's own.
+const fn own(
+    drivers: &'static [&'static str],
+    name: &'static str,
+    sent: &'static [&'static str],
+    received: &'static [&'static str],
+) -> Counter {
+    Counter { drivers, name, sent, received, unit: 1, is_exported: false }
+}
+
+/// As the specification of InfiniBand has it.
+const fn standard(
+    drivers: &'static [&'static str],
+    name: &'static str,
+    sent: &'static [&'static str],
+    received: &'static [&'static str],
+    unit: u64,
+) -> Counter {
+    Counter { drivers, name, sent, received, unit, is_exported: true }
+}
+
 /// In order: the first that can be read tells.
 ///
 /// A driver's own counter comes first: some drivers answer the standard query and count nothing.
 const COUNTERS: [Counter; 8] = [
-    Counter {
-        // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa
-        drivers: &["efa"],
-        name: "tx_bytes",
-        sent: &["hw_counters/tx_bytes"],
-        received: &["hw_counters/rx_bytes"],
-        unit: 1,
-        is_exported: false,
-    },
-    Counter {
-        // drivers/infiniband/hw/bnxt_re/hw_counters.c
-        drivers: &["bnxt_en"],
-        name: "tx_bytes",
-        sent: &["hw_counters/tx_bytes"],
-        received: &["hw_counters/rx_bytes"],
-        unit: 1,
-        is_exported: false,
-    },
-    Counter {
-        // drivers/infiniband/hw/irdma/verbs.c; its PCI functions are those of Ethernet's drivers
-        drivers: &["ice", "i40e", "idpf", "irdma"],
-        name: "ip4OutOctets + ip6OutOctets",
-        sent: &["hw_counters/ip4OutOctets", "hw_counters/ip6OutOctets"],
-        received: &["hw_counters/ip4InOctets", "hw_counters/ip6InOctets"],
-        unit: 1,
-        is_exported: false,
-    },
-    Counter {
-        // drivers/infiniband/hw/ionic
-        drivers: &["ionic"],
-        name: "tx_rdma_ucast_bytes",
-        sent: &["hw_counters/tx_rdma_ucast_bytes"],
-        received: &["hw_counters/rx_rdma_ucast_bytes"],
-        unit: 1,
-        is_exported: false,
-    },
-    Counter {
-        // drivers/infiniband/hw/erdma/erdma_hw.h
-        drivers: &["erdma"],
-        name: "hw_tx_bytes_cnt",
-        sent: &["hw_counters/hw_tx_bytes_cnt"],
-        received: &["hw_counters/hw_rx_bytes_cnt"],
-        unit: 1,
-        is_exported: false,
-    },
-    Counter {
-        drivers: &["hfi1"],
-        name: "port_xmit_data",
-        sent: &["counters/port_xmit_data"],
-        received: &["counters/port_rcv_data"],
-        unit: 8,
-        is_exported: true,
-    },
-    Counter {
-        // of old kernels and vendors' drivers, whose port_xmit_data has 32 bits
-        drivers: &[],
-        name: "port_xmit_data_64",
-        sent: &["counters_ext/port_xmit_data_64"],
-        received: &["counters_ext/port_rcv_data_64"],
-        unit: 4,
-        is_exported: true,
-    },
-    Counter {
-        drivers: &[],
-        name: "port_xmit_data",
-        sent: &["counters/port_xmit_data"],
-        received: &["counters/port_rcv_data"],
-        unit: 4,
-        is_exported: true,
-    },
+    // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa
+    own(&["efa"], "tx_bytes", &["hw_counters/tx_bytes"], &["hw_counters/rx_bytes"]),
+    // drivers/infiniband/hw/bnxt_re/hw_counters.c
+    own(&["bnxt_en"], "tx_bytes", &["hw_counters/tx_bytes"], &["hw_counters/rx_bytes"]),
+    // drivers/infiniband/hw/irdma/verbs.c; its PCI functions are those of Ethernet's drivers
+    own(
+        &["ice", "i40e", "idpf", "irdma"],
+        "ip4OutOctets + ip6OutOctets",
+        &["hw_counters/ip4OutOctets", "hw_counters/ip6OutOctets"],
+        &["hw_counters/ip4InOctets", "hw_counters/ip6InOctets"],
+    ),
+    // drivers/infiniband/hw/ionic
+    own(
+        &["ionic"],
+        "tx_rdma_ucast_bytes",
+        &["hw_counters/tx_rdma_ucast_bytes"],
+        &["hw_counters/rx_rdma_ucast_bytes"],
+    ),
+    // drivers/infiniband/hw/erdma/erdma_hw.h
+    own(&["erdma"], "hw_tx_bytes_cnt", &["hw_counters/hw_tx_bytes_cnt"], &["hw_counters/hw_rx_bytes_cnt"]),
+    standard(&["hfi1"], "port_xmit_data", &["counters/port_xmit_data"], &["counters/port_rcv_data"], 8),
+    // of old kernels and vendors' drivers, whose port_xmit_data has 32 bits
+    standard(
+        &[],
+        "port_xmit_data_64",
+        &["counters_ext/port_xmit_data_64"],
+        &["counters_ext/port_rcv_data_64"],
+        4,
+    ),
+    standard(&[], "port_xmit_data", &["counters/port_xmit_data"], &["counters/port_rcv_data"], 4),
 ];
 
 /// A counter of 32 bits stays at its end (InfiniBand Architecture Specification, PortCounters).

@@ -24,24 +24,22 @@ pub struct Metric {
     pub help: &'static str,
     /// what it is
     pub kind: Kind,
-    /// labels and value; none: the metric is not written
-    pub samples: Vec<(Vec<(&'static str, String)>, u64)>,
+    /// none: the metric is not written
+    pub samples: Vec<Sample>,
 }
 
+/// Labels and a value.
+pub type Sample = (Vec<(&'static str, String)>, u64);
+
 impl Metric {
-    /// A gauge without samples.
-    pub fn gauge(name: &'static str, help: &'static str) -> Metric {
-        Metric { name, help, kind: Kind::Gauge, samples: Vec::new() }
+    /// A gauge.
+    pub fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
+        Metric { name, help, kind: Kind::Gauge, samples }
     }
 
-    /// A counter without samples.
-    pub fn counter(name: &'static str, help: &'static str) -> Metric {
-        Metric { name, help, kind: Kind::Counter, samples: Vec::new() }
-    }
-
-    /// Adds a sample.
-    pub fn add(&mut self, labels: &[(&'static str, String)], value: u64) {
-        self.samples.push((labels.to_vec(), value));
+    /// A counter.
+    pub fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
+        Metric { name, help, kind: Kind::Counter, samples }
     }
 }
 

@@ -235,10 +235,9 @@ fn nodes_are_added_up_by_the_names_of_nics() {
 
 #[test]
 fn each_metric_has_one_head_and_no_label_ends_a_line() {
-    let mut gauge = Metric::gauge("a_gauge", "It has a \\ in it.");
-    gauge.add(&[("name", "a\"b\\c\nd".to_string()), ("port", "1".to_string())], 7);
-    gauge.add(&[], 8);
-    let text = write(&[gauge, Metric::counter("no_sample_total", "Not written.")]);
+    let labels = vec![("name", "a\"b\\c\nd".to_string()), ("port", "1".to_string())];
+    let gauge = Metric::gauge("a_gauge", "It has a \\ in it.", vec![(labels, 7), (Vec::new(), 8)]);
+    let text = write(&[gauge, Metric::counter("no_sample_total", "Not written.", Vec::new())]);
     assert_eq!(
         text,
         "# HELP a_gauge It has a \\\\ in it.\n# TYPE a_gauge gauge\na_gauge{name=\"a\\\"b\\\\c\\nd\",port=\"1\"} 7\na_gauge 8\n"
@@ -288,9 +287,8 @@ proptest! {
 
     #[test]
     fn an_exposition_is_read_back(values in prop::collection::vec((".*", any::<u64>()), 1..8)) {
-        let mut gauge = Metric::gauge("x", "X.");
-        values.iter().for_each(|(label, value)| gauge.add(&[("l", label.clone())], *value));
-        let text = write(&[gauge]);
+        let samples = values.iter().map(|(label, value)| (vec![("l", label.clone())], *value));
+        let text = write(&[Metric::gauge("x", "X.", samples.collect())]);
         let lines: Vec<&str> = text.strip_suffix('\n').unwrap().split('\n').skip(2).collect();
         prop_assert_eq!(lines.len(), values.len());
         for (line, (label, value)) in lines.iter().zip(&values) {

@@ -4,11 +4,10 @@
 //! second one comes to wait beside it.
 #![forbid(unsafe_code)]
 
-use super::super::{Failure, Page, refresh};
-use super::{FAIL, Found};
+use super::super::{Ending, Failure, Page, refresh};
+use super::FAIL;
 use crate::audit::report::{Finding, Report};
 use crate::doctor::report::{plain, reason};
-use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::discover::root;
 use nic_placement_sys as sys;
 use std::ffi::OsString;
@@ -16,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -27,15 +26,6 @@ pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
     /// it has not ended by then, and has said this
     Waits(Vec<u8>),
-}
-
-/// Where the lock is.
-pub(super) enum LockPlace {
-    /// beside the node file, for root
-    Beside,
-    In(PathBuf),
-    /// a description asks no hardware
-    Nowhere,
 }
 
 /// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output, where
@@ -64,12 +54,12 @@ enum Lock {
     Theirs { settled: bool },
 }
 
-/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `place` is where the
-/// lock is.
+/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `folder` holds the lock,
+/// where there is one.
 pub(super) fn run(
     arguments: Vec<OsString>,
     patience: Duration,
-    place: &LockPlace,
+    folder: Option<&Path>,
     page: &mut Page,
 ) -> Result<(), Failure> {
     // this program, also where an upgrade has put another in its place
@@ -80,7 +70,7 @@ pub(super) fn run(
         .args(arguments)
         .stderr(Stdio::null());
     let begun = Instant::now();
-    let lock = match lock(place, begun, patience) {
+    let lock = match folder.map_or(Lock::Ours(None), |folder| lock(folder, begun, patience)) {
         Lock::Ours(lock) => lock,
         Lock::Theirs { settled: true } => {
             return unwell("an earlier check waits for hardware that does not answer", page);
@@ -120,23 +110,11 @@ fn unwell(text: &str, page: &mut Page) -> Result<(), Failure> {
 fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     page.exact(&format!("{line}\n"));
     // what is wrong stands on stdout; slurmd logs both streams as one
-    Err(Found { status: FAIL, text: None }.into())
+    Err(Ending { status: FAIL, said: String::new() }.into())
 }
 
-/// Takes the lock at that place; where another check has it, waits until `patience` is over, counted from `begun`.
-fn lock(place: &LockPlace, begun: Instant, patience: Duration) -> Lock {
-    let node_file = NodeFileUse::default().path;
-    match place {
-        LockPlace::Beside => match Path::new(&node_file).parent().filter(|_| sys::is_root()) {
-            Some(folder) => lock_in(folder, begun, patience),
-            None => Lock::Ours(None),
-        },
-        LockPlace::In(folder) => lock_in(folder, begun, patience),
-        LockPlace::Nowhere => Lock::Ours(None),
-    }
-}
-
-fn lock_in(folder: &Path, begun: Instant, patience: Duration) -> Lock {
+/// Takes the lock in that folder; where another check has it, waits until `patience` is over, counted from `begun`.
+fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     // a node that no refresh has seen has hardware that does not answer too; where it cannot be made, neither can the file
     let _ = refresh::make_folder(folder);
     let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else { return Lock::Ours(None) };
@@ -225,7 +203,7 @@ mod tests {
     #[test]
     fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
         let folder = std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
-        let lock = || lock_in(&folder, Instant::now(), Duration::ZERO);
+        let lock = || super::lock(&folder, Instant::now(), Duration::ZERO);
         let Lock::Ours(Some(held)) = lock() else { panic!("nobody has it") };
         // it reads nothing from its standard input, and is not told that this is a lock
         let mut waits = Command::new("sleep").arg("1000").stdin(Stdio::from(held)).spawn().unwrap();
@@ -247,7 +225,7 @@ mod tests {
     #[test]
     fn a_node_on_which_no_refresh_ever_ran_gets_the_lock_and_its_folder_all_may_read() {
         let folder = std::env::temp_dir().join(format!("nic-placement-no-refresh-{}", std::process::id()));
-        let lock = || lock(&LockPlace::In(folder.clone()), Instant::now(), Duration::ZERO);
+        let lock = || super::lock(&folder, Instant::now(), Duration::ZERO);
         let held = lock();
         assert!(matches!((&held, lock()), (Lock::Ours(Some(_)), Lock::Theirs { settled: false })));
         assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o755);

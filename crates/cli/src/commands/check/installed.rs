@@ -18,36 +18,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where the file is that was read: on this system, or given to us.
-pub(super) struct Place<'a> {
-    /// what the command line names
-    pub(super) named: Option<&'a Path>,
-    /// is it this system that we ask about?
-    pub(super) is_live: bool,
-}
-
-/// What the plugin's line says; what was found goes to `into`.  Its `plugstack` stays `None` for a described node, unless
-/// the command line names a plugstack.conf.
-pub(super) fn lines(place: &Place, into: &mut Installation) -> Admin {
-    let slurms_own = || place.is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
-    let Some(file) = place.named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
+/// What the plugin's line says in the plugstack.conf that is `named` on the command line, or on this system if it is that
+/// which is asked about; what was found goes to `into`.
+pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation) -> Admin {
+    let slurms_own = || is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
+    let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
     let Read { lines, findings, files, unmatched } = plugstack::read(&file);
     let mut stated = Vec::new();
     if let Some(first) = lines.iter().find(|line| is_ours(line)) {
         stated.clone_from(&first.arguments);
     }
     let sent = Path::new(plugstack::SENT);
-    let is_sent = place.named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
+    let is_sent = named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
     into.plugstack = Some(Plugstack {
         path: file.display().to_string(),
-        is_named: place.named.is_some(),
+        is_named: named.is_some(),
         is_there: file.is_file(),
         findings,
-        lines: lines.iter().map(|line| of(line, place.is_live)).collect(),
+        lines: lines.iter().map(|line| described(line, is_live)).collect(),
         unmatched,
         is_sent,
-        is_shadowed: place.is_live
-            && place.named.is_none()
+        is_shadowed: is_live
+            && named.is_none()
             && !is_sent
             && sent.is_file()
             && Path::new(plugstack::USUAL).is_file(),
@@ -61,7 +53,7 @@ pub(super) fn lines(place: &Place, into: &mut Installation) -> Admin {
     let ours = lines.iter().find(|line| is_ours(line));
     into.unasked =
         ours.map(|line| unasked((&line.place, &line.arguments), file.as_ref(), &admin::hostname()));
-    if place.is_live {
+    if is_live {
         let plugins = lines.iter().filter(|line| is_ours(line)).filter_map(|line| found(line).flatten());
         let all = files.into_iter().chain(plugins).chain(file.map(|(_, path)| PathBuf::from(path)));
         into.owners = all.filter_map(|path| owned(&path)).collect();
@@ -74,7 +66,7 @@ fn is_ours(line: &Line) -> bool {
     line.file_name().contains("nic_placement")
 }
 
-fn of(line: &Line, is_live: bool) -> facts::Line {
+fn described(line: &Line, is_live: bool) -> facts::Line {
     let is_named_whole = line.path.is_absolute();
     let is_there = match is_named_whole {
         true => Some(line.path.exists()),

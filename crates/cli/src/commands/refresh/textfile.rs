@@ -5,11 +5,12 @@
 
 use crate::commands::counters::{Reading, opener};
 use crate::commands::whole;
-use crate::traffic::counters::Sample;
-use crate::traffic::exposition::{Metric, write};
+use crate::traffic::counters;
+use crate::traffic::exposition::{Metric, Sample, write};
 use nic_placement_core::config::NodeSource;
+use nic_placement_core::placement::{GpuPlacement, Rail};
 use nic_placement_core::plan::Plan;
-use nic_placement_core::topology::{PathType, PortState};
+use nic_placement_core::topology::{Nic, NicIndex, PathType, Port, PortState};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -39,30 +40,40 @@ pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
 
 type Labels = Vec<(&'static str, String)>;
 
-fn metrics(plan: &Plan, sample: &Sample, now: u64) -> Vec<Metric> {
+fn metrics(plan: &Plan, counted: &counters::Sample, now: u64) -> Vec<Metric> {
     let mut all = of_the_node(plan, now);
     all.extend(of_ports(plan));
     all.extend(of_pairs(plan));
-    all.extend(bytes(sample));
+    all.extend(bytes(counted));
     all
 }
 
 fn of_the_node(plan: &Plan, now: u64) -> Vec<Metric> {
-    let mut info =
-        Metric::gauge("nic_placement_info", "The version of nic-placement, and the node's policy.");
-    let labels =
-        [("version", env!("CARGO_PKG_VERSION").to_string()), ("policy", plan.map.policy.to_string())];
-    info.add(&labels, 1);
-    let mut written = Metric::gauge(
-        "nic_placement_node_file_written_timestamp_seconds",
-        "When the node was last read and the node file written, in seconds since 1970.",
-    );
-    written.add(&[], now);
-    let mut gpus = Metric::gauge("nic_placement_gpus", "GPUs of the node.");
-    gpus.add(&[], plan.node.gpus.len() as u64);
-    let mut without = Metric::gauge("nic_placement_gpus_without_nic", "GPUs for which the plan has no NIC.");
-    without.add(&[], plan.map.gpus.iter().filter(|gpu| gpu.choices.is_empty()).count() as u64);
-    vec![info, written, gpus, without]
+    let (version, policy) = (env!("CARGO_PKG_VERSION").to_string(), plan.map.policy.to_string());
+    let without = plan.map.gpus.iter().filter(|gpu| gpu.choices.is_empty()).count() as u64;
+    let one = |labels: Labels, value| vec![(labels, value)];
+    vec![
+        Metric::gauge(
+            "nic_placement_info",
+            "The version of nic-placement, and the node's policy.",
+            one(vec![("version", version), ("policy", policy)], 1),
+        ),
+        Metric::gauge(
+            "nic_placement_node_file_written_timestamp_seconds",
+            "When the node was last read and the node file written, in seconds since 1970.",
+            one(Vec::new(), now),
+        ),
+        Metric::gauge(
+            "nic_placement_gpus",
+            "GPUs of the node.",
+            one(Vec::new(), plan.node.gpus.len() as u64),
+        ),
+        Metric::gauge(
+            "nic_placement_gpus_without_nic",
+            "GPUs for which the plan has no NIC.",
+            one(Vec::new(), without),
+        ),
+    ]
 }
 
 fn port_labels(device: &str, port: u8) -> Labels {
@@ -70,44 +81,46 @@ fn port_labels(device: &str, port: u8) -> Labels {
 }
 
 fn of_ports(plan: &Plan) -> Vec<Metric> {
-    let mut up =
-        Metric::gauge("nic_placement_port_up", "1 where the port of the NIC is active, 0 where not.");
-    let mut rate = Metric::gauge(
-        "nic_placement_port_rate_bytes_per_second",
-        "The rate of the port's link as it is now, in bytes per second.",
-    );
-    let mut usable = Metric::gauge(
-        "nic_placement_port_usable",
-        "1 where the plan may use the port, 0 where it is left out.",
-    );
-    let mut served = Metric::gauge("nic_placement_port_gpus", "GPUs that the plan gives to the port.");
-    for (index, nic) in plan.node.nics.iter().enumerate() {
-        for port in &nic.ports {
-            let labels = port_labels(&nic.name, port.number);
+    let is_rail = |rail: &Rail, (nic, port): (NicIndex, &Port)| rail.nic == nic && rail.port == port.number;
+    let each = |value: &dyn Fn((NicIndex, &Port)) -> Option<u64>| -> Vec<Sample> {
+        let nics = plan.node.numbered_nics();
+        let ports = nics.flat_map(|(index, nic)| nic.ports.iter().map(move |port| (index, nic, port)));
+        let labelled = |nic: &Nic, port: &Port| port_labels(&nic.name, port.number);
+        ports.filter_map(|(index, nic, port)| Some((labelled(nic, port), value((index, port))?))).collect()
+    };
+    vec![
+        Metric::gauge(
+            "nic_placement_port_up",
+            "1 where the port of the NIC is active, 0 where not.",
             // a port of unknown state has no sample: a zero would say that it is not active
-            if port.state != PortState::Unknown {
-                up.add(&labels, u64::from(port.state == PortState::Active));
-            }
-            if let Some(mbps) = port.rate_mbps {
-                rate.add(&labels, mbps.saturating_mul(125_000));
-            }
-            let is_rail =
-                |rail: &nic_placement_core::placement::Rail| rail.nic.0 == index && rail.port == port.number;
-            usable.add(&labels, u64::from(plan.map.rails.iter().any(is_rail)));
-            let serves = |gpu: &&nic_placement_core::placement::GpuPlacement| {
-                gpu.choices.iter().any(|choice| is_rail(plan.map.rail(choice.rail)))
-            };
-            served.add(&labels, plan.map.gpus.iter().filter(serves).count() as u64);
-        }
-    }
-    vec![up, rate, usable, served]
+            each(&|(_, port)| {
+                (port.state != PortState::Unknown).then_some(u64::from(port.state == PortState::Active))
+            }),
+        ),
+        Metric::gauge(
+            "nic_placement_port_rate_bytes_per_second",
+            "The rate of the port's link as it is now, in bytes per second.",
+            each(&|(_, port)| Some(port.rate_mbps?.saturating_mul(125_000))),
+        ),
+        Metric::gauge(
+            "nic_placement_port_usable",
+            "1 where the plan may use the port, 0 where it is left out.",
+            each(&|place| Some(u64::from(plan.map.rails.iter().any(|rail| is_rail(rail, place))))),
+        ),
+        Metric::gauge(
+            "nic_placement_port_gpus",
+            "GPUs that the plan gives to the port.",
+            each(&|place| {
+                let serves =
+                    |gpu: &&GpuPlacement| gpu.choices.iter().any(|of| is_rail(plan.map.rail(of.rail), place));
+                Some(plan.map.gpus.iter().filter(serves).count() as u64)
+            }),
+        ),
+    ]
 }
 
 fn of_pairs(plan: &Plan) -> Vec<Metric> {
-    let mut pairs =
-        Metric::gauge("nic_placement_pair_info", "Which NIC the plan gives to a GPU, and the path between.");
-    let mut far = Metric::gauge("nic_placement_far_pairs", "Pairs of GPU and NIC on different sockets.");
-    let mut count = 0;
+    let (mut pairs, mut far) = (Vec::new(), 0);
     for (gpu, placed) in plan.map.numbered_gpus() {
         for choice in &placed.choices {
             let rail = plan.map.rail(choice.rail);
@@ -115,32 +128,46 @@ fn of_pairs(plan: &Plan) -> Vec<Metric> {
             let mut labels = vec![("gpu", gpu.0.to_string()), ("pci_address", address)];
             labels.extend(port_labels(&rail.name, rail.port));
             labels.push(("path", choice.path.to_string()));
-            pairs.add(&labels, 1);
-            count += u64::from(choice.path == PathType::Sys);
+            pairs.push((labels, 1));
+            far += u64::from(choice.path == PathType::Sys);
         }
     }
-    far.add(&[], count);
-    vec![pairs, far]
+    vec![
+        Metric::gauge(
+            "nic_placement_pair_info",
+            "Which NIC the plan gives to a GPU, and the path between.",
+            pairs,
+        ),
+        Metric::gauge(
+            "nic_placement_far_pairs",
+            "Pairs of GPU and NIC on different sockets.",
+            vec![(Vec::new(), far)],
+        ),
+    ]
 }
 
 /// The counters that no collector of the node exporter has.
-fn bytes(sample: &Sample) -> Vec<Metric> {
-    let mut sent = Metric::counter(
-        "nic_placement_port_transmitted_bytes_total",
-        "Bytes that left the port by RDMA, of drivers whose counter the node exporter does not read.",
-    );
-    let mut received = Metric::counter(
-        "nic_placement_port_received_bytes_total",
-        "Bytes that came to the port by RDMA, of drivers whose counter the node exporter does not read.",
-    );
-    for (place, counted) in sample {
+fn bytes(counted: &counters::Sample) -> Vec<Metric> {
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
+    for (place, counted) in counted {
         if let Some((_, count)) = counted.rdma.filter(|(counter, _)| !counter.is_exported) {
             let labels = port_labels(&place.device, place.port);
-            sent.add(&labels, count.sent);
-            received.add(&labels, count.received);
+            sent.push((labels.clone(), count.sent));
+            received.push((labels, count.received));
         }
     }
-    vec![sent, received]
+    vec![
+        Metric::counter(
+            "nic_placement_port_transmitted_bytes_total",
+            "Bytes that left the port by RDMA, of drivers whose counter the node exporter does not read.",
+            sent,
+        ),
+        Metric::counter(
+            "nic_placement_port_received_bytes_total",
+            "Bytes that came to the port by RDMA, of drivers whose counter the node exporter does not read.",
+            received,
+        ),
+    ]
 }
 
 #[cfg(test)]
@@ -152,7 +179,7 @@ mod tests {
     use nic_placement_core::platform::model;
     use std::process::{Command, Stdio};
 
-    fn sample() -> Sample {
+    fn sample() -> counters::Sample {
         let files = |file: &str| match file {
             "hw_counters/tx_bytes" => Some("18446744073709551615".to_string()),
             "hw_counters/rx_bytes" => Some("7".to_string()),
@@ -160,7 +187,7 @@ mod tests {
         };
         let standard = |file: &str| file.starts_with("counters/").then(|| "5".to_string());
         let counted = |rdma| Counted { rdma, ..Counted::default() };
-        Sample::from([
+        counters::Sample::from([
             (Place { device: "rdmap0s1".into(), port: 1 }, counted(rdma(Some("efa"), &files))),
             (Place { device: "mlx5_0".into(), port: 1 }, counted(rdma(Some("mlx5_core"), &standard))),
         ])

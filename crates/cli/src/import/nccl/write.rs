@@ -45,31 +45,13 @@ pub struct Written {
     pub lost: Vec<Diagnostic>,
 }
 
-/// Why a topology cannot be a file of NCCL's.
+/// Why a topology cannot be a file of NCCL's: it needs more elements than NCCL reads, with those that it adds itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unwritable {
-    /// more elements than NCCL reads, with those that it adds itself
-    TooMany {
-        /// how many there would be
-        elements: usize,
-    },
-    /// more elements inside one than NCCL reads
-    TooManyInside {
-        /// how many there would be
-        elements: usize,
-    },
-}
+pub struct Unwritable(String);
 
 impl fmt::Display for Unwritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unwritable::TooMany { elements } => {
-                write!(f, "NCCL reads `{MAX_ELEMENTS}` elements and needs `{elements}` for this node")
-            }
-            Unwritable::TooManyInside { elements } => {
-                write!(f, "NCCL reads `{MAX_INSIDE}` elements inside one, and this node needs `{elements}`")
-            }
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -110,10 +92,13 @@ fn check_size(topology: &Topology, places: &Places) -> Result<(), Unwritable> {
     let ports: usize = topology.nics.iter().map(|nic| 1 + nic.ports.len().max(1)).sum();
     let elements = 1 + places.elements() + gpus + ports;
     if elements > MAX_ELEMENTS && !is_amd(topology) {
-        return Err(Unwritable::TooMany { elements });
+        let read = format!("NCCL reads `{MAX_ELEMENTS}` elements and needs `{elements}` for this node");
+        return Err(Unwritable(read));
     }
     match places.most_inside() {
-        many if many > MAX_INSIDE => Err(Unwritable::TooManyInside { elements: many }),
+        many if many > MAX_INSIDE => Err(Unwritable(format!(
+            "NCCL reads `{MAX_INSIDE}` elements inside one, and this node needs `{many}`"
+        ))),
         _ => Ok(()),
     }
 }
