@@ -4,10 +4,10 @@
 #[path = "measure/output.rs"]
 mod output;
 
-use nic_placement_cli::traffic::growth::{Bytes, Missing};
-use nic_placement_cli::traffic::merge;
-use nic_placement_cli::traffic::planned::Origin;
-use nic_placement_cli::traffic::report::{Nic, Report};
+use nic_placement_traffic::growth::{Bytes, Missing};
+use nic_placement_traffic::merge;
+use nic_placement_traffic::planned::Origin;
+use nic_placement_traffic::report::{Nic, Report};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

@@ -6,17 +6,17 @@
 
 #[path = "trips/made.rs"]
 mod made;
-#[path = "../crates/cli/src/import/nccl/tests/rules.rs"]
+#[path = "../crates/formats/src/import/nccl/tests/rules.rs"]
 mod rules;
 
-use nic_placement_cli::describe::{self, Format, describe_as, format_of};
-use nic_placement_cli::import::nccl;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::manifest::{Entry, Manifest};
 use nic_placement_core::node::file as node_file;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology, file};
+use nic_placement_formats::describe::{self, Format, describe_as, format_of};
+use nic_placement_formats::import::nccl;
 use nic_placement_formats::synthesise::synthesise;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,9 @@
 use crate::cases_ucx::{are, by};
 use crate::nodes::{NODES, Nodes};
 use crate::{Case, Command, cases};
-use nic_placement_cli::traffic::merge;
-use nic_placement_cli::traffic::planned::Origin;
-use nic_placement_cli::traffic::report::{Nic, Report};
+use nic_placement_traffic::merge;
+use nic_placement_traffic::planned::Origin;
+use nic_placement_traffic::report::{Nic, Report};
 
 // stderr holds the reports of both nodes, among other lines: they are added up from there
 pub const COMMANDS: &[Command] = &[

@@ -1,10 +1,10 @@
 //! Captured `/sys` trees: every archive loads, and hwloc, reading the same tree itself, agrees on where NICs and GPUs are.
 #![forbid(unsafe_code)]
 
-use nic_placement_cli::describe::{Format, describe_as};
-use nic_placement_cli::import;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::topology::{NicKind, Provenance, Topology};
+use nic_placement_formats::describe::{Format, describe_as};
+use nic_placement_formats::import;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

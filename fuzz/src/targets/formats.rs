@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 use super::{held, machines};
-use nic_placement_cli::archive;
-use nic_placement_cli::import::{self, BadImport};
 use nic_placement_core::config::Admin;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::{self, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
+use nic_placement_formats::archive;
+use nic_placement_formats::import::{self, BadImport};
 
 fn from() -> Provenance {
     Provenance::File("made".to_string())

@@ -3,9 +3,6 @@
 
 use super::built::{self, Bytes};
 use super::{directory, environment, held, kept, layers, machines, ranks, request, tables, tree};
-use nic_placement_cli::audit::stream::Splitter;
-use nic_placement_cli::audit::{Audit, json};
-use nic_placement_cli::{archive, import};
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::{Admin, Conf, Words, components, cpu_bind};
@@ -18,6 +15,9 @@ use nic_placement_core::platform;
 use nic_placement_core::render::wanted::Template;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file};
+use nic_placement_fleet::audit::stream::Splitter;
+use nic_placement_fleet::audit::{Audit, json};
+use nic_placement_formats::{archive, import};
 use nic_placement_launch::step;
 use std::hint::black_box;
 
@@ -181,7 +181,7 @@ fn audit(data: &[u8]) -> Work<'_> {
         let mut audit = Audit::default();
         let mut bad = Vec::new();
         let mut splitter = Splitter::default();
-        let mut take = |(line, piece): nic_placement_cli::audit::stream::Piece<'_>| {
+        let mut take = |(line, piece): nic_placement_fleet::audit::stream::Piece<'_>| {
             if let Err(why) = piece.map_err(|trouble| trouble.to_string()).and_then(|piece| audit.add(piece))
             {
                 bad.push(json::Bad { input: "-".into(), line: Some(line), why });
