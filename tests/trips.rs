@@ -17,6 +17,7 @@ use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology, file};
 use nic_placement_formats::describe::{self, Format, describe_as, format_of};
 use nic_placement_formats::import::nccl;
+use nic_placement_formats::manifest;
 use nic_placement_formats::synthesise::synthesise;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -77,10 +78,10 @@ fn survives(topology: &Topology) -> Result<(), String> {
     };
     same("node file", topology, &read(node_file::to_json(&node).as_bytes())?)?;
     let manifest = synthesise(topology);
-    same("snapshot", topology, &read(manifest.to_string().as_bytes())?)?;
+    same("snapshot", topology, &read(manifest::text(&manifest).as_bytes())?)?;
     same("tar", topology, &read(&tar_of(&manifest))?)?;
-    let again = Manifest::parse(&manifest.to_string()).map_err(|bad| bad.to_string())?;
-    if again.to_string() != manifest.to_string() {
+    let again = manifest::parse(&manifest::text(&manifest)).map_err(|bad| bad.to_string())?;
+    if manifest::text(&again) != manifest::text(&manifest) {
         return Err("the snapshot's text is another snapshot".to_string());
     }
     nccl_reads(topology)
@@ -164,7 +165,7 @@ fn a_node_whose_name_has_spaces_survives_and_one_with_a_model_keeps_what_that_su
         survives(&topology).unwrap();
     }
     topology.supplied_by = Some("azure-nd96isr-h100-v5".to_string());
-    let again = read(synthesise(&topology).to_string().as_bytes()).unwrap();
+    let again = read(manifest::text(&synthesise(&topology)).as_bytes()).unwrap();
     assert_eq!(again.supplied_by, topology.supplied_by);
 }
 

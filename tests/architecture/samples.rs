@@ -118,7 +118,7 @@ fn a_name_that_is_reserved_for_others_is_found() {
         ("crates/core/src/config/mod.rs", "fn f() { std::fs::read(x); }"),
         ("crates/core/src/render/mod.rs", "fn f() { File::open(x); }"),
         ("crates/formats/src/import/smi.rs", "fn f() { std::fs::read(x); }"),
-        ("crates/formats/src/describe.rs", "use std::fs;\nfn f() { fs::read_to_string(x); }"),
+        ("crates/tool/src/commands/map.rs", "use std::fs;\nfn f() { fs::read_to_string(x); }"),
         ("crates/tool/src/commands/map.rs", "fn f() { std::fs::File::open(x); }"),
         ("crates/formats/src/import/smi.rs", "fn f() { std::env::var(x); }"),
         ("crates/formats/src/import/mod.rs", "use std::time::Instant;"),

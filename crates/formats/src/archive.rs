@@ -2,9 +2,10 @@
 //! manifest.
 #![forbid(unsafe_code)]
 
+use crate::manifest::BadManifest;
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::discover::Root;
-use nic_placement_core::discover::manifest::{BadManifest, Entry, Manifest, normalise};
+use nic_placement_core::discover::manifest::{Entry, Manifest, normalise};
 use std::io::Read;
 use tar::{Archive, EntryType};
 

@@ -3,7 +3,7 @@
 //! The content decides the format, not the name.
 #![forbid(unsafe_code)]
 
-use crate::{archive, import};
+use crate::{archive, import, manifest};
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::discover::root::{self, Author};
@@ -74,7 +74,7 @@ pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
     let start = head.trim_start_matches('\u{feff}').trim_start();
     Ok(match start {
-        text if Manifest::is_manifest(text) => Format::Sysfs,
+        text if text.starts_with(manifest::HEADER) => Format::Sysfs,
         text if text.starts_with('{') => Format::Json,
         text if text.starts_with('<') && text.contains("<topology") => Format::Hwloc,
         text if text.starts_with('<') => Format::Nccl,
@@ -126,7 +126,6 @@ fn text_of(bytes: &[u8]) -> Result<&str, String> {
 
 /// A captured tree: a tar, or a snapshot.
 fn captured(bytes: &[u8]) -> Result<Manifest, String> {
-    let manifest =
-        if archive::is_tar(bytes) { archive::read(bytes) } else { Manifest::parse(text_of(bytes)?) };
-    manifest.map_err(|bad| bad.to_string())
+    let read = if archive::is_tar(bytes) { archive::read(bytes) } else { manifest::parse(text_of(bytes)?) };
+    read.map_err(|bad| bad.to_string())
 }

@@ -7,7 +7,7 @@ use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::{Admin, Conf, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Manifest, Root, Scope};
+use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::maps::{self, FORMATS, Subject};
 use nic_placement_core::node::{self, read_root};
 use nic_placement_core::plan::Plan;
@@ -17,7 +17,7 @@ use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file};
 use nic_placement_fleet::audit::stream::Splitter;
 use nic_placement_fleet::audit::{Audit, json};
-use nic_placement_formats::{archive, import};
+use nic_placement_formats::{archive, import, manifest};
 use nic_placement_launch::step;
 use std::hint::black_box;
 
@@ -138,7 +138,7 @@ fn topology(data: &[u8]) -> Work<'_> {
 fn snapshot(data: &[u8]) -> Work<'_> {
     let text = held::text(data);
     Box::new(move || {
-        if let Ok(manifest) = Manifest::parse(&text) {
+        if let Ok(manifest) = manifest::parse(&text) {
             black_box(read_root(&Root::manifest(manifest), Scope::Full, made()));
         }
     })

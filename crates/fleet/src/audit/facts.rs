@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Facts of a node, at most: 256 GPUs and 256 NICs have half as many.
-pub const MAX_FACTS: usize = 8192;
+const MAX_FACTS: usize = 8192;
 /// Bytes of a name or value, at most: a message of `check` with all its words.
 pub const MAX_TEXT: usize = 2048;
 

@@ -9,11 +9,11 @@ use std::fmt;
 use std::io::{self, Read};
 
 /// Bytes of a document, at most: fifty times the report of a node with 8 GPUs and 14 NICs.
-pub const MAX_DOCUMENT: usize = 1 << 20;
+const MAX_DOCUMENT: usize = 1 << 20;
 /// Bytes of all documents that are begun and not ended: those of tasks that `srun -l` mixes.
-pub const MAX_OPEN: usize = 32 << 20;
+const MAX_OPEN: usize = 32 << 20;
 /// Labels of tasks whose documents are not whole: as many as a job has nodes.
-pub const MAX_LABELS: usize = 1 << 16;
+const MAX_LABELS: usize = 1 << 16;
 /// Braces and brackets within each other; a report has five.
 pub const MAX_DEPTH: usize = 32;
 
@@ -22,11 +22,11 @@ pub const MAX_DEPTH: usize = 32;
 pub enum Trouble {
     /// the stream, or another document, begins before its end
     CutShort,
-    /// more than [`MAX_DOCUMENT`]
+    /// more than `MAX_DOCUMENT`
     TooLong,
     /// more than [`MAX_DEPTH`]
     TooDeep,
-    /// more than [`MAX_OPEN`]
+    /// more than `MAX_OPEN`
     TooManyOpen,
     /// text that is no JSON
     NoDocument,

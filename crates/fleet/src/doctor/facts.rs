@@ -209,12 +209,22 @@ pub struct Line {
     pub is_required: bool,
     /// the plugin
     pub path: PathBuf,
-    /// is it ours?
-    pub is_ours: bool,
-    /// is it pyxis?
-    pub is_pyxis: bool,
+    /// what stands behind it
+    pub arguments: Vec<String>,
     /// is the file there?  `None` where the folder that Slurm would look in is not known
     pub is_there: Option<bool>,
+}
+
+impl Line {
+    /// Is it this plugin?
+    pub fn is_ours(&self) -> bool {
+        self.loads("nic_placement")
+    }
+
+    /// Has the file that it loads this in its name?
+    pub fn loads(&self, plugin: &str) -> bool {
+        self.path.file_name().is_some_and(|name| name.to_string_lossy().contains(plugin))
+    }
 }
 
 /// What a step would make of the node file.

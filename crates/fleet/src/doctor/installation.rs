@@ -8,7 +8,7 @@ use nic_placement_core::config::releases::{self, RELEASES};
 /// The plugin's lines.
 fn ours(installation: &Installation) -> Vec<&Line> {
     let lines = installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
-    lines.filter(|line| line.is_ours).collect()
+    lines.filter(|line| line.is_ours()).collect()
 }
 
 pub(super) fn slurm(subject: &Subject) -> Vec<Verdict> {
@@ -76,8 +76,8 @@ pub(super) fn plugstack(subject: &Subject) -> Vec<Verdict> {
 pub(super) fn plugstack_order(subject: &Subject) -> Vec<Verdict> {
     let lines = subject.installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
     let lines: Vec<&Line> = lines.collect();
-    let Some(first) = lines.iter().position(|line| line.is_ours) else { return Vec::new() };
-    match lines.iter().rposition(|line| line.is_pyxis) {
+    let Some(first) = lines.iter().position(|line| line.is_ours()) else { return Vec::new() };
+    match lines.iter().rposition(|line| line.loads("pyxis")) {
         Some(pyxis) if pyxis > first => {
             let place = &lines[pyxis].place;
             vec![Verdict::warn(format!("`{place}`: pyxis stands after the plugin")).about(place)]

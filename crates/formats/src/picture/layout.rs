@@ -35,7 +35,7 @@ const SMALL: Font = Font { size: 11.5, bold: false };
 const PLACE: Font = Font { size: 11.5, bold: true };
 
 /// Draws the scene.
-pub fn picture(scene: &Scene) -> Picture {
+pub(super) fn picture(scene: &Scene) -> Picture {
     let node = outline(scene.topology);
     let depth = depth(&node) as f64;
     let mut canvas = Canvas {

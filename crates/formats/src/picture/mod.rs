@@ -6,14 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod card;
-pub mod layout;
+mod layout;
 mod legend;
 pub mod outline;
-pub mod shape;
+mod shape;
 mod svg;
 #[cfg(test)]
 mod tests;
-pub mod width;
+mod width;
 
 use nic_placement_core::placement::Excluded;
 use nic_placement_core::topology::{GpuIndex, NicIndex, PathType, Topology};

@@ -4,25 +4,19 @@
 use super::width::Font;
 use nic_placement_core::topology::PathType;
 
-/// A finished picture; later shapes lie over earlier ones.
+/// A finished picture, in pixels; later shapes lie over earlier ones.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Picture {
-    /// the node's name
-    pub title: String,
-    /// pixels
-    pub width: f64,
-    /// pixels
-    pub height: f64,
-    /// what is drawn
-    pub shapes: Vec<Shape>,
+pub(super) struct Picture {
+    pub(super) title: String,
+    pub(super) width: f64,
+    pub(super) height: f64,
+    pub(super) shapes: Vec<Shape>,
 }
 
 /// One thing that is drawn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
-    /// a box
+pub(super) enum Shape {
     Rect(Rect),
-    /// a line of text
     Text(Text),
     /// a curve between a GPU and a NIC, or a sample of one
     Curve(Curve),
@@ -30,37 +24,28 @@ pub enum Shape {
 
 /// A box.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rect {
-    /// its left edge
-    pub x: f64,
-    /// its upper edge
-    pub y: f64,
-    /// its width
-    pub width: f64,
-    /// its height
-    pub height: f64,
+pub(super) struct Rect {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
     /// what it stands for
-    pub looks: Looks,
+    pub(super) looks: Looks,
     /// the text that a viewer shows when the pointer rests on it
-    pub tip: Option<String>,
+    pub(super) tip: Option<String>,
 }
 
 /// What a box stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Looks {
-    /// a socket
+pub(super) enum Looks {
     Socket,
     /// a NUMA node, or what stands beside them
     NumaNode,
-    /// a host bridge
     HostBridge,
-    /// a PCIe switch
     Switch,
-    /// a GPU
     Gpu,
     /// a GPU that no task has
     IdleGpu,
-    /// a NIC
     Nic,
     /// a NIC that may not be chosen
     LeftOut,
@@ -70,7 +55,7 @@ pub enum Looks {
 
 impl Looks {
     /// Its class in the SVG's style sheet.
-    pub fn class(self) -> &'static str {
+    pub(super) fn class(self) -> &'static str {
         match self {
             Looks::Socket => "socket",
             Looks::NumaNode => "numa",
@@ -87,24 +72,21 @@ impl Looks {
 
 /// A line of text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Text {
+pub(super) struct Text {
     /// where it begins, or ends
-    pub x: f64,
+    pub(super) x: f64,
     /// its base line
-    pub y: f64,
+    pub(super) y: f64,
     /// does it end at `x`?
-    pub ends: bool,
-    /// its size and weight
-    pub font: Font,
-    /// how strong it is
-    pub tone: Tone,
-    /// what it says
-    pub text: String,
+    pub(super) ends: bool,
+    pub(super) font: Font,
+    pub(super) tone: Tone,
+    pub(super) text: String,
 }
 
 /// How strong a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub(super) enum Tone {
     /// names
     Dark,
     /// what is said of them
@@ -117,7 +99,7 @@ pub enum Tone {
 
 impl Tone {
     /// Its class in the SVG's style sheet.
-    pub fn class(self) -> &'static str {
+    pub(super) fn class(self) -> &'static str {
         match self {
             Tone::Dark => "dark",
             Tone::Soft => "soft",
@@ -129,24 +111,22 @@ impl Tone {
 
 /// A curve from left to right, level at both ends.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
-    /// where it begins
-    pub from: (f64, f64),
-    /// where it ends
-    pub to: (f64, f64),
+pub(super) struct Curve {
+    pub(super) from: (f64, f64),
+    pub(super) to: (f64, f64),
     /// what it crosses
-    pub path: PathType,
+    pub(super) path: PathType,
     /// is it one of very many?
-    pub is_thin: bool,
+    pub(super) is_thin: bool,
     /// the text that a viewer shows when the pointer rests on it
-    pub tip: Option<String>,
+    pub(super) tip: Option<String>,
 }
 
 /// A curve's colour and its dashes.
 ///
 /// The colours are Okabe and Ito's, which colour-blind readers tell apart ("Color Universal Design", 2008); the dashes tell
 /// them apart in grey too.
-pub fn stroke(path: PathType) -> (&'static str, &'static str) {
+pub(super) fn stroke(path: PathType) -> (&'static str, &'static str) {
     match path {
         PathType::Pix => ("#0072b2", "none"),
         PathType::Pxb => ("#009e73", "16 4"),
@@ -157,7 +137,7 @@ pub fn stroke(path: PathType) -> (&'static str, &'static str) {
 }
 
 /// What a kind of path crosses, for readers that do not know the words of `nvidia-smi topo -m`.
-pub fn meaning(path: PathType) -> &'static str {
+pub(super) fn meaning(path: PathType) -> &'static str {
     match path {
         PathType::Pix => "PIX: at most one PCIe switch",
         PathType::Pxb => "PXB: several PCIe switches",

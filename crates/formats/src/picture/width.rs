@@ -5,11 +5,9 @@ use nic_placement_core::diagnostic::Shown;
 
 /// A text's size in pixels, and its weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Font {
-    /// pixels
-    pub size: f64,
-    /// bold?
-    pub bold: bool,
+pub(super) struct Font {
+    pub(super) size: f64,
+    pub(super) bold: bool,
 }
 
 /// What the bold letters of a sans-serif font are wider than the others, at most: `,` in DejaVu Sans aside, which
@@ -21,7 +19,7 @@ const UNKNOWN: f64 = 1.4;
 
 /// Pixels that a text takes in any common sans-serif font, at most.  DejaVu Sans and Verdana are the widest of those; the
 /// program that draws the picture may have any of them.
-pub fn width(text: &str, font: Font) -> f64 {
+pub(super) fn width(text: &str, font: Font) -> f64 {
     let em: f64 = text.chars().map(of_letter).sum();
     em * font.size * if font.bold { BOLD } else { 1.0 }
 }
@@ -46,7 +44,7 @@ fn of_letter(letter: char) -> f64 {
 /// The text as a picture may hold it, cut with an ellipsis to `most` pixels.
 ///
 /// Control characters, which XML cannot hold, and those that turn the direction of writing become escapes.
-pub fn fitted(text: &str, font: Font, most: f64) -> String {
+pub(super) fn fitted(text: &str, font: Font, most: f64) -> String {
     let text = printable(text);
     if width(&text, font) <= most {
         return text;
@@ -66,7 +64,7 @@ pub fn fitted(text: &str, font: Font, most: f64) -> String {
 }
 
 /// As [`fitted`], of any length.
-pub fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let shown = |letter: char| match letter {
         // a word's escapes are those of a literal, and nothing here is quoted
         '\'' | '"' | '\\' => letter.to_string(),

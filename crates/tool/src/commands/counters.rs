@@ -175,7 +175,6 @@ fn interfaces(root: &Root) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nic_placement_core::discover::Manifest;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn tree() -> Root {
@@ -188,7 +187,7 @@ mod tests {
             )
         };
         let text = format!("# nic-placement machine 1\n{}{}", card(0), card(1));
-        Root::manifest(Manifest::parse(&text).unwrap())
+        Root::manifest(nic_placement_formats::manifest::parse(&text).unwrap())
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::{self, Author, Problem};
 use nic_placement_core::policy::pattern::glob;
+use nic_placement_fleet::doctor::facts::Line;
 use nic_placement_process::admin::{self, Found};
 use nic_placement_process::node;
 use std::ffi::OsString;
@@ -16,27 +17,12 @@ const MOST_FILES: usize = 256;
 /// Bytes of one file, at most.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// A line that loads a plugin.
-pub(super) struct Line {
-    /// `FILE:LINE`
-    pub(super) place: String,
-    pub(super) required: bool,
-    pub(super) path: PathBuf,
-    pub(super) arguments: Vec<String>,
-}
-
-impl Line {
-    pub(super) fn file_name(&self) -> String {
-        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-    }
-}
-
 /// What the plugin's line in this file, or in the one that Slurm reads, and the configuration file say for a step of this
 /// partition, and whether there is such a line in sight.
 pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, bool) {
     let slurms_own = || place(|name| std::env::var_os(name));
     let lines = read(&file.map_or_else(slurms_own, Path::to_path_buf)).lines;
-    let line = lines.iter().find(|line| line.file_name().contains("nic_placement"));
+    let line = lines.iter().find(|line| line.is_ours());
     let arguments = line.into_iter().flat_map(|line| &line.arguments).map(String::as_str);
     // what is wrong with them `nic-placement check` tells the admin; a process of root's takes only a file of root's
     (admin::find(arguments, || partition.map(str::to_string), node::callers_author()), line.is_some())
@@ -151,9 +137,10 @@ impl Reader {
                 }
                 (Some(kind @ ("required" | "optional")), Some(path)) => self.read.lines.push(Line {
                     place,
-                    required: kind == "required",
+                    is_required: kind == "required",
                     path: PathBuf::from(path),
                     arguments: words.map(str::to_string).collect(),
+                    is_there: None,
                 }),
                 (Some(word), _) => self.read.findings.push(Diagnostic::new(
                     place,

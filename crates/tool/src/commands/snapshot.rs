@@ -13,6 +13,7 @@ use nic_placement_core::discover::{Manifest, Root, Scope, described, discover};
 use nic_placement_core::node::{dmi, read_root};
 use nic_placement_core::topology::{Nic, NicKind, PortState, Provenance, Topology};
 use nic_placement_fleet::gather;
+use nic_placement_formats::manifest;
 use nic_placement_formats::synthesise::synthesise;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     match options.unpack.as_deref() {
         Some([file, directory]) => unpack(file, directory),
         _ => {
-            page.exact(&manifest(&options.node)?.to_string());
+            page.exact(&manifest::text(&recorded(&options.node)?));
             Ok(())
         }
     }
@@ -52,7 +53,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 
 /// A live node or a captured tree is recorded as it is; a model or a topology file is written as the tree that would show
 /// it.
-fn manifest(node: &Node) -> Result<Manifest, Failure> {
+fn recorded(node: &Node) -> Result<Manifest, Failure> {
     let mut root = match &node.source() {
         NodeSource::Live => Root::live(),
         NodeSource::Topology(path) if Path::new(path).is_dir() => {
@@ -95,10 +96,10 @@ fn lost(topology: &Topology, manifest: &Manifest) -> Vec<Diagnostic> {
 
 fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {
     let shown = file.display();
-    let bytes = root::read_file(file, Manifest::MAX_BYTES, Author::Anyone);
+    let bytes = root::read_file(file, manifest::MAX_BYTES, Author::Anyone);
     let bytes = bytes.map_err(|unreadable| unreadable.to_string())?;
     let text = String::from_utf8(bytes).map_err(|_| format!("`{shown}` is not UTF-8"))?;
-    let manifest = Manifest::parse(&text).map_err(|bad| format!("`{shown}`: {bad}"))?;
+    let manifest = manifest::parse(&text).map_err(|bad| format!("`{shown}`: {bad}"))?;
     Ok(lay_out(&manifest, directory)?)
 }
 

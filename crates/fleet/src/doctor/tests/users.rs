@@ -22,8 +22,7 @@ fn line(number: usize, is_ours: bool) -> Line {
     Line {
         place: format!("plugstack.conf:{number}"),
         path: if is_ours { "libnic_placement.so" } else { "spank_pyxis.so" }.into(),
-        is_ours,
-        is_pyxis: !is_ours,
+        arguments: Vec::new(),
         ..Line::default()
     }
 }

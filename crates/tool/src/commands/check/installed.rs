@@ -1,14 +1,14 @@
 //! Reads what is installed and what the admin says.
 #![forbid(unsafe_code)]
 
-use super::super::plugstack::{self, Line, Read};
+use super::super::plugstack::{self, Read};
 use super::health::{Outcome, bounded};
 use nic_placement_core::config::conf::Whom;
 use nic_placement_core::config::{Admin, Conf, NodeFileUse};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::node::kept::{self, Kept, NotUsed};
-use nic_placement_fleet::doctor::facts::{self, Installation, NodeFile, Owned, Plugstack, Unasked};
+use nic_placement_fleet::doctor::facts::{Installation, Line, NodeFile, Owned, Plugstack, Unasked};
 use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_process::node;
 use nic_placement_sys as sys;
@@ -23,11 +23,9 @@ use std::time::Duration;
 pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation) -> Admin {
     let slurms_own = || is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
     let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
-    let Read { lines, findings, files, unmatched } = plugstack::read(&file);
-    let mut stated = Vec::new();
-    if let Some(first) = lines.iter().find(|line| is_ours(line)) {
-        stated.clone_from(&first.arguments);
-    }
+    let Read { mut lines, findings, files, unmatched } = plugstack::read(&file);
+    lines.iter_mut().for_each(|line| line.is_there = is_there(line, is_live));
+    let ours: Vec<Line> = lines.iter().filter(|line| line.is_ours()).cloned().collect();
     let sent = Path::new(plugstack::SENT);
     let is_sent = named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
     into.plugstack = Some(Plugstack {
@@ -35,7 +33,7 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
         is_named: named.is_some(),
         is_there: file.is_file(),
         findings,
-        lines: lines.iter().map(|line| described(line, is_live)).collect(),
+        lines,
         unmatched,
         is_sent,
         is_shadowed: is_live
@@ -44,17 +42,16 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
             && sent.is_file()
             && Path::new(plugstack::USUAL).is_file(),
     });
-    let Found { admin, findings, file, off } =
-        admin::find(stated.iter().map(String::as_str), || None, roots());
+    let arguments = ours.first().into_iter().flat_map(|line| &line.arguments).map(String::as_str);
+    let Found { admin, findings, file, off } = admin::find(arguments, || None, roots());
     let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path));
     let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
     into.words.extend(findings.into_iter().chain(elsewhere));
     into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
-    let ours = lines.iter().find(|line| is_ours(line));
     into.unasked =
-        ours.map(|line| unasked((&line.place, &line.arguments), file.as_ref(), &admin::hostname()));
+        ours.first().map(|line| unasked((&line.place, &line.arguments), file.as_ref(), &admin::hostname()));
     if is_live {
-        let plugins = lines.iter().filter(|line| is_ours(line)).filter_map(|line| found(line).flatten());
+        let plugins = ours.iter().filter_map(|line| found(line).flatten());
         let all = files.into_iter().chain(plugins).chain(file.map(|(_, path)| PathBuf::from(path)));
         into.owners = all.filter_map(|path| owned(&path)).collect();
         into.owners.dedup();
@@ -62,25 +59,10 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
     admin
 }
 
-fn is_ours(line: &Line) -> bool {
-    line.file_name().contains("nic_placement")
-}
-
-fn described(line: &Line, is_live: bool) -> facts::Line {
-    let is_named_whole = line.path.is_absolute();
-    let is_there = match is_named_whole {
-        true => Some(line.path.exists()),
-        false if is_live => found(line).map(|path| path.is_some()),
-        false => None,
-    };
-    facts::Line {
-        place: line.place.clone(),
-        is_required: line.required,
-        path: line.path.clone(),
-        is_ours: is_ours(line),
-        is_pyxis: line.file_name().contains("pyxis"),
-        is_there,
-    }
+/// Is the plugin's file there?
+fn is_there(line: &Line, is_live: bool) -> Option<bool> {
+    // of one that is named without a folder another machine's Slurm knows where it is
+    (line.path.is_absolute() || is_live).then(|| found(line).map(|path| path.is_some())).flatten()
 }
 
 /// Where Slurm finds a plugin; the outer `None` where its folder is not known.
