@@ -2,7 +2,7 @@
 //! manifest.
 #![forbid(unsafe_code)]
 
-use crate::manifest::BadManifest;
+use crate::manifest::BadText;
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::manifest::{Entry, Manifest, normalise};
@@ -22,9 +22,9 @@ pub fn is_tar(bytes: &[u8]) -> bool {
 
 /// Reads an archive.  It skips what no manifest can hold: devices, binary files, long files, links that leave
 /// the tree, names that are not UTF-8.
-pub fn read(bytes: &[u8]) -> Result<Manifest, BadManifest> {
+pub fn read(bytes: &[u8]) -> Result<Manifest, BadText> {
     // what is wrong may be quoted from the archive
-    let bad = |problem: String| BadManifest { line: 0, problem: Shown::message(&problem, 400).to_string() };
+    let bad = |problem: String| BadText::new(0, Shown::message(&problem, 400).to_string());
     let mut manifest = Manifest::default();
     let mut archive = Archive::new(bytes);
     let entries = archive.entries().map_err(|error| bad(format!("not a tar: {error}")))?;

@@ -26,16 +26,23 @@ const MAX_ENTRIES: usize = 100_000;
 /// Bytes of a manifest's text, at most.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Why a text is not a manifest.
+/// Why we cannot read a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadManifest {
+pub struct BadText {
     /// line, from 1; 0 for the text as a whole
-    pub line: usize,
+    pub line: u32,
     /// what is wrong there, and what was expected
     pub problem: String,
 }
 
-impl fmt::Display for BadManifest {
+impl BadText {
+    /// An error at a line; 0 for the text as a whole.
+    pub fn new(line: u32, problem: impl Into<String>) -> BadText {
+        BadText { line, problem: problem.into() }
+    }
+}
+
+impl fmt::Display for BadText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}", self.problem),
@@ -44,7 +51,7 @@ impl fmt::Display for BadManifest {
     }
 }
 
-impl std::error::Error for BadManifest {}
+impl std::error::Error for BadText {}
 
 /// The text of a manifest.
 pub fn text(manifest: &Manifest) -> String {
@@ -52,8 +59,8 @@ pub fn text(manifest: &Manifest) -> String {
 }
 
 /// Reads a manifest.
-pub fn parse(text: &str) -> Result<Manifest, BadManifest> {
-    let bad = |line: usize, problem: String| Err(BadManifest { line, problem });
+pub fn parse(text: &str) -> Result<Manifest, BadText> {
+    let bad = |line: u32, problem: String| Err(BadText::new(line, problem));
     if text.len() > MAX_BYTES {
         return bad(0, format!("longer than {} bytes", MAX_BYTES));
     }
@@ -66,7 +73,7 @@ pub fn parse(text: &str) -> Result<Manifest, BadManifest> {
     // an editor's line ends; of any other text a carriage return is a part
     let end = if text[HEADER.len()..].starts_with('\r') { "\r" } else { "" };
     for (index, line) in text.split('\n').enumerate().skip(1) {
-        let (line, number) = (line.strip_suffix(end).unwrap_or(line), index + 1);
+        let (line, number) = (line.strip_suffix(end).unwrap_or(line), index as u32 + 1);
         if let Some(content) = line.strip_prefix("| ").or((line == "|").then_some("")) {
             match &mut open {
                 Some((_, lines)) => lines.push(content),
@@ -123,12 +130,12 @@ pub fn parse(text: &str) -> Result<Manifest, BadManifest> {
 }
 
 /// Nothing may lie below a file or a link: unpacking would write through it.
-fn check_nesting(manifest: &Manifest) -> Result<(), BadManifest> {
+fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
     // one look for each file: one for each folder of each path takes seconds where the paths are deep
     for (path, _) in manifest.entries.iter().filter(|(_, entry)| !matches!(entry, Entry::Directory)) {
         if let Some(below) = manifest.first_below(path) {
             let problem = format!("`{}` lies below `{}`, which is no directory", cut(below), cut(path));
-            return Err(BadManifest { line: 0, problem });
+            return Err(BadText::new(0, problem));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A step and its tasks as the tool's command line or a launcher states them, without Slurm's word.
+//! A step and its tasks as the tool's command line or a launcher describes them, without Slurm.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::{Admin, BadWord, Words, settle};
@@ -14,9 +14,9 @@ use std::fmt;
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
 
-/// Which GPUs the tasks have.
+/// How a step's GPUs are split between its tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deal {
+pub enum GpuSplit {
     /// each sees all
     All,
     /// the first so many for the first task, the next for the next: as `--gpus-per-task`
@@ -25,15 +25,15 @@ pub enum Deal {
     Listed(Vec<Vec<GpuIndex>>),
 }
 
-/// A step on one node.
+/// A step on one node, as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stated {
+pub struct StepRequest {
     /// what starts its tasks: Slurm or a launcher
     pub starter: Starter,
     /// its GPUs, in its order
     pub gpus: Vec<GpuIndex>,
     /// which task has which
-    pub deal: Deal,
+    pub split: GpuSplit,
     /// tasks; `None` for one for each GPU, or each group of them
     pub tasks: Option<u32>,
     /// CPUs that each task asks for; `None` for an even share
@@ -67,7 +67,7 @@ impl fmt::Display for BadStep {
 
 impl std::error::Error for BadStep {}
 
-impl Stated {
+impl StepRequest {
     /// The step, and its tasks in the order of their local ids.
     pub fn step(&self, topology: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
         let count = self.count()?;
@@ -90,9 +90,9 @@ impl Stated {
             claim: self.claim(id),
             cpus: self.cpus.clone(),
             step_cpus: self.cpus.clone(),
-            gpu_bind: match self.deal {
-                Deal::Each(each) => Some(format!("gpu:per_task:{each}")),
-                Deal::All | Deal::Listed(_) => None,
+            gpu_bind: match self.split {
+                GpuSplit::Each(each) => Some(format!("gpu:per_task:{each}")),
+                GpuSplit::All | GpuSplit::Listed(_) => None,
             },
             promised: promised.clone(),
             ..Task::default()
@@ -102,17 +102,17 @@ impl Stated {
 
     fn count(&self) -> Result<u32, BadStep> {
         let gpus = self.gpus.len();
-        let default = match &self.deal {
-            Deal::Each(each @ 1..) => gpus as u32 / each,
-            Deal::All | Deal::Each(0) => gpus as u32,
-            Deal::Listed(lists) => lists.len() as u32,
+        let default = match &self.split {
+            GpuSplit::Each(each @ 1..) => gpus as u32 / each,
+            GpuSplit::All | GpuSplit::Each(0) => gpus as u32,
+            GpuSplit::Listed(lists) => lists.len() as u32,
         };
         let count = self.tasks.unwrap_or(default.max(1));
         if count == 0 || count > MAX_TASKS {
             return Err(BadStep::Tasks(count));
         }
-        match self.deal {
-            Deal::Each(each) if u64::from(count) * u64::from(each) > gpus as u64 => {
+        match self.split {
+            GpuSplit::Each(each) if u64::from(count) * u64::from(each) > gpus as u64 => {
                 Err(BadStep::TooFewGpus(count, each, gpus))
             }
             _ => Ok(count),
@@ -120,20 +120,20 @@ impl Stated {
     }
 
     fn gpus_of(&self, id: u32) -> &[GpuIndex] {
-        match &self.deal {
-            Deal::All => &self.gpus,
-            Deal::Each(each) => {
+        match &self.split {
+            GpuSplit::All => &self.gpus,
+            GpuSplit::Each(each) => {
                 // checked: there are as many
                 let from = (id * each) as usize;
                 self.gpus.get(from..from + *each as usize).unwrap_or_default()
             }
-            Deal::Listed(lists) => lists.get(id as usize).map(Vec::as_slice).unwrap_or_default(),
+            GpuSplit::Listed(lists) => lists.get(id as usize).map(Vec::as_slice).unwrap_or_default(),
         }
     }
 
     /// A list is a fact, and the variables that would say the same are not looked at.
     fn claim(&self, id: u32) -> Option<Claim> {
-        let Deal::Listed(_) = self.deal else { return None };
+        let GpuSplit::Listed(_) = self.split else { return None };
         let gpus = self.gpus_of(id).to_vec();
         let reason = if gpus.is_empty() { "its launcher gives it none" } else { "its launcher names them" };
         Some(Claim { gpus, reason: reason.to_string() })
@@ -141,7 +141,7 @@ impl Stated {
 
     /// A GPU of each task that tells where all of the task's GPUs are, if no two tasks have one in common.
     fn promised(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
-        let Deal::Listed(lists) = &self.deal else { return None };
+        let GpuSplit::Listed(lists) = &self.split else { return None };
         let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
         for list in lists {
             let nodes = list.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
@@ -235,7 +235,7 @@ impl fmt::Display for BadWish {
 
 impl std::error::Error for BadWish {}
 
-/// What a plan is asked for by the option's words, beside an admin's arguments.
+/// The wish of the option's words, beside an admin's arguments.
 pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
     let settings = settle(&admin.default, None, Some(&words));

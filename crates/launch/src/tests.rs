@@ -68,19 +68,19 @@ fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
 }
 
 #[test]
-fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_stated() {
+fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
     let topology = platform::model("dgx-h100").unwrap();
     let gpus: Vec<GpuIndex> = [4, 5, 0, 1].map(GpuIndex).to_vec();
-    let stated = |deal| step::Stated {
+    let request = |split| step::StepRequest {
         starter: Starter::default(),
         gpus: gpus.clone(),
-        deal,
+        split,
         tasks: None,
         cpus_per_task: Some(3),
         cpus: CpuSet::from_list("0-7").unwrap(),
         alone_on_node: true,
     };
-    let (step, tasks) = stated(step::Deal::Each(2)).step(&topology).unwrap();
+    let (step, tasks) = request(step::GpuSplit::Each(2)).step(&topology).unwrap();
     assert_eq!((step.node.as_str(), step.tasks, step.total_tasks), (topology.name.as_str(), 2, 2));
     assert_eq!(
         (step.gpus.as_deref(), step.cpus_per_task, step.alone_on_node),
@@ -93,7 +93,7 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_stated() {
         [(0, 0, "4,5".to_string()), (1, 1, "0,1".to_string())]
     );
     for task in &tasks {
-        assert_eq!((&task.cpus, &task.step_cpus), (&stated(step::Deal::All).cpus, &task.cpus));
+        assert_eq!((&task.cpus, &task.step_cpus), (&request(step::GpuSplit::All).cpus, &task.cpus));
         assert_eq!(
             (task.gpu_bind.as_deref(), &task.claim, &task.promised),
             (Some("gpu:per_task:2"), &None, &None)
@@ -101,7 +101,7 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_stated() {
     }
     let listed = |lists: &[&[usize]]| {
         let lists = lists.iter().map(|list| list.iter().copied().map(GpuIndex).collect()).collect();
-        stated(step::Deal::Listed(lists)).step(&topology).unwrap().1
+        request(step::GpuSplit::Listed(lists)).step(&topology).unwrap().1
     };
     let own = listed(&[&[4, 5], &[0]]);
     assert_eq!(own[0].claim.as_ref().unwrap().gpus, [GpuIndex(4), GpuIndex(5)]);

@@ -7,7 +7,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::{self, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
-use nic_placement_formats::import::{self, BadImport};
+use nic_placement_formats::import::{self, BadText};
 use nic_placement_formats::{archive, manifest};
 
 fn from() -> Provenance {
@@ -103,7 +103,7 @@ fn node(manifest: &Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
     read_root(&Root::manifest(manifest.clone()), scope, Provenance::Captured("made".to_string()))
 }
 
-type Read = Result<(Topology, Vec<Diagnostic>), BadImport>;
+type Read = Result<(Topology, Vec<Diagnostic>), BadText>;
 
 fn imported(data: &[u8], read: fn(&str, Provenance) -> Read) {
     let Ok(text) = std::str::from_utf8(data) else { return };

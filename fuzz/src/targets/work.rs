@@ -152,7 +152,7 @@ fn tar(data: &[u8]) -> Work<'_> {
     })
 }
 
-type Read = fn(&str, Provenance) -> Result<(Topology, Vec<Diagnostic>), import::BadImport>;
+type Read = fn(&str, Provenance) -> Result<(Topology, Vec<Diagnostic>), import::BadText>;
 
 fn imported(data: &[u8], read: Read) -> Work<'_> {
     let text = held::text(data);

@@ -100,7 +100,7 @@ pub fn normalise(path: &str, target: &str) -> Option<String> {
 mod text;
 #[cfg(test)]
 impl Manifest {
-    pub(crate) fn parse(text: &str) -> Result<Manifest, text::BadManifest> {
+    pub(crate) fn parse(text: &str) -> Result<Manifest, text::BadText> {
         text::parse(text)
     }
 }

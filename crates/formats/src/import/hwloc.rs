@@ -14,7 +14,7 @@ mod pci;
 #[cfg(test)]
 mod tests;
 
-use super::{BadImport, xml};
+use super::{BadText, xml};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::{MAX_PCI, MAX_TEXT};
 use nic_placement_core::topology::{DeviceName, Provenance, Topology};
@@ -24,7 +24,7 @@ use object::Objects;
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// Reads a machine; `provenance` says where the text is from.
-pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
     let document = xml::parse(text)?;
     let file = Objects::new(&document)?;
     let mut diagnostics = Vec::new();
@@ -39,7 +39,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     let functions = topology.pci.iter().count();
     if functions > MAX_PCI {
         let problem = format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}");
-        return Err(BadImport::new(0, problem));
+        return Err(BadText::new(0, problem));
     }
     topology.sort();
     if diagnostics.len() > MAX_DIAGNOSTICS {

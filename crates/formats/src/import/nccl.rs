@@ -26,7 +26,7 @@ mod tests;
 
 pub use write::{Unwritable, Written, write};
 
-use super::{BadImport, shown, xml};
+use super::{BadText, shown, xml};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_PCI;
 use nic_placement_core::topology::{
@@ -55,7 +55,7 @@ const BRIDGE: u32 = 0x06_0400;
 type Element<'a> = Node<'a, 'a>;
 
 /// Reads a topology written by NCCL or RCCL, or for them by a cloud provider.
-pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
     let document = xml::parse(text)?;
     let root = document.root_element();
     let name = root.attribute("name").filter(|name| DeviceName::is_one(name)).unwrap_or(NAME);
@@ -128,8 +128,8 @@ impl<'a> Reader<'a> {
         self.document.text_pos_at(position).row
     }
 
-    fn bad(&self, element: Element<'_>, problem: impl Into<String>) -> BadImport {
-        BadImport::new(self.line(element.range().start), problem)
+    fn bad(&self, element: Element<'_>, problem: impl Into<String>) -> BadText {
+        BadText::new(self.line(element.range().start), problem)
     }
 
     fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn system(&mut self, root: Element<'a>) -> Result<(), BadImport> {
+    fn system(&mut self, root: Element<'a>) -> Result<(), BadText> {
         match root.tag_name().name() {
             "system" => {}
             "graphs" => {
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<(), BadImport> {
+    fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<(), BadText> {
         if place.level > MAX_LEVELS {
             return Err(self.bad(pci, format!("more than {MAX_LEVELS} `<pci>` inside each other")));
         }
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The address of a `<pci>`.  On some machines, switches of virtual bridges may all have the same one.
-    fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadImport> {
+    fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadText> {
         let text = pci.attribute("busid").ok_or_else(|| self.bad(pci, "`<pci>` has no `busid`"))?;
         let address: PciAddress = text.trim().parse().map_err(|_| {
             self.bad(pci, format!("`busid` `{}`: expected a PCI address such as `0000:1b:00.0`", shown(text)))
@@ -284,7 +284,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn insert(&mut self, pci: Element<'a>, function: PciFunction) -> Result<(), BadImport> {
+    fn insert(&mut self, pci: Element<'a>, function: PciFunction) -> Result<(), BadText> {
         self.functions += 1;
         if self.functions > MAX_PCI {
             return Err(

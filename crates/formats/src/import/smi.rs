@@ -15,7 +15,7 @@ mod tests;
 mod text;
 mod word;
 
-use super::BadImport;
+use super::BadText;
 use affinity::Affinity;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
@@ -36,7 +36,7 @@ const MAX_DEVICES: usize = 128;
 ///
 /// It repairs unambiguous faults, and a diagnostic reports each.  A GPU's own row counts: a NIC's row may
 /// differ or be missing without loss.
-pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
     let lines = text::lines(text)?;
     let matrix = matrix::find(&lines)?;
     let mut diagnostics = matrix.notes();

@@ -4,7 +4,7 @@
 //! with its own: time grows with the square of both.  So we count them first, in one pass over the text.
 #![forbid(unsafe_code)]
 
-use super::{BadImport, MAX_BYTES};
+use super::{BadText, MAX_BYTES};
 use nic_placement_core::diagnostic::Shown;
 use roxmltree::{Document, ParsingOptions};
 
@@ -18,9 +18,9 @@ const MAX_ATTRIBUTES: usize = 64;
 const MAX_NAMESPACES: usize = 16;
 
 /// Reads a document.  hwloc writes a document type without content, so we accept that much.
-pub(super) fn parse(text: &str) -> Result<Document<'_>, BadImport> {
+pub(super) fn parse(text: &str) -> Result<Document<'_>, BadText> {
     if text.len() > MAX_BYTES {
-        return Err(BadImport::new(0, format!("longer than {MAX_BYTES} bytes")));
+        return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
     if let Some(at) = text.find("<!ENTITY") {
         return Err(bad(text, at, "the file declares entities, which no topology needs".to_string()));
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadImport> {
     count(text)?;
     let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
-        BadImport::new(error.pos().row, format!("not well-formed XML: {}", one_line(&error.to_string())))
+        BadText::new(error.pos().row, format!("not well-formed XML: {}", one_line(&error.to_string())))
     })?;
     Ok(document)
 }
@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadImport> {
 /// Refuses texts that would be slow to parse.
 ///
 /// Up to the text's first error it sees the same tags as the parser, which does not parse the rest.
-fn count(text: &str) -> Result<(), BadImport> {
+fn count(text: &str) -> Result<(), BadText> {
     let (mut depth, mut namespaces, mut at) = (0usize, 0, 0);
     while let Some(found) = text[at..].find('<') {
         let start = at + found;
@@ -115,9 +115,9 @@ impl Tag {
 }
 
 /// An error at a byte of the text.
-fn bad(text: &str, at: usize, problem: String) -> BadImport {
+fn bad(text: &str, at: usize, problem: String) -> BadText {
     let line = text[..at].matches('\n').count() + 1;
-    BadImport::new(u32::try_from(line).unwrap_or(u32::MAX), problem)
+    BadText::new(u32::try_from(line).unwrap_or(u32::MAX), problem)
 }
 
 /// The parser's message, which quotes names of the file at any length.

@@ -123,17 +123,13 @@ fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-fn summary(audited: &Audited, page: &mut Page) {
+fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
+    let nodes = counted(audited.nodes, "node", "nodes");
+    let kinds = counted(audited.kinds.len(), "kind", "kinds");
     let differing: usize = audited.kinds.iter().flat_map(|kind| &kind.differing).map(|of| of.count).sum();
     let verb = if differing == 1 { "differs from its kind" } else { "differ from their kind" };
-    let (nodes, kinds) =
-        (counted(audited.nodes, "node", "nodes"), counted(audited.kinds.len(), "kind", "kinds"));
-    page.line(format_args!("{nodes} of {kinds}, {differing} {verb}"));
-}
-
-fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
     if audited.nodes > 0 {
-        summary(audited, page);
+        page.line(format_args!("{nodes} of {kinds}, {differing} {verb}"));
     }
     for kind in &audited.kinds {
         page.blank();
@@ -216,7 +212,7 @@ fn line(differences: &[&Difference], nodes: usize) -> Text {
         Class::Numa => format!("NUMA node{plural} {subjects} "),
         Class::Gpu => format!("GPU{plural} {subjects} "),
         Class::Nic => format!("NIC{plural} {subjects} "),
-        Class::Finding => return format!("{}", Finding(subject, here.as_deref())).into(),
+        Class::Finding => return finding(subject, here.as_deref()).into(),
     };
     let share = format!("({shared_by} of {nodes})");
     match (what.as_str(), here, kind) {
@@ -235,16 +231,11 @@ fn short(subject: &str) -> &str {
     subject.split_once(" (").map_or(subject, |(name, _)| name)
 }
 
-/// A finding with its whole text where that says more.
-struct Finding<'a>(&'a str, Option<&'a str>);
-
-impl std::fmt::Display for Finding<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Finding(subject, text) = self;
-        match (subject.split_once(": "), text) {
-            (Some((code, about)), Some(text)) if about != *text => write!(f, "check: {code}: {text}"),
-            _ => write!(f, "check: {subject}"),
-        }
+/// A finding, with all of its text where that says more.
+fn finding(subject: &str, text: Option<&str>) -> String {
+    match (subject.split_once(": "), text) {
+        (Some((code, about)), Some(text)) if about != text => format!("check: {code}: {text}"),
+        _ => format!("check: {subject}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads the counters of all NICs, with a thread for each card: one that does not answer holds up no other.
 #![forbid(unsafe_code)]
 
-use super::aside;
+use super::threads;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Root;
 use nic_placement_formats::describe;
@@ -58,10 +58,10 @@ impl Reading {
             let (left, open, told) = (Arc::clone(&left), Arc::clone(open), told.clone());
             move || ask_all(&left, &open, &told)
         };
-        let unasked = !devices.is_empty() && !aside::started(ask());
+        let unasked = !devices.is_empty() && !threads::started(ask());
         // with fewer threads than cards these ask all the same, as long as cards answer
         if !unasked {
-            let _ = devices.iter().skip(1).try_for_each(|_| aside::start(ask()));
+            let _ = devices.iter().skip(1).try_for_each(|_| threads::start(ask()));
         }
         let sample = interfaces(&root);
         Reading { answers, waiting: devices.into_iter().collect(), unasked, sample }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Failure, gpu_list, whole};
+use super::{Failure, gpu_list, output};
 use clap::ValueHint;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::{Plan, TaskPlan};
@@ -26,7 +26,7 @@ pub(super) struct Drawing {
 
 impl Drawing {
     pub(super) fn draw(&self, scene: &Scene, page: &mut Page) -> Result<(), Failure> {
-        whole::deliver(&picture::svg(scene), self.output.as_deref(), page)
+        output::deliver(&picture::svg(scene), self.output.as_deref(), page)
     }
 }
 

@@ -5,7 +5,7 @@
 use super::node::Node;
 use super::page::{Page, Style, Table, Text};
 use super::request::Request;
-use super::{Failure, gpu_list, lacks};
+use super::{Failure, gpu_list, shortfalls};
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::gbps;
@@ -47,10 +47,10 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     let explained: Vec<(GpuIndex, Vec<Pair>)> = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
     let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, plan.shortfalls_of(*gpu));
-    let lacking: lacks::Lacks = explained.iter().map(lack).collect();
+    let lacking: shortfalls::Shortfalls = explained.iter().map(lack).collect();
     if options.json {
         page.exact(&answers::explanation(&plan, &explained));
-        return lacks::verdict("explain", "a task with GPU", &plan, &lacking);
+        return shortfalls::verdict("explain", "a task with GPU", &plan, &lacking);
     }
     if explained.is_empty() {
         page.line(format_args!("{} ({}) has no GPU", plan.node.name, plan.node.provenance));
@@ -59,11 +59,11 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         page.line(heading(&plan, *gpu));
         page.table(&table(&plan.map, pairs));
     }
-    lacks::lines("GPU", &lacking, page);
+    shortfalls::lines("GPU", &lacking, page);
     for diagnostic in diagnostics.iter().chain(&plan.map.diagnostics) {
         page.item("note: ", diagnostic);
     }
-    lacks::verdict("explain", "a task with GPU", &plan, &lacking)
+    shortfalls::verdict("explain", "a task with GPU", &plan, &lacking)
 }
 
 fn heading(plan: &Plan, gpu: GpuIndex) -> Text {

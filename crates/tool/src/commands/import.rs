@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Failure, tell, whole};
+use super::{Failure, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::NodeSource;
@@ -97,7 +97,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         }
         To::Json => file::to_json(&topology),
     };
-    whole::deliver(&text, options.output.as_deref(), page)
+    output::deliver(&text, options.output.as_deref(), page)
 }
 
 /// A description without a device or a NUMA node: a wrong folder, mostly.

@@ -4,7 +4,7 @@
 use super::node::Node;
 use super::page::Page;
 use super::request::Request;
-use super::{Failure, gpu_list, tell, whole};
+use super::{Failure, gpu_list, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
@@ -91,5 +91,5 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let Plan { node: topology, map: node, .. } = &plan;
     let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host: &options.host };
     let text = maps::write(format, subject).map_err(|why| format!("map: {why}"))?;
-    whole::deliver(&text, options.output.as_deref(), page)
+    output::deliver(&text, options.output.as_deref(), page)
 }

@@ -12,7 +12,7 @@ use super::exec::{become_as_it_is, is_first_on_node, not_started};
 use super::misunderstood::misunderstood;
 use super::node::Node;
 use super::page::Page;
-use super::{Ending, Failure, aside, tell, whole};
+use super::{Ending, Failure, output, tell, threads};
 use clap::ValueHint;
 use nic_placement_core::discover::Scope;
 use nic_placement_fleet::audit::stream::{Piece, Splitter};
@@ -131,7 +131,7 @@ fn warn_of_place(options: &Options) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let Some(output) = options.output.clone() else { return };
     let (json, (says, hears)) = (options.json, channel());
-    let asks = aside::started(move || {
+    let asks = threads::started(move || {
         // after `PATIENCE` the receiver is gone
         let _ = says.send(place::check(&output, json));
     });
@@ -171,7 +171,7 @@ fn deliver(options: &Options, report: &Report) -> Result<(), String> {
         let mut page = Page::new(false, false);
         text(&mut page);
         let written = place::file(output, &report.node, options.json)
-            .and_then(|file| whole::write_own(&file, page.as_bytes()));
+            .and_then(|file| output::write_own(&file, page.as_bytes()));
         match written {
             Ok(()) => return Ok(()),
             // CMD has run, perhaps for days: what was counted is not lost for want of a place
@@ -212,7 +212,7 @@ fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
         false => print::merged(&merged, to),
     }
     match &options.output {
-        Some(output) => Ok(whole::write_own(output, text.as_bytes())?),
+        Some(output) => Ok(output::write_own(output, text.as_bytes())?),
         None => Ok(()),
     }
 }

@@ -4,7 +4,6 @@
 //! completions and the man page are made from it.
 #![forbid(unsafe_code)]
 
-mod aside;
 mod audit;
 mod check;
 mod completions;
@@ -15,23 +14,24 @@ mod exec;
 mod explain;
 mod gpu_list;
 mod import;
-mod lacks;
 mod left_out;
 mod machines;
 mod map;
 mod measure;
 mod misunderstood;
 mod node;
+mod output;
 mod page;
 mod plan;
 mod plugstack;
 mod processes;
 mod refresh;
 mod request;
+mod shortfalls;
 mod show;
 pub mod snapshot;
+mod threads;
 mod top;
-mod whole;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exec::NotStarted;

@@ -9,7 +9,7 @@ use super::misunderstood::misunderstood;
 use super::node::Node;
 use super::page::Page;
 use super::request::{self, Request};
-use super::{Failure, gpu_list, lacks};
+use super::{Failure, gpu_list, shortfalls};
 use clap::ArgAction::Append;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::placement::Change;
@@ -20,7 +20,7 @@ use nic_placement_core::render::wanted::is_variable_name;
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
 use nic_placement_launch::answers;
-use nic_placement_launch::step::{BadStep, Deal, MAX_TASKS, Stated};
+use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::{files, maps};
 use std::fmt::Write;
 
@@ -116,7 +116,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let (mut wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     maps::take_to_exist(&mut wish.admin);
     let (topology, mut diagnostics) = node.read()?;
-    let (step, tasks) = stated(of_step, &evidence, &topology)?;
+    let (step, tasks) = step_of(of_step, &evidence, &topology)?;
     let is_live = node.source() == NodeSource::Live;
     // files of this node say nothing about another one, and this user's files nothing about another's: every configuration
     // counts as empty, every file of a `set=` as there
@@ -128,7 +128,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let had = render::Evidence { present: &present, read: &read };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
     let placed: Vec<TaskPlan> = tasks.iter().map(|task| plan.task(task, had)).collect();
-    let lacking: lacks::Lacks =
+    let lacking: shortfalls::Shortfalls =
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
         Output { json: true, .. } => page.exact(&answers::plan(&plan, &placed, &diagnostics)),
@@ -138,7 +138,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         }
         Output { why, .. } => {
             table::print(&plan, &placed, page);
-            lacks::lines("task", &lacking, page);
+            shortfalls::lines("task", &lacking, page);
             for diagnostic in diagnostics.iter().chain(&identity::lint(&plan.node)) {
                 page.item("note: ", diagnostic);
             }
@@ -147,10 +147,10 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
             }
         }
     }
-    lacks::verdict("plan", "task", &plan, &lacking)
+    shortfalls::verdict("plan", "task", &plan, &lacking)
 }
 
-fn stated(
+fn step_of(
     of_step: &StepOptions,
     evidence: &Evidence,
     topology: &Topology,
@@ -161,17 +161,17 @@ fn stated(
             "`--visible` and `--may-open` say whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
         ));
     }
-    let stated = Stated {
+    let request = StepRequest {
         starter: Starter::Slurm,
         gpus: gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?,
-        deal: of_step.gpus_per_task.map_or(Deal::All, Deal::Each),
+        split: of_step.gpus_per_task.map_or(GpuSplit::All, GpuSplit::Each),
         tasks: of_step.ntasks.or(played.as_ref().map(|_| 1)),
         cpus_per_task: of_step.cpus_per_task,
         cpus: topology.cpus(),
         // a plan is for a node without other jobs' tasks
         alone_on_node: true,
     };
-    let (mut step, mut tasks) = stated.step(topology).map_err(|bad| match bad {
+    let (mut step, mut tasks) = request.step(topology).map_err(|bad| match bad {
         BadStep::Tasks(count) => format!("`--ntasks {count}`: expected 1 to {MAX_TASKS}"),
         bad @ BadStep::TooFewGpus(..) => bad.to_string(),
     })?;

@@ -6,7 +6,7 @@ mod textfile;
 mod watch;
 
 use super::page::Page;
-use super::{Failure, plugstack, whole};
+use super::{Failure, output, plugstack};
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::discover::Root;
@@ -76,7 +76,7 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options, _: &mut Page) -> Result<(), Failure> {
     let place = options.output.clone().unwrap_or_else(|| NodeFileUse::default().path.into());
     // before anything is made beside it
-    whole::check(&place)?;
+    output::check(&place)?;
     options.textfile.as_deref().map_or(Ok(()), textfile::check)?;
     let files = Files {
         place: &place,
@@ -100,7 +100,7 @@ struct Files<'a> {
 fn refresh(files: &Files) -> Result<(), Failure> {
     let &Files { place, plugstack, textfile } = files;
     let shown = place.display();
-    let (folder, name) = whole::split(place)?;
+    let (folder, name) = output::split(place)?;
     let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
     // a folder by a wrong name would hide the mistake
     if !folder.is_dir() && Path::new(&NodeFileUse::default().path).parent() != Some(folder) {
@@ -115,7 +115,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     // the age counts from before the first question: what is read may be as old as that
     let (node, diagnostics) = kept::make(&Root::live(), sys::seconds_since_boot(), utc(SystemTime::now()))?;
     diagnostics.iter().for_each(|diagnostic| super::tell(&diagnostic.to_string()));
-    whole::write(place, file::to_json(&node).as_bytes())?;
+    output::write(place, file::to_json(&node).as_bytes())?;
     for_nccl(&node.topology, place)?;
     let admin = plugstack::admin(plugstack, None).0.admin;
     engines::keep(node.topology.clone(), place, admin.clone())?;
@@ -156,7 +156,7 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
             // a job that starts now may be reading it
             if !matches!(old, There::Ours(old) if old == text.as_bytes()) {
                 lost.iter().for_each(|lost| super::tell(&format!("note: {shown}: {lost}")));
-                whole::write(&beside, text.as_bytes())?;
+                output::write(&beside, text.as_bytes())?;
             }
         }
     }
@@ -285,7 +285,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(&folder), 0o755);
         for text in ["first", "second"] {
-            whole::write(&folder.join("node.json"), text.as_bytes()).unwrap();
+            output::write(&folder.join("node.json"), text.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(folder.join("node.json")).unwrap(), text);
         }
         assert_eq!(mode(&folder.join("node.json")), 0o644);

@@ -4,11 +4,11 @@
 mod print;
 
 use super::Failure;
-use super::aside;
 use super::counters::{Open, Reading, opener};
 use super::node::Node;
 use super::page::Page;
 use super::processes::{Walked, walk};
+use super::threads;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::policy::{self, Request};
@@ -151,7 +151,7 @@ fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
 /// To read the node asks the cards, so a thread does it: where a card does not answer in time, no plan is shown.
 fn known(source: NodeSource) -> Option<Known> {
     let (told, answer) = channel();
-    aside::started(move || {
+    threads::started(move || {
         let topology = describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
         let _ = told.send(topology);
     });

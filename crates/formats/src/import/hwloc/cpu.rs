@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::object::{Kind, Object, Objects};
-use crate::import::BadImport;
+use crate::import::BadText;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
 use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, NumaNode, Processor, Pu, Topology, X86};
@@ -30,7 +30,7 @@ pub(super) fn processor(file: &Objects) -> Option<Processor> {
 }
 
 /// An object's usable CPUs.  Version 1 lists offline CPUs too, and lists the online ones separately.
-fn usable_cpus(object: &Object) -> Result<CpuSet, BadImport> {
+fn usable_cpus(object: &Object) -> Result<CpuSet, BadText> {
     let cpus = object.set("cpuset")?.unwrap_or_default();
     Ok(match object.set("online_cpuset")? {
         Some(online) => cpus.intersection(&online),
@@ -39,7 +39,7 @@ fn usable_cpus(object: &Object) -> Result<CpuSet, BadImport> {
 }
 
 /// The number of a NUMA node; without `os_index` its own set tells.
-pub(super) fn numa_index(object: &Object) -> Result<u32, BadImport> {
+pub(super) fn numa_index(object: &Object) -> Result<u32, BadText> {
     let number = match object.os_index()? {
         Some(number) => Some(number),
         None => object.set("nodeset")?.filter(|set| set.len() == 1).and_then(|set| set.first()),
@@ -55,7 +55,7 @@ pub(super) fn numa_nodes(
     file: &Objects,
     topology: &mut Topology,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadImport> {
+) -> Result<(), BadText> {
     let mut nodes: Vec<(bool, CpuSet, u32)> = Vec::new();
     let mut seen = BTreeSet::new();
     for index in file.of(Kind::NumaNode) {
@@ -98,7 +98,7 @@ fn numbers(
     objects: &BTreeSet<usize>,
     what: &str,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<BTreeMap<usize, u32>, BadImport> {
+) -> Result<BTreeMap<usize, u32>, BadText> {
     let mut all = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for &index in objects {
@@ -118,7 +118,7 @@ pub(super) fn pus(
     file: &Objects,
     topology: &mut Topology,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadImport> {
+) -> Result<(), BadText> {
     // (CPU, the package around it, the core around it); a CPU without a core is its own
     let mut found: Vec<(u32, Option<usize>, usize)> = Vec::new();
     let mut seen = CpuSet::new();

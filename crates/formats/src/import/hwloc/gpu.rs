@@ -4,7 +4,7 @@
 use super::free_text;
 use super::object::{Kind, Object};
 use super::pci::Bus;
-use crate::import::{BadImport, shown};
+use crate::import::{BadText, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::MAX_GPUS;
 use nic_placement_core::topology::{DeviceName, Gpu, GpuVendor, PciFunction, Topology};
@@ -48,7 +48,7 @@ pub(super) fn gpus(
     bus: &Bus,
     topology: &mut Topology,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadImport> {
+) -> Result<(), BadText> {
     let file = bus.file;
     // the OS devices of each PCI device
     let mut inside: BTreeMap<usize, Vec<&Object>> = BTreeMap::new();

@@ -3,7 +3,7 @@
 
 use super::object::{Kind, Object};
 use super::pci::Bus;
-use crate::import::{BadImport, shown};
+use crate::import::{BadText, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
@@ -119,7 +119,7 @@ pub(super) fn nics(
     bus: &Bus,
     topology: &mut Topology,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadImport> {
+) -> Result<(), BadText> {
     let file = bus.file;
     // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! The objects of the file, flat and in its order, with accessors for the readers.
 #![forbid(unsafe_code)]
 
-use crate::import::{BadImport, shown};
+use crate::import::{BadText, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
 
@@ -99,8 +99,8 @@ impl<'d> Object<'d> {
     }
 
     /// An error about this object, with its line.
-    pub fn bad(&self, problem: impl Into<String>) -> BadImport {
-        BadImport::new(self.line(), problem)
+    pub fn bad(&self, problem: impl Into<String>) -> BadText {
+        BadText::new(self.line(), problem)
     }
 
     /// Slow, since it scans all the text before the object: for errors only.
@@ -109,7 +109,7 @@ impl<'d> Object<'d> {
     }
 
     /// The kernel's number of this object.
-    pub fn os_index(&self) -> Result<Option<u32>, BadImport> {
+    pub fn os_index(&self) -> Result<Option<u32>, BadText> {
         let Some(text) = self.attribute("os_index") else { return Ok(None) };
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse::<u32>().ok().filter(|_| digits);
@@ -119,7 +119,7 @@ impl<'d> Object<'d> {
     }
 
     /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
-    pub fn set(&self, name: &str) -> Result<Option<CpuSet>, BadImport> {
+    pub fn set(&self, name: &str) -> Result<Option<CpuSet>, BadText> {
         let Some(text) = self.attribute(name) else { return Ok(None) };
         set(text).map(Some).ok_or_else(|| {
             let limit = Bitmap::LIMIT;
@@ -169,22 +169,19 @@ pub(super) struct Objects<'d> {
 }
 
 impl<'d> Objects<'d> {
-    pub fn new(document: &'d Document<'d>) -> Result<Objects<'d>, BadImport> {
+    pub fn new(document: &'d Document<'d>) -> Result<Objects<'d>, BadText> {
         let root = document.root_element();
         let line = |element: Node| document.text_pos_at(element.range().start).row;
         let name = root.tag_name().name();
         // hwloc 0.9 said `root`
         if !matches!(name, "topology" | "root") {
             let problem = format!("an element `{}`: expected hwloc's `topology`", shown(name));
-            return Err(BadImport::new(line(root), problem));
+            return Err(BadText::new(line(root), problem));
         }
         let said = root.attribute("version").unwrap_or("1.0");
         let major = said.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let version = major.filter(|major| (1..=3).contains(major)).ok_or_else(|| {
-            BadImport::new(
-                line(root),
-                format!("version `{}` of hwloc's XML: expected 1, 2 or 3", shown(said)),
-            )
+            BadText::new(line(root), format!("version `{}` of hwloc's XML: expected 1, 2 or 3", shown(said)))
         })?;
         let mut file = Objects { version, root, objects: Vec::new() };
         let mut ahead: Vec<(Node, Option<usize>)> = vec![(root, None)];
@@ -203,7 +200,7 @@ impl<'d> Objects<'d> {
         }
         let mut machines = file.of(Kind::Machine);
         match (machines.next(), machines.next()) {
-            (None, _) => Err(BadImport::new(line(root), "no object of type `Machine`")),
+            (None, _) => Err(BadText::new(line(root), "no object of type `Machine`")),
             (Some(_), Some(second)) => {
                 Err(file.objects[second].bad("a second object of type `Machine`: expected one machine"))
             }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::object::{Kind, Object, Objects};
-use crate::import::{BadImport, shown};
+use crate::import::{BadText, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
     CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
@@ -16,7 +16,7 @@ pub(super) struct Bus<'f> {
 }
 
 impl<'f> Bus<'f> {
-    pub fn new(file: &'f Objects<'f>) -> Result<Bus<'f>, BadImport> {
+    pub fn new(file: &'f Objects<'f>) -> Result<Bus<'f>, BadText> {
         let mut functions = BTreeMap::new();
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
@@ -58,7 +58,7 @@ impl<'f> Bus<'f> {
         index: usize,
         topology: &mut Topology,
         diagnostics: &mut Vec<Diagnostic>,
-    ) -> Result<bool, BadImport> {
+    ) -> Result<bool, BadText> {
         let Some(device) = self.function(index) else { return Ok(false) };
         if topology.pci.get(device.address).is_some() {
             return Ok(true);
@@ -109,7 +109,7 @@ impl<'f> Bus<'f> {
         top: usize,
         address: PciAddress,
         diagnostics: &mut Vec<Diagnostic>,
-    ) -> Result<HostBridge, BadImport> {
+    ) -> Result<HostBridge, BadText> {
         let mut hosts =
             self.file.ancestors(top).filter(|&above| self.file.objects[above].kind == Kind::Bridge);
         let outermost = hosts.by_ref().last();
@@ -125,7 +125,7 @@ impl<'f> Bus<'f> {
     }
 
     /// The CPUs near a device: those of the innermost object around it that is no I/O object.
-    fn locality(&self, index: usize) -> Result<Option<CpuSet>, BadImport> {
+    fn locality(&self, index: usize) -> Result<Option<CpuSet>, BadText> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];
             if matches!(object.kind, Kind::Bridge | Kind::PciDevice | Kind::OsDevice) {
@@ -158,7 +158,7 @@ impl Buses {
 }
 
 /// `bridge_pci="0000:[d0-d7]"`
-fn buses(object: &Object) -> Result<Option<Buses>, BadImport> {
+fn buses(object: &Object) -> Result<Option<Buses>, BadText> {
     let Some(text) = object.attribute("bridge_pci") else { return Ok(None) };
     let read = || {
         let (domain, buses) = text.split_once(':')?;
@@ -180,7 +180,7 @@ fn hex(digits: &str, most: usize) -> Option<u32> {
 }
 
 /// An object's own values; we find its parent later, and only if it matters.
-fn function(object: &Object) -> Result<PciFunction, BadImport> {
+fn function(object: &Object) -> Result<PciFunction, BadText> {
     let busid = object.attribute("pci_busid").unwrap_or_default();
     let address: PciAddress =
         busid.parse().map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {

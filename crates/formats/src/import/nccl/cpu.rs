@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::{Element, INVENTED_HOSTS, Place, Reader, elements, values};
-use crate::import::{BadImport, shown};
+use crate::import::{BadText, shown};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
 use nic_placement_core::topology::{
     Arch, CpuSet, CpuVendor, HostBridge, NumaNode, PciParent, Processor, X86,
 };
 
 impl<'a> Reader<'a> {
-    pub(super) fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadImport> {
+    pub(super) fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadText> {
         // a file of a multi-node NVLink domain has all its hosts, with the same addresses in each
         if let Some(host) = cpu.attribute("host_hash") {
             let first = *self.host.get_or_insert(host);
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The NUMA node of a `<cpu>`; `None` if the kernel did not tell it (-1).
-    fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadImport> {
+    fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadText> {
         let number = match cpu.attribute("numaid") {
             None => {
                 self.note("<cpu>", "no `numaid`: what is below it has no NUMA node");

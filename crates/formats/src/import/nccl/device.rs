@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Element, Reader, elements, has, values};
-use crate::import::{BadImport, shown};
+use crate::import::{BadText, shown};
 use nic_placement_core::topology::file::{MAX_GPUS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
     DeviceName, Gpu, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PciAddress, Port, PortState,
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         pci: Element<'a>,
         address: PciAddress,
         gpus: &[Element<'a>],
-    ) -> Result<(), BadImport> {
+    ) -> Result<(), BadText> {
         let function = self.topology.pci.get(address).cloned();
         let id = function.as_ref().and_then(|function| function.vendor);
         let known = id.and_then(GpuVendor::from_pci);
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         nic: Element<'a>,
         address: Option<PciAddress>,
         vendor: Option<u16>,
-    ) -> Result<(), BadImport> {
+    ) -> Result<(), BadText> {
         let mut index = 0;
         for child in elements(nic) {
             if child.has_tag_name("net") {
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         address: Option<PciAddress>,
         vendor: Option<u16>,
         index: u32,
-    ) -> Result<(), BadImport> {
+    ) -> Result<(), BadText> {
         let rate_mbps = net.attribute("speed").and_then(values::mbps);
         let name = match net.attribute("name").filter(|name| !name.is_empty()) {
             Some(name) => name.to_string(),
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         name
     }
 
-    fn add_nic(&mut self, element: Element<'a>, nic: Nic) -> Result<NicIndex, BadImport> {
+    fn add_nic(&mut self, element: Element<'a>, nic: Nic) -> Result<NicIndex, BadText> {
         let index = NicIndex(self.topology.nics.len());
         if index.0 == MAX_NICS {
             return Err(self.bad(element, format!("more than {MAX_NICS} NICs")));
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         pci: Element<'a>,
         address: PciAddress,
         vendor: Option<u16>,
-    ) -> Result<(), BadImport> {
+    ) -> Result<(), BadText> {
         // a `<net>` below it that we left out has its own finding, and a fused one gets its members later
         let has_nets = elements(pci).any(|child| child.has_tag_name("nic") && has(child, "net"));
         if has_nets {

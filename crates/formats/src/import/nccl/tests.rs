@@ -11,7 +11,7 @@ use properties::facts;
 
 pub(super) const SAMPLE: &str = include_str!("tests/sample.xml");
 
-pub(super) fn parse(text: &str) -> Result<(Topology, Vec<Diagnostic>), BadImport> {
+pub(super) fn parse(text: &str) -> Result<(Topology, Vec<Diagnostic>), BadText> {
     read(text, Provenance::File("test".to_string()))
 }
 

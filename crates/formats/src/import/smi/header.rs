@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::word::{is_device_name, numbered};
-use super::{BadImport, gpu_number};
+use super::{BadText, gpu_number};
 use crate::import::shown;
 
 /// The most columns for devices.
@@ -78,7 +78,7 @@ impl Header {
     }
 
     /// The columns after the devices; the last may be cut.
-    pub(super) fn titles(&mut self) -> Result<Vec<Title>, BadImport> {
+    pub(super) fn titles(&mut self) -> Result<Vec<Title>, BadText> {
         let mut words = self.titles.join(" ");
         // a device's name touches the title: `mlx5_7CPU Affinity`
         if let (true, Some(last)) = (words.starts_with("Affinity"), self.labels.last_mut()) {
@@ -105,7 +105,7 @@ impl Header {
                 "`{}` after the devices: expected `CPU Affinity`, `NUMA Affinity` and `GPU NUMA ID`",
                 shown(&words)
             );
-            return Err(BadImport::new(self.line, problem));
+            return Err(BadText::new(self.line, problem));
         }
         Ok(titles)
     }

@@ -3,7 +3,7 @@
 
 use super::matrix::{self, Matrix};
 use super::text::Line;
-use super::{BadImport, is_nic_number, listed};
+use super::{BadText, is_nic_number, listed};
 use crate::import::shown;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::DeviceName;
@@ -23,7 +23,7 @@ pub(super) fn read(
     matrix: &Matrix,
     nics: &[String],
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Vec<DeviceName>, BadImport> {
+) -> Result<Vec<DeviceName>, BadText> {
     let entries = entries(lines, matrix, diagnostics)?;
     // with dozens of NICs nvidia-smi overruns its own buffers and prints parts of its header instead of some
     // names (seen with 42 and 62 NICs): a word without any digit is such a part
@@ -53,7 +53,7 @@ pub(super) fn read(
         let name = device_name(label, name, line)?;
         if let Some(first) = lines_of.insert(name.clone(), line) {
             let problem = format!("two NICs are called `{}`", shown(&name));
-            return Err(BadImport::new(line.max(first), problem));
+            return Err(BadText::new(line.max(first), problem));
         }
         names.push(name);
     }
@@ -74,7 +74,7 @@ fn entries<'a>(
     lines: &'a [Line],
     matrix: &Matrix,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<BTreeMap<&'a str, Entry<'a>>, BadImport> {
+) -> Result<BTreeMap<&'a str, Entry<'a>>, BadText> {
     let mut entries: BTreeMap<&str, Entry> = BTreeMap::new();
     for line in lines.iter().filter(|line| line.number > matrix.last_line) {
         let words = line.words();
@@ -103,7 +103,7 @@ fn entries<'a>(
             if let Some(first) = entries.get(label).filter(|first| first.name != name) {
                 let (name, first) = (shown(name), shown(first.name));
                 let problem = format!("`{label}` is called `{name}`, and before `{first}`");
-                return Err(BadImport::new(line.number, problem));
+                return Err(BadText::new(line.number, problem));
             }
             entries.insert(label, entry);
         }
@@ -117,10 +117,10 @@ fn entry(word: &str) -> Option<(&str, &str)> {
 }
 
 /// The name that a line gives to a NIC.
-fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName, BadImport> {
+fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName, BadText> {
     name.parse().map_err(|_| {
         let (name, most) = (shown(name), DeviceName::MAX);
         let expected = format!("expected 1 to {most} of the characters `A-Za-z0-9_.-`");
-        BadImport::new(line, format!("`{name}` as the name of `{label}`: {expected}"))
+        BadText::new(line, format!("`{name}` as the name of `{label}`: {expected}"))
     })
 }

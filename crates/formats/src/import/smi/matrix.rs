@@ -4,7 +4,7 @@
 use super::header::{Header, MAX_COLUMNS, Title};
 use super::text::Line;
 use super::word::{Cell, cells_of, is_affinity, is_label};
-use super::{BadImport, gpu_number, listed};
+use super::{BadText, gpu_number, listed};
 use crate::import::shown;
 use nic_placement_core::diagnostic::Diagnostic;
 
@@ -72,7 +72,7 @@ impl Matrix {
 }
 
 /// The first matrix of the text.
-pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadImport> {
+pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadText> {
     let mut header: Option<Header> = None;
     let mut stray = None;
     for (index, line) in lines.iter().enumerate() {
@@ -92,19 +92,19 @@ pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadImport> {
     }
     for line in lines {
         if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text().contains(words)) {
-            return Err(BadImport::new(line.number, format!("nvidia-smi says `{words}`: {why}")));
+            return Err(BadText::new(line.number, format!("nvidia-smi says `{words}`: {why}")));
         }
     }
     Err(match (header, stray) {
-        (_, Some((line, label))) => BadImport::new(
+        (_, Some((line, label))) => BadText::new(
             line,
             format!(
                 "a row of `{}` without a header such as `GPU0 GPU1 NIC0 CPU Affinity` above it",
                 shown(label)
             ),
         ),
-        (Some(header), None) => BadImport::new(header.line, "the text ends after the header of a matrix"),
-        (None, None) => BadImport::new(
+        (Some(header), None) => BadText::new(header.line, "the text ends after the header of a matrix"),
+        (None, None) => BadText::new(
             0,
             "no matrix of `nvidia-smi topo -m`: expected a header such as `GPU0 GPU1 NIC0 CPU Affinity` and a row for \
              each GPU below it",
@@ -124,7 +124,7 @@ impl Row {
         Row { label: label.to_string(), line, cells, rest, touching: false, broken: false }
     }
 
-    fn add(&mut self, words: &[&str], line: u32) -> Result<(), BadImport> {
+    fn add(&mut self, words: &[&str], line: u32) -> Result<(), BadText> {
         for word in words {
             match (cells_of(word), self.rest.first()) {
                 (Some(_), Some(other)) => {
@@ -134,7 +134,7 @@ impl Row {
                         shown(other),
                         shown(&self.label)
                     );
-                    return Err(BadImport::new(line, problem));
+                    return Err(BadText::new(line, problem));
                 }
                 (Some((mut cells, rest)), None) => {
                     self.touching |= cells.len() > 1 || !rest.is_empty();
@@ -151,11 +151,11 @@ impl Row {
 }
 
 /// The matrix whose rows begin with the first of `lines`.
-fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadImport> {
+fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadText> {
     let titles = header.titles()?;
     let Header { line, labels: columns, touching, .. } = header;
     if columns.len() > MAX_COLUMNS {
-        return Err(BadImport::new(line, format!("more than {MAX_COLUMNS} devices")));
+        return Err(BadText::new(line, format!("more than {MAX_COLUMNS} devices")));
     }
     let mut matrix = Matrix { line, last_line: line, columns, titles, rows: Vec::new(), touching };
     for line in lines {
@@ -165,13 +165,13 @@ fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadImport> {
         if let Some(at) = row_label(&words).or(alone.then_some(0)) {
             if let Some(first) = matrix.row(words[at]) {
                 let problem = format!("a second row of `{}`: the first is in line {}", words[at], first.line);
-                return Err(BadImport::new(line.number, problem));
+                return Err(BadText::new(line.number, problem));
             }
             let mut row = Row::new(words[at], line.number);
             row.add(&words[at + 1..], line.number)?;
             matrix.rows.push(row);
             if matrix.rows.len() > MAX_COLUMNS {
-                return Err(BadImport::new(line.number, format!("more than {MAX_COLUMNS} rows")));
+                return Err(BadText::new(line.number, format!("more than {MAX_COLUMNS} rows")));
             }
         } else if let Some(row) =
             matrix.rows.last_mut().filter(|row| goes_on(row, &words, matrix.columns.len()))

@@ -3,7 +3,7 @@
 
 use super::matrix::{Matrix, Row, is_nic};
 use super::word::Cell;
-use super::{BadImport, MAX_DEVICES, gpu_number, listed};
+use super::{BadText, MAX_DEVICES, gpu_number, listed};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ pub(super) fn read(
     matrix: &Matrix,
     ends_here: bool,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Links, BadImport> {
+) -> Result<Links, BadText> {
     let (gpus, nics) = devices(matrix, diagnostics)?;
     let nic_rows: Vec<Option<&[Cell]>> = nics.iter().map(|nic| nic_row(matrix, nic, diagnostics)).collect();
     let mut kinds = Vec::new();
@@ -78,8 +78,8 @@ pub(super) fn read(
 }
 
 /// The numbers of the GPUs and the labels of the NICs.
-fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8>, Vec<String>), BadImport> {
-    let bad = |problem: String| Err(BadImport::new(matrix.line, problem));
+fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8>, Vec<String>), BadText> {
+    let bad = |problem: String| Err(BadText::new(matrix.line, problem));
     let mut seen = BTreeSet::new();
     let mut gpus = Vec::new();
     let mut nics: Vec<String> = Vec::new();
@@ -96,7 +96,7 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
     let missing: Vec<&Row> = matrix.rows.iter().filter(|row| !seen.contains(&row.label)).collect();
     for row in &missing {
         if !is_nic(&row.label) {
-            return Err(BadImport::new(row.line, format!("no column is called `{}`", row.label)));
+            return Err(BadText::new(row.line, format!("no column is called `{}`", row.label)));
         }
         // the header may be cut inside a name; that is no device
         let last = matrix.columns.last().filter(|last| matrix.row(last).is_none());
@@ -138,9 +138,9 @@ fn gpu_cells<'a>(
     row: &'a Row,
     column: Option<usize>,
     ends_here: bool,
-) -> Result<&'a [Cell], BadImport> {
+) -> Result<&'a [Cell], BadText> {
     let (label, count, columns) = (&row.label, row.cells.len(), matrix.columns.len());
-    let bad = |problem: String| Err(BadImport::new(row.line, problem));
+    let bad = |problem: String| Err(BadText::new(row.line, problem));
     if count > columns {
         return bad(format!("{count} cells for {columns} columns in the row of `{label}`"));
     }
@@ -193,7 +193,7 @@ fn nic_row<'a>(matrix: &'a Matrix, nic: &str, diagnostics: &mut Vec<Diagnostic>)
     None
 }
 
-fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType, BadImport> {
+fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType, BadText> {
     let word = match cell {
         Cell::Path(kind) => return Ok(kind),
         Cell::Own => "`X`",
@@ -201,19 +201,19 @@ fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType, BadImpo
     };
     let problem =
         format!("{word} between `{from}` and `{to}`: expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`");
-    Err(BadImport::new(line, problem))
+    Err(BadText::new(line, problem))
 }
 
-fn incomplete(matrix: &Matrix, gpu: &str, nic: &str, cells: usize) -> BadImport {
+fn incomplete(matrix: &Matrix, gpu: &str, nic: &str, cells: usize) -> BadText {
     let columns = matrix.columns.len();
     match matrix.row(gpu) {
-        Some(row) => BadImport::new(
+        Some(row) => BadText::new(
             row.line,
             format!(
                 "the row of `{gpu}` ends after {cells} of {columns} cells, and no row of `{nic}` completes it"
             ),
         ),
-        None => BadImport::new(matrix.last_line, format!("the matrix ends before the row of `{gpu}`")),
+        None => BadText::new(matrix.last_line, format!("the matrix ends before the row of `{gpu}`")),
     }
 }
 

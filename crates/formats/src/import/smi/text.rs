@@ -1,7 +1,7 @@
 //! The lines of the text, without the additions of a terminal, a mail or a bug report.
 #![forbid(unsafe_code)]
 
-use super::BadImport;
+use super::BadText;
 use crate::import::MAX_BYTES;
 
 /// The most bytes of one line: a row of 256 columns has about 2 KB.
@@ -27,18 +27,18 @@ impl Line {
 }
 
 /// The lines that are not blank.
-pub(super) fn lines(text: &str) -> Result<Vec<Line>, BadImport> {
+pub(super) fn lines(text: &str) -> Result<Vec<Line>, BadText> {
     if text.len() > MAX_BYTES {
-        return Err(BadImport::new(0, format!("longer than {MAX_BYTES} bytes")));
+        return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
     let mut lines = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let number = index as u32 + 1;
         if index >= MAX_LINES {
-            return Err(BadImport::new(number, format!("more than {MAX_LINES} lines")));
+            return Err(BadText::new(number, format!("more than {MAX_LINES} lines")));
         }
         if line.len() > MAX_LINE {
-            return Err(BadImport::new(number, format!("a line longer than {MAX_LINE} bytes")));
+            return Err(BadText::new(number, format!("a line longer than {MAX_LINE} bytes")));
         }
         let text = clean(line);
         if !text.is_empty() {

@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::watch::{Seen, Watch};
-use crate::commands::aside;
 use crate::commands::counters::{Open, Reading};
 use crate::commands::tell;
+use crate::commands::threads;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
 use nic_placement_traffic::counters::Sample;
@@ -53,7 +53,7 @@ impl Before {
         let silent = reading.waiting().clone();
         let (told, node) = channel();
         // it asks the cards too, and CMD's start does not wait for it
-        aside::started(move || {
+        threads::started(move || {
             let _ = told.send(describe());
         });
         Before { before: reading.into_sample(), silent, open, node }

@@ -1,7 +1,7 @@
 //! Where `-o` puts a report: a file, or a folder with a file for each node.
 #![forbid(unsafe_code)]
 
-use super::whole;
+use super::output;
 use nic_placement_core::discover::root;
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Asks before CMD starts, while there is time to say it and nothing to lose.
 pub(super) fn check(output: &Path, json: bool) -> Result<(), String> {
-    whole::could_write(&file(output, "", json)?)
+    output::could_write(&file(output, "", json)?)
 }
 
 /// In a folder a file for each node.

@@ -1,9 +1,9 @@
 //! Looks for placed tasks while the program runs: launchers start them late, and they end with it.
 #![forbid(unsafe_code)]
 
-use crate::commands::aside;
 use crate::commands::counters::Open;
 use crate::commands::processes::walk;
+use crate::commands::threads;
 use nic_placement_traffic::tasks::{Marked, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -62,7 +62,7 @@ impl Watch {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let watch = Watch { seen: Arc::clone(&seen), open: Arc::clone(open), _stop: stop };
         let open = Arc::clone(open);
-        aside::started(move || look_on(&seen, &open, &stopped));
+        threads::started(move || look_on(&seen, &open, &stopped));
         watch
     }
 
@@ -72,7 +72,7 @@ impl Watch {
         let (told, answer) = channel();
         let open = self.open;
         // by a thread: the memory of one of the processes may be locked
-        aside::started(move || {
+        threads::started(move || {
             let mut now = Seen::default();
             now.look(&open);
             let _ = told.send(now);

@@ -1,7 +1,7 @@
 //! The node's map in files beside the node file, for engines that read one.
 #![forbid(unsafe_code)]
 
-use super::super::{tell, whole};
+use super::super::{output, tell};
 use nic_placement_core::config::{Admin, NodeSource, settle};
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::{Author, read_unlinked};
@@ -28,7 +28,7 @@ pub(super) fn keep(topology: Topology, place: &Path, mut admin: Admin) -> Result
         match written(&plan, format) {
             // an engine that starts now may be reading it
             Ok(text) if is_there(&file, &text) => {}
-            Ok(text) => whole::write(&file, text.as_bytes())?,
+            Ok(text) => output::write(&file, text.as_bytes())?,
             Err(why) => {
                 tell(&format!("no `{}`: {why}", file.display()));
                 remove(&file)?;
@@ -52,7 +52,7 @@ fn written(plan: &Plan, format: Format) -> Result<String, String> {
 }
 
 fn remove(file: &Path) -> Result<(), String> {
-    whole::check(file)?;
+    output::check(file)?;
     match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(format!("cannot remove `{}`: {error}", file.display()))

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::counters::{Reading, opener};
-use crate::commands::whole;
+use crate::commands::output;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::placement::{GpuPlacement, Rail};
 use nic_placement_core::plan::Plan;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) fn check(place: &Path) -> Result<(), String> {
     let is_read = place.extension().is_some_and(|ending| ending == "prom");
     match is_read {
-        true => whole::check(place),
+        true => output::check(place),
         false => Err(format!(
             "`{}`: the node exporter reads only files whose names end with .prom",
             place.display()
@@ -35,7 +35,7 @@ pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
     let mut reading = Reading::begin(&opener(&NodeSource::Live), &BTreeSet::new());
     reading.wait(PATIENCE);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    whole::write(place, write(&metrics(plan, &reading.into_sample(), now.as_secs())).as_bytes())
+    output::write(place, write(&metrics(plan, &reading.into_sample(), now.as_secs())).as_bytes())
 }
 
 type Labels = Vec<(&'static str, String)>;

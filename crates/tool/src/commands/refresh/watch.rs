@@ -4,7 +4,7 @@
 //! While one has not ended no other is started, and the file's age tells the steps.
 #![forbid(unsafe_code)]
 
-use super::super::{Failure, aside, tell};
+use super::super::{Failure, tell, threads};
 use super::Files;
 use netlink_sys::protocols::{NETLINK_RDMA, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
@@ -99,7 +99,7 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
     let mut socket = Socket::new(protocol)?;
     socket.bind(&SocketAddr::new(0, 0))?;
     socket.add_membership(group)?;
-    aside::start(move || {
+    threads::start(move || {
         let mut message = Vec::with_capacity(8192);
         loop {
             message.clear();

@@ -7,13 +7,12 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::Bitmap;
 
 /// What each of several lacks, by their numbers.
-pub(super) type Lacks = Vec<(u32, Vec<String>)>;
+pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
 /// A line for each thing that is lacking.
-pub(super) fn lines(kind: &str, lacks: &Lacks, page: &mut Page) {
+pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
     let mut told: Vec<(&String, Vec<u32>)> = Vec::new();
-    for (number, lack) in
-        lacks.iter().flat_map(|(number, lacks)| lacks.iter().map(move |lack| (number, lack)))
+    for (number, lack) in shortfalls.iter().flat_map(|(number, of)| of.iter().map(move |lack| (number, lack)))
     {
         match told.iter_mut().find(|(known, _)| *known == lack) {
             Some((_, numbers)) => numbers.push(*number),
@@ -26,9 +25,14 @@ pub(super) fn lines(kind: &str, lacks: &Lacks, page: &mut Page) {
 }
 
 /// Fails where srun would.
-pub(super) fn verdict(command: &str, kind: &str, plan: &Plan, lacks: &Lacks) -> Result<(), Failure> {
+pub(super) fn verdict(
+    command: &str,
+    kind: &str,
+    plan: &Plan,
+    shortfalls: &Shortfalls,
+) -> Result<(), Failure> {
     let failing: Vec<u32> =
-        lacks.iter().filter(|(_, lacks)| !lacks.is_empty()).map(|(number, _)| *number).collect();
+        shortfalls.iter().filter(|(_, of)| !of.is_empty()).map(|(number, _)| *number).collect();
     if failing.is_empty() || !plan.is_strict() {
         return Ok(());
     }
