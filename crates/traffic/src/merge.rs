@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes, at most.
-pub const MAX_NODES: usize = 1 << 16;
+const MAX_NODES: usize = 1 << 16;
 
 /// What several nodes say together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

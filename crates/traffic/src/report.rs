@@ -75,7 +75,7 @@ pub struct Nic {
 }
 
 /// The counter of soft RoCE.
-pub const OF_THE_INTERFACE: &str = "the interface's tx_bytes";
+pub(crate) const OF_THE_INTERFACE: &str = "the interface's tx_bytes";
 
 fn nic(place: &Place, growth: &Growth, plan: &Plan) -> Nic {
     let name = place.name();

@@ -86,17 +86,6 @@ fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
     std::str::from_utf8(value).ok()
 }
 
-/// A placed process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
-    /// its number
-    pub pid: u32,
-    /// whose it is
-    pub user: Option<u32>,
-    /// its environment
-    pub marked: Marked,
-}
-
 /// A task: a placed process, and those that inherited its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
@@ -110,19 +99,17 @@ pub struct Task {
     pub marked: Marked,
 }
 
-/// The tasks of these processes, in order of job, step and local id.
-pub fn tasks(processes: &[Process]) -> Vec<Task> {
+/// The tasks of these placed processes, each of which is one for itself so far, in order of job, step and local id.
+pub fn tasks(processes: &[Task]) -> Vec<Task> {
     let mut found: BTreeMap<(&Marked, Option<u32>), Task> = BTreeMap::new();
     for process in processes {
-        let Process { pid, user, marked } = process;
-        let task = found.entry((marked, *user)).or_insert_with(|| Task {
-            pid: *pid,
-            user: *user,
-            processes: 0,
-            marked: marked.clone(),
-        });
-        task.processes += 1;
-        task.pid = task.pid.min(*pid);
+        let of_task = found.entry((&process.marked, process.user));
+        of_task
+            .and_modify(|task| {
+                task.processes += process.processes;
+                task.pid = task.pid.min(process.pid);
+            })
+            .or_insert_with(|| process.clone());
     }
     found.into_values().collect()
 }

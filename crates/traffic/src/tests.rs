@@ -7,7 +7,7 @@ use super::growth::{Bytes, Missing, growth};
 use super::merge::{self, Merged};
 use super::planned::{Origin, Plan, Planned};
 use super::report::{self, OF_THE_INTERFACE, Report, VERSION};
-use super::tasks::{Process, marked, numbers, tasks};
+use super::tasks::{Task, marked, numbers, tasks};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -193,7 +193,7 @@ fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
     assert_eq!((task.numbers.local, task.numbers.rank), (Some(3), Some(11)));
     assert_eq!(task.gpus.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0000:1b:00.0"]);
     assert_eq!(task.nics, ["mlx5_0:1", "mlx5_1:1"]);
-    let process = |pid| Process { pid, user: Some(1000), marked: task.clone() };
+    let process = |pid| Task { pid, user: Some(1000), processes: 1, marked: task.clone() };
     let all = tasks(&[process(9), process(7), process(8)]);
     assert_eq!(all.iter().map(|task| (task.pid, task.processes)).collect::<Vec<_>>(), [(7, 3)]);
 }
@@ -317,7 +317,7 @@ fn tasks_plan_the_nics_that_they_name() {
         "SLURM_LOCALID=5",
         "NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1",
     ]);
-    let all = tasks(&[Process { pid: 1, user: None, marked: marked(&text).unwrap() }]);
+    let all = tasks(&[Task { pid: 1, user: None, processes: 1, marked: marked(&text).unwrap() }]);
     let node = nic_placement_core::platform::model("dgx-h100").unwrap();
     let map = nic_placement_core::policy::map(&node, &Default::default());
     let of_node = super::planned::of_node(&node, &map);

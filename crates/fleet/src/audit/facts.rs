@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Facts of a node, at most: 256 GPUs and 256 NICs have half as many.
 const MAX_FACTS: usize = 8192;
 /// Bytes of a name or value, at most: a message of `check` with all its words.
-pub const MAX_TEXT: usize = 2048;
+const MAX_TEXT: usize = 2048;
 
 /// What a fact is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -30,18 +30,18 @@ pub enum Class {
 
 /// The name of a fact; the order is that of a report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub(super) struct Key {
     /// of what
-    pub class: Class,
+    pub(super) class: Class,
     /// which of them
-    pub subject: String,
+    pub(super) subject: String,
     /// what about it; empty for that it is there
-    pub what: String,
+    pub(super) what: String,
 }
 
 impl Key {
     /// Is it a difference where one node has this fact and another has it not?  What a node does not tell is none.
-    pub fn counts_where_absent(&self) -> bool {
+    pub(super) fn counts_where_absent(&self) -> bool {
         self.what.is_empty()
     }
 }
@@ -78,12 +78,12 @@ fn nics<S: Serializer>(nics: &BTreeMap<(String, String), usize>, to: S) -> Resul
 
 impl Inventory {
     /// GPUs and NICs.
-    pub fn devices(&self) -> usize {
+    pub(super) fn devices(&self) -> usize {
         self.gpus.values().sum::<usize>() + self.nics.values().sum::<usize>()
     }
 
     /// Devices that one has and the other has not: a device that was replaced by another counts once.
-    pub fn distance(&self, other: &Inventory) -> usize {
+    pub(super) fn distance(&self, other: &Inventory) -> usize {
         differing(&self.gpus, &other.gpus) + differing(&self.nics, &other.nics)
     }
 }
@@ -96,17 +96,17 @@ fn differing<T: Ord>(a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>) -> usize {
 }
 
 /// What an audit needs of a report.
-pub struct Facts {
+pub(super) struct Facts {
     /// the node's name
-    pub host: String,
+    pub(super) host: String,
     /// by which its kind is told
-    pub inventory: Inventory,
+    pub(super) inventory: Inventory,
     /// what is compared within a kind
-    pub facts: BTreeMap<Key, String>,
+    pub(super) facts: BTreeMap<Key, String>,
 }
 
 /// Reads a report; why it cannot be compared, if it cannot.
-pub fn of(report: &Report) -> Result<Facts, String> {
+pub(super) fn of(report: &Report) -> Result<Facts, String> {
     let Some(host) = report.host.clone() else {
         return Err("it has no `host`: a report of a described machine, not of a node".to_string());
     };

@@ -5,7 +5,7 @@ use super::kinds::Audited;
 use serde::Serialize;
 
 /// Grows by one when a field changes its meaning or is removed, not with new fields.
-pub const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 
 /// A piece of the input that is no report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -27,11 +27,11 @@ use std::hash::Hash;
 
 /// Bytes of names and values that differ, at most.  Ten thousand nodes whose every device has an address of its own need
 /// less; a stream made to fill the memory is refused.
-pub const MAX_TEXTS: usize = 64 << 20;
+const MAX_TEXTS: usize = 64 << 20;
 /// Facts of all different sets, at most: 8 bytes each.
-pub const MAX_KEPT: usize = 4 << 20;
+const MAX_KEPT: usize = 4 << 20;
 /// Nodes, at most.
-pub const MAX_NODES: usize = 1 << 20;
+const MAX_NODES: usize = 1 << 20;
 
 /// What occurs again and again, each once.
 struct Pool<T>(IndexSet<T>);

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 /// Bytes of it, with the extended part.
-pub const SIZE: usize = 4096;
+pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
@@ -20,17 +20,17 @@ pub struct ConfigSpace {
 }
 
 /// Requests to a function beside are sent up to the root complex (`PCI_ACS_RR`).
-pub const REQUEST_REDIRECT: u16 = 1 << 2;
+pub(super) const REQUEST_REDIRECT: u16 = 1 << 2;
 /// So are the answers (`PCI_ACS_CR`).
-pub const COMPLETION_REDIRECT: u16 = 1 << 3;
+pub(super) const COMPLETION_REDIRECT: u16 = 1 << 3;
 /// What comes from below and could turn here goes up (`PCI_ACS_UF`).
-pub const UPSTREAM_FORWARDING: u16 = 1 << 4;
+pub(super) const UPSTREAM_FORWARDING: u16 = 1 << 4;
 /// Translated requests go straight to the function beside (`PCI_ACS_DT`).
-pub const DIRECT_TRANSLATED: u16 = 1 << 6;
+pub(super) const DIRECT_TRANSLATED: u16 = 1 << 6;
 
 impl ConfigSpace {
     /// Reads it; `None` where only the part for users is there, or the function does not answer.
-    pub fn parse(bytes: &[u8]) -> Option<ConfigSpace> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<ConfigSpace> {
         // a function that is gone answers with ones
         if bytes.len() <= FOR_USERS || bytes[..4] == [0xff; 4] {
             return None;
@@ -44,17 +44,17 @@ impl ConfigSpace {
     }
 
     /// Bytes of one read request, at most (`PCI_EXP_DEVCTL_READRQ`).
-    pub fn read_request(&self) -> Option<u32> {
+    pub(super) fn read_request(&self) -> Option<u32> {
         Some(128 << (self.device_control? >> 12 & 7))
     }
 
     /// May its packets be reordered (`PCI_EXP_DEVCTL_RELAX_EN`)?
-    pub fn is_relaxed(&self) -> Option<bool> {
+    pub(super) fn is_relaxed(&self) -> Option<bool> {
         Some(self.device_control? & 1 << 4 != 0)
     }
 
     /// Does it keep translations of its own (`PCI_ATS_CTRL_ENABLE`)?
-    pub fn has_ats(&self) -> bool {
+    pub(super) fn has_ats(&self) -> bool {
         self.ats.is_some_and(|control| control & 1 << 15 != 0)
     }
 }

@@ -23,7 +23,7 @@ pub struct Facts {
     pub numa_balancing: Option<String>,
     /// `/proc/sys/net/ipv4/ip_local_port_range`
     pub port_range: Option<String>,
-    /// which of [`MODULES`] are loaded; `None` where the tree does not say
+    /// which of `MODULES` are loaded; `None` where the tree does not say
     pub modules: Option<BTreeSet<String>>,
     /// clients of `/sys/kernel/mm/memory_peers`
     pub memory_peers: BTreeSet<String>,
@@ -42,7 +42,7 @@ pub struct Facts {
 }
 
 /// Modules of the kernel that decide how a NIC reaches a GPU's memory.
-pub const MODULES: [&str; 8] = [
+pub(crate) const MODULES: [&str; 8] = [
     "nvidia",
     "nvidia_peermem",
     "nv_peer_mem",

@@ -41,9 +41,9 @@ impl Kind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OsTypes {
     /// a display or a computing device
-    pub gpu: bool,
-    pub network: bool,
-    pub openfabrics: bool,
+    pub(super) gpu: bool,
+    pub(super) network: bool,
+    pub(super) openfabrics: bool,
 }
 
 impl OsTypes {
@@ -77,39 +77,39 @@ impl OsTypes {
 
 /// One object.
 pub(super) struct Object<'d> {
-    pub kind: Kind,
-    pub element: Node<'d, 'd>,
+    pub(super) kind: Kind,
+    pub(super) element: Node<'d, 'd>,
     /// the object around it
-    pub parent: Option<usize>,
+    pub(super) parent: Option<usize>,
 }
 
 impl<'d> Object<'d> {
     /// An attribute that is not empty.
-    pub fn attribute(&self, name: &str) -> Option<&'d str> {
+    pub(super) fn attribute(&self, name: &str) -> Option<&'d str> {
         self.element.attribute(name).filter(|value| !value.is_empty())
     }
 
     /// hwloc's key-value pairs, in order.
-    pub fn infos(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
+    pub(super) fn infos(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
         infos(self.element)
     }
 
-    pub fn info(&self, name: &str) -> Option<&'d str> {
+    pub(super) fn info(&self, name: &str) -> Option<&'d str> {
         self.infos().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// An error about this object, with its line.
-    pub fn bad(&self, problem: impl Into<String>) -> BadText {
+    pub(super) fn bad(&self, problem: impl Into<String>) -> BadText {
         BadText::new(self.line(), problem)
     }
 
     /// Slow, since it scans all the text before the object: for errors only.
-    pub fn line(&self) -> u32 {
+    pub(super) fn line(&self) -> u32 {
         self.element.document().text_pos_at(self.element.range().start).row
     }
 
     /// The kernel's number of this object.
-    pub fn os_index(&self) -> Result<Option<u32>, BadText> {
+    pub(super) fn os_index(&self) -> Result<Option<u32>, BadText> {
         let Some(text) = self.attribute("os_index") else { return Ok(None) };
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse::<u32>().ok().filter(|_| digits);
@@ -119,7 +119,7 @@ impl<'d> Object<'d> {
     }
 
     /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
-    pub fn set(&self, name: &str) -> Result<Option<CpuSet>, BadText> {
+    pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>, BadText> {
         let Some(text) = self.attribute(name) else { return Ok(None) };
         set(text).map(Some).ok_or_else(|| {
             let limit = Bitmap::LIMIT;
@@ -130,7 +130,7 @@ impl<'d> Object<'d> {
         })
     }
 
-    pub fn os_types(&self, version: u32) -> OsTypes {
+    pub(super) fn os_types(&self, version: u32) -> OsTypes {
         self.attribute("osdev_type").map(|text| OsTypes::of(text, version)).unwrap_or_default()
     }
 }
@@ -161,15 +161,15 @@ fn set(text: &str) -> Option<Bitmap> {
 /// All objects of the file.
 pub(super) struct Objects<'d> {
     /// the format's major version
-    pub version: u32,
+    pub(super) version: u32,
     /// the element around everything
-    pub root: Node<'d, 'd>,
+    pub(super) root: Node<'d, 'd>,
     /// each object after the one around it
-    pub objects: Vec<Object<'d>>,
+    pub(super) objects: Vec<Object<'d>>,
 }
 
 impl<'d> Objects<'d> {
-    pub fn new(document: &'d Document<'d>) -> Result<Objects<'d>, BadText> {
+    pub(super) fn new(document: &'d Document<'d>) -> Result<Objects<'d>, BadText> {
         let root = document.root_element();
         let line = |element: Node| document.text_pos_at(element.range().start).row;
         let name = root.tag_name().name();
@@ -212,23 +212,23 @@ impl<'d> Objects<'d> {
     }
 
     /// The objects of one kind.
-    pub fn of(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
         let objects = self.objects.iter().enumerate();
         objects.filter(move |(_, object)| object.kind == kind).map(|(index, _)| index)
     }
 
     /// The objects around `index`, nearest first.
-    pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(self.objects[index].parent, |&above| self.objects[above].parent)
     }
 
     /// The nearest object of `kind` around `index`.
-    pub fn above(&self, index: usize, kind: Kind) -> Option<usize> {
+    pub(super) fn above(&self, index: usize, kind: Kind) -> Option<usize> {
         self.ancestors(index).find(|&above| self.objects[above].kind == kind)
     }
 
     /// The file's infos on the whole machine; version 3 has them outside all objects.
-    pub fn machine_info(&self, name: &str) -> Option<&'d str> {
+    pub(super) fn machine_info(&self, name: &str) -> Option<&'d str> {
         let machine = self.of(Kind::Machine).next().map(|index| self.objects[index].element);
         let all = infos(self.root).chain(machine.into_iter().flat_map(infos));
         all.filter(|(_, value)| !value.trim().is_empty())

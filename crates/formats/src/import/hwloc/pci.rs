@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::object::{Kind, Object, Objects};
-use crate::import::{BadText, shown};
+use crate::import::{BadText, hex, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
     CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 /// All PCI functions of the file by their place in it.
 pub(super) struct Bus<'f> {
-    pub file: &'f Objects<'f>,
+    pub(super) file: &'f Objects<'f>,
     functions: BTreeMap<usize, PciFunction>,
 }
 
 impl<'f> Bus<'f> {
-    pub fn new(file: &'f Objects<'f>) -> Result<Bus<'f>, BadText> {
+    pub(super) fn new(file: &'f Objects<'f>) -> Result<Bus<'f>, BadText> {
         let mut functions = BTreeMap::new();
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
@@ -43,17 +43,17 @@ impl<'f> Bus<'f> {
     }
 
     /// The function at a place of the file.
-    pub fn function(&self, index: usize) -> Option<&PciFunction> {
+    pub(super) fn function(&self, index: usize) -> Option<&PciFunction> {
         self.functions.get(&index)
     }
 
     /// The PCI device that an OS device belongs to.
-    pub fn device_of(&self, os_device: usize) -> Option<usize> {
+    pub(super) fn device_of(&self, os_device: usize) -> Option<usize> {
         self.file.above(os_device, Kind::PciDevice)
     }
 
     /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
-    pub fn add(
+    pub(super) fn add(
         &self,
         index: usize,
         topology: &mut Topology,
@@ -171,12 +171,6 @@ fn buses(object: &Object) -> Result<Option<Buses>, BadText> {
             .bad(format!("bridge_pci `{}`: expected a domain and buses such as `0000:[15-1f]`", shown(text)))
     };
     read().map(Some).ok_or_else(expected)
-}
-
-/// `from_str_radix` accepts a sign, which no id has.
-fn hex(digits: &str, most: usize) -> Option<u32> {
-    let fits = (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    u32::from_str_radix(digits, 16).ok().filter(|_| fits)
 }
 
 /// An object's own values; we find its parent later, and only if it matters.

@@ -4,6 +4,7 @@
 //! unknown.
 #![forbid(unsafe_code)]
 
+use crate::import::hex;
 use nic_placement_core::topology::file::{MAX_RATE_MBPS, MAX_TENTHS_GT, MAX_WIDTH};
 use nic_placement_core::topology::{CpuSet, LinkRate};
 
@@ -33,12 +34,12 @@ pub(super) fn mask(cpus: &CpuSet, count: u32) -> String {
 
 /// `0x10de`
 pub(super) fn id(text: &str) -> Option<u16> {
-    hex(text, 4)?.try_into().ok()
+    prefixed(text, 4)?.try_into().ok()
 }
 
 /// `0x030200`; NCCL itself writes `0x03` if sysfs has no class, which is none.
 pub(super) fn class(text: &str) -> Option<u32> {
-    hex(text, 6).filter(|_| text.trim().len() == 8)
+    prefixed(text, 6).filter(|_| text.trim().len() == 8)
 }
 
 /// Is this the class of a GPU: VGA controller, 3D controller, other display controller (AMD's), accelerator?
@@ -46,11 +47,8 @@ pub(super) fn is_gpu(class: &str) -> bool {
     class == "0x03" || ["0x0300", "0x0302", "0x0380", "0x1200"].iter().any(|known| class.starts_with(known))
 }
 
-fn hex(text: &str, most: usize) -> Option<u32> {
-    let digits = text.trim().strip_prefix("0x")?;
-    // from_str_radix accepts a sign, which no id has
-    let fits = digits.len() <= most && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    u32::from_str_radix(digits, 16).ok().filter(|_| fits)
+fn prefixed(text: &str, most: usize) -> Option<u32> {
+    hex(text.trim().strip_prefix("0x")?, most)
 }
 
 /// `16 GT/s`, `32.0 GT/s PCIe` and width `16`; virtual machines show nothing, `Unknown` or width 0.

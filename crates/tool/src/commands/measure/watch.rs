@@ -4,7 +4,7 @@
 use crate::commands::counters::Open;
 use crate::commands::processes::walk;
 use crate::commands::threads;
-use nic_placement_traffic::tasks::{Marked, Process};
+use nic_placement_traffic::tasks::{Marked, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,10 +38,11 @@ impl Seen {
         }
     }
 
-    pub(super) fn processes(&self) -> Vec<Process> {
-        let process = |((pid, marked), user): (&(u32, Marked), &Option<u32>)| Process {
+    pub(super) fn processes(&self) -> Vec<Task> {
+        let process = |((pid, marked), user): (&(u32, Marked), &Option<u32>)| Task {
             pid: *pid,
             user: *user,
+            processes: 1,
             marked: marked.clone(),
         };
         self.processes.iter().map(process).collect()
