@@ -23,9 +23,9 @@ use std::path::Path;
 use tree::{CRATES, Source, test_files};
 
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them.  Each other crate counts as one module, but the pure `import` and `picture` of `formats`, and `audit` and `doctor` of `fleet`, count separately.  `core`'s lib.rs
+/// of them.  Each other crate counts as one module, but the pure `manifest`, `import` and `picture` of `formats`, and `audit` and `doctor` of `fleet`, count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 28] = [
+const ARROWS: [(&str, &str); 29] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -45,16 +45,17 @@ const ARROWS: [(&str, &str); 28] = [
     ("program", ""),
     ("plugin", "process sys core"),
     ("launch", "config diagnostic judge placement plan policy render step topology"),
-    ("formats::import", "topology diagnostic"),
+    ("formats::manifest", "discover diagnostic"),
+    ("formats::import", "formats::manifest topology diagnostic"),
     ("formats::picture", "policy placement topology diagnostic"),
-    ("formats", "formats::import config discover node topology diagnostic"),
+    ("formats", "formats::manifest formats::import config discover node topology diagnostic"),
     ("fleet::audit", "diagnostic"),
     ("fleet::doctor", "fleet::audit plan config platform policy placement topology diagnostic"),
     ("fleet", "fleet::doctor sys discover node platform topology"),
     ("traffic", "render placement topology"),
     (
         "tool",
-        "launch formats formats::import formats::picture fleet fleet::audit fleet::doctor traffic process program sys core",
+        "launch formats formats::manifest formats::import formats::picture fleet fleet::audit fleet::doctor traffic process program sys core",
     ),
     ("capi", "launch process sys core"),
 ];
@@ -253,6 +254,7 @@ fn reserved_breach(source: &Source, path: &WrittenPath, rules: &[Reserved]) -> O
 fn in_arrows<'a>(crate_name: &'a str, module: &[&'a str]) -> &'a str {
     match (crate_name, module.first()) {
         ("core", Some(module)) => module,
+        ("formats", Some(&"manifest")) => "formats::manifest",
         ("formats", Some(&"import")) => "formats::import",
         ("formats", Some(&"picture")) => "formats::picture",
         ("fleet", Some(&"audit")) => "fleet::audit",
