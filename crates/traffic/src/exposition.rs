@@ -6,15 +6,6 @@
 
 use std::fmt::Write;
 
-/// What a metric is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// goes up and down
-    Gauge,
-    /// only grows; its name ends with `_total`
-    Counter,
-}
-
 /// A metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
@@ -22,24 +13,24 @@ pub struct Metric {
     pub name: &'static str,
     /// what it says
     pub help: &'static str,
-    /// what it is
-    pub kind: Kind,
+    /// `gauge`, which goes up and down, or `counter`, which only grows and whose name ends with `_total`
+    pub kind: &'static str,
     /// none: the metric is not written
-    pub samples: Vec<Sample>,
+    pub samples: Vec<MetricSample>,
 }
 
 /// Labels and a value.
-pub type Sample = (Vec<(&'static str, String)>, u64);
+pub type MetricSample = (Vec<(&'static str, String)>, u64);
 
 impl Metric {
     /// A gauge.
-    pub fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
-        Metric { name, help, kind: Kind::Gauge, samples }
+    pub fn gauge(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
+        Metric { name, help, kind: "gauge", samples }
     }
 
     /// A counter.
-    pub fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
-        Metric { name, help, kind: Kind::Counter, samples }
+    pub fn counter(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
+        Metric { name, help, kind: "counter", samples }
     }
 }
 
@@ -47,10 +38,6 @@ impl Metric {
 pub fn write(metrics: &[Metric]) -> String {
     let mut out = String::new();
     for Metric { name, help, kind, samples } in metrics.iter().filter(|metric| !metric.samples.is_empty()) {
-        let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-        };
         // writing to a string cannot fail
         let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", help.replace('\\', "\\\\"));
         for (labels, value) in samples {

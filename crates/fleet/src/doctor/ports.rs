@@ -163,7 +163,7 @@ fn is_down(interface: &Interface) -> Option<bool> {
 }
 
 /// Active ports of this kind with what their interfaces say.
-fn told<'a>(
+fn with_interfaces<'a>(
     subject: &'a Subject,
     keep: impl Fn(&Nic, &Port) -> bool,
 ) -> Vec<(&'a Nic, &'a Port, &'a Interface)> {
@@ -211,11 +211,11 @@ fn active_and_down(subject: &Subject, all: &[(&Nic, &Port, &Interface)]) -> Vec<
 pub(super) fn port_interface(subject: &Subject) -> Vec<Verdict> {
     let is_roce =
         |nic: &Nic, port: &Port| nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet;
-    active_and_down(subject, &told(subject, is_roce))
+    active_and_down(subject, &with_interfaces(subject, is_roce))
 }
 
 pub(super) fn efa_carrier(subject: &Subject) -> Vec<Verdict> {
-    active_and_down(subject, &told(subject, |nic, _| nic.kind == NicKind::Efa))
+    active_and_down(subject, &with_interfaces(subject, |nic, _| nic.kind == NicKind::Efa))
 }
 
 pub(super) fn device_node(subject: &Subject) -> Vec<Verdict> {

@@ -69,7 +69,7 @@ pub fn outline(topology: &Topology) -> Place {
         Kind::Software => 2,
         _ => 0,
     });
-    node.settle()
+    node.without_idle_bridges()
 }
 
 /// NUMA nodes without CPUs and without devices, where others have CPUs: memory of GPUs, CXL.
@@ -205,10 +205,10 @@ impl Place {
     }
 
     /// Without bridges that say nothing: those with one thing below them.
-    fn settle(mut self) -> Place {
+    fn without_idle_bridges(mut self) -> Place {
         for inner in std::mem::take(&mut self.places) {
             let branches = inner.places.len();
-            let inner = inner.settle();
+            let inner = inner.without_idle_bridges();
             let stays = match inner.kind {
                 Kind::Card(_) => false,
                 Kind::HostBridge(_) | Kind::Switch(_) | Kind::Stated(..) => branches > 1,

@@ -41,8 +41,8 @@ fn slurm_conf(variable: impl Fn(&str) -> Option<OsString>, is_there: impl Fn(&Pa
 /// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf.
 pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = slurm_conf(variable, Path::is_file);
-    let stated = text(&slurm_conf).ok().and_then(|text| stated(&text, "PlugStackConfig"));
-    stated.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
+    let named = text(&slurm_conf).ok().and_then(|text| value_of(&text, "PlugStackConfig"));
+    named.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
 }
 
 /// Where a configless slurmd keeps what it was sent.
@@ -53,12 +53,12 @@ pub(super) const USUAL: &str = "/etc/slurm/slurm.conf";
 /// The folders in which Slurm looks for plugins that are named without one; none where slurm.conf does not say.
 pub(super) fn plugin_folders() -> Option<Vec<PathBuf>> {
     let slurm_conf = slurm_conf(|name| std::env::var_os(name), Path::is_file);
-    let stated = stated(&text(&slurm_conf).ok()?, "PluginDir")?;
-    Some(stated.split(':').map(PathBuf::from).collect())
+    let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
+    Some(folders.split(':').map(PathBuf::from).collect())
 }
 
 /// The value of a parameter in the text of slurm.conf.
-fn stated(text: &str, parameter: &str) -> Option<String> {
+fn value_of(text: &str, parameter: &str) -> Option<String> {
     let mut values = text.lines().filter_map(|line| {
         let (name, value) = line.split('#').next()?.split_once('=')?;
         name.trim().eq_ignore_ascii_case(parameter).then(|| value.trim().to_string())

@@ -88,7 +88,7 @@ fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> 
     let topology = &*plan.node;
     let Gpu { address, model, partition, mig_instances, .. } = topology.gpu(index);
     let information = read(&format!("proc/driver/nvidia/gpus/{address}/information")).unwrap_or_default();
-    let stated = |line: &str| {
+    let version = |line: &str| {
         let (name, value) = line.split_once(':')?;
         // a driver that was never asked says `??.??.??.??.??`
         let (name, value) = (name.trim(), value.trim());
@@ -104,7 +104,7 @@ fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> 
         mig_instances: *mig_instances,
         numa_node: topology.numa_node_of(*address),
         link: link(topology, *address),
-        versions: information.lines().filter_map(stated).collect(),
+        versions: information.lines().filter_map(version).collect(),
         nics: choices.iter().map(|choice| plan.map.rail(choice.rail).to_string()).collect(),
     }
 }

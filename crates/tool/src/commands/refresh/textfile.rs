@@ -10,7 +10,7 @@ use nic_placement_core::placement::{GpuPlacement, Rail};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Nic, NicIndex, PathType, Port, PortState};
 use nic_placement_traffic::counters;
-use nic_placement_traffic::exposition::{Metric, Sample, write};
+use nic_placement_traffic::exposition::{Metric, MetricSample, write};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -82,7 +82,7 @@ fn port_labels(device: &str, port: u8) -> Labels {
 
 fn of_ports(plan: &Plan) -> Vec<Metric> {
     let is_rail = |rail: &Rail, (nic, port): (NicIndex, &Port)| rail.nic == nic && rail.port == port.number;
-    let each = |value: &dyn Fn((NicIndex, &Port)) -> Option<u64>| -> Vec<Sample> {
+    let each = |value: &dyn Fn((NicIndex, &Port)) -> Option<u64>| -> Vec<MetricSample> {
         let nics = plan.node.numbered_nics();
         let ports = nics.flat_map(|(index, nic)| nic.ports.iter().map(move |port| (index, nic, port)));
         let labelled = |nic: &Nic, port: &Port| port_labels(&nic.name, port.number);
