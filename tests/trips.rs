@@ -15,7 +15,7 @@ use nic_placement_core::node::file as node_file;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology, file};
-use nic_placement_formats::describe::{self, Format, describe_as, format_of};
+use nic_placement_formats::describe::{self, FileFormat, describe_as, format_of};
 use nic_placement_formats::import::nccl;
 use nic_placement_formats::manifest;
 use nic_placement_formats::synthesise::synthesise;
@@ -215,7 +215,7 @@ fn every_real_file_that_loads_survives_every_format() {
         let Some(bytes) = content(path).filter(|bytes| bytes.len() <= describe::MAX_FILE) else { continue };
         let Ok(format) = format_of(&bytes) else { continue };
         let Ok((topology, _)) = describe_as("file", &bytes, Scope::Full, format) else { continue };
-        if format == Format::Json {
+        if format == FileFormat::Json {
             continue;
         }
         loaded += 1;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::doctor::config_space::{self, ConfigSpace};
-use crate::doctor::facts::{Access, Facts, Function, Interface, MODULES, Machine, NicFacts};
+use crate::doctor::facts::{DeviceAccess, Facts, Function, Interface, MODULES, Machine, NicFacts};
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root;
 use nic_placement_core::node::dmi;
@@ -139,15 +139,15 @@ fn interface(root: &Root, name: &str) -> Interface {
     }
 }
 
-fn access(devices: &File, nic: &Nic) -> Option<Access> {
+fn access(devices: &File, nic: &Nic) -> Option<DeviceAccess> {
     let is_verbs = matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
     let uverbs = nic.uverbs.as_ref().filter(|_| is_verbs)?;
     match sys::may_open(devices, &format!("infiniband/{uverbs}")) {
-        Ok(()) => Some(Access::Open),
+        Ok(()) => Some(DeviceAccess::Open),
         Err(error) => match sys::refusal(&error) {
-            Refusal::User => Some(Access::Refused),
-            Refusal::Cgroup => Some(Access::Fenced),
-            Refusal::Absent => Some(Access::Absent),
+            Refusal::User => Some(DeviceAccess::Refused),
+            Refusal::Cgroup => Some(DeviceAccess::Fenced),
+            Refusal::Absent => Some(DeviceAccess::Absent),
             Refusal::Other => None,
         },
     }

@@ -32,7 +32,7 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
         }
         NodeSource::Topology(path) => {
             let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).ok()?;
-            let is_captured = format_of(&bytes) == Ok(Format::Sysfs);
+            let is_captured = format_of(&bytes) == Ok(FileFormat::Sysfs);
             captured(&bytes).ok().filter(|_| is_captured).map(Root::manifest)
         }
         NodeSource::Machine(_) => None,
@@ -44,7 +44,7 @@ pub const MAX_FILE: usize = 256 * 1024 * 1024;
 
 /// The formats of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum FileFormat {
     /// the project's own topology JSON, or the node file around one
     Json,
     /// a snapshot, or a tar of a machine's `/sys`
@@ -63,9 +63,9 @@ fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Dia
 }
 
 /// The format that the content looks like.
-pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
+pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     if archive::is_tar(bytes) {
-        return Ok(Format::Sysfs);
+        return Ok(FileFormat::Sysfs);
     }
     let compressed = [&b"\x1f\x8b"[..], b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
     if compressed.iter().any(|magic| bytes.starts_with(magic)) {
@@ -74,12 +74,12 @@ pub fn format_of(bytes: &[u8]) -> Result<Format, String> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
     let start = head.trim_start_matches('\u{feff}').trim_start();
     Ok(match start {
-        text if text.starts_with(manifest::HEADER) => Format::Sysfs,
-        text if text.starts_with('{') => Format::Json,
-        text if text.starts_with('<') && text.contains("<topology") => Format::Hwloc,
-        text if text.starts_with('<') => Format::Nccl,
+        text if text.starts_with(manifest::HEADER) => FileFormat::Sysfs,
+        text if text.starts_with('{') => FileFormat::Json,
+        text if text.starts_with('<') && text.contains("<topology") => FileFormat::Hwloc,
+        text if text.starts_with('<') => FileFormat::Nccl,
         text if text.contains("GPU") || text.contains("NIC") || text.contains("topology matrix") => {
-            Format::Smi
+            FileFormat::Smi
         }
         text => {
             return Err(format!(
@@ -96,25 +96,25 @@ pub fn describe_as(
     name: &str,
     bytes: &[u8],
     scope: Scope,
-    format: Format,
+    format: FileFormat,
 ) -> Result<(Topology, Vec<Diagnostic>), String> {
     let (text, provenance) = (|| text_of(bytes), Provenance::File(name.to_string()));
     match format {
-        Format::Sysfs => {
+        FileFormat::Sysfs => {
             let root = Root::manifest(captured(bytes)?);
             Ok(read_root(&root, scope, Provenance::Captured(name.to_string())))
         }
-        Format::Json if node::file::is_node_file(text()?) => {
+        FileFormat::Json if node::file::is_node_file(text()?) => {
             let node = node::file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?;
             let finding = format!("a node file, written {}", node.stamp.time);
             Ok((node.topology, vec![Diagnostic::new(name, finding)]))
         }
-        Format::Json => {
+        FileFormat::Json => {
             Ok((file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?, Vec::new()))
         }
-        Format::Hwloc => import::hwloc::read(text()?, provenance).map_err(|bad| bad.to_string()),
-        Format::Nccl => import::nccl::read(text()?, provenance).map_err(|bad| bad.to_string()),
-        Format::Smi => import::smi::read(text()?, provenance).map_err(|bad| bad.to_string()),
+        FileFormat::Hwloc => import::hwloc::read(text()?, provenance).map_err(|bad| bad.to_string()),
+        FileFormat::Nccl => import::nccl::read(text()?, provenance).map_err(|bad| bad.to_string()),
+        FileFormat::Smi => import::smi::read(text()?, provenance).map_err(|bad| bad.to_string()),
     }
 }
 

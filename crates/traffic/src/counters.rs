@@ -87,14 +87,14 @@ const END_OF_32_BITS: u64 = u32::MAX as u64;
 
 /// A port, or an interface without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CountedPort {
     /// the RDMA device's name, or the interface's
     pub device: String,
     /// the port's number; 0 for an interface without one
     pub port: u8,
 }
 
-impl Place {
+impl CountedPort {
     /// Its name as libraries write it: `mlx5_0:1`, or `eth0`.
     pub fn name(&self) -> String {
         match self.port {
@@ -104,10 +104,10 @@ impl Place {
     }
 
     /// The place of such a name.
-    pub fn named(name: &str) -> Place {
+    pub fn named(name: &str) -> CountedPort {
         let port = name.split_once(':').and_then(|(device, port)| Some((device, port.parse().ok()?)));
         let (device, port) = port.unwrap_or((name, 0));
-        Place { device: device.to_string(), port }
+        CountedPort { device: device.to_string(), port }
     }
 
     /// `mlx5_10` comes after `mlx5_9`, and interfaces without a port come last.
@@ -118,14 +118,14 @@ impl Place {
     }
 }
 
-impl Ord for Place {
-    fn cmp(&self, other: &Place) -> std::cmp::Ordering {
+impl Ord for CountedPort {
+    fn cmp(&self, other: &CountedPort) -> std::cmp::Ordering {
         self.order().cmp(&other.order())
     }
 }
 
-impl PartialOrd for Place {
-    fn partial_cmp(&self, other: &Place) -> Option<std::cmp::Ordering> {
+impl PartialOrd for CountedPort {
+    fn partial_cmp(&self, other: &CountedPort) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
@@ -143,7 +143,7 @@ pub struct Count {
 
 /// What a port and its interface have counted so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct PortCounts {
     /// RDMA, by the driver's counter; `None` where it has none
     pub rdma: Option<(&'static Counter, Count)>,
     /// the interface's name, and what the kernel counted for it
@@ -153,7 +153,7 @@ pub struct Counted {
 }
 
 /// All ports of a node.
-pub type Sample = BTreeMap<Place, Counted>;
+pub type Sample = BTreeMap<CountedPort, PortCounts>;
 
 /// The counter that a port has, and what it says.  `read` reads a file below `ports/N`.
 pub fn rdma(

@@ -1,7 +1,7 @@
 //! How many bytes a port sent and received between two readings, or why that is not known.
 #![forbid(unsafe_code)]
 
-use super::counters::{Count, Counted, Place, Sample};
+use super::counters::{Count, CountedPort, PortCounts, Sample};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 /// Why there is no figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Missing {
+pub enum NoFigure {
     /// the driver counts no bytes
     NoCounter,
     /// the later reading is the smaller
@@ -22,14 +22,14 @@ pub enum Missing {
     CameOrWent,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for NoFigure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Missing::NoCounter => "no counter",
-            Missing::WentBackwards => "went back",
-            Missing::AtItsEnd => "full",
-            Missing::NoAnswer => "no answer",
-            Missing::CameOrWent => "came or went",
+            NoFigure::NoCounter => "no counter",
+            NoFigure::WentBackwards => "went back",
+            NoFigure::AtItsEnd => "full",
+            NoFigure::NoAnswer => "no answer",
+            NoFigure::CameOrWent => "came or went",
         })
     }
 }
@@ -49,34 +49,34 @@ pub struct Growth {
     /// the counter's name, where there is one
     pub counter: Option<&'static str>,
     /// by RDMA
-    pub rdma: Result<Bytes, Missing>,
+    pub rdma: Result<Bytes, NoFigure>,
     /// the interface's name
     pub interface: Option<String>,
     /// by the interface
-    pub tcp: Result<Bytes, Missing>,
+    pub tcp: Result<Bytes, NoFigure>,
     /// does RDMA pass through the interface?
     pub is_soft: bool,
 }
 
 impl Growth {
     /// What left by RDMA: of soft RoCE what left by the interface.
-    pub fn carried(&self) -> Result<Bytes, Missing> {
+    pub fn carried(&self) -> Result<Bytes, NoFigure> {
         if self.is_soft { self.tcp } else { self.rdma }
     }
 }
 
 /// From one reading to a later one.  `silent` are devices that did not answer at one of them.
-pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTreeMap<Place, Growth> {
-    let places: BTreeSet<&Place> = before.keys().chain(after.keys()).collect();
-    let mut grown: BTreeMap<Place, Growth> = places
+pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTreeMap<CountedPort, Growth> {
+    let places: BTreeSet<&CountedPort> = before.keys().chain(after.keys()).collect();
+    let mut grown: BTreeMap<CountedPort, Growth> = places
         .into_iter()
         .map(|place| {
             let growth = match (before.get(place), after.get(place)) {
                 (Some(before), Some(after)) => between(before, after),
                 (one, other) => {
                     let why = match silent.contains(&place.device) {
-                        true => Missing::NoAnswer,
-                        false => Missing::CameOrWent,
+                        true => NoFigure::NoAnswer,
+                        false => NoFigure::CameOrWent,
                     };
                     unknown(one.or(other), why)
                 }
@@ -86,13 +86,13 @@ pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTr
         .collect();
     for device in silent {
         if !grown.keys().any(|place| place.device == *device) {
-            grown.insert(Place { device: device.clone(), port: 1 }, unknown(None, Missing::NoAnswer));
+            grown.insert(CountedPort { device: device.clone(), port: 1 }, unknown(None, NoFigure::NoAnswer));
         }
     }
     grown
 }
 
-fn unknown(of: Option<&Counted>, why: Missing) -> Growth {
+fn unknown(of: Option<&PortCounts>, why: NoFigure) -> Growth {
     Growth {
         counter: of.and_then(|of| Some(of.rdma.as_ref()?.0.name)),
         rdma: Err(why),
@@ -102,16 +102,16 @@ fn unknown(of: Option<&Counted>, why: Missing) -> Growth {
     }
 }
 
-fn between(before: &Counted, after: &Counted) -> Growth {
+fn between(before: &PortCounts, after: &PortCounts) -> Growth {
     let rdma = match (&before.rdma, &after.rdma) {
         (Some((counter, before)), Some((other, after))) if counter == other => difference(before, after),
-        (None, None) => Err(Missing::NoCounter),
-        _ => Err(Missing::CameOrWent),
+        (None, None) => Err(NoFigure::NoCounter),
+        _ => Err(NoFigure::CameOrWent),
     };
     let tcp = match (&before.interface, &after.interface) {
         (Some((name, before)), Some((other, after))) if name == other => difference(before, after),
-        (None, None) => Err(Missing::NoCounter),
-        _ => Err(Missing::CameOrWent),
+        (None, None) => Err(NoFigure::NoCounter),
+        _ => Err(NoFigure::CameOrWent),
     };
     Growth {
         counter: after.rdma.as_ref().map(|(counter, _)| counter.name),
@@ -122,12 +122,12 @@ fn between(before: &Counted, after: &Counted) -> Growth {
     }
 }
 
-fn difference(before: &Count, after: &Count) -> Result<Bytes, Missing> {
+fn difference(before: &Count, after: &Count) -> Result<Bytes, NoFigure> {
     if after.is_at_end {
-        return Err(Missing::AtItsEnd);
+        return Err(NoFigure::AtItsEnd);
     }
     match (after.sent.checked_sub(before.sent), after.received.checked_sub(before.received)) {
         (Some(sent), Some(received)) => Ok(Bytes { sent, received }),
-        _ => Err(Missing::WentBackwards),
+        _ => Err(NoFigure::WentBackwards),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::growth::Bytes;
 use super::planned::Origin;
-use super::report::{Report, Shares, VERSION};
+use super::report::{Measurement, Shares, VERSION};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,8 +64,8 @@ pub struct OfNode {
 }
 
 /// Why a document does not count.
-pub fn read(text: &[u8]) -> Result<Report, String> {
-    let report: Report =
+pub fn read(text: &[u8]) -> Result<Measurement, String> {
+    let report: Measurement =
         serde_json::from_slice(text).map_err(|error| format!("no report of measure: {error}"))?;
     match report.nic_placement_measure {
         VERSION => Ok(report),
@@ -79,7 +79,7 @@ fn add(to: &mut u64, more: u64) {
 
 impl Merged {
     /// Adds a node.
-    pub fn add(&mut self, report: Report) -> Result<(), String> {
+    pub fn add(&mut self, report: Measurement) -> Result<(), String> {
         if self.nodes >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} nodes"));
         }
@@ -92,8 +92,8 @@ impl Merged {
         Ok(())
     }
 
-    fn insert(&mut self, at: usize, report: Report) {
-        let Report { node, seconds, status, plan, shares, nics, notes, .. } = report;
+    fn insert(&mut self, at: usize, report: Measurement) {
+        let Measurement { node, seconds, status, plan, shares, nics, notes, .. } = report;
         self.nodes += 1;
         self.by_tasks += usize::from(plan == Origin::Tasks);
         self.seconds = self.seconds.max(seconds);

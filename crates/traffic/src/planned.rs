@@ -1,7 +1,7 @@
 //! By which NICs bytes should leave: those of the step's tasks, or those of the node's GPUs.
 #![forbid(unsafe_code)]
 
-use super::tasks::Task;
+use super::tasks::PlacedTask;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::topology::{PathType, Topology};
 use serde::{Deserialize, Serialize};
@@ -29,11 +29,11 @@ pub struct Planned {
 }
 
 /// A plan, by `mlx5_0:1`.
-pub type Plan = BTreeMap<String, Planned>;
+pub type PlannedNics = BTreeMap<String, Planned>;
 
 /// The node's plan.
-pub fn of_node(node: &Topology, map: &NodePlacement) -> Plan {
-    let mut plan = Plan::new();
+pub fn of_node(node: &Topology, map: &NodePlacement) -> PlannedNics {
+    let mut plan = PlannedNics::new();
     for (gpu, placed) in map.numbered_gpus() {
         for choice in &placed.choices {
             let planned: &mut Planned = plan.entry(map.rail(choice.rail).to_string()).or_default();
@@ -48,8 +48,8 @@ pub fn of_node(node: &Topology, map: &NodePlacement) -> Plan {
 }
 
 /// The plan that these tasks publish; the GPUs are known where the node is.
-pub fn of_tasks(tasks: &[&Task], node: Option<(&Topology, &Plan)>) -> Plan {
-    let mut plan = Plan::new();
+pub fn of_tasks(tasks: &[&PlacedTask], node: Option<(&Topology, &PlannedNics)>) -> PlannedNics {
+    let mut plan = PlannedNics::new();
     for task in tasks {
         let gpus: BTreeSet<usize> = match node {
             Some((topology, _)) => numbers(task, topology).collect(),
@@ -67,7 +67,7 @@ pub fn of_tasks(tasks: &[&Task], node: Option<(&Topology, &Plan)>) -> Plan {
 }
 
 /// The numbers of a task's GPUs.
-pub fn numbers(task: &Task, node: &Topology) -> impl Iterator<Item = usize> {
+pub fn numbers(task: &PlacedTask, node: &Topology) -> impl Iterator<Item = usize> {
     let gpus = task.marked.gpus.clone();
     let numbered: Vec<usize> = node
         .gpus

@@ -1,9 +1,9 @@
 //! What `measure` says of one node: bytes by NIC, and which share left by the NICs of the plan.
 #![forbid(unsafe_code)]
 
-use super::counters::Place;
-use super::growth::{Bytes, Growth, Missing};
-use super::planned::{Origin, Plan};
+use super::counters::CountedPort;
+use super::growth::{Bytes, Growth, NoFigure};
+use super::planned::{Origin, PlannedNics};
 use super::units::bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub const VERSION: u32 = 1;
 
 /// One node's report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct Measurement {
     /// [`VERSION`]; by this name a report is known among other JSON
     pub nic_placement_measure: u32,
     /// the node's name
@@ -27,7 +27,7 @@ pub struct Report {
     /// the bytes that left
     pub shares: Shares,
     /// all NICs
-    pub nics: Vec<Nic>,
+    pub nics: Vec<NicTraffic>,
     /// what a reader should know
     pub notes: Vec<String>,
 }
@@ -49,7 +49,7 @@ pub struct Shares {
 
 /// One NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nic {
+pub struct NicTraffic {
     /// `mlx5_0:1`, or an interface
     pub name: String,
     /// has it RDMA?
@@ -65,26 +65,26 @@ pub struct Nic {
     /// by RDMA
     pub rdma: Option<Bytes>,
     /// why that is not known
-    pub rdma_missing: Option<Missing>,
+    pub rdma_missing: Option<NoFigure>,
     /// its interface
     pub interface: Option<String>,
     /// by the interface; of soft RoCE, `rdma` says it
     pub tcp: Option<Bytes>,
     /// why that is not known
-    pub tcp_missing: Option<Missing>,
+    pub tcp_missing: Option<NoFigure>,
 }
 
 /// The counter of soft RoCE.
 pub(crate) const OF_THE_INTERFACE: &str = "the interface's tx_bytes";
 
-fn nic(place: &Place, growth: &Growth, plan: &Plan) -> Nic {
+fn nic(place: &CountedPort, growth: &Growth, plan: &PlannedNics) -> NicTraffic {
     let name = place.name();
     let planned = plan.get(&name);
     let is_rdma = place.port > 0;
     let carried = growth.carried();
     let counter = if growth.is_soft { Some(OF_THE_INTERFACE) } else { growth.counter };
-    let tcp = if growth.is_soft { Err(Missing::NoCounter) } else { growth.tcp };
-    Nic {
+    let tcp = if growth.is_soft { Err(NoFigure::NoCounter) } else { growth.tcp };
+    NicTraffic {
         is_rdma,
         is_planned: planned.is_some(),
         gpus: planned.map(|planned| planned.gpus.keys().copied().collect()).unwrap_or_default(),
@@ -105,18 +105,18 @@ fn is_idle(sent: u64, total: u64, count: usize) -> bool {
 }
 
 /// The NICs and the shares of a node.
-pub fn of_node(grown: &BTreeMap<Place, Growth>, plan: &Plan) -> (Vec<Nic>, Shares) {
-    let nics: Vec<Nic> = grown.iter().map(|(place, growth)| nic(place, growth, plan)).collect();
+pub fn of_node(grown: &BTreeMap<CountedPort, Growth>, plan: &PlannedNics) -> (Vec<NicTraffic>, Shares) {
+    let nics: Vec<NicTraffic> = grown.iter().map(|(place, growth)| nic(place, growth, plan)).collect();
     let sent = |is_planned: bool| {
         let of = nics.iter().filter(|nic| nic.is_planned == is_planned);
         of.filter_map(|nic| nic.rdma).fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent))
     };
     let (planned, others) = (sent(true), sent(false));
     let total = planned.saturating_add(others);
-    let is_idle = |nic: &&Nic| {
+    let is_idle = |nic: &&NicTraffic| {
         nic.is_planned && nic.rdma.is_some_and(|bytes| total > 0 && is_idle(bytes.sent, total, plan.len()))
     };
-    let names = |nics: Vec<&Nic>| nics.into_iter().map(|nic| nic.name.clone()).collect();
+    let names = |nics: Vec<&NicTraffic>| nics.into_iter().map(|nic| nic.name.clone()).collect();
     let shares = Shares {
         planned,
         others,
@@ -128,18 +128,18 @@ pub fn of_node(grown: &BTreeMap<Place, Growth>, plan: &Plan) -> (Vec<Nic>, Share
 }
 
 /// What the figures themselves make one say.
-pub fn notes(nics: &[Nic], shares: &Shares, origin: Origin) -> Vec<String> {
+pub fn notes(nics: &[NicTraffic], shares: &Shares, origin: Origin) -> Vec<String> {
     let mut notes = Vec::new();
-    let of = |missing: Missing| -> Vec<&str> {
+    let of = |missing: NoFigure| -> Vec<&str> {
         let of = nics.iter().filter(|nic| nic.rdma_missing == Some(missing));
         of.map(|nic| nic.name.as_str()).collect()
     };
     for (missing, what) in [
-        (Missing::NoCounter, "the driver counts no bytes of RDMA"),
-        (Missing::WentBackwards, "the counter went back while the command ran: it was reset"),
-        (Missing::AtItsEnd, "the counter has 32 bits and stands at its end: reset it, as perfquery -R does"),
-        (Missing::NoAnswer, "the card did not answer in time"),
-        (Missing::CameOrWent, "the NIC or its counter came or went while the command ran"),
+        (NoFigure::NoCounter, "the driver counts no bytes of RDMA"),
+        (NoFigure::WentBackwards, "the counter went back while the command ran: it was reset"),
+        (NoFigure::AtItsEnd, "the counter has 32 bits and stands at its end: reset it, as perfquery -R does"),
+        (NoFigure::NoAnswer, "the card did not answer in time"),
+        (NoFigure::CameOrWent, "the NIC or its counter came or went while the command ran"),
     ] {
         let names = of(missing);
         if !names.is_empty() {
@@ -165,7 +165,7 @@ pub fn notes(nics: &[Nic], shares: &Shares, origin: Origin) -> Vec<String> {
     notes
 }
 
-impl Report {
+impl Measurement {
     /// One line of JSON, so that it survives among other programs' lines.
     pub fn to_json(&self) -> String {
         // no map, no odd number: it cannot fail

@@ -88,7 +88,7 @@ fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
 
 /// A task: a placed process, and those that inherited its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Task {
+pub struct PlacedTask {
     /// its lowest process
     pub pid: u32,
     /// whose it is
@@ -100,8 +100,8 @@ pub struct Task {
 }
 
 /// The tasks of these placed processes, each of which is one for itself so far, in order of job, step and local id.
-pub fn tasks(processes: &[Task]) -> Vec<Task> {
-    let mut found: BTreeMap<(&Marked, Option<u32>), Task> = BTreeMap::new();
+pub fn tasks(processes: &[PlacedTask]) -> Vec<PlacedTask> {
+    let mut found: BTreeMap<(&Marked, Option<u32>), PlacedTask> = BTreeMap::new();
     for process in processes {
         let of_task = found.entry((&process.marked, process.user));
         of_task

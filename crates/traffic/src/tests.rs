@@ -1,13 +1,13 @@
 //! Tests of the bytes of NICs.
 #![forbid(unsafe_code)]
 
-use super::counters::{Count, Counted, Place, Sample, interface, rdma};
+use super::counters::{Count, CountedPort, PortCounts, Sample, interface, rdma};
 use super::exposition::{Metric, write};
-use super::growth::{Bytes, Missing, growth};
+use super::growth::{Bytes, NoFigure, growth};
 use super::merge::{self, Merged};
-use super::planned::{Origin, Plan, Planned};
-use super::report::{self, OF_THE_INTERFACE, Report, VERSION};
-use super::tasks::{Task, marked, numbers, tasks};
+use super::planned::{Origin, Planned, PlannedNics};
+use super::report::{self, Measurement, OF_THE_INTERFACE, VERSION};
+use super::tasks::{PlacedTask, marked, numbers, tasks};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,19 +65,19 @@ fn what_is_no_count_is_no_counter() {
     assert_eq!(interface(&files(&[("tx_bytes", "7")])), None);
 }
 
-fn sample(entries: &[(&str, u8, Counted)]) -> Sample {
-    let place = |device: &str, port| Place { device: device.to_string(), port };
+fn sample(entries: &[(&str, u8, PortCounts)]) -> Sample {
+    let place = |device: &str, port| CountedPort { device: device.to_string(), port };
     entries.iter().map(|(device, port, counted)| (place(device, *port), counted.clone())).collect()
 }
 
-fn port(sent: u64, received: u64) -> Counted {
+fn port(sent: u64, received: u64) -> PortCounts {
     let texts = [(sent / 4).to_string(), (received / 4).to_string()];
     let known = [("counters/port_xmit_data", &*texts[0]), ("counters/port_rcv_data", &*texts[1])];
-    Counted { rdma: rdma(None, &files(&known)), ..Counted::default() }
+    PortCounts { rdma: rdma(None, &files(&known)), ..PortCounts::default() }
 }
 
-fn soft(sent: u64) -> Counted {
-    Counted { rdma: None, interface: Some(("rail0".into(), count(sent, 0))), is_soft: true }
+fn soft(sent: u64) -> PortCounts {
+    PortCounts { rdma: None, interface: Some(("rail0".into(), count(sent, 0))), is_soft: true }
 }
 
 #[test]
@@ -86,13 +86,13 @@ fn a_counter_that_cannot_tell_is_no_zero() {
     let before = sample(&[
         ("a", 1, port(400, 400)),
         ("b", 1, port(400, 400)),
-        ("c", 1, Counted::default()),
+        ("c", 1, PortCounts::default()),
         ("d", 1, port(0, 0)),
     ]);
     let after = sample(&[
         ("a", 1, port(396, 800)),
         ("b", 1, port(end, 400)),
-        ("c", 1, Counted::default()),
+        ("c", 1, PortCounts::default()),
         ("e", 1, port(0, 0)),
     ]);
     let grown = growth(&before, &after, &BTreeSet::from(["sick".to_string()]));
@@ -100,12 +100,12 @@ fn a_counter_that_cannot_tell_is_no_zero() {
     assert_eq!(
         of,
         [
-            ("a", Err(Missing::WentBackwards)),
-            ("b", Err(Missing::AtItsEnd)),
-            ("c", Err(Missing::NoCounter)),
-            ("d", Err(Missing::CameOrWent)),
-            ("e", Err(Missing::CameOrWent)),
-            ("sick", Err(Missing::NoAnswer)),
+            ("a", Err(NoFigure::WentBackwards)),
+            ("b", Err(NoFigure::AtItsEnd)),
+            ("c", Err(NoFigure::NoCounter)),
+            ("d", Err(NoFigure::CameOrWent)),
+            ("e", Err(NoFigure::CameOrWent)),
+            ("sick", Err(NoFigure::NoAnswer)),
         ]
     );
 }
@@ -113,20 +113,20 @@ fn a_counter_that_cannot_tell_is_no_zero() {
 #[test]
 fn nics_are_in_the_order_of_their_numbers_and_interfaces_come_last() {
     let all = [("eth0", 0), ("mlx5_10", 1), ("mlx5_9", 1), ("bnxt_re0", 1), ("mlx5_9", 2)];
-    let sample = sample(&all.map(|(device, port)| (device, port, Counted::default())));
-    let names: Vec<String> = sample.keys().map(Place::name).collect();
+    let sample = sample(&all.map(|(device, port)| (device, port, PortCounts::default())));
+    let names: Vec<String> = sample.keys().map(CountedPort::name).collect();
     assert_eq!(names, ["bnxt_re0:1", "mlx5_9:1", "mlx5_9:2", "mlx5_10:1", "eth0"]);
-    assert!(sample.keys().all(|place| Place::named(&place.name()) == *place));
+    assert!(sample.keys().all(|place| CountedPort::named(&place.name()) == *place));
 }
 
-fn plan(nics: &[&str]) -> Plan {
+fn plan(nics: &[&str]) -> PlannedNics {
     nics.iter().map(|nic| (nic.to_string(), Planned::default())).collect()
 }
 
-fn report_of(node: &str, before: &Sample, after: &Sample, plan: &Plan) -> Report {
+fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) -> Measurement {
     let (nics, shares) = report::of_node(&growth(before, after, &BTreeSet::new()), plan);
     let notes = report::notes(&nics, &shares, Origin::Tasks);
-    Report {
+    Measurement {
         nic_placement_measure: VERSION,
         node: node.to_string(),
         seconds: 1.5,
@@ -165,7 +165,7 @@ fn soft_roce_is_counted_by_its_interface_and_not_a_second_time_as_tcp() {
 
 #[test]
 fn a_program_that_sends_by_tcp_instead_is_told_so() {
-    let card = |tcp| Counted { interface: Some(("eth1".into(), count(tcp, 0))), ..port(0, 0) };
+    let card = |tcp| PortCounts { interface: Some(("eth1".into(), count(tcp, 0))), ..port(0, 0) };
     let (before, after) = (sample(&[("mlx5_0", 1, card(0))]), sample(&[("mlx5_0", 1, card(5_000_000))]));
     let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1"]));
     assert_eq!(
@@ -193,7 +193,7 @@ fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
     assert_eq!((task.numbers.local, task.numbers.rank), (Some(3), Some(11)));
     assert_eq!(task.gpus.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0000:1b:00.0"]);
     assert_eq!(task.nics, ["mlx5_0:1", "mlx5_1:1"]);
-    let process = |pid| Task { pid, user: Some(1000), processes: 1, marked: task.clone() };
+    let process = |pid| PlacedTask { pid, user: Some(1000), processes: 1, marked: task.clone() };
     let all = tasks(&[process(9), process(7), process(8)]);
     assert_eq!(all.iter().map(|task| (task.pid, task.processes)).collect::<Vec<_>>(), [(7, 3)]);
 }
@@ -249,7 +249,7 @@ proptest! {
     #[test]
     fn shares_add_up(figures in prop::collection::vec((0u64..1 << 40, 0u64..1 << 40, any::<bool>()), 1..12)) {
         let names: Vec<String> = (0..figures.len()).map(|number| format!("mlx5_{number}")).collect();
-        let entries = |pick: fn(&(u64, u64, bool)) -> u64| -> Vec<(&str, u8, Counted)> {
+        let entries = |pick: fn(&(u64, u64, bool)) -> u64| -> Vec<(&str, u8, PortCounts)> {
             names.iter().zip(&figures).map(|(name, of)| (&**name, 1, port(pick(of), 0))).collect()
         };
         let (before, after) = (sample(&entries(|of| of.0)), sample(&entries(|of| of.1)));
@@ -259,13 +259,13 @@ proptest! {
         let report = report_of("n0", &before, &after, &plan);
         let grown: u64 =
             figures.iter().filter_map(|(before, after, _)| (after / 4 * 4).checked_sub(before / 4 * 4)).sum();
-        let at_end = report.nics.iter().any(|nic| nic.rdma_missing == Some(Missing::AtItsEnd));
+        let at_end = report.nics.iter().any(|nic| nic.rdma_missing == Some(NoFigure::AtItsEnd));
         prop_assert!(at_end || report.shares.planned + report.shares.others == grown);
         let back = figures.iter().filter(|(before, after, _)| after / 4 < before / 4).count();
         prop_assert!(at_end || report.shares.unknown.len() == back);
         let mut other = report.clone();
         other.node = "n1".to_string();
-        let merged = |reports: [&Report; 2]| {
+        let merged = |reports: [&Measurement; 2]| {
             let mut merged = Merged::default();
             reports.into_iter().for_each(|report| merged.add(report.clone()).unwrap());
             merged
@@ -317,7 +317,7 @@ fn tasks_plan_the_nics_that_they_name() {
         "SLURM_LOCALID=5",
         "NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1",
     ]);
-    let all = tasks(&[Task { pid: 1, user: None, processes: 1, marked: marked(&text).unwrap() }]);
+    let all = tasks(&[PlacedTask { pid: 1, user: None, processes: 1, marked: marked(&text).unwrap() }]);
     let node = nic_placement_core::platform::model("dgx-h100").unwrap();
     let map = nic_placement_core::policy::map(&node, &Default::default());
     let of_node = super::planned::of_node(&node, &map);

@@ -61,7 +61,7 @@ pub struct Inventory {
 
 /// So many devices of one model.
 #[derive(Serialize)]
-struct Counted<'a> {
+struct DeviceCount<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     nearest: Option<&'a str>,
@@ -69,11 +69,15 @@ struct Counted<'a> {
 }
 
 fn gpus<S: Serializer>(gpus: &BTreeMap<String, usize>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(gpus.iter().map(|(model, &count)| Counted { model, nearest: None, count }))
+    to.collect_seq(gpus.iter().map(|(model, &count)| DeviceCount { model, nearest: None, count }))
 }
 
 fn nics<S: Serializer>(nics: &BTreeMap<(String, String), usize>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(nics.iter().map(|((model, path), &count)| Counted { model, nearest: Some(path), count }))
+    to.collect_seq(nics.iter().map(|((model, path), &count)| DeviceCount {
+        model,
+        nearest: Some(path),
+        count,
+    }))
 }
 
 impl Inventory {
@@ -96,7 +100,7 @@ fn differing<T: Ord>(a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>) -> usize {
 }
 
 /// What an audit needs of a report.
-pub(super) struct Facts {
+pub(super) struct NodeFacts {
     /// the node's name
     pub(super) host: String,
     /// by which its kind is told
@@ -106,7 +110,7 @@ pub(super) struct Facts {
 }
 
 /// Reads a report; why it cannot be compared, if it cannot.
-pub(super) fn of(report: &Report) -> Result<Facts, String> {
+pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
     let Some(host) = report.host.clone() else {
         return Err("it has no `host`: a report of a described machine, not of a node".to_string());
     };
@@ -144,7 +148,7 @@ pub(super) fn of(report: &Report) -> Result<Facts, String> {
         facts.add(Class::Finding, &subject, "", Some(&finding.text));
     }
     let facts = facts.checked()?;
-    Ok(Facts { host, inventory, facts })
+    Ok(NodeFacts { host, inventory, facts })
 }
 
 #[derive(Default)]

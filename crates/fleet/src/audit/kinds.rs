@@ -27,14 +27,14 @@ pub struct Audited {
     /// how many nodes reported
     pub nodes: usize,
     /// kinds, the one with most nodes first
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<NodeKind>,
     /// nodes that reported more than once
     pub duplicates: Vec<Duplicate>,
 }
 
 /// Nodes that are alike, or nearly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Kind {
+pub struct NodeKind {
     /// machine, GPUs and NICs of most of them
     #[serde(flatten)]
     pub inventory: Inventory,
@@ -94,7 +94,7 @@ impl Audited {
 
     /// Are all nodes like their kind?  A node alone has none that it could differ from.
     pub fn are_alike(&self) -> bool {
-        let lone = |kind: &Kind| kind.count == 1 && self.nodes > 1;
+        let lone = |kind: &NodeKind| kind.count == 1 && self.nodes > 1;
         !self.kinds.iter().any(|kind| lone(kind) || !kind.differing.is_empty())
     }
 }
@@ -114,7 +114,7 @@ impl Audit {
             };
             of_shape.entry(*first.unwrap_or(&0)).or_default().push(host);
         }
-        let mut kinds: Vec<Kind> = self
+        let mut kinds: Vec<NodeKind> = self
             .centres(&of_shape)
             .into_iter()
             .map(|(of, shapes)| self.kind(of, &shapes, &of_shape))
@@ -162,7 +162,7 @@ impl Audit {
         kinds
     }
 
-    fn kind(&self, inventory: u32, shapes: &[u32], of_shape: &BTreeMap<u32, Vec<&str>>) -> Kind {
+    fn kind(&self, inventory: u32, shapes: &[u32], of_shape: &BTreeMap<u32, Vec<&str>>) -> NodeKind {
         let hosts = |shape: &u32| of_shape.get(shape).map(Vec::as_slice).unwrap_or_default();
         let count = shapes.iter().map(|shape| hosts(shape).len()).sum();
         let usual = self.usual(shapes, of_shape, count);
@@ -181,7 +181,7 @@ impl Audit {
         let mut differing: Vec<Differing> = differing.into_iter().map(group).collect();
         differing.sort_by(|a, b| a.nodes.cmp(&b.nodes));
         let nodes = compressed(shapes.iter().flat_map(hosts).copied());
-        Kind { inventory: self.inventories.get(inventory).clone(), nodes, count, differing }
+        NodeKind { inventory: self.inventories.get(inventory).clone(), nodes, count, differing }
     }
 
     /// What most nodes of a kind have, for each fact that any of them has; of two as common the one that sorts first.

@@ -19,7 +19,7 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 
-use facts::{Facts, Inventory, Key};
+use facts::{Inventory, Key, NodeFacts};
 use indexmap::IndexSet;
 use report::Report;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ pub struct Audit {
 impl Audit {
     /// Takes one report; what is wrong with it, if it is none.
     pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
-        let Facts { host, inventory, facts } = facts::of(&Report::from_json(document)?)?;
+        let NodeFacts { host, inventory, facts } = facts::of(&Report::from_json(document)?)?;
         if self.used > MAX_TEXTS || self.kept > MAX_KEPT {
             return Err(
                 "the reports before it differ in more than can be kept: audit fewer nodes at once".into()

@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::facts::Machine;
-use super::{Subject, Verdict, listed};
+use super::{Examined, Verdict, listed};
 use nic_placement_core::policy::identity;
 use nic_placement_core::topology::NicKind;
 
-pub(super) fn node(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
     let counted = format!("{gpus} GPU{}", if gpus == 1 { "" } else { "s" });
@@ -24,7 +24,7 @@ pub(super) fn node(subject: &Subject) -> Vec<Verdict> {
     }]
 }
 
-pub(super) fn odd(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn odd(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
     let all = subject.diagnostics.iter().chain(&subject.plan.map.diagnostics);
     let mut verdicts: Vec<Verdict> = all.map(Verdict::note).collect();
@@ -32,7 +32,7 @@ pub(super) fn odd(subject: &Subject) -> Vec<Verdict> {
     verdicts
 }
 
-pub(super) fn machine(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
     let Some(Machine { name, is_a_clouds, missing, gpus }) =
         subject.facts.and_then(|facts| facts.machine.as_ref())
     else {

@@ -85,7 +85,7 @@ pub struct NicFacts {
     /// its `umad` devices
     pub mads: usize,
     /// may the calling user open its device node?  `None` where it was not asked
-    pub access: Option<Access>,
+    pub access: Option<DeviceAccess>,
 }
 
 /// A network interface.
@@ -103,7 +103,7 @@ pub struct Interface {
 
 /// May a user open a device node?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum DeviceAccess {
     /// yes
     Open,
     /// the node's mode or owner forbids it
@@ -155,7 +155,7 @@ pub struct Installation {
     /// why the admin's description of the node cannot be gone by
     pub no_node: Option<String>,
     /// what a step would make of the node file; `None` where it was not looked for
-    pub node_file: Option<(String, NodeFile)>,
+    pub node_file: Option<(String, NodeFileState)>,
     /// files that decide what root loads and does
     pub owners: Vec<Owned>,
 }
@@ -191,7 +191,7 @@ pub struct Plugstack {
     /// what cannot be read in it
     pub findings: Vec<Diagnostic>,
     /// its lines, and those of the files that it includes
-    pub lines: Vec<Line>,
+    pub lines: Vec<PluginLine>,
     /// patterns of `include` that mean no file: where, and the pattern
     pub unmatched: Vec<(String, String)>,
     /// is it the copy that a configless slurmd was sent?
@@ -202,7 +202,7 @@ pub struct Plugstack {
 
 /// A line that loads a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct PluginLine {
     /// `FILE:LINE`
     pub place: String,
     /// `required`, not `optional`
@@ -215,7 +215,7 @@ pub struct Line {
     pub is_there: Option<bool>,
 }
 
-impl Line {
+impl PluginLine {
     /// Is it this plugin?
     pub fn is_ours(&self) -> bool {
         self.loads("nic_placement")
@@ -229,7 +229,7 @@ impl Line {
 
 /// What a step would make of the node file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeFile {
+pub enum NodeFileState {
     /// it uses it: seconds of its age
     Used(u64),
     /// the admin wants none

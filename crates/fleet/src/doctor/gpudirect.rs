@@ -16,8 +16,8 @@
 #![forbid(unsafe_code)]
 
 use super::facts::Facts;
-use super::redirect::{Pair, bridges_between, is_translated, pairs, redirects, translation_hurts};
-use super::{Subject, Verdict, first_of};
+use super::redirect::{GpuWithNic, bridges_between, is_translated, pairs, redirects, translation_hurts};
+use super::{Examined, Verdict, first_of};
 use nic_placement_core::topology::{GpuVendor, NicKind, PathType};
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ enum Memory {
     Unknown(String),
 }
 
-fn memory(subject: &Subject, facts: &Facts, pair: &Pair) -> Memory {
+fn memory(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
     match pair.gpu.vendor {
         GpuVendor::Nvidia => nvidias(subject, facts, pair),
         GpuVendor::Amd if facts.memory_peers.contains("amdkfd") => Memory::By("peer memory of amdkfd"),
@@ -49,7 +49,7 @@ fn memory(subject: &Subject, facts: &Facts, pair: &Pair) -> Memory {
     }
 }
 
-fn nvidias(subject: &Subject, facts: &Facts, pair: &Pair) -> Memory {
+fn nvidias(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
     let is_loaded = |name: &str| facts.modules.as_ref().is_some_and(|modules| modules.contains(name));
     let peers = ["nv_mem", "nv_mem_nc"].iter().any(|peer| facts.memory_peers.contains(*peer));
     match pair.nic.kind {
@@ -99,7 +99,7 @@ fn release(kernel: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn answer(subject: &Subject, facts: &Facts, pair: &Pair) -> Answer {
+fn answer(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Answer {
     let topology = &*subject.plan.node;
     let model = pair.gpu.model.as_deref().unwrap_or_default();
     if ["GeForce", "GB10"].iter().any(|cannot| model.split(' ').any(|word| word == *cannot)) {
@@ -145,7 +145,7 @@ fn answer(subject: &Subject, facts: &Facts, pair: &Pair) -> Answer {
     }
 }
 
-pub(super) fn gpudirect(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn gpudirect(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else { return Vec::new() };
     let mut answers: BTreeMap<Answer, Vec<String>> = BTreeMap::new();
     for pair in pairs(subject) {

@@ -1,11 +1,11 @@
 //! What the kernel and the calling user's limits allow, and what a site's files decide before we can.
 #![forbid(unsafe_code)]
 
-use super::facts::{Access, Limit};
-use super::{Subject, Verdict, listed};
+use super::facts::{DeviceAccess, Limit};
+use super::{Examined, Verdict, listed};
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
-pub(super) fn numa_balancing(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
     let Some(value) = subject.facts.and_then(|facts| facts.numa_balancing.as_deref()) else {
         return Vec::new();
     };
@@ -22,7 +22,7 @@ pub(super) fn numa_balancing(subject: &Subject) -> Vec<Verdict> {
     }]
 }
 
-pub(super) fn port_range(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
     /// A task of a large job connects to a few ports of each node, and several tasks of a node do.
     const FEW: u32 = 4096;
     /// Where Slurm's daemons listen (slurm.conf(5), `SlurmctldPort`, `SlurmdPort`, slurmdbd.conf's `DbdPort`).
@@ -41,7 +41,7 @@ pub(super) fn port_range(subject: &Subject) -> Vec<Verdict> {
 }
 
 /// Is there a NIC of the kind that libraries register memory with?
-fn has_verbs(subject: &Subject) -> bool {
+fn has_verbs(subject: &Examined) -> bool {
     subject
         .plan
         .map
@@ -50,7 +50,7 @@ fn has_verbs(subject: &Subject) -> bool {
         .any(|rail| matches!(subject.plan.node.nic(rail.nic).kind, NicKind::Verbs | NicKind::Efa))
 }
 
-pub(super) fn memlock(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
     let caller = subject.caller;
     if !has_verbs(subject) {
         return Vec::new();
@@ -72,27 +72,27 @@ pub(super) fn memlock(subject: &Subject) -> Vec<Verdict> {
     }
 }
 
-pub(super) fn uverbs_access(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else { return Vec::new() };
     let mut rails: Vec<&str> = subject.plan.map.rails.iter().map(|rail| rail.name.as_str()).collect();
     rails.dedup();
-    let asked: Vec<(&str, Access)> =
+    let asked: Vec<(&str, DeviceAccess)> =
         rails.iter().filter_map(|name| Some((*name, facts.nics.get(*name)?.access?))).collect();
-    let with = |access: Access| -> Vec<String> {
+    let with = |access: DeviceAccess| -> Vec<String> {
         asked.iter().filter(|(_, of)| *of == access).map(|(name, _)| name.to_string()).collect()
     };
-    let open = with(Access::Open);
+    let open = with(DeviceAccess::Open);
     let mut verdicts = Vec::new();
-    let refused = with(Access::Refused);
+    let refused = with(DeviceAccess::Refused);
     if !refused.is_empty() {
         let text = format!("{}: this user may not open the device node", listed(&refused));
         verdicts.push(Verdict::warn(text).about(&refused[0]));
     }
-    let fenced = with(Access::Fenced);
+    let fenced = with(DeviceAccess::Fenced);
     if !fenced.is_empty() {
         verdicts.push(Verdict::note(format!("{}: the job's device cgroup keeps it closed", listed(&fenced))));
     }
-    let absent = with(Access::Absent);
+    let absent = with(DeviceAccess::Absent);
     if !absent.is_empty() {
         let text = format!("{}: no device node below /dev/infiniband", listed(&absent));
         verdicts.push(match open.is_empty() {
@@ -107,7 +107,7 @@ pub(super) fn uverbs_access(subject: &Subject) -> Vec<Verdict> {
     verdicts
 }
 
-pub(super) fn nccl_conf(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
     let verdict = |(file, variables): &(String, Vec<String>)| {
         let text = match variables.as_slice() {
             [] => format!("`{file}` sets nothing that we would set"),
@@ -118,6 +118,6 @@ pub(super) fn nccl_conf(subject: &Subject) -> Vec<Verdict> {
     subject.caller.nccl.iter().map(verdict).collect()
 }
 
-pub(super) fn variable(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn variable(subject: &Examined) -> Vec<Verdict> {
     subject.caller.doubts.iter().map(Verdict::note).collect()
 }

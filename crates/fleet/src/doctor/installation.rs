@@ -1,17 +1,17 @@
 //! What is installed: Slurm's release, plugstack.conf, the plugin's file, what the admin says, the node file.
 #![forbid(unsafe_code)]
 
-use super::facts::{Installation, Line, NodeFile, Owned, Plugstack, Unasked};
-use super::{Subject, Verdict};
+use super::facts::{Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked};
+use super::{Examined, Verdict};
 use nic_placement_core::config::releases::{self, RELEASES};
 
 /// The plugin's lines.
-fn ours(installation: &Installation) -> Vec<&Line> {
+fn ours(installation: &Installation) -> Vec<&PluginLine> {
     let lines = installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
     lines.filter(|line| line.is_ours()).collect()
 }
 
-pub(super) fn slurm(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
     let Some(said) = &subject.installation.slurm else { return Vec::new() };
     let Some(version) = said else {
         return vec![Verdict::note("none of its programs tells its release here")];
@@ -37,7 +37,7 @@ pub(super) fn slurm(subject: &Subject) -> Vec<Verdict> {
     }]
 }
 
-pub(super) fn plugstack(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
     let Some(Plugstack { path, is_named, is_there, findings, .. }) = &subject.installation.plugstack else {
         return Vec::new();
     };
@@ -73,9 +73,9 @@ pub(super) fn plugstack(subject: &Subject) -> Vec<Verdict> {
     verdicts
 }
 
-pub(super) fn plugstack_order(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn plugstack_order(subject: &Examined) -> Vec<Verdict> {
     let lines = subject.installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
-    let lines: Vec<&Line> = lines.collect();
+    let lines: Vec<&PluginLine> = lines.collect();
     let Some(first) = lines.iter().position(|line| line.is_ours()) else { return Vec::new() };
     match lines.iter().rposition(|line| line.loads("pyxis")) {
         Some(pyxis) if pyxis > first => {
@@ -87,7 +87,7 @@ pub(super) fn plugstack_order(subject: &Subject) -> Vec<Verdict> {
     }
 }
 
-pub(super) fn plugin_file(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn plugin_file(subject: &Examined) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for line in ours(subject.installation) {
         let path = line.path.display();
@@ -110,7 +110,7 @@ pub(super) fn plugin_file(subject: &Subject) -> Vec<Verdict> {
     verdicts
 }
 
-pub(super) fn configless(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
     let Some(plugstack) = &subject.installation.plugstack else { return Vec::new() };
     let Plugstack { path, unmatched, is_sent, is_shadowed, .. } = plugstack;
     if *is_shadowed {
@@ -136,7 +136,7 @@ pub(super) fn configless(subject: &Subject) -> Vec<Verdict> {
     }]
 }
 
-pub(super) fn configuration(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn configuration(subject: &Examined) -> Vec<Verdict> {
     let Installation { words, off, unasked, no_node, .. } = subject.installation;
     let mut verdicts: Vec<Verdict> =
         words.iter().map(|finding| Verdict::warn(finding).about(&finding.place)).collect();
@@ -167,7 +167,7 @@ fn by_default(unasked: &Unasked) -> Option<Verdict> {
     (!said.is_empty()).then(|| Verdict::ok(format!("steps that do not ask: {}{apart}", said.join(", then "))))
 }
 
-pub(super) fn owner(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
     /// `S_IWOTH` and `S_IWGRP` of stat(2).
     const OTHERS: u32 = 0o002;
     const GROUP: u32 = 0o020;
@@ -192,20 +192,22 @@ pub(super) fn owner(subject: &Subject) -> Vec<Verdict> {
     verdicts
 }
 
-pub(super) fn node_file(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn node_file(subject: &Examined) -> Vec<Verdict> {
     let Some((path, state)) = &subject.installation.node_file else { return Vec::new() };
     let itself = "each step reads the node itself";
     vec![
         match state {
-            NodeFile::Used(age) => {
+            NodeFileState::Used(age) => {
                 Verdict::ok(format!("a step has the node from `{path}`, which is {age} s old"))
             }
-            NodeFile::Unwanted => Verdict::note(format!("`cache=0`: {itself}, and waits for its hardware")),
-            NodeFile::Absent => {
+            NodeFileState::Unwanted => {
+                Verdict::note(format!("`cache=0`: {itself}, and waits for its hardware"))
+            }
+            NodeFileState::Absent => {
                 Verdict::note(format!("{itself}, and waits for its hardware: `{path}` is not there"))
             }
-            NodeFile::Outdated(why) => Verdict::note(format!("{itself}: {why}")),
-            NodeFile::Unusable(why) => Verdict::warn(format!("{itself}: {why}")),
+            NodeFileState::Outdated(why) => Verdict::note(format!("{itself}: {why}")),
+            NodeFileState::Unusable(why) => Verdict::warn(format!("{itself}: {why}")),
         }
         .about(path),
     ]

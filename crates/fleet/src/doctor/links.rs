@@ -5,7 +5,7 @@
 //! the fifth generation behind a switch of the fourth.  An idle GPU slows its own link by itself.
 #![forbid(unsafe_code)]
 
-use super::{Subject, Verdict, listed};
+use super::{Examined, Verdict, listed};
 use nic_placement_core::topology::{GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,7 +83,7 @@ fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
     alike.filter(|other| other.address != child).filter_map(|other| Some(other.link.current?.width)).max()
 }
 
-pub(super) fn pcie_link(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
     let devices: BTreeSet<PciAddress> = (topology.gpus.iter().map(|gpu| gpu.address))
         .chain(topology.nics.iter().filter_map(|nic| nic.address))

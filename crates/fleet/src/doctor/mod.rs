@@ -44,7 +44,7 @@ pub struct Check {
     /// the document or source that this rests on
     pub source: &'static str,
     /// what is found
-    judge: fn(&Subject) -> Vec<Verdict>,
+    judge: fn(&Examined) -> Vec<Verdict>,
 }
 
 impl Check {
@@ -58,7 +58,7 @@ impl Check {
 }
 
 /// All that checks judge.
-pub struct Subject<'a> {
+pub struct Examined<'a> {
     /// the node as a step would have it
     pub plan: &'a Plan,
     /// what was odd when it was read
@@ -103,7 +103,7 @@ impl Verdict {
 }
 
 /// What all checks but those that are switched off find, in the table's order.
-pub fn examine(subject: &Subject, off: &BTreeSet<String>) -> Vec<Finding> {
+pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
         for Verdict { level, about, text } in (check.judge)(subject) {

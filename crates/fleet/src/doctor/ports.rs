@@ -3,14 +3,14 @@
 
 use super::facts::{Facts, Interface};
 use super::siblings::majority;
-use super::{Subject, Verdict, listed};
+use super::{Examined, Verdict, listed};
 use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{
     Gpu, LinkLayer, Nic, NicKind, NicRole, PciAddress, Port, PortState, Topology,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn nic_broken(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let missing_as_many = map.broken.len() >= map.rails.len();
     let verdict = |rail: &Rail| {
@@ -43,7 +43,7 @@ pub(super) fn nic_broken(subject: &Subject) -> Vec<Verdict> {
 ///
 /// On one bad node among good ones it is right to leave them out: the slowest would set the pace of all.  Where all nodes
 /// are alike bandwidth is lost.  No node can tell which it is.
-pub(super) fn nic_slower(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
     let (topology, node) = (&*subject.plan.node, &subject.plan.map);
     let path = |gpu: &Gpu, nic: &Nic| nic.address.map(|address| topology.path_type(gpu.address, address));
     let slowest = node.rails.iter().filter_map(|rail| rail.rate_mbps).min();
@@ -111,7 +111,7 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     cards
 }
 
-pub(super) fn ports_per_card(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
     let cards = cards(&subject.plan.node);
     let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind).collect();
     let (mut verdicts, mut compared) = (Vec::new(), 0);
@@ -164,7 +164,7 @@ fn is_down(interface: &Interface) -> Option<bool> {
 
 /// Active ports of this kind with what their interfaces say.
 fn with_interfaces<'a>(
-    subject: &'a Subject,
+    subject: &'a Examined,
     keep: impl Fn(&Nic, &Port) -> bool,
 ) -> Vec<(&'a Nic, &'a Port, &'a Interface)> {
     let Some(facts) = subject.facts else { return Vec::new() };
@@ -175,7 +175,7 @@ fn with_interfaces<'a>(
 }
 
 /// Ports that say they are active and interfaces that say nothing passes.
-fn active_and_down(subject: &Subject, all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
+fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
     let down: Vec<_> = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(true)).collect();
     let up = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(false)).count();
     if down.is_empty() {
@@ -208,17 +208,17 @@ fn active_and_down(subject: &Subject, all: &[(&Nic, &Port, &Interface)]) -> Vec<
 }
 
 /// An InfiniBand port needs no interface: IPoIB may be switched off.
-pub(super) fn port_interface(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn port_interface(subject: &Examined) -> Vec<Verdict> {
     let is_roce =
         |nic: &Nic, port: &Port| nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet;
     active_and_down(subject, &with_interfaces(subject, is_roce))
 }
 
-pub(super) fn efa_carrier(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn efa_carrier(subject: &Examined) -> Vec<Verdict> {
     active_and_down(subject, &with_interfaces(subject, |nic, _| nic.kind == NicKind::Efa))
 }
 
-pub(super) fn device_node(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else { return Vec::new() };
     let topology = &*subject.plan.node;
     let hardware = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some();
@@ -250,7 +250,7 @@ pub(super) fn device_node(subject: &Subject) -> Vec<Verdict> {
 }
 
 /// The rails' ports that are RoCE.
-fn roce<'a>(subject: &'a Subject) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
+fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
     let topology = &*subject.plan.node;
     let rails = subject.plan.map.rails.iter().filter_map(|rail| {
         let (nic, port) = (topology.nic(rail.nic), topology.port(rail.at())?);
@@ -259,7 +259,7 @@ fn roce<'a>(subject: &'a Subject) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
     rails.collect()
 }
 
-pub(super) fn roce_gid(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
     let rails = roce(subject);
     let v2 = |port: &Port| port.gid_type.as_deref().map(|of| of == "RoCE v2");
     let good = rails.iter().filter(|(_, _, port)| v2(port) == Some(true)).count();
@@ -300,7 +300,7 @@ pub(super) fn roce_gid(subject: &Subject) -> Vec<Verdict> {
     verdicts
 }
 
-pub(super) fn roce_mtu(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
     /// The largest packet of RDMA, and its headers: Ethernet's frame must hold 4096 bytes and some 60 (rdma-core's
     /// libibverbs/verbs.h, `enum ibv_mtu`; the kernel's include/rdma/ib_addr.h, `iboe_get_mtu`).
     const LARGE: u32 = 4200;

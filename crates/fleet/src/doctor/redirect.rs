@@ -9,12 +9,12 @@ use super::config_space::{
     COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,
 };
 use super::facts::{Facts, Function};
-use super::{Subject, Verdict, listed};
+use super::{Examined, Verdict, listed};
 use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A GPU and a NIC that it is given.
-pub(super) struct Pair<'a> {
+pub(super) struct GpuWithNic<'a> {
     pub(super) index: usize,
     pub(super) gpu: &'a Gpu,
     pub(super) nic: &'a Nic,
@@ -23,7 +23,7 @@ pub(super) struct Pair<'a> {
 }
 
 /// Every GPU with each NIC that it is given and that stands on the PCI bus.
-pub(super) fn pairs<'a>(subject: &'a Subject) -> Vec<Pair<'a>> {
+pub(super) fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let mut pairs = Vec::new();
     for (index, placement) in map.numbered_gpus() {
@@ -31,7 +31,7 @@ pub(super) fn pairs<'a>(subject: &'a Subject) -> Vec<Pair<'a>> {
             let rail = map.rail(choice.rail);
             let (gpu, nic) = (topology.gpu(index), topology.nic(rail.nic));
             if nic.address.is_some() && nic.kind != nic_placement_core::topology::NicKind::Ethernet {
-                pairs.push(Pair { index: index.0, gpu, nic, port: rail.port, path: choice.path });
+                pairs.push(GpuWithNic { index: index.0, gpu, nic, port: rail.port, path: choice.path });
             }
         }
     }
@@ -65,11 +65,11 @@ fn shown(acs: u16) -> String {
 }
 
 /// Pairs behind one switch, which are those that redirection slows down.
-fn behind_a_switch<'a>(subject: &'a Subject) -> Vec<Pair<'a>> {
+fn behind_a_switch<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     pairs(subject).into_iter().filter(|pair| pair.path <= PathType::Pxb).collect()
 }
 
-pub(super) fn acs(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else { return Vec::new() };
     let topology = &*subject.plan.node;
     if self::pairs(subject).is_empty() {
@@ -121,7 +121,7 @@ pub(super) fn acs(subject: &Subject) -> Vec<Verdict> {
     vec![Verdict::warn(text).about(&names[0])]
 }
 
-pub(super) fn ats(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else { return Vec::new() };
     let read: BTreeMap<PciAddress, ConfigSpace> = behind_a_switch(subject)
         .iter()
@@ -149,13 +149,13 @@ pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<
 }
 
 /// Is translation in the way here?  Not on Arm, whose SMMU is made for that, nor in a guest.
-pub(super) fn translation_hurts(subject: &Subject) -> bool {
+pub(super) fn translation_hurts(subject: &Examined) -> bool {
     let arch = subject.plan.node.processor.as_ref().map(|processor| processor.arch);
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     arch == Some(Arch::X86) && !is_virtual
 }
 
-pub(super) fn iommu(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
     let of_pairs = pairs(subject).into_iter().flat_map(|pair| [Some(pair.gpu.address), pair.nic.address]);
     let all: BTreeSet<PciAddress> = of_pairs.flatten().collect();
@@ -184,7 +184,7 @@ pub(super) fn iommu(subject: &Subject) -> Vec<Verdict> {
     }]
 }
 
-pub(super) fn iommu_group(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else { return Vec::new() };
     let group = |address: PciAddress| {
         facts.functions.get(&address).and_then(|Function { iommu_group, .. }| iommu_group.clone())
@@ -211,7 +211,7 @@ pub(super) fn iommu_group(subject: &Subject) -> Vec<Verdict> {
 }
 
 /// What the NICs' device control registers say, where they were read.
-fn controls<'a>(subject: &'a Subject) -> Vec<(&'a Nic, ConfigSpace)> {
+fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     let Some(facts) = subject.facts else { return Vec::new() };
     let mut nics: Vec<(&Nic, ConfigSpace)> = pairs(subject)
         .into_iter()
@@ -223,7 +223,7 @@ fn controls<'a>(subject: &'a Subject) -> Vec<(&'a Nic, ConfigSpace)> {
     nics
 }
 
-pub(super) fn read_request(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
     /// What sichek expects (components/infiniband/checker/pcie_mrr.go).
     const WANTED: u32 = 4096;
     let nics = controls(subject);
@@ -240,7 +240,7 @@ pub(super) fn read_request(subject: &Subject) -> Vec<Verdict> {
     }
 }
 
-pub(super) fn relaxed_ordering(subject: &Subject) -> Vec<Verdict> {
+pub(super) fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
     let nics = controls(subject);
     let strict: Vec<String> = nics
         .iter()

@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 use super::card::{Card, Line, Piece};
-use super::outline::{Kind, Place, cpus, memory_only, outline};
+use super::outline::{Place, PlaceKind, cpus, memory_only, outline};
 use super::shape::{Curve, Looks, Picture, Rect, Shape, Text, Tone};
 use super::width::{Font, fitted, width};
-use super::{Pair, Scene, card, legend};
+use super::{DrawnPair, Scene, card, legend};
 use nic_placement_core::topology::{GpuIndex, NicIndex};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -150,10 +150,12 @@ impl Canvas<'_> {
         self.text((self.right(), y + 15.0), SMALL, Tone::Soft, fitted(&facts, SMALL, COLUMN));
         let end = self.contents(place, level + 1, y + TITLE).max(y + TITLE + GAP);
         let looks = match place.kind {
-            Kind::Socket(_) => Looks::Socket,
-            Kind::HostBridge(_) => Looks::HostBridge,
-            Kind::Switch(_) | Kind::Stated(..) => Looks::Switch,
-            Kind::Node | Kind::NumaNode(_) | Kind::Software | Kind::Card(_) => Looks::NumaNode,
+            PlaceKind::Socket(_) => Looks::Socket,
+            PlaceKind::HostBridge(_) => Looks::HostBridge,
+            PlaceKind::Switch(_) | PlaceKind::Stated(..) => Looks::Switch,
+            PlaceKind::Node | PlaceKind::NumaNode(_) | PlaceKind::Software | PlaceKind::Card(_) => {
+                Looks::NumaNode
+            }
         };
         let tip = Some(if facts.is_empty() { name } else { format!("{name}: {facts}") });
         let rect = Rect { x, y, width: self.width - 2.0 * x, height: end - y, looks, tip };
@@ -166,8 +168,8 @@ impl Canvas<'_> {
     fn title(&self, place: &Place) -> (String, String) {
         let topology = self.scene.topology;
         let facts = match place.kind {
-            Kind::NumaNode(Some(number)) => cpus(topology, number),
-            Kind::Switch(bridge) => {
+            PlaceKind::NumaNode(Some(number)) => cpus(topology, number),
+            PlaceKind::Switch(bridge) => {
                 topology.pci.get(bridge).and_then(|bridge| Some(bridge.link.current?.to_string()))
             }
             _ => None,
@@ -224,17 +226,18 @@ impl Canvas<'_> {
 
     /// The pairs' curves, each with an end of its own on both boxes.
     fn curves(&self) -> Vec<Shape> {
-        let mut pairs: Vec<Pair> = self.scene.pairs.clone();
+        let mut pairs: Vec<DrawnPair> = self.scene.pairs.clone();
         // near paths lie over far ones
         pairs.sort_unstable_by_key(|pair| (Reverse(pair.path), *pair));
         pairs.dedup();
-        let spans =
-            |pair: Pair| Some((pair, *self.cards.gpus.get(&pair.gpu)?, *self.cards.nics.get(&pair.nic)?));
-        let drawn: Vec<(Pair, Span, Span)> = pairs.into_iter().filter_map(spans).collect();
+        let spans = |pair: DrawnPair| {
+            Some((pair, *self.cards.gpus.get(&pair.gpu)?, *self.cards.nics.get(&pair.nic)?))
+        };
+        let drawn: Vec<(DrawnPair, Span, Span)> = pairs.into_iter().filter_map(spans).collect();
         let starts = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.gpu.0, *gpu, nic.middle())));
         let stops = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.nic.0, *nic, gpu.middle())));
         let topology = self.scene.topology;
-        let curve = |((pair, ..), (start, stop)): (&(Pair, Span, Span), (f64, f64))| {
+        let curve = |((pair, ..), (start, stop)): (&(DrawnPair, Span, Span), (f64, f64))| {
             let name = &topology.nic(pair.nic).name;
             Shape::Curve(Curve {
                 from: (self.left + COLUMN, start),

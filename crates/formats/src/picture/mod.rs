@@ -27,7 +27,7 @@ pub struct Scene<'a> {
     /// below the node's name: where the facts come from, what decided
     pub subtitle: String,
     /// which GPU uses which port of which NIC
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<DrawnPair>,
     /// NICs and ports that may not be chosen
     pub excluded: &'a [Excluded],
     /// for each GPU a line of its own, such as its task; with any of them a GPU without one is grey
@@ -36,7 +36,7 @@ pub struct Scene<'a> {
 
 /// A GPU and a port of a NIC that it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pair {
+pub struct DrawnPair {
     /// the GPU
     pub gpu: GpuIndex,
     /// the NIC

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PlaceKind {
     /// all of it
     Node,
     /// a processor package, counted from 0 in order of its first NUMA node
@@ -31,7 +31,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// what it is
-    pub kind: Kind,
+    pub kind: PlaceKind,
     /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
     /// NICs that stand in no smaller place
@@ -42,7 +42,7 @@ pub struct Place {
 
 /// The whole node.  Every GPU and every NIC stands in exactly one place.
 pub fn outline(topology: &Topology) -> Place {
-    let mut node = Place::new(Kind::Node);
+    let mut node = Place::new(PlaceKind::Node);
     let sockets = sockets(topology);
     let memory = memory_only(topology);
     for numa in topology.numa_nodes.iter().filter(|numa| !memory.contains(numa.os_index)) {
@@ -57,16 +57,16 @@ pub fn outline(topology: &Topology) -> Place {
         let numa = topology.numa_node_of(address).filter(|numa| topology.numa_node(*numa).is_some());
         let mut chain = numa_chain(topology, &sockets, numa);
         chain.extend(groups.chain(topology, address));
-        chain.push(Kind::Card(PciAddress { function: 0, ..address }));
+        chain.push(PlaceKind::Card(PciAddress { function: 0, ..address }));
         node.at(&chain).hold(device);
     }
     for (index, _) in topology.numbered_nics().filter(|(_, nic)| nic.address.is_none()) {
-        node.at(&[Kind::Software]).hold(Device::Nic(index));
+        node.at(&[PlaceKind::Software]).hold(Device::Nic(index));
     }
     // what is not known comes last
     node.places.sort_by_key(|place| match place.kind {
-        Kind::NumaNode(None) => 1,
-        Kind::Software => 2,
+        PlaceKind::NumaNode(None) => 1,
+        PlaceKind::Software => 2,
         _ => 0,
     });
     node.without_idle_bridges()
@@ -116,11 +116,11 @@ fn sockets(topology: &Topology) -> BTreeMap<u32, usize> {
     of_node.into_iter().map(|(node, first)| (node, number(first))).collect()
 }
 
-fn numa_chain(topology: &Topology, sockets: &BTreeMap<u32, usize>, numa: Option<u32>) -> Vec<Kind> {
-    let socket = numa.and_then(|numa| sockets.get(&numa)).map(|&socket| Kind::Socket(socket));
+fn numa_chain(topology: &Topology, sockets: &BTreeMap<u32, usize>, numa: Option<u32>) -> Vec<PlaceKind> {
+    let socket = numa.and_then(|numa| sockets.get(&numa)).map(|&socket| PlaceKind::Socket(socket));
     // a node of which no NUMA node is known has none to show
     let is_shown = numa.is_some() || !topology.numa_nodes.is_empty();
-    socket.into_iter().chain(is_shown.then_some(Kind::NumaNode(numa))).collect()
+    socket.into_iter().chain(is_shown.then_some(PlaceKind::NumaNode(numa))).collect()
 }
 
 /// Which cards are near each other by stated paths: for each kind of path the first card of each one's group.
@@ -137,18 +137,18 @@ impl Groups {
     }
 
     /// The places around a card, the largest first.
-    fn chain(&self, topology: &Topology, address: PciAddress) -> Vec<Kind> {
+    fn chain(&self, topology: &Topology, address: PciAddress) -> Vec<PlaceKind> {
         if !self.0.is_empty() {
             let levels = self.0.iter();
             let stated = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
-                firsts.get(&address).map(|&first| Kind::Stated(*most, first))
+                firsts.get(&address).map(|&first| PlaceKind::Stated(*most, first))
             };
             return levels.filter_map(stated).collect();
         }
         let ascent = topology.ascent(address);
         let bridges: Vec<PciAddress> = ascent.bridges().collect();
-        let host = ascent.host().map(Kind::HostBridge);
-        host.into_iter().chain(bridges.into_iter().rev().map(Kind::Switch)).collect()
+        let host = ascent.host().map(PlaceKind::HostBridge);
+        host.into_iter().chain(bridges.into_iter().rev().map(PlaceKind::Switch)).collect()
     }
 }
 
@@ -172,7 +172,7 @@ fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddres
 }
 
 impl Place {
-    fn new(kind: Kind) -> Place {
+    fn new(kind: PlaceKind) -> Place {
         Place { kind, gpus: Vec::new(), nics: Vec::new(), places: Vec::new() }
     }
 
@@ -187,7 +187,7 @@ impl Place {
     }
 
     /// The place at the end of this way, made where there is none.
-    fn at(&mut self, chain: &[Kind]) -> &mut Place {
+    fn at(&mut self, chain: &[PlaceKind]) -> &mut Place {
         let Some((kind, rest)) = chain.split_first() else { return self };
         let known = self.places.iter().position(|place| place.kind == *kind);
         let at = known.unwrap_or_else(|| {
@@ -210,9 +210,9 @@ impl Place {
             let branches = inner.places.len();
             let inner = inner.without_idle_bridges();
             let stays = match inner.kind {
-                Kind::Card(_) => false,
-                Kind::HostBridge(_) | Kind::Switch(_) | Kind::Stated(..) => branches > 1,
-                Kind::Node | Kind::Socket(_) | Kind::NumaNode(_) | Kind::Software => true,
+                PlaceKind::Card(_) => false,
+                PlaceKind::HostBridge(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => branches > 1,
+                PlaceKind::Node | PlaceKind::Socket(_) | PlaceKind::NumaNode(_) | PlaceKind::Software => true,
             };
             match stays {
                 true => self.places.push(inner),
@@ -227,21 +227,23 @@ impl Place {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PlaceKind {
     /// What the place is called; empty for the node, which has a name of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Node => Ok(()),
-            Kind::Socket(number) => write!(f, "socket {number}"),
-            Kind::NumaNode(Some(number)) => write!(f, "NUMA node {number}"),
-            Kind::NumaNode(None) => f.write_str("on no known NUMA node"),
-            Kind::HostBridge(host) if host.domain >= PciAddress::INVENTED => f.write_str("host bridge"),
-            Kind::HostBridge(host) => write!(f, "host bridge {host}"),
-            Kind::Switch(bridge) | Kind::Card(bridge) if bridge.is_invented() => f.write_str("PCIe switch"),
-            Kind::Switch(bridge) | Kind::Card(bridge) => write!(f, "PCIe switch {bridge}"),
-            Kind::Stated(PathType::Pix, _) => f.write_str("one PCIe switch"),
-            Kind::Stated(..) => f.write_str("several PCIe switches"),
-            Kind::Software => f.write_str("without a PCI function"),
+            PlaceKind::Node => Ok(()),
+            PlaceKind::Socket(number) => write!(f, "socket {number}"),
+            PlaceKind::NumaNode(Some(number)) => write!(f, "NUMA node {number}"),
+            PlaceKind::NumaNode(None) => f.write_str("on no known NUMA node"),
+            PlaceKind::HostBridge(host) if host.domain >= PciAddress::INVENTED => f.write_str("host bridge"),
+            PlaceKind::HostBridge(host) => write!(f, "host bridge {host}"),
+            PlaceKind::Switch(bridge) | PlaceKind::Card(bridge) if bridge.is_invented() => {
+                f.write_str("PCIe switch")
+            }
+            PlaceKind::Switch(bridge) | PlaceKind::Card(bridge) => write!(f, "PCIe switch {bridge}"),
+            PlaceKind::Stated(PathType::Pix, _) => f.write_str("one PCIe switch"),
+            PlaceKind::Stated(..) => f.write_str("several PCIe switches"),
+            PlaceKind::Software => f.write_str("without a PCI function"),
         }
     }
 }

@@ -3,9 +3,9 @@
 
 mod made;
 
-use super::outline::{Kind, Place, outline};
+use super::outline::{Place, PlaceKind, outline};
 use super::width::{Font, width};
-use super::{Pair, Scene, svg};
+use super::{DrawnPair, Scene, svg};
 use made::Shape;
 use nic_placement_core::placement::{NodePlacement, RailUse};
 use nic_placement_core::platform;
@@ -119,7 +119,7 @@ fn drawn(topology: &Topology, notes: BTreeMap<GpuIndex, String>) -> String {
 fn placed(topology: &Topology, placement: &NodePlacement, notes: BTreeMap<GpuIndex, String>) -> String {
     let pair = |gpu, choice: &RailUse| {
         let rail = placement.rail(choice.rail);
-        Pair { gpu, nic: rail.nic, port: rail.port, path: choice.path }
+        DrawnPair { gpu, nic: rail.nic, port: rail.port, path: choice.path }
     };
     let pairs = placement
         .numbered_gpus()
@@ -219,7 +219,7 @@ fn every_built_in_machine_is_drawn_with_its_names() {
 fn a_picture_of_all_with_all_crosses_no_box() {
     let topology = platform::model("dgx-h100").unwrap();
     let pairs = topology.gpu_indices().flat_map(|gpu| {
-        (0..topology.nics.len()).map(move |nic| Pair {
+        (0..topology.nics.len()).map(move |nic| DrawnPair {
             gpu,
             nic: NicIndex(nic),
             port: 1,
@@ -335,8 +335,8 @@ fn sockets_are_places_where_they_hold_several_numa_nodes() {
         let node = outline(&platform::model(name).unwrap());
         node.places.iter().map(|place| place.kind).collect::<Vec<_>>()
     };
-    assert_eq!(kinds("juwels-booster"), [Kind::Socket(0), Kind::Socket(1)]);
-    assert_eq!(kinds("dgx-h100"), [Kind::NumaNode(Some(0)), Kind::NumaNode(Some(1))]);
+    assert_eq!(kinds("juwels-booster"), [PlaceKind::Socket(0), PlaceKind::Socket(1)]);
+    assert_eq!(kinds("dgx-h100"), [PlaceKind::NumaNode(Some(0)), PlaceKind::NumaNode(Some(1))]);
 }
 
 #[test]

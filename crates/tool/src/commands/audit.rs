@@ -8,7 +8,7 @@ use clap::ValueHint;
 use nic_placement_core::discover::root;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::json::{self, Bad};
-use nic_placement_fleet::audit::kinds::{Audited, Difference, Differing, Duplicate, Kind};
+use nic_placement_fleet::audit::kinds::{Audited, Difference, Differing, Duplicate, NodeKind};
 use nic_placement_fleet::audit::stream::{Piece, Splitter};
 use nic_placement_fleet::audit::{Audit, hostlist};
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
     }
 }
 
-fn kind(kind: &Kind, nodes: usize, page: &mut Page) {
+fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     let count = counted(kind.count, "node", "nodes");
     let heading = format!("{count} {}: {}", kind.nodes, inventory(&kind.inventory));
     page.line(Text::styled(heading, Style::Heading));

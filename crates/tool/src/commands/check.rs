@@ -26,7 +26,7 @@ use nic_placement_fleet::audit::report::{Finding, Level};
 use nic_placement_fleet::doctor::facts::{Caller, Facts, Installation, Unasked};
 use nic_placement_fleet::doctor::report::{explained, widest_code};
 use nic_placement_fleet::doctor::table::{CHECKS, codes};
-use nic_placement_fleet::doctor::{Check, Subject, examine};
+use nic_placement_fleet::doctor::{Check, Examined, examine};
 use nic_placement_fleet::gather;
 use nic_placement_formats::describe;
 use nic_placement_sys as sys;
@@ -219,7 +219,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         ..if is_live { caller::here(&plan) } else { Caller::default() }
     };
     let findings = examine(
-        &Subject {
+        &Examined {
             plan: &plan,
             diagnostics: &diagnostics,
             facts: facts.as_ref(),

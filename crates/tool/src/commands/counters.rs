@@ -5,7 +5,7 @@ use super::threads;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Root;
 use nic_placement_formats::describe;
-use nic_placement_traffic::counters::{self, Counted, OF_SOFT_ROCE, Place, Sample};
+use nic_placement_traffic::counters::{self, CountedPort, OF_SOFT_ROCE, PortCounts, Sample};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -139,12 +139,12 @@ fn device_of(root: &Root, device: &str) -> Sample {
             [only] => Some(only.clone()),
             _ => used.clone().or_else(own),
         };
-        let counted = Counted {
+        let counted = PortCounts {
             rdma: counters::rdma(driver, &read),
             interface: interface.and_then(|name| interface_of(root, &name)),
             is_soft,
         };
-        sample.insert(Place { device: device.to_string(), port: number }, counted);
+        sample.insert(CountedPort { device: device.to_string(), port: number }, counted);
     }
     sample
 }
@@ -166,8 +166,8 @@ fn interfaces(root: &Root) -> Sample {
         names.filter(|name| root.follow(&format!("{INTERFACES}/{name}/device")).is_some()).take(MAX_DEVICES);
     let counted = on_a_device.filter_map(|name| {
         let interface = interface_of(root, &name)?;
-        let counted = Counted { interface: Some(interface), ..Counted::default() };
-        Some((Place { device: name, port: 0 }, counted))
+        let counted = PortCounts { interface: Some(interface), ..PortCounts::default() };
+        Some((CountedPort { device: name, port: 0 }, counted))
     });
     counted.collect()
 }

@@ -7,7 +7,7 @@ use clap::ValueHint;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{Bitmap, GpuIndex, Topology};
-use nic_placement_formats::picture::{self, Pair, Scene};
+use nic_placement_formats::picture::{self, DrawnPair, Scene};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) 
     let pairs = placement.numbered_gpus().flat_map(|(gpu, of)| {
         of.choices.iter().map(move |choice| {
             let rail = placement.rail(choice.rail);
-            Pair { gpu, nic: rail.nic, port: rail.port, path: choice.path }
+            DrawnPair { gpu, nic: rail.nic, port: rail.port, path: choice.path }
         })
     });
     Scene {
@@ -65,7 +65,7 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
                 // no GPU's own choice: its nearest one speaks for the task
                 users.extend(gpus.iter().copied().min_by_key(|&gpu| (path(gpu), gpu)));
             }
-            let pair = |gpu| Pair { gpu, nic: rail.nic, port: rail.port, path: path(gpu) };
+            let pair = |gpu| DrawnPair { gpu, nic: rail.nic, port: rail.port, path: path(gpu) };
             pairs.extend(users.into_iter().map(pair));
         }
     }

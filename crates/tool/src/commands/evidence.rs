@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const STEP_GPUS: &str = "SLURM_STEP_GPUS";
 
 /// What the options say.
-pub(super) struct Evidence {
+pub(super) struct GpuEvidence {
     variables: BTreeMap<&'static str, String>,
     /// `SLURM_STEP_GPUS`
     pub(super) step_gpus: Option<String>,
@@ -20,11 +20,11 @@ pub(super) struct Evidence {
     may_open: Option<String>,
 }
 
-impl Evidence {
+impl GpuEvidence {
     /// From each `VAR=LIST` of `--visible`, and `--may-open`.
-    pub(super) fn new(visible: &[String], may_open: Option<&str>) -> Result<Evidence, Failure> {
+    pub(super) fn new(visible: &[String], may_open: Option<&str>) -> Result<GpuEvidence, Failure> {
         let may_open = may_open.map(str::to_string);
-        let mut evidence = Evidence { variables: BTreeMap::new(), step_gpus: None, may_open };
+        let mut evidence = GpuEvidence { variables: BTreeMap::new(), step_gpus: None, may_open };
         visible.iter().try_for_each(|word| evidence.take(word))?;
         Ok(evidence)
     }

@@ -4,7 +4,7 @@
 
 use super::node::Node;
 use super::page::{Page, Style, Table, Text};
-use super::request::Request;
+use super::request::PlanOptions;
 use super::{Failure, gpu_list, shortfalls};
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::Plan;
@@ -31,7 +31,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", help_heading = "What is asked for")]
     gpu: Option<String>,
     #[command(flatten)]
-    request: Request,
+    request: PlanOptions,
     /// the same as versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,

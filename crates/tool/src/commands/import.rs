@@ -9,7 +9,7 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::topology::{Topology, file};
-use nic_placement_formats::describe::{self, Format};
+use nic_placement_formats::describe::{self, FileFormat};
 use nic_placement_formats::import::nccl;
 use std::path::{Path, PathBuf};
 
@@ -55,12 +55,12 @@ pub(super) struct Options {
 }
 
 /// The words of `--from`.
-const WORDS: [(&str, Format); 5] = [
-    ("hwloc", Format::Hwloc),
-    ("nccl", Format::Nccl),
-    ("smi", Format::Smi),
-    ("sysfs", Format::Sysfs),
-    ("json", Format::Json),
+const WORDS: [(&str, FileFormat); 5] = [
+    ("hwloc", FileFormat::Hwloc),
+    ("nccl", FileFormat::Nccl),
+    ("smi", FileFormat::Smi),
+    ("sysfs", FileFormat::Sysfs),
+    ("json", FileFormat::Json),
 ];
 
 #[derive(Clone, Copy, clap::ValueEnum)]

@@ -3,7 +3,7 @@
 
 use super::node::Node;
 use super::page::Page;
-use super::request::Request;
+use super::request::PlanOptions;
 use super::{Failure, gpu_list, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
@@ -58,7 +58,7 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    request: Request,
+    request: PlanOptions,
 }
 
 /// A node's name as it stands in a launcher's line, which blanks and line ends would end.

@@ -20,7 +20,7 @@ use nic_placement_formats::describe;
 use nic_placement_program::Signals;
 use nic_placement_sys as sys;
 use nic_placement_traffic::merge::{self, Merged};
-use nic_placement_traffic::report::Report;
+use nic_placement_traffic::report::Measurement;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
@@ -162,7 +162,7 @@ fn status_of(status: ExitStatus) -> u8 {
     status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)
 }
 
-fn deliver(options: &Options, report: &Report) -> Result<(), String> {
+fn deliver(options: &Options, report: &Measurement) -> Result<(), String> {
     let text = |page: &mut Page| match options.json {
         true => page.exact(&report.to_json()),
         false => print::report(report, page),

@@ -4,11 +4,11 @@
 mod table;
 
 use super::drawing::{self, Drawing};
-use super::evidence::Evidence;
+use super::evidence::GpuEvidence;
 use super::misunderstood::misunderstood;
 use super::node::Node;
 use super::page::Page;
-use super::request::{self, Request};
+use super::request::{self, PlanOptions};
 use super::{Failure, gpu_list, shortfalls};
 use clap::ArgAction::Append;
 use nic_placement_core::config::NodeSource;
@@ -40,7 +40,7 @@ pub(super) struct Options {
     #[command(flatten)]
     step: StepOptions,
     #[command(flatten)]
-    request: Request,
+    request: PlanOptions,
     #[command(flatten)]
     site: Site,
     #[command(flatten)]
@@ -112,7 +112,7 @@ struct Output {
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let Options { node, step: of_step, request, site, output } = options;
     let present = request::variables(&of_step.variable)?;
-    let evidence = Evidence::new(&of_step.visible, of_step.may_open.as_deref())?;
+    let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
     let (mut wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     maps::take_to_exist(&mut wish.admin);
     let (topology, mut diagnostics) = node.read()?;
@@ -152,7 +152,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 
 fn step_of(
     of_step: &StepOptions,
-    evidence: &Evidence,
+    evidence: &GpuEvidence,
     topology: &Topology,
 ) -> Result<(Step, Vec<Task>), Failure> {
     let played = evidence.grant(topology)?;

@@ -4,7 +4,7 @@
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::{self, Author, Problem};
 use nic_placement_core::policy::pattern::glob;
-use nic_placement_fleet::doctor::facts::Line;
+use nic_placement_fleet::doctor::facts::PluginLine;
 use nic_placement_process::admin::{self, Found};
 use nic_placement_process::node;
 use std::ffi::OsString;
@@ -70,7 +70,7 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
 #[derive(Default)]
 pub(super) struct Read {
     /// the lines that load plugins, in the order in which Slurm loads them
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<PluginLine>,
     /// what cannot be read
     pub(super) findings: Vec<Diagnostic>,
     /// the files that were read
@@ -135,7 +135,7 @@ impl Reader {
                     }
                     files.iter().for_each(|file| self.include(file, depth + 1));
                 }
-                (Some(kind @ ("required" | "optional")), Some(path)) => self.read.lines.push(Line {
+                (Some(kind @ ("required" | "optional")), Some(path)) => self.read.lines.push(PluginLine {
                     place,
                     is_required: kind == "required",
                     path: PathBuf::from(path),

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::discover::Root;
-use nic_placement_traffic::tasks::{Task, marked};
+use nic_placement_traffic::tasks::{PlacedTask, marked};
 use std::collections::BTreeSet;
 
 /// Bytes of one environment, at most.  A program's environment and arguments have 2 MiB by default together; the marker is
@@ -19,7 +19,7 @@ const FIRST_USER: u32 = 1000;
 #[derive(Default)]
 pub(super) struct Walked {
     /// those with a marker
-    pub(super) placed: Vec<Task>,
+    pub(super) placed: Vec<PlacedTask>,
     /// users, not of the system, whose environments are not for us to read
     pub(super) hidden: BTreeSet<u32>,
     /// were all looked at?
@@ -43,7 +43,7 @@ pub(super) fn walk(root: &Root) -> Walked {
         };
         left -= environment.len();
         if let Some(marked) = marked(&environment) {
-            walked.placed.push(Task { pid, user, processes: 1, marked });
+            walked.placed.push(PlacedTask { pid, user, processes: 1, marked });
         }
         if left == 0 {
             walked.is_whole = false;

@@ -14,7 +14,7 @@ use nic_placement_launch::step::{self, BadWish};
 /// Options of all commands that make a map.
 #[derive(clap::Args)]
 #[command(next_help_heading = "What is asked for")]
-pub(super) struct Request {
+pub(super) struct PlanOptions {
     /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
     #[arg(long, value_name = "WORDS", long_help = words_help("closest", &["off", "observe", "help", "verbose", "dry-run"]))]
     words: Option<String>,
@@ -46,7 +46,7 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
     format!("words of srun's option, separated by commas (default: {default}){words}")
 }
 
-impl Request {
+impl PlanOptions {
     /// The wish, and what is odd about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
     pub(super) fn wish(&self, more: &[(&str, &[String])]) -> Result<(Wish, Vec<Diagnostic>), Failure> {
         // a plan binds no process, so it may say what it would bind on any machine
@@ -62,7 +62,7 @@ impl Request {
     }
 }
 
-impl Request {
+impl PlanOptions {
     /// Refuses a binding for a command that makes `bind=core` of it, whatever is asked.
     pub(super) fn binds_cores_alone(&self, command: &str) -> Result<(), Failure> {
         let Some(text) = &self.words else { return Ok(()) };

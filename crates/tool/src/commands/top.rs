@@ -15,10 +15,10 @@ use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::describe;
 use nic_placement_sys as sys;
-use nic_placement_traffic::counters::{Place, Sample};
+use nic_placement_traffic::counters::{CountedPort, Sample};
 use nic_placement_traffic::growth::{Growth, growth};
-use nic_placement_traffic::planned::{self, Plan};
-use nic_placement_traffic::tasks::{Task, tasks};
+use nic_placement_traffic::planned::{self, PlannedNics};
+use nic_placement_traffic::tasks::{PlacedTask, tasks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -64,7 +64,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The node and its plan, if it could be read in time.
 struct Known {
     topology: Topology,
-    plan: Plan,
+    plan: PlannedNics,
 }
 
 /// What is shown.
@@ -72,8 +72,8 @@ struct Look<'a> {
     name: String,
     known: Option<&'a Known>,
     seconds: f64,
-    grown: BTreeMap<Place, Growth>,
-    tasks: Vec<Task>,
+    grown: BTreeMap<CountedPort, Growth>,
+    tasks: Vec<PlacedTask>,
     walked: Walked,
 }
 

@@ -5,7 +5,7 @@ use super::cases::{Case, case};
 use super::world::World;
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 use crate::doctor::facts::{
-    Access, Caller, Facts, Installation, Limit, Line, NodeFile, Owned, Plugstack, Unasked,
+    Caller, DeviceAccess, Facts, Installation, Limit, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
 };
 use nic_placement_core::diagnostic::Diagnostic;
 
@@ -18,16 +18,16 @@ fn slurm(version: &str) -> World {
 }
 
 /// A line of plugstack.conf: of ours, or of pyxis.
-fn line(number: usize, is_ours: bool) -> Line {
-    Line {
+fn line(number: usize, is_ours: bool) -> PluginLine {
+    PluginLine {
         place: format!("plugstack.conf:{number}"),
         path: if is_ours { "libnic_placement.so" } else { "spank_pyxis.so" }.into(),
         arguments: Vec::new(),
-        ..Line::default()
+        ..PluginLine::default()
     }
 }
 
-fn plugstack(lines: Vec<Line>, change: impl FnOnce(&mut Plugstack)) -> World {
+fn plugstack(lines: Vec<PluginLine>, change: impl FnOnce(&mut Plugstack)) -> World {
     let path = "/etc/slurm/plugstack.conf".to_string();
     let mut plugstack = Plugstack { path, is_there: true, lines, ..Plugstack::default() };
     change(&mut plugstack);
@@ -40,7 +40,7 @@ fn doubt() -> Diagnostic {
 
 pub(super) fn installation() -> Vec<Case> {
     let there = |is_there, is_required| {
-        let line = Line { is_there, is_required, ..line(1, true) };
+        let line = PluginLine { is_there, is_required, ..line(1, true) };
         plugstack(vec![line], |_| {})
     };
     let unmatched = || vec![("plugstack.conf:1".to_string(), "plugstack.conf.d/*".to_string())];
@@ -147,17 +147,17 @@ pub(super) fn admin() -> Vec<Case> {
             Warn,
             "no file",
         ),
-        case("node-file", "used", file(NodeFile::Used(9)), Ok, "9 s old"),
-        case("node-file", "none", file(NodeFile::Absent), Note, "waits for its hardware"),
+        case("node-file", "used", file(NodeFileState::Used(9)), Ok, "9 s old"),
+        case("node-file", "none", file(NodeFileState::Absent), Note, "waits for its hardware"),
         case(
             "node-file",
             "another boot",
-            file(NodeFile::Outdated("another boot".into())),
+            file(NodeFileState::Outdated("another boot".into())),
             Note,
             "another boot",
         ),
-        case("node-file", "unwanted", file(NodeFile::Unwanted), Note, "cache=0"),
-        case("node-file", "too old", file(NodeFile::Unusable("it is 9000 s old".into())), Warn, "9000"),
+        case("node-file", "unwanted", file(NodeFileState::Unwanted), Note, "cache=0"),
+        case("node-file", "too old", file(NodeFileState::Unusable("it is 9000 s old".into())), Warn, "9000"),
     ]
 }
 
@@ -171,7 +171,7 @@ pub(super) fn caller() -> Vec<Case> {
     };
     let some = Limit::Bytes(8 << 20);
     let open = |patch: fn(&mut Facts)| World::of_model("dgx-h100").patched(patch);
-    fn access(facts: &mut Facts, all: Access, first: Access) {
+    fn access(facts: &mut Facts, all: DeviceAccess, first: DeviceAccess) {
         facts.nics.values_mut().for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }
@@ -179,7 +179,7 @@ pub(super) fn caller() -> Vec<Case> {
         let set = set.iter().map(ToString::to_string).collect();
         called(|caller| caller.nccl.push(("/etc/nccl.conf".into(), set)))
     };
-    use Access::{Absent, Fenced, Open, Refused};
+    use DeviceAccess::{Absent, Fenced, Open, Refused};
     vec![
         case("memlock", "unlimited", memlock(Limit::Unlimited, false, true), Ok, "unlimited"),
         case("memlock", "root", memlock(some, true, true), Ok, "root is not held"),

@@ -5,7 +5,7 @@ use super::played::{config_space, digits};
 use crate::audit::report::Finding;
 use crate::doctor::facts::{Caller, Facts, Installation};
 use crate::doctor::table::codes;
-use crate::doctor::{Subject, examine};
+use crate::doctor::{Examined, examine};
 use nic_placement_core::discover::manifest::Entry;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::read_root;
@@ -170,7 +170,7 @@ impl World {
         if let (Some(facts), Some(patch)) = (&mut facts, self.patch) {
             patch(facts);
         }
-        let subject = Subject {
+        let subject = Examined {
             plan: &plan,
             diagnostics: &diagnostics,
             facts: facts.as_ref(),

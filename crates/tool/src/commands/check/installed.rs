@@ -8,7 +8,9 @@ use nic_placement_core::config::{Admin, Conf, NodeFileUse};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::node::kept::{self, Kept, NotUsed};
-use nic_placement_fleet::doctor::facts::{Installation, Line, NodeFile, Owned, Plugstack, Unasked};
+use nic_placement_fleet::doctor::facts::{
+    Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
+};
 use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_process::node;
 use nic_placement_sys as sys;
@@ -25,7 +27,7 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
     let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
     let Read { mut lines, findings, files, unmatched } = plugstack::read(&file);
     lines.iter_mut().for_each(|line| line.is_there = is_there(line, is_live));
-    let ours: Vec<Line> = lines.iter().filter(|line| line.is_ours()).cloned().collect();
+    let ours: Vec<PluginLine> = lines.iter().filter(|line| line.is_ours()).cloned().collect();
     let sent = Path::new(plugstack::SENT);
     let is_sent = named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
     into.plugstack = Some(Plugstack {
@@ -60,13 +62,13 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
 }
 
 /// Is the plugin's file there?
-fn is_there(line: &Line, is_live: bool) -> Option<bool> {
+fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
     // of one that is named without a folder another machine's Slurm knows where it is
     (line.path.is_absolute() || is_live).then(|| found(line).map(|path| path.is_some())).flatten()
 }
 
 /// Where Slurm finds a plugin; the outer `None` where its folder is not known.
-fn found(line: &Line) -> Option<Option<PathBuf>> {
+fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
     if line.path.is_absolute() {
         return Some(line.path.exists().then(|| line.path.clone()));
     }
@@ -133,17 +135,17 @@ pub(super) fn node_file(
 ) -> Option<Kept> {
     let mut is = |state| into.node_file = Some((path.clone(), state));
     if *max_age == 0 {
-        is(NodeFile::Unwanted);
+        is(NodeFileState::Unwanted);
         return None;
     }
     match kept::read(Path::new(path), *max_age, roots(), sys::seconds_since_boot()) {
         Ok(kept) => {
-            is(NodeFile::Used(kept.age));
+            is(NodeFileState::Used(kept.age));
             return Some(kept);
         }
-        Err(NotUsed::Absent(_)) => is(NodeFile::Absent),
-        Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot)) => is(NodeFile::Outdated(why.to_string())),
-        Err(why) => is(NodeFile::Unusable(why.to_string())),
+        Err(NotUsed::Absent(_)) => is(NodeFileState::Absent),
+        Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot)) => is(NodeFileState::Outdated(why.to_string())),
+        Err(why) => is(NodeFileState::Unusable(why.to_string())),
     }
     None
 }

@@ -9,9 +9,9 @@ use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::growth::growth;
-use nic_placement_traffic::planned::{self, Origin, Plan};
-use nic_placement_traffic::report::{self, Report, VERSION};
-use nic_placement_traffic::tasks::{Numbers, Task, numbers, tasks};
+use nic_placement_traffic::planned::{self, Origin, PlannedNics};
+use nic_placement_traffic::report::{self, Measurement, VERSION};
+use nic_placement_traffic::tasks::{Numbers, PlacedTask, numbers, tasks};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc::{Receiver, channel};
@@ -68,7 +68,7 @@ impl Before {
 
 impl Watched {
     /// The program has ended.
-    pub(super) fn report(self, status: u8) -> Report {
+    pub(super) fn report(self, status: u8) -> Measurement {
         let Watched { of: Before { open, before, mut silent, node }, watch, begun } = self;
         let seconds = begun.elapsed();
         let mut reading = Reading::begin(&open, &silent);
@@ -81,7 +81,7 @@ impl Watched {
         let (nics, shares) = report::of_node(&growth(&before, &after, &silent), &plan);
         notes.splice(0..0, report::notes(&nics, &shares, origin));
         let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
-        Report {
+        Measurement {
             nic_placement_measure: VERSION,
             node: name.or(node.map(|node| node.name)).unwrap_or_else(|| "this node".to_string()),
             seconds: (seconds.as_secs_f64() * 1000.0).round() / 1000.0,
@@ -104,7 +104,7 @@ fn own() -> Numbers {
 }
 
 /// Is this a task of ours?  In a step: of that step.  In a batch script, which starts steps: of that job.
-fn is_ours(own: &Numbers, task: &Task) -> bool {
+fn is_ours(own: &Numbers, task: &PlacedTask) -> bool {
     /// Smaller numbers are those of steps that srun started (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`).
     const LAST: u64 = 0xffff_fff0;
     match (own.step, task.marked.numbers.step) {
@@ -115,10 +115,11 @@ fn is_ours(own: &Numbers, task: &Task) -> bool {
     }
 }
 
-fn plan(seen: &Seen, node: Option<&Topology>) -> (Plan, Origin, Vec<String>) {
+fn plan(seen: &Seen, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<String>) {
     let tasks = tasks(&seen.processes());
     let own = own();
-    let (ours, others): (Vec<&Task>, Vec<&Task>) = tasks.iter().partition(|task| is_ours(&own, task));
+    let (ours, others): (Vec<&PlacedTask>, Vec<&PlacedTask>) =
+        tasks.iter().partition(|task| is_ours(&own, task));
     let map = node.map(|node| planned::of_node(node, &policy::map(node, &Request::default())));
     let known = node.zip(map.as_ref());
     let published = planned::of_tasks(&ours, known);
@@ -148,6 +149,6 @@ fn plan(seen: &Seen, node: Option<&Topology>) -> (Plan, Origin, Vec<String>) {
     match (published.is_empty(), map) {
         (false, _) => (published, Origin::Tasks, notes),
         (true, Some(map)) => (map, Origin::Node, notes),
-        (true, None) => (Plan::new(), Origin::Nobody, notes),
+        (true, None) => (PlannedNics::new(), Origin::Nobody, notes),
     }
 }

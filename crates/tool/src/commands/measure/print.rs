@@ -2,18 +2,18 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Table, Text};
-use nic_placement_traffic::counters::Place;
-use nic_placement_traffic::growth::{Bytes, Missing};
+use nic_placement_traffic::counters::CountedPort;
+use nic_placement_traffic::growth::{Bytes, NoFigure};
 use nic_placement_traffic::merge::Merged;
 use nic_placement_traffic::planned::Origin;
-use nic_placement_traffic::report::{Nic, Report, Shares};
+use nic_placement_traffic::report::{Measurement, NicTraffic, Shares};
 use nic_placement_traffic::units::{bytes, per_cent};
 
 /// Nodes that are listed, and notes.
 const LISTED: usize = 32;
 
-pub(super) fn report(report: &Report, page: &mut Page) {
-    let Report { node, seconds, status, .. } = report;
+pub(super) fn report(report: &Measurement, page: &mut Page) {
+    let Measurement { node, seconds, status, .. } = report;
     page.line(format_args!("node {node}: {seconds:.1} s, CMD ended with {status}"));
     let total = report.shares.planned.saturating_add(report.shares.others);
     let mut table = Table::headed(&[
@@ -45,7 +45,7 @@ fn list<T: ToString>(of: &[T]) -> Text {
     }
 }
 
-fn figure(of: Option<Bytes>, missing: Option<Missing>, pick: fn(Bytes) -> u64) -> Text {
+fn figure(of: Option<Bytes>, missing: Option<NoFigure>, pick: fn(Bytes) -> u64) -> Text {
     match (of, missing) {
         (Some(of), _) => Text::from(bytes(pick(of))).unbroken(),
         (None, Some(missing)) => Text::from(missing).unbroken(),
@@ -53,7 +53,7 @@ fn figure(of: Option<Bytes>, missing: Option<Missing>, pick: fn(Bytes) -> u64) -
     }
 }
 
-fn row(nic: &Nic, total: u64) -> [Text; 10] {
+fn row(nic: &NicTraffic, total: u64) -> [Text; 10] {
     let share = nic.rdma.map_or("-".to_string(), |of| per_cent(of.sent, total));
     let style = if nic.is_planned { Style::Plain } else { Style::Faint };
     [
@@ -113,7 +113,7 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
     let mut table =
         Table::headed(&["NIC", "in the plan", "counted", "sent", "share", "least", "most", "TCP sent"]);
     let mut nics: Vec<_> = merged.nics.iter().collect();
-    nics.sort_by_key(|(name, _)| Place::named(name));
+    nics.sort_by_key(|(name, _)| CountedPort::named(name));
     for (name, sum) in nics {
         let of = |count: Option<u64>| Text::from(count.map_or("-".to_string(), bytes)).unbroken();
         let is_known = sum.counted_on > 0;

@@ -4,7 +4,7 @@
 use crate::commands::counters::Open;
 use crate::commands::processes::walk;
 use crate::commands::threads;
-use nic_placement_traffic::tasks::{Marked, Task};
+use nic_placement_traffic::tasks::{Marked, PlacedTask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,8 +38,8 @@ impl Seen {
         }
     }
 
-    pub(super) fn processes(&self) -> Vec<Task> {
-        let process = |((pid, marked), user): (&(u32, Marked), &Option<u32>)| Task {
+    pub(super) fn processes(&self) -> Vec<PlacedTask> {
+        let process = |((pid, marked), user): (&(u32, Marked), &Option<u32>)| PlacedTask {
             pid: *pid,
             user: *user,
             processes: 1,

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use nic_placement_core::config::Admin;
     use nic_placement_core::platform::model;
-    use nic_placement_traffic::counters::{Counted, Place, rdma};
+    use nic_placement_traffic::counters::{CountedPort, PortCounts, rdma};
     use std::process::{Command, Stdio};
 
     fn sample() -> counters::Sample {
@@ -186,10 +186,10 @@ mod tests {
             _ => None,
         };
         let standard = |file: &str| file.starts_with("counters/").then(|| "5".to_string());
-        let counted = |rdma| Counted { rdma, ..Counted::default() };
+        let counted = |rdma| PortCounts { rdma, ..PortCounts::default() };
         counters::Sample::from([
-            (Place { device: "rdmap0s1".into(), port: 1 }, counted(rdma(Some("efa"), &files))),
-            (Place { device: "mlx5_0".into(), port: 1 }, counted(rdma(Some("mlx5_core"), &standard))),
+            (CountedPort { device: "rdmap0s1".into(), port: 1 }, counted(rdma(Some("efa"), &files))),
+            (CountedPort { device: "mlx5_0".into(), port: 1 }, counted(rdma(Some("mlx5_core"), &standard))),
         ])
     }
 

@@ -7,7 +7,7 @@ use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
     GpuIndex, LinkLayer, Nic, NicIndex, PciAddress, Port, PortState, Topology,
 };
-use nic_placement_formats::picture::outline::{Kind, Place, cpus, memory_only, outline};
+use nic_placement_formats::picture::outline::{Place, PlaceKind, cpus, memory_only, outline};
 
 /// Columns between two facts.
 const GAP: usize = 2;
@@ -95,7 +95,7 @@ impl Node<'_> {
     fn contents(&self, place: &Place) -> Vec<Branch> {
         let order = |place: &Place| match place.kind {
             // these stay as they are: a NUMA node without a device has its number too
-            Kind::Socket(_) | Kind::NumaNode(_) | Kind::Software => (None, None, None),
+            PlaceKind::Socket(_) | PlaceKind::NumaNode(_) | PlaceKind::Software => (None, None, None),
             _ => (Some(place.first_gpu().is_none()), place.first_gpu(), place.first_nic()),
         };
         let places = place.places.iter().map(|inner| (order(inner), self.place(inner)));
@@ -109,8 +109,8 @@ impl Node<'_> {
     fn place(&self, place: &Place) -> Branch {
         let topology = self.topology;
         let fact = match place.kind {
-            Kind::NumaNode(Some(number)) => cpus(topology, number),
-            Kind::Switch(bridge) => {
+            PlaceKind::NumaNode(Some(number)) => cpus(topology, number),
+            PlaceKind::Switch(bridge) => {
                 topology.pci.get(bridge).and_then(|bridge| Some(bridge.link.current?.to_string()))
             }
             _ => None,

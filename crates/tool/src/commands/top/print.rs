@@ -4,9 +4,9 @@
 use super::{Known, Look};
 use crate::commands::page::{Page, Table, Text};
 use nic_placement_core::policy::gbps;
-use nic_placement_traffic::growth::{Bytes, Growth, Missing};
+use nic_placement_traffic::growth::{Bytes, Growth, NoFigure};
 use nic_placement_traffic::planned;
-use nic_placement_traffic::tasks::Task;
+use nic_placement_traffic::tasks::PlacedTask;
 use nic_placement_traffic::units::bytes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
         let carried = if place.port > 0 { growth.carried().map_err(Some) } else { Err(None) };
         let per_second = |pick: fn(Bytes) -> u64| match carried {
             Ok(of) => per_second(pick(of), look.seconds),
-            Err(missing) => missing.map_or("-".into(), |missing: Missing| Text::from(missing).unbroken()),
+            Err(missing) => missing.map_or("-".into(), |missing: NoFigure| Text::from(missing).unbroken()),
         };
         nics.row([
             Text::from(&name),
@@ -74,7 +74,7 @@ fn per_second(count: u64, seconds: f64) -> Text {
 }
 
 /// `17.0 task 3`, where Slurm numbered it.
-fn label(task: &Task) -> String {
+fn label(task: &PlacedTask) -> String {
     let numbers = &task.marked.numbers;
     match (numbers.step, numbers.rank.or(numbers.local)) {
         (Some(step), Some(rank)) => format!("{step} task {rank}"),
@@ -83,7 +83,7 @@ fn label(task: &Task) -> String {
     }
 }
 
-fn users(tasks: &[Task]) -> BTreeMap<String, Vec<String>> {
+fn users(tasks: &[PlacedTask]) -> BTreeMap<String, Vec<String>> {
     let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for task in tasks {
         for nic in task.marked.nics.iter().collect::<BTreeSet<_>>() {
@@ -124,7 +124,7 @@ fn tcp(growth: &Growth, seconds: f64) -> Text {
     }
 }
 
-fn task_gpus(known: Option<&Known>, task: &Task) -> Text {
+fn task_gpus(known: Option<&Known>, task: &PlacedTask) -> Text {
     let numbers = known.map(|known| planned::numbers(task, &known.topology).collect::<Vec<_>>());
     let shown: Vec<String> = match numbers {
         Some(numbers) if !numbers.is_empty() => numbers.iter().map(usize::to_string).collect(),
@@ -134,7 +134,7 @@ fn task_gpus(known: Option<&Known>, task: &Task) -> Text {
 }
 
 /// Each NIC with the path from the nearest of the task's GPUs.
-fn task_nics(known: Option<&Known>, task: &Task) -> Text {
+fn task_nics(known: Option<&Known>, task: &PlacedTask) -> Text {
     let shown = task.marked.nics.iter().map(|nic| match path(known, task, nic) {
         Some(path) => Text::from(format_args!("{nic} ")).then(Text::of_path(path)).unbroken(),
         None => Text::from(nic),
@@ -143,7 +143,11 @@ fn task_nics(known: Option<&Known>, task: &Task) -> Text {
     if all.width() == 0 { "-".into() } else { all }
 }
 
-fn path(known: Option<&Known>, task: &Task, nic: &str) -> Option<nic_placement_core::topology::PathType> {
+fn path(
+    known: Option<&Known>,
+    task: &PlacedTask,
+    nic: &str,
+) -> Option<nic_placement_core::topology::PathType> {
     let topology = &known?.topology;
     let index = topology.nic_index(nic.split_once(':')?.0)?;
     let address = topology.nic(index).address?;
@@ -152,7 +156,7 @@ fn path(known: Option<&Known>, task: &Task, nic: &str) -> Option<nic_placement_c
 }
 
 pub(super) fn json(look: &Look) -> String {
-    let rates = |of: Result<Bytes, Missing>| match of {
+    let rates = |of: Result<Bytes, NoFigure>| match of {
         Ok(of) => json!({
             "sent_bytes_per_second": (of.sent as f64 / look.seconds.max(0.001)).round(),
             "received_bytes_per_second": (of.received as f64 / look.seconds.max(0.001)).round(),
@@ -190,7 +194,7 @@ pub(super) fn json(look: &Look) -> String {
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
-fn json_task(known: Option<&Known>, task: &Task) -> Value {
+fn json_task(known: Option<&Known>, task: &PlacedTask) -> Value {
     let numbers = &task.marked.numbers;
     let nics = task
         .marked
