@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 /// Bytes of it, with the extended part.
-pub(crate) const SIZE: usize = 4096;
+pub const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
@@ -30,7 +30,7 @@ pub(super) const DIRECT_TRANSLATED: u16 = 1 << 6;
 
 impl ConfigSpace {
     /// Reads it; `None` where only the part for users is there, or the function does not answer.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<ConfigSpace> {
+    pub fn parse(bytes: &[u8]) -> Option<ConfigSpace> {
         // a function that is gone answers with ones
         if bytes.len() <= FOR_USERS || bytes[..4] == [0xff; 4] {
             return None;

@@ -42,7 +42,7 @@ pub struct Facts {
 }
 
 /// Modules of the kernel that decide how a NIC reaches a GPU's memory.
-pub(crate) const MODULES: [&str; 8] = [
+pub const MODULES: [&str; 8] = [
     "nvidia",
     "nvidia_peermem",
     "nv_peer_mem",

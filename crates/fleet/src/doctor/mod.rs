@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod compute;
-pub(crate) mod config_space;
+pub mod config_space;
 pub mod facts;
 mod gpudirect;
 mod host;
