@@ -3,7 +3,7 @@
 //! `cargo bench -p nic-placement-cli --bench audit` prints a table and fails above 5 s or 100 MB; a number behind `--` is that
 //! of nodes, `write FILE` keeps the reports.
 
-use nic_placement_cli::audit::report::{Finding, Level, Link, Report};
+use nic_placement_fleet::audit::report::{Finding, Level, Link, Report};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;

@@ -92,7 +92,7 @@ fn asked_for(tree: &Path, scope: Scope) -> String {
     let mut root = Root::directory(tree, Author::Anyone).expect("the tree is there");
     root.record();
     read_root(&root, scope, Provenance::ThisSystem);
-    let manifest = root.recorded().to_string();
+    let manifest = nic_placement_formats::manifest::text(&root.recorded());
     let lines = manifest.lines().skip(1).filter(|line| !line.starts_with('|') && !line.contains(" -> "));
     let paths = lines.map(|line| line.split(" = ").next().unwrap_or(line).trim_end_matches('/'));
     paths.map(|path| format!("{}/{path}\n", tree.display())).collect()

@@ -128,13 +128,13 @@ seed("archive", "small", archive.getvalue()[:4096])
 dictionary("archive", ["ustar\x0000", "ustar  ", "sys/", "proc/", "0000644", "././@LongLink"])
 
 # other programs' files
-tests = (ROOT / "crates/cli/src/import/hwloc/tests/machines.rs").read_text()
+tests = (ROOT / "crates/formats/src/import/hwloc/tests/machines.rs").read_text()
 for name, text in re.findall(r'const (VERSION_\d): &str = r#"(.*?)"#;', tests, re.S):
     seed("hwloc", name.lower(), text)
 for name in ["sample", "written"]:
-    seed("nccl", name, (ROOT / f"crates/cli/src/import/nccl/tests/{name}.xml").read_bytes())
+    seed("nccl", name, (ROOT / f"crates/formats/src/import/nccl/tests/{name}.xml").read_bytes())
 seed("nccl", "spark", run("import", "--to", "nccl", str(MODELS / "dgx-spark.json")))
-xml = [f for file in ["crates/cli/src/import/hwloc", "crates/cli/src/import/nccl"] for f in
+xml = [f for file in ["crates/formats/src/import/hwloc", "crates/formats/src/import/nccl"] for f in
        sorted({w for source in (ROOT / file).glob("*.rs") for w in re.findall(r'"([A-Za-z_]{2,30})"', source.read_text())})]
 for target in ["hwloc", "nccl"]:
     dictionary(target, xml + ["<object ", "<info ", "/>", "</object>", "=\"", "&#10;", "<!DOCTYPE", "<pci ", "<cpu ", "<nic ", "<gpu ", "<net ", "0000:1b:00.0", "0x000000ff"])

@@ -26,9 +26,9 @@ use std::path::Path;
 use tree::{CRATES, Source, test_files};
 
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import`, `picture` and `traffic` count separately.  `core`'s lib.rs
+/// of them.  Each other crate counts as one module, but the pure `manifest`, `import` and `picture` of `formats`, and `audit` and `doctor` of `fleet`, count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 24] = [
+const ARROWS: [(&str, &str); 28] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -46,13 +46,20 @@ const ARROWS: [(&str, &str); 24] = [
     ("process", "sys core"),
     ("program", ""),
     ("plugin", "process sys core"),
-    ("cli::audit", "diagnostic"),
-    ("cli::doctor", "cli::audit plan config platform policy placement topology diagnostic"),
-    ("cli::import", "topology diagnostic"),
-    ("cli::picture", "policy placement topology diagnostic"),
-    ("cli::traffic", "libraries placement topology"),
-    ("cli", "cli::audit cli::doctor cli::import cli::picture cli::traffic process program sys core"),
-    ("capi", "process sys core"),
+    ("launch", "config diagnostic libraries placement plan policy step topology"),
+    ("formats::manifest", "discover diagnostic"),
+    ("formats::import", "formats::manifest topology diagnostic"),
+    ("formats::picture", "policy placement topology diagnostic"),
+    ("formats", "formats::manifest formats::import config discover node topology diagnostic"),
+    ("fleet::audit", "diagnostic"),
+    ("fleet::doctor", "fleet::audit plan config platform policy placement topology diagnostic"),
+    ("fleet", "fleet::doctor sys discover node platform topology"),
+    ("traffic", "libraries placement topology"),
+    (
+        "tool",
+        "launch formats formats::manifest formats::import formats::picture fleet fleet::audit fleet::doctor traffic process program sys core",
+    ),
+    ("capi", "launch process sys core"),
 ];
 
 /// `(user, used, words)`: arrows that reach only a part of a module: the items with one of these words in their path.
@@ -145,13 +152,9 @@ fn is_root(file: &str) -> bool {
     file == "crates/core/src/discover/root.rs" || file.starts_with("crates/core/src/discover/root/")
 }
 
-/// The tool, but for its readers of other programs' files, its comparison of nodes, its judgement of one, its pictures and
-/// the bytes of NICs, which are pure.
+/// The commands: what they use of other programs' files, pictures, judgements and bytes of NICs is pure.
 fn is_tool(file: &str) -> bool {
-    let is_pure = ["audit", "doctor", "import", "picture", "traffic"]
-        .iter()
-        .any(|pure| file.starts_with(&format!("crates/cli/src/{pure}/")));
-    file.starts_with("crates/cli/src/") && !is_pure
+    file.starts_with("crates/tool/src/")
 }
 
 fn is_constant(name: &str) -> bool {
@@ -253,11 +256,11 @@ fn reserved_breach(source: &Source, path: &WrittenPath, rules: &[Reserved]) -> O
 fn in_arrows<'a>(crate_name: &'a str, module: &[&'a str]) -> &'a str {
     match (crate_name, module.first()) {
         ("core", Some(module)) => module,
-        ("cli", Some(&"audit")) => "cli::audit",
-        ("cli", Some(&"doctor")) => "cli::doctor",
-        ("cli", Some(&"import")) => "cli::import",
-        ("cli", Some(&"picture")) => "cli::picture",
-        ("cli", Some(&"traffic")) => "cli::traffic",
+        ("formats", Some(&"manifest")) => "formats::manifest",
+        ("formats", Some(&"import")) => "formats::import",
+        ("formats", Some(&"picture")) => "formats::picture",
+        ("fleet", Some(&"audit")) => "fleet::audit",
+        ("fleet", Some(&"doctor")) => "fleet::doctor",
         _ => crate_name,
     }
 }

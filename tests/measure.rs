@@ -4,10 +4,10 @@
 #[path = "measure/output.rs"]
 mod output;
 
-use nic_placement_cli::traffic::growth::{Bytes, Missing};
-use nic_placement_cli::traffic::merge;
-use nic_placement_cli::traffic::planned::Origin;
-use nic_placement_cli::traffic::report::{Nic, Report};
+use nic_placement_traffic::growth::{Bytes, NoFigure};
+use nic_placement_traffic::merge;
+use nic_placement_traffic::planned::Origin;
+use nic_placement_traffic::report::{Measurement, NicTraffic};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -93,13 +93,13 @@ impl Tree {
     }
 }
 
-fn report(output: &Output) -> Report {
+fn report(output: &Output) -> Measurement {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no report: {text}"));
     merge::read(line.as_bytes()).unwrap()
 }
 
-fn of<'r>(report: &'r Report, name: &str) -> &'r Nic {
+fn of<'r>(report: &'r Measurement, name: &str) -> &'r NicTraffic {
     report.nics.iter().find(|nic| nic.name == name).unwrap_or_else(|| panic!("{name}: {report:?}"))
 }
 
@@ -151,10 +151,10 @@ fn what_a_counter_cannot_tell_is_said_and_is_no_zero() {
     fs::remove_dir_all(tree.file(3, "counters")).unwrap();
     let report = report(&tree.measure(&[], line));
     for (nic, missing) in [
-        ("mlx5_0:1", Missing::WentBackwards),
-        ("mlx5_1:1", Missing::CameOrWent),
-        ("mlx5_2:1", Missing::AtItsEnd),
-        ("mlx5_3:1", Missing::NoCounter),
+        ("mlx5_0:1", NoFigure::WentBackwards),
+        ("mlx5_1:1", NoFigure::CameOrWent),
+        ("mlx5_2:1", NoFigure::AtItsEnd),
+        ("mlx5_3:1", NoFigure::NoCounter),
     ] {
         let of = of(&report, nic);
         assert_eq!((of.rdma, of.rdma_missing), (None, Some(missing)), "{nic}");

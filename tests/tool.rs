@@ -12,7 +12,7 @@ mod pictures;
 #[path = "tool/written.rs"]
 mod written;
 
-use nic_placement_cli::doctor::table::codes;
+use nic_placement_fleet::doctor::table::codes;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -6,18 +6,19 @@
 
 #[path = "trips/made.rs"]
 mod made;
-#[path = "../crates/cli/src/import/nccl/tests/rules.rs"]
+#[path = "../crates/formats/src/import/nccl/tests/rules.rs"]
 mod rules;
 
-use nic_placement_cli::describe::{self, Format, describe_as, format_of};
-use nic_placement_cli::import::nccl;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::manifest::{Entry, Manifest};
-use nic_placement_core::discover::synthesise::synthesise;
 use nic_placement_core::node::file as node_file;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology, file};
+use nic_placement_formats::describe::{self, FileFormat, describe_as, format_of};
+use nic_placement_formats::import::nccl;
+use nic_placement_formats::manifest;
+use nic_placement_formats::synthesise::synthesise;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -77,10 +78,10 @@ fn survives(topology: &Topology) -> Result<(), String> {
     };
     same("node file", topology, &read(node_file::to_json(&node).as_bytes())?)?;
     let manifest = synthesise(topology);
-    same("snapshot", topology, &read(manifest.to_string().as_bytes())?)?;
+    same("snapshot", topology, &read(manifest::text(&manifest).as_bytes())?)?;
     same("tar", topology, &read(&tar_of(&manifest))?)?;
-    let again = Manifest::parse(&manifest.to_string()).map_err(|bad| bad.to_string())?;
-    if again.to_string() != manifest.to_string() {
+    let again = manifest::parse(&manifest::text(&manifest)).map_err(|bad| bad.to_string())?;
+    if manifest::text(&again) != manifest::text(&manifest) {
         return Err("the snapshot's text is another snapshot".to_string());
     }
     nccl_reads(topology)
@@ -164,7 +165,7 @@ fn a_node_whose_name_has_spaces_survives_and_one_with_a_model_keeps_what_that_su
         survives(&topology).unwrap();
     }
     topology.supplied_by = Some("azure-nd96isr-h100-v5".to_string());
-    let again = read(synthesise(&topology).to_string().as_bytes()).unwrap();
+    let again = read(manifest::text(&synthesise(&topology)).as_bytes()).unwrap();
     assert_eq!(again.supplied_by, topology.supplied_by);
 }
 
@@ -214,7 +215,7 @@ fn every_real_file_that_loads_survives_every_format() {
         let Some(bytes) = content(path).filter(|bytes| bytes.len() <= describe::MAX_FILE) else { continue };
         let Ok(format) = format_of(&bytes) else { continue };
         let Ok((topology, _)) = describe_as("file", &bytes, Scope::Full, format) else { continue };
-        if format == Format::Json {
+        if format == FileFormat::Json {
             continue;
         }
         loaded += 1;

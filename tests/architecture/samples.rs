@@ -47,14 +47,17 @@ fn an_arrow_against_the_stream_is_found_however_it_is_written() {
     assert_eq!(core("node", "use super::plan;"), "`node` must not use `plan`");
     assert_eq!(core("plan", "use crate::node;"), "`plan` must not use `node`");
     assert_eq!(core("plan/json", "use crate::node;"), "`plan` must not use `node`");
-    let import = |body: &str| said("crates/cli/src/import/nccl/write.rs", body);
-    assert_eq!(import("use crate::describe;"), "`cli::import` must not use `cli`");
-    assert_eq!(import("use nic_placement_core::plan::Plan;"), "`cli::import` must not use `plan`");
-    assert_eq!(import("use nic_placement_core::{topology, plan};"), "`cli::import` must not use `plan`");
-    assert_eq!(import("use nic_placement_core as core;"), "`cli::import` must not use `core`");
-    assert_eq!(import("use nic_placement_sys::affinity;"), "`cli::import` must not use `sys`");
+    let import = |body: &str| said("crates/formats/src/import/nccl/write.rs", body);
+    assert_eq!(import("use crate::describe;"), "`formats::import` must not use `formats`");
+    assert_eq!(import("use nic_placement_core::plan::Plan;"), "`formats::import` must not use `plan`");
+    assert_eq!(import("use nic_placement_core::{topology, plan};"), "`formats::import` must not use `plan`");
+    assert_eq!(import("use nic_placement_core as core;"), "`formats::import` must not use `core`");
+    assert_eq!(import("use nic_placement_sys::affinity;"), "`formats::import` must not use `sys`");
     assert_eq!(said("crates/sys/src/memory.rs", "use nic_placement_core::step;").lines().count(), 1);
-    assert_eq!(said("src/task.rs", "use nic_placement_cli::describe;"), "`plugin` must not use `cli`");
+    assert_eq!(
+        said("src/task.rs", "use nic_placement_formats::describe;"),
+        "`plugin` must not use `formats`"
+    );
 }
 
 #[test]
@@ -65,9 +68,12 @@ fn an_arrow_with_the_stream_may_cross_crates() {
             "src/task.rs",
             "use crate::{bind, option}; use nic_placement_core::plan::Plan; use nic_placement_sys as sys;",
         ),
-        ("crates/cli/src/commands/plan.rs", "use nic_placement_core::plan; use crate::import::BadImport;"),
         (
-            "crates/cli/src/import/smi.rs",
+            "crates/tool/src/commands/plan.rs",
+            "use nic_placement_core::plan; use nic_placement_formats::import;",
+        ),
+        (
+            "crates/formats/src/import/smi.rs",
             "use nic_placement_core::{diagnostic::Diagnostic, topology::Topology};",
         ),
         ("crates/core/src/lib.rs", "pub use plan::Plan; use crate::node;"),
@@ -101,7 +107,7 @@ fn some_arrows_reach_a_part_of_a_module_only() {
 #[test]
 fn a_name_that_is_reserved_for_others_is_found() {
     let wrong = [
-        ("crates/cli/src/main.rs", "use slurm_spank::SpankHandle;"),
+        ("crates/tool/src/main.rs", "use slurm_spank::SpankHandle;"),
         ("crates/sys/src/memory.rs", "use slurm_spank::SpankHandle;"),
         ("crates/core/src/policy/mod.rs", "fn f() { unused(libc::getpid()) }"),
         ("src/task.rs", "use libc::c_int;"),
@@ -111,18 +117,18 @@ fn a_name_that_is_reserved_for_others_is_found() {
         ("crates/core/src/config/mod.rs", "use std::{fmt, fs};"),
         ("crates/core/src/config/mod.rs", "fn f() { std::fs::read(x); }"),
         ("crates/core/src/libraries/mod.rs", "fn f() { File::open(x); }"),
-        ("crates/cli/src/import/smi.rs", "fn f() { std::fs::read(x); }"),
-        ("crates/cli/src/describe.rs", "use std::fs;\nfn f() { fs::read_to_string(x); }"),
-        ("crates/cli/src/commands/map.rs", "fn f() { std::fs::File::open(x); }"),
-        ("crates/cli/src/import/smi.rs", "fn f() { std::env::var(x); }"),
-        ("crates/cli/src/import/mod.rs", "use std::time::Instant;"),
+        ("crates/formats/src/import/smi.rs", "fn f() { std::fs::read(x); }"),
+        ("crates/tool/src/commands/map.rs", "use std::fs;\nfn f() { fs::read_to_string(x); }"),
+        ("crates/tool/src/commands/map.rs", "fn f() { std::fs::File::open(x); }"),
+        ("crates/formats/src/import/smi.rs", "fn f() { std::env::var(x); }"),
+        ("crates/formats/src/import/mod.rs", "use std::time::Instant;"),
         ("crates/core/src/discover/gpu.rs", "fn f() { std::env::var(x); }"),
         ("crates/sys/src/access.rs", "fn f() { std::env::var(x); }"),
         ("crates/core/src/node.rs", "use std::time::Duration;"),
         ("crates/core/src/node.rs", "fn f() { Instant::now(); }"),
         ("src/lib.rs", "fn f() { std::thread::spawn(g); }"),
-        ("crates/cli/src/main.rs", "use std::collections::{BTreeMap, HashMap};"),
-        ("crates/cli/src/main.rs", "#[cfg(test)]\nmod tests { use std::collections::HashSet; }"),
+        ("crates/tool/src/main.rs", "use std::collections::{BTreeMap, HashMap};"),
+        ("crates/tool/src/main.rs", "#[cfg(test)]\nmod tests { use std::collections::HashSet; }"),
         ("crates/core/src/step.rs", "fn f() { todo!() }"),
         ("crates/core/src/step.rs", "#[test]\nfn f() { dbg!(1); }"),
         ("crates/core/src/step.rs", "fn f() { unimplemented!(\"later\") }"),
@@ -139,10 +145,10 @@ fn a_name_that_is_reserved_for_others_is_found() {
         ("crates/core/src/discover/root/open.rs", "fn f() { std::fs::File::open(x); }"),
         ("crates/sys/src/access.rs", "use std::fs::File; fn f(directory: &File) {}"),
         (
-            "crates/cli/src/commands/snapshot.rs",
+            "crates/tool/src/commands/snapshot.rs",
             "fn f() { std::fs::write(x, y); std::time::Instant::now(); }",
         ),
-        ("crates/cli/src/import/smi.rs", "#[cfg(test)]\nmod tests { fn t() { std::fs::read(\"x\"); } }"),
+        ("crates/formats/src/import/smi.rs", "#[cfg(test)]\nmod tests { fn t() { std::fs::read(\"x\"); } }"),
         (
             "crates/core/src/config/mod.rs",
             "const X: &str = env!(\"CARGO_PKG_VERSION\"); fn todo() { self.env() }",
@@ -165,7 +171,7 @@ fn a_file_without_its_head_is_found() {
     assert_eq!(rules("crates/capi/src/lib.rs", "//! A file.\n"), [""; 0]);
     assert_eq!(rules("crates/capi/src/calls.rs", "//! A file.\n").len(), 1);
     assert_eq!(rules("src/task.rs", "//! A file.\n").len(), 1);
-    assert_eq!(rules("crates/cli/src/lib.rs", "//! A file.\n").len(), 1);
+    assert_eq!(rules("crates/tool/src/lib.rs", "//! A file.\n").len(), 1);
     assert_eq!(rules("src/lib.rs", "//! A file.\n"), [""; 0]);
     assert_eq!(rules("crates/sys/src/memory.rs", "//! A file.\n"), [""; 0]);
     let long = format!("//! A file.\n#![forbid(unsafe_code)]\n{}", "\n".repeat(MAX_LINES));

@@ -6,13 +6,17 @@ use std::fs;
 use std::path::Path;
 
 /// `(crate, its source folder, how other crates call it)`
-pub const CRATES: [(&str, &str, &str); 7] = [
+pub const CRATES: [(&str, &str, &str); 11] = [
     ("plugin", "src", "nic_placement"),
     ("core", "crates/core/src", "nic_placement_core"),
     ("sys", "crates/sys/src", "nic_placement_sys"),
     ("process", "crates/process/src", "nic_placement_process"),
     ("program", "crates/sys/program/src", "nic_placement_program"),
-    ("cli", "crates/cli/src", "nic_placement_cli"),
+    ("launch", "crates/launch/src", "nic_placement_launch"),
+    ("formats", "crates/formats/src", "nic_placement_formats"),
+    ("fleet", "crates/fleet/src", "nic_placement_fleet"),
+    ("traffic", "crates/traffic/src", "nic_placement_traffic"),
+    ("tool", "crates/tool/src", "nic_placement_cli"),
     ("capi", "crates/capi/src", "nic_placement_capi"),
 ];
 

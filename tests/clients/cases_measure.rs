@@ -3,9 +3,9 @@
 use crate::cases_ucx::{are, by};
 use crate::nodes::{NODES, Nodes};
 use crate::{Case, Command, cases};
-use nic_placement_cli::traffic::merge;
-use nic_placement_cli::traffic::planned::Origin;
-use nic_placement_cli::traffic::report::{Nic, Report};
+use nic_placement_traffic::merge;
+use nic_placement_traffic::planned::Origin;
+use nic_placement_traffic::report::{Measurement, NicTraffic};
 
 // stderr holds the reports of both nodes, among other lines: they are added up from there
 pub const COMMANDS: &[Command] = &[
@@ -40,14 +40,14 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// The lines that are reports, in the order of the nodes.
-fn reports(text: &str) -> Vec<Report> {
+fn reports(text: &str) -> Vec<Measurement> {
     let lines = text.lines().filter(|line| line.starts_with("{\"nic_placement_measure\""));
-    let mut reports: Vec<Report> = lines.map(|line| merge::read(line.as_bytes()).unwrap()).collect();
+    let mut reports: Vec<Measurement> = lines.map(|line| merge::read(line.as_bytes()).unwrap()).collect();
     reports.sort_by(|one, other| one.node.cmp(&other.node));
     reports
 }
 
-fn of<'r>(report: &'r Report, nic: &str) -> &'r Nic {
+fn of<'r>(report: &'r Measurement, nic: &str) -> &'r NicTraffic {
     report.nics.iter().find(|of| of.name == nic).unwrap_or_else(|| panic!("{nic}: {report:?}"))
 }
 
@@ -78,7 +78,7 @@ fn with_the_plugin_all_bytes_leave_by_the_planned_nic_and_a_merge_says_so(nodes:
     for (report, task) in reports(&nodes.said("measure")).iter().zip(&tasks) {
         assert_eq!(report.plan, Origin::Tasks, "{report:?}");
         let own = format!("{}:1", nodes.beside(task.gpu()));
-        let planned: Vec<&Nic> = report.nics.iter().filter(|nic| nic.is_planned).collect();
+        let planned: Vec<&NicTraffic> = report.nics.iter().filter(|nic| nic.is_planned).collect();
         assert_eq!(planned.len(), 1, "{report:?}");
         assert_eq!((&planned[0].name, &*planned[0].tasks), (&own, &[0][..]));
         assert!(are(report.shares.planned, task.sent()), "{report:?}");

@@ -6,8 +6,8 @@
 #[path = "hwloc_tools.rs"]
 mod tools;
 
-use nic_placement_cli::import;
 use nic_placement_core::topology::{self, CpuSet, Nic, NicKind, PathType, PciAddress, Provenance, Topology};
+use nic_placement_formats::import;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

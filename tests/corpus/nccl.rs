@@ -2,8 +2,8 @@
 //! It stays the same when it is written and read again.  Files of graphs are refused.
 #![forbid(unsafe_code)]
 
-use nic_placement_cli::import::nccl;
 use nic_placement_core::topology::{PathType, Provenance, Topology};
+use nic_placement_formats::import::nccl;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

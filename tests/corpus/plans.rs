@@ -1,10 +1,10 @@
 //! Plans every matrix of the collection, and searches for a better plan of each.
 
 use crate::optimum::Ways;
-use nic_placement_cli::import::smi;
 use nic_placement_core::placement::{NicsEach, NodePlacement};
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
+use nic_placement_formats::import::smi;
 use std::path::Path;
 
 /// What a path lets through, in thousandths: PIX and PXB all, PHB 0.85, NODE 0.70, SYS 0.45.

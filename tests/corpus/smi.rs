@@ -1,10 +1,10 @@
 //! Matrices of `nvidia-smi topo -m` as people posted them: which load, what they say, and which must be refused.
 #![forbid(unsafe_code)]
 
-use nic_placement_cli::import::{BadImport, smi};
 use nic_placement_core::placement::RailIndex;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
+use nic_placement_formats::import::{BadText, smi};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -200,7 +200,7 @@ fn hidden_switches(topologies: &BTreeMap<&str, Topology>, wrong: &mut String) {
     }
 }
 
-fn read(text: &str) -> Result<(Topology, Vec<nic_placement_core::diagnostic::Diagnostic>), BadImport> {
+fn read(text: &str) -> Result<(Topology, Vec<nic_placement_core::diagnostic::Diagnostic>), BadText> {
     smi::read(text, Provenance::File("corpus".to_string()))
 }
 

@@ -1,10 +1,10 @@
 //! Captured `/sys` trees: every archive loads, and hwloc, reading the same tree itself, agrees on where NICs and GPUs are.
 #![forbid(unsafe_code)]
 
-use nic_placement_cli::describe::{Format, describe_as};
-use nic_placement_cli::import;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::topology::{NicKind, Provenance, Topology};
+use nic_placement_formats::describe::{FileFormat, describe_as};
+use nic_placement_formats::import;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,7 +37,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     for file in &files {
         let name = file.file_name().unwrap().to_str().unwrap();
         let bytes = unpacked(file)?;
-        let (topology, _) = describe_as(name, &bytes, Scope::Full, Format::Sysfs)?;
+        let (topology, _) = describe_as(name, &bytes, Scope::Full, FileFormat::Sysfs)?;
         let verbs = topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs).count();
         let found = (topology.gpus.len(), verbs, topology.numa_nodes.len());
         match HELD.iter().find(|held| held.0 == name) {

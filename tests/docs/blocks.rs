@@ -37,8 +37,8 @@ fn block(name: &str, style: &Style) -> String {
         "arguments" => ARGUMENTS.iter().map(style.entry).collect(),
         "policies" => WORDS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
         "releases" => return releases(),
-        "checks" => return nic_placement_cli::doctor::report::markdown(),
-        "draining" => return nic_placement_cli::doctor::report::draining(),
+        "checks" => return nic_placement_fleet::doctor::report::markdown(),
+        "draining" => return nic_placement_fleet::doctor::report::draining(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries

@@ -3,7 +3,7 @@
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use nic_placement_cli::commands::command_line;
-use nic_placement_cli::doctor::table::CHECKS;
+use nic_placement_fleet::doctor::table::CHECKS;
 use std::collections::BTreeMap;
 
 const HEAD: &str = "\

@@ -3,9 +3,9 @@
 #![allow(dead_code)]
 
 use nic_placement_cli::commands::snapshot;
-use nic_placement_core::discover::Manifest;
-use nic_placement_core::discover::synthesise::synthesise;
 use nic_placement_core::platform;
+use nic_placement_formats::manifest;
+use nic_placement_formats::synthesise::synthesise;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -70,13 +70,13 @@ pub fn dgx_h100() -> &'static Path {
 /// A built-in machine as such a directory, unpacked anew.
 pub fn unpacked(machine: &str) -> PathBuf {
     let model = platform::model(machine).expect("it is built in");
-    laid_out(&synthesise(&model).to_string(), machine)
+    laid_out(&manifest::text(&synthesise(&model)), machine)
 }
 
 /// A DGX H100 as such a directory that the caller may spoil, in a folder of this name.
 pub fn own_dgx_h100(name: &str) -> PathBuf {
     let model = platform::model("dgx-h100").expect("it is built in");
-    laid_out(&synthesise(&model).to_string(), name)
+    laid_out(&manifest::text(&synthesise(&model)), name)
 }
 
 /// A recorded machine of `tests/machines` as such a directory.
@@ -107,7 +107,7 @@ pub fn network(name: &str, routes: &str, interfaces: &[(&str, &str)]) -> PathBuf
 /// A snapshot's files in a folder of their own.
 fn laid_out(manifest: &str, name: &str) -> PathBuf {
     let tree = private_folder(name).join("tree");
-    let manifest = Manifest::parse(manifest).expect("a snapshot");
+    let manifest = manifest::parse(manifest).expect("a snapshot");
     snapshot::lay_out(&manifest, &tree).expect("the target folder can be written");
     tree
 }

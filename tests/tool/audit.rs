@@ -1,8 +1,8 @@
 //! `audit` on whole streams: its statuses, its input, and what a terminal sees of hostile reports.
 
 use super::{Place, WIDTH, is_harmless, run, tool};
-use nic_placement_cli::audit::hostlist::compressed;
 use nic_placement_core::config::hostlist::HostList;
+use nic_placement_fleet::audit::hostlist::compressed;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;

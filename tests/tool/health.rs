@@ -1,7 +1,7 @@
 //! `check` for scripts: its statuses, and `--health`, which prints one line or nothing and ends whatever it waits for.
 
 use super::{Place, run};
-use nic_placement_cli::audit::report::{Level, Report};
+use nic_placement_fleet::audit::report::{Level, Report};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

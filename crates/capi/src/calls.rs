@@ -10,10 +10,11 @@ use nic_placement_core::discover::Scope;
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::placement::{Bind, Change};
-use nic_placement_core::plan::{Plan, TaskPlan, Wish, json, stated};
+use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::{NicIndex, Provenance, Topology};
+use nic_placement_launch::{answers, step};
 use nic_placement_process::files::{self, UsersFiles};
 use nic_placement_process::nics::{self, Devices};
 use nic_placement_process::{maps as kept, node};
@@ -23,7 +24,7 @@ use nic_placement_sys as sys;
 pub fn plan(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let Planned { plan, tasks, diagnostics } = planned(&request, described)?;
-    Ok(json::plan(&plan, &all(&request, &plan, &tasks), &diagnostics))
+    Ok(answers::plan(&plan, &all(&request, &plan, &tasks), &diagnostics))
 }
 
 /// Which NICs each GPU has: `nic-placement map`.
@@ -48,7 +49,7 @@ pub fn map(request: &str) -> Result<String, Failure> {
         return Err(Failure::new(Kind::NoAnswer, format!("`{}` has no GPU", topology.name)));
     }
     let (plan, cpus) =
-        stated::for_engines(topology, wish, &gpus, format.is_of_processes(), &|path| of_site(&request, path));
+        step::for_engines(topology, wish, &gpus, format.is_of_processes(), &|path| of_site(&request, path));
     let plan = opened(&request, plan).0;
     let Plan { node: topology, map: node, .. } = &plan;
     let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host };
@@ -61,7 +62,7 @@ pub fn task(request: &str) -> Result<String, Failure> {
     let Planned { plan, tasks, diagnostics } = planned(&request, described)?;
     let task = placed(&request, &plan, one(&request, &tasks)?, &UsersFiles::default());
     Ok(match request.form {
-        Form::Json => json::task(&plan, &task, &diagnostics),
+        Form::Json => answers::task(&plan, &task, &diagnostics),
         Form::Lines => lines::task(&plan, &task),
     })
 }
@@ -72,7 +73,7 @@ pub fn render(request: &str) -> Result<String, Failure> {
     let Planned { plan, tasks, .. } = planned(&request, described)?;
     let task = placed(&request, &plan, one(&request, &tasks)?, &UsersFiles::default());
     Ok(match request.form {
-        Form::Json => json::environment(&task),
+        Form::Json => answers::environment(&task),
         Form::Lines => lines::environment(&task),
     })
 }
@@ -152,7 +153,7 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
         let doubt = admin.add(argument).map_err(|bad| Failure::request(format!("`arguments`: {bad}")))?;
         doubts.extend(doubt);
     }
-    let wish = Wish::of_a_plan(request.words.as_deref(), admin);
+    let wish = step::wish(request.words.as_deref(), admin);
     Ok((wish.map_err(|bad| Failure::request(format!("`words`: {bad}")))?, doubts))
 }
 

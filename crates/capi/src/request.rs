@@ -3,10 +3,10 @@
 
 use crate::failure::Failure;
 use nic_placement_core::libraries::Present;
-use nic_placement_core::plan::stated::{Deal, Stated};
 use nic_placement_core::step::Starter;
 use nic_placement_core::topology::file::{self, Document};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
+use nic_placement_launch::step::{GpuSplit, StepRequest};
 use serde::Deserialize;
 
 /// What the field `format` says.
@@ -119,8 +119,8 @@ impl<'a> Request<'a> {
     }
 
     /// The step on this node; `cpus` are those where the request does not say.
-    pub(crate) fn step(&self, topology: &Topology, cpus: CpuSet) -> Result<Stated, Failure> {
-        let (deal, tasks) = match (&self.tasks, self.gpus_per_task) {
+    pub(crate) fn step(&self, topology: &Topology, cpus: CpuSet) -> Result<StepRequest, Failure> {
+        let (split, tasks) = match (&self.tasks, self.gpus_per_task) {
             (Some(Tasks::Listed(_)), Some(_)) => {
                 return Err(Failure::request("`gpus_per_task`: the list in `tasks` says it already"));
             }
@@ -129,13 +129,13 @@ impl<'a> Request<'a> {
                     "" => Ok(Vec::new()),
                     list => listed("tasks", list, topology),
                 });
-                (Deal::Listed(lists.collect::<Result<_, _>>()?), None)
+                (GpuSplit::Listed(lists.collect::<Result<_, _>>()?), None)
             }
-            (Some(Tasks::Count(count)), each) => (each.map_or(Deal::All, Deal::Each), Some(*count)),
-            (None, each) => (each.map_or(Deal::All, Deal::Each), None),
+            (Some(Tasks::Count(count)), each) => (each.map_or(GpuSplit::All, GpuSplit::Each), Some(*count)),
+            (None, each) => (each.map_or(GpuSplit::All, GpuSplit::Each), None),
         };
-        let gpus = match (&self.gpus, &deal) {
-            (None, Deal::Listed(lists)) => {
+        let gpus = match (&self.gpus, &split) {
+            (None, GpuSplit::Listed(lists)) => {
                 let mut gpus: Vec<GpuIndex> = lists.iter().flatten().copied().collect();
                 gpus.sort_unstable();
                 gpus.dedup();
@@ -143,7 +143,7 @@ impl<'a> Request<'a> {
             }
             _ => self.gpus(topology)?,
         };
-        if let Deal::Listed(lists) = &deal {
+        if let GpuSplit::Listed(lists) = &split {
             if let Some(gpu) = lists.iter().flatten().find(|gpu| !gpus.contains(gpu)) {
                 return Err(Failure::request(format!("`tasks`: GPU {gpu} is not among the step's `gpus`")));
             }
@@ -154,10 +154,10 @@ impl<'a> Request<'a> {
                 CpuSet::from_list(list).map_err(|bad| Failure::request(format!("`cpus`: {bad}")))?
             }
         };
-        Ok(Stated {
+        Ok(StepRequest {
             starter: Starter::Launcher,
             gpus,
-            deal,
+            split,
             tasks,
             cpus_per_task: self.cpus_per_task,
             cpus,

@@ -12,6 +12,10 @@
 //! ARCHITECTURE.md tells why it is cut this way.
 #![forbid(unsafe_code)]
 
+// the unit tests share `synthesise` with crates/formats, which names this crate as others do
+#[cfg(test)]
+extern crate self as nic_placement_core;
+
 pub mod config;
 pub mod diagnostic;
 pub mod discover;

@@ -140,14 +140,14 @@ struct Nic<'a> {
 fn json(Subject { topology, node, gpus, .. }: Subject) -> String {
     let nic = |choice: &RailUse| {
         let rail = node.rail(choice.rail);
-        let address = topology.nic(rail.nic).address.and_then(stated);
+        let address = topology.nic(rail.nic).address.and_then(PciAddress::described);
         let (port, path) = (rail.port, choice.path.to_string());
         Nic { name: node.rail(choice.rail).name.as_str(), port, address, path }
     };
     let gpu = |(index, &gpu): (usize, &GpuIndex)| Gpu {
         index,
         uuid: topology.gpu(gpu).uuid.as_deref(),
-        address: stated(topology.gpu(gpu).address),
+        address: topology.gpu(gpu).address.described(),
         numa_node: node.gpu(gpu).numa_node,
         nics: node.gpu(gpu).choices.iter().map(nic).collect(),
     };
@@ -206,8 +206,8 @@ pub fn pairs(subject: Subject) -> Result<String, NoMap> {
     let mut pairs = Vec::with_capacity(gpus.len());
     for (index, &gpu) in gpus.iter().enumerate() {
         let first = subject.rails_of(index)?.next();
-        let nic = first.and_then(|rail| topology.nic(rail.nic).address).and_then(stated);
-        let (Some(gpu), Some(nic)) = (stated(topology.gpu(gpu).address), nic) else {
+        let nic = first.and_then(|rail| topology.nic(rail.nic).address).and_then(PciAddress::described);
+        let (Some(gpu), Some(nic)) = (topology.gpu(gpu).address.described(), nic) else {
             return Err(NoMap(format!("the PCI addresses of GPU {index} and its NIC are not both known")));
         };
         pairs.push(format!("{gpu}={nic}"));
@@ -295,11 +295,6 @@ fn names<'a>(rails: impl Iterator<Item = &'a Rail>) -> Vec<&'a str> {
         }
     }
     names
-}
-
-/// `null`, or nothing, if the machine's description has no addresses.
-fn stated(address: PciAddress) -> Option<String> {
-    (!address.is_invented()).then(|| address.to_string())
 }
 
 fn quoted(text: &str) -> String {

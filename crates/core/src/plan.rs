@@ -4,9 +4,6 @@
 //! or changes the system: the caller passes the facts of the task's process, and carries out the decision.
 #![forbid(unsafe_code)]
 
-pub mod json;
-pub mod stated;
-
 use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;

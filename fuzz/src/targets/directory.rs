@@ -7,9 +7,10 @@ use super::work::Work;
 use super::{formats, held, tree};
 use nic_placement_core::discover::manifest::Entry;
 use nic_placement_core::discover::root::Author;
-use nic_placement_core::discover::{Manifest, Root, Scope};
+use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::node::read_root;
 use nic_placement_core::topology::Provenance;
+use nic_placement_formats::manifest;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs;
@@ -224,7 +225,7 @@ pub fn run(data: &[u8]) {
     let found = read_root(&recorded, *scope, from());
     held::findings(&found.1);
     assert!(found.0.gpus.len() <= 256 && found.0.nics.len() <= 256);
-    let text = recorded.recorded().to_string();
+    let text = manifest::text(&recorded.recorded());
     assert!(!text.contains(SECRET), "it left the tree");
     let asked = root(path);
     for (nth, path) in changed.iter().enumerate() {
@@ -242,8 +243,8 @@ pub fn run(data: &[u8]) {
     // what was read is all that it takes, and a snapshot of it says the same
     if held::has_turn(data, 2, 4) {
         let again =
-            Manifest::parse(&text).unwrap_or_else(|bad| panic!("a snapshot that nobody reads: {bad}"));
-        assert_eq!(again.to_string(), text);
+            manifest::parse(&text).unwrap_or_else(|bad| panic!("a snapshot that nobody reads: {bad}"));
+        assert_eq!(manifest::text(&again), text);
         let again = read_root(&Root::manifest(again), *scope, from());
         assert_eq!(again.0, found.0, "the snapshot is another node");
     }

@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 use super::{held, machines};
-use nic_placement_cli::archive;
-use nic_placement_cli::import::{self, BadImport};
 use nic_placement_core::config::Admin;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::{self, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
+use nic_placement_formats::import::{self, BadText};
+use nic_placement_formats::{archive, manifest};
 
 fn from() -> Provenance {
     Provenance::File("made".to_string())
@@ -67,7 +67,7 @@ pub fn node_file(data: &[u8]) {
 
 pub fn snapshot(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let manifest = match Manifest::parse(text) {
+    let manifest = match manifest::parse(text) {
         Ok(manifest) => manifest,
         Err(bad) => return held::message(&bad.to_string()),
     };
@@ -79,10 +79,10 @@ pub fn snapshot(data: &[u8]) {
     if !held::has_turn(data, 1, 4) && !held::has_turn(data, 2, 4) {
         return;
     }
-    let written = manifest.to_string();
-    let again = Manifest::parse(&written).expect("what was written is read");
+    let written = manifest::text(&manifest);
+    let again = manifest::parse(&written).expect("what was written is read");
     if held::has_turn(data, 1, 4) {
-        assert_eq!(again.to_string(), written, "the same bytes");
+        assert_eq!(manifest::text(&again), written, "the same bytes");
     }
     if held::has_turn(data, 2, 4) {
         assert_eq!(found, node(&again, Scope::Full), "a snapshot that was written again is another node");
@@ -103,7 +103,7 @@ fn node(manifest: &Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
     read_root(&Root::manifest(manifest.clone()), scope, Provenance::Captured("made".to_string()))
 }
 
-type Read = Result<(Topology, Vec<Diagnostic>), BadImport>;
+type Read = Result<(Topology, Vec<Diagnostic>), BadText>;
 
 fn imported(data: &[u8], read: fn(&str, Provenance) -> Read) {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::held;
-use nic_placement_cli::audit::hostlist::compressed;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::rollout::Rollout;
@@ -11,6 +10,7 @@ use nic_placement_core::platform;
 use nic_placement_core::topology::{
     CpuSet, DeviceName, HostBridge, Network, PciAddress, Processor, SubnetPrefix, Topology,
 };
+use nic_placement_fleet::audit::hostlist::compressed;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 

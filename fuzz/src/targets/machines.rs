@@ -6,11 +6,11 @@ use super::held;
 use nic_placement_core::config::{Admin, Words, settle};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
-use nic_placement_core::plan::stated::{self, Deal, Stated};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::step::{Starter, Step};
 use nic_placement_core::topology::{GpuIndex, Topology, file};
+use nic_placement_launch::step::{self, GpuSplit, StepRequest};
 
 /// Every policy, and what changes the solver's question.
 const WORDS: [&str; 8] = [
@@ -49,16 +49,16 @@ pub fn for_tasks(admin: Admin, choice: usize, mut look: impl FnMut(&Plan, &TaskP
 
 /// Places a task for each GPU, and calls `look` with each.  Under libFuzzer the turn says which of them.
 pub fn each_task(node: Topology, wish: Wish, turn: usize, look: &mut dyn FnMut(&Plan, &TaskPlan)) {
-    let stated = Stated {
+    let request = StepRequest {
         starter: Starter::Slurm,
         gpus: node.gpu_indices().collect(),
-        deal: if node.gpus.is_empty() { Deal::All } else { Deal::Each(1) },
+        split: if node.gpus.is_empty() { GpuSplit::All } else { GpuSplit::Each(1) },
         tasks: None,
         cpus_per_task: None,
         cpus: node.cpus(),
         alone_on_node: true,
     };
-    let (step, tasks) = stated.step(&node).expect("a step");
+    let (step, tasks) = request.step(&node).expect("a step");
     let plan = Plan::new(node, wish, step, &no_file);
     holds(&plan);
     let present = Present::new();
@@ -132,13 +132,8 @@ pub fn maps(data: &[u8]) {
         return;
     }
     let (_, format, _) = FORMATS[usize::from(chosen) % FORMATS.len()];
-    let (plan, cpus) = stated::for_engines(
-        node,
-        wish("closest", Admin::default()),
-        &gpus,
-        format.is_of_processes(),
-        &no_file,
-    );
+    let (plan, cpus) =
+        step::for_engines(node, wish("closest", Admin::default()), &gpus, format.is_of_processes(), &no_file);
     holds(&plan);
     let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &cpus, host: "gpu1" };
     let written = maps::write(format, subject);

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::held;
-use nic_placement_cli::audit::stream::{Piece, Splitter};
-use nic_placement_cli::audit::{Audit, json};
+use nic_placement_fleet::audit::stream::{Piece, Splitter};
+use nic_placement_fleet::audit::{Audit, json};
 
 type Found = Vec<(u64, Result<Vec<u8>, String>)>;
 

@@ -8,10 +8,11 @@ use nic_placement_core::discover::manifest::Entry;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::node::read_root;
-use nic_placement_core::plan::{Plan, TaskPlan, stated};
+use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::platform;
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::{GpuIndex, Provenance};
+use nic_placement_launch::step;
 use std::hint::black_box;
 
 thread_local! {
@@ -98,7 +99,7 @@ fn interfaces<'p>(plan: &'p Plan, parts: &[&str]) -> TaskPlan<'p> {
         };
         Some(FileText { text, ..FileText::default() })
     };
-    let gpus = stated::grant(&plan.node, &[GpuIndex(0)]);
+    let gpus = step::grant(&plan.node, &[GpuIndex(0)]);
     let cpus = plan.node.cpus();
     let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
     let present = Present::new();

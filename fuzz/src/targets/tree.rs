@@ -5,11 +5,11 @@ use super::built::Bytes;
 use super::{formats, held};
 use nic_placement_core::discover::manifest::{Entry, normalise};
 use nic_placement_core::discover::registered::{difference, links, registered};
-use nic_placement_core::discover::synthesise::synthesise;
 use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::node::read_root;
 use nic_placement_core::platform;
 use nic_placement_core::topology::{Provenance, file};
+use nic_placement_formats::synthesise::synthesise;
 
 pub(super) const MODELS: [&str; 6] = ["dgx-spark", "gh200", "aws-g5", "aws-p4d", "frontier", "dgx-h100"];
 

@@ -3,21 +3,22 @@
 
 use super::built::{self, Bytes};
 use super::{directory, environment, held, kept, layers, machines, ranks, request, tables, tree};
-use nic_placement_cli::audit::stream::Splitter;
-use nic_placement_cli::audit::{Audit, json};
-use nic_placement_cli::{archive, import};
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::{Admin, Conf, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Manifest, Root, Scope};
+use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::libraries::wanted::Template;
 use nic_placement_core::maps::{self, FORMATS, Subject};
 use nic_placement_core::node::{self, read_root};
-use nic_placement_core::plan::{Plan, stated};
+use nic_placement_core::plan::Plan;
 use nic_placement_core::platform;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file};
+use nic_placement_fleet::audit::stream::Splitter;
+use nic_placement_fleet::audit::{Audit, json};
+use nic_placement_formats::{archive, import, manifest};
+use nic_placement_launch::step;
 use std::hint::black_box;
 
 /// Work on one input that may be done again: what it needs is made before.
@@ -137,7 +138,7 @@ fn topology(data: &[u8]) -> Work<'_> {
 fn snapshot(data: &[u8]) -> Work<'_> {
     let text = held::text(data);
     Box::new(move || {
-        if let Ok(manifest) = Manifest::parse(&text) {
+        if let Ok(manifest) = manifest::parse(&text) {
             black_box(read_root(&Root::manifest(manifest), Scope::Full, made()));
         }
     })
@@ -151,7 +152,7 @@ fn tar(data: &[u8]) -> Work<'_> {
     })
 }
 
-type Read = fn(&str, Provenance) -> Result<(Topology, Vec<Diagnostic>), import::BadImport>;
+type Read = fn(&str, Provenance) -> Result<(Topology, Vec<Diagnostic>), import::BadText>;
 
 fn imported(data: &[u8], read: Read) -> Work<'_> {
     let text = held::text(data);
@@ -180,7 +181,7 @@ fn audit(data: &[u8]) -> Work<'_> {
         let mut audit = Audit::default();
         let mut bad = Vec::new();
         let mut splitter = Splitter::default();
-        let mut take = |(line, piece): nic_placement_cli::audit::stream::Piece<'_>| {
+        let mut take = |(line, piece): nic_placement_fleet::audit::stream::Piece<'_>| {
             if let Err(why) = piece.map_err(|trouble| trouble.to_string()).and_then(|piece| audit.add(piece))
             {
                 bad.push(json::Bad { input: "-".into(), line: Some(line), why });
@@ -203,7 +204,7 @@ fn kept_maps(data: &[u8]) -> Work<'_> {
     let (_, format, _) = FORMATS[chosen % FORMATS.len()];
     let wish = || machines::wish("closest", Admin::default());
     let of_processes = format.is_of_processes();
-    let (plan, cpus) = stated::for_engines(node, wish(), &gpus, of_processes, &machines::no_file);
+    let (plan, cpus) = step::for_engines(node, wish(), &gpus, of_processes, &machines::no_file);
     Box::new(move || {
         let subject =
             Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &cpus, host: "gpu1" };

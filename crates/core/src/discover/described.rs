@@ -22,7 +22,7 @@ const PLACE: &str = "sys/nic-placement";
 const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Management];
 
 /// Adds to a tree what it does not show of `topology`.
-pub(super) fn write(topology: &Topology, manifest: &mut Manifest) {
+pub fn write(topology: &Topology, manifest: &mut Manifest) {
     let mut file = |name: &str, text: String| manifest.insert(&format!("{PLACE}/{name}"), Entry::File(text));
     // always there, so that no known machine is looked for in what is described
     file("supplied_by", topology.supplied_by.clone().unwrap_or_default());

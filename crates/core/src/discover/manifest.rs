@@ -1,26 +1,8 @@
-//! A captured machine as one reviewable text: what was read below `/sys` and `/proc`, a line or a block for each file.
-//!
-//! ```text
-//! # nic-placement machine 1
-//! proc/driver/nvidia/gpus/0000:1b:00.0/information
-//! | Model:           NVIDIA H100 80GB HBM3
-//! | Device Minor:    0
-//! sys/bus/pci/devices/0000:1b:00.0 -> ../../../devices/pci0000:15/0000:15:01.0/0000:1b:00.0
-//! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/numa_node = 0
-//! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/net/
-//! ```
-//!
-//! What would end a path or a link's target in its line is written as in a literal of Rust: `\u{20}`.
+//! A captured machine in memory: what was read below `/sys` and `/proc`.
 #![forbid(unsafe_code)]
 
-use crate::diagnostic::Shown;
-use crate::diagnostic::line::disturbs;
 use crate::order::Order;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
-
-const HEADER: &str = "# nic-placement machine 1";
 
 /// One file, link or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,40 +18,11 @@ pub enum Entry {
 /// A captured machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest {
-    entries: BTreeMap<String, Entry>,
+    /// by path
+    pub entries: BTreeMap<String, Entry>,
 }
-
-/// Why a text is not a manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadManifest {
-    /// line, from 1; 0 for the text as a whole
-    pub line: usize,
-    /// what is wrong there, and what was expected
-    pub problem: String,
-}
-
-impl fmt::Display for BadManifest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}", self.problem),
-            line => write!(f, "line {line}: {}", self.problem),
-        }
-    }
-}
-
-impl std::error::Error for BadManifest {}
 
 impl Manifest {
-    /// Entries, at most: a node of 8192 CPUs makes 25,000.
-    pub const MAX_ENTRIES: usize = 100_000;
-    /// Bytes of a manifest's text, at most.
-    pub const MAX_BYTES: usize = 16 * 1024 * 1024;
-
-    /// Does the text begin as a manifest does?
-    pub fn is_manifest(text: &str) -> bool {
-        text.starts_with(HEADER)
-    }
-
     /// The entry at `path`.
     pub fn get(&self, path: &str) -> Option<&Entry> {
         self.entries.get(path)
@@ -115,164 +68,12 @@ impl Manifest {
         names
     }
 
-    /// Reads a manifest.
-    pub fn parse(text: &str) -> Result<Manifest, BadManifest> {
-        let bad = |line: usize, problem: String| Err(BadManifest { line, problem });
-        if text.len() > Manifest::MAX_BYTES {
-            return bad(0, format!("longer than {} bytes", Manifest::MAX_BYTES));
-        }
-        if text.lines().next() != Some(HEADER) {
-            let first = cut(text.lines().next().unwrap_or_default());
-            return bad(1, format!("expected `{HEADER}`, found `{first}`"));
-        }
-        let mut manifest = Manifest::default();
-        let mut open: Option<(String, Vec<&str>)> = None;
-        // an editor's line ends; of any other text a carriage return is a part
-        let end = if text[HEADER.len()..].starts_with('\r') { "\r" } else { "" };
-        for (index, line) in text.split('\n').enumerate().skip(1) {
-            let (line, number) = (line.strip_suffix(end).unwrap_or(line), index + 1);
-            if let Some(content) = line.strip_prefix("| ").or((line == "|").then_some("")) {
-                match &mut open {
-                    Some((_, lines)) => lines.push(content),
-                    None => {
-                        return bad(
-                            number,
-                            "text that belongs to no file: a path must come before it".into(),
-                        );
-                    }
-                }
-                continue;
-            }
-            if let Some((path, lines)) = open.take() {
-                manifest.insert(&path, Entry::File(lines.join("\n").trim_end().to_string()));
-            }
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let (path, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let (path, entry) = match rest {
-                "" if path.ends_with('/') => (path.trim_end_matches('/'), Some(Entry::Directory)),
-                "" => (path, None),
-                "=" => (path, Some(Entry::File(String::new()))),
-                rest => match (rest.strip_prefix("= "), rest.strip_prefix("-> ")) {
-                    (Some(text), _) => (path, Some(Entry::File(text.trim_end().to_string()))),
-                    (_, Some(target)) => (path, Some(Entry::Link(unescaped(target).into_owned()))),
-                    _ => {
-                        return bad(
-                            number,
-                            format!("expected ` = text` or ` -> target` after `{}`", cut(path)),
-                        );
-                    }
-                },
-            };
-            let path = &*unescaped(path);
-            if !is_clean(path) {
-                return bad(
-                    number,
-                    format!("`{}` is not a path below `sys` or `proc` without `.` and `..`", cut(path)),
-                );
-            }
-            if let Some(Entry::Link(target)) = &entry {
-                if normalise(path, target).is_none() {
-                    return bad(number, format!("the link's target `{}` leaves the tree", cut(target)));
-                }
-            }
-            if manifest.entries.len() >= Manifest::MAX_ENTRIES {
-                return bad(number, format!("more than {} entries", Manifest::MAX_ENTRIES));
-            }
-            match entry {
-                Some(entry) => manifest.insert(path, entry),
-                None => open = Some((path.to_string(), Vec::new())),
-            }
-        }
-        if let Some((path, lines)) = open {
-            manifest.insert(&path, Entry::File(lines.join("\n").trim_end().to_string()));
-        }
-        manifest.check_nesting()?;
-        Ok(manifest)
-    }
-
-    /// Nothing may lie below a file or a link: unpacking would write through it.
-    fn check_nesting(&self) -> Result<(), BadManifest> {
-        // one look for each file: one for each folder of each path takes seconds where the paths are deep
-        for (path, _) in self.entries.iter().filter(|(_, entry)| !matches!(entry, Entry::Directory)) {
-            if let Some(below) = self.first_below(path) {
-                let problem = format!("`{}` lies below `{}`, which is no directory", cut(below), cut(path));
-                return Err(BadManifest { line: 0, problem });
-            }
-        }
-        Ok(())
-    }
-
     /// The first path below a folder, however far.
-    fn first_below(&self, path: &str) -> Option<&str> {
+    pub fn first_below(&self, path: &str) -> Option<&str> {
         let prefix = format!("{path}/");
         let (first, _) = self.entries.range(prefix.clone()..).next()?;
         first.starts_with(&prefix).then_some(first.as_str())
     }
-}
-
-impl fmt::Display for Manifest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{HEADER}")?;
-        let entries = self.entries.iter();
-        for (of, entry) in entries {
-            let path = Escaped(of);
-            match entry {
-                Entry::Directory => {
-                    // a directory of which something below is known needs no line of its own
-                    if self.first_below(of).is_none() {
-                        writeln!(f, "{path}/")?;
-                    }
-                }
-                Entry::Link(target) => writeln!(f, "{path} -> {}", Escaped(target))?,
-                Entry::File(text) if text.is_empty() => writeln!(f, "{path} =")?,
-                Entry::File(text) if !text.contains('\n') => writeln!(f, "{path} = {text}")?,
-                Entry::File(text) => {
-                    writeln!(f, "{path}")?;
-                    for line in text.trim_end().split('\n') {
-                        writeln!(f, "| {line}")?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A path as it stands in a line: what would end it there is written as in a literal of Rust (`\u{20}`).  No kernel makes such
-/// names, but root may rename a device, and a captured tree has any.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|letter| match letter {
-            '\\' => f.write_str("\\u{5c}"),
-            _ if letter.is_whitespace() || disturbs(letter) => write!(f, "{}", letter.escape_unicode()),
-            _ => f.write_char(letter),
-        })
-    }
-}
-
-/// What [`Escaped`] wrote.
-fn unescaped(text: &str) -> Cow<'_, str> {
-    let mut pieces = text.split("\\u{");
-    let first = pieces.next().unwrap_or_default();
-    if first.len() == text.len() {
-        return Cow::Borrowed(text);
-    }
-    let mut plain = first.to_string();
-    for piece in pieces {
-        let escaped = piece.split_once('}').and_then(|(digits, rest)| {
-            let letter = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?;
-            Some((letter, rest))
-        });
-        match escaped {
-            Some((letter, rest)) => plain.extend([letter.to_string().as_str(), rest]),
-            None => plain.extend(["\\u{", piece]),
-        }
-    }
-    Cow::Owned(plain)
 }
 
 /// Where a link at `path` with this target leads, as a path below the root; `None` if it leaves the root.
@@ -293,14 +94,19 @@ pub fn normalise(path: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-fn is_clean(path: &str) -> bool {
-    let inside = path.starts_with("sys/") || path.starts_with("proc/");
-    inside && path.len() < 4096 && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
-}
-
-fn cut(text: &str) -> String {
-    Shown::message(text, 80).to_string()
-}
-
+/// The unit tests share the text of a manifest with crates/formats.
 #[cfg(test)]
-mod tests;
+#[path = "../../../formats/src/manifest.rs"]
+mod text;
+#[cfg(test)]
+impl Manifest {
+    pub(crate) fn parse(text: &str) -> Result<Manifest, text::BadText> {
+        text::parse(text)
+    }
+}
+#[cfg(test)]
+impl std::fmt::Display for Manifest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&text::text(self))
+    }
+}

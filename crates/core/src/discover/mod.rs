@@ -14,7 +14,9 @@ mod pci;
 pub mod registered;
 pub mod root;
 mod route;
-pub mod synthesise;
+#[cfg(test)]
+#[path = "../../../formats/src/synthesise.rs"]
+pub(crate) mod synthesise;
 #[cfg(test)]
 mod tests;
 

@@ -8,7 +8,7 @@ use super::names;
 use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, Rail, TaskPlacement};
-use crate::topology::{GpuIndex, PciAddress, Topology};
+use crate::topology::{GpuIndex, Topology};
 
 /// Bytes of a value, at most.
 const MAX_VALUE: usize = 4096;
@@ -60,7 +60,7 @@ static FACTS: [Fact; 20] = [
     }),
     of_task("port", "its port's number", |facts| Some(facts.one_rail()?.port.to_string())),
     of_task("nic_address", "its PCI address", |facts| {
-        address(facts.topology.nic(facts.one_rail()?.nic).address?)
+        facts.topology.nic(facts.one_rail()?.nic).address?.described()
     }),
     of_task("nics", "the task's NICs, as mlx5_0:1,mlx5_1:1", |facts| Some(joined(facts.rails()))),
     of_task("nic_names", "their names alone", |facts| {
@@ -69,7 +69,9 @@ static FACTS: [Fact; 20] = [
     of_task("gpu", "the index of the task's GPU in PCI order, if it has exactly one", |facts| {
         Some(facts.one_gpu()?.to_string())
     }),
-    of_task("gpu_address", "its PCI address", |facts| address(facts.topology.gpu(facts.one_gpu()?).address)),
+    of_task("gpu_address", "its PCI address", |facts| {
+        facts.topology.gpu(facts.one_gpu()?).address.described()
+    }),
     of_task("gpus", "the indices of all its GPUs", |facts| Some(joined(facts.gpus().iter()))),
     of_task("numa", "the NUMA node of its GPUs, if it is one", |facts| {
         let topology = facts.topology;
@@ -150,11 +152,6 @@ impl<'f> Facts<'f> {
         let kept = self.kept.iter().find(|(known, _)| *known == format);
         kept.map_or_else(|| Err("there is no such file".to_string()), |(_, path)| path.clone())
     }
-}
-
-/// An address that was read, not made up.
-fn address(address: PciAddress) -> Option<String> {
-    (!address.is_invented()).then(|| address.to_string())
 }
 
 /// A file in which an engine finds the map of the whole node.

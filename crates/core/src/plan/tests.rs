@@ -9,8 +9,8 @@ use crate::discover::{Root, Scope, discover};
 use crate::libraries::{FileText, Present};
 use crate::placement::CpuDecision;
 use crate::platform;
-use crate::step::{Claim, Starter};
-use crate::topology::{LinkLayer, PciAddress, Provenance, Pu};
+use crate::step::Claim;
+use crate::topology::{LinkLayer, PciAddress, Provenance};
 
 mod seen;
 
@@ -75,32 +75,6 @@ fn a_map_for_an_engine_counts_the_gpus_as_the_engine_does() {
         assert!(sglang.starts_with(r#"{"0":"mlx5_0""#) && sglang.contains(r#""3":"mlx5_5""#), "{sglang}");
         assert_eq!(value("vllm").unwrap().split(',').count(), 8);
     }
-}
-
-#[test]
-fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
-    let fails = |words: &str, without_nics: bool| {
-        let topology = platform::model("dgx-h100").unwrap();
-        let mut wish = Wish::of_a_plan(Some(words), Admin::default()).unwrap();
-        if without_nics {
-            let names = topology.nics.iter().map(|nic| policy::Pattern::parse(&nic.name).unwrap());
-            wish.admin.selection.exclude = names.collect();
-        }
-        let plan = Plan::new(topology, wish, Step::default(), &|_| None);
-        json::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))]).contains("\"fails\": true")
-    };
-    assert!(fails("strict", true));
-    assert!(!fails("strict", false), "it has a NIC");
-    assert!(!fails("closest", true), "nothing was asked for");
-}
-
-#[test]
-fn words_that_ask_for_no_placement_plan_nothing() {
-    for words in ["observe", "help", "verbose", "dry-run", "rail,verbose"] {
-        assert_eq!(Wish::of_a_plan(Some(words), Admin::default()), Err(stated::BadWish::Nothing), "{words}");
-    }
-    let wish = Wish::of_a_plan(Some("rail,strict"), Admin::default()).unwrap();
-    assert_eq!((wish.settings.policy, wish.settings.strictness), (Policy::Rail, Strictness::Strict));
 }
 
 /// A plan for a DGX H100, and what its step's task of one GPU would be.
@@ -172,101 +146,6 @@ fn a_step_that_is_only_observed_is_told_in_one_line() {
 }
 
 #[test]
-fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
-    let plan = plan_of("env=ucx", false);
-    let mut task = Task { global_id: 5, cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
-    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
-    let present: Present = [
-        ("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_9:1"),
-        ("NCCL_IB_HCA", "=mlx5_9:1"),
-    ]
-    .map(|(name, value)| (name.to_string(), value.to_string()))
-    .into();
-    let read = |path: &str| (path == "/proc/net/route").then(FileText::default);
-    let plan = Plan::new(plan.node.as_ref().clone(), plan.wish.clone(), Step::default(), &read);
-    let task = plan.task(&task, Evidence { present: &present, read: &read });
-    let environment: serde_json::Value = serde_json::from_str(&json::environment(&task)).unwrap();
-    assert_eq!(
-        (&environment["task"], &environment["set"]["UCX_NET_DEVICES"]),
-        (&5.into(), &"mlx5_0:1".into())
-    );
-    assert_eq!(environment["unset"], serde_json::json!(["NCCL_IB_HCA"]));
-    assert!(environment["reasons"]["UCX_NET_DEVICES"].as_str().is_some_and(|why| !why.is_empty()));
-    let told = Diagnostic::new("x", "y");
-    let alone: serde_json::Value = serde_json::from_str(&json::task(&plan, &task, &[told])).unwrap();
-    assert_eq!(alone["format"], "nic-placement task");
-    assert_eq!((&alone["machine"], &alone["policy"]), (&"dgx-h100".into(), &"closest".into()));
-    assert_eq!(alone["diagnostics"], serde_json::json!(["`x`: y"]));
-}
-
-#[test]
-fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_stated() {
-    let topology = platform::model("dgx-h100").unwrap();
-    let gpus: Vec<GpuIndex> = [4, 5, 0, 1].map(GpuIndex).to_vec();
-    let stated = |deal| stated::Stated {
-        starter: Starter::default(),
-        gpus: gpus.clone(),
-        deal,
-        tasks: None,
-        cpus_per_task: Some(3),
-        cpus: CpuSet::from_list("0-7").unwrap(),
-        alone_on_node: true,
-    };
-    let (step, tasks) = stated(stated::Deal::Each(2)).step(&topology).unwrap();
-    assert_eq!((step.node.as_str(), step.tasks, step.total_tasks), (topology.name.as_str(), 2, 2));
-    assert_eq!(
-        (step.gpus.as_deref(), step.cpus_per_task, step.alone_on_node),
-        (Some("4,5,0,1"), Some(3), true)
-    );
-    let of_task =
-        |task: &Task| (task.local_id, task.global_id, task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone());
-    assert_eq!(
-        tasks.iter().map(of_task).collect::<Vec<_>>(),
-        [(0, 0, "4,5".to_string()), (1, 1, "0,1".to_string())]
-    );
-    for task in &tasks {
-        assert_eq!((&task.cpus, &task.step_cpus), (&stated(stated::Deal::All).cpus, &task.cpus));
-        assert_eq!(
-            (task.gpu_bind.as_deref(), &task.claim, &task.promised),
-            (Some("gpu:per_task:2"), &None, &None)
-        );
-    }
-    let listed = |lists: &[&[usize]]| {
-        let lists = lists.iter().map(|list| list.iter().copied().map(GpuIndex).collect()).collect();
-        stated(stated::Deal::Listed(lists)).step(&topology).unwrap().1
-    };
-    let own = listed(&[&[4, 5], &[0]]);
-    assert_eq!(own[0].claim.as_ref().unwrap().gpus, [GpuIndex(4), GpuIndex(5)]);
-    assert_eq!(own[1].promised, Some(vec![GpuIndex(4), GpuIndex(0)]));
-    assert_eq!(listed(&[&[4, 5], &[5]])[0].promised, None, "two have one GPU");
-    assert_eq!(listed(&[&[3, 4]])[0].promised, None, "on two NUMA nodes");
-    assert_eq!(listed(&[&[], &[0]])[0].claim.as_ref().unwrap().reason, "its launcher gives it none");
-}
-
-#[test]
-fn an_engine_gets_cores_of_its_own_for_the_process_of_each_gpu() {
-    let mut topology = platform::model("dgx-h100").unwrap();
-    let pu = |os_index| Pu { os_index, package: os_index % 112 / 56, core: os_index % 112 };
-    topology.pus = (0..224).map(pu).collect();
-    topology.provenance = Provenance::ThisSystem;
-    let gpus = [0, 1, 4].map(GpuIndex);
-    let (plan, cpus) = stated::for_engines(topology.clone(), Wish::default(), &gpus, true, &|_| None);
-    assert_eq!(
-        (plan.step.node.as_str(), plan.step.tasks, plan.step.total_tasks),
-        (topology.name.as_str(), 3, 3)
-    );
-    assert_eq!((plan.step.gpus.as_deref(), plan.step.alone_on_node), (Some("0,1,4"), true));
-    assert_eq!(cpus.len(), 3);
-    let near = topology.cpus_of(&[0].into_iter().collect());
-    assert!(
-        cpus[..2].iter().all(|own| !own.is_empty() && own.is_subset(&near)) && !cpus[2].intersects(&near),
-        "{cpus:?}"
-    );
-    assert!(!cpus[0].intersects(&cpus[1]), "{cpus:?}");
-    assert!(stated::for_engines(topology, Wish::default(), &gpus, false, &|_| None).1.is_empty());
-}
-
-#[test]
 fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
     let line = |list: &str, cpus: &str, has_addresses: bool| {
         let mut topology = platform::model("dgx-h100").unwrap();
@@ -318,7 +197,7 @@ fn on_roce_with_gids(gids: &[&str]) -> (Option<String>, String) {
     for nic in &mut topology.nics {
         nic.role = model.nics.iter().find(|known| known.name == nic.name).and_then(|known| known.role);
     }
-    let wish = Wish::of_a_plan(None, Admin::default()).unwrap();
+    let wish = Wish::default();
     let step = Step { tasks: 8, gpus: Some(ALL.into()), ..Step::default() };
     let plan = Plan::new(topology, wish, step, &|_| None);
     let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };

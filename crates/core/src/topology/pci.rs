@@ -67,6 +67,10 @@ impl PciAddress {
     pub fn is_invented(self) -> bool {
         self.domain >= PciAddress::INVENTED
     }
+    /// The address as text; `None` if it is invented, since the machine's description has none.
+    pub fn described(self) -> Option<String> {
+        (!self.is_invented()).then(|| self.to_string())
+    }
 }
 
 impl FromStr for PciAddress {

@@ -1,0 +1,255 @@
+//! Groups nodes by kind, and finds what each has otherwise than its kind.
+#![forbid(unsafe_code)]
+
+use super::facts::{Class, Inventory, Key};
+use super::hostlist::compressed;
+use super::{Audit, Shape};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Devices by which a node may differ and still be of a kind: one, or this part of the kind's.
+const PART: usize = 4;
+/// Kinds of a machine that take in nodes with a few devices more or less, the most common ones: the time must not grow with
+/// the square of the input.
+const MOST_CENTRES: usize = 64;
+
+/// What most nodes of a kind have.
+struct Usual {
+    /// for each fact that any of them has: its value, `None` for nothing, and how many nodes have that
+    values: BTreeMap<u32, (Option<u32>, usize)>,
+    /// those that a node must not lack
+    expected: Vec<u32>,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Audited {
+    /// how many nodes reported
+    pub nodes: usize,
+    /// kinds, the one with most nodes first
+    pub kinds: Vec<NodeKind>,
+    /// nodes that reported more than once
+    pub duplicates: Vec<Duplicate>,
+}
+
+/// Nodes that are alike, or nearly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeKind {
+    /// machine, GPUs and NICs of most of them
+    #[serde(flatten)]
+    pub inventory: Inventory,
+    /// their names, compressed
+    pub nodes: String,
+    /// how many there are
+    pub count: usize,
+    /// those with a difference, by their differences
+    pub differing: Vec<Differing>,
+}
+
+/// Nodes with the same differences from their kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Differing {
+    /// their names, compressed
+    pub nodes: String,
+    /// how many there are
+    pub count: usize,
+    /// what they have otherwise
+    pub differences: Vec<Difference>,
+}
+
+/// One fact that a node has otherwise than its kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Difference {
+    /// a node, a NUMA node, a GPU, a NIC or a finding
+    #[serde(rename = "of")]
+    pub class: Class,
+    /// which, such as `mlx5_3 (0000:5e:00.0)`
+    pub subject: String,
+    /// what about it; empty for that it is there
+    pub what: String,
+    /// what the node has; `None` for nothing
+    pub here: Option<String>,
+    /// what most of the kind have
+    pub kind: Option<String>,
+    /// how many have that
+    pub shared_by: usize,
+}
+
+/// A node that reported more than once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Duplicate {
+    /// its name
+    pub host: String,
+    /// how often
+    pub reports: usize,
+    /// did it say the same each time?  Else the first report counts, in the order of what they say.
+    pub alike: bool,
+}
+
+impl Audited {
+    /// Is there nothing to be told?
+    pub fn is_clean(&self) -> bool {
+        self.duplicates.is_empty() && self.are_alike()
+    }
+
+    /// Are all nodes like their kind?  A node alone has none that it could differ from.
+    pub fn are_alike(&self) -> bool {
+        let lone = |kind: &NodeKind| kind.count == 1 && self.nodes > 1;
+        !self.kinds.iter().any(|kind| lone(kind) || !kind.differing.is_empty())
+    }
+}
+
+impl Audit {
+    /// Compares all that was reported.
+    pub fn finish(&self) -> Audited {
+        let (mut of_shape, mut duplicates): (BTreeMap<u32, Vec<&str>>, _) = (BTreeMap::new(), Vec::new());
+        for (host, shapes) in &self.nodes {
+            let reports = shapes.values().map(|count| *count as usize).sum();
+            if reports > 1 {
+                duplicates.push(Duplicate { host: host.clone(), reports, alike: shapes.len() == 1 });
+            }
+            let first = match shapes.len() {
+                1 => shapes.keys().next(),
+                _ => shapes.keys().min_by_key(|shape| self.named(**shape)),
+            };
+            of_shape.entry(*first.unwrap_or(&0)).or_default().push(host);
+        }
+        let mut kinds: Vec<NodeKind> = self
+            .centres(&of_shape)
+            .into_iter()
+            .map(|(of, shapes)| self.kind(of, &shapes, &of_shape))
+            .collect();
+        kinds.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.inventory.cmp(&b.inventory)));
+        Audited { nodes: self.nodes.len(), kinds, duplicates }
+    }
+
+    /// The inventory of each kind, with the shapes of its nodes.
+    ///
+    /// An inventory is a kind of its own unless a common one of the same machine, with at least twice the nodes, has all but
+    /// a few of its devices: then its nodes are of that kind and lack them.
+    fn centres(&self, of_shape: &BTreeMap<u32, Vec<&str>>) -> BTreeMap<u32, Vec<u32>> {
+        let mut counts: BTreeMap<u32, (usize, Vec<u32>)> = BTreeMap::new();
+        for (&shape, hosts) in of_shape {
+            let of = counts.entry(self.shapes.get(shape).inventory).or_default();
+            of.0 += hosts.len();
+            of.1.push(shape);
+        }
+        let mut common: Vec<(u32, usize, Vec<u32>)> =
+            counts.into_iter().map(|(number, (count, shapes))| (number, count, shapes)).collect();
+        let inventory = |number: u32| self.inventories.get(number);
+        common.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| inventory(a.0).cmp(inventory(b.0))));
+        let mut centres: BTreeMap<&str, Vec<(u32, usize)>> = BTreeMap::new();
+        let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (number, count, shapes) in common {
+            let of = inventory(number);
+            let of_machine = centres.entry(&of.machine).or_default();
+            let near = of_machine.iter().enumerate().filter_map(|(order, &(centre, nodes))| {
+                let centre_of = inventory(centre);
+                let distance = of.distance(centre_of);
+                (count * 2 <= nodes && distance <= (centre_of.devices() / PART).max(1))
+                    .then_some((distance, order, centre))
+            });
+            match near.min() {
+                Some((_, _, centre)) => kinds.entry(centre).or_default().extend(shapes),
+                None => {
+                    if count > 1 && of_machine.len() < MOST_CENTRES {
+                        of_machine.push((number, count));
+                    }
+                    kinds.insert(number, shapes);
+                }
+            }
+        }
+        kinds
+    }
+
+    fn kind(&self, inventory: u32, shapes: &[u32], of_shape: &BTreeMap<u32, Vec<&str>>) -> NodeKind {
+        let hosts = |shape: &u32| of_shape.get(shape).map(Vec::as_slice).unwrap_or_default();
+        let count = shapes.iter().map(|shape| hosts(shape).len()).sum();
+        let usual = self.usual(shapes, of_shape, count);
+        let mut differing: BTreeMap<Vec<Difference>, Vec<&str>> = BTreeMap::new();
+        for shape in shapes {
+            let differences = self.differences(self.shapes.get(*shape), &usual);
+            if !differences.is_empty() {
+                differing.entry(differences).or_default().extend(hosts(shape));
+            }
+        }
+        let group = |(differences, nodes): (Vec<Difference>, Vec<&str>)| Differing {
+            count: nodes.len(),
+            nodes: compressed(nodes),
+            differences,
+        };
+        let mut differing: Vec<Differing> = differing.into_iter().map(group).collect();
+        differing.sort_by(|a, b| a.nodes.cmp(&b.nodes));
+        let nodes = compressed(shapes.iter().flat_map(hosts).copied());
+        NodeKind { inventory: self.inventories.get(inventory).clone(), nodes, count, differing }
+    }
+
+    /// What most nodes of a kind have, for each fact that any of them has; of two as common the one that sorts first.
+    fn usual(&self, shapes: &[u32], of_shape: &BTreeMap<u32, Vec<&str>>, count: usize) -> Usual {
+        let mut values: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
+        for shape in shapes {
+            let hosts = of_shape.get(shape).map_or(0, Vec::len);
+            for &(key, value) in &self.shapes.get(*shape).facts {
+                *values.entry(key).or_default().entry(value).or_default() += hosts;
+            }
+        }
+        let most = |(key, values): (u32, BTreeMap<u32, usize>)| {
+            let told: usize = values.values().sum();
+            let absent = Some((None, count - told))
+                .filter(|(_, nodes)| *nodes > 0 && self.keys.get(key).counts_where_absent());
+            let present = values.into_iter().map(|(value, nodes)| (Some(value), nodes));
+            let name = |value: Option<u32>| value.map(|value| self.values.get(value).as_str());
+            let usual = present.chain(absent).min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
+            (key, usual.unwrap_or((None, 0)))
+        };
+        let values: BTreeMap<u32, (Option<u32>, usize)> = values.into_iter().map(most).collect();
+        let must_be = |key: &u32| {
+            let key = self.keys.get(*key);
+            // that others have a finding and a node has not is no fault of that node
+            key.counts_where_absent() && key.class != Class::Finding
+        };
+        let expected = values.iter().filter(|(_, (value, _))| value.is_some()).map(|(key, _)| *key);
+        Usual { expected: expected.filter(must_be).collect(), values }
+    }
+
+    fn differences(&self, shape: &Shape, usual: &Usual) -> Vec<Difference> {
+        let here: BTreeMap<u32, u32> = shape.facts.iter().copied().collect();
+        let mut found: BTreeSet<(&Key, Difference)> = BTreeSet::new();
+        let keys: BTreeSet<u32> = here.keys().chain(&usual.expected).copied().collect();
+        for key in keys {
+            let (name, here) = (self.keys.get(key), here.get(&key).copied());
+            let (kind, shared_by) = usual.values.get(&key).copied().unwrap_or((None, 0));
+            // two texts of one finding differ in what changes from hour to hour
+            let is_same_finding = name.class == Class::Finding && here.is_some() && kind.is_some();
+            if here == kind || is_same_finding {
+                continue;
+            }
+            let text = |value: Option<u32>| value.map(|value| self.values.get(value).clone());
+            let difference = Difference {
+                class: name.class,
+                subject: self.subject(name, shape, usual),
+                what: name.what.clone(),
+                here: text(here),
+                kind: text(kind),
+                shared_by,
+            };
+            found.insert((name, difference));
+        }
+        found.into_iter().map(|(_, difference)| difference).collect()
+    }
+
+    /// What a fact is about, with the name that the kind has for a NIC, else the node.
+    fn subject(&self, key: &Key, shape: &Shape, usual: &Usual) -> String {
+        let name = || {
+            let key = Key { what: "name".to_string(), ..key.clone() };
+            let key = self.keys.0.get_index_of(&key)? as u32;
+            let own = shape.facts.iter().find(|(own, _)| *own == key).map(|(_, value)| *value);
+            let kinds = usual.values.get(&key).and_then(|(value, _)| *value);
+            Some(self.values.get(kinds.or(own)?))
+        };
+        match (key.class, name()) {
+            (Class::Nic, Some(name)) if *name != key.subject => format!("{name} ({})", key.subject),
+            _ => key.subject.clone(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Which nodes of a cluster are not like the others of their kind: the reports of many nodes, compared.
+//!
+//! * [`stream`] takes the input apart, [`report`] is what one node says of itself, [`facts`] is that as facts with names.
+//! * [`Audit`] keeps each different fact and each different set of them once: memory grows with the differences, and by a
+//!   name for each node.
+//! * [`kinds`] groups the nodes: those of a kind have the same machine, GPUs and NICs, or all but a few.  For each fact the
+//!   kind has what most of its nodes have, and a node differs where it has something else.
+//! * [`hostlist`] writes many names as few, [`json`] writes the answer for programs.
+//!
+//! The answer depends on what the nodes say, not on their order.
+#![forbid(unsafe_code)]
+
+pub mod facts;
+pub mod hostlist;
+pub mod json;
+pub mod kinds;
+pub mod report;
+pub mod stream;
+#[cfg(test)]
+mod tests;
+
+use facts::{Inventory, Key, NodeFacts};
+use indexmap::IndexSet;
+use report::Report;
+use std::collections::BTreeMap;
+use std::hash::Hash;
+
+/// Bytes of names and values that differ, at most.  Ten thousand nodes whose every device has an address of its own need
+/// less; a stream made to fill the memory is refused.
+const MAX_TEXTS: usize = 64 << 20;
+/// Facts of all different sets, at most: 8 bytes each.
+const MAX_KEPT: usize = 4 << 20;
+/// Nodes, at most.
+const MAX_NODES: usize = 1 << 20;
+
+/// What occurs again and again, each once.
+struct Pool<T>(IndexSet<T>);
+
+impl<T> Default for Pool<T> {
+    fn default() -> Pool<T> {
+        Pool(IndexSet::new())
+    }
+}
+
+impl<T: Hash + Eq> Pool<T> {
+    /// The number of this one, which is counted in `used` if it is new.
+    fn number(&mut self, one: T, size: usize, used: &mut usize) -> u32 {
+        let (number, is_new) = self.0.insert_full(one);
+        *used += if is_new { size + std::mem::size_of::<T>() } else { 0 };
+        number as u32
+    }
+
+    fn get(&self, number: u32) -> &T {
+        &self.0[number as usize]
+    }
+}
+
+/// What a set of nodes has in common: an inventory, and facts as numbers of keys and values.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Shape {
+    inventory: u32,
+    facts: Vec<(u32, u32)>,
+}
+
+/// The reports so far.
+#[derive(Default)]
+pub struct Audit {
+    keys: Pool<Key>,
+    values: Pool<String>,
+    inventories: Pool<Inventory>,
+    shapes: Pool<Shape>,
+    /// bytes of names and values
+    used: usize,
+    /// facts of all shapes
+    kept: usize,
+    /// the shapes that each node was reported with, and how often
+    nodes: BTreeMap<String, BTreeMap<u32, u32>>,
+}
+
+impl Audit {
+    /// Takes one report; what is wrong with it, if it is none.
+    pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
+        let NodeFacts { host, inventory, facts } = facts::of(&Report::from_json(document)?)?;
+        if self.used > MAX_TEXTS || self.kept > MAX_KEPT {
+            return Err(
+                "the reports before it differ in more than can be kept: audit fewer nodes at once".into()
+            );
+        }
+        if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&host) {
+            return Err(format!("it is of one node more than {MAX_NODES}"));
+        }
+        let used = &mut self.used;
+        let size = inventory.devices().min(512) * 64;
+        let inventory = self.inventories.number(inventory, size, used);
+        let mut numbered: Vec<(u32, u32)> = Vec::with_capacity(facts.len());
+        for (key, value) in facts {
+            let size = key.subject.len() + key.what.len();
+            let key = self.keys.number(key, size, used);
+            let size = value.len();
+            numbered.push((key, self.values.number(value, size, used)));
+        }
+        numbered.sort_unstable();
+        let length = numbered.len();
+        let before = self.shapes.0.len();
+        let shape = self.shapes.number(Shape { inventory, facts: numbered }, 0, used);
+        if self.shapes.0.len() > before {
+            self.kept += length;
+        }
+        *self.nodes.entry(host).or_default().entry(shape).or_default() += 1;
+        Ok(())
+    }
+
+    /// The facts of a shape by name, in the order of names, which unlike numbers does not depend on the order of reports.
+    fn named(&self, shape: u32) -> BTreeMap<&Key, &str> {
+        let facts = &self.shapes.get(shape).facts;
+        facts.iter().map(|(key, value)| (self.keys.get(*key), self.values.get(*value).as_str())).collect()
+    }
+}

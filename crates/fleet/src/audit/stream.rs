@@ -1,0 +1,332 @@
+//! Takes a stream of JSON documents apart, line by line, in bounded memory.
+//!
+//! A line that begins with `{` begins a document, so one that was cut short costs no other.  `srun -l` puts a task's number
+//! before each line (`12: {`); lines of different tasks may then stand between each other.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read};
+
+/// Bytes of a document, at most: fifty times the report of a node with 8 GPUs and 14 NICs.
+const MAX_DOCUMENT: usize = 1 << 20;
+/// Bytes of all documents that are begun and not ended: those of tasks that `srun -l` mixes.
+const MAX_OPEN: usize = 32 << 20;
+/// Labels of tasks whose documents are not whole: as many as a job has nodes.
+const MAX_LABELS: usize = 1 << 16;
+/// Braces and brackets within each other; a report has five.
+pub const MAX_DEPTH: usize = 32;
+
+/// Why a piece of the stream is no document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// the stream, or another document, begins before its end
+    CutShort,
+    /// more than `MAX_DOCUMENT`
+    TooLong,
+    /// more than [`MAX_DEPTH`]
+    TooDeep,
+    /// more than `MAX_OPEN`
+    TooManyOpen,
+    /// text that is no JSON
+    NoDocument,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::CutShort => write!(f, "it is cut short"),
+            Trouble::TooLong => write!(f, "it has more than {MAX_DOCUMENT} bytes"),
+            Trouble::TooDeep => write!(f, "it is nested more than {MAX_DEPTH} deep"),
+            Trouble::TooManyOpen => {
+                write!(
+                    f,
+                    "too many reports are mixed line by line: give each node a file, or leave `srun -l` out"
+                )
+            }
+            Trouble::NoDocument => write!(f, "expected `{{`, where a report begins"),
+        }
+    }
+}
+
+/// A document that is begun.
+#[derive(Default)]
+struct Open {
+    line: u64,
+    bytes: Vec<u8>,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// what follows belongs to a piece that was told already, up to the next line that begins a document
+    passing: bool,
+}
+
+/// What a piece of the stream is, with the line where it begins, from 1.
+pub type Piece<'a> = (u64, Result<&'a [u8], Trouble>);
+
+/// The state between two pieces of input.
+#[derive(Default)]
+pub struct Splitter {
+    line: u64,
+    /// a line whose end is not here yet
+    rest: Vec<u8>,
+    /// the rest of this line is too long to be kept
+    overlong: bool,
+    /// by the label of `srun -l`
+    open: BTreeMap<Option<u64>, Open>,
+    held: usize,
+    labelled: bool,
+}
+
+impl Splitter {
+    /// Takes more of the stream.
+    pub fn push(&mut self, mut input: &[u8], take: &mut dyn FnMut(Piece<'_>)) {
+        while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
+            let (line, after) = input.split_at(end + 1);
+            input = after;
+            if self.rest.is_empty() && !self.overlong {
+                self.line(line, take);
+            } else {
+                self.keep(line);
+                self.end_line(take);
+            }
+        }
+        self.keep(input);
+    }
+
+    /// Takes all of an input.  The answer: did a line have a label?
+    pub fn read(mut self, mut input: impl Read, take: &mut dyn FnMut(Piece<'_>)) -> Result<bool, io::Error> {
+        let mut buffer = vec![0; 64 * 1024];
+        let ended = loop {
+            match input.read(&mut buffer) {
+                Ok(0) => break Ok(()),
+                Ok(length) => self.push(&buffer[..length], take),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let labelled = self.labelled;
+        self.finish(take);
+        ended.map(|()| labelled)
+    }
+
+    /// The stream has ended.
+    pub fn finish(mut self, take: &mut dyn FnMut(Piece<'_>)) {
+        self.end_line(take);
+        let mut lines: Vec<u64> =
+            self.open.values().filter(|open| open.depth > 0).map(|open| open.line).collect();
+        lines.sort_unstable();
+        lines.into_iter().for_each(|line| take((line, Err(Trouble::CutShort))));
+    }
+
+    fn keep(&mut self, input: &[u8]) {
+        // a label and the line's end come on top
+        let room = (MAX_DOCUMENT + 64).saturating_sub(self.rest.len());
+        self.overlong |= input.len() > room;
+        self.rest.extend_from_slice(&input[..input.len().min(room)]);
+    }
+
+    fn end_line(&mut self, take: &mut dyn FnMut(Piece<'_>)) {
+        let line = std::mem::take(&mut self.rest);
+        if std::mem::take(&mut self.overlong) {
+            self.line += 1;
+            take((self.line, Err(Trouble::TooLong)));
+            self.abandon(label(&line).0);
+        } else if !line.is_empty() {
+            self.line(&line, take);
+        }
+    }
+
+    fn abandon(&mut self, label: Option<u64>) {
+        let open = self.open.entry(label).or_default();
+        self.held -= open.bytes.len();
+        *open = Open { passing: true, ..Open::default() };
+    }
+
+    fn line(&mut self, line: &[u8], take: &mut dyn FnMut(Piece<'_>)) {
+        self.line += 1;
+        let number = self.line;
+        let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+        let (label, text) = label(line);
+        self.labelled |= label.is_some();
+        if self.open.len() >= MAX_LABELS && !self.open.contains_key(&label) {
+            return take((number, Err(Trouble::TooManyOpen)));
+        }
+        let open = self.open.entry(label).or_default();
+        if text.first() == Some(&b'{') {
+            if open.depth > 0 {
+                take((open.line, Err(Trouble::CutShort)));
+            }
+            self.held -= open.bytes.len();
+            *open = Open::default();
+        }
+        if open.passing {
+            return;
+        }
+        let mut from = 0;
+        for (at, byte) in text.iter().enumerate() {
+            let found = open.step(*byte, number);
+            match found {
+                Step::Between => from = at + 1,
+                Step::Within => {}
+                Step::End => {
+                    let piece = &text[from..=at];
+                    self.held -= open.bytes.len();
+                    match open.bytes.len() + piece.len() > MAX_DOCUMENT {
+                        true => take((open.line, Err(Trouble::TooLong))),
+                        false if open.bytes.is_empty() => take((open.line, Ok(piece))),
+                        false => {
+                            open.bytes.extend_from_slice(piece);
+                            take((open.line, Ok(&open.bytes)));
+                        }
+                    }
+                    // a label's document is over; what it held goes back
+                    *open = Open::default();
+                    from = at + 1;
+                }
+                Step::Wrong(trouble) => {
+                    take((if open.depth > 0 { open.line } else { number }, Err(trouble)));
+                    self.abandon(label);
+                    return;
+                }
+            }
+        }
+        let piece = &text[from..];
+        let trouble = match () {
+            () if open.bytes.len() + piece.len() > MAX_DOCUMENT => Trouble::TooLong,
+            () if self.held + piece.len() > MAX_OPEN => Trouble::TooManyOpen,
+            () if open.depth == 0 => {
+                self.open.remove(&label);
+                return;
+            }
+            () => {
+                open.bytes.extend_from_slice(piece);
+                self.held += piece.len();
+                return;
+            }
+        };
+        take((open.line, Err(trouble)));
+        self.abandon(label);
+    }
+}
+
+/// What a byte means for the document.
+enum Step {
+    Between,
+    Within,
+    End,
+    Wrong(Trouble),
+}
+
+impl Open {
+    fn step(&mut self, byte: u8, line: u64) -> Step {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return Step::Within;
+        }
+        match (byte, self.depth) {
+            // RS begins a document of RFC 7464
+            (b' ' | b'\t' | b'\r' | b'\n' | 0x1e, 0) => return Step::Between,
+            (b'{', 0) => (self.line, self.depth) = (line, 1),
+            (_, 0) => return Step::Wrong(Trouble::NoDocument),
+            (b'{' | b'[', MAX_DEPTH..) => return Step::Wrong(Trouble::TooDeep),
+            (b'{' | b'[', _) => self.depth += 1,
+            (b'}' | b']', _) => {
+                self.depth -= 1;
+                if self.depth == 0 {
+                    return Step::End;
+                }
+            }
+            (b'"', _) => self.in_string = true,
+            _ => {}
+        }
+        Step::Within
+    }
+}
+
+/// The task's number that `srun -l` put before a line, and the line.  No line of JSON begins with a number and `: `.
+fn label(line: &[u8]) -> (Option<u64>, &[u8]) {
+    let spaces = line.iter().take_while(|byte| **byte == b' ').count();
+    let digits = line[spaces..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, after) = line[spaces..].split_at(digits);
+    match after.strip_prefix(b": ") {
+        Some(text) if (1..=9).contains(&digits) => {
+            let number = number.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+            (Some(number), text)
+        }
+        _ => (None, line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pieces of a stream that arrives `at_once` bytes at a time.
+    fn pieces(stream: &str, at_once: usize) -> Vec<(u64, Result<String, Trouble>)> {
+        let mut found = Vec::new();
+        let mut take = |(line, piece): Piece<'_>| {
+            found.push((line, piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())));
+        };
+        let mut splitter = Splitter::default();
+        stream.as_bytes().chunks(at_once).for_each(|chunk| splitter.push(chunk, &mut take));
+        splitter.finish(&mut take);
+        found
+    }
+
+    fn good(line: u64, text: &str) -> (u64, Result<String, Trouble>) {
+        (line, Ok(text.to_string()))
+    }
+
+    #[test]
+    fn documents_end_with_their_last_brace_however_the_stream_arrives() {
+        let stream = "{\n \"a\": \"}\\\"{\"\n}\n\n{\"b\": [{}]}{\"c\": 1}\n";
+        let expected = [good(1, "{\n \"a\": \"}\\\"{\"\n}"), good(5, "{\"b\": [{}]}"), good(5, "{\"c\": 1}")];
+        for at_once in [1, 2, 7, 1000] {
+            assert_eq!(pieces(stream, at_once), expected);
+        }
+    }
+
+    #[test]
+    fn a_document_that_is_cut_short_costs_no_other() {
+        assert_eq!(
+            pieces("{\n \"a\": {\n{\"b\": 1}\n{", 3),
+            [(1, Err(Trouble::CutShort)), good(3, "{\"b\": 1}"), (4, Err(Trouble::CutShort))]
+        );
+    }
+
+    #[test]
+    fn text_between_documents_is_told_once_and_passed_over() {
+        assert_eq!(
+            pieces("srun: error: x\nmore of it\n{}\n}\n[]\n{}\n", 100),
+            [(1, Err(Trouble::NoDocument)), good(3, "{}"), (4, Err(Trouble::NoDocument)), good(6, "{}")]
+        );
+    }
+
+    #[test]
+    fn lines_that_srun_labelled_are_put_together_by_their_task() {
+        let stream = " 0: {\n10: {\n 0:  \"a\": 1\n10:  \"b\": 2\n 0: }\n10: }\n";
+        assert_eq!(pieces(stream, 5), [good(1, "{\n \"a\": 1\n}"), good(2, "{\n \"b\": 2\n}")]);
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_deep_is_not_kept() {
+        let long = format!("{{\"a\": \"{}\"}}\n{{}}\n", "x".repeat(MAX_DOCUMENT));
+        assert_eq!(pieces(&long, 4096), [(1, Err(Trouble::TooLong)), good(2, "{}")]);
+        let lines = format!("{{\n{}}}\n{{}}\n", " \"xxxxxxxxxxxxxx\",\n".repeat(MAX_DOCUMENT / 16));
+        assert_eq!(pieces(&lines, 4096)[0], (1, Err(Trouble::TooLong)));
+        assert_eq!(pieces(&lines, 4096).len(), 2);
+        let deep = format!("{{\"a\":{}\n{{}}\n", "[".repeat(MAX_DEPTH));
+        assert_eq!(pieces(&deep, 100), [(1, Err(Trouble::TooDeep)), good(2, "{}")]);
+        let many: String =
+            (0..100).map(|task| format!("{task}: {{\"{}\n", "x".repeat(MAX_DOCUMENT / 2))).collect();
+        assert!(
+            pieces(&many, 65536).iter().filter(|piece| piece.1 == Err(Trouble::TooManyOpen)).count() > 30
+        );
+    }
+}

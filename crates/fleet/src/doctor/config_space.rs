@@ -1,0 +1,139 @@
+//! A PCI function's configuration space: the few registers of it that decide how fast its DMA goes, and where.
+//!
+//! Offsets and bits are those of the kernel's include/uapi/linux/pci_regs.h.
+#![forbid(unsafe_code)]
+
+/// Bytes of it, with the extended part.
+pub const SIZE: usize = 4096;
+/// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
+const FOR_USERS: usize = 64;
+
+/// What was found in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConfigSpace {
+    /// the PCIe capability's device control register
+    pub device_control: Option<u16>,
+    /// the control register of Access Control Services
+    pub acs: Option<u16>,
+    /// the control register of Address Translation Services
+    pub ats: Option<u16>,
+}
+
+/// Requests to a function beside are sent up to the root complex (`PCI_ACS_RR`).
+pub(super) const REQUEST_REDIRECT: u16 = 1 << 2;
+/// So are the answers (`PCI_ACS_CR`).
+pub(super) const COMPLETION_REDIRECT: u16 = 1 << 3;
+/// What comes from below and could turn here goes up (`PCI_ACS_UF`).
+pub(super) const UPSTREAM_FORWARDING: u16 = 1 << 4;
+/// Translated requests go straight to the function beside (`PCI_ACS_DT`).
+pub(super) const DIRECT_TRANSLATED: u16 = 1 << 6;
+
+impl ConfigSpace {
+    /// Reads it; `None` where only the part for users is there, or the function does not answer.
+    pub fn parse(bytes: &[u8]) -> Option<ConfigSpace> {
+        // a function that is gone answers with ones
+        if bytes.len() <= FOR_USERS || bytes[..4] == [0xff; 4] {
+            return None;
+        }
+        let express = capability(bytes, 0x10);
+        Some(ConfigSpace {
+            device_control: express.and_then(|at| word(bytes, at + 8)),
+            acs: extended(bytes, 0x000d).and_then(|at| word(bytes, at + 6)),
+            ats: extended(bytes, 0x000f).and_then(|at| word(bytes, at + 6)),
+        })
+    }
+
+    /// Bytes of one read request, at most (`PCI_EXP_DEVCTL_READRQ`).
+    pub(super) fn read_request(&self) -> Option<u32> {
+        Some(128 << (self.device_control? >> 12 & 7))
+    }
+
+    /// May its packets be reordered (`PCI_EXP_DEVCTL_RELAX_EN`)?
+    pub(super) fn is_relaxed(&self) -> Option<bool> {
+        Some(self.device_control? & 1 << 4 != 0)
+    }
+
+    /// Does it keep translations of its own (`PCI_ATS_CTRL_ENABLE`)?
+    pub(super) fn has_ats(&self) -> bool {
+        self.ats.is_some_and(|control| control & 1 << 15 != 0)
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}
+
+/// Where a capability stands in the first 256 bytes, whose list begins at 0x34.
+fn capability(bytes: &[u8], id: u8) -> Option<usize> {
+    /// Capabilities, at most: a broken list may be a circle.
+    const MOST: usize = 48;
+    let mut at = usize::from(*bytes.get(0x34)? & 0xfc);
+    for _ in 0..MOST {
+        if at < 0x40 {
+            return None;
+        }
+        if *bytes.get(at)? == id {
+            return Some(at);
+        }
+        at = usize::from(*bytes.get(at + 1)? & 0xfc);
+    }
+    None
+}
+
+/// Where an extended capability stands; their list begins at 0x100.
+fn extended(bytes: &[u8], id: u16) -> Option<usize> {
+    const MOST: usize = (SIZE - 0x100) / 8;
+    let mut at = 0x100;
+    for _ in 0..MOST {
+        let (found, next) = (word(bytes, at)?, word(bytes, at + 2)? >> 4);
+        if found == id {
+            return Some(at);
+        }
+        at = usize::from(next & 0xffc);
+        if at < 0x100 {
+            return None;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::played::config_space;
+
+    #[test]
+    fn the_registers_are_found_behind_other_capabilities() {
+        let bytes = config_space(0x5910, Some(0x1d), Some(0x8000));
+        let space = ConfigSpace::parse(&bytes).unwrap();
+        assert_eq!(space, ConfigSpace { device_control: Some(0x5910), acs: Some(0x1d), ats: Some(0x8000) });
+        assert_eq!(
+            (space.read_request(), space.is_relaxed(), space.has_ats()),
+            (Some(4096), Some(true), true)
+        );
+        let space = ConfigSpace::parse(&config_space(0x2000, None, None)).unwrap();
+        assert_eq!(
+            (space.read_request(), space.is_relaxed(), space.has_ats()),
+            (Some(512), Some(false), false)
+        );
+        assert_eq!(space.acs, None);
+    }
+
+    #[test]
+    fn what_a_user_sees_and_what_a_dead_function_answers_is_nothing() {
+        assert_eq!(ConfigSpace::parse(&config_space(0, None, None)[..64]), None);
+        assert_eq!(ConfigSpace::parse(&[0xff; SIZE]), None);
+        assert_eq!(ConfigSpace::parse(&[]), None);
+    }
+
+    #[test]
+    fn lists_that_are_circles_or_lead_out_of_it_end() {
+        let mut circle = vec![0u8; SIZE];
+        (circle[0x34], circle[0x40], circle[0x41]) = (0x40, 0x01, 0x40);
+        circle[0x100..0x104].copy_from_slice(&[0x01, 0, 0x01, 0x10]);
+        assert_eq!(ConfigSpace::parse(&circle), Some(ConfigSpace::default()));
+        for cut in [65, 0x101, 0x105] {
+            let _ = ConfigSpace::parse(&config_space(0x5910, Some(1), Some(1))[..cut]);
+        }
+    }
+}

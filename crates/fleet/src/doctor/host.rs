@@ -1,0 +1,123 @@
+//! What the kernel and the calling user's limits allow, and what a site's files decide before we can.
+#![forbid(unsafe_code)]
+
+use super::facts::{DeviceAccess, Limit};
+use super::{Examined, Verdict, listed};
+use nic_placement_core::topology::{GpuVendor, NicKind};
+
+pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
+    let Some(value) = subject.facts.and_then(|facts| facts.numa_balancing.as_deref()) else {
+        return Vec::new();
+    };
+    let topology = &*subject.plan.node;
+    let has_amd = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
+    let nodes = topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty()).count();
+    vec![match value {
+        "0" => Verdict::ok("off"),
+        _ if nodes < 2 => Verdict::ok("on, and there is one NUMA node"),
+        _ if has_amd => Verdict::note(format!("on ({value}): AMD asks for 0 on nodes with its GPUs")),
+        _ => Verdict::note(format!(
+            "on ({value}): pages that a task is using are unmapped to see who uses them"
+        )),
+    }]
+}
+
+pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
+    /// A task of a large job connects to a few ports of each node, and several tasks of a node do.
+    const FEW: u32 = 4096;
+    /// Where Slurm's daemons listen (slurm.conf(5), `SlurmctldPort`, `SlurmdPort`, slurmdbd.conf's `DbdPort`).
+    const SLURMS: [u32; 3] = [6817, 6818, 6819];
+    let Some(text) = subject.facts.and_then(|facts| facts.port_range.as_deref()) else { return Vec::new() };
+    let mut numbers = text.split_whitespace().map(str::parse::<u32>);
+    let (Some(Ok(first)), Some(Ok(last))) = (numbers.next(), numbers.next()) else { return Vec::new() };
+    let count = (last + 1).saturating_sub(first);
+    vec![if count < FEW {
+        Verdict::warn(format!("{first} to {last}: {count} ports for all connections of a node")).about(text)
+    } else if SLURMS.iter().any(|port| (first..=last).contains(port)) {
+        Verdict::note(format!("{first} to {last}: a program may be given 6818, where slurmd listens"))
+    } else {
+        Verdict::ok(format!("{first} to {last}"))
+    }]
+}
+
+/// Is there a NIC of the kind that libraries register memory with?
+fn has_verbs(subject: &Examined) -> bool {
+    subject
+        .plan
+        .map
+        .rails
+        .iter()
+        .any(|rail| matches!(subject.plan.node.nic(rail.nic).kind, NicKind::Verbs | NicKind::Efa))
+}
+
+pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
+    let caller = subject.caller;
+    if !has_verbs(subject) {
+        return Vec::new();
+    }
+    let text = |bytes: u64| format!("this user may lock {} KiB of memory", bytes >> 10);
+    match caller.memlock {
+        None => Vec::new(),
+        Some(Limit::Unlimited) => vec![Verdict::ok("unlimited")],
+        Some(Limit::Bytes(bytes)) if caller.is_root => {
+            vec![Verdict::ok(format!("{}, and root is not held by that", text(bytes)))]
+        }
+        Some(Limit::Bytes(bytes)) if caller.in_step => vec![Verdict::warn(text(bytes)).about("memlock")],
+        Some(Limit::Bytes(bytes)) => {
+            vec![Verdict::note(format!(
+                "{} here; srun hands this on unless slurm.conf says otherwise",
+                text(bytes)
+            ))]
+        }
+    }
+}
+
+pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
+    let Some(facts) = subject.facts else { return Vec::new() };
+    let mut rails: Vec<&str> = subject.plan.map.rails.iter().map(|rail| rail.name.as_str()).collect();
+    rails.dedup();
+    let asked: Vec<(&str, DeviceAccess)> =
+        rails.iter().filter_map(|name| Some((*name, facts.nics.get(*name)?.access?))).collect();
+    let with = |access: DeviceAccess| -> Vec<String> {
+        asked.iter().filter(|(_, of)| *of == access).map(|(name, _)| name.to_string()).collect()
+    };
+    let open = with(DeviceAccess::Open);
+    let mut verdicts = Vec::new();
+    let refused = with(DeviceAccess::Refused);
+    if !refused.is_empty() {
+        let text = format!("{}: this user may not open the device node", listed(&refused));
+        verdicts.push(Verdict::warn(text).about(&refused[0]));
+    }
+    let fenced = with(DeviceAccess::Fenced);
+    if !fenced.is_empty() {
+        verdicts.push(Verdict::note(format!("{}: the job's device cgroup keeps it closed", listed(&fenced))));
+    }
+    let absent = with(DeviceAccess::Absent);
+    if !absent.is_empty() {
+        let text = format!("{}: no device node below /dev/infiniband", listed(&absent));
+        verdicts.push(match open.is_empty() {
+            true => Verdict::note(format!("{text}, as in a container that was not given them")),
+            false => Verdict::warn(format!("{text}, and other NICs have one")).about(&absent[0]),
+        });
+    }
+    if verdicts.is_empty() && !open.is_empty() {
+        let who = if subject.caller.is_root { "root" } else { "this user" };
+        verdicts.push(Verdict::ok(format!("{who} may open the {} NICs that may be chosen", open.len())));
+    }
+    verdicts
+}
+
+pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
+    let verdict = |(file, variables): &(String, Vec<String>)| {
+        let text = match variables.as_slice() {
+            [] => format!("`{file}` sets nothing that we would set"),
+            set => format!("`{file}` sets {}: left to it, as NCCL would prefer ours", listed(set)),
+        };
+        if variables.is_empty() { Verdict::ok(text) } else { Verdict::note(text).about(file) }
+    };
+    subject.caller.nccl.iter().map(verdict).collect()
+}
+
+pub(super) fn variable(subject: &Examined) -> Vec<Verdict> {
+    subject.caller.doubts.iter().map(Verdict::note).collect()
+}

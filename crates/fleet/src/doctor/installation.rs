@@ -1,0 +1,214 @@
+//! What is installed: Slurm's release, plugstack.conf, the plugin's file, what the admin says, the node file.
+#![forbid(unsafe_code)]
+
+use super::facts::{Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked};
+use super::{Examined, Verdict};
+use nic_placement_core::config::releases::{self, RELEASES};
+
+/// The plugin's lines.
+fn ours(installation: &Installation) -> Vec<&PluginLine> {
+    let lines = installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
+    lines.filter(|line| line.is_ours()).collect()
+}
+
+pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
+    let Some(said) = &subject.installation.slurm else { return Vec::new() };
+    let Some(version) = said else {
+        return vec![Verdict::note("none of its programs tells its release here")];
+    };
+    let shown: String = version.chars().take(60).collect();
+    vec![match releases::of_version(version) {
+        Some(release) => match release.tested {
+            Some(tested) => {
+                Verdict::ok(format!("`{shown}`: release {}, tested with {tested}", release.name()))
+            }
+            None => Verdict::note(format!(
+                "`{shown}`: the plugin answers to release {}, and was not tested with it",
+                release.name()
+            )),
+        },
+        None => {
+            let (first, last) = (RELEASES[0].name(), RELEASES[RELEASES.len() - 1].name());
+            let text = format!(
+                "`{shown}`: no release that the plugin knows ({first} to {last}): Slurm will refuse it"
+            );
+            Verdict::warn(text).about(shown)
+        }
+    }]
+}
+
+pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
+    let Some(Plugstack { path, is_named, is_there, findings, .. }) = &subject.installation.plugstack else {
+        return Vec::new();
+    };
+    // a node without Slurm, a container: nothing is wrong with what is not there
+    if !is_there && !is_named {
+        return vec![Verdict::note(format!("there is no `{path}`: Slurm loads no plugin here"))];
+    }
+    let mut verdicts: Vec<Verdict> =
+        findings.iter().map(|finding| Verdict::warn(finding).about(&finding.place)).collect();
+    let ours = ours(subject.installation);
+    let Some((first, others)) = ours.split_first() else {
+        if verdicts.is_empty() {
+            verdicts.push(Verdict::note(format!("`{path}`: no line loads the plugin")));
+        }
+        return verdicts;
+    };
+    for again in others {
+        let text = format!(
+            "`{}`: the plugin is listed twice: the option of the second is disabled, and each of srun's users is told",
+            again.place
+        );
+        verdicts.push(Verdict::warn(text).about(&again.place));
+    }
+    if first.is_required {
+        verdicts.push(Verdict::note(format!(
+            "`{}`: `required`: if the plugin does not load, nobody can submit a job; `optional` is enough",
+            first.place
+        )));
+    }
+    if verdicts.is_empty() {
+        verdicts.push(Verdict::ok(format!("`{}`: loads `{}`", first.place, first.path.display())));
+    }
+    verdicts
+}
+
+pub(super) fn plugstack_order(subject: &Examined) -> Vec<Verdict> {
+    let lines = subject.installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
+    let lines: Vec<&PluginLine> = lines.collect();
+    let Some(first) = lines.iter().position(|line| line.is_ours()) else { return Vec::new() };
+    match lines.iter().rposition(|line| line.loads("pyxis")) {
+        Some(pyxis) if pyxis > first => {
+            let place = &lines[pyxis].place;
+            vec![Verdict::warn(format!("`{place}`: pyxis stands after the plugin")).about(place)]
+        }
+        Some(_) => vec![Verdict::ok("the plugin stands after pyxis")],
+        None => Vec::new(),
+    }
+}
+
+pub(super) fn plugin_file(subject: &Examined) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for line in ours(subject.installation) {
+        let path = line.path.display();
+        verdicts.push(match (line.is_there, line.is_required) {
+            (Some(true), _) => Verdict::ok(format!("`{path}` is there")),
+            (Some(false), true) => {
+                let text = format!(
+                    "`{}`: there is no `{path}`, and the line is `required`: srun, sbatch and salloc fail",
+                    line.place
+                );
+                Verdict::fail(text).about(path)
+            }
+            (Some(false), false) => {
+                Verdict::warn(format!("`{}`: there is no `{path}`", line.place)).about(path)
+            }
+            (None, _) => continue,
+        });
+    }
+    verdicts.dedup();
+    verdicts
+}
+
+pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
+    let Some(plugstack) = &subject.installation.plugstack else { return Vec::new() };
+    let Plugstack { path, unmatched, is_sent, is_shadowed, .. } = plugstack;
+    if *is_shadowed {
+        let text = "slurmctld sent this node a configuration, and /etc/slurm/slurm.conf is read instead";
+        return vec![Verdict::note(text)];
+    }
+    if !is_sent {
+        return Vec::new();
+    }
+    let not_sent = unmatched.iter().find(|(_, pattern)| pattern.contains('/'));
+    vec![match (not_sent, ours(subject.installation).is_empty()) {
+        (Some((place, pattern)), true) => {
+            let text =
+                format!("`{place}`: `include {pattern}` means no file here, and no line loads the plugin");
+            Verdict::warn(text).about(place)
+        }
+        (Some((place, pattern)), false) => {
+            Verdict::note(format!("`{place}`: `include {pattern}` means no file here"))
+        }
+        (None, _) => Verdict::ok(format!(
+            "`{path}` is what slurmctld sent: a change there comes here by `scontrol reconfigure`"
+        )),
+    }]
+}
+
+pub(super) fn configuration(subject: &Examined) -> Vec<Verdict> {
+    let Installation { words, off, unasked, no_node, .. } = subject.installation;
+    let mut verdicts: Vec<Verdict> =
+        words.iter().map(|finding| Verdict::warn(finding).about(&finding.place)).collect();
+    match off {
+        Some((why, true)) => verdicts.push(Verdict::warn(why).about("no step is placed")),
+        Some((why, false)) => {
+            verdicts.push(Verdict::note(format!("no step is placed here, whoever asks: {why}")));
+        }
+        None => verdicts.extend(unasked.as_ref().and_then(by_default)),
+    }
+    // the file is one text for many nodes, and a name that is spelt otherwise is not seen in it
+    if let Some((path, node)) = unasked.as_ref().and_then(|unasked| unasked.unnamed.as_ref()) {
+        let text = format!("`{path}`: no line with `NodeName=` names this node, `{node}`");
+        verdicts.push(Verdict::note(text).about(path));
+    }
+    if let Some(why) = no_node {
+        verdicts.push(Verdict::warn(format!("no step gets anything set: {why}")).about("no step is placed"));
+    }
+    verdicts
+}
+
+/// What steps get that do not ask; `None` where neither the plugin's line nor the configuration file says it.
+fn by_default(unasked: &Unasked) -> Option<Verdict> {
+    let said = unasked.said.iter().map(|(place, argument)| format!("`{argument}` (`{place}`)"));
+    let said: Vec<String> = said.collect();
+    let apart =
+        if unasked.has_partitions { ", unless a line for their partition says otherwise" } else { "" };
+    (!said.is_empty()).then(|| Verdict::ok(format!("steps that do not ask: {}{apart}", said.join(", then "))))
+}
+
+pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
+    /// `S_IWOTH` and `S_IWGRP` of stat(2).
+    const OTHERS: u32 = 0o002;
+    const GROUP: u32 = 0o020;
+    let owners = &subject.installation.owners;
+    let mut verdicts = Vec::new();
+    for Owned { path, user, group, mode } in owners {
+        if mode & OTHERS != 0 {
+            let text = format!(
+                "everybody may write to `{path}` (mode {:o}), which decides what root loads",
+                mode & 0o7777
+            );
+            // one mode in a configuration management or a mount's option is that of all nodes, and no reason to drain them
+            verdicts.push(Verdict::warn(text).about(path));
+        } else if *user != 0 || (mode & GROUP != 0 && *group != 0) {
+            let text = format!("`{path}` belongs to user {user}, group {group}, mode {:o}", mode & 0o7777);
+            verdicts.push(Verdict::note(format!("{text}: others than root decide what root loads")));
+        }
+    }
+    if verdicts.is_empty() && !owners.is_empty() {
+        verdicts.push(Verdict::ok(format!("files that only root may write to: {}", owners.len())));
+    }
+    verdicts
+}
+
+pub(super) fn node_file(subject: &Examined) -> Vec<Verdict> {
+    let Some((path, state)) = &subject.installation.node_file else { return Vec::new() };
+    let itself = "each step reads the node itself";
+    vec![
+        match state {
+            NodeFileState::Used(age) => {
+                Verdict::ok(format!("a step has the node from `{path}`, which is {age} s old"))
+            }
+            NodeFileState::Unwanted => {
+                Verdict::note(format!("`cache=0`: {itself}, and waits for its hardware"))
+            }
+            NodeFileState::Absent => {
+                Verdict::note(format!("{itself}, and waits for its hardware: `{path}` is not there"))
+            }
+            NodeFileState::Outdated(why) => Verdict::note(format!("{itself}: {why}")),
+            NodeFileState::Unusable(why) => Verdict::warn(format!("{itself}: {why}")),
+        }
+        .about(path),
+    ]
+}

@@ -1,0 +1,120 @@
+//! PCIe links that run slower than the path that they are part of allows.
+//!
+//! A path can carry what the weakest pair of ends on it can (the least, over its segments, of what both ends can do).  A segment
+//! that runs below that slows the path down.  One that runs below its own maximum and not below that costs nothing: a card of
+//! the fifth generation behind a switch of the fourth.  An idle GPU slows its own link by itself.
+#![forbid(unsafe_code)]
+
+use super::{Examined, Verdict, listed};
+use nic_placement_core::topology::{GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A link: the function at its lower end, and what it runs at and could run at.
+struct Segment<'a> {
+    child: &'a PciFunction,
+    now: LinkRate,
+    cap: LinkRate,
+}
+
+/// The links above a function, nearest first, as far as both ends of one tell their rates.
+fn segments(topology: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
+    let (chain, _) = topology.pci.climb(address);
+    // a link has the upper function of one pair and the lower of the next between two pairs: endpoint and port, port and port
+    let pairs = chain.chunks_exact(2).filter_map(|pair| {
+        let (child, parent) = (pair[0], pair[1]);
+        let faster = |a: LinkRate, b: LinkRate| if b.mbps() > a.mbps() { b } else { a };
+        let slower = |a: LinkRate, b: LinkRate| if b.mbps() < a.mbps() { b } else { a };
+        Some(Segment {
+            child,
+            // the ends of a virtual machine's links tell different rates: the better one counts
+            now: faster(child.link.current?, parent.link.current.or(child.link.current)?),
+            cap: slower(child.link.max?, parent.link.max?),
+        })
+    });
+    pairs.collect()
+}
+
+/// A segment that slows a path.
+struct Slow {
+    now: LinkRate,
+    cap: LinkRate,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// a GPU's own, which it slows down while it idles; has it lanes less, too?
+    Gpus { lacks_lanes: bool },
+    /// any other
+    Fixed,
+}
+
+/// The segments that run below the cap of a path on which they are, by the address of the lower end.
+fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
+    let mut found: BTreeMap<PciAddress, Slow> = BTreeMap::new();
+    let gpus = topology.gpus.iter().map(|gpu| (gpu.address, Some(gpu.vendor)));
+    let is_rdma = |kind: NicKind| kind != NicKind::Ethernet;
+    let nics = topology.nics.iter().filter(|nic| is_rdma(nic.kind)).filter_map(|nic| nic.address);
+    for (address, vendor) in gpus.chain(nics.map(|nic| (nic, None))) {
+        let segments = segments(topology, address);
+        let Some(cap) = segments.iter().map(|segment| segment.cap.mbps()).min() else { continue };
+        for segment in segments.iter().filter(|segment| segment.now.mbps() < cap) {
+            // the bridge on a GPU's own board belongs to it
+            let of_the_gpu = |vendor: GpuVendor| {
+                segment.child.address == address
+                    || segment.child.vendor.and_then(GpuVendor::from_pci) == Some(vendor)
+            };
+            let kind = match vendor {
+                Some(vendor) if of_the_gpu(vendor) => {
+                    Kind::Gpus { lacks_lanes: segment.now.width < segment.cap.width }
+                }
+                _ => Kind::Fixed,
+            };
+            found.entry(segment.child.address).or_insert(Slow { now: segment.now, cap: segment.cap, kind });
+        }
+    }
+    found
+}
+
+/// How many lanes the links of GPUs like this one have, at most.
+fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
+    let device = |address: PciAddress| topology.pci.get(address).map(|of| (of.vendor, of.device));
+    let alike = topology.pci.iter().filter(|other| Some((other.vendor, other.device)) == device(child));
+    alike.filter(|other| other.address != child).filter_map(|other| Some(other.link.current?.width)).max()
+}
+
+pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
+    let topology = &*subject.plan.node;
+    let devices: BTreeSet<PciAddress> = (topology.gpus.iter().map(|gpu| gpu.address))
+        .chain(topology.nics.iter().filter_map(|nic| nic.address))
+        .filter(|address| !segments(topology, *address).is_empty())
+        .collect();
+    if devices.is_empty() {
+        return Vec::new();
+    }
+    let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
+    let (mut verdicts, mut idle) = (Vec::new(), Vec::new());
+    for (child, Slow { now, cap, kind }) in slow_ones(topology) {
+        let facts = format!("the link above `{child}` runs at {now}, and both its ends can do {cap}");
+        match kind {
+            _ if is_virtual => {
+                verdicts.push(Verdict::note(format!("{facts}: a virtual machine's links tell little")));
+            }
+            Kind::Fixed => verdicts.push(Verdict::fail(facts).about(child)),
+            Kind::Gpus { lacks_lanes: true } if lanes_of_siblings(topology, child) > Some(now.width) => {
+                verdicts
+                    .push(Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
+            }
+            Kind::Gpus { .. } => idle.push(child.to_string()),
+        }
+    }
+    if !idle.is_empty() {
+        let text = "their links are slower than they can be, as a GPU that idles makes them: look again while they work";
+        verdicts.push(Verdict::note(format!("GPUs {}: {text}", listed(&idle))));
+    }
+    if verdicts.is_empty() {
+        let count = devices.len();
+        verdicts.push(Verdict::ok(format!("{count} devices: no link is slower than its path allows")));
+    }
+    verdicts
+}

@@ -1,0 +1,130 @@
+//! The doctor: one table of checks, each of which judges facts; reading them, and printing what was found, is the caller's.
+//!
+//! `fail` is for what makes this node worse than its kind, so that a site can drain a node by it.  What is wrong in files that
+//! all nodes share is a `warn`: a typo must not drain a cluster.  What may be meant so, or is not known, is a `note`.
+#![forbid(unsafe_code)]
+
+mod compute;
+pub mod config_space;
+pub mod facts;
+mod gpudirect;
+mod host;
+mod installation;
+mod links;
+mod ports;
+mod redirect;
+pub mod report;
+mod siblings;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::audit::report::{Finding, Level};
+use facts::{Caller, Facts, Installation};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::plan::Plan;
+use std::collections::BTreeSet;
+use table::CHECKS;
+
+/// One thing that is looked at.
+#[derive(Debug)]
+pub struct Check {
+    /// its name in commands, scripts and reports: it does not change
+    pub code: &'static str,
+    /// what is asked, in a few words
+    pub title: &'static str,
+    /// what is read
+    pub reads: &'static str,
+    /// when it is what
+    pub rules: &'static [(Level, &'static str)],
+    /// why it matters
+    pub why: &'static str,
+    /// what to do
+    pub remedy: &'static str,
+    /// the document or source that this rests on
+    pub source: &'static str,
+    /// what is found
+    judge: fn(&Examined) -> Vec<Verdict>,
+}
+
+impl Check {
+    /// The code of the one that asks Slurm's programs.
+    pub const RELEASE: &str = "slurm";
+
+    /// The one with this code.
+    pub fn of(code: &str) -> Option<&'static Check> {
+        CHECKS.iter().copied().find(|check| check.code == code)
+    }
+}
+
+/// All that checks judge.
+pub struct Examined<'a> {
+    /// the node as a step would have it
+    pub plan: &'a Plan,
+    /// what was odd when it was read
+    pub diagnostics: &'a [Diagnostic],
+    /// its files; `None` for a node that is only described
+    pub facts: Option<&'a Facts>,
+    /// what is installed
+    pub installation: &'a Installation,
+    /// the process that asks
+    pub caller: &'a Caller,
+}
+
+/// One line that a check found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Verdict {
+    level: Level,
+    /// the device, file or line that it is about, for a reason that has little room
+    about: Option<String>,
+    text: String,
+}
+
+impl Verdict {
+    fn ok(text: impl ToString) -> Verdict {
+        Verdict { level: Level::Ok, about: None, text: text.to_string() }
+    }
+
+    fn note(text: impl ToString) -> Verdict {
+        Verdict { level: Level::Note, about: None, text: text.to_string() }
+    }
+
+    fn warn(text: impl ToString) -> Verdict {
+        Verdict { level: Level::Warn, about: None, text: text.to_string() }
+    }
+
+    fn fail(text: impl ToString) -> Verdict {
+        Verdict { level: Level::Fail, about: None, text: text.to_string() }
+    }
+
+    fn about(self, what: impl ToString) -> Verdict {
+        Verdict { about: Some(what.to_string()), ..self }
+    }
+}
+
+/// What all checks but those that are switched off find, in the table's order.
+pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
+        for Verdict { level, about, text } in (check.judge)(subject) {
+            let code = check.code.to_string();
+            let told = |words: &str| (level != Level::Ok).then(|| words.to_string());
+            let (why, remedy) = (told(check.why), told(check.remedy));
+            findings.push(Finding { level, code, about, text, why, remedy });
+        }
+    }
+    findings
+}
+
+/// `a, b and 3 more`
+fn listed(names: &[String]) -> String {
+    first_of(names, 4)
+}
+
+/// At most so many of them.
+fn first_of(names: &[String], most: usize) -> String {
+    match names.len().saturating_sub(most) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..most].join(", ")),
+    }
+}

@@ -1,0 +1,327 @@
+//! Ports of NICs: which work, what their interfaces say, and how they differ from their siblings.
+#![forbid(unsafe_code)]
+
+use super::facts::{Facts, Interface};
+use super::siblings::majority;
+use super::{Examined, Verdict, listed};
+use nic_placement_core::placement::Rail;
+use nic_placement_core::topology::{
+    Gpu, LinkLayer, Nic, NicKind, NicRole, PciAddress, Port, PortState, Topology,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
+    let (topology, map) = (&*subject.plan.node, &subject.plan.map);
+    let missing_as_many = map.broken.len() >= map.rails.len();
+    let verdict = |rail: &Rail| {
+        let Some(port) = topology.port(rail.at()) else {
+            return Verdict::fail(format!("`{rail}` would be used if it worked"));
+        };
+        let physical = port.phys_state.as_deref().unwrap_or("physical state not told");
+        let rate = if port.rate_mbps == Some(0) { " at rate 0" } else { "" };
+        let is = format!("`{rail}` would be used if it worked: it is {}{rate}, {physical}", port.state);
+        match port.state {
+            _ if missing_as_many => Verdict::warn(format!(
+                "{is}; as many ports like it are down as are up: are these meant to be?"
+            )),
+            PortState::Init | PortState::Armed => {
+                Verdict::warn(format!("{is}: its link is up, and no subnet manager has made it active"))
+            }
+            _ if physical == "Disabled" => Verdict::warn(format!("{is}: somebody switched it off")),
+            _ => Verdict::fail(is),
+        }
+    };
+    match map.broken.is_empty() {
+        true if map.rails.is_empty() => Vec::new(),
+        true => vec![Verdict::ok(format!("ports that work: {}; none like them is down", map.rails.len()))],
+        false => map.broken.iter().map(|rail| verdict(rail).about(rail)).collect(),
+    }
+}
+
+/// Ports that are left out because they are slower than the fabric, though a GPU has no rail as near: a link that came up at
+/// half its rate, or a node that was built so.
+///
+/// On one bad node among good ones it is right to leave them out: the slowest would set the pace of all.  Where all nodes
+/// are alike bandwidth is lost.  No node can tell which it is.
+pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
+    let (topology, node) = (&*subject.plan.node, &subject.plan.map);
+    let path = |gpu: &Gpu, nic: &Nic| nic.address.map(|address| topology.path_type(gpu.address, address));
+    let slowest = node.rails.iter().filter_map(|rail| rail.rate_mbps).min();
+    let lacks_a_rail_as_near = |gpu: &Gpu, nic: &Nic| {
+        let nearest = node.rails.iter().filter_map(|rail| path(gpu, topology.nic(rail.nic))).min();
+        path(gpu, nic).is_some() && path(gpu, nic) < nearest
+    };
+    let mut found = Vec::new();
+    for excluded in &node.excluded {
+        let Some(nic) = topology.nics.iter().find(|nic| nic.name == excluded.name) else { continue };
+        let port = nic.ports.iter().find(|port| Some(port.number) == excluded.port);
+        let works = port.filter(|port| port.state == PortState::Active && port.rate_mbps < slowest);
+        let is_slower = works.is_some_and(|port| port.rate_mbps > Some(0));
+        let is_compute = nic.role.is_none_or(|role| role == NicRole::Compute);
+        if is_slower && is_compute && topology.gpus.iter().any(|gpu| lacks_a_rail_as_near(gpu, nic)) {
+            let text = format!(
+                "`{}` is left out: {}: right if this node alone has such a port; if all have, `include={}` takes it",
+                excluded.name, excluded.why, excluded.name
+            );
+            found.push(Verdict::note(text).about(&excluded.name));
+        }
+    }
+    found
+}
+
+/// What makes two cards siblings: the PCI device, how many ports they have, what they are for.
+type Kind = (Option<u16>, usize, Option<&'static str>);
+
+/// A card: all functions of one device.
+#[derive(Default)]
+struct Card<'a> {
+    kind: Kind,
+    nics: Vec<&'a Nic>,
+}
+
+impl Card<'_> {
+    fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.nics.iter().flat_map(|nic| &nic.ports)
+    }
+
+    fn active(&self) -> usize {
+        self.ports().filter(|port| port.state == PortState::Active).count()
+    }
+}
+
+/// The cards by their function 0.
+fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
+    let mut cards: BTreeMap<PciAddress, Card> = BTreeMap::new();
+    let is_physical = |nic: &&Nic| {
+        let is_virtual = nic.address.and_then(|at| topology.pci.get(at)?.physfn).is_some();
+        nic.kind == NicKind::Verbs && !topology.manages_nvswitches(nic) && !is_virtual
+    };
+    for nic in topology.nics.iter().filter(is_physical) {
+        let Some(address) = nic.address else { continue };
+        let device = topology.pci.get(address).and_then(|function| function.device);
+        let role = nic.role.map(|role| match role {
+            NicRole::Compute => "compute",
+            NicRole::Storage => "storage",
+            NicRole::Management => "management",
+        });
+        let card = cards.entry(PciAddress { function: 0, ..address }).or_default();
+        card.nics.push(nic);
+        card.kind = (device, card.ports().count(), role);
+    }
+    cards
+}
+
+pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
+    let cards = cards(&subject.plan.node);
+    let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind).collect();
+    let (mut verdicts, mut compared) = (Vec::new(), 0);
+    for kind in kinds {
+        let alike: Vec<_> = cards.iter().filter(|(_, card)| card.kind == kind).collect();
+        compared += if alike.len() > 1 { alike.len() } else { 0 };
+        let Some(usual) = majority(alike.iter().map(|(_, card)| card.active())) else { continue };
+        for (address, card) in alike {
+            let is_told = |nic: &&Nic| subject.plan.map.broken.iter().any(|rail| rail.name == nic.name);
+            if card.active() >= usual || card.nics.iter().any(is_told) {
+                continue;
+            }
+            let names: Vec<String> = card.nics.iter().map(|nic| nic.name.to_string()).collect();
+            let text = format!(
+                "card `{address}` ({}) has {} of {} ports active, most cards like it {usual}",
+                listed(&names),
+                card.active(),
+                card.ports().count()
+            );
+            let is_for_jobs = kind.2.is_none_or(|role| role == "compute");
+            // a port that no rail is like was perhaps never cabled
+            let verdict = if is_for_jobs { Verdict::warn(text) } else { Verdict::note(text) };
+            verdicts.push(verdict.about(&names[0]));
+        }
+    }
+    if verdicts.is_empty() && compared > 0 {
+        verdicts.push(Verdict::ok(format!("{compared} cards have as many active ports as those like them")));
+    }
+    verdicts
+}
+
+/// The interface of a NIC that has only one.
+fn interface<'a>(facts: &'a Facts, nic: &Nic, port: &Port) -> Option<&'a Interface> {
+    let all = &facts.nics.get(nic.name.as_str())?.interfaces;
+    match (&port.netdev, all.as_slice()) {
+        (Some(name), _) => all.iter().find(|interface| interface.name == *name),
+        (None, [only]) => Some(only),
+        _ => None,
+    }
+}
+
+/// Does it say that nothing passes?  `unknown` is what drivers say that do not tell.
+fn is_down(interface: &Interface) -> Option<bool> {
+    match (interface.state.as_deref(), interface.carrier) {
+        (Some("down" | "lowerlayerdown" | "notpresent"), _) | (_, Some(false)) => Some(true),
+        (Some("up" | "dormant"), _) | (_, Some(true)) => Some(false),
+        _ => None,
+    }
+}
+
+/// Active ports of this kind with what their interfaces say.
+fn with_interfaces<'a>(
+    subject: &'a Examined,
+    keep: impl Fn(&Nic, &Port) -> bool,
+) -> Vec<(&'a Nic, &'a Port, &'a Interface)> {
+    let Some(facts) = subject.facts else { return Vec::new() };
+    let nics = subject.plan.node.nics.iter();
+    let ports = nics.flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)));
+    let active = ports.filter(|(nic, port)| port.state == PortState::Active && keep(nic, port));
+    active.filter_map(|(nic, port)| Some((nic, port, interface(facts, nic, port)?))).collect()
+}
+
+/// Ports that say they are active and interfaces that say nothing passes.
+fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
+    let down: Vec<_> = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(true)).collect();
+    let up = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(false)).count();
+    if down.is_empty() {
+        let is_told = up > 0;
+        let text = format!("{up} active ports: their interfaces say so too");
+        return is_told.then(|| Verdict::ok(text)).into_iter().collect();
+    }
+    let verdict = |(nic, port, interface): &(&Nic, &Port, &Interface)| {
+        let carrier = match interface.carrier {
+            Some(true) => "1",
+            Some(false) => "0",
+            None => "not told",
+        };
+        let state = interface.state.as_deref().unwrap_or("not told");
+        let text = format!(
+            "`{}:{}` is active, and its interface `{}` passes nothing: operstate {state}, carrier {carrier}",
+            nic.name, port.number, interface.name
+        );
+        // EFA is left to libfabric, which uses all
+        let is_used = nic.kind == NicKind::Efa
+            || subject.plan.map.rails.iter().any(|rail| rail.name == nic.name && rail.port == port.number);
+        match up > down.len() {
+            true if is_used => Verdict::fail(text),
+            true => Verdict::warn(format!("{text}; no job uses it")),
+            false => Verdict::warn(format!("{text}; most like it say the same: are they meant to be down?")),
+        }
+        .about(format!("{}:{}", nic.name, port.number))
+    };
+    down.iter().map(|all| verdict(all)).collect()
+}
+
+/// An InfiniBand port needs no interface: IPoIB may be switched off.
+pub(super) fn port_interface(subject: &Examined) -> Vec<Verdict> {
+    let is_roce =
+        |nic: &Nic, port: &Port| nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet;
+    active_and_down(subject, &with_interfaces(subject, is_roce))
+}
+
+pub(super) fn efa_carrier(subject: &Examined) -> Vec<Verdict> {
+    active_and_down(subject, &with_interfaces(subject, |nic, _| nic.kind == NicKind::Efa))
+}
+
+pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
+    let Some(facts) = subject.facts else { return Vec::new() };
+    let topology = &*subject.plan.node;
+    let hardware = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some();
+    let nics: Vec<&Nic> = topology.nics.iter().filter(hardware).collect();
+    if nics.is_empty() || !(facts.is_live || facts.has_verbs) {
+        return Vec::new();
+    }
+    if !facts.has_verbs {
+        let text = "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC";
+        return vec![Verdict::warn(text)];
+    }
+    let mut verdicts = Vec::new();
+    for nic in nics.iter().filter(|nic| nic.uverbs.is_none()) {
+        let text =
+            format!("`{}` has no device node below /sys/class/infiniband_verbs, and others have", nic.name);
+        verdicts.push(Verdict::fail(text).about(&nic.name));
+    }
+    let mads = |nic: &Nic| facts.nics.get(nic.name.as_str()).map_or(0, |facts| facts.mads);
+    let ports = |nic: &Nic| nic.ports.iter().filter(|port| port.link_layer == LinkLayer::InfiniBand).count();
+    for nic in nics.iter().filter(|nic| facts.has_mads && mads(nic) < ports(nic)) {
+        let (mads, ports) = (mads(nic), ports(nic));
+        let text = format!("`{}` has {mads} management nodes for {ports} InfiniBand ports", nic.name);
+        verdicts.push(Verdict::warn(text).about(&nic.name));
+    }
+    if verdicts.is_empty() {
+        verdicts.push(Verdict::ok(format!("{} RDMA devices have their device nodes", nics.len())));
+    }
+    verdicts
+}
+
+/// The rails' ports that are RoCE.
+fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
+    let topology = &*subject.plan.node;
+    let rails = subject.plan.map.rails.iter().filter_map(|rail| {
+        let (nic, port) = (topology.nic(rail.nic), topology.port(rail.at())?);
+        (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet).then_some((rail, nic, port))
+    });
+    rails.collect()
+}
+
+pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
+    let rails = roce(subject);
+    let v2 = |port: &Port| port.gid_type.as_deref().map(|of| of == "RoCE v2");
+    let good = rails.iter().filter(|(_, _, port)| v2(port) == Some(true)).count();
+    let (mut verdicts, mut untold) = (Vec::new(), Vec::new());
+    for (rail, _, port) in &rails {
+        match v2(port) {
+            Some(true) => {}
+            None if good > 0 => {
+                let text = format!("`{rail}` has no GID that tells its type, and other ports have RoCE v2");
+                verdicts.push(Verdict::warn(text).about(rail));
+            }
+            None => untold.push(rail.to_string()),
+            Some(false) => {
+                let found = port.gid_type.as_deref().unwrap_or_default();
+                let text = format!(
+                    "`{rail}` has no GID of RoCE v2: the newest is `{found}`, which no router passes"
+                );
+                verdicts.push(Verdict::warn(text).about(rail));
+            }
+        }
+    }
+    if !untold.is_empty() && subject.facts.is_some() {
+        let text = "no GID tells its type, as in a container's network namespace";
+        verdicts.push(Verdict::note(format!("{}: {text}", listed(&untold))));
+    }
+    let without_ipv4: Vec<String> = rails
+        .iter()
+        .filter(|(_, _, port)| v2(port) == Some(true) && port.networks.is_empty())
+        .map(|(rail, ..)| rail.to_string())
+        .collect();
+    if !without_ipv4.is_empty() && without_ipv4.len() < good {
+        let text = "no IPv4 network is told for its interface, and others have one";
+        verdicts.push(Verdict::warn(format!("{}: {text}", listed(&without_ipv4))).about(&without_ipv4[0]));
+    }
+    if verdicts.is_empty() && good > 0 {
+        verdicts.push(Verdict::ok(format!("{good} ports have a GID of RoCE v2")));
+    }
+    verdicts
+}
+
+pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
+    /// The largest packet of RDMA, and its headers: Ethernet's frame must hold 4096 bytes and some 60 (rdma-core's
+    /// libibverbs/verbs.h, `enum ibv_mtu`; the kernel's include/rdma/ib_addr.h, `iboe_get_mtu`).
+    const LARGE: u32 = 4200;
+    let Some(facts) = subject.facts else { return Vec::new() };
+    let mtus: Vec<(&Rail, u32)> = roce(subject)
+        .into_iter()
+        .filter_map(|(rail, nic, port)| Some((rail, interface(facts, nic, port)?.mtu?)))
+        .collect();
+    let usual = majority(mtus.iter().map(|(_, mtu)| *mtu));
+    let mut verdicts = Vec::new();
+    for (rail, mtu) in &mtus {
+        if let Some(usual) = usual.filter(|usual| usual != mtu) {
+            let text = format!("`{rail}`: its interface's MTU is {mtu}, most ports like it have {usual}");
+            verdicts.push(Verdict::warn(text).about(rail));
+        }
+    }
+    if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu)) {
+        verdicts.push(match *least >= LARGE {
+            true => Verdict::ok(format!("{} ports: MTU {least} or more", mtus.len())),
+            false => Verdict::note(format!("MTU {least}: RDMA packets have less than 4096 bytes")),
+        });
+    }
+    verdicts
+}

@@ -1,0 +1,259 @@
+//! What turns a GPU's and a NIC's traffic away from the direct way: Access Control Services, the IOMMU, translations of devices.
+//!
+//! What is right depends on the kind of path.  Behind one switch of a bare machine, packets should turn round in the switch, so
+//! no port on the way may redirect them.  A host of virtual machines wants redirection, and lets translated requests pass
+//! directly.  A guest sees none of that.  (rdma-core's kernel-boot/rdma_topo has the masks.)
+#![forbid(unsafe_code)]
+
+use super::config_space::{
+    COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,
+};
+use super::facts::{Facts, Function};
+use super::{Examined, Verdict, listed};
+use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A GPU and a NIC that it is given.
+pub(super) struct GpuWithNic<'a> {
+    pub(super) index: usize,
+    pub(super) gpu: &'a Gpu,
+    pub(super) nic: &'a Nic,
+    pub(super) port: u8,
+    pub(super) path: PathType,
+}
+
+/// Every GPU with each NIC that it is given and that stands on the PCI bus.
+pub(super) fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
+    let (topology, map) = (&*subject.plan.node, &subject.plan.map);
+    let mut pairs = Vec::new();
+    for (index, placement) in map.numbered_gpus() {
+        for choice in &placement.choices {
+            let rail = map.rail(choice.rail);
+            let (gpu, nic) = (topology.gpu(index), topology.nic(rail.nic));
+            if nic.address.is_some() && nic.kind != nic_placement_core::topology::NicKind::Ethernet {
+                pairs.push(GpuWithNic { index: index.0, gpu, nic, port: rail.port, path: choice.path });
+            }
+        }
+    }
+    pairs
+}
+
+/// The bridges between two functions, below the lowest one above both; `None` where there is none above both.
+pub(super) fn bridges_between(topology: &Topology, a: PciAddress, b: PciAddress) -> Option<Vec<PciAddress>> {
+    let (of_a, of_b) = (topology.pci.ancestors(a).0, topology.pci.ancestors(b).0);
+    let common = of_a.iter().find(|bridge| of_b.contains(bridge))?;
+    let below =
+        |all: &[PciAddress]| all.iter().copied().take_while(|bridge| bridge != common).collect::<Vec<_>>();
+    Some([below(&of_a), below(&of_b)].concat())
+}
+
+fn config(facts: &Facts, address: PciAddress) -> Option<ConfigSpace> {
+    facts.functions.get(&address)?.config
+}
+
+/// Does this port send on what could turn round in its switch?
+pub(super) fn redirects(config: ConfigSpace) -> bool {
+    config.acs.is_some_and(|acs| acs & (REQUEST_REDIRECT | COMPLETION_REDIRECT | UPSTREAM_FORWARDING) != 0)
+}
+
+/// The flags that are set, in the words of lspci.
+fn shown(acs: u16) -> String {
+    let names =
+        ["SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans"];
+    let set = names.iter().enumerate().filter(|(bit, _)| acs & 1 << bit != 0);
+    set.map(|(_, name)| format!("{name}+")).collect::<Vec<_>>().join(" ")
+}
+
+/// Pairs behind one switch, which are those that redirection slows down.
+fn behind_a_switch<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
+    pairs(subject).into_iter().filter(|pair| pair.path <= PathType::Pxb).collect()
+}
+
+pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
+    let Some(facts) = subject.facts else { return Vec::new() };
+    let topology = &*subject.plan.node;
+    if self::pairs(subject).is_empty() {
+        return Vec::new();
+    }
+    let pairs = behind_a_switch(subject);
+    if facts.is_virtual || pairs.is_empty() {
+        let text = match facts.is_virtual {
+            true => "a guest's bridges tell nothing of the host's: not judged",
+            false => "no GPU and its NIC share a switch: redirection costs nothing",
+        };
+        return vec![Verdict::ok(text)];
+    }
+    let (mut asked, mut read) = (BTreeSet::new(), BTreeSet::new());
+    let mut redirecting: BTreeMap<PciAddress, u16> = BTreeMap::new();
+    for pair in &pairs {
+        let Some(address) = pair.nic.address else { continue };
+        let translates = config(facts, address).is_some_and(|nic| nic.has_ats());
+        for bridge in bridges_between(topology, pair.gpu.address, address).unwrap_or_default() {
+            asked.insert(bridge);
+            let Some(space) = config(facts, bridge) else { continue };
+            read.insert(bridge);
+            let acs = space.acs.unwrap_or_default();
+            // as on a host of virtual machines: what is translated goes directly
+            let is_a_hosts = translates && acs & DIRECT_TRANSLATED != 0;
+            if redirects(space) && !is_a_hosts {
+                redirecting.insert(bridge, acs);
+            }
+        }
+    }
+    if asked.is_empty() {
+        return vec![Verdict::ok("the bus shows no switch between GPUs and NICs: not judged")];
+    }
+    if read.is_empty() {
+        let text = "only root may read the ports' configuration: not judged";
+        return if facts.is_live { vec![Verdict::note(text)] } else { Vec::new() };
+    }
+    if redirecting.is_empty() {
+        let count = read.len();
+        return vec![Verdict::ok(format!("{count} ports between GPUs and NICs: none redirects"))];
+    }
+    let names: Vec<String> = redirecting.keys().map(ToString::to_string).collect();
+    let acs = redirecting.values().next().copied().unwrap_or_default();
+    let text = format!(
+        "ports {} between GPUs and NICs send packets up to the root complex that could turn in the switch: {}",
+        listed(&names),
+        shown(acs)
+    );
+    vec![Verdict::warn(text).about(&names[0])]
+}
+
+pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
+    let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else { return Vec::new() };
+    let read: BTreeMap<PciAddress, ConfigSpace> = behind_a_switch(subject)
+        .iter()
+        .filter_map(|pair| Some((pair.nic.address?, config(facts, pair.nic.address?)?)))
+        .collect();
+    let with: Vec<String> =
+        read.iter().filter(|(_, space)| space.has_ats()).map(|(address, _)| address.to_string()).collect();
+    match (read.is_empty(), with.is_empty()) {
+        (true, _) => Vec::new(),
+        (false, true) => vec![Verdict::ok(format!("{} NICs behind switches: off", read.len()))],
+        (false, false) => {
+            let text = "on, though the machine is no guest: right on a host of virtual machines";
+            vec![Verdict::note(format!("NICs {}: {text}", listed(&with)))]
+        }
+    }
+}
+
+/// Does the IOMMU translate what this function reads and writes (`iommu_group/type`)?
+pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<bool> {
+    match topology.pci.get(address)?.iommu.as_deref()? {
+        "identity" => Some(false),
+        "DMA" | "DMA-FQ" => Some(true),
+        _ => None,
+    }
+}
+
+/// Is translation in the way here?  Not on Arm, whose SMMU is made for that, nor in a guest.
+pub(super) fn translation_hurts(subject: &Examined) -> bool {
+    let arch = subject.plan.node.processor.as_ref().map(|processor| processor.arch);
+    let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
+    arch == Some(Arch::X86) && !is_virtual
+}
+
+pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
+    let topology = &*subject.plan.node;
+    let of_pairs = pairs(subject).into_iter().flat_map(|pair| [Some(pair.gpu.address), pair.nic.address]);
+    let all: BTreeSet<PciAddress> = of_pairs.flatten().collect();
+    let translated: Vec<String> = all
+        .iter()
+        .filter(|address| is_translated(topology, **address) == Some(true))
+        .map(ToString::to_string)
+        .collect();
+    let direct = all.iter().filter(|address| is_translated(topology, **address) == Some(false)).count();
+    if translated.is_empty() {
+        let is_told = direct > 0;
+        return is_told
+            .then(|| Verdict::ok(format!("{direct} GPUs and NICs: not translated")))
+            .into_iter()
+            .collect();
+    }
+    let kind = topology.pci.iter().find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));
+    let text = format!(
+        "GPUs and NICs {}: their DMA is translated (type {})",
+        listed(&translated),
+        kind.unwrap_or("DMA")
+    );
+    vec![match translation_hurts(subject) {
+        true => Verdict::warn(text).about(&translated[0]),
+        false => Verdict::note(format!("{text}, which an Arm processor and a guest may want")),
+    }]
+}
+
+pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
+    let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else { return Vec::new() };
+    let group = |address: PciAddress| {
+        facts.functions.get(&address).and_then(|Function { iommu_group, .. }| iommu_group.clone())
+    };
+    let (mut apart, mut together) = (Vec::new(), 0);
+    for pair in behind_a_switch(subject) {
+        let Some(address) = pair.nic.address else { continue };
+        match (group(pair.gpu.address), group(address)) {
+            (Some(gpu), Some(nic)) if gpu != nic => {
+                apart.push(format!("GPU {} ({gpu}) and {} ({nic})", pair.index, pair.nic.name));
+            }
+            (Some(_), Some(_)) => together += 1,
+            _ => {}
+        }
+    }
+    match (apart.is_empty(), together) {
+        (true, 0) => Vec::new(),
+        (true, _) => vec![Verdict::ok(format!("{together} pairs behind switches share a group"))],
+        (false, _) => {
+            let text = "in groups of their own, so a port between them isolates";
+            vec![Verdict::note(format!("{}: {text}", listed(&apart)))]
+        }
+    }
+}
+
+/// What the NICs' device control registers say, where they were read.
+fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
+    let Some(facts) = subject.facts else { return Vec::new() };
+    let mut nics: Vec<(&Nic, ConfigSpace)> = pairs(subject)
+        .into_iter()
+        .filter_map(|pair| Some((pair.nic, config(facts, pair.nic.address?)?)))
+        .filter(|(_, space)| space.device_control.is_some())
+        .collect();
+    nics.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    nics.dedup_by(|(a, _), (b, _)| a.name == b.name);
+    nics
+}
+
+pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
+    /// What sichek expects (components/infiniband/checker/pcie_mrr.go).
+    const WANTED: u32 = 4096;
+    let nics = controls(subject);
+    let smaller: Vec<String> = nics
+        .iter()
+        .filter_map(|(nic, space)| Some((nic, space.read_request()?)))
+        .filter(|(_, bytes)| *bytes < WANTED)
+        .map(|(nic, bytes)| format!("{} {bytes}", nic.name))
+        .collect();
+    match (nics.is_empty(), smaller.is_empty()) {
+        (true, _) => Vec::new(),
+        (_, true) => vec![Verdict::ok(format!("{} NICs: {WANTED} bytes", nics.len()))],
+        _ => vec![Verdict::note(format!("less than {WANTED} bytes: {}", listed(&smaller)))],
+    }
+}
+
+pub(super) fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
+    let nics = controls(subject);
+    let strict: Vec<String> = nics
+        .iter()
+        .filter(|(_, space)| space.is_relaxed() == Some(false))
+        .map(|(nic, _)| nic.name.to_string())
+        .collect();
+    let text = format!("NICs {}: packets must keep their order", listed(&strict));
+    match (nics.len(), strict.len()) {
+        (0, _) => Vec::new(),
+        (all, 0) => vec![Verdict::ok(format!("{all} NICs: allowed"))],
+        (all, few) if few * 2 < all => {
+            vec![Verdict::warn(format!("{text}, and most others need not")).about(&strict[0])]
+        }
+        _ => vec![Verdict::note(text)],
+    }
+}

@@ -1,0 +1,85 @@
+//! The table is whole, and each check finds what is sick and leaves what is healthy.
+#![forbid(unsafe_code)]
+
+mod cases;
+mod nics;
+mod paths;
+pub(crate) mod played;
+mod users;
+mod world;
+
+use super::report::widest_code;
+use super::table::CHECKS;
+use crate::audit::report::Level;
+use cases::Case;
+use nic_placement_core::platform::MODELS;
+use nic_placement_formats::synthesise::synthesise;
+use std::collections::BTreeSet;
+use world::World;
+
+#[test]
+fn each_check_has_a_code_that_is_short_and_its_own_and_says_all() {
+    let mut codes = BTreeSet::new();
+    for check in CHECKS {
+        assert!(codes.insert(check.code), "{} twice", check.code);
+        assert!(check.code.len() <= 16 && check.code.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
+        assert!(check.title.ends_with('?') && !check.rules.is_empty(), "{}", check.code);
+        for text in [check.reads, check.why, check.remedy, check.source] {
+            assert!(text.len() > 5 && !text.ends_with('.'), "{}: {text}", check.code);
+        }
+        assert!(check.rules.is_sorted_by_key(|(level, _)| *level), "{}: from good to bad", check.code);
+    }
+    assert!(widest_code() <= 16);
+}
+
+#[test]
+fn no_machine_as_it_is_described_is_at_fault() {
+    for model in MODELS {
+        let topology = model.topology().unwrap();
+        let described = World::described(topology.clone());
+        let played = World::of(topology.clone());
+        assert!(synthesise(&topology).iter().count() > 0);
+        for (how, world) in [("described", described), ("played", played)] {
+            for finding in world.findings() {
+                assert!(finding.level <= Level::Note, "{} {how}: {finding:?}", model.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_check_has_a_healthy_case_and_a_sick_one_and_judges_them_as_its_rules_say() {
+    let cases = cases::all();
+    for check in CHECKS {
+        let of_it: Vec<_> = cases.iter().filter(|case| case.code == check.code).collect();
+        let healthy = of_it.iter().filter(|case| case.worst.is_none_or(|level| level == Level::Ok)).count();
+        assert!(healthy > 0 && of_it.len() > healthy, "`{}` has {} cases", check.code, of_it.len());
+    }
+    let wrong: Vec<String> = cases.iter().filter_map(misjudged).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// How the check judges the case otherwise than it should, if it does.
+fn misjudged(case: &Case) -> Option<String> {
+    let findings = case.world.of_check(case.code);
+    let worst = findings.iter().map(|finding| finding.level).max();
+    let rules = super::Check::of(case.code).unwrap().rules;
+    let is_stated = worst.is_none_or(|worst| rules.iter().any(|(level, _)| *level == worst));
+    // a `fail` names the device or file: the reason for which a node is drained is made of these names
+    let names = findings.iter().all(|finding| finding.level != Level::Fail || finding.about.is_some());
+    let says = case.says.is_empty() || findings.iter().any(|finding| finding.text.contains(case.says));
+    let is_right = worst == case.worst && is_stated && names && says;
+    let expected = format!("expected {:?} with `{}`", case.worst, case.says);
+    (!is_right).then(|| format!("{}, {}: {expected}, found {findings:#?}", case.code, case.name))
+}
+
+#[test]
+fn a_check_that_is_switched_off_says_nothing_and_the_others_stay() {
+    let world = World::of(world::model("dgx-h100"));
+    let codes = |off: &str| -> BTreeSet<String> {
+        world.without(off).into_iter().map(|finding| finding.code).collect()
+    };
+    let (all, fewer) = (codes("none"), codes("pcie-link"));
+    assert!(all.contains("pcie-link") && !fewer.contains("pcie-link"));
+    assert_eq!(all.len(), fewer.len() + 1);
+}

@@ -1,0 +1,194 @@
+//! A node that a test plays: a topology written as the `/sys` that would show it, and what lies beside that.
+#![forbid(unsafe_code)]
+
+use super::played::{config_space, digits};
+use crate::audit::report::Finding;
+use crate::doctor::facts::{Caller, Facts, Installation};
+use crate::doctor::table::codes;
+use crate::doctor::{Examined, examine};
+use nic_placement_core::discover::manifest::Entry;
+use nic_placement_core::discover::{Manifest, Root, Scope};
+use nic_placement_core::node::read_root;
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::step::Step;
+use nic_placement_core::topology::{Nic, PciAddress, PciFunction, Provenance, Topology};
+use nic_placement_formats::synthesise::synthesise;
+use std::collections::BTreeSet;
+
+/// What a test says of facts that no file tells.
+type Patch = fn(&mut Facts);
+
+pub(super) struct World {
+    manifest: Option<Manifest>,
+    topology: Topology,
+    patch: Option<Patch>,
+    pub(super) installation: Installation,
+    pub(super) caller: Caller,
+}
+
+pub(super) fn model(name: &str) -> Topology {
+    nic_placement_core::platform::model(name).unwrap()
+}
+
+/// Changes a NIC.
+pub(super) fn with_nic(topology: &mut Topology, name: &str, change: impl FnOnce(&mut Nic)) {
+    change(topology.nics.iter_mut().find(|nic| nic.name.as_str() == name).unwrap());
+}
+
+/// Changes a PCI function.
+pub(super) fn with_function(topology: &mut Topology, at: PciAddress, change: impl FnOnce(&mut PciFunction)) {
+    let mut function = topology.pci.get(at).unwrap().clone();
+    change(&mut function);
+    topology.pci.insert(function);
+}
+
+impl World {
+    /// A node that is only described.
+    pub(super) fn described(topology: Topology) -> World {
+        World {
+            manifest: None,
+            topology,
+            patch: None,
+            installation: Installation::default(),
+            caller: Caller::default(),
+        }
+    }
+
+    /// One whose files can be read.
+    pub(super) fn of(topology: Topology) -> World {
+        let mut manifest = synthesise(&topology);
+        // the kernel has a link for bridges too
+        for function in topology.pci.iter() {
+            let name = function.address.to_string();
+            let inside = format!("/{name}/");
+            let place = manifest.iter().find_map(|(path, _)| {
+                let path = path.strip_prefix("sys/devices/")?;
+                Some(path[..path.find(&inside)? + 1].to_string() + &name)
+            });
+            if let Some(place) = place {
+                manifest.insert(
+                    &format!("sys/bus/pci/devices/{name}"),
+                    Entry::Link(format!("../../../devices/{place}")),
+                );
+            }
+        }
+        World { manifest: Some(manifest), ..World::described(topology) }
+    }
+
+    pub(super) fn of_model(name: &str) -> World {
+        World::of(model(name))
+    }
+
+    /// One more file.
+    pub(super) fn file(mut self, path: &str, text: &str) -> World {
+        self.insert(path, Entry::File(text.to_string()));
+        self
+    }
+
+    /// One more link.
+    pub(super) fn link(mut self, path: &str, target: &str) -> World {
+        self.insert(path, Entry::Link(target.to_string()));
+        self
+    }
+
+    /// One more directory.
+    pub(super) fn folder(mut self, path: &str) -> World {
+        self.insert(path, Entry::Directory);
+        self
+    }
+
+    fn insert(&mut self, path: &str, entry: Entry) {
+        self.manifest.as_mut().unwrap().insert(path, entry);
+    }
+
+    /// The directory of a PCI function.
+    pub(super) fn function(&self, address: PciAddress) -> String {
+        let root = Root::manifest(self.manifest.clone().unwrap());
+        root.follow(&format!("sys/bus/pci/devices/{address}")).unwrap()
+    }
+
+    /// The configuration space of a function.
+    pub(super) fn config(
+        self,
+        address: PciAddress,
+        control: u16,
+        acs: Option<u16>,
+        ats: Option<u16>,
+    ) -> World {
+        let path = format!("{}/config", self.function(address));
+        self.file(&path, &digits(&config_space(control, acs, ats)))
+    }
+
+    /// That of every bridge, with this in the register of ACS.
+    pub(super) fn bridges(mut self, acs: u16) -> World {
+        let bridges: Vec<PciAddress> =
+            self.topology.pci.iter().filter_map(|function| function.parent.bridge()).collect();
+        for bridge in bridges {
+            self = self.config(bridge, 0x5910, Some(acs), None);
+        }
+        self
+    }
+
+    /// That of every NIC.
+    pub(super) fn nics(mut self, control: u16, ats: Option<u16>) -> World {
+        let nics: Vec<PciAddress> = self.topology.nics.iter().filter_map(|nic| nic.address).collect();
+        for nic in nics {
+            self = self.config(nic, control, None, ats);
+        }
+        self
+    }
+
+    /// The node as a virtual machine of KVM's.
+    pub(super) fn guest(self) -> World {
+        self.file("sys/devices/system/clocksource/clocksource0/available_clocksource", "kvm-clock tsc")
+    }
+
+    pub(super) fn patched(self, patch: Patch) -> World {
+        World { patch: Some(patch), ..self }
+    }
+
+    pub(super) fn installed(self, change: impl FnOnce(&mut Installation)) -> World {
+        let mut world = self;
+        change(&mut world.installation);
+        world
+    }
+
+    pub(super) fn called(self, change: impl FnOnce(&mut Caller)) -> World {
+        let mut world = self;
+        change(&mut world.caller);
+        world
+    }
+
+    fn examined(&self, off: &BTreeSet<String>) -> Vec<Finding> {
+        let root = self.manifest.clone().map(Root::manifest);
+        let (topology, diagnostics) = match &root {
+            Some(root) => read_root(root, Scope::Full, Provenance::Captured("played".into())),
+            None => (self.topology.clone(), Vec::new()),
+        };
+        let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
+        let mut facts = root.as_ref().map(|root| crate::gather::facts(root, &plan.node));
+        if let (Some(facts), Some(patch)) = (&mut facts, self.patch) {
+            patch(facts);
+        }
+        let subject = Examined {
+            plan: &plan,
+            diagnostics: &diagnostics,
+            facts: facts.as_ref(),
+            installation: &self.installation,
+            caller: &self.caller,
+        };
+        examine(&subject, off)
+    }
+
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        self.examined(&BTreeSet::new())
+    }
+
+    pub(super) fn without(&self, code: &str) -> Vec<Finding> {
+        self.examined(&BTreeSet::from([code.to_string()]))
+    }
+
+    pub(super) fn of_check(&self, code: &str) -> Vec<Finding> {
+        self.examined(&codes().filter(|other| *other != code).map(str::to_string).collect())
+    }
+}

@@ -1,0 +1,188 @@
+//! Reads the facts of a node that the doctor judges.  Nothing here asks a card's firmware or waits for a driver's lock.
+#![forbid(unsafe_code)]
+
+use crate::doctor::config_space::{self, ConfigSpace};
+use crate::doctor::facts::{DeviceAccess, Facts, Function, Interface, MODULES, Machine, NicFacts};
+use nic_placement_core::discover::Root;
+use nic_placement_core::discover::root;
+use nic_placement_core::node::dmi;
+use nic_placement_core::platform::recognise::{Dmi, recognise};
+use nic_placement_core::platform::shortfall::{self, gpus_of_the_product, missing};
+use nic_placement_core::topology::{GpuVendor, Nic, NicKind, PciAddress, Topology};
+use nic_placement_sys::{self as sys, Refusal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
+
+const BUS: &str = "sys/bus/pci/devices";
+const MODULE: &str = "sys/module";
+const PEERS: &str = "sys/kernel/mm/memory_peers";
+const VERBS: &str = "sys/class/infiniband_verbs";
+const MADS: &str = "sys/class/infiniband_mad";
+
+/// Devices of one kind, at most, whose files are read.
+const MOST: usize = 512;
+
+/// The facts of the node below `root`, whose topology this is.
+pub fn facts(root: &Root, topology: &Topology) -> Facts {
+    let read = |path: &str| root.read(path).filter(|text| !text.is_empty());
+    let dmi = dmi(root);
+    let loaded = root.list(MODULE, |name| MODULES.contains(&name));
+    let peers = root.list(PEERS, |_| true).into_iter().take(MOST);
+    let has_modules = root.is_live() || !loaded.is_empty();
+    Facts {
+        is_live: root.is_live(),
+        is_virtual: is_virtual(root, &dmi),
+        kernel: read("proc/sys/kernel/osrelease"),
+        numa_balancing: read("proc/sys/kernel/numa_balancing"),
+        port_range: read("proc/sys/net/ipv4/ip_local_port_range"),
+        modules: has_modules.then(|| loaded.into_iter().collect()),
+        memory_peers: peers.filter(|peer| root.read(&format!("{PEERS}/{peer}/version")).is_some()).collect(),
+        nvidia: read("proc/driver/nvidia/version"),
+        machine: machine(root, &dmi, topology),
+        functions: functions(root, topology),
+        nics: nics(root, topology),
+        has_verbs: !root.list(VERBS, |name| name.starts_with("uverbs")).is_empty(),
+        has_mads: !root.list(MADS, |name| name.starts_with("umad")).is_empty(),
+    }
+}
+
+/// Is the system a guest?  By the clocks that hypervisors give to Linux guests, else by what the firmware says.
+fn is_virtual(root: &Root, dmi: &Dmi) -> bool {
+    const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
+    let clocks = root.read(CLOCKS).unwrap_or_default();
+    let is = |said: &Option<String>, word: &str| said.as_deref().is_some_and(|said| said.contains(word));
+    let is_metal = is(&dmi.product, ".metal") || is(&dmi.product, "-metal");
+    ["kvm-clock", "hyperv", "xen"].iter().any(|clock| clocks.contains(clock))
+        || ["QEMU", "VMware", "Xen", "innotek", "Parallels"].iter().any(|maker| is(&dmi.vendor, maker))
+        || ["Virtual Machine", "KVM", "Google Compute Engine"].iter().any(|name| is(&dmi.product, name))
+        || (is(&dmi.vendor, "Amazon EC2") && !is_metal)
+}
+
+fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
+    let is_there = |address: PciAddress| root.follow(&format!("{BUS}/{address}")).is_some();
+    let Some(model) = recognise(dmi, topology) else {
+        return gpus_of_the_product(dmi, topology)
+            .map(|gpus| Machine { gpus: Some(gpus), ..Machine::default() });
+    };
+    let missing = missing(topology, model).into_iter();
+    Some(Machine {
+        name: Some(model.name.to_string()),
+        is_a_clouds: shortfall::is_a_clouds(model.name),
+        missing: missing.map(|device| (device.clone(), is_there(device.address))).collect(),
+        gpus: None,
+    })
+}
+
+/// The first bytes of a configuration space.  In a manifest, and in a tree that was unpacked from one, they stand as
+/// hexadecimal digits.
+fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
+    // digits and spaces: three letters a byte
+    let bytes = root.beginning(path, 3 * config_space::SIZE)?;
+    let mut bytes = if root.is_live() { bytes } else { of_digits(&bytes).unwrap_or(bytes) };
+    bytes.truncate(config_space::SIZE);
+    Some(bytes)
+}
+
+/// What hexadecimal digits say, two for each byte, if they are all that there is.
+fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
+    let digits: Vec<u32> = text
+        .iter()
+        .filter(|letter| !letter.is_ascii_whitespace())
+        .map(|&letter| char::from(letter).to_digit(16))
+        .collect::<Option<_>>()?;
+    Some(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+}
+
+fn functions(root: &Root, topology: &Topology) -> BTreeMap<PciAddress, Function> {
+    // a BAR of NVIDIA's comes second, behind its registers; AMD's is the first
+    let bar = |address: PciAddress| {
+        let gpu = topology.gpus.iter().find(|gpu| gpu.address == address)?;
+        Some(if gpu.vendor == GpuVendor::Nvidia { 1 } else { 0 })
+    };
+    let one = |address: PciAddress| {
+        let path = root.follow(&format!("{BUS}/{address}"))?;
+        let config = config_bytes(root, &format!("{path}/config"));
+        let group = root.follow(&format!("{path}/iommu_group"));
+        let resources =
+            bar(address).and_then(|number| size(&root.read(&format!("{path}/resource"))?, number));
+        Some(Function {
+            config: config.and_then(|bytes| ConfigSpace::parse(&bytes)),
+            iommu_group: group.and_then(|path| Some(path.rsplit('/').next()?.to_string())),
+            bar1: resources,
+        })
+    };
+    let all = topology.pci.iter().take(MOST).map(|function| function.address);
+    all.filter_map(|address| Some((address, one(address)?))).collect()
+}
+
+/// The bytes of a BAR, from its line of `resource`: `0xSTART 0xEND 0xFLAGS`.
+fn size(resources: &str, number: usize) -> Option<u64> {
+    let mut words = resources.lines().nth(number)?.split_whitespace();
+    let mut next = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let (start, end) = (next()?, next()?);
+    (end > start).then(|| end - start + 1)
+}
+
+fn nics(root: &Root, topology: &Topology) -> BTreeMap<String, NicFacts> {
+    let devices = root.is_live().then(|| root::directory_descriptor(Path::new("/dev")).ok()).flatten();
+    let mads: Vec<String> = root
+        .list(MADS, |name| name.starts_with("umad"))
+        .into_iter()
+        .take(MOST)
+        .filter_map(|name| root.read(&format!("{MADS}/{name}/ibdev")))
+        .collect();
+    let facts = |nic: &Nic| {
+        let ports = nic.ports.iter().filter_map(|port| port.netdev.as_ref());
+        let names: BTreeSet<&String> = nic.netdevs.iter().chain(ports).collect();
+        NicFacts {
+            interfaces: names.into_iter().take(MOST).map(|name| interface(root, name)).collect(),
+            mads: mads.iter().filter(|of| **of == nic.name.as_str()).count(),
+            access: devices.as_ref().and_then(|devices| access(devices, nic)),
+        }
+    };
+    topology.nics.iter().map(|nic| (nic.name.to_string(), facts(nic))).collect()
+}
+
+fn interface(root: &Root, name: &str) -> Interface {
+    // by where the link leads: a snapshot has the link, and nothing below it
+    let place = root.follow(&format!("sys/class/net/{name}"));
+    let file = |file: &str| root.read(&format!("{}/{file}", place.as_ref()?));
+    let state = file("operstate").filter(|state| state != "unknown");
+    // since Linux 6.8 it takes the lock of all interfaces, which a driver may hold while it waits for firmware
+    let carrier = if state.is_none() { file("carrier") } else { None };
+    Interface {
+        name: name.to_string(),
+        state,
+        carrier: carrier.map(|carrier| carrier == "1"),
+        mtu: file("mtu").and_then(|mtu| mtu.parse().ok()),
+    }
+}
+
+fn access(devices: &File, nic: &Nic) -> Option<DeviceAccess> {
+    let is_verbs = matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
+    let uverbs = nic.uverbs.as_ref().filter(|_| is_verbs)?;
+    match sys::may_open(devices, &format!("infiniband/{uverbs}")) {
+        Ok(()) => Some(DeviceAccess::Open),
+        Err(error) => match sys::refusal(&error) {
+            Refusal::User => Some(DeviceAccess::Refused),
+            Refusal::Cgroup => Some(DeviceAccess::Fenced),
+            Refusal::Absent => Some(DeviceAccess::Absent),
+            Refusal::Other => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn a_bar_has_the_size_that_its_line_says() {
+        let resources = "0x00000000d2000000 0x00000000d2ffffff 0x0000000000040200\n\
+                         0x0000062000000000 0x0000063fffffffff 0x000000000014220c\n\
+                         0x0000000000000000 0x0000000000000000 0x0000000000000000";
+        assert_eq!((size(resources, 0), size(resources, 1)), (Some(16 << 20), Some(128 << 30)));
+        assert_eq!((size(resources, 2), size(resources, 3), size("odd", 0)), (None, None, None));
+    }
+}

@@ -1,0 +1,9 @@
+//! Nodes of a cluster: what is wrong with one, and which of many are not like the others of their kind.
+//!
+//! * [`gather`] reads the facts of a node, and [`doctor`] judges them.
+//! * [`audit`] compares the reports of many nodes.
+#![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod doctor;
+pub mod gather;

@@ -1,0 +1,80 @@
+//! Reads a tar of another machine's `/sys` and `/proc`, from `hwloc-gather-topology` or plain tar(1), into a
+//! manifest.
+#![forbid(unsafe_code)]
+
+use crate::manifest::BadText;
+use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::discover::Root;
+use nic_placement_core::discover::manifest::{Entry, Manifest, normalise};
+use std::io::Read;
+use tar::{Archive, EntryType};
+
+/// The most entries to read: a full `/sys` of a large node has some 300,000.
+const MAX_ENTRIES: usize = 1_000_000;
+
+/// The path of AMD's compute topology, for archives that hold nothing else.
+const KFD: &str = "sys/devices/virtual/kfd/kfd/topology/nodes/";
+
+/// Does it look like a tar?  POSIX and GNU archives are marked at byte 257.
+pub fn is_tar(bytes: &[u8]) -> bool {
+    bytes.get(257..262) == Some(b"ustar")
+}
+
+/// Reads an archive.  It skips what no manifest can hold: devices, binary files, long files, links that leave
+/// the tree, names that are not UTF-8.
+pub fn read(bytes: &[u8]) -> Result<Manifest, BadText> {
+    // what is wrong may be quoted from the archive
+    let bad = |problem: String| BadText::new(0, Shown::message(&problem, 400).to_string());
+    let mut manifest = Manifest::default();
+    let mut archive = Archive::new(bytes);
+    let entries = archive.entries().map_err(|error| bad(format!("not a tar: {error}")))?;
+    for (count, entry) in entries.enumerate() {
+        if count >= MAX_ENTRIES {
+            return Err(bad(format!("more than {MAX_ENTRIES} entries")));
+        }
+        let mut entry = entry.map_err(|error| bad(format!("entry {}: {error}", count + 1)))?;
+        let Some(path) = entry.path().ok().and_then(|path| below_root(path.to_str()?)) else { continue };
+        let found = match entry.header().entry_type() {
+            EntryType::Regular | EntryType::Continuous => {
+                let mut text = Vec::new();
+                let limit = Root::MAX_FILE as u64 + 1;
+                entry
+                    .by_ref()
+                    .take(limit)
+                    .read_to_end(&mut text)
+                    .map_err(|error| bad(format!("`{path}`: {error}")))?;
+                match String::from_utf8(text) {
+                    Ok(text) if text.len() <= Root::MAX_FILE && !text.contains('\0') => {
+                        Entry::File(text.trim_end().to_string())
+                    }
+                    _ => continue,
+                }
+            }
+            EntryType::Symlink => {
+                let target = entry.link_name().ok().flatten();
+                match target.and_then(|target| target.to_str().map(str::to_string)) {
+                    Some(target) if normalise(&path, &target).is_some() => Entry::Link(target),
+                    _ => continue,
+                }
+            }
+            EntryType::Directory => Entry::Directory,
+            _ => continue,
+        };
+        manifest.insert(&path, found);
+    }
+    Ok(manifest)
+}
+
+/// `some-machine/sys/class/net` -> `sys/class/net`; `None` for a path outside a captured tree.
+fn below_root(path: &str) -> Option<String> {
+    let path = path.trim_start_matches("./").trim_end_matches('/');
+    if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return None;
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    if let Some(root) = parts.iter().position(|part| matches!(*part, "sys" | "proc")) {
+        return (parts.len() > root + 1).then(|| parts[root..].join("/"));
+    }
+    let nodes = parts.iter().position(|part| *part == "nodes")?;
+    (parts.len() > nodes + 1).then(|| format!("{KFD}{}", parts[nodes + 1..].join("/")))
+}

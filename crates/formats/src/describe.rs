@@ -1,0 +1,131 @@
+//! A node from a file of any format: the project's own JSON, a snapshot, a tar, XML of hwloc or NCCL, a matrix.
+//!
+//! The content decides the format, not the name.
+#![forbid(unsafe_code)]
+
+use crate::{archive, import, manifest};
+use nic_placement_core::config::NodeSource;
+use nic_placement_core::diagnostic::{Diagnostic, Shown};
+use nic_placement_core::discover::root::{self, Author};
+use nic_placement_core::discover::{Manifest, Root, Scope};
+use nic_placement_core::node::{self, NoTopology, read_root};
+use nic_placement_core::topology::{Provenance, Topology, file};
+use std::path::Path;
+
+/// The node that `--machine` or `--topology` means, or this one.
+pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
+    let NodeSource::Topology(path) = source else { return node::read(source, scope, Author::Anyone) };
+    if Path::new(path).is_dir() {
+        return node::read(&NodeSource::Sysfs(path.clone()), scope, Author::Anyone);
+    }
+    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).map_err(NoTopology::Unreadable)?;
+    describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
+}
+
+/// The files of that node; `None` where it was described otherwise, or cannot be read.
+pub fn root_of(source: &NodeSource) -> Option<Root> {
+    match source {
+        NodeSource::Live => Some(Root::live()),
+        NodeSource::Sysfs(path) => Root::directory(Path::new(path), Author::Anyone).ok(),
+        NodeSource::Topology(path) if Path::new(path).is_dir() => {
+            Root::directory(Path::new(path), Author::Anyone).ok()
+        }
+        NodeSource::Topology(path) => {
+            let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).ok()?;
+            let is_captured = format_of(&bytes) == Ok(FileFormat::Sysfs);
+            captured(&bytes).ok().filter(|_| is_captured).map(Root::manifest)
+        }
+        NodeSource::Machine(_) => None,
+    }
+}
+
+/// The most bytes of a file that describes a node: a tar of all of `/sys` has some 100 MB.
+pub const MAX_FILE: usize = 256 * 1024 * 1024;
+
+/// The formats of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFormat {
+    /// the project's own topology JSON, or the node file around one
+    Json,
+    /// a snapshot, or a tar of a machine's `/sys`
+    Sysfs,
+    /// hwloc's XML
+    Hwloc,
+    /// NCCL's XML
+    Nccl,
+    /// the matrix of `nvidia-smi topo -m`
+    Smi,
+}
+
+/// Reads a node from a file of any format.
+fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
+    describe_as(name, bytes, scope, format_of(bytes)?)
+}
+
+/// The format that the content looks like.
+pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
+    if archive::is_tar(bytes) {
+        return Ok(FileFormat::Sysfs);
+    }
+    let compressed = [&b"\x1f\x8b"[..], b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
+    if compressed.iter().any(|magic| bytes.starts_with(magic)) {
+        return Err("it is compressed: unpack it first".to_string());
+    }
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
+    let start = head.trim_start_matches('\u{feff}').trim_start();
+    Ok(match start {
+        text if text.starts_with(manifest::HEADER) => FileFormat::Sysfs,
+        text if text.starts_with('{') => FileFormat::Json,
+        text if text.starts_with('<') && text.contains("<topology") => FileFormat::Hwloc,
+        text if text.starts_with('<') => FileFormat::Nccl,
+        text if text.contains("GPU") || text.contains("NIC") || text.contains("topology matrix") => {
+            FileFormat::Smi
+        }
+        text => {
+            return Err(format!(
+                "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
+                 `nvidia-smi topo -m`",
+                Shown::word(text.lines().next().unwrap_or_default(), 40)
+            ));
+        }
+    })
+}
+
+/// Reads a node from a file of this format.
+pub fn describe_as(
+    name: &str,
+    bytes: &[u8],
+    scope: Scope,
+    format: FileFormat,
+) -> Result<(Topology, Vec<Diagnostic>), String> {
+    let (text, provenance) = (|| text_of(bytes), Provenance::File(name.to_string()));
+    match format {
+        FileFormat::Sysfs => {
+            let root = Root::manifest(captured(bytes)?);
+            Ok(read_root(&root, scope, Provenance::Captured(name.to_string())))
+        }
+        FileFormat::Json if node::file::is_node_file(text()?) => {
+            let node = node::file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?;
+            let finding = format!("a node file, written {}", node.stamp.time);
+            Ok((node.topology, vec![Diagnostic::new(name, finding)]))
+        }
+        FileFormat::Json => {
+            Ok((file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?, Vec::new()))
+        }
+        FileFormat::Hwloc => import::hwloc::read(text()?, provenance).map_err(|bad| bad.to_string()),
+        FileFormat::Nccl => import::nccl::read(text()?, provenance).map_err(|bad| bad.to_string()),
+        FileFormat::Smi => import::smi::read(text()?, provenance).map_err(|bad| bad.to_string()),
+    }
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, String> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))?;
+    Ok(text.trim_start_matches('\u{feff}'))
+}
+
+/// A captured tree: a tar, or a snapshot.
+fn captured(bytes: &[u8]) -> Result<Manifest, String> {
+    let read = if archive::is_tar(bytes) { archive::read(bytes) } else { manifest::parse(text_of(bytes)?) };
+    read.map_err(|bad| bad.to_string())
+}

@@ -1,0 +1,65 @@
+//! Reads hwloc's XML (`lstopo machine.xml`), versions 1 to 3: NUMA nodes, CPUs, GPUs, NICs and the PCI
+//! bridges above them, each where hwloc has it.
+//!
+//! What the file does not say stays unknown.  A contradiction (a number or an address twice, a device inside
+//! a device) is an error with its line.  What we can leave out or repair is a diagnostic.
+#![forbid(unsafe_code)]
+
+mod cpu;
+mod distance;
+mod gpu;
+mod nic;
+mod object;
+mod pci;
+#[cfg(test)]
+mod tests;
+
+use super::{BadText, xml};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::file::{MAX_PCI, MAX_TEXT};
+use nic_placement_core::topology::{DeviceName, Provenance, Topology};
+use object::Objects;
+
+/// The most findings about one file: a broken file can have one for each of its objects.
+const MAX_DIAGNOSTICS: usize = 100;
+
+/// Reads a machine; `provenance` says where the text is from.
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
+    let document = xml::parse(text)?;
+    let file = Objects::new(&document)?;
+    let mut diagnostics = Vec::new();
+    let mut topology = Topology::empty(&machine_name(&file), provenance);
+    topology.processor = cpu::processor(&file);
+    cpu::numa_nodes(&file, &mut topology, &mut diagnostics)?;
+    cpu::pus(&file, &mut topology, &mut diagnostics)?;
+    distance::distances(&file, &mut topology, &mut diagnostics);
+    let bus = pci::Bus::new(&file)?;
+    gpu::gpus(&bus, &mut topology, &mut diagnostics)?;
+    nic::nics(&bus, &mut topology, &mut diagnostics)?;
+    let functions = topology.pci.iter().count();
+    if functions > MAX_PCI {
+        let problem = format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}");
+        return Err(BadText::new(0, problem));
+    }
+    topology.sort();
+    if diagnostics.len() > MAX_DIAGNOSTICS {
+        let more = diagnostics.len() - MAX_DIAGNOSTICS;
+        diagnostics.truncate(MAX_DIAGNOSTICS);
+        diagnostics.push(Diagnostic::new("hwloc", format!("{more} more findings about this file")));
+    }
+    Ok((topology, diagnostics))
+}
+
+/// The host's name, else the product's, in characters that a topology's name may have.
+fn machine_name(file: &Objects) -> String {
+    let said = ["HostName", "DMIProductName"].into_iter().find_map(|key| file.machine_info(key));
+    let plain = |c: char| if DeviceName::may_hold(c) { c } else { '-' };
+    let name: String = said.unwrap_or_default().trim().chars().take(DeviceName::MAX).map(plain).collect();
+    if DeviceName::is_one(&name) { name } else { "hwloc-machine".to_string() }
+}
+
+/// Free text as a topology may hold it; `None` if nothing is left.
+fn free_text(text: &str) -> Option<String> {
+    let kept: String = text.trim().chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+    (!kept.is_empty()).then_some(kept)
+}

@@ -1,0 +1,238 @@
+//! The objects of the file, flat and in its order, with accessors for the readers.
+#![forbid(unsafe_code)]
+
+use crate::import::{BadText, shown};
+use nic_placement_core::topology::{Bitmap, CpuSet};
+use roxmltree::{Document, Node};
+
+/// Kinds of objects that matter here (`hwloc_obj_type_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Machine,
+    NumaNode,
+    Package,
+    Core,
+    Pu,
+    Bridge,
+    PciDevice,
+    OsDevice,
+    /// caches, groups, dies, memory caches, and future kinds
+    Other,
+}
+
+impl Kind {
+    fn of(word: &str) -> Kind {
+        match word {
+            "Machine" => Kind::Machine,
+            "NUMANode" => Kind::NumaNode,
+            // version 1 called a package a socket until hwloc 1.11
+            "Package" | "Socket" => Kind::Package,
+            "Core" => Kind::Core,
+            "PU" => Kind::Pu,
+            "Bridge" => Kind::Bridge,
+            "PCIDev" => Kind::PciDevice,
+            "OSDev" => Kind::OsDevice,
+            _ => Kind::Other,
+        }
+    }
+}
+
+/// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct OsTypes {
+    /// a display or a computing device
+    pub(super) gpu: bool,
+    pub(super) network: bool,
+    pub(super) openfabrics: bool,
+}
+
+impl OsTypes {
+    /// Versions 1 and 2 number the types; version 3 has a bit for each, since a device may have several.
+    fn of(text: &str, version: u32) -> OsTypes {
+        let text = text.trim();
+        match text.parse::<u32>() {
+            Ok(number) if version >= 3 => OsTypes {
+                gpu: number & (1 << 2 | 1 << 3) != 0,
+                network: number & 1 << 4 != 0,
+                openfabrics: number & 1 << 5 != 0,
+            },
+            Ok(number) => {
+                OsTypes { gpu: matches!(number, 1 | 5), network: number == 2, openfabrics: number == 3 }
+            }
+            // lstopo's words, such as `Network,OpenFabrics`
+            Err(_) => {
+                let has = |wanted: &str| {
+                    let mut words = text.split([',', '|', ' ', ';']);
+                    words.any(|word| word.eq_ignore_ascii_case(wanted))
+                };
+                OsTypes {
+                    gpu: has("GPU") || has("CoProc") || has("Co-Processor"),
+                    network: has("Network") || has("Net"),
+                    openfabrics: has("OpenFabrics"),
+                }
+            }
+        }
+    }
+}
+
+/// One object.
+pub(super) struct Object<'d> {
+    pub(super) kind: Kind,
+    pub(super) element: Node<'d, 'd>,
+    /// the object around it
+    pub(super) parent: Option<usize>,
+}
+
+impl<'d> Object<'d> {
+    /// An attribute that is not empty.
+    pub(super) fn attribute(&self, name: &str) -> Option<&'d str> {
+        self.element.attribute(name).filter(|value| !value.is_empty())
+    }
+
+    /// hwloc's key-value pairs, in order.
+    pub(super) fn infos(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
+        infos(self.element)
+    }
+
+    pub(super) fn info(&self, name: &str) -> Option<&'d str> {
+        self.infos().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// An error about this object, with its line.
+    pub(super) fn bad(&self, problem: impl Into<String>) -> BadText {
+        BadText::new(self.line(), problem)
+    }
+
+    /// Slow, since it scans all the text before the object: for errors only.
+    pub(super) fn line(&self) -> u32 {
+        self.element.document().text_pos_at(self.element.range().start).row
+    }
+
+    /// The kernel's number of this object.
+    pub(super) fn os_index(&self) -> Result<Option<u32>, BadText> {
+        let Some(text) = self.attribute("os_index") else { return Ok(None) };
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse::<u32>().ok().filter(|_| digits);
+        let expected = || self.bad(format!("os_index `{}`: expected a number", shown(text)));
+        // `HWLOC_UNKNOWN_INDEX`
+        Ok(Some(number.ok_or_else(expected)?).filter(|&number| number != u32::MAX))
+    }
+
+    /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
+    pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>, BadText> {
+        let Some(text) = self.attribute(name) else { return Ok(None) };
+        set(text).map(Some).ok_or_else(|| {
+            let limit = Bitmap::LIMIT;
+            let text = shown(text);
+            self.bad(format!(
+                "{name} `{text}`: expected words such as `0x0000ffff,,0x0` of at most {limit} bits"
+            ))
+        })
+    }
+
+    pub(super) fn os_types(&self, version: u32) -> OsTypes {
+        self.attribute("osdev_type").map(|text| OsTypes::of(text, version)).unwrap_or_default()
+    }
+}
+
+fn infos<'d>(element: Node<'d, 'd>) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
+    let pairs = element.children().filter(|child| child.has_tag_name("info"));
+    pairs.filter_map(|pair| Some((pair.attribute("name")?, pair.attribute("value")?)))
+}
+
+fn set(text: &str) -> Option<Bitmap> {
+    let words: Vec<&str> = text.split(',').collect();
+    if words.len() > (Bitmap::LIMIT / 32) as usize {
+        return None;
+    }
+    let mut set = vec![0u64; words.len().div_ceil(2)];
+    for (position, word) in words.iter().rev().enumerate() {
+        // `,,` stands for a word of zeros; we refuse `0xf...f`, an infinite set
+        let digits = word.strip_prefix("0x").unwrap_or(word);
+        if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let bits = if digits.is_empty() { 0 } else { u64::from_str_radix(digits, 16).ok()? };
+        set[position / 2] |= bits << (position % 2 * 32);
+    }
+    Some(Bitmap::from_words(set))
+}
+
+/// All objects of the file.
+pub(super) struct Objects<'d> {
+    /// the format's major version
+    pub(super) version: u32,
+    /// the element around everything
+    pub(super) root: Node<'d, 'd>,
+    /// each object after the one around it
+    pub(super) objects: Vec<Object<'d>>,
+}
+
+impl<'d> Objects<'d> {
+    pub(super) fn new(document: &'d Document<'d>) -> Result<Objects<'d>, BadText> {
+        let root = document.root_element();
+        let line = |element: Node| document.text_pos_at(element.range().start).row;
+        let name = root.tag_name().name();
+        // hwloc 0.9 said `root`
+        if !matches!(name, "topology" | "root") {
+            let problem = format!("an element `{}`: expected hwloc's `topology`", shown(name));
+            return Err(BadText::new(line(root), problem));
+        }
+        let said = root.attribute("version").unwrap_or("1.0");
+        let major = said.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        let version = major.filter(|major| (1..=3).contains(major)).ok_or_else(|| {
+            BadText::new(line(root), format!("version `{}` of hwloc's XML: expected 1, 2 or 3", shown(said)))
+        })?;
+        let mut file = Objects { version, root, objects: Vec::new() };
+        let mut ahead: Vec<(Node, Option<usize>)> = vec![(root, None)];
+        while let Some((element, parent)) = ahead.pop() {
+            let here = if element == root {
+                None
+            } else {
+                let kind = Kind::of(element.attribute("type").unwrap_or_default());
+                file.objects.push(Object { kind, element, parent });
+                Some(file.objects.len() - 1)
+            };
+            let inner = element.children().filter(|child| child.has_tag_name("object"));
+            let first = ahead.len();
+            ahead.extend(inner.map(|child| (child, here)));
+            ahead[first..].reverse();
+        }
+        let mut machines = file.of(Kind::Machine);
+        match (machines.next(), machines.next()) {
+            (None, _) => Err(BadText::new(line(root), "no object of type `Machine`")),
+            (Some(_), Some(second)) => {
+                Err(file.objects[second].bad("a second object of type `Machine`: expected one machine"))
+            }
+            (Some(_), None) => {
+                drop(machines);
+                Ok(file)
+            }
+        }
+    }
+
+    /// The objects of one kind.
+    pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
+        let objects = self.objects.iter().enumerate();
+        objects.filter(move |(_, object)| object.kind == kind).map(|(index, _)| index)
+    }
+
+    /// The objects around `index`, nearest first.
+    pub(super) fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(self.objects[index].parent, |&above| self.objects[above].parent)
+    }
+
+    /// The nearest object of `kind` around `index`.
+    pub(super) fn above(&self, index: usize, kind: Kind) -> Option<usize> {
+        self.ancestors(index).find(|&above| self.objects[above].kind == kind)
+    }
+
+    /// The file's infos on the whole machine; version 3 has them outside all objects.
+    pub(super) fn machine_info(&self, name: &str) -> Option<&'d str> {
+        let machine = self.of(Kind::Machine).next().map(|index| self.objects[index].element);
+        let all = infos(self.root).chain(machine.into_iter().flat_map(infos));
+        all.filter(|(_, value)| !value.trim().is_empty())
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,262 @@
+//! PCI functions and the bridges above them.
+#![forbid(unsafe_code)]
+
+use super::object::{Kind, Object, Objects};
+use crate::import::{BadText, hex, shown};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::{
+    CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
+};
+use std::collections::BTreeMap;
+
+/// All PCI functions of the file by their place in it.
+pub(super) struct Bus<'f> {
+    pub(super) file: &'f Objects<'f>,
+    functions: BTreeMap<usize, PciFunction>,
+}
+
+impl<'f> Bus<'f> {
+    pub(super) fn new(file: &'f Objects<'f>) -> Result<Bus<'f>, BadText> {
+        let mut functions = BTreeMap::new();
+        let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
+        for (index, object) in file.objects.iter().enumerate() {
+            let is_function = match object.kind {
+                Kind::PciDevice => true,
+                // a bridge without an address is a host bridge
+                Kind::Bridge => object.attribute("pci_busid").is_some(),
+                _ => false,
+            };
+            if !is_function {
+                continue;
+            }
+            let function = function(object)?;
+            if let Some(&first) = seen.get(&function.address) {
+                let line = file.objects[first].line();
+                return Err(
+                    object.bad(format!("`{}` is there twice, first in line {line}", function.address))
+                );
+            }
+            seen.insert(function.address, index);
+            functions.insert(index, function);
+        }
+        Ok(Bus { file, functions })
+    }
+
+    /// The function at a place of the file.
+    pub(super) fn function(&self, index: usize) -> Option<&PciFunction> {
+        self.functions.get(&index)
+    }
+
+    /// The PCI device that an OS device belongs to.
+    pub(super) fn device_of(&self, os_device: usize) -> Option<usize> {
+        self.file.above(os_device, Kind::PciDevice)
+    }
+
+    /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
+    pub(super) fn add(
+        &self,
+        index: usize,
+        topology: &mut Topology,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<bool, BadText> {
+        let Some(device) = self.function(index) else { return Ok(false) };
+        if topology.pci.get(device.address).is_some() {
+            return Ok(true);
+        }
+        if let Some(outer) = self.file.above(index, Kind::PciDevice) {
+            let line = self.file.objects[outer].line();
+            let problem = format!("`{}` is inside the PCI device of line {line}", device.address);
+            return Err(self.file.objects[index].bad(problem));
+        }
+        let bridges: Vec<usize> =
+            self.file.ancestors(index).filter(|&above| self.functions.contains_key(&above)).collect();
+        if bridges.len() > PciTree::MAX_DEPTH {
+            let finding = format!("below more than {} bridges: left out", PciTree::MAX_DEPTH);
+            diagnostics.push(Diagnostic::new(device.address.to_string(), finding));
+            return Ok(false);
+        }
+        let locality = self.locality(index)?;
+        let numa_node = locality.as_ref().and_then(|cpus| only_node(topology, cpus));
+        let chain: Vec<usize> = std::iter::once(index).chain(bridges).collect();
+        for (position, place) in chain.iter().enumerate() {
+            let function = &self.functions[place];
+            if topology.pci.get(function.address).is_some() {
+                break;
+            }
+            let parent = match chain.get(position + 1) {
+                Some(bridge) => {
+                    let bridge_function = &self.functions[bridge];
+                    let (object, address) = (&self.file.objects[*bridge], bridge_function.address);
+                    if buses(object)?.is_some_and(|buses| !buses.hold(function.address)) {
+                        let finding =
+                            format!("stands below `{address}`, which leads to other buses: it is left there");
+                        diagnostics.push(Diagnostic::new(function.address.to_string(), finding));
+                    }
+                    PciParent::Bridge(address)
+                }
+                None => PciParent::Host(self.host_bridge(*place, function.address, diagnostics)?),
+            };
+            let local_cpus = locality.clone();
+            topology.pci.insert(PciFunction { parent, numa_node, local_cpus, ..function.clone() });
+        }
+        Ok(true)
+    }
+
+    /// The outermost host bridge above the topmost function: the kernel's tree does not count an Intel VMD
+    /// controller's inner one either.
+    fn host_bridge(
+        &self,
+        top: usize,
+        address: PciAddress,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<HostBridge, BadText> {
+        let mut hosts =
+            self.file.ancestors(top).filter(|&above| self.file.objects[above].kind == Kind::Bridge);
+        let outermost = hosts.by_ref().last();
+        if let Some(host) = outermost {
+            let object = &self.file.objects[host];
+            let buses = buses(object)?.ok_or_else(|| object.bad("a host bridge without bridge_pci"))?;
+            return Ok(HostBridge { domain: buses.domain, bus: buses.first });
+        }
+        // lstopo can leave bridges out; functions of one bus share a host bridge in any case
+        let finding = "no host bridge above it in the file: only what is on its bus counts as near";
+        diagnostics.push(Diagnostic::new(address.to_string(), finding));
+        Ok(HostBridge { domain: address.domain, bus: address.bus })
+    }
+
+    /// The CPUs near a device: those of the innermost object around it that is no I/O object.
+    fn locality(&self, index: usize) -> Result<Option<CpuSet>, BadText> {
+        for above in self.file.ancestors(index) {
+            let object = &self.file.objects[above];
+            if matches!(object.kind, Kind::Bridge | Kind::PciDevice | Kind::OsDevice) {
+                continue;
+            }
+            if let Some(cpus) = object.set("cpuset")? {
+                return Ok(Some(cpus).filter(|cpus| !cpus.is_empty()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The one NUMA node that holds all of `cpus`.
+fn only_node(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
+    topology.numa_nodes.iter().find(|node| cpus.is_subset(&node.cpus)).map(|node| node.os_index)
+}
+
+/// The buses below a bridge.
+struct Buses {
+    domain: u32,
+    first: u8,
+    last: u8,
+}
+
+impl Buses {
+    fn hold(&self, address: PciAddress) -> bool {
+        self.domain == address.domain && (self.first..=self.last).contains(&address.bus)
+    }
+}
+
+/// `bridge_pci="0000:[d0-d7]"`
+fn buses(object: &Object) -> Result<Option<Buses>, BadText> {
+    let Some(text) = object.attribute("bridge_pci") else { return Ok(None) };
+    let read = || {
+        let (domain, buses) = text.split_once(':')?;
+        let (first, last) = buses.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
+        let (domain, first, last) = (hex(domain, 8)?, hex(first, 2)?, hex(last, 2)?);
+        Some(Buses { domain, first: first as u8, last: last as u8 })
+    };
+    let expected = || {
+        object
+            .bad(format!("bridge_pci `{}`: expected a domain and buses such as `0000:[15-1f]`", shown(text)))
+    };
+    read().map(Some).ok_or_else(expected)
+}
+
+/// An object's own values; we find its parent later, and only if it matters.
+fn function(object: &Object) -> Result<PciFunction, BadText> {
+    let busid = object.attribute("pci_busid").unwrap_or_default();
+    let address: PciAddress =
+        busid.parse().map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {
+            object.bad(bad.to_string().replace(busid, &shown(busid).to_string()))
+        })?;
+    let ids = object.attribute("pci_type").map(|text| {
+        ids(text).ok_or_else(|| {
+            let text = shown(text);
+            object.bad(format!(
+                "pci_type `{text}`: expected `class [vendor:device] …` such as `0302 [10de:2330]`"
+            ))
+        })
+    });
+    let ids = ids.transpose()?;
+    let current = object.attribute("pci_link_speed").and_then(|text| text.parse().ok()).and_then(link_rate);
+    let parent = PciParent::Host(HostBridge { domain: address.domain, bus: address.bus });
+    Ok(PciFunction {
+        class: ids.map(|ids| ids.0),
+        vendor: ids.map(|ids| ids.1),
+        device: ids.map(|ids| ids.2),
+        link: PcieLink { current, max: None },
+        ..PciFunction::new(address, parent)
+    })
+}
+
+/// `0302 [10de:2330] [10de:16c1] a1`; version 3 adds the programming interface, the class's third byte.
+fn ids(text: &str) -> Option<(u32, u16, u16)> {
+    let mut words = text.split_whitespace();
+    let class = hex(words.next()?, 4)?;
+    let (vendor, device) = words.next()?.strip_prefix('[')?.strip_suffix(']')?.split_once(':')?;
+    let interface = words.nth(2).and_then(|word| hex(word, 2)).unwrap_or(0);
+    Some((class << 8 | interface, hex(vendor, 4)? as u16, hex(device, 4)? as u16))
+}
+
+/// Speed and width for a bandwidth in GB/s; hwloc keeps only the bandwidth of a link.
+///
+/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8).  We take the nearest, and of equally near
+/// ones the slowest and widest up to 16 lanes; [`LinkRate::mbps`] is right in any case.  The rate stays
+/// unknown if no PCIe link comes within a tenth of the bandwidth (a conventional bus, 0 if the kernel does
+/// not tell).
+fn link_rate(gigabytes: f64) -> Option<LinkRate> {
+    let wanted = Some(gigabytes * 8_000.0).filter(|wanted| wanted.is_finite())?;
+    let mut best: Option<(f64, LinkRate)> = None;
+    // 32 lanes last: they exist in the specification rather than in machines
+    for widths in [&[16, 8, 4, 2, 1][..], &[32]] {
+        for tenths_gt in [25, 50, 80, 160, 320, 640] {
+            for &width in widths {
+                let rate = LinkRate { tenths_gt, width };
+                let off = (rate.mbps() as f64 - wanted).abs();
+                // hwloc rounds differently from `mbps`, by less than 1 Mbit/s for each lane
+                if off <= wanted * 0.1 && best.is_none_or(|(least, _)| off + 32.0 < least) {
+                    best = Some((off, rate));
+                }
+            }
+        }
+    }
+    best.map(|(_, rate)| rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bandwidth_becomes_the_link_that_has_it() {
+        for (gigabytes, tenths_gt, width) in [
+            (0.25, 25, 1),
+            (2.0, 25, 8),
+            (7.876923, 80, 8),
+            (15.753846, 80, 16),
+            (31.507692, 160, 16),
+            (63.015385, 320, 16),
+            (121.0, 640, 16),
+        ] {
+            assert_eq!(link_rate(gigabytes), Some(LinkRate { tenths_gt, width }), "{gigabytes}");
+        }
+    }
+
+    #[test]
+    fn a_bandwidth_that_no_link_has_stays_unknown() {
+        for gigabytes in [0.0, -1.0, 0.1, 1e9, f64::NAN, f64::INFINITY] {
+            assert_eq!(link_rate(gigabytes), None, "{gigabytes}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Reads other programs' descriptions of a node: hwloc's XML, NCCL's XML, and the matrix of `nvidia-smi topo
+//! -m`.
+//!
+//! Pure: text in, topology out.  Every reader is bounded, returns one located error for a text it cannot
+//! read, and reports in a diagnostic what it left out or repaired.
+#![forbid(unsafe_code)]
+
+pub mod hwloc;
+pub mod nccl;
+pub mod smi;
+mod xml;
+
+pub use crate::manifest::BadText;
+
+use nic_placement_core::diagnostic::Shown;
+
+/// The most bytes of one file: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
+pub const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Text from a file as a message may show it: short, and without characters that move a terminal's cursor.
+fn shown(text: &str) -> Shown<'_> {
+    Shown::word(text, 60)
+}
+
+/// A number of at most so many hexadecimal digits.
+fn hex(digits: &str, most: usize) -> Option<u32> {
+    // `from_str_radix` accepts a sign, which no id has
+    let fits = (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u32::from_str_radix(digits, 16).ok().filter(|_| fits)
+}

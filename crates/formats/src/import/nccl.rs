@@ -1,0 +1,323 @@
+//! NCCL's topology XML, which `NCCL_TOPO_DUMP_FILE` writes and `NCCL_TOPO_FILE` reads, and RCCL's, which
+//! differs in its version number.
+//!
+//! The elements mean the same as in NCCL's src/graph/xml.cc and topo.cc:
+//!
+//! * `<cpu>` is a NUMA node, which joins everything below it (PHB).  So each gets one host bridge, invented
+//!   like every function that the file does not name: in PCI domains from `fffd0000` on, which no machine
+//!   has.
+//! * A `<pci>` with others below it is a whole switch: NCCL climbs two bridges at a time, from a device past
+//!   the downstream port to the upstream port, and from that past the root port.  Two devices right below the
+//!   same one are PIX, and one more on the way is PXB.  We invent a downstream port above each of its
+//!   children.  So [`Topology::path`], which counts bridges as sysfs shows them, gives the same kind.
+//! * `<net>` is a port that NCCL can use, hence an active one.
+//!
+//! NCCL then merges the two levels of Broadcom's newer switches, which it knows by their subsystem's ids.  The reader keeps
+//! these, and [`Topology::path_type`] merges them too.
+#![forbid(unsafe_code)]
+
+mod cpu;
+mod device;
+mod values;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use write::{Unwritable, Written, write};
+
+use super::{BadText, shown, xml};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::file::MAX_PCI;
+use nic_placement_core::topology::{
+    DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
+};
+use roxmltree::{Document, Node};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The name of a topology whose file has no usable name.
+const NAME: &str = "nccl";
+/// The first PCI domain of the invented host bridges, one for each `<cpu>`.
+const INVENTED_HOSTS: u32 = 0xfffe_0000;
+/// The first PCI domain of switches whose address another function also has.
+const INVENTED_SWITCHES: u32 = 0xfffd_0000;
+/// The first PCI domain of the invented downstream ports.
+const INVENTED_PORTS: u32 = 0xffff_0000;
+/// The most nested `<pci>`: each switch stands for two bridges, with one device below the last.
+const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
+/// The most unknown elements to report.
+const MAX_UNKNOWN: usize = 16;
+/// The most findings to keep: a file can have very many mistakes, and further ones are only counted.
+const MAX_FINDINGS: usize = 64;
+/// A PCI-to-PCI bridge.
+const BRIDGE: u32 = 0x06_0400;
+
+type Element<'a> = Node<'a, 'a>;
+
+/// Reads a topology written by NCCL or RCCL, or for them by a cloud provider.
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
+    let document = xml::parse(text)?;
+    let root = document.root_element();
+    let name = root.attribute("name").filter(|name| DeviceName::is_one(name)).unwrap_or(NAME);
+    let mut reader = Reader {
+        document: &document,
+        topology: Topology::empty(name, provenance),
+        diagnostics: Vec::new(),
+        unsaid: 0,
+        is_amd: root
+            .descendants()
+            .any(|element| element.has_tag_name("xgmi") || element.attribute("gcn").is_some()),
+        host: None,
+        cpus: BTreeMap::new(),
+        addresses: BTreeMap::new(),
+        functions: 0,
+        invented: 0,
+        names: BTreeMap::new(),
+        nameless: Vec::new(),
+        fused: Vec::new(),
+        unknown: BTreeSet::new(),
+    };
+    reader.system(root)?;
+    Ok(reader.finish())
+}
+
+/// The children that are elements.
+fn elements<'a>(parent: Element<'a>) -> impl Iterator<Item = Element<'a>> {
+    parent.children().filter(|child| child.is_element())
+}
+
+/// Does `parent` have a child of this name?
+fn has(parent: Element<'_>, name: &str) -> bool {
+    elements(parent).any(|child| child.has_tag_name(name))
+}
+
+struct Reader<'a> {
+    document: &'a Document<'a>,
+    topology: Topology,
+    diagnostics: Vec<Diagnostic>,
+    /// findings beyond the bound
+    unsaid: usize,
+    /// does the file have something that only AMD has?
+    is_amd: bool,
+    host: Option<&'a str>,
+    /// where each `numaid` was seen, -1 for the unknown one
+    cpus: BTreeMap<i64, usize>,
+    /// where each `busid` was seen
+    addresses: BTreeMap<PciAddress, usize>,
+    functions: usize,
+    invented: u32,
+    /// the NIC of each name, and where it was seen
+    names: BTreeMap<DeviceName, (NicIndex, usize)>,
+    /// NICs of which the file has only the address
+    nameless: Vec<PciAddress>,
+    fused: Vec<device::Fused>,
+    unknown: BTreeSet<String>,
+}
+
+/// The place of a `<pci>`.
+#[derive(Clone, Copy)]
+struct Place {
+    parent: PciParent,
+    numa_node: Option<u32>,
+    level: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// The line of a position: slow, since it scans the text, so for errors only.
+    fn line(&self, position: usize) -> u32 {
+        self.document.text_pos_at(position).row
+    }
+
+    fn bad(&self, element: Element<'_>, problem: impl Into<String>) -> BadText {
+        BadText::new(self.line(element.range().start), problem)
+    }
+
+    fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
+        if self.diagnostics.len() < MAX_FINDINGS {
+            self.diagnostics.push(Diagnostic::new(place, finding));
+        } else {
+            self.unsaid += 1;
+        }
+    }
+
+    fn unknown(&mut self, element: Element<'_>) {
+        // links between GPUs, and newer versions' elements beside `<net>`: none pairs a GPU with a NIC
+        let known = ["nvlink", "xgmi", "c2c", "pcilink", "gin", "rma"];
+        let name = element.tag_name().name();
+        if !known.contains(&name) && self.unknown.len() < MAX_UNKNOWN {
+            self.unknown.insert(shown(name).into());
+        }
+    }
+
+    fn system(&mut self, root: Element<'a>) -> Result<(), BadText> {
+        match root.tag_name().name() {
+            "system" => {}
+            "graphs" => {
+                return Err(self.bad(
+                    root,
+                    "`<graphs>` are the rings and trees that NCCL chose (`NCCL_GRAPH_DUMP_FILE`), not the machine that \
+                     it chose them for: expected the file that `NCCL_TOPO_DUMP_FILE` writes",
+                ));
+            }
+            other => {
+                let problem = format!("the outermost element is `<{}>`: expected `<system>`", shown(other));
+                return Err(self.bad(root, problem));
+            }
+        }
+        match root.attribute("version") {
+            Some("1" | "2") => {}
+            Some(other) => {
+                let problem = format!("version `{}`: expected `1` (NCCL) or `2` (RCCL)", shown(other));
+                return Err(self.bad(root, problem));
+            }
+            None => return Err(self.bad(root, "`<system>` has no `version`: expected `version=\"1\"`")),
+        }
+        for child in elements(root) {
+            match child.tag_name().name() {
+                "cpu" => self.cpu(child)?,
+                _ => self.unknown(child),
+            }
+        }
+        Ok(())
+    }
+
+    fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<(), BadText> {
+        if place.level > MAX_LEVELS {
+            return Err(self.bad(pci, format!("more than {MAX_LEVELS} `<pci>` inside each other")));
+        }
+        let is_switch = has(pci, "pci");
+        let address = self.address(pci, is_switch)?;
+        let class = pci.attribute("class").unwrap_or_default();
+        let rate = values::rate(pci.attribute("link_speed"), pci.attribute("link_width"));
+        let id = |name: &str| pci.attribute(name).and_then(values::id);
+        let function = PciFunction {
+            class: values::class(class),
+            vendor: id("vendor"),
+            device: id("device"),
+            subsystem: id("subsystem_vendor").zip(id("subsystem_device")),
+            numa_node: place.numa_node,
+            // NCCL writes the lesser of both ends' maximal rates, and calculates with it
+            link: PcieLink { current: rate, max: rate },
+            ..PciFunction::new(address, place.parent)
+        };
+        let gpus: Vec<Element<'a>> = elements(pci).filter(|child| child.has_tag_name("gpu")).collect();
+        let is_nic = has(pci, "nic");
+        if is_switch && (is_nic || !gpus.is_empty()) || is_nic && !gpus.is_empty() {
+            return Err(self.bad(pci, format!("`{address}` is more than one of a switch, a GPU and a NIC")));
+        }
+        let vendor = function.vendor;
+        self.insert(pci, function)?;
+        if is_switch {
+            for child in elements(pci) {
+                if !child.has_tag_name("pci") {
+                    self.unknown(child);
+                    continue;
+                }
+                let port = PciFunction {
+                    class: Some(BRIDGE),
+                    numa_node: place.numa_node,
+                    ..PciFunction::new(self.invent(), PciParent::Bridge(address))
+                };
+                let parent = PciParent::Bridge(port.address);
+                self.insert(pci, port)?;
+                self.pci(child, Place { parent, level: place.level + 1, ..place })?;
+            }
+        } else if is_nic {
+            for child in elements(pci) {
+                match child.tag_name().name() {
+                    "nic" => self.nic(child, Some(address), vendor)?,
+                    _ => self.unknown(child),
+                }
+            }
+            if !self.topology.nics.iter().any(|nic| nic.address == Some(address)) {
+                self.nameless_nic(pci, address, vendor)?;
+            }
+        } else if !gpus.is_empty() || values::is_gpu(class) {
+            elements(pci).filter(|child| !child.has_tag_name("gpu")).for_each(|child| self.unknown(child));
+            self.gpu(pci, address, &gpus)?;
+        } else if class.starts_with("0x02") {
+            self.nameless_nic(pci, address, vendor)?;
+        }
+        Ok(())
+    }
+
+    /// The address of a `<pci>`.  On some machines, switches of virtual bridges may all have the same one.
+    fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadText> {
+        let text = pci.attribute("busid").ok_or_else(|| self.bad(pci, "`<pci>` has no `busid`"))?;
+        let address: PciAddress = text.trim().parse().map_err(|_| {
+            self.bad(pci, format!("`busid` `{}`: expected a PCI address such as `0000:1b:00.0`", shown(text)))
+        })?;
+        if address.domain >= INVENTED_HOSTS {
+            return Err(self.bad(pci, format!("`busid` `{address}`: expected a PCI domain below `fffe0000`")));
+        }
+        let Some(&first) = self.addresses.get(&address) else {
+            self.addresses.insert(address, pci.range().start);
+            return Ok(address);
+        };
+        if !is_switch {
+            let problem =
+                format!("`busid` `{address}` a second time, the first is in line {}", self.line(first));
+            return Err(self.bad(pci, problem));
+        }
+        // unlike a port, we write it out again, so its address must be valid in a file
+        let own = |index: usize| PciAddress {
+            domain: INVENTED_SWITCHES + (index >> 8) as u32,
+            bus: (index & 0xff) as u8,
+            device: 0,
+            function: 0,
+        };
+        let free = (0..=MAX_PCI).map(own).find(|own| !self.addresses.contains_key(own));
+        let invented = free.ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
+        self.addresses.insert(invented, pci.range().start);
+        self.note(address.to_string(), format!("a second switch of this address: called `{invented}` here"));
+        Ok(invented)
+    }
+
+    fn invent(&mut self) -> PciAddress {
+        let index = self.invented;
+        self.invented += 1;
+        PciAddress {
+            domain: INVENTED_PORTS + (index >> 8),
+            bus: (index & 0xff) as u8,
+            device: 0,
+            function: 0,
+        }
+    }
+
+    fn insert(&mut self, pci: Element<'a>, function: PciFunction) -> Result<(), BadText> {
+        self.functions += 1;
+        if self.functions > MAX_PCI {
+            return Err(
+                self.bad(pci, format!("more than {MAX_PCI} PCI functions, with those that it implies"))
+            );
+        }
+        self.topology.pci.insert(function);
+        Ok(())
+    }
+
+    fn finish(mut self) -> (Topology, Vec<Diagnostic>) {
+        self.part_fused();
+        for name in std::mem::take(&mut self.unknown) {
+            self.note(format!("<{name}>"), "not an element of NCCL's: left out");
+        }
+        if let Some(first) = self.nameless.first().copied() {
+            let finding = match self.nameless.len() {
+                1 => "the file names no device of this NIC".to_string(),
+                count => format!("the file names no device of this NIC, nor of {} others", count - 1),
+            };
+            self.note(first.to_string(), format!("{finding}: known by address only, and never chosen"));
+        }
+        if self.topology.gpus.is_empty() && self.topology.nics.is_empty() {
+            self.note(
+                "<system>",
+                "no `<gpu>`, no `<net>`, and no class that tells either: no GPU and no NIC is known",
+            );
+        }
+        if self.unsaid > 0 {
+            let finding = format!("{} more findings of these kinds", self.unsaid);
+            self.diagnostics.push(Diagnostic::new("<system>", finding));
+        }
+        self.topology.sort();
+        (self.topology, self.diagnostics)
+    }
+}

@@ -1,0 +1,238 @@
+//! Writes a topology so that NCCL reads it through `NCCL_TOPO_FILE`, on the machine itself and off it.
+//!
+//! On the machine each rank completes the file from what it sees: its own GPU and every NIC, with all above them, and
+//! then joins the files of a node's ranks into one (src/graph/topo.cc, `ncclTopoGetSystem`).  So the file holds what
+//! stands where, and leaves to NCCL what it adds itself:
+//!
+//! * no `<nic>`: a `<net>` that NCCL finds by its name it takes as it is (xml.cc, `ncclTopoFillNet`).  The `<cpu>` above it
+//!   then has no identity ("Attribute arch of node cpu not found"), and switches that one rank completes and another
+//!   does not are two switches when the files are joined, each with a copy of the NICs;
+//! * no `<gpu>`: its `dev` is NVML's number, which is another one where a cgroup hides GPUs;
+//! * no `host_hash`, which is the host's own.
+//!
+//! NCCL finds devices by `busid` and keeps them where the file has them.  That is how a file joins what the bus of a virtual
+//! machine does not show together: a GPU and a NIC whose path is stated stand below a switch that we invent (`place`).
+//!
+//! It climbs bridges as NCCL does, two at a time: a switch's ports become one `<pci>` and root ports none.
+//!
+//! What the format cannot hold is said: [`Written::lost`].
+#![forbid(unsafe_code)]
+
+mod lost;
+mod place;
+
+use super::{BRIDGE, values};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::{
+    Arch, DeviceName, Gpu, GpuVendor, LinkRate, PciAddress, Processor, Topology,
+};
+use place::{Above, Places};
+use std::fmt::{self, Write};
+
+/// The longest value that NCCL's reader holds (`MAX_STR_LEN` of src/graph/xml.h, less the quote and the NUL).
+const MAX_VALUE: usize = 253;
+/// The most elements that NCCL's reader holds (`NCCL_TOPO_XML_MAX_NODES` of src/graph/topo.h).
+const MAX_ELEMENTS: usize = 256;
+/// The most elements inside another one, in NCCL 2.21 to 2.28 (`MAX_SUBS` of src/graph/xml.h).
+const MAX_INSIDE: usize = 128;
+
+/// A file for NCCL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// the XML
+    pub text: String,
+    /// what it says otherwise than the topology, or not at all
+    pub lost: Vec<Diagnostic>,
+}
+
+/// Why a topology cannot be a file of NCCL's: it needs more elements than NCCL reads, with those that it adds itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unwritable(String);
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unwritable {}
+
+/// The topology in NCCL's words.
+pub fn write(topology: &Topology) -> Result<Written, Unwritable> {
+    let places = Places::new(topology);
+    check_size(topology, &places)?;
+    let mut writer = Writer { topology, places: &places, text: String::new() };
+    let name = Some(topology.name.as_str()).filter(|name| DeviceName::is_one(name));
+    // RCCL's own number of the format is 2 (NCCL_TOPO_XML_VERSION of its src/graph/xml.h)
+    let version = if is_amd(topology) { "2" } else { "1" };
+    writer.open(
+        0,
+        "system",
+        &[("version", Some(version.to_string())), ("name", name.map(String::from))],
+        false,
+    );
+    for numa_node in places.cpus() {
+        writer.cpu(numa_node);
+    }
+    writer.close(0, "system");
+    let text = writer.text;
+    let lost = lost::lost(topology, &places, &text);
+    Ok(Written { text, lost })
+}
+
+/// Are its GPUs AMD's?  Then RCCL reads the file.
+fn is_amd(topology: &Topology) -> bool {
+    !topology.gpus.is_empty() && topology.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd)
+}
+
+fn check_size(topology: &Topology, places: &Places) -> Result<(), Unwritable> {
+    // NCCL adds a `<gpu>` to each GPU, with its links to seven others or six NVSwitches, and a `<nic>` to each NIC, with a
+    // `<net>` for each port
+    let gpus = topology.gpus.len() * 8;
+    let ports: usize = topology.nics.iter().map(|nic| 1 + nic.ports.len().max(1)).sum();
+    let elements = 1 + places.elements() + gpus + ports;
+    if elements > MAX_ELEMENTS && !is_amd(topology) {
+        let read = format!("NCCL reads `{MAX_ELEMENTS}` elements and needs `{elements}` for this node");
+        return Err(Unwritable(read));
+    }
+    match places.most_inside() {
+        many if many > MAX_INSIDE => Err(Unwritable(format!(
+            "NCCL reads `{MAX_INSIDE}` elements inside one, and this node needs `{many}`"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+struct Writer<'a> {
+    topology: &'a Topology,
+    places: &'a Places,
+    text: String,
+}
+
+type Attributes<'a> = [(&'a str, Option<String>)];
+
+impl Writer<'_> {
+    fn open(&mut self, indent: usize, name: &str, attributes: &Attributes<'_>, is_empty: bool) {
+        let _ = write!(self.text, "{:indent$}<{name}", "");
+        for (key, value) in attributes {
+            if let Some(value) = value {
+                let _ = write!(self.text, " {key}=\"{value}\"");
+            }
+        }
+        self.text.push_str(if is_empty { "/>\n" } else { ">\n" });
+    }
+
+    fn close(&mut self, indent: usize, name: &str) {
+        let _ = writeln!(self.text, "{:indent$}</{name}>", "");
+    }
+
+    fn cpu(&mut self, numa_node: Option<u32>) {
+        let node = numa_node.and_then(|node| self.topology.numa_node(node));
+        // as wide as the kernel's mask, which has room for every CPU
+        let count = self.topology.cpus().iter().last().map_or(0, |last| last + 1);
+        // without it NCCL asks the kernel of the machine; all zeros would be the node's CPUs
+        let affinity = node
+            .filter(|node| !node.cpus.is_empty())
+            .map(|node| values::mask(&node.cpus, count))
+            .filter(|mask| mask.len() <= MAX_VALUE);
+        let numaid = numa_node.map_or("-1".to_string(), |node| node.to_string());
+        let below = self.places.below(Above::Cpu(numa_node));
+        let [arch, vendor, family, model] = identity(self.topology.processor.as_ref());
+        let attributes = [
+            ("numaid", Some(numaid)),
+            ("affinity", affinity),
+            ("arch", arch),
+            ("vendor", vendor),
+            ("familyid", family),
+            ("modelid", model),
+        ];
+        self.open(2, "cpu", &attributes, below.is_empty());
+        for &address in &below {
+            self.pci(4, address);
+        }
+        if !below.is_empty() {
+            self.close(2, "cpu");
+        }
+    }
+
+    fn pci(&mut self, indent: usize, address: PciAddress) {
+        let below = self.places.below(Above::Switch(address));
+        let function = self.topology.pci.get(address);
+        let gpu = self.topology.gpus.iter().find(|gpu| gpu.address == address);
+        let class = self.class(address, gpu.is_some());
+        let id = |id: Option<u16>| id.map(|id| format!("0x{id:04x}"));
+        // NCCL takes a Broadcom switch and its parts for one by these four (topo.cc, `ncclTopoFlattenBcmSwitches`), and
+        // completes those that it finds missing
+        let subsystem = function.and_then(|function| function.subsystem);
+        let rate = self.places.rate(self.topology, address);
+        let attributes = [
+            ("busid", Some(self.places.bus_id(address))),
+            ("class", Some(class)),
+            ("vendor", id(function.and_then(|function| function.vendor).or(gpu.map(vendor_id)))),
+            ("device", id(function.and_then(|function| function.device))),
+            ("subsystem_vendor", id(subsystem.map(|(vendor, _)| vendor))),
+            ("subsystem_device", id(subsystem.map(|(_, device)| device))),
+            ("link_speed", rate.map(speed)),
+            ("link_width", rate.map(|rate| rate.width.to_string())),
+        ];
+        self.open(indent, "pci", &attributes, below.is_empty());
+        for &address in &below {
+            self.pci(indent + 2, address);
+        }
+        if !below.is_empty() {
+            self.close(indent, "pci");
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// The class; NCCL's own values for a device whose class does not tell what it is.
+    fn class(&self, address: PciAddress, is_gpu: bool) -> String {
+        let class = self.topology.pci.get(address).and_then(|function| function.class);
+        let class = class.map(|class| format!("0x{class:06x}"));
+        let is_nic = self.topology.nics.iter().any(|nic| nic.address == Some(address));
+        let (tells, otherwise) = match (is_gpu, is_nic) {
+            (true, _) => (class.as_deref().is_some_and(values::is_gpu), "0x03".to_string()),
+            (false, true) => {
+                (class.as_deref().is_some_and(|class| class.starts_with("0x02")), "0x02".to_string())
+            }
+            (false, false) => (class.is_some(), format!("0x{BRIDGE:06x}")),
+        };
+        class.filter(|_| tells).unwrap_or(otherwise)
+    }
+}
+
+/// `32.0 GT/s PCIe`: NCCL compares the text (`kvDictPciGen` of topo.cc).
+fn speed(rate: LinkRate) -> String {
+    format!("{}.{} GT/s PCIe", rate.tenths_gt / 10, rate.tenths_gt % 10)
+}
+
+/// `arch`, `vendor`, `familyid`, `modelid`, as NCCL reads them from CPUID (xml.cc, `ncclTopoGetXmlFromCpu`).
+fn identity(processor: Option<&Processor>) -> [Option<String>; 4] {
+    let Some(processor) = processor else { return [None, None, None, None] };
+    let arch = match processor.arch {
+        Arch::X86 => "x86_64",
+        Arch::Arm => "arm64",
+        Arch::Power => "ppc64",
+    };
+    let arch = Some(arch.to_string());
+    match processor.x86 {
+        // NCCL wants the maker of an x86, so half an identity would be worse than none
+        None if processor.arch == Arch::X86 => [None, None, None, None],
+        None => [arch, None, None, None],
+        Some(x86) => [
+            arch,
+            Some(x86.vendor.word().to_string()),
+            Some(values::family_of_nccl(x86.family).to_string()),
+            Some(x86.model.to_string()),
+        ],
+    }
+}
+
+fn vendor_id(gpu: &Gpu) -> u16 {
+    match gpu.vendor {
+        GpuVendor::Nvidia => 0x10de,
+        GpuVendor::Amd => 0x1002,
+        GpuVendor::Intel => 0x8086,
+    }
+}

@@ -1,0 +1,119 @@
+//! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.
+//!
+//! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so
+//! no devices look related by accident.  The matrix's path of a GPU and a NIC is in
+//! [`Topology::stated_paths`].
+#![forbid(unsafe_code)]
+
+mod affinity;
+mod header;
+mod legend;
+mod matrix;
+mod paths;
+#[cfg(test)]
+mod tests;
+mod text;
+mod word;
+
+use super::BadText;
+use affinity::Affinity;
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::{
+    DeviceName, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent,
+    Port, PortState, Provenance, Topology,
+};
+use paths::Links;
+
+/// The PCI domain of invented addresses: the largest, which no kernel uses.
+const INVENTED_DOMAIN: u32 = u32::MAX;
+/// The bus of the first invented NIC; GPUs have the buses below.
+const FIRST_NIC_BUS: u8 = 0x80;
+/// The most GPUs, and the most NICs, of one matrix: one bus each.
+const MAX_DEVICES: usize = 128;
+
+/// Reads the output of `nvidia-smi topo -m`, with or without text around it: a prompt, quotes, fences,
+/// timestamps.
+///
+/// It repairs unambiguous faults, and a diagnostic reports each.  A GPU's own row counts: a NIC's row may
+/// differ or be missing without loss.
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
+    let lines = text::lines(text)?;
+    let matrix = matrix::find(&lines)?;
+    let mut diagnostics = matrix.notes();
+    let ends_here = lines.last().is_some_and(|line| line.number == matrix.last_line);
+    let links = paths::read(&matrix, ends_here, &mut diagnostics)?;
+    let names = legend::read(&lines, &matrix, &links.nics, &mut diagnostics)?;
+    let affinities = affinity::read(&matrix, &links, &mut diagnostics);
+    Ok((topology(&links, names, &affinities, provenance, &mut diagnostics), diagnostics))
+}
+
+fn topology(
+    links: &Links,
+    names: Vec<DeviceName>,
+    affinities: &[Affinity],
+    provenance: Provenance,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Topology {
+    let mut topology = Topology::empty("nvidia-smi-topo", provenance);
+    topology.numa_nodes = affinity::numa_nodes(affinities, diagnostics);
+    let gpu_nodes: Vec<Option<u32>> = affinities.iter().map(Affinity::node).collect();
+    for (&number, affinity) in links.gpus.iter().zip(affinities) {
+        let address = invented(number);
+        let mut function = alone(address);
+        function.vendor = Some(0x10de);
+        function.numa_node = affinity.node();
+        function.local_cpus = affinity.cpus.clone();
+        topology.pci.insert(function);
+        topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
+    }
+    for (position, name) in names.into_iter().enumerate() {
+        let address = invented(FIRST_NIC_BUS + position as u8);
+        let mut function = alone(address);
+        function.numa_node = paths::nic_node(links, position, &gpu_nodes, &name, diagnostics);
+        topology.pci.insert(function);
+        for (gpu, row) in links.kinds.iter().enumerate() {
+            topology.stated_paths.insert((topology.gpus[gpu].address, address), row[position]);
+        }
+        let mut nic = Nic::new(name, NicKind::Verbs);
+        nic.address = Some(address);
+        // placement chooses active ports only, so any other state would make the matrix useless
+        nic.ports.push(Port::new(1, PortState::Active, LinkLayer::Unknown, None));
+        topology.nics.push(nic);
+    }
+    if !topology.nics.is_empty() {
+        let finding = "the matrix lists NICs, not the states, rates and numbers of their ports: each counts as one \
+                       active port of unknown rate";
+        diagnostics.push(Diagnostic::new("nvidia-smi topo -m", finding));
+    }
+    topology.sort();
+    topology
+}
+
+fn invented(bus: u8) -> PciAddress {
+    PciAddress { domain: INVENTED_DOMAIN, bus, device: 0, function: 0 }
+}
+
+fn alone(address: PciAddress) -> PciFunction {
+    PciFunction::new(address, PciParent::Host(HostBridge { domain: address.domain, bus: address.bus }))
+}
+
+/// The number of a label such as `GPU3`.
+fn gpu_number(label: &str) -> Option<u32> {
+    label.strip_prefix("GPU")?.parse().ok()
+}
+
+/// Is this the matrix's own word for a NIC, such as `NIC3`, which the legend explains?
+fn is_nic_number(label: &str) -> bool {
+    label.strip_prefix("NIC").is_some_and(|digits| digits.parse::<u32>().is_ok())
+}
+
+/// Labels for a message: all if there are few, else the first ones.
+fn listed<'a>(labels: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 8;
+    let labels: Vec<&str> = labels.into_iter().collect();
+    let shown: Vec<String> = labels.iter().take(SHOWN).map(|label| format!("`{label}`")).collect();
+    match labels.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}

@@ -1,0 +1,126 @@
+//! The names of NICs: the columns' own labels, or the names for `NIC0` and so on in the `NIC Legend:`.
+#![forbid(unsafe_code)]
+
+use super::matrix::{self, Matrix};
+use super::text::Line;
+use super::{BadText, is_nic_number, listed};
+use crate::import::shown;
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::topology::DeviceName;
+use std::collections::BTreeMap;
+
+/// A name that the legend gives.
+struct Entry<'a> {
+    name: &'a str,
+    line: u32,
+    /// does the line continue with neither a remark nor another entry?
+    overwritten: bool,
+}
+
+/// The name of each of `nics`, which are the labels of the matrix.
+pub(super) fn read(
+    lines: &[Line],
+    matrix: &Matrix,
+    nics: &[String],
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Vec<DeviceName>, BadText> {
+    let entries = entries(lines, matrix, diagnostics)?;
+    // with dozens of NICs nvidia-smi overruns its own buffers and prints parts of its header instead of some
+    // names (seen with 42 and 62 NICs): a word without any digit is such a part
+    let overwritten = entries.values().any(|entry| entry.overwritten);
+    let doubtful = |entry: &Entry| {
+        entry.overwritten
+            || is_nic_number(entry.name)
+            || overwritten && !entry.name.contains(|c: char| c.is_ascii_digit())
+    };
+    let mut names: Vec<DeviceName> = Vec::new();
+    let mut lines_of: BTreeMap<DeviceName, u32> = BTreeMap::new();
+    let (mut unnamed, mut unclear) = (Vec::new(), Vec::new());
+    for label in nics {
+        let entry = entries.get(label.as_str());
+        let name = match entry {
+            Some(entry) if doubtful(entry) => {
+                unclear.push(label.as_str());
+                label.as_str()
+            }
+            Some(entry) => entry.name,
+            None => {
+                unnamed.extend(is_nic_number(label).then_some(label.as_str()));
+                label.as_str()
+            }
+        };
+        let line = entry.map_or(matrix.line, |entry| entry.line);
+        let name = device_name(label, name, line)?;
+        if let Some(first) = lines_of.insert(name.clone(), line) {
+            let problem = format!("two NICs are called `{}`", shown(&name));
+            return Err(BadText::new(line.max(first), problem));
+        }
+        names.push(name);
+    }
+    let mut note = |labels: Vec<&str>, finding: &str| {
+        if !labels.is_empty() {
+            diagnostics.push(Diagnostic::new("NIC Legend", format!("{finding} {}", listed(labels))));
+        }
+    };
+    note(unnamed, "no name, so the matrix's own word is used, which no library knows, for");
+    note(unclear, "the name is overwritten, so the matrix's own word is used, which no library knows, for");
+    let of_none = entries.keys().copied().filter(|&label| !nics.iter().any(|nic| nic == label)).collect();
+    note(of_none, "names what the matrix does not show:");
+    Ok(names)
+}
+
+/// Every `NIC0: name` below the header.
+fn entries<'a>(
+    lines: &'a [Line],
+    matrix: &Matrix,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<BTreeMap<&'a str, Entry<'a>>, BadText> {
+    let mut entries: BTreeMap<&str, Entry> = BTreeMap::new();
+    for line in lines.iter().filter(|line| line.number > matrix.last_line) {
+        let words = line.words();
+        if matrix::is_header(&words, matrix.columns.first()) {
+            let finding = format!("one more matrix begins in line {}: only the first is read", line.number);
+            diagnostics.push(Diagnostic::new("header", finding));
+            break;
+        }
+        let mut rest = words.as_slice();
+        while let Some((word, after)) = rest.split_first() {
+            rest = after;
+            let Some((label, touching)) = entry(word) else { continue };
+            let name = match (touching, rest.split_first()) {
+                ("", Some((name, after))) => {
+                    rest = after;
+                    *name
+                }
+                (name, _) => name,
+            };
+            let overwritten = rest.first().is_some_and(|next| {
+                // `NIC0: mlx5_0 -> eth0 (rail 0)`
+                entry(next).is_none() && next.starts_with(|first: char| first.is_alphanumeric())
+            });
+            let entry = Entry { name, line: line.number, overwritten };
+            device_name(label, name, line.number)?;
+            if let Some(first) = entries.get(label).filter(|first| first.name != name) {
+                let (name, first) = (shown(name), shown(first.name));
+                let problem = format!("`{label}` is called `{name}`, and before `{first}`");
+                return Err(BadText::new(line.number, problem));
+            }
+            entries.insert(label, entry);
+        }
+    }
+    Ok(entries)
+}
+
+/// `NIC0:`, or `NIC0:mlx5_0`, as label and name.
+fn entry(word: &str) -> Option<(&str, &str)> {
+    word.split_once(':').filter(|(label, _)| is_nic_number(label))
+}
+
+/// The name that a line gives to a NIC.
+fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName, BadText> {
+    name.parse().map_err(|_| {
+        let (name, most) = (shown(name), DeviceName::MAX);
+        let expected = format!("expected 1 to {most} of the characters `A-Za-z0-9_.-`");
+        BadText::new(line, format!("`{name}` as the name of `{label}`: {expected}"))
+    })
+}

@@ -1,0 +1,207 @@
+//! Finds the matrix in the text: its header, perhaps on several lines, and its rows.
+#![forbid(unsafe_code)]
+
+use super::header::{Header, MAX_COLUMNS, Title};
+use super::text::Line;
+use super::word::{Cell, cells_of, is_affinity, is_label};
+use super::{BadText, gpu_number, listed};
+use crate::import::shown;
+use nic_placement_core::diagnostic::Diagnostic;
+
+/// The most words before a row's label, which a log or `srun --label` may add.
+const MAX_PREFIX: usize = 8;
+/// What nvidia-smi prints instead of a matrix.
+const FAILURES: [(&str, &str); 3] = [
+    (
+        "Failed to run topology matrix",
+        "it does so where a software RDMA device such as `siw_eth0` exists: capture the node's sysfs instead",
+    ),
+    ("NVIDIA-SMI has failed", "it needs the driver of the node whose matrix is wanted"),
+    ("No devices were found", "it needs a GPU that it may see"),
+];
+
+/// A device's row.
+pub(super) struct Row {
+    pub(super) label: String,
+    pub(super) line: u32,
+    pub(super) cells: Vec<Cell>,
+    /// what follows the cells
+    pub(super) rest: Vec<String>,
+    /// do cells touch each other (`SYSSYS`)?
+    touching: bool,
+    /// does the row continue on a second line?
+    broken: bool,
+}
+
+/// The matrix as it is printed.
+pub(super) struct Matrix {
+    /// the header's line
+    pub(super) line: u32,
+    /// the last row's line
+    pub(super) last_line: u32,
+    /// labels of the devices
+    pub(super) columns: Vec<String>,
+    /// the columns after the devices
+    pub(super) titles: Vec<Title>,
+    pub(super) rows: Vec<Row>,
+    /// do labels of the header touch each other (`NIC8NIC9`)?
+    touching: bool,
+}
+
+impl Matrix {
+    pub(super) fn row(&self, label: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.label == label)
+    }
+
+    /// The misprints that we could read.
+    pub(super) fn notes(&self) -> Vec<Diagnostic> {
+        let mut notes = Vec::new();
+        if self.touching {
+            notes.push(Diagnostic::new("header", "labels touch each other: read as one each"));
+        }
+        let mut note = |which: fn(&Row) -> bool, finding: &str| {
+            let labels = listed(self.rows.iter().filter(|row| which(row)).map(|row| row.label.as_str()));
+            if !labels.is_empty() {
+                notes.push(Diagnostic::new("rows", format!("{finding} of {labels}: read as one each")));
+            }
+        };
+        note(|row| row.touching, "cells touch each other in the rows");
+        note(|row| row.broken, "two lines make up each of the rows");
+        notes
+    }
+}
+
+/// The first matrix of the text.
+pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadText> {
+    let mut header: Option<Header> = None;
+    let mut stray = None;
+    for (index, line) in lines.iter().enumerate() {
+        let words = line.words();
+        if let Some(at) = row_label(&words) {
+            match header {
+                Some(header) => return table(header, &lines[index..]),
+                None => stray = stray.or(Some((line.number, words[at]))),
+            }
+        }
+        header = match (header.take(), Header::of(&words, line.number)) {
+            (Some(begun), Some(more)) => begun.and(more),
+            (None, more) => more.filter(|more| !more.labels.is_empty()),
+            // a log's blank line is not blank; after a second other line the header no longer counts
+            (Some(begun), None) => begun.end(),
+        };
+    }
+    for line in lines {
+        if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text().contains(words)) {
+            return Err(BadText::new(line.number, format!("nvidia-smi says `{words}`: {why}")));
+        }
+    }
+    Err(match (header, stray) {
+        (_, Some((line, label))) => BadText::new(
+            line,
+            format!(
+                "a row of `{}` without a header such as `GPU0 GPU1 NIC0 CPU Affinity` above it",
+                shown(label)
+            ),
+        ),
+        (Some(header), None) => BadText::new(header.line, "the text ends after the header of a matrix"),
+        (None, None) => BadText::new(
+            0,
+            "no matrix of `nvidia-smi topo -m`: expected a header such as `GPU0 GPU1 NIC0 CPU Affinity` and a row for \
+             each GPU below it",
+        ),
+    })
+}
+
+/// The position of a row's label among the words of a line: before the first cell.
+fn row_label(words: &[&str]) -> Option<usize> {
+    (0..words.len().min(MAX_PREFIX))
+        .find(|&at| is_label(words[at]) && words.get(at + 1).is_some_and(|next| cells_of(next).is_some()))
+}
+
+impl Row {
+    fn new(label: &str, line: u32) -> Row {
+        let (cells, rest) = (Vec::new(), Vec::new());
+        Row { label: label.to_string(), line, cells, rest, touching: false, broken: false }
+    }
+
+    fn add(&mut self, words: &[&str], line: u32) -> Result<(), BadText> {
+        for word in words {
+            match (cells_of(word), self.rest.first()) {
+                (Some(_), Some(other)) => {
+                    let problem = format!(
+                        "`{}` in the row of `{}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS` or \
+                         `NV#`",
+                        shown(other),
+                        shown(&self.label)
+                    );
+                    return Err(BadText::new(line, problem));
+                }
+                (Some((mut cells, rest)), None) => {
+                    self.touching |= cells.len() > 1 || !rest.is_empty();
+                    self.cells.append(&mut cells);
+                    if !rest.is_empty() {
+                        self.rest.push(rest.to_string());
+                    }
+                }
+                (None, _) => self.rest.push((*word).to_string()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The matrix whose rows begin with the first of `lines`.
+fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadText> {
+    let titles = header.titles()?;
+    let Header { line, labels: columns, touching, .. } = header;
+    if columns.len() > MAX_COLUMNS {
+        return Err(BadText::new(line, format!("more than {MAX_COLUMNS} devices")));
+    }
+    let mut matrix = Matrix { line, last_line: line, columns, titles, rows: Vec::new(), touching };
+    for line in lines {
+        let words = line.words();
+        let alone = matches!(words.as_slice(), [only] if matrix.columns.iter().any(|label| label == only)
+            && matrix.row(only).is_none());
+        if let Some(at) = row_label(&words).or(alone.then_some(0)) {
+            if let Some(first) = matrix.row(words[at]) {
+                let problem = format!("a second row of `{}`: the first is in line {}", words[at], first.line);
+                return Err(BadText::new(line.number, problem));
+            }
+            let mut row = Row::new(words[at], line.number);
+            row.add(&words[at + 1..], line.number)?;
+            matrix.rows.push(row);
+            if matrix.rows.len() > MAX_COLUMNS {
+                return Err(BadText::new(line.number, format!("more than {MAX_COLUMNS} rows")));
+            }
+        } else if let Some(row) =
+            matrix.rows.last_mut().filter(|row| goes_on(row, &words, matrix.columns.len()))
+        {
+            row.add(&words, line.number)?;
+            row.broken = true;
+        } else {
+            break;
+        }
+        matrix.last_line = line.number;
+    }
+    Ok(matrix)
+}
+
+/// Does a line without a label continue the row above, which lacks these cells?
+fn goes_on(row: &Row, words: &[&str], columns: usize) -> bool {
+    let cells: usize = words.iter().filter_map(|word| cells_of(word)).map(|(cells, _)| cells.len()).sum();
+    let known = words.iter().all(|word| cells_of(word).is_some() || is_affinity(word));
+    let all = row.cells.len() + cells;
+    known
+        && row.rest.is_empty()
+        && if cells > 0 { all <= columns } else { all == columns && !is_nic(&row.label) }
+}
+
+/// Is this line the header of another matrix with the same first column?
+pub(super) fn is_header(words: &[&str], first: Option<&String>) -> bool {
+    Header::of(words, 0).is_some_and(|header| header.labels.first() == first)
+}
+
+/// Is this a NIC's label?
+pub(super) fn is_nic(label: &str) -> bool {
+    gpu_number(label).is_none()
+}

@@ -1,0 +1,126 @@
+//! The lines of the text, without the additions of a terminal, a mail or a bug report.
+#![forbid(unsafe_code)]
+
+use super::BadText;
+use crate::import::MAX_BYTES;
+
+/// The most bytes of one line: a row of 256 columns has about 2 KB.
+const MAX_LINE: usize = 64 * 1024;
+/// The most lines.  A whole bug report has some hundreds.
+const MAX_LINES: usize = 100_000;
+
+/// A line that is not blank.
+pub(super) struct Line {
+    /// its number, from 1
+    pub(super) number: u32,
+    text: String,
+}
+
+impl Line {
+    pub(super) fn words(&self) -> Vec<&str> {
+        self.text.split_whitespace().collect()
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The lines that are not blank.
+pub(super) fn lines(text: &str) -> Result<Vec<Line>, BadText> {
+    if text.len() > MAX_BYTES {
+        return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
+    }
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let number = index as u32 + 1;
+        if index >= MAX_LINES {
+            return Err(BadText::new(number, format!("more than {MAX_LINES} lines")));
+        }
+        if line.len() > MAX_LINE {
+            return Err(BadText::new(number, format!("a line longer than {MAX_LINE} bytes")));
+        }
+        let text = clean(line);
+        if !text.is_empty() {
+            lines.push(Line { number, text });
+        }
+    }
+    Ok(lines)
+}
+
+/// The line without escape sequences, control characters, and quotes or fences at its ends.
+fn clean(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        if let Some(after) = after_escape(rest) {
+            rest = after;
+            continue;
+        }
+        rest = &rest[first.len_utf8()..];
+        match first {
+            // a byte order mark and a zero-width space are invisible, and no white space to Rust
+            '\u{feff}' | '\u{200b}' | '\u{1b}' => {}
+            _ if first.is_control() => text.push(' '),
+            _ => text.push(first),
+        }
+    }
+    let around = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '|' | '*' | '~');
+    let text = text.trim_start_matches(|c| around(c) || c == '>');
+    text.trim_end_matches(|c| around(c) || matches!(c, ',' | '\\')).to_string()
+}
+
+/// The text after an escape sequence at its start; `None` if there is none.
+///
+/// nvidia-smi underlines its header even in a pipe, and copying often keeps the sequence but loses the escape
+/// character or writes it as `^[`.
+fn after_escape(text: &str) -> Option<&str> {
+    let escaped = text.strip_prefix('\u{1b}').or_else(|| text.strip_prefix("^["));
+    if let Some(title) = escaped.and_then(|rest| rest.strip_prefix(']')) {
+        let end = title.find(['\u{7}', '\u{1b}'])?;
+        let (_, rest) = title.split_at(end);
+        return Some(rest.strip_prefix('\u{7}').or_else(|| rest.strip_prefix("\u{1b}\\")).unwrap_or(rest));
+    }
+    if let Some(set) = escaped.and_then(|rest| rest.strip_prefix(['(', ')'])) {
+        let mut set = set.chars();
+        set.next()?;
+        return Some(set.as_str());
+    }
+    let sequence = escaped.unwrap_or(text).strip_prefix('[')?;
+    let end = sequence.bytes().position(|byte| !(b'0'..=b'?').contains(&byte))?;
+    let last = sequence.as_bytes()[end];
+    // without the escape character only sequences for colours and underlines are certain
+    let ends_well = if escaped.is_some() { (b'@'..=b'~').contains(&last) } else { last == b'm' };
+    ends_well.then(|| &sequence[end + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_and_a_mail_add_is_taken_away() {
+        for (line, text) in [
+            ("\u{1b}[4mGPU0\tNIC0\u{1b}[0m", "GPU0 NIC0"),
+            ("[4mGPU0 NIC0[0m", "GPU0 NIC0"),
+            ("^[[4mGPU0 NIC0^[[24m", "GPU0 NIC0"),
+            ("\u{1b}]0;a title\u{7}GPU0\u{1b}(B\u{1b}[m", "GPU0"),
+            ("> \"GPU0 X\",", "GPU0 X"),
+            ("NIC0: mlx5_0```", "NIC0: mlx5_0"),
+            ("\u{feff}GPU0\u{0}X\r", "GPU0 X"),
+            ("[rank 0] GPU0 \u{1b}", "[rank 0] GPU0"),
+            ("\u{1b}[", "["),
+            ("```", ""),
+        ] {
+            assert_eq!(clean(line), text, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_beyond_the_bounds_is_refused_where_it_goes_beyond() {
+        let line = |text: &str| lines(text).err().unwrap().line;
+        assert_eq!(line(&"\n".repeat(MAX_LINES + 5)), MAX_LINES as u32 + 1);
+        assert_eq!(line(&format!("GPU0\n{}", "X ".repeat(MAX_LINE))), 2);
+        assert_eq!(line(&" ".repeat(MAX_BYTES + 1)), 0);
+    }
+}

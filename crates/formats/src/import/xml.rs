@@ -1,0 +1,210 @@
+//! XML for the importers: roxmltree within bounds, without the file's own entities.
+//!
+//! A parser with namespaces compares an element's attributes with each other, and its inherited declarations
+//! with its own: time grows with the square of both.  So we count them first, in one pass over the text.
+#![forbid(unsafe_code)]
+
+use super::{BadText, MAX_BYTES};
+use nic_placement_core::diagnostic::Shown;
+use roxmltree::{Document, ParsingOptions};
+
+/// The most elements and texts of one file; the largest hwloc XML known has 30,000.
+const MAX_NODES: u32 = 500_000;
+/// The most nested elements; the deepest known file has 13, hwloc's deepest machines about 20.
+const MAX_DEPTH: usize = 128;
+/// The most attributes of one element; known files have up to 13.
+const MAX_ATTRIBUTES: usize = 64;
+/// The most namespace declarations in one file; no known file has one.
+const MAX_NAMESPACES: usize = 16;
+
+/// Reads a document.  hwloc writes a document type without content, so we accept that much.
+pub(super) fn parse(text: &str) -> Result<Document<'_>, BadText> {
+    if text.len() > MAX_BYTES {
+        return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
+    }
+    if let Some(at) = text.find("<!ENTITY") {
+        return Err(bad(text, at, "the file declares entities, which no topology needs".to_string()));
+    }
+    count(text)?;
+    let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(text, options).map_err(|error| {
+        BadText::new(error.pos().row, format!("not well-formed XML: {}", one_line(&error.to_string())))
+    })?;
+    Ok(document)
+}
+
+/// Refuses texts that would be slow to parse.
+///
+/// Up to the text's first error it sees the same tags as the parser, which does not parse the rest.
+fn count(text: &str) -> Result<(), BadText> {
+    let (mut depth, mut namespaces, mut at) = (0usize, 0, 0);
+    while let Some(found) = text[at..].find('<') {
+        let start = at + found;
+        let tag = &text[start..];
+        let skipped = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")].into_iter();
+        if let Some((opens, closes)) = skipped.into_iter().find(|(opens, _)| tag.starts_with(opens)) {
+            let Some(end) = tag[opens.len()..].find(closes) else { return Ok(()) };
+            at = start + opens.len() + end + closes.len();
+            continue;
+        }
+        let Some(seen) = Tag::of(tag) else { return Ok(()) };
+        at = start + seen.length;
+        if tag.starts_with("</") {
+            depth = depth.saturating_sub(1);
+            continue;
+        }
+        if tag.starts_with("<!") {
+            if seen.brackets {
+                let problem = "the document type has content of its own, which no topology needs";
+                return Err(bad(text, start, problem.to_string()));
+            }
+            continue;
+        }
+        namespaces += seen.namespaces;
+        let problem = if depth >= MAX_DEPTH {
+            format!("elements inside each other: expected at most {MAX_DEPTH}")
+        } else if seen.values > MAX_ATTRIBUTES {
+            format!("an element with {} attributes: expected at most {MAX_ATTRIBUTES}", seen.values)
+        } else if namespaces > MAX_NAMESPACES {
+            format!(
+                "declarations of namespaces: expected at most {MAX_NAMESPACES}, and no topology needs one"
+            )
+        } else {
+            depth += usize::from(!seen.is_closed);
+            continue;
+        };
+        return Err(bad(text, start, problem));
+    }
+    Ok(())
+}
+
+/// The contents of a tag.
+#[derive(Default)]
+struct Tag {
+    /// bytes, from `<` to `>`
+    length: usize,
+    /// quoted values, one for each attribute
+    values: usize,
+    /// the number of `xmlns` outside the values
+    namespaces: usize,
+    /// is there a `[` outside the values?
+    brackets: bool,
+    /// does it end with `/>`?
+    is_closed: bool,
+}
+
+impl Tag {
+    /// The tag at the beginning of `text`; `None` if it has no end.
+    fn of(text: &str) -> Option<Tag> {
+        let mut tag = Tag::default();
+        loop {
+            let rest = &text[tag.length..];
+            let outside = rest.find(['"', '\'', '>'])?;
+            tag.namespaces += rest[..outside].matches("xmlns").count();
+            tag.brackets |= rest[..outside].contains('[');
+            tag.length += outside + 1;
+            let quote = &rest[outside..=outside];
+            if quote == ">" {
+                tag.is_closed = rest[..outside].ends_with('/');
+                return Some(tag);
+            }
+            tag.values += 1;
+            tag.length += rest[outside + 1..].find(quote)? + 1;
+        }
+    }
+}
+
+/// An error at a byte of the text.
+fn bad(text: &str, at: usize, problem: String) -> BadText {
+    let line = text[..at].matches('\n').count() + 1;
+    BadText::new(u32::try_from(line).unwrap_or(u32::MAX), problem)
+}
+
+/// The parser's message, which quotes names of the file at any length.
+fn one_line(message: &str) -> Shown<'_> {
+    Shown::message(message, 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        parse(text).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_a_parser_takes_seconds_for_is_refused_by_a_count() {
+        let levels =
+            |count: usize| -> String { (0..count).map(|n| format!("<o xmlns:n{n}=\"u\">")).collect() };
+        assert_eq!(
+            refusal(&format!("<t>\n{}{}</t>", levels(2_000), "</o>".repeat(2_000))),
+            "line 2: declarations of namespaces: expected at most 16, and no topology needs one"
+        );
+        let attributes = |count: usize| -> String { (0..count).map(|n| format!(" a{n}='1'")).collect() };
+        assert_eq!(
+            refusal(&format!("<t>\n\n<o{}/></t>", attributes(60_000))),
+            "line 3: an element with 60000 attributes: expected at most 64"
+        );
+        let nested = |count: usize| format!("<t>\n{}{}</t>", "<a>".repeat(count), "</a>".repeat(count));
+        assert_eq!(refusal(&nested(100_000)), "line 2: elements inside each other: expected at most 128");
+    }
+
+    #[test]
+    fn what_is_at_the_bounds_is_read() {
+        let attributes = |count: usize| -> String { (0..count).map(|n| format!(" a{n}='1'")).collect() };
+        let element = |count: usize| format!("<t{}/>", attributes(count));
+        assert_eq!(parse(&element(64)).unwrap().root_element().attributes().len(), 64);
+        assert!(parse(&element(65)).is_err());
+        let nested = |count: usize| format!("{}{}", "<a>".repeat(count), "</a>".repeat(count));
+        assert_eq!(parse(&nested(128)).unwrap().descendants().count(), 129);
+        assert!(parse(&nested(129)).is_err());
+        // siblings have no bound but the bytes
+        let brothers = format!("<t>{}</t>", "<a></a><b/>".repeat(10_000));
+        assert_eq!(parse(&brothers).unwrap().root_element().children().count(), 20_000);
+        let declared = |count: usize| -> String { (0..count).map(|n| format!(" xmlns:n{n}='u'")).collect() };
+        assert!(parse(&format!("<t{}/>", declared(16))).is_ok());
+        assert!(parse(&format!("<t{}/>", declared(17))).is_err());
+    }
+
+    #[test]
+    fn what_only_looks_like_tags_is_not_counted() {
+        let tags = "<a b='1' xmlns='u'>".repeat(200);
+        for text in [
+            format!("<t><!--{tags}--></t>"),
+            format!("<t><![CDATA[{tags}]]></t>"),
+            format!("<?pi {tags}?><t/>"),
+            "<!DOCTYPE t SYSTEM '[>'><t/>".to_string(),
+            format!("<t a=\"{}\"/>", "/> xmlns [".repeat(200)),
+            format!("<t>{}</t>", "> ' \" [ xmlns ".repeat(200)),
+        ] {
+            let parsed = parse(&text);
+            assert!(parsed.is_ok(), "{}: {}", &text[..20], parsed.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn what_comes_behind_something_that_is_skipped_is_counted() {
+        let deep = "<a>".repeat(129);
+        for hidden in ["<!-- -->", "<![CDATA[ ]]>", "<?pi > ?>", "<b c='<!--'/>", "<b c='>'></b>", "]]&gt;"] {
+            let refusal = refusal(&format!("<t>{hidden}{deep}"));
+            assert_eq!(refusal, "line 1: elements inside each other: expected at most 128", "{hidden}");
+        }
+    }
+
+    #[test]
+    fn a_document_type_with_content_is_refused_where_it_stands() {
+        assert_eq!(
+            refusal("<?xml version='1.0'?>\n<!DOCTYPE t [\n<!ATTLIST t a CDATA 'x'>\n]>\n<t/>"),
+            "line 2: the document type has content of its own, which no topology needs"
+        );
+        assert!(refusal("<!DOCTYPE t [\n<!ENTITY a 'x'>\n]><t/>").starts_with("line 2: the file declares"));
+    }
+
+    #[test]
+    fn a_text_that_ends_within_a_tag_is_the_parsers_to_refuse() {
+        for text in ["<t", "<t a='", "<t a='x", "<!--", "<t><![CDATA[", "<?pi", "<!DOCTYPE t '", "</t"] {
+            assert!(refusal(text).contains("not well-formed XML"), "`{text}`: {}", refusal(text));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A captured machine as one reviewable text: what was read below `/sys` and `/proc`, a line or a block for each file.
+//!
+//! ```text
+//! # nic-placement machine 1
+//! proc/driver/nvidia/gpus/0000:1b:00.0/information
+//! | Model:           NVIDIA H100 80GB HBM3
+//! | Device Minor:    0
+//! sys/bus/pci/devices/0000:1b:00.0 -> ../../../devices/pci0000:15/0000:15:01.0/0000:1b:00.0
+//! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/numa_node = 0
+//! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/net/
+//! ```
+//!
+//! What would end a path or a link's target in its line is written as in a literal of Rust: `\u{20}`.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::diagnostic::line::disturbs;
+use nic_placement_core::discover::manifest::{Entry, Manifest, normalise};
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// The first line of every manifest.
+pub const HEADER: &str = "# nic-placement machine 1";
+/// Entries, at most: a node of 8192 CPUs makes 25,000.
+const MAX_ENTRIES: usize = 100_000;
+/// Bytes of a manifest's text, at most.
+pub const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Why we cannot read a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadText {
+    /// line, from 1; 0 for the text as a whole
+    pub line: u32,
+    /// what is wrong there, and what was expected
+    pub problem: String,
+}
+
+impl BadText {
+    /// An error at a line; 0 for the text as a whole.
+    pub fn new(line: u32, problem: impl Into<String>) -> BadText {
+        BadText { line, problem: problem.into() }
+    }
+}
+
+impl fmt::Display for BadText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}", self.problem),
+            line => write!(f, "line {line}: {}", self.problem),
+        }
+    }
+}
+
+impl std::error::Error for BadText {}
+
+/// The text of a manifest.
+pub fn text(manifest: &Manifest) -> String {
+    Text(manifest).to_string()
+}
+
+/// Reads a manifest.
+pub fn parse(text: &str) -> Result<Manifest, BadText> {
+    let bad = |line: u32, problem: String| Err(BadText::new(line, problem));
+    if text.len() > MAX_BYTES {
+        return bad(0, format!("longer than {} bytes", MAX_BYTES));
+    }
+    if text.lines().next() != Some(HEADER) {
+        let first = cut(text.lines().next().unwrap_or_default());
+        return bad(1, format!("expected `{HEADER}`, found `{first}`"));
+    }
+    let mut manifest = Manifest::default();
+    let mut open: Option<(String, Vec<&str>)> = None;
+    // an editor's line ends; of any other text a carriage return is a part
+    let end = if text[HEADER.len()..].starts_with('\r') { "\r" } else { "" };
+    for (index, line) in text.split('\n').enumerate().skip(1) {
+        let (line, number) = (line.strip_suffix(end).unwrap_or(line), index as u32 + 1);
+        if let Some(content) = line.strip_prefix("| ").or((line == "|").then_some("")) {
+            match &mut open {
+                Some((_, lines)) => lines.push(content),
+                None => {
+                    return bad(number, "text that belongs to no file: a path must come before it".into());
+                }
+            }
+            continue;
+        }
+        if let Some((path, lines)) = open.take() {
+            manifest.insert(&path, Entry::File(lines.join("\n").trim_end().to_string()));
+        }
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (path, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (path, entry) = match rest {
+            "" if path.ends_with('/') => (path.trim_end_matches('/'), Some(Entry::Directory)),
+            "" => (path, None),
+            "=" => (path, Some(Entry::File(String::new()))),
+            rest => match (rest.strip_prefix("= "), rest.strip_prefix("-> ")) {
+                (Some(text), _) => (path, Some(Entry::File(text.trim_end().to_string()))),
+                (_, Some(target)) => (path, Some(Entry::Link(unescaped(target).into_owned()))),
+                _ => {
+                    return bad(number, format!("expected ` = text` or ` -> target` after `{}`", cut(path)));
+                }
+            },
+        };
+        let path = &*unescaped(path);
+        if !is_clean(path) {
+            return bad(
+                number,
+                format!("`{}` is not a path below `sys` or `proc` without `.` and `..`", cut(path)),
+            );
+        }
+        if let Some(Entry::Link(target)) = &entry {
+            if normalise(path, target).is_none() {
+                return bad(number, format!("the link's target `{}` leaves the tree", cut(target)));
+            }
+        }
+        if manifest.entries.len() >= MAX_ENTRIES {
+            return bad(number, format!("more than {} entries", MAX_ENTRIES));
+        }
+        match entry {
+            Some(entry) => manifest.insert(path, entry),
+            None => open = Some((path.to_string(), Vec::new())),
+        }
+    }
+    if let Some((path, lines)) = open {
+        manifest.insert(&path, Entry::File(lines.join("\n").trim_end().to_string()));
+    }
+    check_nesting(&manifest)?;
+    Ok(manifest)
+}
+
+/// Nothing may lie below a file or a link: unpacking would write through it.
+fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
+    // one look for each file: one for each folder of each path takes seconds where the paths are deep
+    for (path, _) in manifest.entries.iter().filter(|(_, entry)| !matches!(entry, Entry::Directory)) {
+        if let Some(below) = manifest.first_below(path) {
+            let problem = format!("`{}` lies below `{}`, which is no directory", cut(below), cut(path));
+            return Err(BadText::new(0, problem));
+        }
+    }
+    Ok(())
+}
+
+struct Text<'a>(&'a Manifest);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEADER}")?;
+        let entries = self.0.entries.iter();
+        for (of, entry) in entries {
+            let path = Escaped(of);
+            match entry {
+                Entry::Directory => {
+                    // a directory of which something below is known needs no line of its own
+                    if self.0.first_below(of).is_none() {
+                        writeln!(f, "{path}/")?;
+                    }
+                }
+                Entry::Link(target) => writeln!(f, "{path} -> {}", Escaped(target))?,
+                Entry::File(text) if text.is_empty() => writeln!(f, "{path} =")?,
+                Entry::File(text) if !text.contains('\n') => writeln!(f, "{path} = {text}")?,
+                Entry::File(text) => {
+                    writeln!(f, "{path}")?;
+                    for line in text.trim_end().split('\n') {
+                        writeln!(f, "| {line}")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path as it stands in a line: what would end it there is written as in a literal of Rust (`\u{20}`).  No kernel makes such
+/// names, but root may rename a device, and a captured tree has any.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| match letter {
+            '\\' => f.write_str("\\u{5c}"),
+            _ if letter.is_whitespace() || disturbs(letter) => write!(f, "{}", letter.escape_unicode()),
+            _ => f.write_char(letter),
+        })
+    }
+}
+
+/// What [`Escaped`] wrote.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    let mut pieces = text.split("\\u{");
+    let first = pieces.next().unwrap_or_default();
+    if first.len() == text.len() {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = first.to_string();
+    for piece in pieces {
+        let escaped = piece.split_once('}').and_then(|(digits, rest)| {
+            let letter = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?;
+            Some((letter, rest))
+        });
+        match escaped {
+            Some((letter, rest)) => plain.extend([letter.to_string().as_str(), rest]),
+            None => plain.extend(["\\u{", piece]),
+        }
+    }
+    Cow::Owned(plain)
+}
+
+fn is_clean(path: &str) -> bool {
+    let inside = path.starts_with("sys/") || path.starts_with("proc/");
+    inside && path.len() < 4096 && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+fn cut(text: &str) -> String {
+    Shown::message(text, 80).to_string()
+}
+
+#[cfg(test)]
+#[path = "manifest/tests.rs"]
+mod tests;

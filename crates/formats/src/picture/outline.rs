@@ -1,0 +1,249 @@
+//! The node as places inside places: sockets, NUMA nodes, host bridges and PCIe switches, and in each its GPUs and NICs.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::topology::{GpuIndex, HostBridge, NicIndex, NodeSet, PathType, PciAddress, Topology};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlaceKind {
+    /// all of it
+    Node,
+    /// a processor package, counted from 0 in order of its first NUMA node
+    Socket(usize),
+    /// by its os index; `None` for devices of which no NUMA node is known
+    NumaNode(Option<u32>),
+    /// a host bridge that several cards stand below
+    HostBridge(HostBridge),
+    /// a bridge that several cards stand below
+    Switch(PciAddress),
+    /// cards whose paths to each other are stated, at most this far, and the first of them: the bus does not show what is
+    /// between them
+    Stated(PathType, PciAddress),
+    /// NICs without a PCI function
+    Software,
+    /// a PCI device, by its function 0: in no finished outline, its functions stand in the place around it
+    Card(PciAddress),
+}
+
+/// A place, its own devices in PCI order, and the places in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// what it is
+    pub kind: PlaceKind,
+    /// GPUs that stand in no smaller place
+    pub gpus: Vec<GpuIndex>,
+    /// NICs that stand in no smaller place
+    pub nics: Vec<NicIndex>,
+    /// smaller places, in PCI order
+    pub places: Vec<Place>,
+}
+
+/// The whole node.  Every GPU and every NIC stands in exactly one place.
+pub fn outline(topology: &Topology) -> Place {
+    let mut node = Place::new(PlaceKind::Node);
+    let sockets = sockets(topology);
+    let memory = memory_only(topology);
+    for numa in topology.numa_nodes.iter().filter(|numa| !memory.contains(numa.os_index)) {
+        node.at(&numa_chain(topology, &sockets, Some(numa.os_index)));
+    }
+    let groups = Groups::of(topology);
+    let gpus = topology.numbered_gpus().map(|(index, gpu)| (gpu.address, Device::Gpu(index)));
+    let nics = topology.numbered_nics().filter_map(|(index, nic)| Some((nic.address?, Device::Nic(index))));
+    let mut devices: Vec<(PciAddress, Device)> = gpus.chain(nics).collect();
+    devices.sort();
+    for (address, device) in devices {
+        let numa = topology.numa_node_of(address).filter(|numa| topology.numa_node(*numa).is_some());
+        let mut chain = numa_chain(topology, &sockets, numa);
+        chain.extend(groups.chain(topology, address));
+        chain.push(PlaceKind::Card(PciAddress { function: 0, ..address }));
+        node.at(&chain).hold(device);
+    }
+    for (index, _) in topology.numbered_nics().filter(|(_, nic)| nic.address.is_none()) {
+        node.at(&[PlaceKind::Software]).hold(Device::Nic(index));
+    }
+    // what is not known comes last
+    node.places.sort_by_key(|place| match place.kind {
+        PlaceKind::NumaNode(None) => 1,
+        PlaceKind::Software => 2,
+        _ => 0,
+    });
+    node.without_idle_bridges()
+}
+
+/// NUMA nodes without CPUs and without devices, where others have CPUs: memory of GPUs, CXL.
+pub fn memory_only(topology: &Topology) -> NodeSet {
+    if topology.cpus().is_empty() {
+        return NodeSet::new();
+    }
+    let addresses = topology.gpus.iter().map(|gpu| gpu.address);
+    let addresses = addresses.chain(topology.nics.iter().filter_map(|nic| nic.address));
+    let with_devices: NodeSet = addresses.filter_map(|address| topology.numa_node_of(address)).collect();
+    let bare = topology.numa_nodes.iter().filter(|node| node.cpus.is_empty());
+    bare.map(|node| node.os_index).filter(|&node| !with_devices.contains(node)).collect()
+}
+
+/// `cpus 0-55,112-167`, or that a NUMA node has none; `None` where no node's CPUs are known.
+pub fn cpus(topology: &Topology, node: u32) -> Option<String> {
+    match &topology.numa_node(node)?.cpus {
+        none if none.is_empty() => (!topology.cpus().is_empty()).then(|| "no CPUs".to_string()),
+        cpus => Some(format!("cpus {cpus}")),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Device {
+    Gpu(GpuIndex),
+    Nic(NicIndex),
+}
+
+/// The socket of each NUMA node; empty where nothing tells, or where each socket is one NUMA node and would say nothing.
+fn sockets(topology: &Topology) -> BTreeMap<u32, usize> {
+    let of_node: BTreeMap<u32, u32> = topology
+        .numa_nodes
+        .iter()
+        .filter(|node| !node.cpus.is_empty())
+        .map(|node| (node.os_index, topology.socket_of(node.os_index)))
+        .collect();
+    let mut firsts: Vec<u32> = of_node.values().copied().collect();
+    firsts.sort_unstable();
+    firsts.dedup();
+    if firsts.len() == of_node.len() {
+        return BTreeMap::new();
+    }
+    let number = |first: u32| firsts.partition_point(|&other| other < first);
+    of_node.into_iter().map(|(node, first)| (node, number(first))).collect()
+}
+
+fn numa_chain(topology: &Topology, sockets: &BTreeMap<u32, usize>, numa: Option<u32>) -> Vec<PlaceKind> {
+    let socket = numa.and_then(|numa| sockets.get(&numa)).map(|&socket| PlaceKind::Socket(socket));
+    // a node of which no NUMA node is known has none to show
+    let is_shown = numa.is_some() || !topology.numa_nodes.is_empty();
+    socket.into_iter().chain(is_shown.then_some(PlaceKind::NumaNode(numa))).collect()
+}
+
+/// Which cards are near each other by stated paths: for each kind of path the first card of each one's group.
+struct Groups(Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>);
+
+impl Groups {
+    fn of(topology: &Topology) -> Groups {
+        match topology.stated_paths.is_empty() {
+            true => Groups(Vec::new()),
+            false => {
+                Groups([PathType::Pxb, PathType::Pix].map(|most| (most, joined(topology, most))).to_vec())
+            }
+        }
+    }
+
+    /// The places around a card, the largest first.
+    fn chain(&self, topology: &Topology, address: PciAddress) -> Vec<PlaceKind> {
+        if !self.0.is_empty() {
+            let levels = self.0.iter();
+            let stated = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
+                firsts.get(&address).map(|&first| PlaceKind::Stated(*most, first))
+            };
+            return levels.filter_map(stated).collect();
+        }
+        let ascent = topology.ascent(address);
+        let bridges: Vec<PciAddress> = ascent.bridges().collect();
+        let host = ascent.host().map(PlaceKind::HostBridge);
+        host.into_iter().chain(bridges.into_iter().rev().map(PlaceKind::Switch)).collect()
+    }
+}
+
+/// Devices that stated paths of at most this kind join, each with the first of its group; on each NUMA node for itself.
+fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddress> {
+    let mut firsts: BTreeMap<PciAddress, PciAddress> = BTreeMap::new();
+    let first_of = |firsts: &BTreeMap<PciAddress, PciAddress>, mut at: PciAddress| {
+        while let Some(&above) = firsts.get(&at).filter(|&&above| above != at) {
+            at = above;
+        }
+        at
+    };
+    let near = topology.stated_paths.iter().filter(|(_, kind)| **kind <= most);
+    for (&(a, b), _) in near.filter(|((a, b), _)| topology.numa_node_of(*a) == topology.numa_node_of(*b)) {
+        let (a_first, b_first) = (first_of(&firsts, a), first_of(&firsts, b));
+        let first = a_first.min(b_first);
+        firsts.extend([a, b, a_first, b_first].map(|at| (at, first)));
+    }
+    let all: Vec<PciAddress> = firsts.keys().copied().collect();
+    all.into_iter().map(|at| (at, first_of(&firsts, at))).collect()
+}
+
+impl Place {
+    fn new(kind: PlaceKind) -> Place {
+        Place { kind, gpus: Vec::new(), nics: Vec::new(), places: Vec::new() }
+    }
+
+    /// The first GPU in it, smaller places included.
+    pub fn first_gpu(&self) -> Option<GpuIndex> {
+        self.gpus.iter().copied().chain(self.places.iter().filter_map(Place::first_gpu)).min()
+    }
+
+    /// The first NIC in it, smaller places included.
+    pub fn first_nic(&self) -> Option<NicIndex> {
+        self.nics.iter().copied().chain(self.places.iter().filter_map(Place::first_nic)).min()
+    }
+
+    /// The place at the end of this way, made where there is none.
+    fn at(&mut self, chain: &[PlaceKind]) -> &mut Place {
+        let Some((kind, rest)) = chain.split_first() else { return self };
+        let known = self.places.iter().position(|place| place.kind == *kind);
+        let at = known.unwrap_or_else(|| {
+            self.places.push(Place::new(*kind));
+            self.places.len() - 1
+        });
+        self.places[at].at(rest)
+    }
+
+    fn hold(&mut self, device: Device) {
+        match device {
+            Device::Gpu(gpu) => self.gpus.push(gpu),
+            Device::Nic(nic) => self.nics.push(nic),
+        }
+    }
+
+    /// Without bridges that say nothing: those with one thing below them.
+    fn without_idle_bridges(mut self) -> Place {
+        for inner in std::mem::take(&mut self.places) {
+            let branches = inner.places.len();
+            let inner = inner.without_idle_bridges();
+            let stays = match inner.kind {
+                PlaceKind::Card(_) => false,
+                PlaceKind::HostBridge(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => branches > 1,
+                PlaceKind::Node | PlaceKind::Socket(_) | PlaceKind::NumaNode(_) | PlaceKind::Software => true,
+            };
+            match stays {
+                true => self.places.push(inner),
+                false => {
+                    self.gpus.extend(inner.gpus);
+                    self.nics.extend(inner.nics);
+                    self.places.extend(inner.places);
+                }
+            }
+        }
+        self
+    }
+}
+
+impl fmt::Display for PlaceKind {
+    /// What the place is called; empty for the node, which has a name of its own.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlaceKind::Node => Ok(()),
+            PlaceKind::Socket(number) => write!(f, "socket {number}"),
+            PlaceKind::NumaNode(Some(number)) => write!(f, "NUMA node {number}"),
+            PlaceKind::NumaNode(None) => f.write_str("on no known NUMA node"),
+            PlaceKind::HostBridge(host) if host.domain >= PciAddress::INVENTED => f.write_str("host bridge"),
+            PlaceKind::HostBridge(host) => write!(f, "host bridge {host}"),
+            PlaceKind::Switch(bridge) | PlaceKind::Card(bridge) if bridge.is_invented() => {
+                f.write_str("PCIe switch")
+            }
+            PlaceKind::Switch(bridge) | PlaceKind::Card(bridge) => write!(f, "PCIe switch {bridge}"),
+            PlaceKind::Stated(PathType::Pix, _) => f.write_str("one PCIe switch"),
+            PlaceKind::Stated(..) => f.write_str("several PCIe switches"),
+            PlaceKind::Software => f.write_str("without a PCI function"),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a picture is made of: boxes, texts and curves, each of a kind that decides its looks.
+#![forbid(unsafe_code)]
+
+use super::width::Font;
+use nic_placement_core::topology::PathType;
+
+/// A finished picture, in pixels; later shapes lie over earlier ones.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Picture {
+    pub(super) title: String,
+    pub(super) width: f64,
+    pub(super) height: f64,
+    pub(super) shapes: Vec<Shape>,
+}
+
+/// One thing that is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Shape {
+    Rect(Rect),
+    Text(Text),
+    /// a curve between a GPU and a NIC, or a sample of one
+    Curve(Curve),
+}
+
+/// A box.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rect {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+    /// what it stands for
+    pub(super) looks: Looks,
+    /// the text that a viewer shows when the pointer rests on it
+    pub(super) tip: Option<String>,
+}
+
+/// What a box stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Looks {
+    Socket,
+    /// a NUMA node, or what stands beside them
+    NumaNode,
+    HostBridge,
+    Switch,
+    Gpu,
+    /// a GPU that no task has
+    IdleGpu,
+    Nic,
+    /// a NIC that may not be chosen
+    LeftOut,
+    /// a NIC with a port that is not up
+    Down,
+}
+
+impl Looks {
+    /// Its class in the SVG's style sheet.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Looks::Socket => "socket",
+            Looks::NumaNode => "numa",
+            Looks::HostBridge => "host",
+            Looks::Switch => "switch",
+            Looks::Gpu => "gpu",
+            Looks::IdleGpu => "idle",
+            Looks::Nic => "nic",
+            Looks::LeftOut => "out",
+            Looks::Down => "down",
+        }
+    }
+}
+
+/// A line of text.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Text {
+    /// where it begins, or ends
+    pub(super) x: f64,
+    /// its base line
+    pub(super) y: f64,
+    /// does it end at `x`?
+    pub(super) ends: bool,
+    pub(super) font: Font,
+    pub(super) tone: Tone,
+    pub(super) text: String,
+}
+
+/// How strong a text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// names
+    Dark,
+    /// what is said of them
+    Soft,
+    /// of what is not used
+    Faint,
+    /// of what does not work
+    Alarm,
+}
+
+impl Tone {
+    /// Its class in the SVG's style sheet.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Tone::Dark => "dark",
+            Tone::Soft => "soft",
+            Tone::Faint => "faint",
+            Tone::Alarm => "alarm",
+        }
+    }
+}
+
+/// A curve from left to right, level at both ends.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Curve {
+    pub(super) from: (f64, f64),
+    pub(super) to: (f64, f64),
+    /// what it crosses
+    pub(super) path: PathType,
+    /// is it one of very many?
+    pub(super) is_thin: bool,
+    /// the text that a viewer shows when the pointer rests on it
+    pub(super) tip: Option<String>,
+}
+
+/// A curve's colour and its dashes.
+///
+/// The colours are Okabe and Ito's, which colour-blind readers tell apart ("Color Universal Design", 2008); the dashes tell
+/// them apart in grey too.
+pub(super) fn stroke(path: PathType) -> (&'static str, &'static str) {
+    match path {
+        PathType::Pix => ("#0072b2", "none"),
+        PathType::Pxb => ("#009e73", "16 4"),
+        PathType::Phb => ("#cc79a7", "8 5"),
+        PathType::Node => ("#e69f00", "9 4 2 4"),
+        PathType::Sys => ("#d55e00", "2.5 4"),
+    }
+}
+
+/// What a kind of path crosses, for readers that do not know the words of `nvidia-smi topo -m`.
+pub(super) fn meaning(path: PathType) -> &'static str {
+    match path {
+        PathType::Pix => "PIX: at most one PCIe switch",
+        PathType::Pxb => "PXB: several PCIe switches",
+        PathType::Phb => "PHB: a host bridge",
+        PathType::Node => "NODE: within a NUMA node",
+        PathType::Sys => "SYS: between NUMA nodes",
+    }
+}

@@ -1,0 +1,369 @@
+//! What holds for every picture: it is XML, nothing lies over anything else, and nothing is lost.
+#![forbid(unsafe_code)]
+
+mod made;
+
+use super::outline::{Place, PlaceKind, outline};
+use super::width::{Font, width};
+use super::{DrawnPair, Scene, svg};
+use made::Shape;
+use nic_placement_core::placement::{NodePlacement, RailUse};
+use nic_placement_core::platform;
+use nic_placement_core::policy::{self, Request};
+use nic_placement_core::topology::{
+    GpuIndex, NicIndex, PathType, PciAddress, PciFunction, PciParent, Topology,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// A rectangle: left, top, right, bottom.
+type Area = [f64; 4];
+
+/// What a reader of the SVG finds in it.
+#[derive(Default)]
+struct Seen {
+    view: Area,
+    boxes: Vec<(String, Area)>,
+    texts: Vec<(String, Area)>,
+    curves: Vec<(String, Area)>,
+}
+
+fn number(node: roxmltree::Node, name: &str) -> f64 {
+    node.attribute(name).unwrap_or_else(|| panic!("no `{name}`: {node:?}")).parse().unwrap()
+}
+
+fn seen(text: &str) -> Seen {
+    let document = roxmltree::Document::parse(text).unwrap_or_else(|bad| panic!("{bad}: {text}"));
+    let root = document.root_element();
+    assert_eq!(root.tag_name().namespace(), Some("http://www.w3.org/2000/svg"));
+    let view: Vec<f64> =
+        root.attribute("viewBox").unwrap().split(' ').map(|word| word.parse().unwrap()).collect();
+    let mut seen = Seen { view: [view[0], view[1], view[2], view[3]], ..Seen::default() };
+    for node in root.children().filter(|node| node.is_element()) {
+        let class = node.attribute("class").unwrap_or_default().to_string();
+        match node.tag_name().name() {
+            "rect" => {
+                let [x, y, wide, high] = ["x", "y", "width", "height"].map(|of| number(node, of));
+                seen.boxes.push((class, [x, y, x + wide, y + high]));
+            }
+            "text" => {
+                let font = Font { size: number(node, "font-size"), bold: node.has_attribute("font-weight") };
+                let written: String = node.text().unwrap_or_default().to_string();
+                let (x, y, wide) = (number(node, "x"), number(node, "y"), width(&written, font));
+                let x = if node.attribute("text-anchor") == Some("end") { x - wide } else { x };
+                seen.texts.push((written, [x, y - 0.76 * font.size, x + wide, y + 0.24 * font.size]));
+            }
+            "path" if !class.is_empty() => {
+                let words: Vec<f64> = node.attribute("d").unwrap()[1..]
+                    .split(['C', ' '])
+                    .map(|word| word.parse().unwrap())
+                    .collect();
+                let (x1, y1, x2, y2) = (words[0], words[1], words[6], words[7]);
+                seen.curves.push((class, [x1, y1.min(y2), x2, y1.max(y2)]));
+            }
+            "title" | "style" | "path" => {}
+            other => panic!("<{other}>"),
+        }
+    }
+    seen.texts.retain(|(written, _)| !written.is_empty());
+    seen
+}
+
+fn apart(a: &Area, b: &Area) -> bool {
+    a[2] <= b[0] || b[2] <= a[0] || a[3] <= b[1] || b[3] <= a[1]
+}
+
+fn within(inner: &Area, outer: &Area) -> bool {
+    inner[0] >= outer[0] && inner[1] >= outer[1] && inner[2] <= outer[2] && inner[3] <= outer[3]
+}
+
+/// Pixels between two boxes, at least.
+const ROOM: f64 = 4.0;
+
+/// Nothing lies over anything else, or outside.
+fn check(seen: &Seen) {
+    for (what, area) in seen.boxes.iter().chain(&seen.texts).chain(&seen.curves) {
+        assert!(within(area, &seen.view), "`{what}` is outside: {area:?} of {:?}", seen.view);
+    }
+    for (at, (what, area)) in seen.boxes.iter().enumerate() {
+        for (other, place) in &seen.boxes[at + 1..] {
+            let around = [area[0] - ROOM, area[1] - ROOM, area[2] + ROOM, area[3] + ROOM];
+            let is_fine = apart(&around, place) || within(area, place) || within(place, area);
+            assert!(is_fine, "a box `{what}` {area:?} and a box `{other}` {place:?}");
+        }
+        for (text, place) in &seen.texts {
+            assert!(
+                apart(area, place) || within(place, area),
+                "`{text}` {place:?} on an edge of `{what}` {area:?}"
+            );
+        }
+    }
+    for (at, (text, area)) in seen.texts.iter().enumerate() {
+        let over = seen.texts[at + 1..].iter().find(|(_, place)| !apart(area, place));
+        assert_eq!(over, None, "over `{text}` {area:?}");
+    }
+    let is_device = |class: &str| ["gpu", "idle", "nic", "out", "down"].contains(&class);
+    for (class, area) in &seen.curves {
+        let crossed = seen.boxes.iter().find(|(what, place)| is_device(what) && !apart(area, place));
+        assert_eq!(crossed, None, "crossed by {class} {area:?}");
+        let crossed = seen.texts.iter().find(|(_, place)| !apart(area, place));
+        assert_eq!(crossed, None, "crossed by {class} {area:?}");
+    }
+}
+
+/// The picture of a node where each GPU has the NICs that it would get.
+fn drawn(topology: &Topology, notes: BTreeMap<GpuIndex, String>) -> String {
+    placed(topology, &policy::map(topology, &Request::default()), notes)
+}
+
+fn placed(topology: &Topology, placement: &NodePlacement, notes: BTreeMap<GpuIndex, String>) -> String {
+    let pair = |gpu, choice: &RailUse| {
+        let rail = placement.rail(choice.rail);
+        DrawnPair { gpu, nic: rail.nic, port: rail.port, path: choice.path }
+    };
+    let pairs = placement
+        .numbered_gpus()
+        .flat_map(|(gpu, of)| of.choices.iter().map(move |choice| pair(gpu, choice)))
+        .collect();
+    let subtitle = format!("{} · policy closest", topology.provenance);
+    svg(&Scene { topology, subtitle, pairs, excluded: &placement.excluded, notes })
+}
+
+fn boxes(seen: &Seen, classes: &[&str]) -> usize {
+    // the legend's samples are lower than any device
+    let is_device =
+        |(class, area): &&(String, Area)| classes.contains(&class.as_str()) && area[3] - area[1] > 20.0;
+    seen.boxes.iter().filter(is_device).count()
+}
+
+/// Draws a node with and without notes, and checks both pictures.
+fn check_node(topology: &Topology) {
+    let note = |gpu| (GpuIndex(gpu), format!("task {gpu} · cpus 0-7,128-135 · memory {gpu}"));
+    let placement = policy::map(topology, &Request::default());
+    for notes in [BTreeMap::new(), (0..topology.gpus.len()).step_by(2).map(note).collect()] {
+        let text = placed(topology, &placement, notes.clone());
+        assert_eq!(text, placed(topology, &placement, notes), "the same bytes again");
+        let seen = seen(&text);
+        check(&seen);
+        assert_eq!(boxes(&seen, &["gpu", "idle"]), topology.gpus.len());
+        assert_eq!(boxes(&seen, &["nic", "out", "down"]), topology.nics.len());
+    }
+}
+
+fn devices(place: &Place) -> (Vec<GpuIndex>, Vec<NicIndex>) {
+    let (mut gpus, mut nics) = (place.gpus.clone(), place.nics.clone());
+    for (more_gpus, more_nics) in place.places.iter().map(devices) {
+        gpus.extend(more_gpus);
+        nics.extend(more_nics);
+    }
+    gpus.sort();
+    nics.sort();
+    (gpus, nics)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn in_no_picture_does_anything_lie_over_anything_else(shape in made::shapes()) {
+        check_node(&shape.node());
+    }
+
+    #[test]
+    fn every_device_stands_in_one_place_of_the_outline(shape in made::shapes()) {
+        let node = shape.node();
+        let gpus: Vec<GpuIndex> = node.gpu_indices().collect();
+        let nics: Vec<NicIndex> = (0..node.nics.len()).map(NicIndex).collect();
+        prop_assert_eq!(devices(&outline(&node)), (gpus, nics));
+    }
+}
+
+fn large(gpus: u8, nics: u8) -> Topology {
+    let shape = Shape {
+        gpus,
+        nics,
+        numa_nodes: 8,
+        nodes_per_socket: 4,
+        per_switch: 3,
+        levels: 1,
+        ports: 1,
+        is_hostile: false,
+        is_stated: false,
+        seed: 1,
+    };
+    shape.node()
+}
+
+#[test]
+fn the_largest_nodes_are_drawn_like_the_others() {
+    for (gpus, nics) in [(8, 12), (16, 32), (64, 64)] {
+        check_node(&large(gpus, nics));
+    }
+}
+
+#[test]
+fn every_built_in_machine_is_drawn_with_its_names() {
+    for model in platform::MODELS {
+        let topology = model.topology().unwrap();
+        check_node(&topology);
+        let seen = seen(&drawn(&topology, BTreeMap::new()));
+        let is_shown = |name: &str| seen.texts.iter().any(|(text, _)| text == name);
+        assert!(is_shown(model.name), "{}", model.name);
+        for name in topology.nics.iter().map(|nic| nic.name.as_str()) {
+            assert!(is_shown(name), "{}: {name}", model.name);
+        }
+    }
+}
+
+#[test]
+fn a_picture_of_all_with_all_crosses_no_box() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let pairs = topology.gpu_indices().flat_map(|gpu| {
+        (0..topology.nics.len()).map(move |nic| DrawnPair {
+            gpu,
+            nic: NicIndex(nic),
+            port: 1,
+            path: PathType::ALL[nic % 5],
+        })
+    });
+    let scene = Scene {
+        topology: &topology,
+        subtitle: String::new(),
+        pairs: pairs.collect(),
+        excluded: &[],
+        notes: BTreeMap::new(),
+    };
+    let seen = seen(&svg(&scene));
+    check(&seen);
+    // five samples are the legend's
+    assert_eq!(seen.curves.len(), 8 * 14 + 5);
+}
+
+#[test]
+fn the_name_of_a_machine_cannot_write_into_its_picture() {
+    let mut topology = platform::model("dgx-h100").unwrap();
+    topology.name = "<b>&\"'\0\u{1b}[31m\u{202e}\u{ffff}".to_string();
+    let text = drawn(&topology, BTreeMap::new());
+    let seen = seen(&text);
+    assert!(seen.texts.iter().any(|(text, _)| text == "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}"), "{text}");
+}
+
+#[test]
+fn what_works_what_is_left_out_and_what_is_down_look_different() {
+    let of = |class: &str| {
+        let seen = seen(&drawn(&platform::model("dgx-h100").unwrap(), BTreeMap::new()));
+        boxes(&seen, &[class])
+    };
+    assert_eq!([of("nic"), of("out"), of("down")], [8, 5, 1]);
+}
+
+#[test]
+fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
+    let strokes: Vec<_> = PathType::ALL.map(super::shape::stroke).to_vec();
+    for (at, (colour, dashes)) in strokes.iter().enumerate() {
+        assert!(strokes[at + 1..].iter().all(|(other, others)| other != colour && others != dashes));
+    }
+}
+
+// ---- the outline ----
+
+/// The places, as `name(gpus,nics)[inner …]`.
+fn told(place: &Place) -> String {
+    let inner: Vec<String> = place.places.iter().map(told).collect();
+    format!("{}({},{})[{}]", place.kind, place.gpus.len(), place.nics.len(), inner.join(" "))
+}
+
+#[test]
+fn a_switch_with_one_card_below_it_is_no_place_and_one_with_two_is() {
+    let told = |name| told(&outline(&platform::model(name).unwrap()));
+    assert!(told("dgx-h100").starts_with(
+        "(0,0)[NUMA node 0(0,2)[PCIe switch 0000:16:00.0(1,1)[] PCIe switch 0000:3e:00.0(1,1)[]"
+    ));
+    // nested switches, one of them the GPU's own
+    assert!(told("mi300x-8").contains("PCIe switch 0000:05:00.0(1,1)[]"), "{}", told("mi300x-8"));
+}
+
+#[test]
+fn a_switch_that_shows_itself_as_two_is_one_place() {
+    let mut topology = platform::model("dgx-h100").unwrap();
+    let with_parts =
+        |topology: &Topology| told(&outline(topology)).matches("PCIe switch 0000:16:00.0(1,1)[]").count();
+    // below the switch of GPU 0 and mlx5_0: a port of the whole, and a part with both devices' ports
+    let at = |text: &str| text.parse::<PciAddress>().unwrap();
+    let function = |address: &str| topology.pci.get(at(address)).unwrap().clone();
+    let (whole, ports) =
+        (function("0000:16:00.0"), ["0000:18:00.0", "0000:1b:00.0"].map(|device| function(device).parent));
+    let part = |address: &str, above: PciAddress, subsystem| PciFunction {
+        address: at(address),
+        parent: PciParent::Bridge(above),
+        vendor: Some(0x1000),
+        device: Some(0xc030),
+        subsystem: Some((0x1000, subsystem)),
+        ..whole.clone()
+    };
+    let mut added = vec![part("0000:16:00.0", whole.parent.bridge().unwrap(), 0x0096)];
+    added.push(part("0000:17:1e.0", at("0000:16:00.0"), 0x0096));
+    added.push(part("0000:19:00.0", at("0000:17:1e.0"), 0x1096));
+    for port in ports {
+        let port = port.bridge().unwrap();
+        added.push(PciFunction {
+            parent: PciParent::Bridge(at("0000:19:00.0")),
+            ..topology.pci.get(port).unwrap().clone()
+        });
+    }
+    added.into_iter().for_each(|function| topology.pci.insert(function));
+    assert_eq!(with_parts(&topology), 1, "{}", told(&outline(&topology)));
+}
+
+#[test]
+fn switches_stand_inside_switches() {
+    let shape = Shape { per_switch: 4, levels: 3, ..shape_of(16, 16) };
+    let node = shape.node();
+    let told = told(&outline(&node));
+    let inner = outline(&node)
+        .places
+        .iter()
+        .flat_map(|numa| numa.places.clone())
+        .any(|switch| !switch.places.is_empty());
+    assert!(inner, "{told}");
+    check_node(&node);
+}
+
+#[test]
+fn sockets_are_places_where_they_hold_several_numa_nodes() {
+    let kinds = |name| {
+        let node = outline(&platform::model(name).unwrap());
+        node.places.iter().map(|place| place.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds("juwels-booster"), [PlaceKind::Socket(0), PlaceKind::Socket(1)]);
+    assert_eq!(kinds("dgx-h100"), [PlaceKind::NumaNode(Some(0)), PlaceKind::NumaNode(Some(1))]);
+}
+
+#[test]
+fn stated_paths_make_places_where_the_bus_shows_none() {
+    let told = told(&outline(&platform::model("azure-nd96isr-h100-v5").unwrap()));
+    assert_eq!(told.matches("one PCIe switch(1,1)").count(), 8, "{told}");
+}
+
+#[test]
+fn a_node_of_which_no_numa_node_is_known_is_drawn_without() {
+    let shape = Shape { numa_nodes: 0, ..shape_of(8, 8) };
+    let node = shape.node();
+    assert!(!told(&outline(&node)).contains("NUMA"));
+    check_node(&node);
+}
+
+fn shape_of(gpus: u8, nics: u8) -> Shape {
+    Shape {
+        gpus,
+        nics,
+        numa_nodes: 2,
+        nodes_per_socket: 1,
+        per_switch: 2,
+        levels: 1,
+        ports: 1,
+        is_hostile: false,
+        is_stated: false,
+        seed: 3,
+    }
+}

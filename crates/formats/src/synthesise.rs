@@ -1,0 +1,347 @@
+//! A topology written as the `/sys` and `/proc` that discovery would have read it from: the inverse of [`discover`].
+//!
+//! [`discover`]: nic_placement_core::discover::discover
+//!
+//! With it every model and every topology file is also a machine that real programs can be shown, and discovery is
+//! tested against every topology that a generator can think of.  What sysfs does not say, roles of NICs and stated paths, is
+//! kept beside it (`described`).
+#![forbid(unsafe_code)]
+
+use nic_placement_core::discover::described;
+use nic_placement_core::discover::manifest::{Entry, Manifest};
+use nic_placement_core::topology::{
+    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
+    PortState, Topology, package_of,
+};
+use std::net::Ipv4Addr;
+
+/// The tree that shows `topology`.  GPUs and NICs whose PCI function the topology does not describe are left out.
+pub fn synthesise(topology: &Topology) -> Manifest {
+    let mut tree = Tree::default();
+    tree.file("sys/devices/virtual/dmi/id", "product_name", &topology.name);
+    if let Some(processor) = &topology.processor {
+        tree.file("sys/devices/system/cpu", "modalias", &processor.modalias());
+    }
+    for node in &topology.numa_nodes {
+        let directory = format!("sys/devices/system/node/node{}", node.os_index);
+        tree.file(&directory, "cpulist", &node.cpus.to_string());
+        if !node.distances.is_empty() {
+            let row: Vec<String> = node.distances.iter().map(u32::to_string).collect();
+            tree.file(&directory, "distance", &row.join(" "));
+        }
+    }
+    let topology_of = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/topology");
+    for pu in &topology.pus {
+        tree.file(&topology_of(pu.os_index), "physical_package_id", &pu.package.to_string());
+        tree.file(&topology_of(pu.os_index), "core_id", &pu.core.to_string());
+    }
+    for node in &topology.numa_nodes {
+        let Some(first) = node.cpus.first() else { continue };
+        match (node.package, package_of(&topology.pus, &node.cpus)) {
+            (own, told) if own == told => {}
+            // a kernel that knows no packages, where CPUs count as of package 0
+            (None, told) if told != Some(0) => {}
+            (own, _) => {
+                let own = own.map_or("-1".to_string(), |package| package.to_string());
+                tree.file(&topology_of(first), "physical_package_id", &own);
+            }
+        }
+    }
+    for function in topology.pci.iter() {
+        if let Some(directory) = directory(&topology.pci, function.address) {
+            pci(&mut tree, &directory, function);
+            let physfn = function.physfn.and_then(|physfn| self::directory(&topology.pci, physfn));
+            if let Some(physfn) = physfn {
+                tree.link(&directory, "physfn", &physfn);
+            }
+        }
+    }
+    for gpu in &topology.gpus {
+        if let Some(directory) = directory(&topology.pci, gpu.address) {
+            self::gpu(&mut tree, &directory, gpu);
+        }
+    }
+    compute_nodes(&mut tree, topology);
+    for nic in &topology.nics {
+        self::nic(&mut tree, topology, nic);
+    }
+    routes(&mut tree, topology);
+    described::write(topology, &mut tree.manifest);
+    tree.manifest
+}
+
+#[derive(Default)]
+struct Tree {
+    manifest: Manifest,
+}
+
+impl Tree {
+    fn file(&mut self, directory: &str, name: &str, text: &str) {
+        self.manifest.insert(&format!("{directory}/{name}"), Entry::File(text.to_string()));
+    }
+
+    fn link(&mut self, directory: &str, name: &str, to: &str) {
+        let up = "../".repeat(directory.split('/').count() - 1);
+        let to = to.strip_prefix("sys/").unwrap_or(to);
+        self.manifest.insert(&format!("{directory}/{name}"), Entry::Link(format!("{up}{to}")));
+    }
+
+    fn directory(&mut self, path: &str) {
+        self.manifest.insert(path, Entry::Directory);
+    }
+}
+
+/// The compute driver's nodes: one for each NUMA node, then one for each AMD GPU or partition.
+fn compute_nodes(tree: &mut Tree, topology: &Topology) {
+    let mut gpus: Vec<&Gpu> = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
+    gpus.sort_by_key(|gpu| gpu.runtime_index);
+    if gpus.is_empty() {
+        return;
+    }
+    let directory = |index: usize| format!("sys/devices/virtual/kfd/kfd/topology/nodes/{index}");
+    let cpus = topology.numa_nodes.len();
+    for index in 0..cpus {
+        tree.file(&directory(index), "properties", "cpu_cores_count 1\nsimd_count 0");
+    }
+    for (index, gpu) in gpus.into_iter().enumerate() {
+        let at = gpu.address;
+        let location = u32::from(at.bus) << 8 | u32::from(at.device) << 3 | u32::from(at.function);
+        let location = gpu.partition.unwrap_or(0) << 28 | location;
+        let mut text = format!("simd_count 4\nlocation_id {location}\ndomain {}", at.domain);
+        if let Some(minor) = gpu.minor {
+            text.push_str(&format!("\ndrm_render_minor {minor}"));
+        }
+        let id =
+            gpu.uuid.as_deref().and_then(|uuid| u64::from_str_radix(uuid.strip_prefix("GPU-")?, 16).ok());
+        if let Some(id) = id {
+            text.push_str(&format!("\nunique_id {id}"));
+        }
+        tree.file(&directory(cpus + index), "properties", &text);
+    }
+}
+
+/// The routing table: the default route and the networks of verbs devices, a bond above the interface where the route is
+/// not its own.
+fn routes(tree: &mut Tree, topology: &Topology) {
+    let mut table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT".to_string();
+    let is_verbs = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
+    for nic in topology.nics.iter().filter(is_verbs) {
+        let Some(parent) = nic.address.and_then(|address| directory(&topology.pci, address)) else {
+            continue;
+        };
+        // an interface for each port, in their order
+        for (port, own) in nic.ports.iter().zip(&nic.netdevs) {
+            if port.default_route.is_none() && port.networks.is_empty() {
+                continue;
+            }
+            let interface = format!("{parent}/net/{own}");
+            tree.link("sys/class/net", own, &interface);
+            tree.file(&interface, "dev_port", &port.number.saturating_sub(1).to_string());
+            if let Some(route) = &port.default_route {
+                if route != own {
+                    let above = format!("sys/devices/virtual/net/{route}");
+                    tree.link("sys/class/net", route, &above);
+                    tree.link(&above, &format!("lower_{own}"), &interface);
+                }
+                table.push_str(&format!("\n{route} 00000000 00000001 0003 0 0 0 00000000 0 0 0"));
+            }
+            // a network of all addresses would be a default route
+            for network in port.networks.iter().filter(|network| !network.mask().is_unspecified()) {
+                let [address, mask] = [network.address(), network.mask()].map(as_printed);
+                table.push_str(&format!("\n{own} {address:08X} 00000000 0001 0 0 0 {mask:08X} 0 0 0"));
+            }
+        }
+    }
+    let elsewhere = |nic: &Nic| nic.ports.iter().any(|port| port.routes_elsewhere || port.other_namespace);
+    if table.contains('\n') || topology.nics.iter().any(elsewhere) {
+        tree.file("proc/net", "route", &table);
+    }
+}
+
+/// An address as the kernel prints it in a table of routes: a number of this processor's.
+fn as_printed(address: Ipv4Addr) -> u32 {
+    u32::from_ne_bytes(address.octets())
+}
+
+/// `sys/devices/pci0000:15/0000:15:01.0/…`; `None` where the tree does not reach a host bridge
+fn directory(pci: &PciTree, address: PciAddress) -> Option<String> {
+    let (bridges, host) = pci.ancestors(address);
+    let mut path = format!("sys/devices/{}", host?);
+    for bridge in bridges.iter().rev() {
+        path.push_str(&format!("/{bridge}"));
+    }
+    Some(format!("{path}/{address}"))
+}
+
+fn pci(tree: &mut Tree, directory: &str, function: &PciFunction) {
+    let numa_node = function.numa_node.map_or("-1".to_string(), |node| node.to_string());
+    tree.file(directory, "numa_node", &numa_node);
+    for (name, value) in [
+        ("class", function.class.map(|class| format!("0x{class:06x}"))),
+        ("vendor", function.vendor.map(|id| format!("0x{id:04x}"))),
+        ("device", function.device.map(|id| format!("0x{id:04x}"))),
+        ("subsystem_vendor", function.subsystem.map(|(vendor, _)| format!("0x{vendor:04x}"))),
+        ("subsystem_device", function.subsystem.map(|(_, device)| format!("0x{device:04x}"))),
+        ("local_cpulist", function.local_cpus.as_ref().map(|cpus| cpus.to_string())),
+    ] {
+        if let Some(value) = value {
+            tree.file(directory, name, &value);
+        }
+    }
+    if let Some(vfs) = function.vfs {
+        tree.file(directory, "sriov_numvfs", &vfs.to_string());
+    }
+    for (which, rate) in [("current", function.link.current), ("max", function.link.max)] {
+        if let Some(LinkRate { tenths_gt, width }) = rate {
+            let speed = format!("{}.{} GT/s PCIe", tenths_gt / 10, tenths_gt % 10);
+            tree.file(directory, &format!("{which}_link_speed"), &speed);
+            tree.file(directory, &format!("{which}_link_width"), &width.to_string());
+        }
+    }
+    if let Some(kind) = &function.iommu {
+        let group = format!("sys/kernel/iommu_groups/{}", function.address);
+        tree.file(&group, "type", kind);
+        tree.link(directory, "iommu_group", &group);
+    }
+    let is_bridge = matches!(function.class, Some(class) if class >> 8 == 0x0604);
+    if !is_bridge || matches!(function.parent, PciParent::Host(_)) {
+        tree.link("sys/bus/pci/devices", &function.address.to_string(), directory);
+    }
+}
+
+fn gpu(tree: &mut Tree, directory: &str, gpu: &Gpu) {
+    let address = gpu.address.to_string();
+    tree.link("sys/bus/pci/devices", &address, directory);
+    match gpu.vendor {
+        GpuVendor::Nvidia => {
+            let mut text = String::new();
+            for (key, value) in [
+                ("Model", gpu.model.clone()),
+                ("GPU UUID", gpu.uuid.clone()),
+                ("Bus Location", Some(address.clone())),
+                ("Device Minor", gpu.minor.map(|minor| minor.to_string())),
+            ] {
+                if let Some(value) = value {
+                    text.push_str(&format!("{key}: \t {value}\n"));
+                }
+            }
+            tree.file(&format!("proc/driver/nvidia/gpus/{address}"), "information", text.trim_end());
+            if let (Some(minor), Some(count)) = (gpu.minor, gpu.mig_instances) {
+                for instance in 0..count {
+                    tree.directory(&format!("proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"));
+                }
+            }
+        }
+        GpuVendor::Amd | GpuVendor::Intel => {
+            let driver = if gpu.vendor == GpuVendor::Amd { "amdgpu" } else { "xe" };
+            tree.link(&format!("sys/bus/pci/drivers/{driver}"), &address, directory);
+            if let Some(minor) = gpu.minor {
+                tree.directory(&format!("{directory}/drm/renderD{minor}"));
+            }
+        }
+    }
+}
+
+fn nic(tree: &mut Tree, topology: &Topology, nic: &Nic) {
+    let parent = match nic.address.map(|address| directory(&topology.pci, address)) {
+        Some(Some(parent)) => parent,
+        Some(None) => return,
+        None => "sys/devices/virtual".to_string(),
+    };
+    for netdev in nic.netdevs.iter().filter(|_| nic.address.is_some()) {
+        tree.directory(&format!("{parent}/net/{netdev}"));
+    }
+    match nic.kind {
+        NicKind::Verbs | NicKind::Efa => verbs(tree, &parent, nic),
+        NicKind::Slingshot if nic.name.starts_with("cxi") => {
+            let device = format!("{parent}/cxi/{}", nic.name);
+            tree.link("sys/class/cxi", &nic.name, &device);
+            tree.directory(&device);
+            interface(tree, &parent, nic);
+        }
+        // a Slingshot device that is known by its interface only is told beside the tree
+        NicKind::Slingshot | NicKind::Ethernet => {
+            let own = format!("{parent}/net/{}", nic.name);
+            tree.link("sys/class/net", &nic.name, &own);
+            tree.directory(&own);
+            interface(tree, &parent, nic);
+        }
+    }
+}
+
+/// What an Ethernet interface says of its port.
+fn interface(tree: &mut Tree, parent: &str, nic: &Nic) {
+    let (Some(netdev), Some(port)) = (nic.netdevs.first(), nic.ports.first()) else { return };
+    let directory = format!("{parent}/net/{netdev}");
+    match port.state {
+        PortState::Active => tree.file(&directory, "operstate", "up"),
+        PortState::Down => tree.file(&directory, "operstate", "down"),
+        PortState::Init | PortState::Armed | PortState::Unknown => {}
+    }
+    if let Some(mbps) = port.rate_mbps {
+        tree.file(&directory, "speed", &mbps.to_string());
+    }
+}
+
+fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
+    let device = format!("{parent}/infiniband/{}", nic.name);
+    tree.link("sys/class/infiniband", &nic.name, &device);
+    tree.directory(&format!("{device}/ports"));
+    if nic.kind == NicKind::Efa {
+        tree.link(parent, "driver", "sys/bus/pci/drivers/efa");
+    }
+    for (name, text) in [("node_guid", &nic.guid), ("sys_image_guid", &nic.card)] {
+        if let Some(text) = text {
+            tree.file(&device, name, text);
+        }
+    }
+    if let (None, Some(netdev)) = (nic.address, nic.netdevs.first()) {
+        tree.file(&device, "parent", netdev);
+    }
+    if nic.address.is_some() {
+        if let Some(uverbs) = &nic.uverbs {
+            let device = format!("{parent}/infiniband_verbs/{uverbs}");
+            tree.link("sys/class/infiniband_verbs", uverbs, &device);
+            tree.directory(&device);
+        }
+    }
+    for port in &nic.ports {
+        let directory = format!("{device}/ports/{}", port.number);
+        let state = match port.state {
+            PortState::Active => "4: ACTIVE",
+            PortState::Down => "1: DOWN",
+            PortState::Init => "2: INIT",
+            PortState::Armed => "3: ARMED",
+            PortState::Unknown => "0: NOP",
+        };
+        tree.file(&directory, "state", state);
+        if let Some(mbps) = port.rate_mbps {
+            let tenth = mbps % 1000 / 100;
+            let fraction = if tenth == 0 { String::new() } else { format!(".{tenth}") };
+            tree.file(&directory, "rate", &format!("{}{fraction} Gb/sec", mbps / 1000));
+        }
+        match port.link_layer {
+            LinkLayer::InfiniBand => tree.file(&directory, "link_layer", "InfiniBand"),
+            LinkLayer::Ethernet => tree.file(&directory, "link_layer", "Ethernet"),
+            LinkLayer::Unknown => {}
+        }
+        if let Some(phys_state) = &port.phys_state {
+            tree.file(&directory, "phys_state", &format!("5: {phys_state}"));
+        }
+        if let Some(netdev) = &port.netdev {
+            tree.file(&format!("{directory}/gid_attrs/ndevs"), "0", netdev);
+        }
+        if let Some(subnet) = &port.subnet {
+            tree.file(&format!("{directory}/gids"), "0", &format!("{subnet}:0000:0000:0000:0001"));
+        }
+        if port.other_namespace && port.netdev.is_none() {
+            tree.file(&format!("{directory}/gid_attrs/ndevs"), "0", "away");
+        }
+        if port.routes_elsewhere {
+            tree.file(&format!("{directory}/gids"), "1", "fd00:0000:0000:0000:0000:0000:0000:0001");
+        }
+        if let Some(gid_type) = &port.gid_type {
+            tree.file(&format!("{directory}/gid_attrs/types"), "0", gid_type);
+        }
+    }
+}

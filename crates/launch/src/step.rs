@@ -1,0 +1,246 @@
+//! A step and its tasks as the tool's command line or a launcher describes them, without Slurm.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::config::{Admin, BadWord, Words, settle};
+use nic_placement_core::libraries::{Evidence, Present, ReadFile};
+use nic_placement_core::placement::Bind;
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::policy::identity;
+use nic_placement_core::step::{Access, Claim, GpuGrant, Starter, Step, Task};
+use nic_placement_core::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
+pub const MAX_TASKS: u32 = 4096;
+
+/// How a step's GPUs are split between its tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GpuSplit {
+    /// each sees all
+    All,
+    /// the first so many for the first task, the next for the next: as `--gpus-per-task`
+    Each(u32),
+    /// these for each, in the order of the local ids
+    Listed(Vec<Vec<GpuIndex>>),
+}
+
+/// A step on one node, as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepRequest {
+    /// what starts its tasks: Slurm or a launcher
+    pub starter: Starter,
+    /// its GPUs, in its order
+    pub gpus: Vec<GpuIndex>,
+    /// which task has which
+    pub split: GpuSplit,
+    /// tasks; `None` for one for each GPU, or each group of them
+    pub tasks: Option<u32>,
+    /// CPUs that each task asks for; `None` for an even share
+    pub cpus_per_task: Option<u32>,
+    /// CPUs of all tasks together; each starts on all of them
+    pub cpus: CpuSet,
+    /// is the node free of other jobs' tasks?
+    pub alone_on_node: bool,
+}
+
+/// Why there is no such step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadStep {
+    /// none, or more than [`MAX_TASKS`]
+    Tasks(u32),
+    /// `(tasks, GPUs of each, GPUs)`
+    TooFewGpus(u32, u32, usize),
+}
+
+impl fmt::Display for BadStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadStep::Tasks(count) => write!(f, "{count} tasks: expected 1 to {MAX_TASKS}"),
+            BadStep::TooFewGpus(count, each, has) => {
+                let wanted = u64::from(*count) * u64::from(*each);
+                write!(f, "{count} tasks of {each} GPUs need {wanted} GPUs, the allocation has {has}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BadStep {}
+
+impl StepRequest {
+    /// The step, and its tasks in the order of their local ids.
+    pub fn step(&self, topology: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
+        let count = self.count()?;
+        let step = Step {
+            node: topology.name.clone(),
+            starter: self.starter,
+            tasks: count,
+            uncounted: false,
+            total_tasks: count,
+            gpus: (!self.gpus.is_empty()).then(|| identity::slurms_numbers(topology, &self.gpus)),
+            cpus_per_task: self.cpus_per_task,
+            alone_on_node: self.alone_on_node,
+            ..Step::default()
+        };
+        let promised = self.promised(topology);
+        let task = |id: u32| Task {
+            local_id: id,
+            global_id: id,
+            gpus: grant(topology, self.gpus_of(id)),
+            claim: self.claim(id),
+            cpus: self.cpus.clone(),
+            step_cpus: self.cpus.clone(),
+            gpu_bind: match self.split {
+                GpuSplit::Each(each) => Some(format!("gpu:per_task:{each}")),
+                GpuSplit::All | GpuSplit::Listed(_) => None,
+            },
+            promised: promised.clone(),
+            ..Task::default()
+        };
+        Ok((step, (0..count).map(task).collect()))
+    }
+
+    fn count(&self) -> Result<u32, BadStep> {
+        let gpus = self.gpus.len();
+        let default = match &self.split {
+            GpuSplit::Each(each @ 1..) => gpus as u32 / each,
+            GpuSplit::All | GpuSplit::Each(0) => gpus as u32,
+            GpuSplit::Listed(lists) => lists.len() as u32,
+        };
+        let count = self.tasks.unwrap_or(default.max(1));
+        if count == 0 || count > MAX_TASKS {
+            return Err(BadStep::Tasks(count));
+        }
+        match self.split {
+            GpuSplit::Each(each) if u64::from(count) * u64::from(each) > gpus as u64 => {
+                Err(BadStep::TooFewGpus(count, each, gpus))
+            }
+            _ => Ok(count),
+        }
+    }
+
+    fn gpus_of(&self, id: u32) -> &[GpuIndex] {
+        match &self.split {
+            GpuSplit::All => &self.gpus,
+            GpuSplit::Each(each) => {
+                // checked: there are as many
+                let from = (id * each) as usize;
+                self.gpus.get(from..from + *each as usize).unwrap_or_default()
+            }
+            GpuSplit::Listed(lists) => lists.get(id as usize).map(Vec::as_slice).unwrap_or_default(),
+        }
+    }
+
+    /// A list is a fact, and the variables that would say the same are not looked at.
+    fn claim(&self, id: u32) -> Option<Claim> {
+        let GpuSplit::Listed(_) = self.split else { return None };
+        let gpus = self.gpus_of(id).to_vec();
+        let reason = if gpus.is_empty() { "its launcher gives it none" } else { "its launcher names them" };
+        Some(Claim { gpus, reason: reason.to_string() })
+    }
+
+    /// A GPU of each task that tells where all of the task's GPUs are, if no two tasks have one in common.
+    fn promised(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
+        let GpuSplit::Listed(lists) = &self.split else { return None };
+        let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
+        for list in lists {
+            let nodes = list.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
+            let nodes = nodes.collect::<Option<NodeSet>>()?;
+            if nodes.len() != 1 || !list.iter().all(|gpu| taken.insert(*gpu)) {
+                return None;
+            }
+            firsts.extend(list.first());
+        }
+        Some(firsts)
+    }
+}
+
+/// Evidence that says: exactly these GPUs.
+pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
+    let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
+        let in_pci_order = topology.gpus[..gpu.0].iter().filter(|other| other.vendor == vendor).count();
+        topology.gpu(gpu).runtime_index.map_or(in_pci_order, |index| index as usize)
+    };
+    let mut variables: BTreeMap<&'static str, String> = BTreeMap::new();
+    for &gpu in gpus {
+        let vendor = topology.gpu(gpu).vendor;
+        let list = variables.entry(vendor.list_variable()).or_default();
+        if !list.is_empty() {
+            list.push(',');
+        }
+        list.push_str(&number_of(vendor, gpu).to_string());
+    }
+    GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
+}
+
+/// The plan of a node on which a launcher starts a process for each of these GPUs, and the cores of each of these processes,
+/// where they are asked for.
+pub fn for_engines(
+    topology: Topology,
+    mut wish: Wish,
+    gpus: &[GpuIndex],
+    with_cpus: bool,
+    read: ReadFile,
+) -> (Plan, Vec<CpuSet>) {
+    wish.settings.bind = Bind::Core;
+    let step = Step {
+        node: topology.name.clone(),
+        tasks: gpus.len() as u32,
+        uncounted: false,
+        total_tasks: gpus.len() as u32,
+        gpus: Some(identity::slurms_numbers(&topology, gpus)),
+        // a process of an engine needs less than its share of the node
+        cpus_per_task: Some(1),
+        alone_on_node: true,
+        ..Step::default()
+    };
+    let plan = Plan::new(topology, wish, step, read);
+    let cpus = plan.node.cpus();
+    let process = |(id, &gpu): (u32, &GpuIndex)| {
+        let task = Task {
+            local_id: id,
+            global_id: id,
+            gpus: grant(&plan.node, &[gpu]),
+            cpus: cpus.clone(),
+            step_cpus: cpus.clone(),
+            promised: Some(gpus.to_vec()),
+            ..Task::default()
+        };
+        let evidence = Evidence { present: &Present::new(), read };
+        plan.task(&task, evidence).placement.cpus.cpus().clone()
+    };
+    let cpus = if with_cpus { (0..).zip(gpus).map(process).collect() } else { Vec::new() };
+    (plan, cpus)
+}
+
+/// Why there is nothing to plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadWish {
+    /// a word is not understood
+    Word(BadWord),
+    /// the words ask for no placement, or for what only a process of its own can have
+    Nothing,
+}
+
+impl fmt::Display for BadWish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadWish::Word(bad) => bad.fmt(f),
+            BadWish::Nothing => {
+                f.write_str("plans nothing: expected a policy, strictness or binding, as `rail,strict`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BadWish {}
+
+/// The wish of the option's words, beside an admin's arguments.
+pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
+    let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
+    let settings = settle(&admin.default, None, Some(&words));
+    match settings.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
+        true => Ok(Wish { settings, admin, ..Wish::default() }),
+        false => Err(BadWish::Nothing),
+    }
+}

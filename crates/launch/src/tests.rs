@@ -1,0 +1,135 @@
+//! What a launcher says of a step and what it is told.
+#![forbid(unsafe_code)]
+
+use super::{answers, step};
+use nic_placement_core::config::{Admin, Words, settle};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::libraries::{Evidence, FileText, Present};
+use nic_placement_core::placement::{Policy, Strictness};
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::platform;
+use nic_placement_core::policy::Pattern;
+use nic_placement_core::step::{Starter, Step, Task};
+use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Pu};
+
+#[test]
+fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
+    let fails = |words: &str, without_nics: bool| {
+        let topology = platform::model("dgx-h100").unwrap();
+        let mut wish = step::wish(Some(words), Admin::default()).unwrap();
+        if without_nics {
+            let names = topology.nics.iter().map(|nic| Pattern::parse(&nic.name).unwrap());
+            wish.admin.selection.exclude = names.collect();
+        }
+        let plan = Plan::new(topology, wish, Step::default(), &|_| None);
+        answers::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))]).contains("\"fails\": true")
+    };
+    assert!(fails("strict", true));
+    assert!(!fails("strict", false), "it has a NIC");
+    assert!(!fails("closest", true), "nothing was asked for");
+}
+
+#[test]
+fn words_that_ask_for_no_placement_plan_nothing() {
+    for words in ["observe", "help", "verbose", "dry-run", "rail,verbose"] {
+        assert_eq!(step::wish(Some(words), Admin::default()), Err(step::BadWish::Nothing), "{words}");
+    }
+    let wish = step::wish(Some("rail,strict"), Admin::default()).unwrap();
+    assert_eq!((wish.settings.policy, wish.settings.strictness), (Policy::Rail, Strictness::Strict));
+}
+
+#[test]
+fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
+    let settings = settle(&Words::default(), None, Some(&Words::parse("env=ucx").unwrap()));
+    let wish = Wish { settings, ..Wish::default() };
+    let mut task = Task { global_id: 5, cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
+    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    let present: Present = [
+        ("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_9:1"),
+        ("NCCL_IB_HCA", "=mlx5_9:1"),
+    ]
+    .map(|(name, value)| (name.to_string(), value.to_string()))
+    .into();
+    let read = |path: &str| (path == "/proc/net/route").then(FileText::default);
+    let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &read);
+    let task = plan.task(&task, Evidence { present: &present, read: &read });
+    let environment: serde_json::Value = serde_json::from_str(&answers::environment(&task)).unwrap();
+    assert_eq!(
+        (&environment["task"], &environment["set"]["UCX_NET_DEVICES"]),
+        (&5.into(), &"mlx5_0:1".into())
+    );
+    assert_eq!(environment["unset"], serde_json::json!(["NCCL_IB_HCA"]));
+    assert!(environment["reasons"]["UCX_NET_DEVICES"].as_str().is_some_and(|why| !why.is_empty()));
+    let told = Diagnostic::new("x", "y");
+    let alone: serde_json::Value = serde_json::from_str(&answers::task(&plan, &task, &[told])).unwrap();
+    assert_eq!(alone["format"], "nic-placement task");
+    assert_eq!((&alone["machine"], &alone["policy"]), (&"dgx-h100".into(), &"closest".into()));
+    assert_eq!(alone["diagnostics"], serde_json::json!(["`x`: y"]));
+}
+
+#[test]
+fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let gpus: Vec<GpuIndex> = [4, 5, 0, 1].map(GpuIndex).to_vec();
+    let request = |split| step::StepRequest {
+        starter: Starter::default(),
+        gpus: gpus.clone(),
+        split,
+        tasks: None,
+        cpus_per_task: Some(3),
+        cpus: CpuSet::from_list("0-7").unwrap(),
+        alone_on_node: true,
+    };
+    let (step, tasks) = request(step::GpuSplit::Each(2)).step(&topology).unwrap();
+    assert_eq!((step.node.as_str(), step.tasks, step.total_tasks), (topology.name.as_str(), 2, 2));
+    assert_eq!(
+        (step.gpus.as_deref(), step.cpus_per_task, step.alone_on_node),
+        (Some("4,5,0,1"), Some(3), true)
+    );
+    let of_task =
+        |task: &Task| (task.local_id, task.global_id, task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone());
+    assert_eq!(
+        tasks.iter().map(of_task).collect::<Vec<_>>(),
+        [(0, 0, "4,5".to_string()), (1, 1, "0,1".to_string())]
+    );
+    for task in &tasks {
+        assert_eq!((&task.cpus, &task.step_cpus), (&request(step::GpuSplit::All).cpus, &task.cpus));
+        assert_eq!(
+            (task.gpu_bind.as_deref(), &task.claim, &task.promised),
+            (Some("gpu:per_task:2"), &None, &None)
+        );
+    }
+    let listed = |lists: &[&[usize]]| {
+        let lists = lists.iter().map(|list| list.iter().copied().map(GpuIndex).collect()).collect();
+        request(step::GpuSplit::Listed(lists)).step(&topology).unwrap().1
+    };
+    let own = listed(&[&[4, 5], &[0]]);
+    assert_eq!(own[0].claim.as_ref().unwrap().gpus, [GpuIndex(4), GpuIndex(5)]);
+    assert_eq!(own[1].promised, Some(vec![GpuIndex(4), GpuIndex(0)]));
+    assert_eq!(listed(&[&[4, 5], &[5]])[0].promised, None, "two have one GPU");
+    assert_eq!(listed(&[&[3, 4]])[0].promised, None, "on two NUMA nodes");
+    assert_eq!(listed(&[&[], &[0]])[0].claim.as_ref().unwrap().reason, "its launcher gives it none");
+}
+
+#[test]
+fn an_engine_gets_cores_of_its_own_for_the_process_of_each_gpu() {
+    let mut topology = platform::model("dgx-h100").unwrap();
+    let pu = |os_index| Pu { os_index, package: os_index % 112 / 56, core: os_index % 112 };
+    topology.pus = (0..224).map(pu).collect();
+    topology.provenance = Provenance::ThisSystem;
+    let gpus = [0, 1, 4].map(GpuIndex);
+    let (plan, cpus) = step::for_engines(topology.clone(), Wish::default(), &gpus, true, &|_| None);
+    assert_eq!(
+        (plan.step.node.as_str(), plan.step.tasks, plan.step.total_tasks),
+        (topology.name.as_str(), 3, 3)
+    );
+    assert_eq!((plan.step.gpus.as_deref(), plan.step.alone_on_node), (Some("0,1,4"), true));
+    assert_eq!(cpus.len(), 3);
+    let near = topology.cpus_of(&[0].into_iter().collect());
+    assert!(
+        cpus[..2].iter().all(|own| !own.is_empty() && own.is_subset(&near)) && !cpus[2].intersects(&near),
+        "{cpus:?}"
+    );
+    assert!(!cpus[0].intersects(&cpus[1]), "{cpus:?}");
+    assert!(step::for_engines(topology, Wish::default(), &gpus, false, &|_| None).1.is_empty());
+}

@@ -1,0 +1,252 @@
+//! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
+#![forbid(unsafe_code)]
+
+use super::misunderstood::misunderstood;
+use super::page::{Page, Style, Text};
+use super::{Failure, gpu_list};
+use clap::ValueHint;
+use nic_placement_core::discover::root;
+use nic_placement_fleet::audit::facts::{Class, Inventory};
+use nic_placement_fleet::audit::json::{self, Bad};
+use nic_placement_fleet::audit::kinds::{Audited, Difference, Differing, Duplicate, NodeKind};
+use nic_placement_fleet::audit::stream::{Piece, Splitter};
+use nic_placement_fleet::audit::{Audit, hostlist};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Bad pieces that are told; all are counted.
+const TOLD: usize = 20;
+/// Differences of a node that are printed; JSON has all.
+const SHOWN: usize = 24;
+
+/// which nodes differ from the others of their kind, and in what
+///
+/// Reads what `check --json` printed on many nodes, in any order, and groups them by kind: machine, GPUs, NICs, and how
+/// near these are to each other. Names the nodes that have something else than most of their kind: a NIC that is
+/// missing, a link with fewer lanes or a lower rate, other firmware, another pairing, a port that is down, other NUMA
+/// nodes, a finding of `check`. srun mixes the lines of its tasks, so it needs `-l`, which tells whose each is. Where
+/// slurm.conf has KillOnBadExit=1 srun ends all tasks at the first node that is not as it should be: hence `-K0`. To
+/// which switch a NIC is cabled no file of the kernel says: LLDP needs an agent on the node, and the subnet manager's
+/// view needs ibnetdiscover. A port in another InfiniBand subnet is named. Ends with 0 where all nodes are like their
+/// kind, 1 where one differs, is alone of its kind or reported twice, and 2 where something of the input is no report;
+/// the rest is compared all the same.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
+  nic-placement audit --json reports/*.json")]
+pub(super) struct Options {
+    /// regular files with any number of reports; - or nothing for standard input, also from a pipe
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// the same as versioned JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// What of the input is no report.
+#[derive(Default)]
+struct Rejected {
+    count: usize,
+    first: Vec<Bad>,
+    /// may lines of several tasks have come in between each other?
+    mixed: bool,
+}
+
+impl Rejected {
+    fn add(&mut self, input: &str, line: Option<u64>, why: String) {
+        self.count += 1;
+        if self.first.len() < TOLD {
+            self.first.push(Bad { input: input.to_string(), line, why });
+        }
+    }
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let (mut audit, mut rejected) = (Audit::default(), Rejected::default());
+    for file in or_stdin(&options.files) {
+        if let Err(error) = read(file, &mut audit, &mut rejected) {
+            rejected.add(&file.to_string_lossy(), None, error.to_string());
+        }
+    }
+    let audited = audit.finish();
+    match options.json {
+        true => page.exact(&json::write(&audited, rejected.count, &rejected.first)),
+        false => print(&audited, &rejected, page),
+    }
+    match (rejected.count, audited.nodes) {
+        (0, 0) => Err(misunderstood("audit: no report: `nic-placement check --json` prints one")),
+        (0, _) if audited.is_clean() => Ok(()),
+        (0, _) if audited.are_alike() => Err("audit: nodes were reported more than once".into()),
+        (0, _) => Err("audit: not all nodes are like their kind".into()),
+        (count, _) => {
+            let what = match count {
+                1 => "one piece of the input is no report".to_string(),
+                more => format!("{more} pieces of the input are no reports"),
+            };
+            let cure = match rejected.mixed {
+                true => "; srun mixes the lines of its tasks, and `srun -l` tells whose each is",
+                false => "",
+            };
+            Err(misunderstood(format_args!("audit: {what}{cure}")))
+        }
+    }
+}
+
+/// The files that the command line names, or standard input.
+pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
+    if files.is_empty() { vec![Path::new("-")] } else { files.iter().map(PathBuf::as_path).collect() }
+}
+
+/// A file, or standard input for `-`.
+pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(root::open_long(path)?) })
+}
+
+fn read(path: &Path, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), Failure> {
+    let file = &*path.to_string_lossy();
+    let input = open(path)?;
+    let mut take = |(line, piece): Piece<'_>| {
+        let added = piece.map_err(|trouble| trouble.to_string()).and_then(|text| audit.add(text));
+        if let Err(why) = added {
+            rejected.add(file, Some(line), why);
+        }
+    };
+    let labelled = Splitter::default().read(input, &mut take);
+    let is_labelled = labelled.map_err(|error| format!("`{file}`: cannot be read: {error}"))?;
+    rejected.mixed |= file == "-" && !is_labelled;
+    Ok(())
+}
+
+fn counted(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
+fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
+    let nodes = counted(audited.nodes, "node", "nodes");
+    let kinds = counted(audited.kinds.len(), "kind", "kinds");
+    let differing: usize = audited.kinds.iter().flat_map(|kind| &kind.differing).map(|of| of.count).sum();
+    let verb = if differing == 1 { "differs from its kind" } else { "differ from their kind" };
+    if audited.nodes > 0 {
+        page.line(format_args!("{nodes} of {kinds}, {differing} {verb}"));
+    }
+    for kind in &audited.kinds {
+        page.blank();
+        self::kind(kind, audited.nodes, page);
+    }
+    if !audited.duplicates.is_empty() {
+        page.blank();
+    }
+    duplicates(&audited.duplicates, page);
+    if rejected.count > 0 && audited.nodes > 0 {
+        page.blank();
+    }
+    for Bad { input, line, why } in &rejected.first {
+        let place = line.map_or(String::new(), |line| format!("`{input}:{line}`: "));
+        page.item(Text::styled("bad    ", Style::Wrong), format_args!("{place}{why}"));
+    }
+    if rejected.count > TOLD {
+        page.item("bad    ", format_args!("and {} more", rejected.count - TOLD));
+    }
+}
+
+fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
+    let count = counted(kind.count, "node", "nodes");
+    let heading = format!("{count} {}: {}", kind.nodes, inventory(&kind.inventory));
+    page.line(Text::styled(heading, Style::Heading));
+    if kind.count == 1 && nodes > 1 {
+        page.indented(Text::styled("no other node is of this kind", Style::Wrong));
+    }
+    for Differing { nodes, count, differences } in &kind.differing {
+        let count = if *count == 1 { String::new() } else { format!(" ({count} nodes)") };
+        page.indented(format_args!("{nodes}{count}"));
+        let lines = together(differences);
+        for of in lines.iter().take(SHOWN) {
+            page.item("    ", line(of, kind.count));
+        }
+        if lines.len() > SHOWN {
+            page.item("    ", format_args!("and {} more: --json has all", lines.len() - SHOWN));
+        }
+    }
+}
+
+/// Differences that differ in the device alone, in one line where the first of them stands.
+fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
+    let mut lines: Vec<Vec<&Difference>> = Vec::new();
+    let mut known = BTreeMap::new();
+    for of in differences {
+        // several devices that are missing, or several findings, are several things to be put right
+        let alone = if of.what.is_empty() { of.subject.as_str() } else { "" };
+        let at = *known
+            .entry((of.class, alone, &of.what, &of.here, &of.kind, of.shared_by))
+            .or_insert(lines.len());
+        match lines.get_mut(at) {
+            Some(line) => line.push(of),
+            None => lines.push(vec![of]),
+        }
+    }
+    lines
+}
+
+fn inventory(of: &Inventory) -> String {
+    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {model}", gpu_list::counted(*count)));
+    let nics = of.nics.iter().map(|((model, path), count)| {
+        let path = if path.is_empty() { String::new() } else { format!(" at {path}") };
+        format!("{} {model}{path}", counted(*count, "NIC", "NICs"))
+    });
+    let parts: Vec<String> = [of.machine.clone()].into_iter().chain(gpus).chain(nics).collect();
+    parts.join(", ")
+}
+
+fn line(differences: &[&Difference], nodes: usize) -> Text {
+    let [first, others @ ..] = differences else { return Text::default() };
+    let Difference { class, subject, what, here, kind, shared_by } = first;
+    let (subjects, plural) = match others {
+        [] => (subject.clone(), ""),
+        // the addresses are in the JSON; names are enough where there are many
+        _ => (differences.iter().map(|of| short(&of.subject)).collect::<Vec<_>>().join(" "), "s"),
+    };
+    let of = match class {
+        Class::Node => String::new(),
+        Class::Numa => format!("NUMA node{plural} {subjects} "),
+        Class::Gpu => format!("GPU{plural} {subjects} "),
+        Class::Nic => format!("NIC{plural} {subjects} "),
+        Class::Finding => return finding(subject, here.as_deref()).into(),
+    };
+    let share = format!("({shared_by} of {nodes})");
+    match (what.as_str(), here, kind) {
+        ("", None, Some(kind)) => format!("{of}is missing: {kind} {share}").into(),
+        ("", Some(here), None) => format!("{of}is one more than its kind has: {here} {share}").into(),
+        (what, here, kind) => {
+            let said = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_string());
+            let what = if what.is_empty() { "is".to_string() } else { format!("{what}:") };
+            format!("{of}{what} {}, its kind {} {share}", said(here), said(kind)).into()
+        }
+    }
+}
+
+/// A device's name without its address.
+fn short(subject: &str) -> &str {
+    subject.split_once(" (").map_or(subject, |(name, _)| name)
+}
+
+/// A finding, with all of its text where that says more.
+fn finding(subject: &str, text: Option<&str>) -> String {
+    match (subject.split_once(": "), text) {
+        (Some((code, about)), Some(text)) if about != text => format!("check: {code}: {text}"),
+        _ => format!("check: {subject}"),
+    }
+}
+
+fn duplicates(duplicates: &[Duplicate], page: &mut Page) {
+    for (alike, says) in [(true, "the same each time"), (false, "not the same each time; one of them counts")]
+    {
+        let hosts: Vec<&str> =
+            duplicates.iter().filter(|of| of.alike == alike).map(|of| of.host.as_str()).collect();
+        if !hosts.is_empty() {
+            let hosts = hostlist::compressed(hosts);
+            page.item("twice  ", format_args!("{hosts} reported more than once, {says}"));
+        }
+    }
+}

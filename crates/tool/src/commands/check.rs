@@ -1,0 +1,311 @@
+//! `nic-placement check`: what an admin or a user would want to know before a step shows it: Slurm's release, the lines of
+//! plugstack.conf, the node, and the variables of this environment.  The doctor judges; here it is read and printed.
+#![forbid(unsafe_code)]
+
+mod caller;
+mod facts;
+mod health;
+mod installed;
+
+use super::node::Node;
+use super::page::{Page, Style, Text};
+use super::{Ending, Failure, request};
+use clap::ValueHint;
+use clap::builder::PossibleValuesParser;
+use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::discover::{Root, Scope};
+use nic_placement_core::libraries::FileText;
+use nic_placement_core::node;
+use nic_placement_core::node::kept::Kept;
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::step::Step;
+use nic_placement_core::topology::Topology;
+use nic_placement_fleet::audit::report::{Finding, Level};
+use nic_placement_fleet::doctor::facts::{Caller, Facts, Installation, Unasked};
+use nic_placement_fleet::doctor::report::{explained, widest_code};
+use nic_placement_fleet::doctor::table::{CHECKS, codes};
+use nic_placement_fleet::doctor::{Check, Examined, examine};
+use nic_placement_fleet::gather;
+use nic_placement_formats::describe;
+use nic_placement_sys as sys;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LOOKED_AT: &str = "What is looked at";
+const OUTPUT: &str = "Output";
+
+/// The status where the worst is to be put right.
+const WARN: u8 = 3;
+/// The status where the node is worse than its kind.
+const FAIL: u8 = 4;
+
+/// what is wrong with Slurm's release, plugstack.conf, the node and this environment
+///
+/// Answers before a step does. Each line is ok, note (it may be meant so, or is not known), warn (put it right) or fail (this node
+/// is worse than its kind: drain it). An idle GPU's slow link, a port that is down on all cards alike, a guest without ACS and a
+/// container without /etc are no faults. Root learns more: users may not read all of a PCI function's configuration.
+///
+/// Ends with 0 where nothing is worse than a note, 3 where the worst is a warn, 4 where it is a fail; with 1 where no check could
+/// be made, and 2 where the command line was not understood.
+///
+/// For slurm.conf's HealthCheckProgram, --health prints nothing, or one line of less than 100 plain characters that a script can
+/// pass to scontrol as the reason. It ends within a bound, also where hardware does not answer.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement check
+  nic-placement check --off memlock,nic-slower
+  nic-placement check --explain pcie-link
+  srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
+  nic-placement check --plugstack 90-nic-placement.conf --variable NCCL_IB_HCA=mlx5_1")]
+pub(super) struct Options {
+    #[command(flatten)]
+    node: Node,
+    /// this file, with what it includes, instead of the one that Slurm reads
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = LOOKED_AT)]
+    plugstack: Option<PathBuf>,
+    /// what srun --version prints, instead of asking it
+    #[arg(long, value_name = "TEXT", help_heading = LOOKED_AT)]
+    slurm: Option<String>,
+    /// a variable to look at, instead of this environment; again for more
+    #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append, help_heading = LOOKED_AT)]
+    variable: Vec<String>,
+    /// checks to leave out, by their codes
+    #[arg(
+        long,
+        value_name = "CODE,…",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(codes()),
+        hide_possible_values = true,
+        help_heading = LOOKED_AT
+    )]
+    off: Vec<String>,
+    /// the only checks to make, by their codes
+    #[arg(
+        long,
+        value_name = "CODE,…",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(codes()),
+        hide_possible_values = true,
+        conflicts_with = "off",
+        help_heading = LOOKED_AT
+    )]
+    only: Vec<String>,
+    /// the findings and the node's facts as versioned JSON, which `nic-placement audit` compares
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
+    /// nothing, or one line with what fails, for HealthCheckProgram and a drain reason
+    #[arg(long, conflicts_with = "json", help_heading = OUTPUT)]
+    health: bool,
+    /// begin the output with an empty line once the admin's settings are read: of --health, for its own process
+    #[arg(long, hide = true, requires = "json")]
+    settled: bool,
+    /// the folder of the lock of --health, instead of the node file's: for a check beside this node's own
+    #[arg(long, value_name = "FOLDER", hide = true, requires = "health")]
+    lock: Option<PathBuf>,
+    /// seconds after which --health says that the hardware does not answer (default 20)
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "health",
+        default_value = "20",
+        hide_default_value = true,
+        value_parser = clap::value_parser!(u64).range(1..=600),
+        help_heading = OUTPUT
+    )]
+    within: u64,
+    /// all checks and what they ask, and nothing else
+    #[arg(long, conflicts_with_all = ["json", "health"], help_heading = OUTPUT)]
+    list: bool,
+    /// what one check reads, when it is what, why it matters, what to do
+    #[arg(
+        long,
+        value_name = "CODE",
+        value_parser = PossibleValuesParser::new(codes()),
+        hide_possible_values = true,
+        conflicts_with_all = ["json", "health", "list"],
+        help_heading = OUTPUT
+    )]
+    explain: Option<String>,
+}
+
+impl Options {
+    /// The command line by which another process finds what fails.
+    fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = self.node.arguments();
+        let mut add = |name: &str, value: OsString| {
+            arguments.push(name.into());
+            arguments.push(value);
+        };
+        self.plugstack.iter().for_each(|file| add("--plugstack", file.into()));
+        self.slurm.iter().for_each(|text| add("--slurm", text.into()));
+        self.variable.iter().for_each(|variable| add("--variable", variable.into()));
+        // it fails nowhere, and Slurm's programs may wait for much that is no hardware
+        let slurm = [Check::RELEASE.to_string()];
+        let slurm = if self.only.is_empty() { &slurm[..] } else { &[] };
+        self.off.iter().chain(slurm).for_each(|code| add("--off", code.into()));
+        self.only.iter().for_each(|code| add("--only", code.into()));
+        arguments
+    }
+
+    /// Where --health locks others out: beside the node file, for root.  A described node has no hardware to wait for.
+    fn folder_of_the_lock(&self) -> Option<PathBuf> {
+        let beside = || Path::new(&NodeFileUse::default().path).parent().map(Path::to_path_buf);
+        let is_roots = self.node.source() == NodeSource::Live && sys::is_root();
+        self.lock.clone().or_else(|| beside().filter(|_| is_roots))
+    }
+
+    /// Tells the process that started this one that only hardware is left to wait for.
+    fn tell_settled(&self) -> io::Result<()> {
+        if self.settled { health::tell_settled() } else { Ok(()) }
+    }
+
+    /// The codes of checks that are not made.
+    fn off(&self) -> BTreeSet<String> {
+        match self.only.is_empty() {
+            true => self.off.iter().cloned().collect(),
+            false => {
+                let left_out = codes().filter(|code| !self.only.iter().any(|only| only == code));
+                left_out.map(str::to_string).collect()
+            }
+        }
+    }
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    if let Some(check) = options.explain.as_deref().and_then(Check::of) {
+        explain(check, page);
+        return Ok(());
+    }
+    if options.list {
+        for check in CHECKS {
+            page.item(format!("{:width$}  ", check.code, width = widest_code()), check.title);
+        }
+        return Ok(());
+    }
+    let present = request::variables(&options.variable)?;
+    if options.health {
+        let patience = Duration::from_secs(options.within);
+        return health::run(options.arguments(), patience, options.folder_of_the_lock().as_deref(), page);
+    }
+    let is_live = options.node.source() == NodeSource::Live;
+    let mut installation = Installation::default();
+    let off = options.off();
+    // another machine's node has neither this one's Slurm nor its environment
+    if (is_live || options.slurm.is_some()) && !off.contains(Check::RELEASE) {
+        installation.slurm = Some(options.slurm.clone().or_else(installed::release));
+    }
+    let admin = installed::lines(options.plugstack.as_deref(), is_live, &mut installation);
+    let (topology, diagnostics) = match is_live {
+        true => as_a_step_has_it(&admin, options, &mut installation)?,
+        false => {
+            let described = options.node.read()?;
+            options.tell_settled()?;
+            described
+        }
+    };
+    let wish = Wish { admin, ..Wish::default() };
+    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
+    let root = describe::root_of(&options.node.source());
+    let facts: Option<Facts> = root.as_ref().map(|root: &Root| gather::facts(root, &plan.node));
+    let present = if is_live && present.is_empty() { caller::environment() } else { present };
+    let caller = Caller {
+        doubts: caller::doubts(&plan, &present, is_live),
+        ..if is_live { caller::here(&plan) } else { Caller::default() }
+    };
+    let findings = examine(
+        &Examined {
+            plan: &plan,
+            diagnostics: &diagnostics,
+            facts: facts.as_ref(),
+            installation: &installation,
+            caller: &caller,
+        },
+        &off,
+    );
+    let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+    let (failed, warned) = (count(Level::Fail), count(Level::Warn));
+    match options.json {
+        true => {
+            let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
+            let default = match installation.off {
+                Some(_) => Some("nobody is placed".to_string()),
+                None => installation.unasked.as_ref().map(Unasked::text),
+            };
+            page.exact(&facts::report(&plan, root.as_ref(), slurms_name, default, findings).to_json());
+        }
+        false => {
+            for (number, finding) in findings.iter().enumerate() {
+                print(finding, findings.get(number + 1), page);
+            }
+        }
+    }
+    let ends = |status, said: String| Err(Ending { status, said }.into());
+    match (failed, warned) {
+        (0, 0) => Ok(()),
+        (0, warned) => ends(WARN, format!("check: {warned} warn")),
+        (failed, 0) => ends(FAIL, format!("check: {failed} fail")),
+        (failed, warned) => ends(FAIL, format!("check: {failed} fail, {warned} warn")),
+    }
+}
+
+fn explain(check: &Check, page: &mut Page) {
+    page.line(format!("{}: {}", check.code, check.title));
+    page.blank();
+    for (word, text) in explained(check) {
+        page.item(format!("{word:<8}"), text);
+    }
+}
+
+/// A line, and below what is not as it should be why it matters and what to do; once for all that a check found.
+fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
+    let Finding { level, code, text, why, remedy, .. } = finding;
+    let is_wrong = *level >= Level::Warn;
+    let is_last = !next.is_some_and(|next| next.code == *code && next.level >= Level::Warn);
+    let level = format!("{level:<7}");
+    let level = if is_wrong { Text::styled(level, Style::Wrong) } else { Text::from(level) };
+    let code = format!("{code:width$}  ", width = widest_code());
+    page.item(level.then(code), text.as_str());
+    let margin = " ".repeat(9 + widest_code());
+    for (word, text) in [("why  ", why), ("do   ", remedy)] {
+        if let Some(text) = text.as_deref().filter(|_| is_wrong && is_last) {
+            page.item(format!("{margin}{word}"), text);
+        }
+    }
+}
+
+/// This node from where a step would have it: where that is the node file, no device is waited for.
+fn as_a_step_has_it(
+    admin: &Admin,
+    options: &Options,
+    installation: &mut Installation,
+) -> Result<(Topology, Vec<Diagnostic>), Failure> {
+    // as the plugin does, which is root in a step; a description may lie on a file system of the network
+    let described =
+        (admin.source != NodeSource::Live).then(|| node::read(&admin.source, Scope::Full, Author::Root));
+    options.tell_settled()?;
+    let kept = installed::node_file(&admin.node_file, installation);
+    let here = |kept: Option<Kept>| match kept {
+        Some(Kept { topology, diagnostics, .. }) => Ok((topology, diagnostics)),
+        None => options.node.read(),
+    };
+    let Some(described) = described else { return here(kept) };
+    match described {
+        Ok((mut described, mut diagnostics)) => {
+            let described_elsewhere = !matches!(admin.source, NodeSource::Sysfs(_));
+            if described_elsewhere {
+                diagnostics.extend(node::confirm(&mut described, &here(kept)?.0));
+            }
+            Ok((described, diagnostics))
+        }
+        Err(why) => {
+            installation.no_node = Some(why.to_string());
+            here(kept)
+        }
+    }
+}

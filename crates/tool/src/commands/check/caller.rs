@@ -1,0 +1,94 @@
+//! Reads what concerns the calling user: its limits, its variables, the files that its libraries read.
+#![forbid(unsafe_code)]
+
+use super::super::plugstack;
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::Root;
+use nic_placement_core::libraries::findings::{self, Subject, lint};
+use nic_placement_core::libraries::{self, FileText, Present, ReadFile};
+use nic_placement_core::plan::Plan;
+use nic_placement_core::policy::identity;
+use nic_placement_core::step::{GpuGrant, Task};
+use nic_placement_fleet::doctor::facts::{Caller, Limit};
+use nic_placement_process::files::UsersFiles;
+use nic_placement_sys as sys;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// This process as the one that asks, on this system.
+pub(super) fn here(plan: &Plan) -> Caller {
+    let is_root = sys::is_root();
+    Caller {
+        is_root,
+        in_step: std::env::var_os("SLURM_STEP_ID").is_some(),
+        memlock: Root::live().read("proc/self/limits").and_then(|limits| memlock(&limits)),
+        doubts: Vec::new(),
+        nccl: nccl(plan, is_root),
+    }
+}
+
+/// `Max locked memory         8388608              8388608              bytes`: the first is what holds now.
+fn memlock(limits: &str) -> Option<Limit> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(Limit::Unlimited),
+        bytes => bytes.parse().ok().map(Limit::Bytes),
+    }
+}
+
+/// The files of NCCL and RCCL that are there, and which of our variables they set.  Root opens none that a user names.
+fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
+    let of_user = libraries::evidence().filter(|_| !is_root);
+    let of_user = of_user.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)));
+    let paths = libraries::nccl::files(&plan.node, &of_user.collect());
+    let files = UsersFiles::default();
+    // of one whose file system does not answer there is nothing to tell
+    let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
+    let ours = |text: &str| libraries::nccl::set_in(text).into_iter().map(str::to_string).collect();
+    paths.into_iter().filter_map(|path| Some((path.clone(), ours(&text(&path)?.text)))).collect()
+}
+
+/// The variables of this process that a task's libraries would read.
+pub(super) fn environment() -> Present {
+    let known = findings::variables().chain(identity::VARIABLES);
+    known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
+}
+
+/// What looks wrong in these variables.
+pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagnostic> {
+    let topology = &*plan.node;
+    let interfaces: Vec<String> = match is_live {
+        true => plugstack::names(Path::new("/sys/class/net")),
+        false => topology.nics.iter().flat_map(|nic| nic.netdevs.iter().cloned()).collect(),
+    };
+    let variables = BTreeMap::from(identity::VARIABLES.map(|name| (name, present.get(name).cloned())));
+    let variables = variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let task = Task { gpus: GpuGrant { variables, access: Vec::new() }, ..Task::default() };
+    // another machine's files are not here to be looked at
+    let there = |_: &str| Some(FileText::default());
+    let here = |path: &str| Path::new(path).is_file().then(FileText::default);
+    let read: ReadFile = if is_live { &here } else { &there };
+    lint(&Subject {
+        present,
+        topology,
+        node: &plan.map,
+        task: &task,
+        tasks: 1,
+        fabric: plan.wish.admin.fabric,
+        interfaces: &interfaces,
+        read,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_holds_is_the_first() {
+        let line = |of: &str| format!("Limit  Soft  Hard  Units\nMax locked memory         {of}  bytes\n");
+        assert_eq!(memlock(&line("8388608   unlimited")), Some(Limit::Bytes(8 << 20)));
+        assert_eq!(memlock(&line("unlimited unlimited")), Some(Limit::Unlimited));
+        assert_eq!((memlock(""), memlock(&line("odd x"))), (None, None));
+    }
+}

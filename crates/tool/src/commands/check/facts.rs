@@ -1,0 +1,149 @@
+//! The facts of a node that `check --json` tells, so that the nodes of a cluster can be compared.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::discover::Root;
+use nic_placement_core::plan::Plan;
+use nic_placement_core::topology::{
+    Arch, Gpu, GpuIndex, Nic, PciAddress, PciFunction, Processor, Topology, X86,
+};
+use nic_placement_fleet::audit::report::{
+    self, FORMAT, Finding, Level, Link, NumaNode, Port, Report, VERSION,
+};
+use std::collections::BTreeMap;
+
+/// Kernel modules of GPUs and NICs that may state a version; those of the kernel's own tree state none.
+const MODULES: [&str; 11] = [
+    "nvidia",
+    "nvidia_peermem",
+    "gdrdrv",
+    "amdgpu",
+    "mlx5_core",
+    "ib_core",
+    "bnxt_re",
+    "irdma",
+    "efa",
+    "cxi_ss1",
+    "nvidia_fs",
+];
+
+/// The report of a node with these findings; `root` has the files that [`Topology`] does not hold.
+pub(super) fn report(
+    plan: &Plan,
+    root: Option<&Root>,
+    slurms_name: Option<String>,
+    default: Option<String>,
+    findings: Vec<Finding>,
+) -> Report {
+    let topology = &*plan.node;
+    let read = |path: &str| root.and_then(|root| root.read(path)).filter(|text| !text.is_empty());
+    let hosts_name = || {
+        let name = read("proc/sys/kernel/hostname")?;
+        Some(name.split('.').next().unwrap_or_default().to_string())
+    };
+    Report {
+        format: FORMAT.to_string(),
+        version: VERSION,
+        host: slurms_name.or_else(hosts_name),
+        machine: topology.name.clone(),
+        source: topology.provenance.to_string(),
+        fail: findings.iter().filter(|finding| finding.level == Level::Fail).count(),
+        warn: findings.iter().filter(|finding| finding.level == Level::Warn).count(),
+        findings,
+        versions: versions(root.is_some_and(Root::is_live), &read),
+        default,
+        processor: topology.processor.as_ref().map(processor),
+        numa_nodes: topology
+            .numa_nodes
+            .iter()
+            .map(|node| NumaNode { node: node.os_index, cpus: node.cpus.to_string() })
+            .collect(),
+        gpus: topology.gpu_indices().map(|index| gpu(plan, index, &read)).collect(),
+        nics: topology.nics.iter().map(|of| nic(topology, of, &read)).collect(),
+    }
+}
+
+/// What runs on the node; this program too, where it is the one that looks.
+fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
+    let of_the_node =
+        [("kernel", "proc/sys/kernel/osrelease"), ("BIOS", "sys/devices/virtual/dmi/id/bios_version")];
+    let files = of_the_node.map(|(name, path)| (name, path.to_string())).into_iter();
+    let modules = MODULES.iter().map(|name| (*name, format!("sys/module/{name}/version")));
+    let ours = is_live.then(|| ("nic-placement".to_string(), env!("CARGO_PKG_VERSION").to_string()));
+    let read = files.chain(modules).filter_map(|(name, path)| Some((name.to_string(), read(&path)?)));
+    ours.into_iter().chain(read).collect()
+}
+
+fn processor(processor: &Processor) -> String {
+    match (processor.arch, processor.x86) {
+        (_, Some(X86 { vendor, family, model })) => {
+            format!("x86 {} family {family} model {model}", vendor.word())
+        }
+        (Arch::X86, None) => "x86".to_string(),
+        (Arch::Arm, None) => "Arm".to_string(),
+        (Arch::Power, None) => "POWER".to_string(),
+    }
+}
+
+fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> report::Gpu {
+    let topology = &*plan.node;
+    let Gpu { address, model, partition, mig_instances, .. } = topology.gpu(index);
+    let information = read(&format!("proc/driver/nvidia/gpus/{address}/information")).unwrap_or_default();
+    let version = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        // a driver that was never asked says `??.??.??.??.??`
+        let (name, value) = (name.trim(), value.trim());
+        let is_known = !value.is_empty() && !value.contains('?') && value != "N/A";
+        (is_known && ["Video BIOS", "GPU Firmware"].contains(&name))
+            .then(|| (name.to_string(), value.to_string()))
+    };
+    let choices = &plan.map.gpu(index).choices;
+    report::Gpu {
+        address: address.described(),
+        model: model.clone().or_else(|| model_of(topology, *address)),
+        partition: *partition,
+        mig_instances: *mig_instances,
+        numa_node: topology.numa_node_of(*address),
+        link: link(topology, *address),
+        versions: information.lines().filter_map(version).collect(),
+        nics: choices.iter().map(|choice| plan.map.rail(choice.rail).to_string()).collect(),
+    }
+}
+
+fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -> report::Nic {
+    let address = nic.address;
+    let nearest = |address| topology.gpus.iter().map(|gpu| topology.path_type(gpu.address, address)).min();
+    // neither file asks the card's firmware: the driver has both, or reads a register
+    let of_the_device = |file: &str| read(&format!("sys/class/infiniband/{}/{file}", nic.name));
+    report::Nic {
+        name: nic.name.to_string(),
+        kind: nic.kind.to_string(),
+        address: address.and_then(PciAddress::described),
+        model: address.and_then(|address| model_of(topology, address)),
+        board: of_the_device("board_id"),
+        firmware: of_the_device("fw_ver"),
+        numa_node: address.and_then(|address| topology.numa_node_of(address)),
+        link: address.and_then(|address| link(topology, address)),
+        nearest: address.and_then(nearest).map(|path| path.to_string()),
+        ports: nic
+            .ports
+            .iter()
+            .map(|port| Port {
+                number: port.number,
+                state: port.state.to_string(),
+                rate_mbps: port.rate_mbps,
+                link_layer: port.link_layer.to_string(),
+                subnet: port.subnet.map(|subnet| subnet.to_string()),
+            })
+            .collect(),
+    }
+}
+
+fn model_of(topology: &Topology, address: PciAddress) -> Option<String> {
+    let PciFunction { vendor, device, .. } = topology.pci.get(address)?;
+    Some(format!("{:04x}:{:04x}", (*vendor)?, (*device)?))
+}
+
+fn link(topology: &Topology, address: PciAddress) -> Option<Link> {
+    let now = topology.pci.get(address)?.link.current?;
+    Some(Link { speed: format!("{}.{} GT/s", now.tenths_gt / 10, now.tenths_gt % 10), width: now.width })
+}

@@ -1,0 +1,244 @@
+//! `check --health`: a line for a drained node's reason, and an end within a bound whatever the hardware does.
+//!
+//! Another process judges.  What waits for hardware cannot be ended, so it is left behind, and holds a lock until it ends: no
+//! second one comes to wait beside it.
+#![forbid(unsafe_code)]
+
+use super::super::{Ending, Failure, Page, refresh};
+use super::FAIL;
+use nic_placement_core::discover::root;
+use nic_placement_fleet::audit::report::{Finding, Report};
+use nic_placement_fleet::doctor::report::{plain, reason};
+use nic_placement_sys as sys;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What became of a process.
+pub(super) enum Outcome {
+    Ended(ExitStatus, Vec<u8>),
+    /// it has not ended by then, and has said this
+    Waits(Vec<u8>),
+}
+
+/// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output, where
+/// JSON may begin with white space, and by the length of the file that holds the lock, for a check that waits for the lock.
+///
+/// Slurm's configuration and its plugins may lie on a network's file system, which is none of this node's hardware: where
+/// that does not answer, no node is to be drained.
+pub(super) fn tell_settled() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(b"\n").and_then(|()| stdout.flush())?;
+    let lock = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    if lock.metadata()?.is_file() {
+        // a check is worth more than what another would say that waits for this one
+        let _ = lock.set_len(1);
+    }
+    Ok(())
+}
+
+const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been read";
+
+/// The lock, or the state of the check that has it.
+enum Lock {
+    /// none where there is no place for one
+    Ours(Option<File>),
+    /// until the end; is hardware all that it can wait for?
+    Theirs { settled: bool },
+}
+
+/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `folder` holds the lock,
+/// where there is one.
+pub(super) fn run(
+    arguments: Vec<OsString>,
+    patience: Duration,
+    folder: Option<&Path>,
+    page: &mut Page,
+) -> Result<(), Failure> {
+    // this program, also where an upgrade has put another in its place
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("nic-placement")
+        .args(["check", "--json", "--settled"])
+        .args(arguments)
+        .stderr(Stdio::null());
+    let begun = Instant::now();
+    let lock = match folder.map_or(Lock::Ours(None), |folder| lock(folder, begun, patience)) {
+        Lock::Ours(lock) => lock,
+        Lock::Theirs { settled: true } => {
+            return unwell("an earlier check waits for hardware that does not answer", page);
+        }
+        Lock::Theirs { settled: false } => {
+            return Err(format!("no check could be made: an earlier one waits: {UNSETTLED}").into());
+        }
+    };
+    // its standard input, which it does not read, holds the lock as long as it lives
+    command.stdin(lock.map_or_else(Stdio::null, Stdio::from));
+    match bounded(command, patience.saturating_sub(begun.elapsed()))? {
+        Outcome::Waits(said) if said.is_empty() => {
+            Err(format!("no check could be made: {UNSETTLED} within {} s", patience.as_secs()).into())
+        }
+        Outcome::Waits(_) => unwell(
+            &format!("no answer within {} s, hardware that does not answer?", patience.as_secs()),
+            page,
+        ),
+        Outcome::Ended(status, text) => {
+            let findings = findings(&text).ok_or_else(|| format!("no check could be made: {status}"))?;
+            match reason(&findings) {
+                None => Ok(()),
+                Some(line) => end(&line, page),
+            }
+        }
+    }
+}
+
+fn findings(text: &[u8]) -> Option<Vec<Finding>> {
+    Some(Report::from_json(text).ok()?.findings)
+}
+
+fn unwell(text: &str, page: &mut Page) -> Result<(), Failure> {
+    end(&plain(&[text.to_string()]), page)
+}
+
+fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
+    page.exact(&format!("{line}\n"));
+    // what is wrong stands on stdout; slurmd logs both streams as one
+    Err(Ending { status: FAIL, said: String::new() }.into())
+}
+
+/// Takes the lock in that folder; where another check has it, waits until `patience` is over, counted from `begun`.
+fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
+    // a node that no refresh has seen has hardware that does not answer too; where it cannot be made, neither can the file
+    let _ = refresh::make_folder(folder);
+    let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else { return Lock::Ours(None) };
+    loop {
+        match sys::try_lock(&file) {
+            Ok(true) => {
+                // this check has settled nothing yet; a length that an earlier check left would tell a waiting one that
+                // only hardware is left to wait for
+                let _ = file.set_len(0);
+                return Lock::Ours(Some(file));
+            }
+            Ok(false) if begun.elapsed() < patience => thread::sleep(Duration::from_millis(20)),
+            Ok(false) => return Lock::Theirs { settled: file.metadata().is_ok_and(|facts| facts.len() > 0) },
+            // a file system without locks
+            Err(_) => return Lock::Ours(None),
+        }
+    }
+}
+
+/// Runs it for so long at most, and hears its standard output.  What has not ended is killed and not waited for: a process that
+/// waits for hardware ends when that answers, and then init takes it.
+pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
+    let end = Instant::now() + patience;
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let (says, hears) = channel();
+    if let Some(stdout) = child.stdout.take() {
+        let listener = thread::Builder::new().spawn(move || listen(stdout, &says));
+        if let Err(error) = listener {
+            child.kill()?;
+            return Err(error);
+        }
+    }
+    let mut said = Vec::new();
+    loop {
+        match hears.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(part) => said.extend(part?),
+            // the process has closed its output, as it does at its end: it waits for nothing any more
+            Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
+            Err(RecvTimeoutError::Timeout) => {
+                child.kill()?;
+                return Ok(Outcome::Waits(said));
+            }
+        }
+    }
+}
+
+/// Passes on what is written, as it comes, until its end or an error, or until the receiver is gone.
+fn listen(mut stdout: ChildStdout, says: &Sender<io::Result<Vec<u8>>>) {
+    let mut part = [0; 4096];
+    loop {
+        let read = match stdout.read(&mut part) {
+            Ok(0) => return,
+            Ok(length) => Ok(part[..length].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        let is_last = read.is_err();
+        if says.send(read).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_process_that_does_not_end_is_left_and_one_that_does_is_heard() {
+        let shell = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]);
+            command
+        };
+        let outcome = bounded(shell("exec sleep 1000"), Duration::from_millis(10)).unwrap();
+        assert!(matches!(outcome, Outcome::Waits(said) if said.is_empty()), "1000 s have not passed");
+        let outcome = bounded(shell("echo one; exec sleep 1000"), Duration::from_secs(2)).unwrap();
+        assert!(matches!(outcome, Outcome::Waits(said) if said == b"one\n"));
+        match bounded(shell("echo heard; exit 3"), Duration::from_secs(600)).unwrap() {
+            Outcome::Ended(status, text) => assert_eq!((status.code(), &*text), (Some(3), &b"heard\n"[..])),
+            Outcome::Waits(_) => panic!("it has ended"),
+        }
+    }
+
+    #[test]
+    fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
+        let lock = || super::lock(&folder, Instant::now(), Duration::ZERO);
+        let Lock::Ours(Some(held)) = lock() else { panic!("nobody has it") };
+        // it reads nothing from its standard input, and is not told that this is a lock
+        let mut waits = Command::new("sleep").arg("1000").stdin(Stdio::from(held)).spawn().unwrap();
+        assert!(matches!(lock(), Lock::Theirs { settled: false }), "the process that started it has let go");
+        std::fs::OpenOptions::new().write(true).open(folder.join(".check.lock")).unwrap().set_len(1).unwrap();
+        assert!(matches!(lock(), Lock::Theirs { settled: true }));
+        waits.kill().unwrap();
+        waits.wait().unwrap();
+        assert!(matches!(lock(), Lock::Ours(Some(_))));
+        assert_eq!(
+            std::fs::metadata(folder.join(".check.lock")).unwrap().len(),
+            0,
+            "the next one begins anew"
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    // each interval would leave one more process that waits
+    #[test]
+    fn a_node_on_which_no_refresh_ever_ran_gets_the_lock_and_its_folder_all_may_read() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-no-refresh-{}", std::process::id()));
+        let lock = || super::lock(&folder, Instant::now(), Duration::ZERO);
+        let held = lock();
+        assert!(matches!((&held, lock()), (Lock::Ours(Some(_)), Lock::Theirs { settled: false })));
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o755);
+        drop(held);
+        // a link in the lock's place is not followed: there is no lock then
+        std::fs::remove_file(folder.join(".check.lock")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", folder.join(".check.lock")).unwrap();
+        assert!(matches!(lock(), Lock::Ours(None)));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_report_is_no_verdict() {
+        assert!(findings(b"").is_none() && findings(b"{}").is_none());
+    }
+}

@@ -1,0 +1,190 @@
+//! Reads what is installed and what the admin says.
+#![forbid(unsafe_code)]
+
+use super::super::plugstack::{self, Read};
+use super::health::{Outcome, bounded};
+use nic_placement_core::config::conf::{Audience, ConfLine};
+use nic_placement_core::config::{Admin, Conf, NodeFileUse};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::node::kept::{self, Kept, NotUsed};
+use nic_placement_fleet::doctor::facts::{
+    Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
+};
+use nic_placement_process::admin::{self, Found, Off};
+use nic_placement_process::node;
+use nic_placement_sys as sys;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What the plugin's line says in the plugstack.conf that is `named` on the command line, or on this system if it is that
+/// which is asked about; what was found goes to `into`.
+pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation) -> Admin {
+    let slurms_own = || is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
+    let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
+    let Read { mut lines, findings, files, unmatched } = plugstack::read(&file);
+    lines.iter_mut().for_each(|line| line.is_there = is_there(line, is_live));
+    let ours: Vec<PluginLine> = lines.iter().filter(|line| line.is_ours()).cloned().collect();
+    let sent = Path::new(plugstack::SENT);
+    let is_sent = named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
+    into.plugstack = Some(Plugstack {
+        path: file.display().to_string(),
+        is_named: named.is_some(),
+        is_there: file.is_file(),
+        findings,
+        lines,
+        unmatched,
+        is_sent,
+        is_shadowed: is_live
+            && named.is_none()
+            && !is_sent
+            && sent.is_file()
+            && Path::new(plugstack::USUAL).is_file(),
+    });
+    let arguments = ours.first().into_iter().flat_map(|line| &line.arguments).map(String::as_str);
+    let Found { admin, findings, file, off } = admin::find(arguments, || None, roots());
+    let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path));
+    let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
+    into.words.extend(findings.into_iter().chain(elsewhere));
+    into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
+    into.unasked =
+        ours.first().map(|line| unasked((&line.place, &line.arguments), file.as_ref(), &admin::hostname()));
+    if is_live {
+        let plugins = ours.iter().filter_map(|line| found(line).flatten());
+        let all = files.into_iter().chain(plugins).chain(file.map(|(_, path)| PathBuf::from(path)));
+        into.owners = all.filter_map(|path| owned(&path)).collect();
+        into.owners.dedup();
+    }
+    admin
+}
+
+/// Is the plugin's file there?
+fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
+    // of one that is named without a folder another machine's Slurm knows where it is
+    (line.path.is_absolute() || is_live).then(|| found(line).map(|path| path.is_some())).flatten()
+}
+
+/// Where Slurm finds a plugin; the outer `None` where its folder is not known.
+fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
+    if line.path.is_absolute() {
+        return Some(line.path.exists().then(|| line.path.clone()));
+    }
+    /// Where distributions install Slurm's plugins.
+    const USUAL: [&str; 5] = [
+        "/usr/lib64/slurm",
+        "/usr/lib/x86_64-linux-gnu/slurm-wlm",
+        "/usr/lib/aarch64-linux-gnu/slurm-wlm",
+        "/usr/lib/slurm",
+        "/usr/local/lib/slurm",
+    ];
+    // a folder without Slurm's own library is another program's
+    let is_slurms = |folder: &PathBuf| folder.join("libslurmfull.so").exists();
+    let usual = || USUAL.iter().map(PathBuf::from).filter(is_slurms).collect::<Vec<_>>();
+    let folders = plugstack::plugin_folders().unwrap_or_else(usual);
+    (!folders.is_empty())
+        .then(|| folders.iter().map(|folder| folder.join(&line.path)).find(|path| path.exists()))
+}
+
+fn owned(path: &Path) -> Option<Owned> {
+    let facts = fs::metadata(path).ok()?;
+    let path = path.display().to_string();
+    Some(Owned { path, user: facts.uid(), group: facts.gid(), mode: facts.mode() })
+}
+
+/// What the plugin's line and the configuration file say for steps on that node that do not ask, of no partition.
+fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>, node: &str) -> Unasked {
+    let decides = |text: &str| ["default=", "rollout="].iter().any(|name| text.starts_with(name));
+    // what is not understood does nothing, and is named elsewhere
+    let counts = |text: &str| decides(text) && Admin::parse([text]).1.is_empty();
+    let mut all: Vec<(String, String)> =
+        arguments.iter().map(|text| (place.to_string(), text.clone())).collect();
+    let mut unasked = Unasked::default();
+    if let Some((conf, path)) = file {
+        let lines_for = |audience| conf.lines_for(audience, node, None);
+        let lines = [Audience::Cluster, Audience::Nodes, Audience::Unclear].into_iter().flat_map(lines_for);
+        let said = lines.flat_map(|line| line.arguments(path));
+        all.extend(said.map(|(place, text)| (place, text.to_string())));
+        let has = |audience| conf.lines.iter().any(|line| line.audience() == audience);
+        let of_partitions =
+            |line: &&ConfLine| (Audience::Partitions..=Audience::Both).contains(&line.audience());
+        let mut of_partitions = conf.lines.iter().filter(of_partitions).flat_map(|line| line.arguments(path));
+        unasked.has_partitions = of_partitions.any(|(_, text)| decides(text));
+        let is_unnamed =
+            has(Audience::Nodes) && !has(Audience::Both) && lines_for(Audience::Nodes).next().is_none();
+        unasked.unnamed = is_unnamed.then(|| (path.clone(), node.to_string()));
+    }
+    unasked.said = all.into_iter().filter(|(_, text)| counts(text)).collect();
+    unasked
+}
+
+/// As the plugin reads it, whatever user runs the check: files of root's alone.  In a user namespace without the host's
+/// users the files of the host's root cannot be told from others', and all are read.
+fn roots() -> Author {
+    if node::has_the_hosts_users() { Author::Root } else { Author::Anyone }
+}
+
+/// What the plugin would make of the node file.
+pub(super) fn node_file(
+    NodeFileUse { path, max_age }: &NodeFileUse,
+    into: &mut Installation,
+) -> Option<Kept> {
+    let mut is = |state| into.node_file = Some((path.clone(), state));
+    if *max_age == 0 {
+        is(NodeFileState::Unwanted);
+        return None;
+    }
+    match kept::read(Path::new(path), *max_age, roots(), sys::seconds_since_boot()) {
+        Ok(kept) => {
+            is(NodeFileState::Used(kept.age));
+            return Some(kept);
+        }
+        Err(NotUsed::Absent(_)) => is(NodeFileState::Absent),
+        Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot)) => is(NodeFileState::Outdated(why.to_string())),
+        Err(why) => is(NodeFileState::Unusable(why.to_string())),
+    }
+    None
+}
+
+/// What Slurm's programs say here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
+///
+/// One that waits for the controller, a name server or a file system is not waited for: what its release is drains no node.
+pub(super) fn release() -> Option<String> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    ["srun", "slurmd", "sinfo"].into_iter().find_map(|program| {
+        let mut asked = Command::new(program);
+        asked.arg("-V").stdin(Stdio::null()).stderr(Stdio::null());
+        let Outcome::Ended(_, printed) = bounded(asked, PATIENCE).ok()? else {
+            super::super::tell(&format!("`{program} -V` has not answered within {} s", PATIENCE.as_secs()));
+            return None;
+        };
+        let text = String::from_utf8_lossy(&printed).trim().to_string();
+        (!text.is_empty()).then_some(text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(node: &str) -> (Vec<String>, bool, bool) {
+        let text = b"default=observe default=closet\nNodeName=gpu[1-2] default=closest rollout=10%\n\
+            PartitionName=debug default=off\nNodeName=login1 exclude=mlx5_9\n";
+        let (conf, _) = Conf::parse(text, "/c").unwrap();
+        let arguments = ["default=numa", "exclude=mlx5_8"].map(str::to_string);
+        let unasked = unasked(("/p:7", &arguments), Some(&(conf, "/c".to_string())), node);
+        let said = unasked.said.iter().map(|(place, argument)| format!("{place} {argument}")).collect();
+        (said, unasked.has_partitions, unasked.unnamed.is_some())
+    }
+
+    #[test]
+    fn who_does_not_ask_gets_what_the_nearest_line_for_this_node_says() {
+        let all = ["/p:7 default=numa", "/c:1 default=observe"].map(str::to_string);
+        let node = ["/c:2 default=closest", "/c:2 rollout=10%"].map(str::to_string);
+        assert_eq!(on("gpu2.example.org"), ([all.clone(), node].concat(), true, false));
+        assert_eq!(on("login1"), (all.to_vec(), true, false), "a line without a default names it too");
+        assert_eq!(on("gpu3"), (all.to_vec(), true, true));
+    }
+}

@@ -1,0 +1,214 @@
+//! Reads the counters of all NICs, with a thread for each card: one that does not answer holds up no other.
+#![forbid(unsafe_code)]
+
+use super::threads;
+use nic_placement_core::config::NodeSource;
+use nic_placement_core::discover::Root;
+use nic_placement_formats::describe;
+use nic_placement_traffic::counters::{self, CountedPort, OF_SOFT_ROCE, PortCounts, Sample};
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const CLASS: &str = "sys/class/infiniband";
+const INTERFACES: &str = "sys/class/net";
+/// RDMA devices, and interfaces, at most: as many as discovery takes.
+const MAX_DEVICES: usize = 256;
+/// Ports of one device, at most.
+const MAX_PORTS: u8 = 16;
+
+/// Opens the place where the node is read, in each thread anew: what one of them knows belongs to it.
+pub(super) type Open = Arc<dyn Fn() -> Option<Root> + Send + Sync>;
+
+/// The files of a node.  A description that is no tree of files, as a model, is a plan for this node: its counters are here.
+pub(super) fn opener(source: &NodeSource) -> Open {
+    match describe::root_of(source) {
+        Some(root) if !root.is_live() => {
+            let source = source.clone();
+            Arc::new(move || describe::root_of(&source))
+        }
+        _ => Arc::new(|| Some(Root::live())),
+    }
+}
+
+/// A reading that has begun.
+pub(super) struct Reading {
+    answers: Receiver<(String, Sample)>,
+    waiting: BTreeSet<String>,
+    /// could no thread be started that asks the cards?
+    unasked: bool,
+    sample: Sample,
+}
+
+/// The cards that no thread has asked yet.
+type Left = Mutex<std::vec::IntoIter<String>>;
+
+impl Reading {
+    /// Asks all RDMA devices but those that are known to be silent, and all interfaces of cards.
+    pub(super) fn begin(open: &Open, silent: &BTreeSet<String>) -> Reading {
+        let (told, answers) = channel();
+        let Some(root) = open() else {
+            return Reading { answers, waiting: BTreeSet::new(), unasked: false, sample: Sample::new() };
+        };
+        let mut devices = root.list(CLASS, |name| !silent.contains(name));
+        devices.truncate(MAX_DEVICES);
+        let left: Arc<Left> = Arc::new(Mutex::new(devices.clone().into_iter()));
+        let ask = || {
+            let (left, open, told) = (Arc::clone(&left), Arc::clone(open), told.clone());
+            move || ask_all(&left, &open, &told)
+        };
+        let unasked = !devices.is_empty() && !threads::started(ask());
+        // with fewer threads than cards these ask all the same, as long as cards answer
+        if !unasked {
+            let _ = devices.iter().skip(1).try_for_each(|_| threads::start(ask()));
+        }
+        let sample = interfaces(&root);
+        Reading { answers, waiting: devices.into_iter().collect(), unasked, sample }
+    }
+
+    /// Takes the answers that come in that time; `true` where all have come.
+    pub(super) fn wait(&mut self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while !self.waiting.is_empty() {
+            match self.answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok((device, sample)) => {
+                    self.waiting.remove(&device);
+                    self.sample.extend(sample);
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        true
+    }
+
+    /// Could no thread be started?  Then no card is asked, and none answers.
+    pub(super) fn is_unasked(&self) -> bool {
+        self.unasked
+    }
+
+    /// The devices that have not answered.
+    pub(super) fn waiting(&self) -> &BTreeSet<String> {
+        &self.waiting
+    }
+
+    /// What was read.  An interface that belongs to an RDMA device is told there alone.
+    pub(super) fn into_sample(mut self) -> Sample {
+        let of_cards: BTreeSet<String> = self
+            .sample
+            .iter()
+            .filter(|(place, _)| place.port > 0)
+            .filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()))
+            .collect();
+        self.sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
+        self.sample
+    }
+}
+
+/// Asks card after card, until all are asked or one does not answer.
+fn ask_all(left: &Left, open: &Open, told: &Sender<(String, Sample)>) {
+    loop {
+        let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some(device) = next else { return };
+        let sample = open().map(|root| device_of(&root, &device)).unwrap_or_default();
+        // this fails where the reading has ended without the answer
+        let _ = told.send((device, sample));
+    }
+}
+
+fn device_of(root: &Root, device: &str) -> Sample {
+    let path = root.follow(&format!("{CLASS}/{device}")).unwrap_or_else(|| format!("{CLASS}/{device}"));
+    let parent = path.rsplit_once("/infiniband/").map(|(parent, _)| parent.to_string());
+    let parent = parent.filter(|parent| !parent.ends_with("devices/virtual"));
+    let driver = parent.as_ref().and_then(|parent| root.follow(&format!("{parent}/driver")));
+    let driver = driver.as_deref().and_then(|driver| driver.rsplit('/').next());
+    let beside =
+        parent.as_ref().map(|parent| root.list(&format!("{parent}/net"), |_| true)).unwrap_or_default();
+    let mut sample = Sample::new();
+    for number in 1..=MAX_PORTS {
+        let below = format!("{path}/ports/{number}");
+        if root.list(&below, |_| true).is_empty() {
+            break;
+        }
+        let read = |file: &str| root.read(&format!("{below}/{file}"));
+        // soft RoCE names the interface that it uses (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
+        let used = root.read(&format!("{path}/parent")).filter(|name| is_name(name));
+        let is_soft = parent.is_none() || read(OF_SOFT_ROCE).is_some();
+        let own = || read("gid_attrs/ndevs/0").filter(|name| is_name(name));
+        let interface = match &beside[..] {
+            [only] => Some(only.clone()),
+            _ => used.clone().or_else(own),
+        };
+        let counted = PortCounts {
+            rdma: counters::rdma(driver, &read),
+            interface: interface.and_then(|name| interface_of(root, &name)),
+            is_soft,
+        };
+        sample.insert(CountedPort { device: device.to_string(), port: number }, counted);
+    }
+    sample
+}
+
+/// A name that leads nowhere else.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains('/') && name != "." && name != ".."
+}
+
+fn interface_of(root: &Root, name: &str) -> Option<(String, counters::Count)> {
+    let count = counters::interface(&|file| root.read(&format!("{INTERFACES}/{name}/statistics/{file}")))?;
+    Some((name.to_string(), count))
+}
+
+/// The interfaces that stand on a device: others, as bonds and bridges, count what these carry a second time.
+fn interfaces(root: &Root) -> Sample {
+    let names = root.list(INTERFACES, |_| true).into_iter();
+    let on_a_device =
+        names.filter(|name| root.follow(&format!("{INTERFACES}/{name}/device")).is_some()).take(MAX_DEVICES);
+    let counted = on_a_device.filter_map(|name| {
+        let interface = interface_of(root, &name)?;
+        let counted = PortCounts { interface: Some(interface), ..PortCounts::default() };
+        Some((CountedPort { device: name, port: 0 }, counted))
+    });
+    counted.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn tree() -> Root {
+        let card = |number: u32| {
+            let place = format!("devices/pci0000:00/0000:00:0{number}.0/infiniband/mlx5_{number}");
+            let port = format!("sys/{place}/ports/1/counters");
+            format!(
+                "sys/class/infiniband/mlx5_{number} -> ../../{place}\n{port}/port_rcv_data = 1\n\
+                 {port}/port_xmit_data = 2\n"
+            )
+        };
+        let text = format!("# nic-placement machine 1\n{}{}", card(0), card(1));
+        Root::manifest(nic_placement_formats::manifest::parse(&text).unwrap())
+    }
+
+    #[test]
+    fn a_card_that_does_not_answer_holds_up_no_other_and_is_not_asked_again() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (release, released) = channel::<()>();
+        let released = Arc::new(std::sync::Mutex::new(released));
+        let open: Open = Arc::new(move || {
+            // the first call is that of `begin` itself; the second, by one of the two threads, waits as for firmware
+            if asked.fetch_add(1, Ordering::SeqCst) == 1 {
+                let _ = released.lock().unwrap().recv();
+            }
+            Some(tree())
+        });
+        let mut reading = Reading::begin(&open, &BTreeSet::new());
+        assert!(!reading.wait(Duration::from_millis(300)));
+        let silent = reading.waiting().clone();
+        assert_eq!((silent.len(), reading.into_sample().len()), (1, 1));
+        let mut again = Reading::begin(&open, &silent);
+        assert!(again.wait(Duration::from_secs(60)), "the others answer");
+        assert!(again.into_sample().keys().all(|place| !silent.contains(&place.device)));
+        drop(release);
+    }
+}

@@ -1,0 +1,98 @@
+//! `--svg`: the node as a picture, to a file or to standard output.
+#![forbid(unsafe_code)]
+
+use super::page::Page;
+use super::{Failure, gpu_list, output};
+use clap::ValueHint;
+use nic_placement_core::placement::NodePlacement;
+use nic_placement_core::plan::{Plan, TaskPlan};
+use nic_placement_core::topology::{Bitmap, GpuIndex, Topology};
+use nic_placement_formats::picture::{self, DrawnPair, Scene};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct Drawing {
+    /// a picture: where GPUs and NICs stand, and a coloured line from each GPU to its NICs
+    #[arg(long, conflicts_with = "json")]
+    pub(super) svg: bool,
+    /// where to write the picture (default: standard output)
+    ///
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "svg")]
+    output: Option<PathBuf>,
+}
+
+impl Drawing {
+    pub(super) fn draw(&self, scene: &Scene, page: &mut Page) -> Result<(), Failure> {
+        output::deliver(&picture::svg(scene), self.output.as_deref(), page)
+    }
+}
+
+/// A node, and the NICs that each GPU would use.
+pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) -> Scene<'a> {
+    let pairs = placement.numbered_gpus().flat_map(|(gpu, of)| {
+        of.choices.iter().map(move |choice| {
+            let rail = placement.rail(choice.rail);
+            DrawnPair { gpu, nic: rail.nic, port: rail.port, path: choice.path }
+        })
+    });
+    Scene {
+        topology,
+        subtitle: subtitle(topology, placement),
+        pairs: pairs.collect(),
+        excluded: &placement.excluded,
+        notes: BTreeMap::new(),
+    }
+}
+
+/// The tasks of a step: each GPU with the NICs that its tasks got for it.
+pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
+    let Plan { node, map, .. } = plan;
+    let mut pairs = Vec::new();
+    let mut tasks: BTreeMap<GpuIndex, Vec<&TaskPlan>> = BTreeMap::new();
+    for task in placed {
+        let gpus = &task.placement.gpus;
+        gpus.iter().for_each(|gpu| tasks.entry(*gpu).or_default().push(task));
+        for &(rail, _) in &task.placement.rails {
+            let of_map = |gpu: &GpuIndex| map.gpu(*gpu).choices.iter().any(|choice| choice.rail == rail);
+            let rail = map.rail(rail);
+            let Some(address) = node.nic(rail.nic).address else { continue };
+            let path = |gpu: GpuIndex| node.path_type(node.gpu(gpu).address, address);
+            let mut users: Vec<GpuIndex> = gpus.iter().copied().filter(of_map).collect();
+            if users.is_empty() {
+                // no GPU's own choice: its nearest one speaks for the task
+                users.extend(gpus.iter().copied().min_by_key(|&gpu| (path(gpu), gpu)));
+            }
+            let pair = |gpu| DrawnPair { gpu, nic: rail.nic, port: rail.port, path: path(gpu) };
+            pairs.extend(users.into_iter().map(pair));
+        }
+    }
+    let notes = tasks.into_iter().map(|(gpu, tasks)| (gpu, note(&tasks))).collect();
+    let count = if placed.len() == 1 { "1 task".to_string() } else { format!("{} tasks", placed.len()) };
+    let subtitle = format!("{} · {count}", subtitle(node, map));
+    Scene { topology: node, subtitle, pairs, excluded: &map.excluded, notes }
+}
+
+/// `task 3 · cpus 0-55,112-167 · memory 0`
+fn note(tasks: &[&TaskPlan]) -> String {
+    let numbers: Bitmap = tasks.iter().map(|task| task.placement.global_id).collect();
+    let word = if tasks.len() == 1 { "task" } else { "tasks" };
+    let [task] = tasks else { return format!("{word} {numbers}") };
+    let cpus = match task.placement.cpus.cpus() {
+        none if none.is_empty() => String::new(),
+        cpus => format!(" · cpus {cpus}"),
+    };
+    let memory = task.placement.mems.nodes().map(|nodes| format!(" · memory {nodes}")).unwrap_or_default();
+    format!("{word} {numbers}{cpus}{memory}")
+}
+
+fn subtitle(topology: &Topology, placement: &NodePlacement) -> String {
+    let gpus = gpu_list::counted(topology.gpus.len());
+    let nics = match topology.nics.len() {
+        1 => "1 NIC".to_string(),
+        nics => format!("{nics} NICs"),
+    };
+    format!("{gpus}, {nics} · {} · policy {}", topology.provenance, placement.policy)
+}

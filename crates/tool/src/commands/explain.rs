@@ -1,0 +1,108 @@
+//! `nic-placement explain`: for each GPU and NIC what stands between them, what the GPU would get, and why it got or did
+//! not get that NIC.
+#![forbid(unsafe_code)]
+
+use super::node::Node;
+use super::page::{Page, Style, Table, Text};
+use super::request::PlanOptions;
+use super::{Failure, gpu_list, shortfalls};
+use nic_placement_core::libraries::FileText;
+use nic_placement_core::placement::{NodePlacement, Pair};
+use nic_placement_core::plan::Plan;
+use nic_placement_core::policy::gbps;
+use nic_placement_core::step::Step;
+use nic_placement_core::topology::GpuIndex;
+use nic_placement_launch::answers;
+
+/// why each GPU got its NICs and none of the others
+///
+/// For each GPU and NIC it names the path, what the path lets through when no other GPU shares it, the GPUs that use the NIC, and
+/// why the GPU got it or not. For a NIC that was not chosen it says what the node would lose if this GPU alone moved there.
+/// Ends with 1 where a strict word would fail a task with that GPU.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement explain --gpu 3
+  nic-placement explain --machine dgx-h100 --gpu 3 --exclude mlx5_5")]
+pub(super) struct Options {
+    #[command(flatten)]
+    node: Node,
+    /// one GPU, by its position in PCI order or its PCI address (default: all)
+    #[arg(long, value_name = "N", help_heading = "What is asked for")]
+    gpu: Option<String>,
+    #[command(flatten)]
+    request: PlanOptions,
+    /// the same as versioned JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let (wish, _) = options.request.wish(&[])?;
+    let (topology, diagnostics) = options.node.read()?;
+    let gpus = match &options.gpu {
+        Some(word) => vec![gpu_list::one("--gpu", word, &topology)?],
+        None => topology.gpu_indices().collect(),
+    };
+    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
+    let explained: Vec<(GpuIndex, Vec<Pair>)> = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
+    let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, plan.shortfalls_of(*gpu));
+    let lacking: shortfalls::Shortfalls = explained.iter().map(lack).collect();
+    if options.json {
+        page.exact(&answers::explanation(&plan, &explained));
+        return shortfalls::verdict("explain", "a task with GPU", &plan, &lacking);
+    }
+    if explained.is_empty() {
+        page.line(format_args!("{} ({}) has no GPU", plan.node.name, plan.node.provenance));
+    }
+    for (gpu, pairs) in &explained {
+        page.line(heading(&plan, *gpu));
+        page.table(&table(&plan.map, pairs));
+    }
+    shortfalls::lines("GPU", &lacking, page);
+    for diagnostic in diagnostics.iter().chain(&plan.map.diagnostics) {
+        page.item("note: ", diagnostic);
+    }
+    shortfalls::verdict("explain", "a task with GPU", &plan, &lacking)
+}
+
+fn heading(plan: &Plan, gpu: GpuIndex) -> Text {
+    let address = plan.node.gpu(gpu).address;
+    let address = address.described().map(|address| format!(" {address}")).unwrap_or_default();
+    let placement = plan.map.gpu(gpu);
+    let own: Vec<String> =
+        placement.choices.iter().map(|choice| plan.map.rail(choice.rail).to_string()).collect();
+    let own = if own.is_empty() { "no NIC".to_string() } else { own.join(" ") };
+    let numa_node =
+        placement.numa_node.map_or("an unknown NUMA node".to_string(), |node| format!("NUMA node {node}"));
+    Text::styled(format_args!("GPU {gpu}{address} on {numa_node}: {own}"), Style::Heading)
+}
+
+fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
+    let mut table = Table::indented(2);
+    for pair in pairs {
+        let name = match pair.port {
+            Some(port) => format!("{}:{port}", pair.nic),
+            None => pair.nic.clone(),
+        };
+        let users = match pair.users {
+            0 => "unused".to_string(),
+            users => gpu_list::counted(users),
+        };
+        let may_be_chosen =
+            pair.alone_mbps.is_some() || node.rails.iter().any(|rail| rail.to_string() == name);
+        let verdict = match (pair.chosen, may_be_chosen) {
+            (true, _) => "chosen",
+            (false, true) => "not chosen",
+            (false, false) => "left out",
+        };
+        table.row([
+            name.into(),
+            pair.path.map_or("-".into(), Text::of_path),
+            pair.alone_mbps.map_or("-".into(), |rate| Text::from(gbps(rate)).unbroken()),
+            Text::from(users).unbroken(),
+            format!("{verdict}: {}", pair.why).into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,107 @@
+//! `nic-placement import`: another program's description of a node as a topology file.
+#![forbid(unsafe_code)]
+
+use super::page::Page;
+use super::{Failure, output, tell};
+use clap::ValueHint;
+use clap::builder::PossibleValuesParser;
+use nic_placement_core::config::NodeSource;
+use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root::{self, Author};
+use nic_placement_core::topology::{Topology, file};
+use nic_placement_formats::describe::{self, FileFormat};
+use nic_placement_formats::import::nccl;
+use std::path::{Path, PathBuf};
+
+/// turn another program's file, or this node, into a topology file
+///
+/// Notes on what had to be left out go to standard error.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement import lstopo.xml -o node.json
+  nvidia-smi topo -m > matrix.txt; nic-placement import matrix.txt -o node.json
+  nic-placement import --live --to nccl -o /etc/nccl/topology.xml")]
+pub(super) struct Options {
+    /// the file; for a tar or a snapshot also a directory with sys/ and proc/
+    #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "live")]
+    file: Option<String>,
+    /// this node instead of a file
+    #[arg(long, conflicts_with_all = ["file", "from"])]
+    live: bool,
+    /// what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
+    #[arg(
+        long,
+        value_name = "WORD",
+        value_parser = PossibleValuesParser::new(WORDS.map(|(word, _)| word)),
+        hide_possible_values = true
+    )]
+    from: Option<String>,
+    /// what to write: json, or nccl for XML that NCCL_TOPO_FILE takes (default: json)
+    #[arg(
+        long,
+        value_name = "WORD",
+        value_enum,
+        default_value = "json",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
+    to: To,
+    /// where to write it (default: standard output)
+    ///
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+}
+
+/// The words of `--from`.
+const WORDS: [(&str, FileFormat); 5] = [
+    ("hwloc", FileFormat::Hwloc),
+    ("nccl", FileFormat::Nccl),
+    ("smi", FileFormat::Smi),
+    ("sysfs", FileFormat::Sysfs),
+    ("json", FileFormat::Json),
+];
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum To {
+    Json,
+    Nccl,
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let from = options.from.as_deref().and_then(|from| WORDS.iter().find(|(word, _)| *word == from));
+    let (topology, diagnostics) = match (&options.file, from) {
+        (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,
+        (Some(file), Some((_, format))) if !Path::new(file).is_dir() => {
+            let bytes = root::read_file(Path::new(file), describe::MAX_FILE, Author::Anyone)
+                .map_err(|unreadable| unreadable.to_string())?;
+            describe::describe_as(file, &bytes, Scope::Full, *format)
+                .map_err(|problem| format!("`{file}` is no topology: {problem}"))?
+        }
+        (Some(file), _) => describe::read_node(&NodeSource::Topology(file.clone()), Scope::Full)?,
+    };
+    for diagnostic in diagnostics {
+        tell(&format!("note: {diagnostic}"));
+    }
+    let file = options.file.as_deref().unwrap_or("this node");
+    if is_nothing(&topology) {
+        let expected = "expected a directory with sys/ and proc/, or a file that names devices or CPUs";
+        return Err(format!("`{file}` shows nothing of a node: {expected}").into());
+    }
+    let text = match options.to {
+        To::Nccl => {
+            let written = nccl::write(&topology).map_err(|unwritable| format!("`{file}`: {unwritable}"))?;
+            written.lost.iter().for_each(|lost| tell(&format!("note: {lost}")));
+            written.text
+        }
+        To::Json => file::to_json(&topology),
+    };
+    output::deliver(&text, options.output.as_deref(), page)
+}
+
+/// A description without a device or a NUMA node: a wrong folder, mostly.
+fn is_nothing(topology: &Topology) -> bool {
+    let Topology { numa_nodes, pci, gpus, nics, .. } = topology;
+    numa_nodes.is_empty() && pci.iter().next().is_none() && gpus.is_empty() && nics.is_empty()
+}

@@ -1,0 +1,95 @@
+//! `nic-placement map`: which NICs each GPU has, as engines and launchers want it that drive all GPUs of a node.
+#![forbid(unsafe_code)]
+
+use super::node::Node;
+use super::page::Page;
+use super::request::PlanOptions;
+use super::{Failure, gpu_list, output, tell};
+use clap::ValueHint;
+use clap::builder::PossibleValuesParser;
+use nic_placement_core::libraries::FileText;
+use nic_placement_core::maps::{self, FORMATS, Format, Subject};
+use nic_placement_core::plan::Plan;
+use nic_placement_launch::step;
+use std::path::PathBuf;
+
+/// which NICs each GPU has, for an engine that drives all of them
+///
+/// One process that drives all GPUs of a node (SGLang, vLLM, Mooncake) wants one text that names the NICs of each. GPUs are
+/// counted from 0 in the order that the program sees. A launcher (Open MPI, MPICH, Intel MPI) gets a process for each GPU, on
+/// cores of its own near it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement map --format sglang
+  nic-placement map --machine dgx-h100 --gpus 4-7 --format vllm
+  nic-placement map --format mooncake -o /run/nic-placement/mooncake.json")]
+pub(super) struct Options {
+    #[command(flatten)]
+    node: Node,
+    /// what to write (default: json)
+    #[arg(
+        long,
+        value_name = "WORD",
+        value_parser = PossibleValuesParser::new(FORMATS.map(|(word, ..)| word)),
+        default_value = "json",
+        hide_possible_values = true,
+        hide_default_value = true,
+        long_help = formats_help(),
+        help_heading = "Output"
+    )]
+    format: String,
+    /// the GPUs that the program sees, in its order: positions in PCI order (0-3,5) or PCI addresses (default: all)
+    #[arg(long, value_name = "LIST", help_heading = "What is asked for")]
+    gpus: Option<String>,
+    /// the node's name in a rankfile (default: localhost)
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "localhost",
+        hide_default_value = true,
+        value_parser = host_name,
+        help_heading = "Output"
+    )]
+    host: String,
+    /// where to write it (default: standard output)
+    ///
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    request: PlanOptions,
+}
+
+/// A node's name as it stands in a launcher's line, which blanks and line ends would end.
+fn host_name(text: &str) -> Result<String, &'static str> {
+    let is_in_a_word = |letter: char| !letter.is_whitespace() && !letter.is_control();
+    let is_one_word = !text.is_empty() && text.chars().all(is_in_a_word);
+    is_one_word.then(|| text.to_string()).ok_or("expected one word, as `node-17`")
+}
+
+fn formats_help() -> String {
+    let formats: String = FORMATS.iter().map(|(word, _, what)| format!("\n  {word:<10}  {what}")).collect();
+    format!("what to write (default: json){formats}")
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    options.request.binds_cores_alone("map")?;
+    let (wish, doubts) = options.request.wish(&[])?;
+    let (topology, diagnostics) = options.node.read()?;
+    for diagnostic in diagnostics.iter().chain(&doubts) {
+        tell(&format!("note: {diagnostic}"));
+    }
+    let gpus = gpu_list::several("--gpus", options.gpus.as_deref(), &topology)?;
+    if gpus.is_empty() {
+        return Err(format!("`{}` has no GPU", topology.name).into());
+    }
+    // the parser knows no other words
+    let format = Format::named(&options.format).unwrap_or(Format::Json);
+    let read = |_: &str| Some(FileText::default());
+    let (plan, cpus) = step::for_engines(topology, wish, &gpus, format.is_of_processes(), &read);
+    let Plan { node: topology, map: node, .. } = &plan;
+    let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host: &options.host };
+    let text = maps::write(format, subject).map_err(|why| format!("map: {why}"))?;
+    output::deliver(&text, options.output.as_deref(), page)
+}

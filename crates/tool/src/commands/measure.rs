@@ -1,0 +1,231 @@
+//! `nic-placement measure`: runs a program and says by which NICs the node's bytes left meanwhile, beside the plan.
+#![forbid(unsafe_code)]
+
+mod node;
+mod place;
+mod print;
+mod watch;
+
+use super::audit::{open, or_stdin};
+use super::counters::opener;
+use super::exec::{become_as_it_is, is_first_on_node, not_started};
+use super::misunderstood::misunderstood;
+use super::node::Node;
+use super::page::Page;
+use super::{Ending, Failure, output, tell, threads};
+use clap::ValueHint;
+use nic_placement_core::discover::Scope;
+use nic_placement_fleet::audit::stream::{Piece, Splitter};
+use nic_placement_formats::describe;
+use nic_placement_program::Signals;
+use nic_placement_sys as sys;
+use nic_placement_traffic::merge::{self, Merged};
+use nic_placement_traffic::report::Measurement;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// run a program and count the bytes of each NIC meanwhile
+///
+/// Reads the counters of all NICs, runs CMD, reads them again, and says on stderr what left by which NIC: by those of the
+/// tasks' GPUs, by others, by none. The plan is what the plugin published in the tasks of this step on this node; if no task
+/// was placed, it is what `plan` says of all GPUs. CMD has its own input, output, and signals, and its end is ours. Of several
+/// tasks on a node the first, of local id 0, measures, for as long as its own CMD runs; the others become CMD.
+///
+/// Counters count for the whole node, other jobs too. The driver decides what is counted: `no counter` stands where it counts
+/// no bytes. TCP is counted by the interface, beside RDMA. A card that does not answer in 2 seconds is left out, and CMD starts.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Ends as CMD ends, with 128 and its number where a signal ended CMD. Before that:
+  126  CMD was found and could not be started
+  127  CMD was not found
+  2    the command line was not understood
+
+Examples:
+  srun -N2 --ntasks-per-node=1 nic-placement measure -- ./launcher
+  srun -n16 --nic-placement nic-placement measure --json -o reports/ -- ./train
+  nic-placement measure --merge reports/*.json")]
+pub(super) struct Options {
+    /// add up the reports of several nodes instead; - for standard input
+    ///
+    /// What --json has written, in any order, also mixed with other lines or labelled by srun -l.
+    #[arg(long, conflicts_with = "command", help_heading = "Several nodes")]
+    merge: bool,
+    /// what to add up
+    #[arg(value_name = "FILE", requires = "merge", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// the program and its arguments
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+    /// one line of versioned JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// where to write the report, instead of stderr: a file, or a folder, in which it is called after the node
+    ///
+    /// A path that ends with / is a folder, and is made if need be. A regular file is replaced when the new one is whole. Anything
+    /// else, also a symbolic link, is refused. What cannot be written is said before CMD starts, and goes to stderr.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = "Output")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    node: Node,
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    if options.merge {
+        return merge(options, page);
+    }
+    if options.command.is_empty() {
+        return Err(misunderstood("measure: expected `-- CMD`, or `--merge FILE…`"));
+    }
+    if !is_first_on_node() {
+        return Err(become_as_it_is(&options.command));
+    }
+    // whatever of the tool's own fails, the program runs
+    let Ok(signals) = Signals::hold() else {
+        tell("measure: signals cannot be held back: CMD runs without");
+        return Err(become_as_it_is(&options.command));
+    };
+    let source = options.node.source();
+    let open = opener(&source);
+    let describe = move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
+    panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tell(&format!("measure: bug at {place}: {panic}; please report this"));
+    }));
+    guarded(|| warn_of_place(options));
+    let before = guarded(|| node::Before::read(open, describe));
+    let running = match signals.start(&options.command) {
+        Ok(running) => running,
+        Err(error) if is_shortage(&error) => {
+            tell(&format!("measure: no process can be started ({error}): CMD runs without being measured"));
+            signals.give_back();
+            return Err(become_as_it_is(&options.command));
+        }
+        Err(error) => return Err(not_started(&options.command, &error)),
+    };
+    // from here on CMD's own end is ours, whatever of the tool's own fails
+    let watched = before.and_then(|before| guarded(|| before.while_it_runs()));
+    let status = running.wait().map_err(|error| format!("measure: cannot wait for CMD: {error}"))?;
+    let status = status_of(status);
+    let delivered = watched.and_then(|watched| guarded(|| deliver(options, &watched.report(status))));
+    if let Some(Err(why)) = delivered {
+        tell(&format!("measure: no report: {why}"));
+    }
+    match status {
+        0 => Ok(()),
+        status => Err(Ending { status, said: String::new() }.into()),
+    }
+}
+
+/// Warns at the start that the report has no place: the user can then end a job that is run for the report.  CMD itself
+/// may make the place yet.
+///
+/// A file system that does not answer holds no job up.
+fn warn_of_place(options: &Options) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let Some(output) = options.output.clone() else { return };
+    let (json, (says, hears)) = (options.json, channel());
+    let asks = threads::started(move || {
+        // after `PATIENCE` the receiver is gone
+        let _ = says.send(place::check(&output, json));
+    });
+    let why = match asks.then(|| hears.recv_timeout(PATIENCE)) {
+        None | Some(Ok(Ok(()))) => return,
+        Some(Ok(Err(why))) => why,
+        Some(Err(_)) => format!("the place of the report has not answered within {} s", PATIENCE.as_secs()),
+    };
+    tell(&format!("measure: {why}: CMD runs, and if that stays so, the report goes to stderr"));
+}
+
+/// A bug of the tool's own costs the report alone; the hook has said it.
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    panic::catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// Does this process get no other beside it, or no descriptor to hear of its start?  CMD itself may run all the same, in this
+/// one's place.
+fn is_shortage(error: &io::Error) -> bool {
+    /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
+    const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
+    error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
+}
+
+/// As shells say it.
+fn status_of(status: ExitStatus) -> u8 {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)
+}
+
+fn deliver(options: &Options, report: &Measurement) -> Result<(), String> {
+    let text = |page: &mut Page| match options.json {
+        true => page.exact(&report.to_json()),
+        false => print::report(report, page),
+    };
+    if let Some(output) = &options.output {
+        let mut page = Page::new(false, false);
+        text(&mut page);
+        let written = place::file(output, &report.node, options.json)
+            .and_then(|file| output::write_own(&file, page.as_bytes()));
+        match written {
+            Ok(()) => return Ok(()),
+            // CMD has run, perhaps for days: what was counted is not lost for want of a place
+            Err(why) => tell(&format!("measure: {why}: this is the report")),
+        }
+    }
+    let stderr = io::stderr();
+    let columns = sys::terminal_columns(stderr.as_fd());
+    let mut page = Page::new(false, stderr.is_terminal()).with_columns(columns);
+    text(&mut page);
+    // in one piece, which other tasks' lines do not divide
+    stderr.lock().write_all(page.as_bytes()).map_err(|error| error.to_string())
+}
+
+fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let (mut merged, mut passed_over) = (Merged::default(), 0usize);
+    let files = or_stdin(&options.files);
+    for path in &files {
+        add_all(open(path)?, &mut merged, &mut passed_over)
+            .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+    }
+    if merged.nodes == 0 {
+        let place = match files.as_slice() {
+            [one] => format!("`{}`", one.display()),
+            several => format!("{} files", several.len()),
+        };
+        return Err(misunderstood(format_args!(
+            "measure: no report in {place}: `nic-placement measure --json -- CMD` prints one"
+        )));
+    }
+    if passed_over > 0 {
+        tell(&format!("note: {passed_over} other pieces of text were passed over"));
+    }
+    let mut text = Page::new(false, false);
+    let to = if options.output.is_some() { &mut text } else { page };
+    match options.json {
+        true => to.exact(&(serde_json::to_string_pretty(&merged).unwrap_or_default() + "\n")),
+        false => print::merged(&merged, to),
+    }
+    match &options.output {
+        Some(output) => Ok(output::write_own(output, text.as_bytes())?),
+        None => Ok(()),
+    }
+}
+
+fn add_all(input: Box<dyn Read>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
+    let mut failure = None;
+    let mut take = |(_, piece): Piece<'_>| {
+        let added = piece
+            .map_err(|trouble| trouble.to_string())
+            .and_then(merge::read)
+            .and_then(|report| merged.add(report).map_err(|why| failure.insert(why).clone()));
+        *passed_over += usize::from(added.is_err());
+    };
+    Splitter::default().read(input, &mut take)?;
+    failure.map_or(Ok(()), |why| Err(io::Error::other(why)))
+}

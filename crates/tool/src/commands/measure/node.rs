@@ -1,0 +1,154 @@
+//! One node: its counters before and after, the tasks meanwhile, and the report of both.
+#![forbid(unsafe_code)]
+
+use super::watch::{Seen, Watch};
+use crate::commands::counters::{Open, Reading};
+use crate::commands::tell;
+use crate::commands::threads;
+use nic_placement_core::policy::{self, Request};
+use nic_placement_core::topology::Topology;
+use nic_placement_traffic::counters::Sample;
+use nic_placement_traffic::growth::growth;
+use nic_placement_traffic::planned::{self, Origin, PlannedNics};
+use nic_placement_traffic::report::{self, Measurement, VERSION};
+use nic_placement_traffic::tasks::{Numbers, PlacedTask, numbers, tasks};
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long CMD waits for cards, at most: they answer in microseconds.
+const BEFORE: Duration = Duration::from_secs(2);
+/// How long the end waits for them.
+const AFTER: Duration = Duration::from_secs(5);
+/// Other steps that are named.
+const NAMED: usize = 8;
+
+/// A node whose counters were read.
+pub(super) struct Before {
+    open: Open,
+    before: Sample,
+    silent: BTreeSet<String>,
+    node: Receiver<Option<Topology>>,
+}
+
+/// A node on which the program runs.
+pub(super) struct Watched {
+    of: Before,
+    watch: Watch,
+    begun: Instant,
+}
+
+impl Before {
+    pub(super) fn read(open: Open, describe: impl FnOnce() -> Option<Topology> + Send + 'static) -> Before {
+        let mut reading = Reading::begin(&open, &BTreeSet::new());
+        if !reading.wait(BEFORE) && !reading.is_unasked() {
+            let names: Vec<&str> = reading.waiting().iter().map(String::as_str).collect();
+            tell(&format!(
+                "measure: {} did not answer in {} s and is left out; CMD starts",
+                names.join(", "),
+                BEFORE.as_secs()
+            ));
+        }
+        let silent = reading.waiting().clone();
+        let (told, node) = channel();
+        // it asks the cards too, and CMD's start does not wait for it
+        threads::started(move || {
+            let _ = told.send(describe());
+        });
+        Before { before: reading.into_sample(), silent, open, node }
+    }
+
+    /// The program runs now.
+    pub(super) fn while_it_runs(self) -> Watched {
+        let watch = Watch::begin(&self.open);
+        Watched { of: self, watch, begun: Instant::now() }
+    }
+}
+
+impl Watched {
+    /// The program has ended.
+    pub(super) fn report(self, status: u8) -> Measurement {
+        let Watched { of: Before { open, before, mut silent, node }, watch, begun } = self;
+        let seconds = begun.elapsed();
+        let mut reading = Reading::begin(&open, &silent);
+        reading.wait(AFTER);
+        silent.extend(reading.waiting().iter().cloned());
+        let after = reading.into_sample();
+        let node = node.recv_timeout(AFTER).ok().flatten();
+        let seen = watch.end();
+        let (plan, origin, mut notes) = plan(&seen, node.as_ref());
+        let (nics, shares) = report::of_node(&growth(&before, &after, &silent), &plan);
+        notes.splice(0..0, report::notes(&nics, &shares, origin));
+        let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
+        Measurement {
+            nic_placement_measure: VERSION,
+            node: name.or(node.map(|node| node.name)).unwrap_or_else(|| "this node".to_string()),
+            seconds: (seconds.as_secs_f64() * 1000.0).round() / 1000.0,
+            status: i32::from(status),
+            plan: origin,
+            shares,
+            nics,
+            notes,
+        }
+    }
+}
+
+/// What Slurm told this process.
+fn own() -> Numbers {
+    let mut environment = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        environment.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
+    }
+    numbers(&environment)
+}
+
+/// Is this a task of ours?  In a step: of that step.  In a batch script, which starts steps: of that job.
+fn is_ours(own: &Numbers, task: &PlacedTask) -> bool {
+    /// Smaller numbers are those of steps that srun started (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`).
+    const LAST: u64 = 0xffff_fff0;
+    match (own.step, task.marked.numbers.step) {
+        (Some(own), Some(other)) if own.step.is_some_and(|step| step <= LAST) => own == other,
+        (Some(own), Some(other)) => own.job == other.job,
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn plan(seen: &Seen, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<String>) {
+    let tasks = tasks(&seen.processes());
+    let own = own();
+    let (ours, others): (Vec<&PlacedTask>, Vec<&PlacedTask>) =
+        tasks.iter().partition(|task| is_ours(&own, task));
+    let map = node.map(|node| planned::of_node(node, &policy::map(node, &Request::default())));
+    let known = node.zip(map.as_ref());
+    let published = planned::of_tasks(&ours, known);
+    let mut notes = Vec::new();
+    let steps: BTreeSet<String> = others
+        .iter()
+        .map(|task| match task.marked.numbers.step {
+            Some(step) => format!("step {step}"),
+            None => format!("process {}", task.pid),
+        })
+        .collect();
+    if !steps.is_empty() {
+        let named: Vec<&str> = steps.iter().take(NAMED).map(String::as_str).collect();
+        let more =
+            if steps.len() > NAMED { format!(" and {} more", steps.len() - NAMED) } else { String::new() };
+        notes.push(format!(
+            "others ran on this node too, and their bytes are among these: {}{more}",
+            named.join(", ")
+        ));
+    }
+    if !seen.hidden.is_empty() {
+        notes.push(format!(
+            "{} other users had processes on this node, which only root may look at: their bytes would be among these",
+            seen.hidden.len()
+        ));
+    }
+    match (published.is_empty(), map) {
+        (false, _) => (published, Origin::Tasks, notes),
+        (true, Some(map)) => (map, Origin::Node, notes),
+        (true, None) => (PlannedNics::new(), Origin::Nobody, notes),
+    }
+}

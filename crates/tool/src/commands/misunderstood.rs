@@ -1,0 +1,136 @@
+//! What the parser of the command line answers, in the project's words: one line, with what was probably meant.
+#![forbid(unsafe_code)]
+
+use super::page::Page;
+use super::{Ending, Failure, command_line};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::fmt;
+
+/// The failure of a command line that was not understood.
+pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
+    Ending { status: 2, said: problem.to_string() }.into()
+}
+
+/// The help or version that was asked for, or what was not understood.
+pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failure> {
+    match answer.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            for line in answer.to_string().lines() {
+                help_line(line, page);
+            }
+            Ok(())
+        }
+        _ if argument(answer) == Some("--machine") && !value(answer).is_empty() => {
+            // understood, but there is none
+            let (name, known) = (value(answer), list(answer, ContextKind::ValidValue).join(", "));
+            Err(format!("no built-in machine is called `{name}`{} known: {known}", meant(answer, ";")).into())
+        }
+        _ => Err(misunderstood(problem(answer))),
+    }
+}
+
+/// A line of help, which the parser does not fold: `  --option <VALUE>  what it means`, or one of a paragraph.
+fn help_line(line: &str, page: &mut Page) {
+    let text = line.trim_start();
+    let margin = line.len() - text.len();
+    match text.find("  ") {
+        _ if text.is_empty() => page.blank(),
+        Some(gap) => {
+            let meaning = text[gap..].trim_start();
+            page.item(&line[..line.len() - meaning.len()], meaning);
+        }
+        None => page.block(margin, text),
+    }
+}
+
+fn problem(error: &clap::Error) -> String {
+    let value = value(error);
+    let command = command(error);
+    let see = format!("`{command} --help` lists what is known");
+    match (error.kind(), argument(error)) {
+        (ErrorKind::InvalidSubcommand, _) => {
+            let word = text(error, ContextKind::InvalidSubcommand);
+            let names: Vec<String> =
+                command_line().get_subcommands().map(|command| command.get_name().to_string()).collect();
+            format!("unknown command `{word}`{} known: {}", meant(error, ","), names.join(", "))
+        }
+        (ErrorKind::UnknownArgument, Some(word)) => {
+            let kind = if word.starts_with('-') { "unknown option" } else { "unexpected argument" };
+            format!("{kind} `{word}`{} {see}", meant(error, ":"))
+        }
+        (ErrorKind::InvalidValue, Some(option)) if value.is_empty() => format!("`{option}` needs a value"),
+        (ErrorKind::InvalidValue, Some(option)) => {
+            let known = list(error, ContextKind::ValidValue).join(", ");
+            let given = if option.starts_with('<') { value.to_string() } else { format!("{option} {value}") };
+            format!("`{given}`{} expected one of {known}", meant(error, ":"))
+        }
+        (ErrorKind::ValueValidation, Some(option)) => {
+            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            format!("`{option} {value}`: {why}")
+        }
+        (ErrorKind::TooManyValues, Some(option)) => format!("`{option}` takes no value"),
+        (ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues, Some(option)) => {
+            format!("`{option}` needs more values: {see}")
+        }
+        (ErrorKind::ArgumentConflict, Some(option)) => {
+            let other = list(error, ContextKind::PriorArg);
+            let other = other.first().map_or("", |other| name(other));
+            format!("only one of `{option}` and `{other}` can hold")
+        }
+        (ErrorKind::MissingRequiredArgument, _) => {
+            let missing = list(error, ContextKind::InvalidArg).join(" ");
+            format!("`{command}` needs {missing}")
+        }
+        (ErrorKind::InvalidUtf8, _) => "an argument is not UTF-8".to_string(),
+        _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_string(),
+    }
+}
+
+/// `, did you mean …?`, or what stands there without a suggestion.
+fn meant(error: &clap::Error, otherwise: &str) -> String {
+    let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let meant = kinds.into_iter().find_map(|kind| list(error, kind).pop());
+    meant.map_or(otherwise.to_string(), |meant| format!(", did you mean `{meant}`?"))
+}
+
+/// `nic-placement plan`, from the line on its usage.
+fn command(error: &clap::Error) -> String {
+    let usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
+    let words: Vec<&str> = usage.split_whitespace().skip(1).take_while(is_name).collect();
+    if words.is_empty() { "nic-placement".to_string() } else { words.join(" ") }
+}
+
+/// The option, without the names of its values.
+fn argument(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => Some(name(argument)),
+        _ => None,
+    }
+}
+
+fn name(argument: &str) -> &str {
+    argument.split(" <").next().unwrap_or(argument)
+}
+
+fn value(error: &clap::Error) -> &str {
+    text(error, ContextKind::InvalidValue)
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> &str {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text,
+        _ => "",
+    }
+}
+
+fn list(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,203 @@
+//! Writes a file whole or not at all, for readers that come meanwhile.
+#![forbid(unsafe_code)]
+
+use super::Failure;
+use super::page::Page;
+use nic_placement_core::discover::root;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::process;
+
+/// The folder and the name of a file that others find by its name.
+pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
+    let (folder, name) = parts(place)?;
+    let name = name.to_str().ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?;
+    Ok((folder, name))
+}
+
+fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
+    // `file_name` does not see the slash by which a folder is meant
+    let is_folder = place.as_os_str().as_bytes().ends_with(b"/");
+    match (place.parent(), place.file_name()) {
+        _ if is_folder => Err(format!("`{}` is no file's path", place.display())),
+        (Some(folder), Some(name)) if folder.as_os_str().is_empty() => Ok((Path::new("."), name)),
+        (Some(folder), Some(name)) => Ok((folder, name)),
+        _ => Err(format!("`{}` is no file's path", place.display())),
+    }
+}
+
+/// Only a regular file, or nothing, may stand where one is to be.
+///
+/// cp(1) writes through a link and into a device, install(1) puts a file in the place of either.  As root the first spoils
+/// what a link in another's folder leads to, and the second `/dev/null` or `/dev/stdout`.
+pub(super) fn check(place: &Path) -> Result<(), String> {
+    there(place).map(drop)
+}
+
+/// The regular file that stands there, if any.
+fn there(place: &Path) -> Result<Option<Metadata>, String> {
+    let shown = place.display();
+    match fs::symlink_metadata(place) {
+        Ok(there) if there.is_file() => Ok(Some(there)),
+        Ok(there) if there.is_symlink() => Err(format!(
+            "`{shown}` is a symbolic link: name the file itself, only a regular file is replaced"
+        )),
+        Ok(there) => {
+            Err(format!("`{shown}` is {}: only a regular file is replaced", root::kind(there.file_type())))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot write `{shown}`: {error}")),
+    }
+}
+
+/// The users that may read the file.
+enum Readers {
+    /// all, whatever the umask and the old file say
+    All,
+    /// those of the old file, else those whom the umask leaves: as where a shell writes it
+    AsBefore(Option<Metadata>),
+}
+
+/// Writes a file that all may read, as steps and engines must; a process that reads meanwhile has the old one.
+pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
+    check(place)?;
+    write_for(Readers::All, place, bytes)
+}
+
+/// The same for a file of the user's own: the old file's mode says which users may read it, else the umask.
+pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
+    let old = there(place)?;
+    write_for(Readers::AsBefore(old), place, bytes)
+}
+
+/// Writes what a program reads to such a file, or to standard output where the command line names none.
+pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Result<(), Failure> {
+    match output {
+        Some(file) => write_own(file, text.as_bytes())?,
+        None => page.exact(text),
+    }
+    Ok(())
+}
+
+/// Would `write_own` write it now?  Its first step tells, which asks the file system and not only its modes.
+pub(super) fn could_write(place: &Path) -> Result<(), String> {
+    there(place)?;
+    let (folder, name) = parts(place)?;
+    begin(folder, name, 0o600)
+        .and_then(|(new, _)| fs::remove_file(new))
+        .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
+}
+
+fn write_for(readers: Readers, place: &Path, bytes: &[u8]) -> Result<(), String> {
+    let (folder, name) = parts(place)?;
+    write_in(folder, name, bytes, &readers)
+        .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
+}
+
+fn write_in(folder: &Path, name: &OsStr, bytes: &[u8], readers: &Readers) -> io::Result<()> {
+    let mode = match readers {
+        Readers::All => 0o644,
+        Readers::AsBefore(Some(old)) => old.mode() & 0o777,
+        Readers::AsBefore(None) => 0o666,
+    };
+    let (new, mut file) = begin(folder, name, mode)?;
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| match readers {
+            Readers::AsBefore(None) => Ok(()),
+            Readers::AsBefore(Some(old)) => be_as(&file, old, mode),
+            Readers::All => file.set_permissions(Permissions::from_mode(mode)),
+        })
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&new, folder.join(name)));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+/// A file that root writes anew stays its user's: if it were root's, its mode could keep that user from reading it.
+fn be_as(file: &File, old: &Metadata, mode: u32) -> io::Result<()> {
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        // others than root may not, and then it is theirs
+        let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// A file of this process alone beside the one that is to be: another may be writing the same just now.
+fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> {
+    /// Files of this name that are in the way, at most: left by ones that were killed, or of a process that has this number
+    /// in a container of its own.
+    const MAX_IN_THE_WAY: u32 = 1000;
+    for number in 0..MAX_IN_THE_WAY {
+        let mut new = OsString::from(".");
+        new.push(name);
+        new.push(format!(".{}-{number}.new", process::id()));
+        let new = folder.join(new);
+        // `create_new`, since another user may have put a link there, which must not be followed
+        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&new) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => return Ok((new, opened?)),
+        }
+    }
+    let (folder, name) = (folder.display(), Path::new(name).display());
+    let left = format!("`{folder}` has {MAX_IN_THE_WAY} files `.{name}.*.new`: remove them");
+    Err(io::Error::other(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("nic-placement-whole-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_of_several_writers_writes_the_file_whole() {
+        let folder = folder("writers");
+        let place = folder.join("node.json");
+        let text = |writer: u8| vec![b'a' + writer; 64 * 1024];
+        thread::scope(|scope| {
+            for writer in 0..4 {
+                let place = &place;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        write(place, &text(writer)).unwrap();
+                        let read = fs::read(place).unwrap();
+                        assert!((0..4).any(|writer| read == text(writer)), "{} bytes", read.len());
+                    }
+                });
+            }
+        });
+        assert_eq!(names(&folder), ["node.json"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_one_left_that_was_killed_is_in_nobody_s_way() {
+        let folder = folder("killed");
+        let left = format!(".node.json.{}-0.new", process::id());
+        fs::write(folder.join(&left), "half").unwrap();
+        write(&folder.join("node.json"), b"whole").unwrap();
+        assert_eq!(fs::read(folder.join("node.json")).unwrap(), b"whole");
+        // it may be another's that still writes
+        assert_eq!(fs::read(folder.join(&left)).unwrap(), b"half");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

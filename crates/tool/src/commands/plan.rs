@@ -1,0 +1,206 @@
+//! `nic-placement plan`: what the tasks of a step would get, by the same plan as the plugin's.
+#![forbid(unsafe_code)]
+
+mod table;
+
+use super::drawing::{self, Drawing};
+use super::evidence::GpuEvidence;
+use super::misunderstood::misunderstood;
+use super::node::Node;
+use super::page::Page;
+use super::request::{self, PlanOptions};
+use super::{Failure, gpu_list, shortfalls};
+use clap::ArgAction::Append;
+use nic_placement_core::config::NodeSource;
+use nic_placement_core::libraries;
+use nic_placement_core::libraries::wanted::is_variable_name;
+use nic_placement_core::placement::Change;
+use nic_placement_core::plan::{Plan, TaskPlan};
+use nic_placement_core::policy::identity;
+use nic_placement_core::step::{Starter, Step, Task};
+use nic_placement_core::topology::Topology;
+use nic_placement_launch::answers;
+use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
+use nic_placement_process::{files, maps};
+use std::fmt::Write;
+
+/// what the tasks of a step would get
+///
+/// GPUs, NICs, CPUs, memory, and the variables that are set, for each task on one node without other jobs. The plugin
+/// decides by the same code. Ends with 1, as srun would, where a strict word fails a task.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement plan --machine dgx-h100 --gpus-per-task 1
+  nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why
+  nic-placement plan --machine dgx-h100 --gpus-per-task 1 --svg -o plan.svg")]
+pub(super) struct Options {
+    #[command(flatten)]
+    node: Node,
+    #[command(flatten)]
+    step: StepOptions,
+    #[command(flatten)]
+    request: PlanOptions,
+    #[command(flatten)]
+    site: Site,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Which step")]
+struct StepOptions {
+    /// tasks on the node (default: one for each GPU, or for each group of --gpus-per-task)
+    #[arg(long, value_name = "N")]
+    ntasks: Option<u32>,
+    /// GPUs of each task, in PCI order; without it every task sees all of the allocation
+    #[arg(long, value_name = "M")]
+    gpus_per_task: Option<u32>,
+    /// CPUs that each task asks for, as srun's -c: it is bound near its GPUs only where so many are there for every task
+    /// (default: an even share of the node's)
+    #[arg(short = 'c', long, value_name = "N")]
+    cpus_per_task: Option<u32>,
+    /// the allocation: positions in PCI order (0-3,5) or PCI addresses (default: all GPUs)
+    #[arg(long, value_name = "LIST")]
+    gpus: Option<String>,
+    /// what a task with this variable would get; again for more
+    ///
+    /// VAR is CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK,
+    /// ZE_FLAT_DEVICE_HIERARCHY or SLURM_STEP_GPUS.
+    #[arg(long, value_name = "VAR=LIST", action = Append)]
+    visible: Vec<String>,
+    /// ... and may open the device nodes of these GPUs alone, as under a device cgroup (none: of no GPU)
+    #[arg(long, value_name = "LIST")]
+    may_open: Option<String>,
+    /// a variable that the tasks have already; again for more
+    #[arg(long, value_name = "NAME=VALUE", action = Append)]
+    variable: Vec<String>,
+}
+
+/// Arguments of plugstack.conf that change variables alone.
+#[derive(clap::Args)]
+struct Site {
+    /// a variable of the site's own, as plugstack.conf's set=; again for more
+    ///
+    /// A file that a template names is taken to exist.
+    #[arg(long, value_name = "NAME=TEMPLATE", action = Append, help_heading = "What is asked for")]
+    set: Vec<String>,
+    /// routed or isolated-rails, as plugstack.conf's fabric=
+    #[arg(long, value_name = "WORD", help_heading = "What is asked for")]
+    fabric: Option<String>,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Output")]
+struct Output {
+    /// the reasons too, below the table
+    #[arg(short = 'v', long, visible_alias = "reasons", conflicts_with_all = ["json", "env", "svg"])]
+    why: bool,
+    /// the plan as versioned JSON, with all reasons
+    #[arg(long, conflicts_with = "env")]
+    json: bool,
+    /// the plan as lines for a shell: a case for each local id
+    #[arg(long, conflicts_with = "svg")]
+    env: bool,
+    /// the variable that holds the local id in --env, as LOCAL_RANK of torchrun (default: SLURM_LOCALID)
+    #[arg(long, value_name = "NAME", requires = "env", value_parser = variable_name)]
+    by: Option<String>,
+    #[command(flatten)]
+    drawing: Drawing,
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let Options { node, step: of_step, request, site, output } = options;
+    let present = request::variables(&of_step.variable)?;
+    let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
+    let (mut wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
+    maps::take_to_exist(&mut wish.admin);
+    let (topology, mut diagnostics) = node.read()?;
+    let (step, tasks) = step_of(of_step, &evidence, &topology)?;
+    let is_live = node.source() == NodeSource::Live;
+    // files of this node say nothing about another one, and this user's files nothing about another's: every configuration
+    // counts as empty, every file of a `set=` as there
+    let read = |path: &str| match is_live && files::is_kernels(path) {
+        true => files::read(path),
+        false => Some(libraries::FileText::default()),
+    };
+    let plan = Plan::new(topology, wish, step, &read);
+    let had = libraries::Evidence { present: &present, read: &read };
+    diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
+    let placed: Vec<TaskPlan> = tasks.iter().map(|task| plan.task(task, had)).collect();
+    let lacking: shortfalls::Shortfalls =
+        placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
+    match output {
+        Output { json: true, .. } => page.exact(&answers::plan(&plan, &placed, &diagnostics)),
+        Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(&plan, &placed), page)?,
+        Output { env: true, by, .. } => {
+            page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));
+        }
+        Output { why, .. } => {
+            table::print(&plan, &placed, page);
+            shortfalls::lines("task", &lacking, page);
+            for diagnostic in diagnostics.iter().chain(&identity::lint(&plan.node)) {
+                page.item("note: ", diagnostic);
+            }
+            if *why {
+                table::reasons(&placed, page);
+            }
+        }
+    }
+    shortfalls::verdict("plan", "task", &plan, &lacking)
+}
+
+fn step_of(
+    of_step: &StepOptions,
+    evidence: &GpuEvidence,
+    topology: &Topology,
+) -> Result<(Step, Vec<Task>), Failure> {
+    let played = evidence.grant(topology)?;
+    if played.is_some() && (of_step.gpus.is_some() || of_step.gpus_per_task.is_some()) {
+        return Err(misunderstood(
+            "`--visible` and `--may-open` say whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
+        ));
+    }
+    let request = StepRequest {
+        starter: Starter::Slurm,
+        gpus: gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?,
+        split: of_step.gpus_per_task.map_or(GpuSplit::All, GpuSplit::Each),
+        tasks: of_step.ntasks.or(played.as_ref().map(|_| 1)),
+        cpus_per_task: of_step.cpus_per_task,
+        cpus: topology.cpus(),
+        // a plan is for a node without other jobs' tasks
+        alone_on_node: true,
+    };
+    let (mut step, mut tasks) = request.step(topology).map_err(|bad| match bad {
+        BadStep::Tasks(count) => format!("`--ntasks {count}`: expected 1 to {MAX_TASKS}"),
+        bad @ BadStep::TooFewGpus(..) => bad.to_string(),
+    })?;
+    step.gpus = evidence.step_gpus.clone().or(step.gpus);
+    if let Some(played) = played {
+        tasks.iter_mut().for_each(|task| task.gpus = played.clone());
+    }
+    Ok((step, tasks))
+}
+
+fn variable_name(text: &str) -> Result<String, String> {
+    match is_variable_name(text) {
+        true => Ok(text.to_string()),
+        false => Err("expected the name of a variable".to_string()),
+    }
+}
+
+/// Lines that a shell can evaluate: `case $SLURM_LOCALID in 0) export …`.
+fn exports(placed: &[TaskPlan], local_id: &str) -> String {
+    let mut text = format!("case ${local_id} in\n");
+    // writing to a string cannot fail
+    for task in placed {
+        let _ = write!(text, "{})", task.placement.local_id);
+        for variable in &task.variables {
+            if let Change::Set(value) = &variable.change {
+                let _ = write!(text, " export {}='{}';", variable.name, value.replace('\'', r"'\''"));
+            }
+        }
+        text.push_str(";\n");
+    }
+    text + "esac\n"
+}

@@ -1,0 +1,126 @@
+//! A plan for people: a row for each task, below it what all tasks share, and on request why.
+#![forbid(unsafe_code)]
+
+use crate::commands::left_out;
+use crate::commands::page::{Page, Style, Table, Text};
+use nic_placement_core::libraries::text;
+use nic_placement_core::placement::{Change, RailIndex, Variable};
+use nic_placement_core::plan::{Plan, TaskPlan};
+use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
+
+pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
+    let Plan { node, map, .. } = plan;
+    page.line(format_args!("{} ({}), policy {}", node.name, node.provenance, map.policy));
+    let sets: Vec<String> = placed.iter().map(|task| names_set(&task.variables)).collect();
+    let sets_alike = sets.windows(2).all(|two| two[0] == two[1]);
+    page.table(&table(plan, placed, if sets_alike { None } else { Some(&sets) }));
+    page.blank();
+    if let Some(sets) = sets.first().filter(|_| sets_alike) {
+        page.item("every task sets ", sets);
+    }
+    if let Some(list) = placed.iter().find_map(|task| value(&task.variables, "NCCL_IB_HCA")) {
+        page.line(format_args!("every task: NCCL_IB_HCA={list}"));
+    }
+    left_out::lines(&map.excluded, page);
+}
+
+/// Tasks that follow each other and get the same stand in one row.
+fn table(plan: &Plan, placed: &[TaskPlan], sets: Option<&[String]>) -> Table {
+    let mut headings = vec!["task", "GPU", "address", "NIC and path", "CPUs", "memory"];
+    headings.extend(sets.map(|_| "sets"));
+    let nic_width = placed.iter().filter_map(|task| match task.placement.rails.as_slice() {
+        [(rail, _)] => Some(plan.map.rail(*rail).to_string().chars().count()),
+        _ => None,
+    });
+    let nic_width = nic_width.max().unwrap_or(0);
+    let mut rows: Vec<(Vec<u32>, Vec<Text>)> = Vec::new();
+    for (index, task) in placed.iter().enumerate() {
+        let mut cells = cells(plan, task, nic_width);
+        cells.extend(sets.map(|sets| Text::from(&sets[index])));
+        let number = task.placement.global_id;
+        match rows.last_mut() {
+            Some((numbers, last)) if *last == cells => numbers.push(number),
+            _ => rows.push((vec![number], cells)),
+        }
+    }
+    let mut table = Table::headed(&headings);
+    for (numbers, cells) in rows {
+        table.row([Text::from(ranges(numbers))].into_iter().chain(cells));
+    }
+    table
+}
+
+/// All but the task's number and its variables.
+fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
+    let Plan { node, map, .. } = plan;
+    let placement = &task.placement;
+    let gpus = placement.gpus.iter().filter_map(|gpu| u32::try_from(gpu.0).ok());
+    let addresses = placement.gpus.iter().map(|&gpu| node.gpu(gpu).address);
+    let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
+    let nic = |&(rail, path): &(RailIndex, PathType), width: usize| {
+        let name = map.rail(rail).to_string();
+        Text::from(format_args!("{name:<width$} ")).then(Text::of_path(path)).unbroken()
+    };
+    let or = |text: Text, otherwise: &str| if text.width() == 0 { otherwise.into() } else { text };
+    let nics = match placement.rails.as_slice() {
+        [] => "none".into(),
+        [one] => nic(one, nic_width),
+        several => Text::joined(several.iter().map(|rail| nic(rail, 0)), ", "),
+    };
+    // what a list of the user's own makes of it
+    let others = task.uses.iter().filter(|of| !of.is_as_planned());
+    let nics = others.fold(nics, |nics, of| nics.then(format!(", but {}: {of}", of.reader)));
+    let cpus = placement.cpus.cpus();
+    vec![
+        or(ranges(gpus).into(), "none"),
+        or(Text::joined(addresses, ", "), "-"),
+        nics,
+        if cpus.is_empty() { "unknown".into() } else { cpus.into() },
+        placement.mems.nodes().map_or("any".into(), Text::from),
+    ]
+}
+
+/// `0-3,7`
+fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
+    numbers.into_iter().collect::<Bitmap>().to_string()
+}
+
+/// First what holds for all tasks, then what each has beside; again tasks that follow each other together.
+pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
+    let all: Vec<Vec<String>> =
+        placed.iter().map(|task| text::reasons(&task.placement, &task.variables)).collect();
+    let is_common = |reason: &String| all.len() > 1 && all.iter().all(|reasons| reasons.contains(reason));
+    let mut groups: Vec<(Vec<u32>, Vec<&String>)> = Vec::new();
+    for (task, reasons) in placed.iter().zip(&all) {
+        let own: Vec<&String> = reasons.iter().filter(|reason| !is_common(reason)).collect();
+        let number = task.placement.global_id;
+        match groups.last_mut() {
+            Some((numbers, last)) if *last == own => numbers.push(number),
+            _ => groups.push((vec![number], own)),
+        }
+    }
+    let common = all.first().into_iter().flatten().filter(|reason| is_common(reason)).collect();
+    let each = groups.into_iter().map(|(numbers, own)| {
+        let word = if numbers.len() == 1 { "task" } else { "tasks" };
+        (format!("{word} {}", ranges(numbers)), own)
+    });
+    let of_all: (String, Vec<&String>) = ("every task".to_string(), common);
+    for (heading, reasons) in [of_all].into_iter().chain(each).filter(|(_, reasons)| !reasons.is_empty()) {
+        page.blank();
+        page.line(Text::styled(heading, Style::Heading));
+        reasons.iter().for_each(|reason| page.indented(reason));
+    }
+}
+
+fn names_set(variables: &[Variable]) -> String {
+    let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+    let names: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
+    if names.is_empty() { "nothing".to_string() } else { names.join(" ") }
+}
+
+fn value<'a>(variables: &'a [Variable], name: &str) -> Option<&'a str> {
+    variables.iter().find_map(|variable| match &variable.change {
+        Change::Set(value) if variable.name == name => Some(value.as_str()),
+        _ => None,
+    })
+}

@@ -1,0 +1,250 @@
+//! plugstack.conf as Slurm reads it (spank(8), src/common/spank.c): its lines in order, included files among them.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::root::{self, Author, Problem};
+use nic_placement_core::policy::pattern::glob;
+use nic_placement_fleet::doctor::facts::PluginLine;
+use nic_placement_process::admin::{self, Found};
+use nic_placement_process::node;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Files within files, at most.
+const MOST_DEPTH: usize = 8;
+/// Files in all, at most: patterns of `include` that mean each other multiply.
+const MOST_FILES: usize = 256;
+/// Bytes of one file, at most.
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// What the plugin's line in this file, or in the one that Slurm reads, and the configuration file say for a step of this
+/// partition, and whether there is such a line in sight.
+pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, bool) {
+    let slurms_own = || place(|name| std::env::var_os(name));
+    let lines = read(&file.map_or_else(slurms_own, Path::to_path_buf)).lines;
+    let line = lines.iter().find(|line| line.is_ours());
+    let arguments = line.into_iter().flat_map(|line| &line.arguments).map(String::as_str);
+    // what is wrong with them `nic-placement check` tells the admin; a process of root's takes only a file of root's
+    (admin::find(arguments, || partition.map(str::to_string), node::callers_author()), line.is_some())
+}
+
+/// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent
+/// (slurm.conf(5), "Configless"; src/common/fetch_config.c).
+fn slurm_conf(variable: impl Fn(&str) -> Option<OsString>, is_there: impl Fn(&Path) -> bool) -> PathBuf {
+    match variable("SLURM_CONF") {
+        Some(named) => PathBuf::from(named),
+        None if !is_there(Path::new(USUAL)) && is_there(Path::new(SENT)) => PathBuf::from(SENT),
+        None => PathBuf::from(USUAL),
+    }
+}
+
+/// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf.
+pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let slurm_conf = slurm_conf(variable, Path::is_file);
+    let named = text(&slurm_conf).ok().and_then(|text| value_of(&text, "PlugStackConfig"));
+    named.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
+}
+
+/// Where a configless slurmd keeps what it was sent.
+pub(super) const SENT: &str = "/run/slurm/conf/slurm.conf";
+/// Where slurm.conf is, unless `SLURM_CONF` names another place or slurmd is configless.
+pub(super) const USUAL: &str = "/etc/slurm/slurm.conf";
+
+/// The folders in which Slurm looks for plugins that are named without one; none where slurm.conf does not say.
+pub(super) fn plugin_folders() -> Option<Vec<PathBuf>> {
+    let slurm_conf = slurm_conf(|name| std::env::var_os(name), Path::is_file);
+    let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
+    Some(folders.split(':').map(PathBuf::from).collect())
+}
+
+/// The value of a parameter in the text of slurm.conf.
+fn value_of(text: &str, parameter: &str) -> Option<String> {
+    let mut values = text.lines().filter_map(|line| {
+        let (name, value) = line.split('#').next()?.split_once('=')?;
+        name.trim().eq_ignore_ascii_case(parameter).then(|| value.trim().to_string())
+    });
+    values.next()
+}
+
+/// What was read.
+#[derive(Default)]
+pub(super) struct Read {
+    /// the lines that load plugins, in the order in which Slurm loads them
+    pub(super) lines: Vec<PluginLine>,
+    /// what cannot be read
+    pub(super) findings: Vec<Diagnostic>,
+    /// the files that were read
+    pub(super) files: Vec<PathBuf>,
+    /// patterns of `include` that mean no file: where, and the pattern
+    pub(super) unmatched: Vec<(String, String)>,
+}
+
+/// Its lines, and those of the files that it includes.
+pub(super) fn read(file: &Path) -> Read {
+    let mut reader = Reader { read: Read::default(), files: 0 };
+    reader.include(file, 0);
+    reader.read
+}
+
+/// A file's text, which is neither waited for nor longer than a configuration is.
+fn text(file: &Path) -> Result<String, String> {
+    let bytes =
+        root::read_file(file, MOST_BYTES, Author::Anyone).map_err(|unreadable| match unreadable.problem {
+            problem @ Problem::System(_) => problem.to_string(),
+            problem => format!("it {problem}"),
+        })?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_string())
+}
+
+struct Reader {
+    read: Read,
+    /// how many were looked at
+    files: usize,
+}
+
+impl Reader {
+    fn include(&mut self, file: &Path, depth: usize) {
+        let shown = file.display().to_string();
+        self.files += 1;
+        if self.files > MOST_FILES {
+            // said once: what stands behind it is no news
+            if self.files == MOST_FILES + 1 {
+                let finding =
+                    format!("more than {MOST_FILES} files include each other: the others are not read");
+                self.read.findings.push(Diagnostic::new(shown, finding));
+            }
+            return;
+        }
+        if depth > MOST_DEPTH {
+            return self.read.findings.push(Diagnostic::new(shown, "files include each other: not read"));
+        }
+        let text = match text(file) {
+            Ok(text) => text,
+            Err(problem) => return self.read.findings.push(Diagnostic::new(shown, problem)),
+        };
+        self.read.files.push(file.to_path_buf());
+        for (number, line) in text.lines().enumerate() {
+            let place = format!("{shown}:{}", number + 1);
+            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+            match (words.next(), words.next()) {
+                (None, _) => {}
+                (Some("include"), Some(pattern)) => {
+                    let files = matches(&file.parent().unwrap_or(Path::new("/")).join(pattern));
+                    if files.is_empty() {
+                        self.read.unmatched.push((place, pattern.to_string()));
+                    }
+                    files.iter().for_each(|file| self.include(file, depth + 1));
+                }
+                (Some(kind @ ("required" | "optional")), Some(path)) => self.read.lines.push(PluginLine {
+                    place,
+                    is_required: kind == "required",
+                    path: PathBuf::from(path),
+                    arguments: words.map(str::to_string).collect(),
+                    is_there: None,
+                }),
+                (Some(word), _) => self.read.findings.push(Diagnostic::new(
+                    place,
+                    format!(
+                        "`{}`: expected `optional PATH`, `required PATH` or `include PATTERN`",
+                        word.escape_debug()
+                    ),
+                )),
+            }
+        }
+    }
+}
+
+/// The files that a pattern of `include` means, in the order of glob(3): by name.
+fn matches(pattern: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
+    let name = name.to_string_lossy().into_owned();
+    let found = names(folder).into_iter().filter(|found| {
+        // as in glob(3), a star does not mean hidden files
+        glob(name.as_bytes(), found.as_bytes()) && (!found.starts_with('.') || name.starts_with('.'))
+    });
+    found.map(|name| folder.join(name)).collect()
+}
+
+/// The names in a directory, sorted; none where it cannot be read.
+pub(super) fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slurm_conf_is_where_the_variable_says_or_usual_or_where_a_configless_slurmd_keeps_it() {
+        let found = |named: Option<&str>, there: &[&str]| {
+            let named = named.map(OsString::from);
+            slurm_conf(|_| named.clone(), |path| there.iter().any(|there| path == Path::new(there)))
+        };
+        let (usual, sent) = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf");
+        assert_eq!(found(Some("/site/slurm.conf"), &[usual, sent]), Path::new("/site/slurm.conf"));
+        assert_eq!(found(None, &[usual, sent]), Path::new(usual));
+        assert_eq!(found(None, &[sent]), Path::new(sent));
+        assert_eq!(found(None, &[]), Path::new(usual));
+    }
+
+    #[test]
+    fn slurm_conf_says_where_plugstack_conf_is_and_else_it_is_beside_it() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-plugstack-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let slurm_conf = folder.join("slurm.conf");
+        let place = || place(|name| (name == "SLURM_CONF").then(|| slurm_conf.clone().into_os_string()));
+        assert_eq!(place(), folder.join("plugstack.conf"));
+        std::fs::write(&slurm_conf, "ClusterName=x\nplugstackconfig = /somewhere/else.conf # as ever\n")
+            .unwrap();
+        assert_eq!(place(), Path::new("/somewhere/else.conf"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_is_named_and_not_waited_for() {
+        let pipe = std::env::temp_dir().join(format!("nic-placement-plugstack-pipe-{}", std::process::id()));
+        let _ = std::fs::remove_file(&pipe);
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (answer, answered) = std::sync::mpsc::channel();
+        let file = pipe.clone();
+        std::thread::spawn(move || {
+            let beside = place(|_| Some(file.clone().into_os_string()));
+            answer.send((beside, read(&file).findings))
+        });
+        let found = answered.recv_timeout(std::time::Duration::from_secs(30));
+        std::fs::remove_file(&pipe).unwrap();
+        let (beside, findings) = found.expect("it waits");
+        assert_eq!(beside, pipe.with_file_name("plugstack.conf"));
+        let expected = format!("`{}`: it is a named pipe: expected a regular file", pipe.display());
+        assert_eq!(findings[0].to_string(), expected);
+    }
+
+    #[test]
+    fn patterns_that_mean_each_other_end() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-patterns-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in 0..20 {
+            std::fs::write(folder.join(format!("{file}.conf")), "include *.conf\n").unwrap();
+        }
+        let findings = read(&folder.join("0.conf")).findings;
+        std::fs::remove_dir_all(&folder).unwrap();
+        let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(
+            said.last().unwrap().ends_with("more than 256 files include each other: the others are not read")
+        );
+    }
+
+    #[test]
+    fn a_file_that_includes_itself_ends() {
+        let file = std::env::temp_dir().join(format!("nic-placement-circle-{}", std::process::id()));
+        std::fs::write(&file, format!("include {}\n", file.display())).unwrap();
+        let Read { lines, findings, .. } = read(&file);
+        std::fs::remove_file(&file).unwrap();
+        assert!(lines.is_empty());
+        assert!(findings[0].to_string().contains("files include each other"), "{findings:?}");
+    }
+}

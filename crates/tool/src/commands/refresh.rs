@@ -1,0 +1,299 @@
+//! `nic-placement refresh`: reads the node, which may wait for hardware, and writes the node file, so that no step has to.
+#![forbid(unsafe_code)]
+
+mod engines;
+mod textfile;
+mod watch;
+
+use super::page::Page;
+use super::{Failure, output, plugstack};
+use clap::ValueHint;
+use nic_placement_core::config::NodeFileUse;
+use nic_placement_core::discover::Root;
+use nic_placement_core::discover::root::{self, Author, Problem, Unreadable};
+use nic_placement_core::node::{file, kept};
+use nic_placement_core::topology::Topology;
+use nic_placement_formats::import::nccl;
+use nic_placement_sys as sys;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// read the node and write the node file, which steps read instead of asking hardware
+///
+/// To read the state and rate of an RDMA port, the kernel asks the card's firmware. A sick card can take a minute, and nothing
+/// ends the process that waits. So this asks outside of any job: at boot, by a timer, by Slurm's HealthCheckProgram. A step uses
+/// the file if root wrote it since the system was started and not too long ago, and if it names the devices that are there. Else
+/// the step reads the node itself.
+///
+/// Where the bus hides which GPU and which NIC share a switch, a topology file for NCCL is kept beside it: node.nccl.xml.
+/// A file of that name that no refresh has written stays as it is.
+///
+/// For each {map_file:FORMAT} that plugstack.conf's set= names, the node's map is kept there too: node.map-FORMAT.json.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement refresh
+  nic-placement refresh --watch
+  nic-placement refresh --output node.json; nic-placement show --topology node.json")]
+pub(super) struct Options {
+    /// where to write it, instead of /run/nic-placement/node.json
+    ///
+    /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused, and so is a
+    /// folder that does not exist.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// this file instead of the plugstack.conf that Slurm reads: which maps are kept, and of which NICs
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    plugstack: Option<PathBuf>,
+    /// also write metrics of the node for Prometheus: a file ending with .prom in a folder of the node exporter
+    ///
+    /// When the node was read, ports up or down with their rates, GPUs for each port, pairs on different sockets. Bytes only of
+    /// cards whose counters the node exporter does not read itself. The folder is that of its --collector.textfile.directory.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    textfile: Option<PathBuf>,
+    /// go on: write it again within a second of a change, and regularly
+    ///
+    /// Changes are those of which the kernel tells: links that come up or go down, and, since Linux 6.12, RDMA devices. The state of
+    /// an InfiniBand port without an interface is not among them.
+    #[arg(long, help_heading = "The node's agent")]
+    watch: bool,
+    /// how often to write it where nothing changes (default 300)
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "watch",
+        default_value = "300",
+        hide_default_value = true,
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        help_heading = "The node's agent"
+    )]
+    every: u64,
+}
+
+pub(super) fn run(options: &Options, _: &mut Page) -> Result<(), Failure> {
+    let place = options.output.clone().unwrap_or_else(|| NodeFileUse::default().path.into());
+    // before anything is made beside it
+    output::check(&place)?;
+    options.textfile.as_deref().map_or(Ok(()), textfile::check)?;
+    let files = Files {
+        place: &place,
+        plugstack: options.plugstack.as_deref(),
+        textfile: options.textfile.as_deref(),
+    };
+    match options.watch {
+        true => watch::watch(&files, Duration::from_secs(options.every)),
+        false => refresh(&files),
+    }
+}
+
+/// What is read and written.
+struct Files<'a> {
+    /// the node file
+    place: &'a Path,
+    plugstack: Option<&'a Path>,
+    textfile: Option<&'a Path>,
+}
+
+fn refresh(files: &Files) -> Result<(), Failure> {
+    let &Files { place, plugstack, textfile } = files;
+    let shown = place.display();
+    let (folder, name) = output::split(place)?;
+    let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
+    // a folder by a wrong name would hide the mistake
+    if !folder.is_dir() && Path::new(&NodeFileUse::default().path).parent() != Some(folder) {
+        return Err(
+            format!("cannot write `{shown}`: the folder `{}` does not exist", folder.display()).into()
+        );
+    }
+    make_folder(folder).map_err(cannot)?;
+    let _lock = lock(&folder.join(format!(".{name}.lock"))).map_err(cannot)?.ok_or_else(|| {
+        format!("another refresh writes `{shown}` and has not ended: hardware that does not answer?")
+    })?;
+    // the age counts from before the first question: what is read may be as old as that
+    let (node, diagnostics) = kept::make(&Root::live(), sys::seconds_since_boot(), utc(SystemTime::now()))?;
+    diagnostics.iter().for_each(|diagnostic| super::tell(&diagnostic.to_string()));
+    output::write(place, file::to_json(&node).as_bytes())?;
+    for_nccl(&node.topology, place)?;
+    let admin = plugstack::admin(plugstack, None).0.admin;
+    engines::keep(node.topology.clone(), place, admin.clone())?;
+    // last: the file may be on a file system that does not answer, and what steps need is written
+    if let Some(textfile) = textfile {
+        textfile::keep(&engines::whole_node(node.topology, admin)?, textfile)?;
+    }
+    Ok(())
+}
+
+/// The first line of the file for NCCL, by which a later refresh knows it: a comment, which NCCL skips (src/graph/xml.cc,
+/// `xmlSkipComment`).
+const HEADING: &str = "<!-- written by nic-placement refresh, which keeps it as the node is -->";
+
+/// Where the bus hides which GPU and which NIC share a switch, NCCL finds that out from a file only: it is kept beside the
+/// node file, for the admin's `set=NCCL_TOPO_FILE=`.
+fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
+    let beside = place.with_extension("nccl.xml");
+    let shown = beside.display();
+    let written = match topology.stated_paths.is_empty() {
+        true => Err("the bus hides nothing from NCCL".to_string()),
+        false => nccl::write(topology).map_err(|unwritable| unwritable.to_string()),
+    };
+    match (written, there(&beside)) {
+        (Err(reason), There::Ours(_)) => {
+            fs::remove_file(&beside).map_err(|error| format!("cannot remove `{shown}`: {error}"))?;
+            super::tell(&format!("`{shown}` is removed: {reason}"));
+        }
+        (Err(reason), _) if !topology.stated_paths.is_empty() => {
+            super::tell(&format!("no file for NCCL: {reason}"));
+        }
+        (Err(_), _) => {}
+        (Ok(_), There::Anothers(what)) => {
+            super::tell(&format!("no file for NCCL: {what}, and stays as it is; remove it to get one"));
+        }
+        (Ok(nccl::Written { text, lost }), old) => {
+            let text = format!("{HEADING}\n{text}");
+            // a job that starts now may be reading it
+            if !matches!(old, There::Ours(old) if old == text.as_bytes()) {
+                lost.iter().for_each(|lost| super::tell(&format!("note: {shown}: {lost}")));
+                output::write(&beside, text.as_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What stands where the file for NCCL would.
+enum There {
+    Nothing,
+    /// an earlier refresh's text
+    Ours(Vec<u8>),
+    /// what it is instead
+    Anothers(String),
+}
+
+fn there(beside: &Path) -> There {
+    /// Bytes of a file of ours, at most: 256 elements of some ten values of 253 bytes each.
+    const MAX_OURS: usize = 1024 * 1024;
+    match root::read_unlinked(beside, MAX_OURS, Author::Anyone) {
+        Ok(bytes) if bytes.starts_with(HEADING.as_bytes()) => There::Ours(bytes),
+        Ok(_) => There::Anothers(format!("`{}` was not written by `refresh`", beside.display())),
+        Err(Unreadable { problem: Problem::System(error), .. })
+            if error.kind() == io::ErrorKind::NotFound =>
+        {
+            There::Nothing
+        }
+        Err(unreadable) => There::Anothers(unreadable.to_string()),
+    }
+}
+
+/// The folder, readable for all; one that is there stays as it is.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().mode(0o755).create(folder)?;
+    // whatever the umask said
+    fs::set_permissions(folder, Permissions::from_mode(0o755))
+}
+
+/// Held until it is dropped; `None` where another process holds it.  A process that waits for hardware keeps it, so that no
+/// second one comes to wait beside it.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = root::open_to_lock(path)?;
+    Ok(sys::try_lock(&file)?.then_some(file))
+}
+
+/// A time in UTC, as `2026-11-22 02:30:01 UTC`.
+fn utc(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nic_placement_core::topology::Provenance;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_time_is_shown_as_a_date() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_314_601);
+        assert_eq!(utc(time), "2026-11-22 02:30:01 UTC");
+    }
+
+    #[test]
+    fn a_file_for_nccl_is_kept_where_the_bus_hides_pairs_and_goes_where_it_does_not() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-for-nccl-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        make_folder(&folder).unwrap();
+        let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
+        let azure = nic_placement_core::platform::model("azure-nd96isr-h100-v5").unwrap();
+        for_nccl(&azure, &node).unwrap();
+        let metadata = || fs::metadata(&beside).unwrap();
+        let first = metadata();
+        assert_eq!(first.permissions().mode() & 0o7777, 0o644);
+        let text = fs::read_to_string(&beside).unwrap();
+        assert_eq!(text, format!("{HEADING}\n{}", nccl::write(&azure).unwrap().text));
+        nccl::read(&text, Provenance::ThisSystem).expect("a comment is no element");
+        for_nccl(&azure, &node).unwrap();
+        assert_eq!(metadata().ino(), first.ino(), "the same is not written again");
+        for_nccl(&nic_placement_core::platform::model("dgx-h100").unwrap(), &node).unwrap();
+        assert!(!beside.exists(), "this bus hides nothing");
+        for_nccl(&nic_placement_core::platform::model("dgx-h100").unwrap(), &node).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_stands_where_the_file_for_nccl_would_and_is_anothers_stays() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-not-ours-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        make_folder(&folder).unwrap();
+        let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
+        let models = ["azure-nd96isr-h100-v5", "dgx-h100"]
+            .map(|name| nic_placement_core::platform::model(name).unwrap());
+        for theirs in ["<system version=\"1\"/>\n", ""] {
+            fs::write(&beside, theirs).unwrap();
+            for model in &models {
+                for_nccl(model, &node).unwrap();
+                assert_eq!(fs::read_to_string(&beside).unwrap(), theirs, "{}", model.name);
+            }
+            fs::remove_file(&beside).unwrap();
+        }
+        // our own, behind a link
+        let elsewhere = folder.join("elsewhere");
+        fs::write(&elsewhere, format!("{HEADING}\n")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
+        for model in &models {
+            for_nccl(model, &node).unwrap();
+            assert!(beside.is_symlink() && elsewhere.exists(), "{}", model.name);
+        }
+        fs::remove_file(&beside).unwrap();
+        // a pipe without a writer: to open it as a file would not return
+        assert!(std::process::Command::new("mkfifo").arg(&beside).status().unwrap().success());
+        for model in &models {
+            for_nccl(model, &node).unwrap();
+            assert!(!fs::metadata(&beside).unwrap().is_file(), "{}", model.name);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_written_whole_readable_for_all_and_by_one_at_a_time() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-refresh-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        make_folder(&folder).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&folder), 0o755);
+        for text in ["first", "second"] {
+            output::write(&folder.join("node.json"), text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(folder.join("node.json")).unwrap(), text);
+        }
+        assert_eq!(mode(&folder.join("node.json")), 0o644);
+        let place = folder.join(".node.json.lock");
+        let held = lock(&place).unwrap();
+        assert!(held.is_some() && lock(&place).unwrap().is_none());
+        drop(held);
+        assert!(lock(&place).unwrap().is_some());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! The node's map in files beside the node file, for engines that read one.
+#![forbid(unsafe_code)]
+
+use super::super::{output, tell};
+use nic_placement_core::config::{Admin, NodeSource, settle};
+use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root::{Author, read_unlinked};
+use nic_placement_core::maps::{Format, Subject, write};
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::step::Step;
+use nic_placement_core::topology::{GpuIndex, Topology};
+use nic_placement_process::{maps, node};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Where the admin's templates name a file with the map, it is kept beside the node file: made as for a step that says nothing
+/// of its own.  One that cannot be made is removed.  A file that no template names is not touched: another program may have
+/// written it, and no step is told of it.
+pub(super) fn keep(topology: Topology, place: &Path, mut admin: Admin) -> Result<(), String> {
+    admin.node_file.path = place.display().to_string();
+    let places = maps::places(&admin);
+    if places.is_empty() {
+        return Ok(());
+    }
+    let plan = whole_node(topology, admin)?;
+    for (format, file) in places {
+        match written(&plan, format) {
+            // an engine that starts now may be reading it
+            Ok(text) if is_there(&file, &text) => {}
+            Ok(text) => output::write(&file, text.as_bytes())?,
+            Err(why) => {
+                tell(&format!("no `{}`: {why}", file.display()));
+                remove(&file)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_there(file: &Path, text: &str) -> bool {
+    read_unlinked(file, maps::MAX_BYTES, Author::Anyone).is_ok_and(|old| old == text.as_bytes())
+}
+
+fn written(plan: &Plan, format: Format) -> Result<String, String> {
+    let Plan { node: topology, map: node, .. } = plan;
+    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    if gpus.is_empty() {
+        return Err("the node has no GPU".to_string());
+    }
+    write(format, Subject { topology, node, gpus: &gpus, cpus: &[], host: "" }).map_err(|why| why.to_string())
+}
+
+fn remove(file: &Path) -> Result<(), String> {
+    output::check(file)?;
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("cannot remove `{}`: {error}", file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The plan of a step that says nothing of its own, on the node as steps have it.
+pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
+    let topology = match admin.source {
+        NodeSource::Live => topology,
+        // the plugin is root where it reads this
+        _ => node::read(&admin, Scope::Full, Author::Root).map_err(|why| why.to_string())?.0,
+    };
+    let settings = settle(&admin.default, None, None);
+    Ok(Plan::new(topology, Wish { admin, settings, ..Wish::default() }, Step::default(), &|_| None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn a_map_is_kept_for_each_template_that_names_one_and_goes_where_it_cannot_be_had() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-for-engines-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let dgx = || nic_placement_core::platform::model("dgx-h100").unwrap();
+        let kept = |arguments: &[&str]| {
+            let (admin, doubts) = Admin::parse(arguments.iter().copied());
+            assert!(doubts.is_empty(), "{doubts:?}");
+            keep(dgx(), &folder.join("node.json"), admin).unwrap();
+            let mut names: Vec<_> =
+                fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names.into_iter().map(|name| name.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&["set=X={nic}"]), [""; 0]);
+        assert_eq!(
+            kept(&["set=X={map_file:sglang}", "set=Y={map_file:json}"]),
+            ["node.map-json.json", "node.map-sglang.json"]
+        );
+        let sglang = folder.join("node.map-sglang.json");
+        let text = || fs::read_to_string(&sglang).unwrap();
+        assert!(text().starts_with(r#"{"0":"mlx5_0","1":"mlx5_3","2":"#), "{}", text());
+        let first = fs::metadata(&sglang).unwrap();
+        assert_eq!(first.permissions().mode() & 0o7777, 0o644);
+        kept(&["set=X={map_file:sglang}"]);
+        assert_eq!(fs::metadata(&sglang).unwrap().ino(), first.ino(), "the same is not written again");
+        kept(&["set=X={map_file:sglang}", "exclude=mlx5_0"]);
+        assert!(!text().contains(r#""mlx5_0""#), "the admin's word counts: {}", text());
+        assert_eq!(
+            kept(&["set=X={map_file:sglang}", "exclude=*"]),
+            ["node.map-json.json"],
+            "no map without NICs"
+        );
+        fs::write(&sglang, "somebody's").unwrap();
+        assert_eq!(kept(&[]), ["node.map-json.json", "node.map-sglang.json"]);
+        assert_eq!(text(), "somebody's", "nobody asks for it");
+        fs::remove_file(&sglang).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &sglang).unwrap();
+        for arguments in [&["set=X={map_file:sglang}"][..], &["set=X={map_file:sglang}", "exclude=*"]] {
+            let (admin, _) = Admin::parse(arguments.iter().copied());
+            let why = keep(dgx(), &folder.join("node.json"), admin).unwrap_err();
+            assert!(why.contains("is a symbolic link") && sglang.is_symlink(), "{why}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,254 @@
+//! What a refresh found as metrics for the textfile collector of Prometheus' node exporter.
+//!
+//! What the node exporter's own collectors have is not written again: the bytes of `counters/`, the state of interfaces.
+#![forbid(unsafe_code)]
+
+use crate::commands::counters::{Reading, opener};
+use crate::commands::output;
+use nic_placement_core::config::NodeSource;
+use nic_placement_core::placement::{GpuPlacement, Rail};
+use nic_placement_core::plan::Plan;
+use nic_placement_core::topology::{Nic, NicIndex, PathType, Port, PortState};
+use nic_placement_traffic::counters;
+use nic_placement_traffic::exposition::{Metric, MetricSample, write};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long cards are waited for: they have just answered.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The collector reads no other files.
+pub(super) fn check(place: &Path) -> Result<(), String> {
+    let is_read = place.extension().is_some_and(|ending| ending == "prom");
+    match is_read {
+        true => output::check(place),
+        false => Err(format!(
+            "`{}`: the node exporter reads only files whose names end with .prom",
+            place.display()
+        )),
+    }
+}
+
+/// Writes the file, whole.
+pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
+    let mut reading = Reading::begin(&opener(&NodeSource::Live), &BTreeSet::new());
+    reading.wait(PATIENCE);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    output::write(place, write(&metrics(plan, &reading.into_sample(), now.as_secs())).as_bytes())
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+fn metrics(plan: &Plan, counted: &counters::Sample, now: u64) -> Vec<Metric> {
+    let mut all = of_the_node(plan, now);
+    all.extend(of_ports(plan));
+    all.extend(of_pairs(plan));
+    all.extend(bytes(counted));
+    all
+}
+
+fn of_the_node(plan: &Plan, now: u64) -> Vec<Metric> {
+    let (version, policy) = (env!("CARGO_PKG_VERSION").to_string(), plan.map.policy.to_string());
+    let without = plan.map.gpus.iter().filter(|gpu| gpu.choices.is_empty()).count() as u64;
+    let one = |labels: Labels, value| vec![(labels, value)];
+    vec![
+        Metric::gauge(
+            "nic_placement_info",
+            "The version of nic-placement, and the node's policy.",
+            one(vec![("version", version), ("policy", policy)], 1),
+        ),
+        Metric::gauge(
+            "nic_placement_node_file_written_timestamp_seconds",
+            "When the node was last read and the node file written, in seconds since 1970.",
+            one(Vec::new(), now),
+        ),
+        Metric::gauge(
+            "nic_placement_gpus",
+            "GPUs of the node.",
+            one(Vec::new(), plan.node.gpus.len() as u64),
+        ),
+        Metric::gauge(
+            "nic_placement_gpus_without_nic",
+            "GPUs for which the plan has no NIC.",
+            one(Vec::new(), without),
+        ),
+    ]
+}
+
+fn port_labels(device: &str, port: u8) -> Labels {
+    vec![("device", device.to_string()), ("port", port.to_string())]
+}
+
+fn of_ports(plan: &Plan) -> Vec<Metric> {
+    let is_rail = |rail: &Rail, (nic, port): (NicIndex, &Port)| rail.nic == nic && rail.port == port.number;
+    let each = |value: &dyn Fn((NicIndex, &Port)) -> Option<u64>| -> Vec<MetricSample> {
+        let nics = plan.node.numbered_nics();
+        let ports = nics.flat_map(|(index, nic)| nic.ports.iter().map(move |port| (index, nic, port)));
+        let labelled = |nic: &Nic, port: &Port| port_labels(&nic.name, port.number);
+        ports.filter_map(|(index, nic, port)| Some((labelled(nic, port), value((index, port))?))).collect()
+    };
+    vec![
+        Metric::gauge(
+            "nic_placement_port_up",
+            "1 where the port of the NIC is active, 0 where not.",
+            // a port of unknown state has no sample: a zero would say that it is not active
+            each(&|(_, port)| {
+                (port.state != PortState::Unknown).then_some(u64::from(port.state == PortState::Active))
+            }),
+        ),
+        Metric::gauge(
+            "nic_placement_port_rate_bytes_per_second",
+            "The rate of the port's link as it is now, in bytes per second.",
+            each(&|(_, port)| Some(port.rate_mbps?.saturating_mul(125_000))),
+        ),
+        Metric::gauge(
+            "nic_placement_port_usable",
+            "1 where the plan may use the port, 0 where it is left out.",
+            each(&|place| Some(u64::from(plan.map.rails.iter().any(|rail| is_rail(rail, place))))),
+        ),
+        Metric::gauge(
+            "nic_placement_port_gpus",
+            "GPUs that the plan gives to the port.",
+            each(&|place| {
+                let serves =
+                    |gpu: &&GpuPlacement| gpu.choices.iter().any(|of| is_rail(plan.map.rail(of.rail), place));
+                Some(plan.map.gpus.iter().filter(serves).count() as u64)
+            }),
+        ),
+    ]
+}
+
+fn of_pairs(plan: &Plan) -> Vec<Metric> {
+    let (mut pairs, mut far) = (Vec::new(), 0);
+    for (gpu, placed) in plan.map.numbered_gpus() {
+        for choice in &placed.choices {
+            let rail = plan.map.rail(choice.rail);
+            let address = plan.node.gpu(gpu).address.to_string();
+            let mut labels = vec![("gpu", gpu.0.to_string()), ("pci_address", address)];
+            labels.extend(port_labels(&rail.name, rail.port));
+            labels.push(("path", choice.path.to_string()));
+            pairs.push((labels, 1));
+            far += u64::from(choice.path == PathType::Sys);
+        }
+    }
+    vec![
+        Metric::gauge(
+            "nic_placement_pair_info",
+            "Which NIC the plan gives to a GPU, and the path between.",
+            pairs,
+        ),
+        Metric::gauge(
+            "nic_placement_far_pairs",
+            "Pairs of GPU and NIC on different sockets.",
+            vec![(Vec::new(), far)],
+        ),
+    ]
+}
+
+/// The counters that no collector of the node exporter has.
+fn bytes(counted: &counters::Sample) -> Vec<Metric> {
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
+    for (place, counted) in counted {
+        if let Some((_, count)) = counted.rdma.filter(|(counter, _)| !counter.is_exported) {
+            let labels = port_labels(&place.device, place.port);
+            sent.push((labels.clone(), count.sent));
+            received.push((labels, count.received));
+        }
+    }
+    vec![
+        Metric::counter(
+            "nic_placement_port_transmitted_bytes_total",
+            "Bytes that left the port by RDMA, of drivers whose counter the node exporter does not read.",
+            sent,
+        ),
+        Metric::counter(
+            "nic_placement_port_received_bytes_total",
+            "Bytes that came to the port by RDMA, of drivers whose counter the node exporter does not read.",
+            received,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::engines::whole_node;
+    use super::*;
+    use nic_placement_core::config::Admin;
+    use nic_placement_core::platform::model;
+    use nic_placement_traffic::counters::{CountedPort, PortCounts, rdma};
+    use std::process::{Command, Stdio};
+
+    fn sample() -> counters::Sample {
+        let files = |file: &str| match file {
+            "hw_counters/tx_bytes" => Some("18446744073709551615".to_string()),
+            "hw_counters/rx_bytes" => Some("7".to_string()),
+            _ => None,
+        };
+        let standard = |file: &str| file.starts_with("counters/").then(|| "5".to_string());
+        let counted = |rdma| PortCounts { rdma, ..PortCounts::default() };
+        counters::Sample::from([
+            (CountedPort { device: "rdmap0s1".into(), port: 1 }, counted(rdma(Some("efa"), &files))),
+            (CountedPort { device: "mlx5_0".into(), port: 1 }, counted(rdma(Some("mlx5_core"), &standard))),
+        ])
+    }
+
+    fn text(machine: &str) -> String {
+        let plan = whole_node(model(machine).unwrap(), Admin::default()).unwrap();
+        write(&metrics(&plan, &sample(), 1_795_314_601))
+    }
+
+    #[test]
+    fn a_machine_s_ports_and_pairs_are_told_in_base_units() {
+        let text = text("dgx-h100");
+        for line in [
+            "nic_placement_node_file_written_timestamp_seconds 1795314601",
+            "nic_placement_gpus 8",
+            "nic_placement_gpus_without_nic 0",
+            "nic_placement_port_up{device=\"mlx5_0\",port=\"1\"} 1",
+            "nic_placement_port_rate_bytes_per_second{device=\"mlx5_0\",port=\"1\"} 50000000000",
+            "nic_placement_port_gpus{device=\"mlx5_0\",port=\"1\"} 1",
+            "nic_placement_far_pairs 0",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+        }
+        assert_eq!(text.matches("\nnic_placement_pair_info{").count(), 8, "{text}");
+    }
+
+    #[test]
+    fn only_counters_are_told_that_the_node_exporter_does_not_read() {
+        let text = text("dgx-h100");
+        let total =
+            "nic_placement_port_transmitted_bytes_total{device=\"rdmap0s1\",port=\"1\"} 18446744073709551615";
+        assert!(text.contains(total), "{text}");
+        assert!(!text.contains("bytes_total{device=\"mlx5_0\""), "{text}");
+    }
+
+    #[test]
+    fn promtool_has_nothing_to_say_of_any_machine() {
+        for machine in nic_placement_core::platform::names() {
+            let mut promtool = Command::new("promtool");
+            let promtool = promtool.args(["check", "metrics"]).stdin(Stdio::piped());
+            let promtool = promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+            let Ok(mut promtool) = promtool else {
+                println!("skipped: there is no `promtool`, which Debian's package prometheus has");
+                return;
+            };
+            use std::io::Write;
+            promtool.stdin.take().unwrap().write_all(text(machine).as_bytes()).unwrap();
+            let output = promtool.wait_with_output().unwrap();
+            let said = [output.stdout, output.stderr].concat();
+            assert!(
+                output.status.success() && said.is_empty(),
+                "{machine}: {}",
+                String::from_utf8_lossy(&said)
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_the_collector_would_not_read_is_refused() {
+        assert!(check(Path::new("/tmp/nic_placement.txt")).unwrap_err().contains(".prom"));
+        assert!(check(Path::new("/tmp/.prom")).is_err(), "it has no ending");
+    }
+}

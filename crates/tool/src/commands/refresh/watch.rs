@@ -1,0 +1,180 @@
+//! `refresh --watch`: writes the node file when the kernel tells of a link or an RDMA device, and regularly besides.
+//!
+//! Each refresh is a process of its own: one that waits for hardware cannot be ended, and this one has to go on telling so.
+//! While one has not ended no other is started, and the file's age tells the steps.
+#![forbid(unsafe_code)]
+
+use super::super::{Failure, tell, threads};
+use super::Files;
+use netlink_sys::protocols::{NETLINK_RDMA, NETLINK_ROUTE};
+use netlink_sys::{Socket, SocketAddr};
+use nic_placement_core::discover::Root;
+use nic_placement_core::discover::registered::{Registered, registered};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// `RTNLGRP_LINK` of include/uapi/linux/rtnetlink.h: interfaces that come, go, or change their state.
+const LINKS: u32 = 1;
+/// `RDMA_NL_GROUP_NOTIFY` of include/uapi/rdma/rdma_netlink.h: RDMA devices and their interfaces, since Linux 6.12.  An
+/// older kernel lets us listen and says nothing; what it does not tell, the links and the timer do.
+const RDMA_DEVICES: u32 = 4;
+
+/// `ENOBUFS` of include/uapi/asm-generic/errno.h: more was told than was read.
+const OVERRUN: i32 = 105;
+
+/// One change is told in several messages, and a link that goes takes others along.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+/// Between two refreshes that are due to interfaces that stand on no device: those of containers come and go by the dozen.
+const PAUSE: Duration = Duration::from_secs(10);
+/// After one that failed.
+const RETRY: Duration = Duration::from_secs(5);
+/// A refresh takes milliseconds; this is said once of one that does not end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Keeps the node file; ends only where nothing can be heard.
+pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
+    // one that waits is enough: what changed is looked up, not told
+    let (news, heard) = sync_channel(1);
+    listen(NETLINK_ROUTE, LINKS, news.clone()).map_err(|error| format!("cannot hear of links: {error}"))?;
+    if let Err(error) = listen(NETLINK_RDMA, RDMA_DEVICES, news) {
+        tell(&format!(
+            "cannot hear of RDMA devices: {error}; links and the time tell when to write the file"
+        ));
+    }
+    let root = Root::live();
+    let mut others_from = Instant::now();
+    loop {
+        let before = kernel_state(&root);
+        let next = if refresh(files)? { every } else { RETRY.min(every) };
+        if wait(&root, &before, &heard, Instant::now() + next, others_from)? == Reason::Others {
+            others_from = Instant::now() + PAUSE;
+        }
+    }
+}
+
+/// Why the file is to be written.
+#[derive(PartialEq, Eq)]
+enum Reason {
+    Time,
+    Devices,
+    /// interfaces that stand on no device
+    Others,
+}
+
+/// Waits for a reason to write the file: the time is `end`, or there is something else than `then`; for interfaces that
+/// stand on no device not before `others_from`.
+fn wait(
+    root: &Root,
+    then: &KernelState,
+    heard: &Receiver<()>,
+    end: Instant,
+    others_from: Instant,
+) -> Result<Reason, Failure> {
+    let (mut end, mut at_end) = (end, Reason::Time);
+    loop {
+        match heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Timeout) => return Ok(at_end),
+            Err(RecvTimeoutError::Disconnected) => return Err("the kernel's news have ended".into()),
+            Ok(()) => {
+                thread::sleep(DEBOUNCE);
+                let _ = heard.try_recv();
+                let now = kernel_state(root);
+                if now.devices != then.devices {
+                    return Ok(Reason::Devices);
+                }
+                if now.others != then.others && others_from < end {
+                    (end, at_end) = (others_from, Reason::Others);
+                }
+            }
+        }
+    }
+}
+
+/// What makes a written file wrong when it changes.
+struct KernelState {
+    /// what is registered, and each interface on a device with its `operstate`
+    devices: Registered,
+    /// the other interfaces: bonds and VLANs, and those of containers, which come and go
+    others: Registered,
+}
+
+fn kernel_state(root: &Root) -> KernelState {
+    const NET: &str = "sys/class/net";
+    let (mut devices, mut others) = (registered(root), Registered::new());
+    for (name, inode) in root.numbered(NET, |_| true) {
+        let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
+        let state = root.read(&format!("{path}/operstate")).unwrap_or_default();
+        let to = if path.contains("/virtual/") { &mut others } else { &mut devices };
+        to.insert(format!("{NET}/{name}"), format!("{inode} {state}"));
+    }
+    KernelState { devices, others }
+}
+
+/// Hears of a group's messages from now on.
+fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind(&SocketAddr::new(0, 0))?;
+    socket.add_membership(group)?;
+    threads::start(move || {
+        let mut message = Vec::with_capacity(8192);
+        loop {
+            message.clear();
+            match socket.recv(&mut message, 0) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // some were lost, which is news too
+                Err(error) if error.raw_os_error() == Some(OVERRUN) => {}
+                Err(error) => return tell(&format!("cannot hear of changes: {error}")),
+                Ok(_) => {}
+            }
+            // full: that there is news is known
+            if let Err(std::sync::mpsc::TrySendError::Disconnected(())) = news.try_send(()) {
+                return;
+            }
+        }
+    })
+}
+
+/// Writes the file by a process of its own; `false` where that failed.
+fn refresh(files: &Files) -> Result<bool, Failure> {
+    let &Files { place, plugstack, textfile } = files;
+    // this program, also where an upgrade has put another in its place
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("nic-placement").args(["refresh", "--output"]).arg(place).stdin(Stdio::null());
+    if let Some(file) = plugstack {
+        command.arg("--plugstack").arg(file);
+    }
+    if let Some(file) = textfile {
+        command.arg("--textfile").arg(file);
+    }
+    let mut child = command.spawn().map_err(|error| format!("cannot start a refresh: {error}"))?;
+    let begun = Instant::now();
+    if let Some(status) = end_of(&mut child, PATIENCE)? {
+        return Ok(status.success());
+    }
+    tell(&format!(
+        "a refresh has not ended after {} s: hardware that does not answer? `{}` grows old until it does",
+        begun.elapsed().as_secs(),
+        place.display()
+    ));
+    // what waits for hardware ends when that answers
+    let _ = child.kill();
+    let status = child.wait().map_err(|error| format!("cannot wait for a refresh: {error}"))?;
+    tell(&format!("the refresh has ended after {} s: {status}", begun.elapsed().as_secs()));
+    Ok(false)
+}
+
+/// How a process ended; `None` where it has not by then.
+fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
+    let begun = Instant::now();
+    loop {
+        let status = child.try_wait().map_err(|error| format!("cannot wait for a refresh: {error}"))?;
+        if status.is_some() || begun.elapsed() > patience {
+            return Ok(status);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}

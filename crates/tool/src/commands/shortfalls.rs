@@ -1,0 +1,47 @@
+//! What tasks or GPUs lack, and the failure that a strict word makes of it: as srun would.
+#![forbid(unsafe_code)]
+
+use super::Failure;
+use super::page::Page;
+use nic_placement_core::plan::Plan;
+use nic_placement_core::topology::Bitmap;
+
+/// What each of several lacks, by their numbers.
+pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
+
+/// A line for each thing that is lacking.
+pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
+    let mut told: Vec<(&String, Vec<u32>)> = Vec::new();
+    for (number, lack) in shortfalls.iter().flat_map(|(number, of)| of.iter().map(move |lack| (number, lack)))
+    {
+        match told.iter_mut().find(|(known, _)| *known == lack) {
+            Some((_, numbers)) => numbers.push(*number),
+            None => told.push((lack, vec![*number])),
+        }
+    }
+    for (lack, numbers) in told {
+        page.item("lacks: ", format_args!("{}: {lack}", named(kind, numbers)));
+    }
+}
+
+/// Fails where srun would.
+pub(super) fn verdict(
+    command: &str,
+    kind: &str,
+    plan: &Plan,
+    shortfalls: &Shortfalls,
+) -> Result<(), Failure> {
+    let failing: Vec<u32> =
+        shortfalls.iter().filter(|(_, of)| !of.is_empty()).map(|(number, _)| *number).collect();
+    if failing.is_empty() || !plan.is_strict() {
+        return Ok(());
+    }
+    let word = plan.wish.settings.strictness;
+    Err(format!("{command}: {} would fail, as `{word}` asks", named(kind, failing)).into())
+}
+
+/// `task 3`, `tasks 0-3`
+fn named(kind: &str, numbers: Vec<u32>) -> String {
+    let plural = if numbers.len() == 1 { "" } else { "s" };
+    format!("{kind}{plural} {}", numbers.into_iter().collect::<Bitmap>())
+}

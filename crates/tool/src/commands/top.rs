@@ -1,0 +1,161 @@
+//! `nic-placement top`: which tasks use which NIC now, and how fast.
+#![forbid(unsafe_code)]
+
+mod print;
+
+use super::Failure;
+use super::counters::{Open, Reading, opener};
+use super::node::Node;
+use super::page::Page;
+use super::processes::{Walked, walk};
+use super::threads;
+use nic_placement_core::config::NodeSource;
+use nic_placement_core::discover::Scope;
+use nic_placement_core::policy::{self, Request};
+use nic_placement_core::topology::Topology;
+use nic_placement_formats::describe;
+use nic_placement_sys as sys;
+use nic_placement_traffic::counters::{CountedPort, Sample};
+use nic_placement_traffic::growth::{Growth, growth};
+use nic_placement_traffic::planned::{self, PlannedNics};
+use nic_placement_traffic::tasks::{PlacedTask, tasks};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// each task's NICs now: tasks by the plugin's marker, bytes by the kernel's counters
+///
+/// A table of NICs, with what each sent and received in the last seconds, and a table of placed tasks with their GPUs, NICs
+/// and the path between. Root sees all tasks, a user those of one's own. What counts is told as by `measure`; other programs'
+/// bytes are in it. On a terminal the tables are printed again and again, until Ctrl-C; elsewhere once.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  nic-placement top
+  nic-placement top -d 10 --once
+  nic-placement top --json")]
+pub(super) struct Options {
+    /// seconds between two looks (default: 2)
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        default_value = "2",
+        hide_default_value = true,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    delay: u64,
+    /// print once, after one delay
+    #[arg(long, help_heading = "Output")]
+    once: bool,
+    /// once, as versioned JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    #[command(flatten)]
+    node: Node,
+}
+
+/// How long cards are waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The node and its plan, if it could be read in time.
+struct Known {
+    topology: Topology,
+    plan: PlannedNics,
+}
+
+/// What is shown.
+struct Look<'a> {
+    name: String,
+    known: Option<&'a Known>,
+    seconds: f64,
+    grown: BTreeMap<CountedPort, Growth>,
+    tasks: Vec<PlacedTask>,
+    walked: Walked,
+}
+
+pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+    let source = options.node.source();
+    let open = opener(&source);
+    let known = known(source);
+    let (mut before, mut silent) = read(&open, &BTreeSet::new());
+    let mut begun = Instant::now();
+    let stdout = io::stdout();
+    let goes_on = stdout.is_terminal() && !options.once && !options.json;
+    loop {
+        thread::sleep(Duration::from_secs(options.delay));
+        let (after, silent_now) = read(&open, &silent);
+        let seconds = begun.elapsed().as_secs_f64();
+        begun = Instant::now();
+        silent.extend(silent_now);
+        let Some(root) = open() else { return Err("top: the node's files are gone".into()) };
+        let walked = walk(&root);
+        let look = Look {
+            name: root.read("proc/sys/kernel/hostname").unwrap_or_else(|| "this node".to_string()),
+            known: known.as_ref(),
+            seconds,
+            grown: growth(&before, &after, &silent),
+            tasks: tasks(&walked.placed),
+            walked,
+        };
+        before = after;
+        match (options.json, goes_on) {
+            (true, _) => page.exact(&print::json(&look)),
+            (false, false) => print::tables(&look, page),
+            (false, true) => {
+                show(&look, &stdout)?;
+                continue;
+            }
+        }
+        return Ok(());
+    }
+}
+
+/// Clears the terminal and prints what fits on it.  No mode of the terminal is changed, so nothing is left when we are ended.
+fn show(look: &Look, stdout: &io::Stdout) -> Result<(), Failure> {
+    let columns = sys::terminal_columns(stdout.as_fd());
+    let lines = usize::from(sys::terminal_lines(stdout.as_fd()).unwrap_or(24)).max(4);
+    let mut page = Page::new(false, true).with_columns(columns);
+    print::tables(look, &mut page);
+    let text = String::from_utf8_lossy(page.as_bytes()).into_owned();
+    let count = text.lines().count();
+    // ECMA-48: to the first place, and clear
+    let mut screen = "\x1b[H\x1b[2J".to_string();
+    match count < lines {
+        true => screen.push_str(&text),
+        false => {
+            text.lines().take(lines - 2).for_each(|line| {
+                screen.push_str(line);
+                screen.push('\n');
+            });
+            screen.push_str(&format!("… {} more lines: --once prints all\n", count - (lines - 2)));
+        }
+    }
+    let mut stdout = stdout.lock();
+    match stdout.write_all(screen.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err("top: the terminal is gone".into()),
+        other => Ok(other?),
+    }
+}
+
+fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
+    let mut reading = Reading::begin(open, silent);
+    reading.wait(PATIENCE);
+    let silent = reading.waiting().clone();
+    (reading.into_sample(), silent)
+}
+
+/// To read the node asks the cards, so a thread does it: where a card does not answer in time, no plan is shown.
+fn known(source: NodeSource) -> Option<Known> {
+    let (told, answer) = channel();
+    threads::started(move || {
+        let topology = describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
+        let _ = told.send(topology);
+    });
+    let topology = answer.recv_timeout(PATIENCE).ok().flatten()?;
+    let plan = planned::of_node(&topology, &policy::map(&topology, &Request::default()));
+    Some(Known { topology, plan })
+}

@@ -1,0 +1,215 @@
+//! The tables of NICs and tasks, and the same as JSON.
+#![forbid(unsafe_code)]
+
+use super::{Known, Look};
+use crate::commands::page::{Page, Table, Text};
+use nic_placement_core::policy::gbps;
+use nic_placement_traffic::growth::{Bytes, Growth, NoFigure};
+use nic_placement_traffic::planned;
+use nic_placement_traffic::tasks::PlacedTask;
+use nic_placement_traffic::units::bytes;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Tasks of one NIC that are named in its line.
+const NAMED: usize = 4;
+
+pub(super) fn tables(look: &Look, page: &mut Page) {
+    page.line(format_args!("node {}: the last {:.1} s", look.name, look.seconds));
+    let mut nics =
+        Table::headed(&["NIC", "GPUs", "rate", "sent/s", "received/s", "interface", "TCP/s", "tasks"]);
+    let users = users(&look.tasks);
+    for (place, growth) in &look.grown {
+        let name = place.name();
+        let carried = if place.port > 0 { growth.carried().map_err(Some) } else { Err(None) };
+        let per_second = |pick: fn(Bytes) -> u64| match carried {
+            Ok(of) => per_second(pick(of), look.seconds),
+            Err(missing) => missing.map_or("-".into(), |missing: NoFigure| Text::from(missing).unbroken()),
+        };
+        nics.row([
+            Text::from(&name),
+            gpus(look.known, &name),
+            rate(look.known, &name),
+            per_second(|of| of.sent),
+            per_second(|of| of.received),
+            growth.interface.as_deref().unwrap_or("-").into(),
+            tcp(growth, look.seconds),
+            users.get(&name).map_or("-".into(), |tasks| named(tasks)),
+        ]);
+    }
+    page.table(&nics);
+    page.blank();
+    if look.tasks.is_empty() {
+        page.line("no placed task that this user may see");
+    } else {
+        let mut table = Table::headed(&["task", "user", "process", "GPUs", "NICs"]);
+        for task in &look.tasks {
+            table.row([
+                Text::from(label(task)).unbroken(),
+                task.user.map_or("-".into(), Text::from),
+                match task.processes {
+                    1 => Text::from(task.pid),
+                    more => Text::from(format_args!("{} (of {more})", task.pid)).unbroken(),
+                },
+                task_gpus(look.known, task),
+                task_nics(look.known, task),
+            ]);
+        }
+        page.table(&table);
+    }
+    if !look.walked.hidden.is_empty() {
+        page.line(format_args!(
+            "{} other users have processes that only root may look at",
+            look.walked.hidden.len()
+        ));
+    }
+    if !look.walked.is_whole {
+        page.line("there are more processes than were looked at");
+    }
+}
+
+fn per_second(count: u64, seconds: f64) -> Text {
+    // bytes below 2^53 are exact, and more are none that a NIC moves in an hour
+    Text::from(bytes((count as f64 / seconds.max(0.001)) as u64)).unbroken()
+}
+
+/// `17.0 task 3`, where Slurm numbered it.
+fn label(task: &PlacedTask) -> String {
+    let numbers = &task.marked.numbers;
+    match (numbers.step, numbers.rank.or(numbers.local)) {
+        (Some(step), Some(rank)) => format!("{step} task {rank}"),
+        (Some(step), None) => step.to_string(),
+        (None, _) => "no job".to_string(),
+    }
+}
+
+fn users(tasks: &[PlacedTask]) -> BTreeMap<String, Vec<String>> {
+    let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for task in tasks {
+        for nic in task.marked.nics.iter().collect::<BTreeSet<_>>() {
+            users.entry(nic.clone()).or_default().push(label(task));
+        }
+    }
+    users
+}
+
+fn named(tasks: &[String]) -> Text {
+    let more = if tasks.len() > NAMED { format!(", {} more", tasks.len() - NAMED) } else { String::new() };
+    Text::from(tasks[..tasks.len().min(NAMED)].join(", ") + &more)
+}
+
+fn gpus(known: Option<&Known>, nic: &str) -> Text {
+    let planned = known.and_then(|known| known.plan.get(nic)).filter(|planned| !planned.gpus.is_empty());
+    planned.map_or("-".into(), |planned| {
+        planned.gpus.keys().map(usize::to_string).collect::<Vec<_>>().join(",").into()
+    })
+}
+
+fn rate(known: Option<&Known>, nic: &str) -> Text {
+    rate_mbps(known, nic).map_or("-".into(), |mbps| Text::from(gbps(mbps)).unbroken())
+}
+
+fn rate_mbps(known: Option<&Known>, nic: &str) -> Option<u64> {
+    let (name, port) = nic.split_once(':')?;
+    let topology = &known?.topology;
+    let nic = topology.nic(topology.nic_index(name)?);
+    nic.ports.iter().find(|of| of.number.to_string() == port)?.rate_mbps
+}
+
+fn tcp(growth: &Growth, seconds: f64) -> Text {
+    match (growth.is_soft, &growth.interface, growth.tcp) {
+        (true, ..) | (_, None, _) => "-".into(),
+        (.., Ok(of)) => per_second(of.sent, seconds),
+        (.., Err(missing)) => Text::from(missing).unbroken(),
+    }
+}
+
+fn task_gpus(known: Option<&Known>, task: &PlacedTask) -> Text {
+    let numbers = known.map(|known| planned::numbers(task, &known.topology).collect::<Vec<_>>());
+    let shown: Vec<String> = match numbers {
+        Some(numbers) if !numbers.is_empty() => numbers.iter().map(usize::to_string).collect(),
+        _ => task.marked.gpus.iter().map(ToString::to_string).collect(),
+    };
+    if shown.is_empty() { "-".into() } else { shown.join(",").into() }
+}
+
+/// Each NIC with the path from the nearest of the task's GPUs.
+fn task_nics(known: Option<&Known>, task: &PlacedTask) -> Text {
+    let shown = task.marked.nics.iter().map(|nic| match path(known, task, nic) {
+        Some(path) => Text::from(format_args!("{nic} ")).then(Text::of_path(path)).unbroken(),
+        None => Text::from(nic),
+    });
+    let all = Text::joined(shown, ", ");
+    if all.width() == 0 { "-".into() } else { all }
+}
+
+fn path(
+    known: Option<&Known>,
+    task: &PlacedTask,
+    nic: &str,
+) -> Option<nic_placement_core::topology::PathType> {
+    let topology = &known?.topology;
+    let index = topology.nic_index(nic.split_once(':')?.0)?;
+    let address = topology.nic(index).address?;
+    let here = task.marked.gpus.iter().filter(|gpu| topology.gpus.iter().any(|of| of.address == **gpu));
+    here.map(|gpu| topology.path_type(*gpu, address)).min()
+}
+
+pub(super) fn json(look: &Look) -> String {
+    let rates = |of: Result<Bytes, NoFigure>| match of {
+        Ok(of) => json!({
+            "sent_bytes_per_second": (of.sent as f64 / look.seconds.max(0.001)).round(),
+            "received_bytes_per_second": (of.received as f64 / look.seconds.max(0.001)).round(),
+        }),
+        Err(missing) => json!({ "missing": missing }),
+    };
+    let nics: Vec<Value> = look
+        .grown
+        .iter()
+        .map(|(place, growth)| {
+            let name = place.name();
+            let planned = look.known.and_then(|known| known.plan.get(&name));
+            json!({
+                "name": name,
+                "gpus": planned.map(|planned| planned.gpus.keys().collect::<Vec<_>>()),
+                "rate_mbps": rate_mbps(look.known, &name),
+                "counter": growth.counter,
+                "is_soft": growth.is_soft,
+                "rdma": (place.port > 0).then(|| rates(growth.carried())),
+                "interface": growth.interface,
+                "tcp": (growth.interface.is_some() && !growth.is_soft).then(|| rates(growth.tcp)),
+            })
+        })
+        .collect();
+    let tasks: Vec<Value> = look.tasks.iter().map(|task| json_task(look.known, task)).collect();
+    let document = json!({
+        "nic_placement_top": 1,
+        "node": look.name,
+        "seconds": (look.seconds * 1000.0).round() / 1000.0,
+        "nics": nics,
+        "tasks": tasks,
+        "hidden_users": look.walked.hidden.len(),
+        "is_whole": look.walked.is_whole,
+    });
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+fn json_task(known: Option<&Known>, task: &PlacedTask) -> Value {
+    let numbers = &task.marked.numbers;
+    let nics = task
+        .marked
+        .nics
+        .iter()
+        .map(|nic| json!({ "name": nic, "path": path(known, task, nic).map(|path| path.to_string()) }));
+    json!({
+        "job": numbers.step.map(|step| step.job),
+        "step": numbers.step.and_then(|step| step.step),
+        "local_id": numbers.local,
+        "task": numbers.rank,
+        "user": task.user,
+        "process": task.pid,
+        "processes": task.processes,
+        "gpus": task.marked.gpus.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "nics": nics.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,57 @@
+//! The text format of Prometheus, as the textfile collector of the node exporter reads it.
+//!
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>: each metric has one HELP and one TYPE line, then its
+//! samples.  A value of a label may hold anything; backslash, quote and line end are escaped.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write;
+
+/// A metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metric {
+    /// its name
+    pub name: &'static str,
+    /// what it says
+    pub help: &'static str,
+    /// `gauge`, which goes up and down, or `counter`, which only grows and whose name ends with `_total`
+    pub kind: &'static str,
+    /// none: the metric is not written
+    pub samples: Vec<MetricSample>,
+}
+
+/// Labels and a value.
+pub type MetricSample = (Vec<(&'static str, String)>, u64);
+
+impl Metric {
+    /// A gauge.
+    pub fn gauge(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
+        Metric { name, help, kind: "gauge", samples }
+    }
+
+    /// A counter.
+    pub fn counter(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
+        Metric { name, help, kind: "counter", samples }
+    }
+}
+
+/// The whole text.
+pub fn write(metrics: &[Metric]) -> String {
+    let mut out = String::new();
+    for Metric { name, help, kind, samples } in metrics.iter().filter(|metric| !metric.samples.is_empty()) {
+        // writing to a string cannot fail
+        let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", help.replace('\\', "\\\\"));
+        for (labels, value) in samples {
+            let labels: Vec<String> =
+                labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+            let _ = match labels.is_empty() {
+                true => writeln!(out, "{name} {value}"),
+                false => writeln!(out, "{name}{{{}}} {value}", labels.join(",")),
+            };
+        }
+    }
+    out
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,133 @@
+//! How many bytes a port sent and received between two readings, or why that is not known.
+#![forbid(unsafe_code)]
+
+use super::counters::{Count, CountedPort, PortCounts, Sample};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Why there is no figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoFigure {
+    /// the driver counts no bytes
+    NoCounter,
+    /// the later reading is the smaller
+    WentBackwards,
+    /// a counter of 32 bits stands at its end
+    AtItsEnd,
+    /// the card did not answer in time
+    NoAnswer,
+    /// it was there at one of the readings alone
+    CameOrWent,
+}
+
+impl fmt::Display for NoFigure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoFigure::NoCounter => "no counter",
+            NoFigure::WentBackwards => "went back",
+            NoFigure::AtItsEnd => "full",
+            NoFigure::NoAnswer => "no answer",
+            NoFigure::CameOrWent => "came or went",
+        })
+    }
+}
+
+/// Bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes {
+    /// that left
+    pub sent: u64,
+    /// that came
+    pub received: u64,
+}
+
+/// What became of one port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Growth {
+    /// the counter's name, where there is one
+    pub counter: Option<&'static str>,
+    /// by RDMA
+    pub rdma: Result<Bytes, NoFigure>,
+    /// the interface's name
+    pub interface: Option<String>,
+    /// by the interface
+    pub tcp: Result<Bytes, NoFigure>,
+    /// does RDMA pass through the interface?
+    pub is_soft: bool,
+}
+
+impl Growth {
+    /// What left by RDMA: of soft RoCE what left by the interface.
+    pub fn carried(&self) -> Result<Bytes, NoFigure> {
+        if self.is_soft { self.tcp } else { self.rdma }
+    }
+}
+
+/// From one reading to a later one.  `silent` are devices that did not answer at one of them.
+pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTreeMap<CountedPort, Growth> {
+    let places: BTreeSet<&CountedPort> = before.keys().chain(after.keys()).collect();
+    let mut grown: BTreeMap<CountedPort, Growth> = places
+        .into_iter()
+        .map(|place| {
+            let growth = match (before.get(place), after.get(place)) {
+                (Some(before), Some(after)) => between(before, after),
+                (one, other) => {
+                    let why = match silent.contains(&place.device) {
+                        true => NoFigure::NoAnswer,
+                        false => NoFigure::CameOrWent,
+                    };
+                    unknown(one.or(other), why)
+                }
+            };
+            (place.clone(), growth)
+        })
+        .collect();
+    for device in silent {
+        if !grown.keys().any(|place| place.device == *device) {
+            grown.insert(CountedPort { device: device.clone(), port: 1 }, unknown(None, NoFigure::NoAnswer));
+        }
+    }
+    grown
+}
+
+fn unknown(of: Option<&PortCounts>, why: NoFigure) -> Growth {
+    Growth {
+        counter: of.and_then(|of| Some(of.rdma.as_ref()?.0.name)),
+        rdma: Err(why),
+        interface: of.and_then(|of| Some(of.interface.as_ref()?.0.clone())),
+        tcp: Err(why),
+        is_soft: of.is_some_and(|of| of.is_soft),
+    }
+}
+
+fn between(before: &PortCounts, after: &PortCounts) -> Growth {
+    let rdma = match (&before.rdma, &after.rdma) {
+        (Some((counter, before)), Some((other, after))) if counter == other => difference(before, after),
+        (None, None) => Err(NoFigure::NoCounter),
+        _ => Err(NoFigure::CameOrWent),
+    };
+    let tcp = match (&before.interface, &after.interface) {
+        (Some((name, before)), Some((other, after))) if name == other => difference(before, after),
+        (None, None) => Err(NoFigure::NoCounter),
+        _ => Err(NoFigure::CameOrWent),
+    };
+    Growth {
+        counter: after.rdma.as_ref().map(|(counter, _)| counter.name),
+        rdma,
+        interface: after.interface.as_ref().map(|(name, _)| name.clone()),
+        tcp,
+        is_soft: after.is_soft,
+    }
+}
+
+fn difference(before: &Count, after: &Count) -> Result<Bytes, NoFigure> {
+    if after.is_at_end {
+        return Err(NoFigure::AtItsEnd);
+    }
+    match (after.sent.checked_sub(before.sent), after.received.checked_sub(before.received)) {
+        (Some(sent), Some(received)) => Ok(Bytes { sent, received }),
+        _ => Err(NoFigure::WentBackwards),
+    }
+}

@@ -1,0 +1,136 @@
+//! The reports of many nodes, added up by the names of NICs: a rail has the same name on every node.
+#![forbid(unsafe_code)]
+
+use super::growth::Bytes;
+use super::planned::Origin;
+use super::report::{Measurement, Shares, VERSION};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Nodes, at most.
+const MAX_NODES: usize = 1 << 16;
+
+/// What several nodes say together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Merged {
+    /// how many
+    pub nodes: usize,
+    /// of how many the plan is the tasks' own
+    pub by_tasks: usize,
+    /// the bytes of all; `idle` and `unknown` name NICs as `node/nic`
+    pub shares: Shares,
+    /// by name
+    pub nics: BTreeMap<String, Sum>,
+    /// each node
+    pub of_nodes: Vec<OfNode>,
+    /// the longest time
+    pub seconds: f64,
+    /// nodes whose command did not end with 0
+    pub failed: Vec<String>,
+    /// nodes that reported more than once: the first report counts
+    pub twice: BTreeSet<String>,
+    /// each note, with how many nodes made it
+    pub notes: BTreeMap<String, usize>,
+}
+
+/// One name on all nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Sum {
+    /// nodes on which it is in the plan
+    pub planned_on: usize,
+    /// nodes that know its bytes
+    pub counted_on: usize,
+    /// nodes that do not
+    pub unknown_on: usize,
+    /// of all that know
+    pub rdma: Bytes,
+    /// on the node where least left
+    pub least_sent: Option<u64>,
+    /// on the node where most left
+    pub most_sent: Option<u64>,
+    /// by the interface
+    pub tcp: Bytes,
+    /// has it RDMA?
+    pub is_rdma: bool,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OfNode {
+    /// its name
+    pub node: String,
+    /// its bytes
+    pub shares: Shares,
+}
+
+/// Why a document does not count.
+pub fn read(text: &[u8]) -> Result<Measurement, String> {
+    let report: Measurement =
+        serde_json::from_slice(text).map_err(|error| format!("no report of measure: {error}"))?;
+    match report.nic_placement_measure {
+        VERSION => Ok(report),
+        other => Err(format!("version {other} of the report: expected {VERSION}")),
+    }
+}
+
+fn add(to: &mut u64, more: u64) {
+    *to = to.saturating_add(more);
+}
+
+impl Merged {
+    /// Adds a node.
+    pub fn add(&mut self, report: Measurement) -> Result<(), String> {
+        if self.nodes >= MAX_NODES {
+            return Err(format!("more than {MAX_NODES} nodes"));
+        }
+        match self.of_nodes.binary_search_by(|other| other.node.cmp(&report.node)) {
+            Ok(_) => {
+                self.twice.insert(report.node);
+            }
+            Err(at) => self.insert(at, report),
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, at: usize, report: Measurement) {
+        let Measurement { node, seconds, status, plan, shares, nics, notes, .. } = report;
+        self.nodes += 1;
+        self.by_tasks += usize::from(plan == Origin::Tasks);
+        self.seconds = self.seconds.max(seconds);
+        self.failed.extend((status != 0).then(|| node.clone()));
+        self.failed.sort();
+        for (to, more) in [
+            (&mut self.shares.planned, shares.planned),
+            (&mut self.shares.others, shares.others),
+            (&mut self.shares.tcp, shares.tcp),
+        ] {
+            add(to, more);
+        }
+        let named = |names: &[String]| names.iter().map(|nic| format!("{node}/{nic}")).collect::<Vec<_>>();
+        self.shares.idle.extend(named(&shares.idle));
+        self.shares.unknown.extend(named(&shares.unknown));
+        self.shares.idle.sort();
+        self.shares.unknown.sort();
+        for nic in nics {
+            let sum = self.nics.entry(nic.name).or_default();
+            sum.is_rdma |= nic.is_rdma;
+            sum.planned_on += usize::from(nic.is_planned);
+            sum.unknown_on += usize::from(nic.is_rdma && nic.rdma.is_none());
+            if let Some(Bytes { sent, received }) = nic.rdma {
+                sum.counted_on += 1;
+                add(&mut sum.rdma.sent, sent);
+                add(&mut sum.rdma.received, received);
+                sum.least_sent = Some(sum.least_sent.map_or(sent, |least| least.min(sent)));
+                sum.most_sent = Some(sum.most_sent.map_or(sent, |most| most.max(sent)));
+            }
+            if let Some(Bytes { sent, received }) = nic.tcp {
+                add(&mut sum.tcp.sent, sent);
+                add(&mut sum.tcp.received, received);
+            }
+        }
+        for note in notes {
+            *self.notes.entry(note).or_default() += 1;
+        }
+        self.of_nodes.insert(at, OfNode { node, shares });
+    }
+}

@@ -1,0 +1,328 @@
+//! Tests of the bytes of NICs.
+#![forbid(unsafe_code)]
+
+use super::counters::{Count, CountedPort, PortCounts, Sample, interface, rdma};
+use super::exposition::{Metric, write};
+use super::growth::{Bytes, NoFigure, growth};
+use super::merge::{self, Merged};
+use super::planned::{Origin, Planned, PlannedNics};
+use super::report::{self, Measurement, OF_THE_INTERFACE, VERSION};
+use super::tasks::{PlacedTask, marked, numbers, tasks};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn files<'a>(known: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+    |file| known.iter().find(|(name, _)| *name == file).map(|(_, text)| text.to_string())
+}
+
+fn counted(driver: &str, known: &[(&str, &str)]) -> Option<(&'static str, Count)> {
+    rdma(Some(driver), &files(known)).map(|(counter, count)| (counter.name, count))
+}
+
+fn count(sent: u64, received: u64) -> Count {
+    Count { sent, received, is_at_end: false }
+}
+
+#[test]
+fn words_of_four_bytes_are_counted_as_bytes_and_omni_path_s_flits_have_eight() {
+    let standard = [("counters/port_xmit_data", "10"), ("counters/port_rcv_data", "20")];
+    assert_eq!(counted("mlx5_core", &standard), Some(("port_xmit_data", count(40, 80))));
+    assert_eq!(counted("hfi1", &standard), Some(("port_xmit_data", count(80, 160))));
+    let extended =
+        [&standard[..], &[("counters_ext/port_xmit_data_64", "11"), ("counters_ext/port_rcv_data_64", "21")]];
+    assert_eq!(counted("mlx4_core", &extended.concat()), Some(("port_xmit_data_64", count(44, 84))));
+}
+
+#[test]
+fn each_driver_s_own_counter_is_known() {
+    let both = |sent: &'static str, received: &'static str| [(sent, "3"), (received, "4")];
+    for (driver, names) in [
+        ("efa", both("hw_counters/tx_bytes", "hw_counters/rx_bytes")),
+        ("bnxt_en", both("hw_counters/tx_bytes", "hw_counters/rx_bytes")),
+        ("ionic", both("hw_counters/tx_rdma_ucast_bytes", "hw_counters/rx_rdma_ucast_bytes")),
+        ("erdma", both("hw_counters/hw_tx_bytes_cnt", "hw_counters/hw_rx_bytes_cnt")),
+    ] {
+        assert_eq!(counted(driver, &names).map(|(_, count)| count), Some(count(3, 4)), "{driver}");
+        assert_eq!(counted("another", &names), None, "{driver}'s counter may mean anything elsewhere");
+    }
+    let irdma = [
+        ("hw_counters/ip4OutOctets", "1"),
+        ("hw_counters/ip6OutOctets", "10"),
+        ("hw_counters/ip4InOctets", "2"),
+        ("hw_counters/ip6InOctets", "20"),
+    ];
+    assert_eq!(counted("ice", &irdma).map(|(_, count)| count), Some(count(11, 22)));
+}
+
+#[test]
+fn what_is_no_count_is_no_counter() {
+    for text in ["", "N/A (no PMA)", "-1", "+1", "0x10", "1 2", "18446744073709551616"] {
+        let known = [("counters/port_xmit_data", text), ("counters/port_rcv_data", "1")];
+        assert_eq!(counted("mlx5_core", &known), None, "{text:?}");
+    }
+    // soft RoCE counts packets
+    assert_eq!(counted("", &[("hw_counters/sent_pkts", "7"), ("hw_counters/rcvd_pkts", "8")]), None);
+    assert_eq!(interface(&files(&[("tx_bytes", "7")])), None);
+}
+
+fn sample(entries: &[(&str, u8, PortCounts)]) -> Sample {
+    let place = |device: &str, port| CountedPort { device: device.to_string(), port };
+    entries.iter().map(|(device, port, counted)| (place(device, *port), counted.clone())).collect()
+}
+
+fn port(sent: u64, received: u64) -> PortCounts {
+    let texts = [(sent / 4).to_string(), (received / 4).to_string()];
+    let known = [("counters/port_xmit_data", &*texts[0]), ("counters/port_rcv_data", &*texts[1])];
+    PortCounts { rdma: rdma(None, &files(&known)), ..PortCounts::default() }
+}
+
+fn soft(sent: u64) -> PortCounts {
+    PortCounts { rdma: None, interface: Some(("rail0".into(), count(sent, 0))), is_soft: true }
+}
+
+#[test]
+fn a_counter_that_cannot_tell_is_no_zero() {
+    let end = u64::from(u32::MAX) * 4;
+    let before = sample(&[
+        ("a", 1, port(400, 400)),
+        ("b", 1, port(400, 400)),
+        ("c", 1, PortCounts::default()),
+        ("d", 1, port(0, 0)),
+    ]);
+    let after = sample(&[
+        ("a", 1, port(396, 800)),
+        ("b", 1, port(end, 400)),
+        ("c", 1, PortCounts::default()),
+        ("e", 1, port(0, 0)),
+    ]);
+    let grown = growth(&before, &after, &BTreeSet::from(["sick".to_string()]));
+    let of: Vec<_> = grown.iter().map(|(place, growth)| (&*place.device, growth.rdma)).collect();
+    assert_eq!(
+        of,
+        [
+            ("a", Err(NoFigure::WentBackwards)),
+            ("b", Err(NoFigure::AtItsEnd)),
+            ("c", Err(NoFigure::NoCounter)),
+            ("d", Err(NoFigure::CameOrWent)),
+            ("e", Err(NoFigure::CameOrWent)),
+            ("sick", Err(NoFigure::NoAnswer)),
+        ]
+    );
+}
+
+#[test]
+fn nics_are_in_the_order_of_their_numbers_and_interfaces_come_last() {
+    let all = [("eth0", 0), ("mlx5_10", 1), ("mlx5_9", 1), ("bnxt_re0", 1), ("mlx5_9", 2)];
+    let sample = sample(&all.map(|(device, port)| (device, port, PortCounts::default())));
+    let names: Vec<String> = sample.keys().map(CountedPort::name).collect();
+    assert_eq!(names, ["bnxt_re0:1", "mlx5_9:1", "mlx5_9:2", "mlx5_10:1", "eth0"]);
+    assert!(sample.keys().all(|place| CountedPort::named(&place.name()) == *place));
+}
+
+fn plan(nics: &[&str]) -> PlannedNics {
+    nics.iter().map(|nic| (nic.to_string(), Planned::default())).collect()
+}
+
+fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) -> Measurement {
+    let (nics, shares) = report::of_node(&growth(before, after, &BTreeSet::new()), plan);
+    let notes = report::notes(&nics, &shares, Origin::Tasks);
+    Measurement {
+        nic_placement_measure: VERSION,
+        node: node.to_string(),
+        seconds: 1.5,
+        status: 0,
+        plan: Origin::Tasks,
+        shares,
+        nics,
+        notes,
+    }
+}
+
+#[test]
+fn bytes_are_told_apart_by_the_plan_and_what_carried_next_to_nothing_is_idle() {
+    let nics = ["mlx5_0", "mlx5_1", "mlx5_2"];
+    let before = sample(&nics.map(|nic| (nic, 1, port(0, 0))));
+    let after = sample(&[
+        ("mlx5_0", 1, port(1_000_000, 0)),
+        ("mlx5_1", 1, port(400, 0)),
+        ("mlx5_2", 1, port(500_000, 0)),
+    ]);
+    let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1", "mlx5_1:1"]));
+    assert_eq!((report.shares.planned, report.shares.others), (1_000_400, 500_000));
+    assert_eq!(report.shares.idle, ["mlx5_1:1"]);
+    // where nothing moves, nothing is idle
+    assert_eq!(report_of("n0", &before, &before, &plan(&["mlx5_0:1"])).shares.idle, [""; 0]);
+}
+
+#[test]
+fn soft_roce_is_counted_by_its_interface_and_not_a_second_time_as_tcp() {
+    let (before, after) = (sample(&[("mlx5_0", 1, soft(10))]), sample(&[("mlx5_0", 1, soft(2010))]));
+    let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1"]));
+    assert_eq!((report.shares.planned, report.shares.tcp), (2000, 0));
+    assert_eq!(report.nics[0].counter.as_deref(), Some(OF_THE_INTERFACE));
+    assert_eq!(report.notes, ["soft RoCE: the interface counts RDMA and TCP together"]);
+}
+
+#[test]
+fn a_program_that_sends_by_tcp_instead_is_told_so() {
+    let card = |tcp| PortCounts { interface: Some(("eth1".into(), count(tcp, 0))), ..port(0, 0) };
+    let (before, after) = (sample(&[("mlx5_0", 1, card(0))]), sample(&[("mlx5_0", 1, card(5_000_000))]));
+    let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1"]));
+    assert_eq!(
+        report.notes,
+        ["more bytes left by TCP (5.00 MB) than by RDMA (0 B): does the program use RDMA?"]
+    );
+}
+
+fn environment(entries: &[&str]) -> Vec<u8> {
+    entries.iter().flat_map(|entry| entry.bytes().chain([0])).collect()
+}
+
+#[test]
+fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
+    let text = environment(&[
+        "PATH=/bin",
+        "SLURM_JOB_ID=17",
+        "SLURM_STEP_ID=0",
+        "SLURM_LOCALID=3",
+        "SLURM_PROCID=11",
+        "NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1,mlx5_1:1 set:X=1",
+    ]);
+    let task = marked(&text).unwrap();
+    assert_eq!(task.numbers.step.unwrap().to_string(), "17.0");
+    assert_eq!((task.numbers.local, task.numbers.rank), (Some(3), Some(11)));
+    assert_eq!(task.gpus.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0000:1b:00.0"]);
+    assert_eq!(task.nics, ["mlx5_0:1", "mlx5_1:1"]);
+    let process = |pid| PlacedTask { pid, user: Some(1000), processes: 1, marked: task.clone() };
+    let all = tasks(&[process(9), process(7), process(8)]);
+    assert_eq!(all.iter().map(|task| (task.pid, task.processes)).collect::<Vec<_>>(), [(7, 3)]);
+}
+
+#[test]
+fn of_an_environment_that_lies_only_numbers_and_names_are_kept() {
+    let text = environment(&[
+        "SLURM_JOB_ID=+17\n",
+        "NIC_PLACEMENT=v1 policy=\u{1b}[2J gpus=\u{1b}[31m,0000:1b:00.0 nics=../../etc:1,mlx5_0:1,a\nb:1,mlx5_0:999",
+    ]);
+    let task = marked(&text).unwrap();
+    assert_eq!((task.numbers.step, task.gpus.len(), &*task.nics), (None, 1, &["mlx5_0:1".to_string()][..]));
+    assert_eq!(marked(&environment(&["NIC_PLACEMENT=mine"])), None);
+    assert_eq!(marked(b"NIC_PLACEMENT=v1 policy=\xff gpus= nics=\0"), None);
+    assert_eq!(numbers(b""), Default::default());
+}
+
+#[test]
+fn nodes_are_added_up_by_the_names_of_nics() {
+    let before = sample(&[("mlx5_0", 1, port(0, 0)), ("mlx5_1", 1, port(0, 0))]);
+    let after = |sent| sample(&[("mlx5_0", 1, port(sent, 4)), ("mlx5_1", 1, port(0, 0))]);
+    let plan = plan(&["mlx5_0:1"]);
+    let mut merged = Merged::default();
+    for (node, sent) in [("n1", 800), ("n0", 400), ("n1", 999_996)] {
+        let text = report_of(node, &before, &after(sent), &plan).to_json();
+        assert_eq!(text.matches('\n').count(), 1, "one line: {text}");
+        merged.add(merge::read(text.as_bytes()).unwrap()).unwrap();
+    }
+    assert_eq!((merged.nodes, merged.shares.planned, merged.shares.others), (2, 1200, 0));
+    assert_eq!(merged.twice, BTreeSet::from(["n1".to_string()]));
+    let sum = &merged.nics["mlx5_0:1"];
+    assert_eq!(
+        (sum.rdma, sum.least_sent, sum.most_sent),
+        (Bytes { sent: 1200, received: 8 }, Some(400), Some(800))
+    );
+    assert_eq!((sum.planned_on, merged.nics["mlx5_1:1"].planned_on), (2, 0));
+    assert!(merge::read(b"{}").is_err() && merge::read(b"{\"nic_placement_measure\":2}").is_err());
+}
+
+#[test]
+fn each_metric_has_one_head_and_no_label_ends_a_line() {
+    let labels = vec![("name", "a\"b\\c\nd".to_string()), ("port", "1".to_string())];
+    let gauge = Metric::gauge("a_gauge", "It has a \\ in it.", vec![(labels, 7), (Vec::new(), 8)]);
+    let text = write(&[gauge, Metric::counter("no_sample_total", "Not written.", Vec::new())]);
+    assert_eq!(
+        text,
+        "# HELP a_gauge It has a \\\\ in it.\n# TYPE a_gauge gauge\na_gauge{name=\"a\\\"b\\\\c\\nd\",port=\"1\"} 7\na_gauge 8\n"
+    );
+}
+
+proptest! {
+    /// Whatever the counters say, nothing is counted twice or lost, and the order of nodes does not matter.
+    #[test]
+    fn shares_add_up(figures in prop::collection::vec((0u64..1 << 40, 0u64..1 << 40, any::<bool>()), 1..12)) {
+        let names: Vec<String> = (0..figures.len()).map(|number| format!("mlx5_{number}")).collect();
+        let entries = |pick: fn(&(u64, u64, bool)) -> u64| -> Vec<(&str, u8, PortCounts)> {
+            names.iter().zip(&figures).map(|(name, of)| (&**name, 1, port(pick(of), 0))).collect()
+        };
+        let (before, after) = (sample(&entries(|of| of.0)), sample(&entries(|of| of.1)));
+        let planned: Vec<String> =
+            names.iter().zip(&figures).filter(|(_, of)| of.2).map(|(name, _)| format!("{name}:1")).collect();
+        let plan = plan(&planned.iter().map(String::as_str).collect::<Vec<_>>());
+        let report = report_of("n0", &before, &after, &plan);
+        let grown: u64 =
+            figures.iter().filter_map(|(before, after, _)| (after / 4 * 4).checked_sub(before / 4 * 4)).sum();
+        let at_end = report.nics.iter().any(|nic| nic.rdma_missing == Some(NoFigure::AtItsEnd));
+        prop_assert!(at_end || report.shares.planned + report.shares.others == grown);
+        let back = figures.iter().filter(|(before, after, _)| after / 4 < before / 4).count();
+        prop_assert!(at_end || report.shares.unknown.len() == back);
+        let mut other = report.clone();
+        other.node = "n1".to_string();
+        let merged = |reports: [&Measurement; 2]| {
+            let mut merged = Merged::default();
+            reports.into_iter().for_each(|report| merged.add(report.clone()).unwrap());
+            merged
+        };
+        let both = merged([&report, &other]);
+        prop_assert_eq!(&both, &merged([&other, &report]));
+        prop_assert_eq!(both.shares.planned, 2 * report.shares.planned);
+        prop_assert_eq!(merge::read(report.to_json().as_bytes()).unwrap(), report);
+    }
+
+    /// A user can put any bytes into a process's environment: the names of NICs that are kept of it are printable ASCII.
+    #[test]
+    fn no_environment_brings_a_control_character(tail in prop::collection::vec(any::<u8>(), 0..200)) {
+        let head = b"NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1,".to_vec();
+        if let Some(task) = marked(&[head, tail].concat()) {
+            prop_assert!(task.nics.iter().all(|nic| nic.chars().all(|letter| letter.is_ascii_graphic())));
+        }
+    }
+
+    #[test]
+    fn an_exposition_is_read_back(values in prop::collection::vec((".*", any::<u64>()), 1..8)) {
+        let samples = values.iter().map(|(label, value)| (vec![("l", label.clone())], *value));
+        let text = write(&[Metric::gauge("x", "X.", samples.collect())]);
+        let lines: Vec<&str> = text.strip_suffix('\n').unwrap().split('\n').skip(2).collect();
+        prop_assert_eq!(lines.len(), values.len());
+        for (line, (label, value)) in lines.iter().zip(&values) {
+            let (head, number) = line.rsplit_once(' ').unwrap();
+            let escaped = head.strip_prefix("x{l=\"").unwrap().strip_suffix("\"}").unwrap();
+            let mut read = String::new();
+            let mut letters = escaped.chars();
+            while let Some(letter) = letters.next() {
+                prop_assert_ne!(letter, '"');
+                read.push(match letter {
+                    '\\' => match letters.next().unwrap() { 'n' => '\n', other => other },
+                    other => other,
+                });
+            }
+            prop_assert_eq!(&read, label);
+            prop_assert_eq!(number.parse::<u64>().unwrap(), *value);
+        }
+    }
+}
+
+#[test]
+fn tasks_plan_the_nics_that_they_name() {
+    let text = environment(&[
+        "SLURM_JOB_ID=1",
+        "SLURM_STEP_ID=2",
+        "SLURM_LOCALID=5",
+        "NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1",
+    ]);
+    let all = tasks(&[PlacedTask { pid: 1, user: None, processes: 1, marked: marked(&text).unwrap() }]);
+    let node = nic_placement_core::platform::model("dgx-h100").unwrap();
+    let map = nic_placement_core::policy::map(&node, &Default::default());
+    let of_node = super::planned::of_node(&node, &map);
+    assert_eq!(of_node.len(), 8, "each of eight GPUs has a NIC: {of_node:?}");
+    let plan: BTreeMap<_, _> = super::planned::of_tasks(&[&all[0]], Some((&node, &of_node)));
+    assert_eq!(plan.keys().collect::<Vec<_>>(), ["mlx5_0:1"]);
+    assert_eq!(plan["mlx5_0:1"].tasks, BTreeSet::from([5]));
+}
