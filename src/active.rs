@@ -1,20 +1,18 @@
 //! What slurmstepd's parent leaves for the step's tasks, which inherit it by fork.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_process::nics::Devices;
+use nic_placement_core::plan::Wish;
+use nic_placement_process::session::Session;
 use once_cell::sync::OnceCell;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::AtomicBool;
 
 /// A step that wants placement.
 pub(crate) struct Active {
-    /// what its tasks look themselves up in; or why there is none
-    pub(crate) plan: Result<Plan, String>,
+    /// the plan in which its tasks look themselves up; or why there is none
+    pub(crate) session: Result<Session, String>,
     /// do its users want to read what is done?
     pub(crate) reports: bool,
-    /// the device nodes as they are here: a container's or a job's private `/dev` may hide them from the tasks
-    pub(crate) devices: Devices,
     /// all variables that a task looks at, sorted
     pub(crate) names: Vec<String>,
     /// does pyxis stand after us in plugstack.conf?

@@ -4,22 +4,22 @@
 use crate::files;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
+use nic_placement_core::render::Evidence;
 use nic_placement_core::render::lint::{Subject, lint};
-use nic_placement_core::render::{Present, ReadFile};
 use nic_placement_core::step::Task;
 
-/// The findings; `read` reads the user's files.
-pub fn doubts(plan: &Plan, task: &Task, present: &Present, read: ReadFile) -> Vec<Diagnostic> {
+/// The findings.
+pub(crate) fn doubts(plan: &Plan, task: &Task, evidence: Evidence) -> Vec<Diagnostic> {
     let interfaces = interfaces();
     lint(&Subject {
-        present,
+        present: evidence.present,
         topology: &plan.node,
         node: &plan.map,
         task,
         tasks: plan.step.tasks,
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
-        read,
+        read: evidence.read,
     })
 }
 

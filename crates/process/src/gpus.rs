@@ -2,23 +2,21 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::policy::identity;
+use nic_placement_core::render::Present;
 use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;
-use nic_placement_sys as sys;
-use std::collections::BTreeMap;
+use nic_placement_sys::{self as sys, Refusal};
 use std::fs::File;
-use std::io;
 
 /// The evidence; `devices` is `/dev`, where it can be looked into.
-pub fn grant(values: &BTreeMap<String, String>, topology: &Topology, devices: Option<&File>) -> GpuGrant {
+pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&File>) -> GpuGrant {
     let variables =
-        identity::VARIABLES.into_iter().filter_map(|name| Some((name, values.get(name)?.clone()))).collect();
+        identity::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
     let access = topology.gpus.iter().map(|gpu| match (devices, gpu.device_node()) {
         (Some(devices), Some(node)) => match sys::may_open(devices, &node) {
             Ok(()) => Access::Allowed,
-            // EPERM is the device cgroup's answer, EACCES that of the file's mode
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Access::Denied,
-            Err(_) => Access::Unknown,
+            Err(Refusal::User | Refusal::Cgroup) => Access::Denied,
+            Err(Refusal::Absent | Refusal::Other) => Access::Unknown,
         },
         _ => Access::Unknown,
     });
@@ -31,13 +29,13 @@ pub fn grant(values: &BTreeMap<String, String>, topology: &Topology, devices: Op
 
 /// Is "not permitted" the answer for `/dev/null` too, which every process may open?  So says a seccomp filter of a
 /// container that is older than the C library's system call, faccessat2(2).
-pub fn is_answer_to_all(devices: &File) -> bool {
-    sys::may_open(devices, "null").is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+pub(crate) fn is_answer_to_all(devices: &File) -> bool {
+    matches!(sys::may_open(devices, "null"), Err(Refusal::User | Refusal::Cgroup))
 }
 
 /// The same for a process that may be in a container: if some of a vendor's GPUs have device nodes that it may open, those
 /// without one are not there for it.  Containers get the nodes of their own GPUs, and see all GPUs in `/sys`.
-pub fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
+pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
     let before = grant.access.clone();
     for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
         let of_vendor = topology.gpus.iter().zip(&before).filter(|(other, _)| other.vendor == gpu.vendor);
@@ -89,7 +87,7 @@ mod tests {
             fs::write(folder.join(name), "").unwrap();
         }
         let access = || {
-            let grant = grant(&BTreeMap::new(), &topology, Some(&File::open(&folder).unwrap()));
+            let grant = grant(&Present::new(), &topology, Some(&File::open(&folder).unwrap()));
             grant.access[..2].to_vec()
         };
         match forbid(&folder.join("nvidia0"), true) && forbid(&folder.join("null"), true) {

@@ -14,7 +14,7 @@ mod scout;
 mod stack;
 mod terminal;
 
-pub use access::{Refusal, may_open, refusal};
+pub use access::{Refusal, may_open};
 pub use affinity::{affinity, affinity_of, set_affinity};
 pub use cached::{Known, known};
 pub use clock::seconds_since_boot;

@@ -144,12 +144,10 @@ fn access(devices: &File, nic: &Nic) -> Option<Access> {
     let uverbs = nic.uverbs.as_ref().filter(|_| is_verbs)?;
     match sys::may_open(devices, &format!("infiniband/{uverbs}")) {
         Ok(()) => Some(Access::Open),
-        Err(error) => match sys::refusal(&error) {
-            Refusal::User => Some(Access::Refused),
-            Refusal::Cgroup => Some(Access::Fenced),
-            Refusal::Absent => Some(Access::Absent),
-            Refusal::Other => None,
-        },
+        Err(Refusal::User) => Some(Access::Refused),
+        Err(Refusal::Cgroup) => Some(Access::Fenced),
+        Err(Refusal::Absent) => Some(Access::Absent),
+        Err(Refusal::Other) => None,
     }
 }
 
