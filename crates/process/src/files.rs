@@ -130,14 +130,15 @@ impl Asked for Looks {
 
     fn remote(&mut self, path: &str) -> Result<Standing, &'static str> {
         let answer = self.ask(Question::Kind, path)?;
-        if answer.is_directory() {
-            return Ok(Standing::Directory);
-        }
-        if answer.is_link() {
-            let target = String::from_utf8(self.ask(Question::Link, path)?.bytes).unwrap_or_default();
-            return Ok(if target.is_empty() { Standing::Nothing } else { Standing::Link(target) });
-        }
-        Ok(if answer.is_file() { Standing::File } else { Standing::Nothing })
+        Ok(match answer {
+            _ if answer.is_directory() => Standing::Directory,
+            _ if answer.is_file() => Standing::File,
+            // a link leads somewhere, and nothing else has bytes
+            Answer { bytes, .. } if !bytes.is_empty() => {
+                String::from_utf8(bytes).map_or(Standing::Nothing, Standing::Link)
+            }
+            _ => Standing::Nothing,
+        })
     }
 
     fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {

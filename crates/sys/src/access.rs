@@ -4,7 +4,6 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
 use std::os::fd::AsRawFd;
 
 /// Why a device may not be opened.  The kernel checks the file's mode and owner first (EACCES), then the device
@@ -28,10 +27,7 @@ pub fn may_open(directory: &File, name: &str) -> Result<(), Refusal> {
     let result = unsafe {
         libc::faccessat(directory.as_raw_fd(), name.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS)
     };
-    if result == 0 {
-        return Ok(());
-    }
-    Err(match io::Error::last_os_error().raw_os_error() {
+    super::checked(result).map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES) => Refusal::User,
         Some(libc::EPERM) => Refusal::Cgroup,
         Some(libc::ENOENT | libc::ENOTDIR) => Refusal::Absent,
