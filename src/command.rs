@@ -46,7 +46,7 @@ pub(crate) fn init_post_opt() {
 /// In srun: tells a user that asks for placement that the admin has switched it off, and tells the nodes that it did so.
 ///
 /// What is wrong with the file here is the admin's matter, and the nodes have files of their own.
-pub(crate) fn tell_who_asked(spank: &SpankHandle) {
+pub(crate) fn tell_the_user(spank: &SpankHandle) {
     /// Slurm calls again for each component.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     let environment = words_of_variable().and_then(Result::ok);

@@ -4,20 +4,17 @@
 
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{Change, Variable};
+use nic_placement_core::render::Present;
 use nic_placement_process::room;
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
-use std::collections::BTreeMap;
-
-/// The values of some variables.
-pub(crate) type Values = BTreeMap<String, String>;
 
 /// The values of those of `names`, which are sorted, that are set.  One that is not UTF-8 is set too, and so the user's.
 ///
 /// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
 /// environment for execve(2).
-pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
-    let mut values = Values::new();
+pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Present {
+    let mut values = Present::new();
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
         let Some(end) = entry.iter().position(|byte| *byte == b'=') else { continue };
@@ -38,12 +35,9 @@ pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
 pub(crate) fn keep_room(
     spank: &SpankHandle,
     variables: &mut [Variable],
-    present: &Values,
+    present: &Present,
     words: usize,
 ) -> Option<&'static str> {
-    if !variables.iter().any(|variable| matches!(variable.change, Change::Set(_))) {
-        return None;
-    }
     let (mut taken, mut stack) = (words, sys::stack_limit());
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
@@ -54,11 +48,7 @@ pub(crate) fn keep_room(
             stack = stack.min(limit);
         }
     }
-    let is_lacking = room::is_lacking(variables, present, taken, stack);
-    is_lacking.then(|| {
-        room::set_nothing(variables, present);
-        room::WHY
-    })
+    room::keep(variables, present, taken, stack)
 }
 
 /// Makes the changes, then reads all of them back; returns what did not take.
@@ -71,23 +61,20 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
             Change::Remove => spank.unsetenv(name.as_ref()),
             Change::KeepUsers(_) | Change::Leave => Ok(()),
         };
-        if let Err(error) = result {
-            failures.push(format!("{name}: {error}"));
-        }
+        failures.extend(result.err().map(|error| format!("{name}: {error}")));
     }
     let mut names: Vec<&str> = variables.iter().map(|variable| variable.name.as_ref()).collect();
     names.order();
     let now = values(spank, &names);
-    for Variable { name, change, .. } in variables {
-        let wanted = match change {
-            Change::Set(value) => Some(value),
+    let is_other = |variable: &&Variable| {
+        let wanted = match &variable.change {
+            Change::Set(value) | Change::KeepUsers(value) => Some(value),
             Change::Remove | Change::Leave => None,
-            Change::KeepUsers(value) => Some(value),
         };
-        if now.get(name.as_ref()) != wanted {
-            failures.push(format!("{name} did not take"));
-        }
-    }
+        now.get(variable.name.as_ref()) != wanted
+    };
+    let others = variables.iter().filter(is_other);
+    failures.extend(others.map(|variable| format!("{} did not take", variable.name)));
     failures
 }
 

@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 
 use crate::active::{ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, STRICT, is_normal, is_program_of_job};
-use crate::environment::{self, Values, variable};
+use crate::environment::{self, variable};
 use crate::log::say;
 use crate::program;
 use nic_placement_core::config::{TOLD, components, cpu_bind};
 use nic_placement_core::order::Order;
-use nic_placement_core::render::{self, Evidence, marker};
+use nic_placement_core::render::{self, Evidence, Present, marker};
 use nic_placement_core::step::{GPU_BIND, NODE_NAME, Task};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_process::files::{self, UsersFiles};
@@ -66,14 +66,14 @@ pub(crate) fn init(spank: &SpankHandle) {
 
 /// The task's number in the step as its program has it, which slurmd writes over whatever the user set: Slurm's own item
 /// counts each component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
-fn global_id(spank: &SpankHandle, values: &Values) -> u32 {
+fn global_id(spank: &SpankHandle, values: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
     let procid = values.get(PROCID).filter(is_number).and_then(|text| text.parse().ok());
     procid.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
 }
 
 /// Tells a user that asked for placement and gets none in this step, once, in its first task, unless srun has told it.
-fn tell_the_user(spank: &SpankHandle, values: &Values) {
+fn tell_the_user(spank: &SpankHandle, values: &Present) {
     let Some(refusal) = NOT_PLACED.get().and_then(|step| step.refusal.as_ref()) else { return };
     // of each component the first one: another may well be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
@@ -96,7 +96,7 @@ fn place(
     spank: &SpankHandle,
     active: &Active,
     session: &Session,
-    values: &Values,
+    values: &Present,
     global_id: u32,
 ) -> Vec<String> {
     let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
@@ -126,7 +126,7 @@ fn place(
 }
 
 /// The task as its process finds itself.
-fn task(session: &Session, values: &Values) -> Task {
+fn task(session: &Session, values: &Present) -> Task {
     let node = &session.plan.node;
     let cpus = sys::affinity().unwrap_or_default();
     let mut masks = cpu_bind::masks(|name| values.get(name).map(String::as_str));
@@ -165,7 +165,7 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
 /// that step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
 /// on another node, and every program in them would take them for the user's own.
-fn withdraw(spank: &SpankHandle, values: &Values) {
+fn withdraw(spank: &SpankHandle, values: &Present) {
     if !values.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }

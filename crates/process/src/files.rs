@@ -9,7 +9,7 @@ use nic_placement_core::render::FileText;
 use nic_placement_sys::{Answer, Known, Question, Scout, known};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
-use walk::{Asked, End, walk};
+use walk::{End, FileSystems, walk};
 
 /// Tables of the kernel's, which grow with the node.
 const TABLES: &str = "/proc/net/";
@@ -117,7 +117,7 @@ impl Looks {
     }
 }
 
-impl Asked for Looks {
+impl FileSystems for Looks {
     fn mounts(&mut self) -> String {
         let table = read_configuration(Path::new("/proc/self/mountinfo"), Root::MAX_TABLE);
         // of one that is too long nothing is known
