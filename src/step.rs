@@ -3,9 +3,7 @@
 //! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
 #![forbid(unsafe_code)]
 
-use crate::active::{
-    ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, NotPlaced, STRICT, is_normal, is_program_of_job,
-};
+use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, variable};
 use crate::log::{in_observer, tell_admin};
 use crate::{option, program, task};
@@ -17,10 +15,10 @@ use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::Reasons;
 use nic_placement_core::step::{Counted, STEP_GPUS, Starter, Step};
-use nic_placement_core::topology::{CpuSet, Topology};
+use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_process::admin::{self, Found, Off};
-use nic_placement_process::node;
 use nic_placement_process::session::{Session, Survey};
+use nic_placement_process::{files, node};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::Ordering;
@@ -30,24 +28,18 @@ use std::sync::atomic::Ordering;
 /// `spank_import_container_env`).
 const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
 
-/// Why this step gets no placement.
-enum Inactive {
-    NotAsked,
-    NotAStep,
-}
-
 pub(crate) fn init_post_opt(spank: &SpankHandle) {
-    match ACTIVE.get_or_try_init(|| activate(spank)) {
-        Ok(active) => report(active),
-        Err(Inactive::NotAsked) => log::trace!("off in this step"),
-        Err(Inactive::NotAStep) => log::trace!("not a step of tasks"),
+    match STEP.get_or_init(|| step(spank)) {
+        OfTasks::Placed(active) => report(active),
+        OfTasks::NotPlaced(..) => log::trace!("off in this step"),
+        OfTasks::Foreign => log::trace!("not a step of tasks"),
     }
 }
 
-fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
+fn step(spank: &SpankHandle) -> OfTasks {
     let is_normal = is_normal(spank);
     if !is_normal && !is_program_of_job(spank) {
-        return Err(Inactive::NotAStep);
+        return OfTasks::Foreign;
     }
     let (wish, off) = wish(spank);
     let Settings { enabled, asked, observe, strictness, dry_run, verbose, .. } = wish.settings;
@@ -62,22 +54,23 @@ fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
         let why = off.map(|off| off.to_string()).or(beside_mpirun.map(str::to_string));
         let refusal = why.filter(|_| is_normal && enabled && asked && !observe);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
-        let _ = NOT_PLACED.set(NotPlaced { wish, refusal });
-        return Err(Inactive::NotAsked);
+        return OfTasks::NotPlaced(wish, refusal);
     }
     let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
     if container_later {
         log::warn!("{CONTAINER_LATER}");
     }
     let session = session(spank, wish).map_err(|error| error.to_string());
-    let names = match &session {
+    let (names, threads_per_core) = match &session {
         Ok(session) => {
             warn(&session.findings());
-            session.plan.evidence_variables(&task::READ).into_iter().map(str::to_string).collect()
+            (session.plan.evidence_variables(&task::READ), threads_per_core(&session.plan.node))
         }
-        Err(_) => task::READ.map(str::to_string).to_vec(),
+        Err(_) => (task::READ.to_vec(), None),
     };
-    Ok(Active { session, reports: verbose || dry_run, names, container_later })
+    let names = names.into_iter().map(str::to_string).collect();
+    let reports = verbose || dry_run;
+    OfTasks::Placed(Active { session, reports, names, threads_per_core, container_later })
 }
 
 /// The step's plan on this node.
@@ -182,6 +175,20 @@ fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> 
 fn counted(spank: &SpankHandle) -> Option<Counted> {
     let cores = u32::try_from(count(&spank.step_alloc_cores().ok()?)?).ok()?;
     Some(Counted { cpus: spank.job_ncpus().ok()?.into(), cores })
+}
+
+/// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
+fn threads_per_core(node: &Topology) -> Option<usize> {
+    if let Some(first) = node.pus.first() {
+        let is_there = |pu: &&Pu| (pu.package, pu.core) == (first.package, first.core);
+        return Some(node.pus.iter().filter(is_there).count());
+    }
+    // a node is read without its cores where no word asks for them
+    if !node.provenance.is_this_system() {
+        return None;
+    }
+    let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
+    CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
 }
 
 /// How many cores a list of Slurm's has: its numbers are not the kernel's.

@@ -1,7 +1,7 @@
 //! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, STRICT, is_normal, is_program_of_job};
+use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, variable};
 use crate::log::say;
 use crate::program;
@@ -9,8 +9,7 @@ use nic_placement_core::config::{TOLD, components, cpu_bind};
 use nic_placement_core::order::Order;
 use nic_placement_core::render::{self, Evidence, Present, marker};
 use nic_placement_core::step::{GPU_BIND, NODE_NAME, Task};
-use nic_placement_core::topology::{CpuSet, Pu, Topology};
-use nic_placement_process::files::{self, UsersFiles};
+use nic_placement_process::files::UsersFiles;
 use nic_placement_process::memory;
 use nic_placement_process::session::Session;
 use nic_placement_sys as sys;
@@ -20,7 +19,7 @@ use std::sync::atomic::Ordering;
 /// In slurmstepd, before it makes the tasks: takes away the rule by which an outer step dealt its GPUs.  slurmd sets this
 /// step's for each task if there is one, and removes none (src/slurmd/slurmstepd/task.c, `exec_task`, since 22.05).
 pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
-    let Some(Ok(session)) = ACTIVE.get().map(|active| &active.session) else { return };
+    let Some(OfTasks::Placed(Active { session: Ok(session), .. })) = STEP.get() else { return };
     // a dry run changes nothing, and reads what is there
     if !session.plan.wish.settings.dry_run && variable(spank, GPU_BIND).is_some() {
         remove(spank, GPU_BIND);
@@ -34,22 +33,24 @@ fn remove(spank: &SpankHandle, name: &str) {
 }
 
 pub(crate) fn init(spank: &SpankHandle) {
-    let active = ACTIVE.get();
-    let values = match active {
-        Some(active) => environment::values(spank, &active.names),
-        None => environment::values(spank, &READ),
+    let step = STEP.get();
+    let values = match step {
+        Some(OfTasks::Placed(active)) => environment::values(spank, &active.names),
+        _ => environment::values(spank, &READ),
     };
     let global_id = global_id(spank, &values);
-    let failures = match active.map(|active| (active, &active.session)) {
-        Some((active, Ok(session))) => place(spank, active, session, &values, global_id),
-        Some((active, Err(problem))) => {
-            if active.reports {
-                say(&format!("task {global_id}: nothing is set: {problem}"));
+    let failures = match step {
+        Some(OfTasks::Placed(active)) => match &active.session {
+            Ok(session) => place(spank, active, session, &values, global_id),
+            Err(problem) => {
+                if active.reports {
+                    say(&format!("task {global_id}: nothing is set: {problem}"));
+                }
+                vec![problem.clone()]
             }
-            vec![problem.clone()]
-        }
+        },
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
-        None => {
+        _ => {
             tell_the_user(spank, &values);
             withdraw(spank, &values);
             Vec::new()
@@ -74,7 +75,7 @@ fn global_id(spank: &SpankHandle, values: &Present) -> u32 {
 
 /// Tells a user that asked for placement and gets none in this step, once, in its first task, unless srun has told it.
 fn tell_the_user(spank: &SpankHandle, values: &Present) {
-    let Some(refusal) = NOT_PLACED.get().and_then(|step| step.refusal.as_ref()) else { return };
+    let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else { return };
     // of each component the first one: another may well be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
     if is_first && !values.contains_key(TOLD) {
@@ -100,7 +101,7 @@ fn place(
     global_id: u32,
 ) -> Vec<String> {
     let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
-    let mut task = Task { local_id, global_id, ..task(session, values) };
+    let mut task = Task { local_id, global_id, ..task(active, session, values) };
     let open = session.opened(local_id == 0);
     // this process is the user's by now, and what the user may not read the program could not read either
     let files = UsersFiles::default();
@@ -126,11 +127,10 @@ fn place(
 }
 
 /// The task as its process finds itself.
-fn task(session: &Session, values: &Present) -> Task {
-    let node = &session.plan.node;
+fn task(active: &Active, session: &Session, values: &Present) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
     let mut masks = cpu_bind::masks(|name| values.get(name).map(String::as_str));
-    let online = node.cpus();
+    let online = session.plan.node.cpus();
     // slurmd counts CPUs when it starts, and names one on that has been switched off since; no affinity has it
     if cpus.is_subset(&online) {
         let wider = masks.iter_mut().filter(|mask| !mask.is_subset(&online));
@@ -140,26 +140,12 @@ fn task(session: &Session, values: &Present) -> Task {
         gpus: session.gpus(values),
         step_cpus: masks.iter().fold(cpus.clone(), |all, mask| all.union(mask)),
         cpus,
-        threads_per_core: if masks.is_empty() { threads_per_core(node) } else { None },
+        threads_per_core: active.threads_per_core.filter(|_| masks.is_empty()),
         masks,
         gpu_bind: values.get(GPU_BIND).cloned(),
         memory: memory(false),
         ..Task::default()
     }
-}
-
-/// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
-fn threads_per_core(node: &Topology) -> Option<usize> {
-    if let Some(first) = node.pus.first() {
-        let is_there = |pu: &&Pu| (pu.package, pu.core) == (first.package, first.core);
-        return Some(node.pus.iter().filter(is_there).count());
-    }
-    // a node is read without its cores where no word asks for them
-    if !node.provenance.is_this_system() {
-        return None;
-    }
-    let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
-    CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
@@ -169,7 +155,7 @@ fn withdraw(spank: &SpankHandle, values: &Present) {
     if !values.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }
-    let wish = NOT_PLACED.get().map(|step| &step.wish);
+    let wish = if let Some(OfTasks::NotPlaced(wish, _)) = STEP.get() { Some(wish) } else { None };
     // `dry-run` changes nothing, and so takes nothing away
     if wish.is_some_and(|wish| wish.settings.dry_run) {
         return;

@@ -7,7 +7,6 @@
 
 pub mod admin;
 mod bind;
-mod doubts;
 pub mod files;
 mod gpus;
 pub mod maps;

@@ -4,7 +4,6 @@
 use crate::gpus;
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root;
-use nic_placement_core::order;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Nic, NicIndex, NicKind, Topology};
 use nic_placement_sys::{self as sys, Refusal};
@@ -62,21 +61,21 @@ impl Devices {
 /// NICs and why each is not used.
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
-/// The RDMA devices of a node on which none can be opened.
+/// The verbs devices of a node on which none can be opened.
 pub(crate) fn missing(devices: &Devices, plan: &Plan) -> Unusable {
     if !devices.lack_rdma() || plan.map.rails.is_empty() {
         return Unusable::new();
     }
-    log::warn!("`/dev/{DIRECTORY}` is missing: no RDMA device of this node can be opened");
-    // a list of NICs that no task can open would hide the interfaces that work; another machine's NICs are not here
-    match plan.node.provenance.is_this_system() {
-        true => all_rdma(&plan.node, "on this node"),
-        false => Unusable::new(),
+    let missing = all_verbs(&plan.node, "on this node");
+    if !missing.is_empty() {
+        log::warn!("`/dev/{DIRECTORY}` is missing: no RDMA device of this node can be opened");
     }
+    // a list of NICs that no task can open would hide the interfaces that work; another machine's NICs are not here
+    if plan.node.provenance.is_this_system() { missing } else { Unusable::new() }
 }
 
 /// Every verbs device, where that place is missing.
-fn all_rdma(topology: &Topology, place: &str) -> Unusable {
+fn all_verbs(topology: &Topology, place: &str) -> Unusable {
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
     verbs.map(|(index, _)| (index, format!("`/dev/{DIRECTORY}` is missing {place}"))).collect()
 }
@@ -99,12 +98,17 @@ pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
     let container = devices.of_the_container();
     let mut closed = Closed { is_in_container: container.is_some(), ..Closed::default() };
     if container.as_ref().is_some_and(Devices::lack_rdma) && plan.node.provenance.is_this_system() {
-        closed.to_the_job = all_rdma(&plan.node, "in the task's container");
+        closed.to_the_job = all_verbs(&plan.node, "in the task's container");
         return closed;
     }
     let (Some(directory), true) = (&devices.directory, devices.has_rdma) else { return closed };
     let shown = container.and_then(|container| container.directory);
-    let rails = order::set(plan.map.rails.iter().map(|rail| rail.nic));
+    let mut rails = Vec::new();
+    for rail in &plan.map.rails {
+        if !rails.contains(&rail.nic) {
+            rails.push(rail.nic);
+        }
+    }
     rails.iter().for_each(|&nic| closed.ask(directory, shown.as_ref(), nic, plan.node.nic(nic)));
     if !closed.to_the_job.is_empty() {
         let others = plan.node.numbered_nics().filter(|(index, _)| !rails.contains(index));
@@ -119,7 +123,7 @@ pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
 impl Closed {
     fn ask(&mut self, devices: &File, shown: Option<&File>, index: NicIndex, nic: &Nic) {
         let Some(uverbs) = nic.uverbs.as_ref().filter(|_| nic.kind == NicKind::Verbs) else { return };
-        let path = format!("{DIRECTORY}/{uverbs}");
+        let path = [DIRECTORY, "/", uverbs].concat();
         let is_hidden = shown.is_some_and(|shown| sys::may_open(shown, &path) == Err(Refusal::Absent));
         let why = match sys::may_open(devices, &path) {
             _ if is_hidden => format!("there is no `/dev/{path}` in the task's container"),

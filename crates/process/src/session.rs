@@ -6,13 +6,14 @@
 #![forbid(unsafe_code)]
 
 use crate::nics::{self, Devices};
-use crate::{admin, bind, doubts, files, gpus, maps, node};
+use crate::{admin, bind, files, gpus, maps, node};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::placement::Variable;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
+use nic_placement_core::render::lint::{Subject, lint};
 use nic_placement_core::render::{Evidence, FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, NODE_NAME, Step, Task};
 use nic_placement_core::topology::{NicIndex, Topology};
@@ -176,9 +177,26 @@ impl OpenPlan<'_> {
         lines.extend(failures.iter().map(|failure| format!("task {}: {failure}", task.global_id)));
         // the user's variables are the same in all tasks: their faults are told once for each node
         if task.local_id == 0 {
-            let doubts = doubts::doubts(self.plan(), task, evidence);
+            let interfaces = interfaces();
+            let doubts = lint(&Subject {
+                present: evidence.present,
+                topology: &self.plan().node,
+                node: &self.plan().map,
+                task,
+                tasks: self.plan().step.tasks,
+                fabric: self.plan().wish.admin.fabric,
+                interfaces: &interfaces,
+                read: evidence.read,
+            });
             lines.extend(doubts.iter().map(|doubt| format!("{name}: {doubt}")));
         }
         lines
     }
+}
+
+/// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
+fn interfaces() -> Vec<String> {
+    let devices = files::read("/proc/net/dev").unwrap_or_default().text;
+    let names = devices.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
+    names.collect()
 }

@@ -16,7 +16,7 @@ struct LauncherKind {
     /// how many processes there are on the node
     of: fn(&Present) -> Option<u32>,
     /// its number among all, and how many these are
-    world: (&'static str, &'static str),
+    world: [&'static str; 2],
 }
 
 impl LauncherKind {
@@ -38,45 +38,41 @@ impl LauncherKind {
 /// themselves choose their GPU by it, whatever set it.
 const LAUNCHERS: [LauncherKind; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
-    LauncherKind {
-        local: "LOCAL_RANK",
-        of: |values| count(values, "LOCAL_WORLD_SIZE").or(count(values, "LOCAL_SIZE")),
-        world: ("RANK", "WORLD_SIZE"),
-    },
+    kind(
+        "LOCAL_RANK",
+        |values| count(values, "LOCAL_WORLD_SIZE").or(count(values, "LOCAL_SIZE")),
+        ["RANK", "WORLD_SIZE"],
+    ),
     // Open MPI (docs.open-mpi.org, "Environment variables set for MPI applications")
-    LauncherKind {
-        local: MPIS[0],
-        of: |values| count(values, "OMPI_COMM_WORLD_LOCAL_SIZE"),
-        world: ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    },
+    kind(
+        MPIS[0],
+        |values| count(values, "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+    ),
     // MVAPICH2's mpirun_rsh
-    LauncherKind {
-        local: MPIS[1],
-        of: |values| count(values, "MV2_COMM_WORLD_LOCAL_SIZE"),
-        world: ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    },
+    kind(
+        MPIS[1],
+        |values| count(values, "MV2_COMM_WORLD_LOCAL_SIZE"),
+        ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"],
+    ),
     // Hydra: MPICH, Intel MPI, MVAPICH
-    LauncherKind {
-        local: MPIS[2],
-        of: |values| count(values, "MPI_LOCALNRANKS"),
-        world: ("PMI_RANK", "PMI_SIZE"),
-    },
+    kind(MPIS[2], |values| count(values, "MPI_LOCALNRANKS"), ["PMI_RANK", "PMI_SIZE"]),
     // flux-shell(1) tells no count for the node: an even share where there is one
-    LauncherKind { local: FLUX, of: fluxs_count, world: ("FLUX_TASK_RANK", "FLUX_JOB_SIZE") },
+    kind(FLUX, fluxs_count, ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"]),
     // HPE's mpiexec
-    LauncherKind {
-        local: CRAYS[0],
-        of: |values| count(values, "PALS_LOCAL_SIZE"),
-        world: ("PALS_RANKID", "PMI_SIZE"),
-    },
+    kind(CRAYS[0], |values| count(values, "PALS_LOCAL_SIZE"), ["PALS_RANKID", "PMI_SIZE"]),
     // Cray PMI, which others set too
-    LauncherKind {
-        local: CRAYS[1],
-        of: |values| count(values, "PMI_LOCAL_SIZE"),
-        world: ("PMI_RANK", "PMI_SIZE"),
-    },
-    LauncherKind { local: SLURM, of: slurms_count, world: ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS") },
+    kind(CRAYS[1], |values| count(values, "PMI_LOCAL_SIZE"), ["PMI_RANK", "PMI_SIZE"]),
+    kind(SLURM, slurms_count, ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"]),
 ];
+
+const fn kind(
+    local: &'static str,
+    of: fn(&Present) -> Option<u32>,
+    world: [&'static str; 2],
+) -> LauncherKind {
+    LauncherKind { local, of, world }
+}
 
 /// Those of MPI's launchers that may start Flux's brokers.
 const MPIS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"];
@@ -189,7 +185,7 @@ fn is_possible(rank: &Rank) -> bool {
 
 /// The number among all processes, and their count, where the launcher says these.
 fn world(values: &Present, innermost: Option<&LauncherKind>) -> Option<(u32, Option<u32>)> {
-    let (global, total) = innermost?.world;
+    let [global, total] = innermost?.world;
     Some((number(values, global)?, number(values, total)))
 }
 
@@ -252,8 +248,7 @@ fn count(values: &Present, name: &str) -> Option<u32> {
 /// An even share, where there is one and this task's number is no proof of another: Flux deals tasks by resources, such as 8 and 4.
 fn fluxs_count(values: &Present) -> Option<u32> {
     let (all, nodes) = (number(values, "FLUX_JOB_SIZE")?, number(values, "FLUX_JOB_NNODES")?);
-    let of =
-        (nodes > 0 && all % nodes == 0).then(|| all / nodes).filter(|of| (1..=MAX_PROCESSES).contains(of));
+    let of = all.checked_div(nodes).filter(|of| of * nodes == all && (1..=MAX_PROCESSES).contains(of));
     of.filter(|&of| number(values, FLUX).is_none_or(|number| number < of))
 }
 
