@@ -9,46 +9,48 @@ use nic_placement_process::room;
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
-/// The values of those of `names`, which are sorted, that are set.  One that is not UTF-8 is set too, and so the user's.
+/// A task's environment before we change it.
+pub(crate) struct Environment {
+    /// the variables that were asked for
+    pub(crate) present: Present,
+    /// bytes that all of it takes of execve's room
+    size: usize,
+    /// the limit on the stack that srun handed on: slurmstepd sets it after us (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
+    stack: Option<u64>,
+}
+
+/// The environment with the values of those of `names`, which are sorted, that are set.  One that is not UTF-8 is set too, and
+/// so the user's.
 ///
 /// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
 /// environment for execve(2).
-pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Present {
-    let mut values = Present::new();
+pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environment {
+    let mut environment = Environment { present: Present::new(), size: 0, stack: None };
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
+        environment.size += entry.len() + room::EACH;
         let Some(end) = entry.iter().position(|byte| *byte == b'=') else { continue };
-        if let Ok(at) = names.binary_search_by(|name| name.as_ref().as_bytes().cmp(&entry[..end])) {
-            let value = || String::from_utf8_lossy(&entry[end + 1..]).into_owned();
+        let (name, value) = (&entry[..end], &entry[end + 1..]);
+        if let Ok(at) = names.binary_search_by(|known| known.as_ref().as_bytes().cmp(name)) {
+            let value = || String::from_utf8_lossy(value).into_owned();
             // the first one counts, as for getenv(3)
-            values.entry(names[at].as_ref().to_string()).or_insert_with(value);
+            environment.present.entry(names[at].as_ref().to_string()).or_insert_with(value);
+        } else if name == b"SLURM_RLIMIT_STACK" {
+            // `U` is in front of it with `--propagate`
+            let limit = std::str::from_utf8(value).unwrap_or_default().trim_start_matches('U');
+            environment.stack = limit.parse().ok();
         }
     }
-    values
+    environment
 }
 
-/// Why the changes would leave execve(2) too little room, if they would, beside so many bytes of the program's words.  Then
-/// nothing is set, and this says so in their place.
-///
-/// The limit on the stack that counts is the program's.  slurmstepd sets it after us, if it is one that srun handed on (Slurm's
-/// src/slurmd/slurmstepd/ulimits.c, `_set_limit`: `U` is in front of it with `--propagate`).
-pub(crate) fn keep_room(
-    spank: &SpankHandle,
-    variables: &mut [Variable],
-    present: &Present,
-    words: usize,
-) -> Option<&'static str> {
-    let (mut taken, mut stack) = (words, sys::stack_limit());
-    for entry in spank.job_env_os().unwrap_or_default() {
-        let entry = entry.as_encoded_bytes();
-        taken += entry.len() + room::EACH;
-        if let Some(limit) = entry.strip_prefix(b"SLURM_RLIMIT_STACK=") {
-            let limit = std::str::from_utf8(limit).unwrap_or_default();
-            let limit = limit.trim_start_matches('U').parse().unwrap_or(u64::MAX);
-            stack = stack.min(limit);
-        }
+impl Environment {
+    /// Sets nothing where the changes would leave execve(2) too little room beside so many bytes of the program's words, and
+    /// says why.
+    pub(crate) fn keep_room(&self, variables: &mut [Variable], words: usize) -> Option<&'static str> {
+        let stack = sys::stack_limit().min(self.stack.unwrap_or(u64::MAX));
+        room::keep(variables, &self.present, words + self.size, stack)
     }
-    room::keep(variables, present, taken, stack)
 }
 
 /// Makes the changes, then reads all of them back; returns what did not take.
@@ -65,7 +67,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     }
     let mut names: Vec<&str> = variables.iter().map(|variable| variable.name.as_ref()).collect();
     names.order();
-    let now = values(spank, &names);
+    let now = read(spank, &names).present;
     let is_other = |variable: &&Variable| {
         let wanted = match &variable.change {
             Change::Set(value) | Change::KeepUsers(value) => Some(value),

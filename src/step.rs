@@ -130,7 +130,7 @@ const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let mut names = [&cpu_bind::READ[..], &[CPUS_PER_TASK, MEM_BIND, STEP_GPUS]].concat();
     names.order();
-    let values = environment::values(spank, &names);
+    let values = environment::read(spank, &names).present;
     let read = |name: &str| values.get(name).cloned();
     let tasks = spank.job_local_task_count().unwrap_or(0);
     let cpus_per_task = requested_cpus(spank, read(CPUS_PER_TASK), tasks);

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
-use crate::environment::{self, variable};
+use crate::environment::{self, Environment, variable};
 use crate::log::say;
 use crate::program;
 use nic_placement_core::config::{TOLD, components, cpu_bind};
@@ -34,14 +34,15 @@ fn remove(spank: &SpankHandle, name: &str) {
 
 pub(crate) fn init(spank: &SpankHandle) {
     let step = STEP.get();
-    let values = match step {
-        Some(OfTasks::Placed(active)) => environment::values(spank, &active.names),
-        _ => environment::values(spank, &READ),
+    let environment = match step {
+        Some(OfTasks::Placed(active)) => environment::read(spank, &active.names),
+        _ => environment::read(spank, &READ),
     };
-    let global_id = global_id(spank, &values);
+    let present = &environment.present;
+    let global_id = global_id(spank, present);
     let failures = match step {
         Some(OfTasks::Placed(active)) => match &active.session {
-            Ok(session) => place(spank, active, session, &values, global_id),
+            Ok(session) => place(spank, active, session, &environment, global_id),
             Err(problem) => {
                 if active.reports {
                     say(&format!("task {global_id}: nothing is set: {problem}"));
@@ -51,13 +52,13 @@ pub(crate) fn init(spank: &SpankHandle) {
         },
         None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
         _ => {
-            tell_the_user(spank, &values);
-            withdraw(spank, &values);
+            tell_the_user(spank, present);
+            withdraw(spank, present);
             Vec::new()
         }
     };
     // srun's words to slurmstepd are none to the program, nor to the sruns that it starts
-    for name in TOLD_BY_SRUN.into_iter().filter(|name| values.contains_key(*name)) {
+    for name in TOLD_BY_SRUN.into_iter().filter(|name| present.contains_key(*name)) {
         remove(spank, name);
     }
     if !failures.is_empty() {
@@ -67,18 +68,18 @@ pub(crate) fn init(spank: &SpankHandle) {
 
 /// The task's number in the step as its program has it, which slurmd writes over whatever the user set: Slurm's own item
 /// counts each component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
-fn global_id(spank: &SpankHandle, values: &Present) -> u32 {
+fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
-    let procid = values.get(PROCID).filter(is_number).and_then(|text| text.parse().ok());
+    let procid = present.get(PROCID).filter(is_number).and_then(|text| text.parse().ok());
     procid.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
 }
 
 /// Tells a user that asked for placement and gets none in this step, once, in its first task, unless srun has told it.
-fn tell_the_user(spank: &SpankHandle, values: &Present) {
+fn tell_the_user(spank: &SpankHandle, present: &Present) {
     let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else { return };
     // of each component the first one: another may well be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
-    if is_first && !values.contains_key(TOLD) {
+    if is_first && !present.contains_key(TOLD) {
         say(refusal);
     }
 }
@@ -97,21 +98,21 @@ fn place(
     spank: &SpankHandle,
     active: &Active,
     session: &Session,
-    values: &Present,
+    environment: &Environment,
     global_id: u32,
 ) -> Vec<String> {
     let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
-    let mut task = Task { local_id, global_id, ..task(active, session, values) };
+    let mut task = Task { local_id, global_id, ..task(active, session, &environment.present) };
     let open = session.opened(local_id == 0);
     // this process is the user's by now, and what the user may not read the program could not read either
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
-    let evidence = Evidence { present: values, read: &read };
+    let evidence = Evidence { present: &environment.present, read: &read };
     let mut placed = open.place(&mut task, evidence);
     if let Some(warning) = &placed.warning {
         log::warn!("task {global_id}: {warning}");
     }
-    let no_room = environment::keep_room(spank, &mut placed.variables, values, program::size_of_words());
+    let no_room = environment.keep_room(&mut placed.variables, program::size_of_words());
     let mut failures = open.carry_out(&mut placed, |variables| environment::change(spank, variables));
     failures.extend(no_room.map(|why| format!("no variable is set: {why}")));
     // without `strict` a node without NICs is a fact, told once for the step
@@ -127,9 +128,9 @@ fn place(
 }
 
 /// The task as its process finds itself.
-fn task(active: &Active, session: &Session, values: &Present) -> Task {
+fn task(active: &Active, session: &Session, present: &Present) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
-    let mut masks = cpu_bind::masks(|name| values.get(name).map(String::as_str));
+    let mut masks = cpu_bind::masks(|name| present.get(name).map(String::as_str));
     let online = session.plan.node.cpus();
     // slurmd counts CPUs when it starts, and names one on that has been switched off since; no affinity has it
     if cpus.is_subset(&online) {
@@ -137,12 +138,12 @@ fn task(active: &Active, session: &Session, values: &Present) -> Task {
         wider.for_each(|mask| *mask = mask.intersection(&online));
     }
     Task {
-        gpus: session.gpus(values),
+        gpus: session.gpus(present),
         step_cpus: masks.iter().fold(cpus.clone(), |all, mask| all.union(mask)),
         cpus,
         threads_per_core: active.threads_per_core.filter(|_| masks.is_empty()),
         masks,
-        gpu_bind: values.get(GPU_BIND).cloned(),
+        gpu_bind: present.get(GPU_BIND).cloned(),
         memory: memory(false),
         ..Task::default()
     }
@@ -151,8 +152,8 @@ fn task(active: &Active, session: &Session, values: &Present) -> Task {
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
 /// that step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
 /// on another node, and every program in them would take them for the user's own.
-fn withdraw(spank: &SpankHandle, values: &Present) {
-    if !values.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
+fn withdraw(spank: &SpankHandle, present: &Present) {
+    if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }
     let wish = if let Some(OfTasks::NotPlaced(wish, _)) = STEP.get() { Some(wish) } else { None };
@@ -164,7 +165,7 @@ fn withdraw(spank: &SpankHandle, values: &Present) {
     names.extend(wish.into_iter().flat_map(|wish| &wish.admin.templates).map(|template| template.name()));
     names.order();
     names.dedup();
-    let present = environment::values(spank, &names);
+    let present = environment::read(spank, &names).present;
     for failure in environment::change(spank, &render::withdrawal(&names, &present)) {
         log::warn!("{failure}");
     }
