@@ -1,36 +1,32 @@
 //! The evidence about the GPUs of a process: its variables, and which device nodes it may open.
 #![forbid(unsafe_code)]
 
+use crate::devices::{Devices, is_answer_to_all};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render::Present;
 use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Refusal};
-use std::fs::File;
 
-/// The evidence; `devices` is `/dev`, where it can be looked into.
-pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&File>) -> GpuGrant {
+/// The evidence; without `devices` every GPU may be opened or not.
+pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Devices>) -> GpuGrant {
     let variables =
         identity::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
-    let access = topology.gpus.iter().map(|gpu| match (devices, gpu.device_node()) {
-        (Some(devices), Some(node)) => match sys::may_open(devices, &node) {
-            Ok(()) => Access::Allowed,
-            Err(Refusal::User | Refusal::Cgroup) => Access::Denied,
-            Err(Refusal::Absent | Refusal::Other) => Access::Unknown,
-        },
-        _ => Access::Unknown,
-    });
+    let Some((devices, directory)) = devices.and_then(|devices| Some((devices, devices.directory.as_ref()?)))
+    else {
+        return GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] };
+    };
+    let access =
+        devices.gpus.iter().map(|path| match path.as_ref().map(|path| sys::may_open(directory, path)) {
+            Some(Ok(())) => Access::Allowed,
+            Some(Err(Refusal::User | Refusal::Cgroup)) => Access::Denied,
+            Some(Err(Refusal::Absent | Refusal::Other)) | None => Access::Unknown,
+        });
     let mut access: Vec<Access> = access.collect();
-    if access.contains(&Access::Denied) && devices.is_some_and(is_answer_to_all) {
+    if access.contains(&Access::Denied) && is_answer_to_all(directory) {
         access.fill(Access::Unknown);
     }
     GpuGrant { variables, access }
-}
-
-/// Is "not permitted" the answer for `/dev/null` too, which every process may open?  So says a seccomp filter of a
-/// container that is older than the C library's system call, faccessat2(2).
-pub(crate) fn is_answer_to_all(devices: &File) -> bool {
-    matches!(sys::may_open(devices, "null"), Err(Refusal::User | Refusal::Cgroup))
 }
 
 /// The same for a process that may be in a container: if some of a vendor's GPUs have device nodes that it may open, those
@@ -51,7 +47,7 @@ pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGra
 mod tests {
     use super::*;
     use nic_placement_core::platform;
-    use std::fs;
+    use std::fs::{self, File};
     use std::path::Path;
     use std::process::Command;
 
@@ -87,7 +83,10 @@ mod tests {
             fs::write(folder.join(name), "").unwrap();
         }
         let access = || {
-            let grant = grant(&Present::new(), &topology, Some(&File::open(&folder).unwrap()));
+            let directory = Some(File::open(&folder).unwrap());
+            let mut devices = Devices::open(&topology);
+            devices.directory = directory;
+            let grant = grant(&Present::new(), &topology, Some(&devices));
             grant.access[..2].to_vec()
         };
         match forbid(&folder.join("nvidia0"), true) && forbid(&folder.join("null"), true) {

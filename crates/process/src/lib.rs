@@ -7,10 +7,10 @@
 
 pub mod admin;
 mod bind;
+mod devices;
 pub mod files;
 mod gpus;
 pub mod maps;
-mod nics;
 pub mod node;
 pub mod room;
 pub mod session;

@@ -5,7 +5,7 @@
 //! which files are to be trusted, and how a variable is set.
 #![forbid(unsafe_code)]
 
-use crate::nics::{self, Devices};
+use crate::devices::{self, Devices};
 use crate::{admin, bind, files, gpus, maps, node};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
@@ -17,7 +17,6 @@ use nic_placement_core::render::lint::{Subject, lint};
 use nic_placement_core::render::{Evidence, FileText, Present, ReadFile};
 use nic_placement_core::step::{GpuGrant, NODE_NAME, Step, Task};
 use nic_placement_core::topology::{NicIndex, Topology};
-use std::fs::File;
 
 /// A node and what is wanted there: a plan without its step.
 pub struct Survey {
@@ -40,7 +39,8 @@ impl Survey {
     /// This node by a description of it, with what was odd about that.
     pub fn here(mut wish: Wish, node: Topology, findings: Vec<Diagnostic>, author: Author) -> Survey {
         maps::find(&mut wish.admin, author);
-        Survey { wish, node, findings, devices: Some(Devices::open()) }
+        let devices = Some(Devices::open(&node));
+        Survey { wish, node, findings, devices }
     }
 
     /// Another node: all its devices can be opened, its configuration files are empty, and the files of a `set=` are there.
@@ -51,7 +51,7 @@ impl Survey {
 
     /// The evidence about the GPUs of this process, which has these variables and may be in a container.
     pub fn gpus(&self, present: &Present) -> GpuGrant {
-        let grant = gpus::grant(present, &self.node, directory(self.devices.as_ref()));
+        let grant = gpus::grant(present, &self.node, self.devices.as_ref());
         gpus::without_absent(grant, &self.node)
     }
 
@@ -65,14 +65,10 @@ impl Survey {
         let Survey { wish, node, findings, devices } = self;
         let read = reader(devices.as_ref());
         let (plan, more) = make(node, wish, read);
-        let missing = devices.as_ref().map(|devices| nics::missing(devices, &plan)).unwrap_or_default();
+        let missing = devices.as_ref().map(|devices| devices::missing(devices, &plan)).unwrap_or_default();
         let plan = if missing.is_empty() { plan } else { plan.without(missing, read) };
         (Session { plan, devices, findings }, more)
     }
-}
-
-fn directory(devices: Option<&Devices>) -> Option<&File> {
-    devices.and_then(|devices| devices.directory.as_ref())
 }
 
 /// Reads a site's files, which no user names.
@@ -99,7 +95,7 @@ impl Session {
 
     /// The evidence about the GPUs of this process, which has these variables.
     pub fn gpus(&self, present: &Present) -> GpuGrant {
-        gpus::grant(present, &self.plan.node, directory(self.devices.as_ref()))
+        gpus::grant(present, &self.plan.node, self.devices.as_ref())
     }
 
     /// The plan as this process of the job can carry it out; `tells` names in the log what the job cannot open.
@@ -110,7 +106,7 @@ impl Session {
         let Some(devices) = &self.devices else {
             return OpenPlan { session: self, narrowed: None, denied: Vec::new() };
         };
-        let closed = nics::closed(devices, &self.plan);
+        let closed = devices::closed(devices, &self.plan);
         if tells {
             closed.tell(&self.plan.node);
         }

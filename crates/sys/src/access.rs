@@ -2,7 +2,7 @@
 //! opening: opening a GPU can take seconds.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -21,9 +21,8 @@ pub enum Refusal {
 }
 
 /// May the effective user read and write `name` below the directory?
-pub fn may_open(directory: &File, name: &str) -> Result<(), Refusal> {
-    let name = CString::new(name).map_err(|_| Refusal::Other)?;
-    // SAFETY: the descriptor is open while `directory` lives, the name ends with NUL, and nothing is written.
+pub fn may_open(directory: &File, name: &CStr) -> Result<(), Refusal> {
+    // SAFETY: std has no call for it.  The descriptor is open while `directory` lives, the name ends with NUL, and nothing is written.
     let result = unsafe {
         libc::faccessat(directory.as_raw_fd(), name.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS)
     };
