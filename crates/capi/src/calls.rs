@@ -153,7 +153,7 @@ fn survey(request: &Request, described: Option<Described>) -> Result<(Survey, Ve
     let survey = match described {
         None => Survey::of_this_node(wish, Scope::Full, node::callers_author())
             .map_err(|why| Failure::new(Kind::Node, why))?,
-        Some(described) => Survey::elsewhere(wish, topology(described)?),
+        Some(described) => Survey::unvisited(wish, topology(described)?),
     };
     Ok((survey, doubts))
 }

@@ -25,7 +25,7 @@ pub struct Survey {
     /// the node
     pub node: Topology,
     findings: Vec<Diagnostic>,
-    /// `None` where the node is another one, whose devices and files are not here to be asked
+    /// `None` where this process only plans: no device is asked
     devices: Option<Devices>,
 }
 
@@ -43,8 +43,8 @@ impl Survey {
         Survey { wish, node, findings, devices }
     }
 
-    /// Another node: all its devices can be opened, its configuration files are empty, and the files of a `set=` are there.
-    pub fn elsewhere(mut wish: Wish, node: Topology) -> Survey {
+    /// A node for which this process only plans: all its devices can be opened, and the files of a `set=` are there.
+    pub fn unvisited(mut wish: Wish, node: Topology) -> Survey {
         maps::take_to_exist(&mut wish.admin);
         Survey { wish, node, findings: Vec::new(), devices: None }
     }
@@ -63,7 +63,7 @@ impl Survey {
     /// The plan that `make` makes, and what it works out besides.
     pub fn plan_by<R>(self, make: impl FnOnce(Topology, Wish, ReadFile) -> (Plan, R)) -> (Session, R) {
         let Survey { wish, node, findings, devices } = self;
-        let read = reader(devices.as_ref());
+        let read = reader(devices.as_ref(), &node);
         let (plan, more) = make(node, wish, read);
         let missing = devices.as_ref().map(|devices| devices::missing(devices, &plan)).unwrap_or_default();
         let plan = if missing.is_empty() { plan } else { plan.without(missing, read) };
@@ -71,10 +71,15 @@ impl Survey {
     }
 }
 
-/// Reads a site's files, which no user names.
-fn reader(devices: Option<&Devices>) -> ReadFile<'static> {
+/// Reads a site's files, which no user names.  Where this process only plans, every configuration counts as empty: its user's
+/// say nothing about another user's, and this node's nothing about another node.
+fn reader(devices: Option<&Devices>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
+        None if node.provenance.is_this_system() => &|path| match files::is_kernels(path) {
+            true => files::read(path),
+            false => Some(FileText::default()),
+        },
         None => &|_| Some(FileText::default()),
     }
 }
@@ -98,6 +103,11 @@ impl Session {
         gpus::grant(present, &self.plan.node, self.devices.as_ref())
     }
 
+    /// Reads a site's files.
+    pub fn reader(&self) -> ReadFile<'static> {
+        reader(self.devices.as_ref(), &self.plan.node)
+    }
+
     /// The plan as this process of the job can carry it out; `tells` names in the log what the job cannot open.
     ///
     /// The kernel refuses to all tasks of a job alike what their user may not open, and all tasks of a node are in one
@@ -112,7 +122,7 @@ impl Session {
         }
         // libraries in a container read its own files
         let differs = closed.is_in_container || !closed.to_the_job.is_empty();
-        let narrowed = differs.then(|| self.plan.without(closed.to_the_job, reader(Some(devices))));
+        let narrowed = differs.then(|| self.plan.without(closed.to_the_job, self.reader()));
         OpenPlan { session: self, narrowed, denied: closed.to_this_task }
     }
 }
@@ -158,7 +168,7 @@ impl OpenPlan<'_> {
         failures
     }
 
-    /// What a user reads who asked for `verbose` or `dry-run`.
+    /// The lines of `verbose` and `dry-run` for the user.
     pub fn report(
         &self,
         task: &Task,

@@ -11,16 +11,15 @@ use super::page::Page;
 use super::request::{self, Request};
 use super::{Failure, gpu_list, lacks};
 use clap::ArgAction::Append;
-use nic_placement_core::config::NodeSource;
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::stated::{BadStep, Deal, MAX_TASKS, Stated};
-use nic_placement_core::plan::{Plan, TaskPlan, json};
+use nic_placement_core::plan::{TaskPlan, json};
 use nic_placement_core::policy::identity;
 use nic_placement_core::render;
 use nic_placement_core::render::wanted::is_variable_name;
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
-use nic_placement_process::{files, maps};
+use nic_placement_process::session::Survey;
 use std::fmt::Write;
 
 /// what the tasks of a step would get
@@ -112,31 +111,25 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let Options { node, step: of_step, request, site, output } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = Evidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let (mut wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
-    maps::take_to_exist(&mut wish.admin);
+    let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
-    let (step, tasks) = stated(of_step, &evidence, &topology)?;
-    let is_live = node.source() == NodeSource::Live;
-    // files of this node say nothing about another one, and this user's files nothing about another's: every configuration
-    // counts as empty, every file of a `set=` as there
-    let read = |path: &str| match is_live && files::is_kernels(path) {
-        true => files::read(path),
-        false => Some(render::FileText::default()),
-    };
-    let plan = Plan::new(topology, wish, step, &read);
-    let had = render::Evidence { present: &present, read: &read };
+    let (step, mut tasks) = stated(of_step, &evidence, &topology)?;
+    let session = Survey::unvisited(wish, topology).plan(step);
+    let open = session.opened(false);
+    let plan = open.plan();
+    let had = render::Evidence { present: &present, read: session.reader() };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
-    let placed: Vec<TaskPlan> = tasks.iter().map(|task| plan.task(task, had)).collect();
+    let placed: Vec<TaskPlan> = tasks.iter_mut().map(|task| open.place(task, had)).collect();
     let lacking: lacks::Lacks =
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
-        Output { json: true, .. } => page.exact(&json::plan(&plan, &placed, &diagnostics)),
-        Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(&plan, &placed), page)?,
+        Output { json: true, .. } => page.exact(&json::plan(plan, &placed, &diagnostics)),
+        Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(plan, &placed), page)?,
         Output { env: true, by, .. } => {
             page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));
         }
         Output { why, .. } => {
-            table::print(&plan, &placed, page);
+            table::print(plan, &placed, page);
             lacks::lines("task", &lacking, page);
             for diagnostic in diagnostics.iter().chain(&identity::lint(&plan.node)) {
                 page.item("note: ", diagnostic);
@@ -146,7 +139,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
             }
         }
     }
-    lacks::verdict("plan", "task", &plan, &lacking)
+    lacks::verdict("plan", "task", plan, &lacking)
 }
 
 fn stated(
