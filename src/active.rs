@@ -1,38 +1,37 @@
 //! What slurmstepd's parent leaves for the step's tasks, which inherit it by fork.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_process::nics::Devices;
-use once_cell::sync::OnceCell;
+use nic_placement_core::plan::Wish;
+use nic_placement_process::session::Session;
 use slurm_spank::SpankHandle;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+
+/// This step, read once: no task reads a file again.
+pub(crate) static STEP: OnceLock<OfTasks> = OnceLock::new();
+
+/// A step as its tasks find it.
+pub(crate) enum OfTasks {
+    /// it is placed
+    Placed(Active),
+    /// it is not: what is wanted in it all the same, and a line for a user that asked for placement
+    NotPlaced(Wish, Option<String>),
+    /// it runs no task and no program of a user's job
+    Foreign,
+}
 
 /// A step that wants placement.
 pub(crate) struct Active {
-    /// what its tasks look themselves up in; or why there is none
-    pub(crate) plan: Result<Plan, String>,
+    /// the plan in which its tasks look themselves up; or why there is none
+    pub(crate) session: Result<Session, String>,
     /// do its users want to read what is done?
     pub(crate) reports: bool,
-    /// the device nodes as they are here: a container's or a job's private `/dev` may hide them from the tasks
-    pub(crate) devices: Devices,
     /// all variables that a task looks at, sorted
     pub(crate) names: Vec<String>,
+    /// the threads of a core; `None` if that is not known
+    pub(crate) threads_per_core: Option<usize>,
     /// does pyxis stand after us in plugstack.conf?
     pub(crate) container_later: bool,
-}
-
-/// Set where this step wants placement.
-pub(crate) static ACTIVE: OnceCell<Active> = OnceCell::new();
-
-/// What is wanted in this step, where it is not placed; it is read once, and no task reads a file again.
-pub(crate) static NOT_PLACED: OnceCell<NotPlaced> = OnceCell::new();
-
-/// A step without placement.
-pub(crate) struct NotPlaced {
-    /// what the admin and the user say
-    pub(crate) wish: Wish,
-    /// a line for the user, if the user asked for placement
-    pub(crate) refusal: Option<String>,
 }
 
 /// Set where this step's tasks are to fail without their placement.  It is set before the plan is made, so that they fail

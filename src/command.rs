@@ -8,11 +8,11 @@
 use crate::log::say;
 use crate::option;
 use nic_placement_core::config::{
-    ENVIRONMENT, OPTION, TOLD, Words, components, cpu_bind, replaces_the_allocations, settle,
+    BadWord, ENVIRONMENT, OPTION, TOLD, Words, components, cpu_bind, replaces_the_allocations, settle,
 };
 use nic_placement_core::discover::root::Author;
 use nic_placement_process::admin::{self, Off};
-use nic_placement_sys::{set_variable_before_threads, unset_variable_before_threads};
+use nic_placement_sys::set_variable_before_threads;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -31,17 +31,14 @@ const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 pub(crate) fn init() {
     let (before, set) = (variable(BEFORE), variable(ENVIRONMENT));
     if replaces_the_allocations(set.as_deref(), before.as_deref()) {
-        for name in LEFT.into_iter().filter(|name| variable(name).is_some()) {
-            report(name, unset_variable_before_threads(name));
-        }
+        LEFT.into_iter().for_each(unset);
     }
 }
 
 /// The option's own typo has ended the command already.  Slurm ignores the answer of an optional plugin here, so a typo in
 /// the variable cannot: the job runs without placement, and the user knows why.
 pub(crate) fn init_post_opt() {
-    let Some(text) = variable(ENVIRONMENT).filter(|text| !text.is_empty()) else { return };
-    if let Err(bad) = Words::parse(&text) {
+    if let Some(Err(bad)) = words_of_variable() {
         log::error!("{ENVIRONMENT}: {bad}; ignored");
     }
 }
@@ -49,17 +46,16 @@ pub(crate) fn init_post_opt() {
 /// In srun: tells a user that asks for placement that the admin has switched it off, and tells the nodes that it did so.
 ///
 /// What is wrong with the file here is the admin's matter, and the nodes have files of their own.
-pub(crate) fn tell_who_asked(spank: &SpankHandle) {
+pub(crate) fn tell_the_user(spank: &SpankHandle) {
     /// Slurm calls again for each component.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
-    let environment = variable(ENVIRONMENT).filter(|text| !text.is_empty());
-    let environment = environment.and_then(|text| Words::parse(&text).ok());
+    let environment = words_of_variable().and_then(Result::ok);
     let value = option::value();
     let option = value.as_ref().map(|(words, _)| words);
     let settings = settle(&Words::default(), environment.as_ref(), option);
-    if !IS_TOLD.load(Ordering::Relaxed) && variable(TOLD).is_some() {
+    if !IS_TOLD.load(Ordering::Relaxed) {
         // that of an outer srun
-        report(TOLD, unset_variable_before_threads(TOLD));
+        unset(TOLD);
     }
     if !settings.enabled || settings.observe || IS_TOLD.load(Ordering::Relaxed) {
         return;
@@ -68,7 +64,7 @@ pub(crate) fn tell_who_asked(spank: &SpankHandle) {
         Some(why @ Off::Disabled(_)) => {
             IS_TOLD.store(true, Ordering::Relaxed);
             say(&format!("this step runs without placement: {why}"));
-            report(TOLD, set_variable_before_threads(TOLD, "1"));
+            set(TOLD, "1");
         }
         Some(why) => log::debug!("{why}"),
         None => {}
@@ -85,10 +81,7 @@ pub(crate) fn tell_the_components() {
     settled.push(option::value());
     if settled.len() == 1 {
         // that of an outer srun's step, whose components were others
-        if variable(components::VARIABLE).is_some() {
-            report(components::VARIABLE, unset_variable_before_threads(components::VARIABLE));
-        }
-        return;
+        return unset(components::VARIABLE);
     }
     let arguments = arguments();
     let order = components::in_order(&arguments);
@@ -110,17 +103,17 @@ pub(crate) fn tell_the_components() {
         }
         return forget_the_components();
     };
-    report(components::VARIABLE, set_variable_before_threads(components::VARIABLE, &list));
+    set(components::VARIABLE, &list);
     let binds = order.iter().map(|(number, part)| (*number, Some(bind_of(*number, part).to_string())));
-    report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, &components::write(binds)));
+    set(cpu_bind::VARIABLE, &components::write(binds));
 }
 
 /// Takes back what was told of fewer components.
 fn forget_the_components() {
-    report(components::VARIABLE, unset_variable_before_threads(components::VARIABLE));
+    unset(components::VARIABLE);
     // one word is of the whole line
     if variable(cpu_bind::VARIABLE).is_some_and(|told| told.contains(':')) {
-        report(cpu_bind::VARIABLE, unset_variable_before_threads(cpu_bind::VARIABLE));
+        unset(cpu_bind::VARIABLE);
     }
 }
 
@@ -165,7 +158,7 @@ pub(crate) fn tell_the_node() {
     let told = cpu_bind::told_by_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
     let is_nobodys = told.is_none() && cpu_bind::is_of_an_outer_step(variable);
     if let Some(word) = told.or(is_nobodys.then_some(cpu_bind::UNNAMED)) {
-        report(cpu_bind::VARIABLE, set_variable_before_threads(cpu_bind::VARIABLE, word));
+        set(cpu_bind::VARIABLE, word);
     }
 }
 
@@ -174,19 +167,30 @@ pub(crate) fn note_what_was_before() {
     if option::value().is_none() {
         return;
     }
-    let result = match variable(ENVIRONMENT).filter(|text| replaces_the_allocations(Some(text), None)) {
-        Some(text) => set_variable_before_threads(BEFORE, &text),
-        None => unset_variable_before_threads(BEFORE),
-    };
-    report(BEFORE, result);
+    match variable(ENVIRONMENT).filter(|text| replaces_the_allocations(Some(text), None)) {
+        Some(text) => set(BEFORE, &text),
+        None => unset(BEFORE),
+    }
+}
+
+fn words_of_variable() -> Option<Result<Words, BadWord>> {
+    variable(ENVIRONMENT).filter(|text| !text.is_empty()).map(|text| Words::parse(&text))
 }
 
 fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-fn report(name: &str, result: std::io::Result<()>) {
-    if let Err(error) = result {
+fn set(name: &str, value: &str) {
+    change(name, Some(value));
+}
+
+fn unset(name: &str) {
+    change(name, None);
+}
+
+fn change(name: &str, value: Option<&str>) {
+    if let Err(error) = set_variable_before_threads(name, value) {
         log::debug!("{name}: {error}");
     }
 }

@@ -2,63 +2,55 @@
 //! and changed by name.
 #![forbid(unsafe_code)]
 
+use nic_placement_core::libraries::Present;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{Change, Variable};
 use nic_placement_process::room;
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
-use std::collections::BTreeMap;
 
-/// The values of some variables.
-pub(crate) type Values = BTreeMap<String, String>;
+/// A task's environment before we change it.
+pub(crate) struct Environment {
+    /// the variables that were asked for
+    pub(crate) present: Present,
+    /// bytes that all of it takes of execve's room
+    size: usize,
+    /// the limit on the stack that srun handed on: slurmstepd sets it after us (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
+    stack: Option<u64>,
+}
 
-/// The values of those of `names`, which are sorted, that are set.  One that is not UTF-8 is set too, and so the user's.
+/// The environment with the values of those of `names`, which are sorted, that are set.  One that is not UTF-8 is set too, and
+/// so the user's.
 ///
 /// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
 /// environment for execve(2).
-pub(crate) fn values(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Values {
-    let mut values = Values::new();
+pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environment {
+    let mut environment = Environment { present: Present::new(), size: 0, stack: None };
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
+        environment.size += entry.len() + room::EACH;
         let Some(end) = entry.iter().position(|byte| *byte == b'=') else { continue };
-        if let Ok(at) = names.binary_search_by(|name| name.as_ref().as_bytes().cmp(&entry[..end])) {
-            let value = || String::from_utf8_lossy(&entry[end + 1..]).into_owned();
+        let (name, value) = (&entry[..end], &entry[end + 1..]);
+        if let Ok(at) = names.binary_search_by(|known| known.as_ref().as_bytes().cmp(name)) {
+            let value = || String::from_utf8_lossy(value).into_owned();
             // the first one counts, as for getenv(3)
-            values.entry(names[at].as_ref().to_string()).or_insert_with(value);
+            environment.present.entry(names[at].as_ref().to_string()).or_insert_with(value);
+        } else if name == b"SLURM_RLIMIT_STACK" {
+            // `U` is in front of it with `--propagate`
+            let limit = std::str::from_utf8(value).unwrap_or_default().trim_start_matches('U');
+            environment.stack = limit.parse().ok();
         }
     }
-    values
+    environment
 }
 
-/// Why the changes would leave execve(2) too little room, if they would, beside so many bytes of the program's words.  Then
-/// nothing is set, and this says so in their place.
-///
-/// The limit on the stack that counts is the program's.  slurmstepd sets it after us, if it is one that srun handed on (Slurm's
-/// src/slurmd/slurmstepd/ulimits.c, `_set_limit`: `U` is in front of it with `--propagate`).
-pub(crate) fn keep_room(
-    spank: &SpankHandle,
-    variables: &mut [Variable],
-    present: &Values,
-    words: usize,
-) -> Option<&'static str> {
-    if !variables.iter().any(|variable| matches!(variable.change, Change::Set(_))) {
-        return None;
+impl Environment {
+    /// Sets nothing where the changes would leave execve(2) too little room beside so many bytes of the program's words, and
+    /// says why.
+    pub(crate) fn keep_room(&self, variables: &mut [Variable], words: usize) -> Option<&'static str> {
+        let stack = sys::stack_limit().min(self.stack.unwrap_or(u64::MAX));
+        room::keep(variables, &self.present, words + self.size, stack)
     }
-    let (mut taken, mut stack) = (words, sys::stack_limit());
-    for entry in spank.job_env_os().unwrap_or_default() {
-        let entry = entry.as_encoded_bytes();
-        taken += entry.len() + room::EACH;
-        if let Some(limit) = entry.strip_prefix(b"SLURM_RLIMIT_STACK=") {
-            let limit = std::str::from_utf8(limit).unwrap_or_default();
-            let limit = limit.trim_start_matches('U').parse().unwrap_or(u64::MAX);
-            stack = stack.min(limit);
-        }
-    }
-    let is_lacking = room::is_lacking(variables, present, taken, stack);
-    is_lacking.then(|| {
-        room::set_nothing(variables, present);
-        room::WHY
-    })
 }
 
 /// Makes the changes, then reads all of them back; returns what did not take.
@@ -71,23 +63,20 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
             Change::Remove => spank.unsetenv(name.as_ref()),
             Change::KeepUsers(_) | Change::Leave => Ok(()),
         };
-        if let Err(error) = result {
-            failures.push(format!("{name}: {error}"));
-        }
+        failures.extend(result.err().map(|error| format!("{name}: {error}")));
     }
     let mut names: Vec<&str> = variables.iter().map(|variable| variable.name.as_ref()).collect();
     names.order();
-    let now = values(spank, &names);
-    for Variable { name, change, .. } in variables {
-        let wanted = match change {
-            Change::Set(value) => Some(value),
+    let now = read(spank, &names).present;
+    let is_other = |variable: &&Variable| {
+        let wanted = match &variable.change {
+            Change::Set(value) | Change::KeepUsers(value) => Some(value),
             Change::Remove | Change::Leave => None,
-            Change::KeepUsers(value) => Some(value),
         };
-        if now.get(name.as_ref()) != wanted {
-            failures.push(format!("{name} did not take"));
-        }
-    }
+        now.get(variable.name.as_ref()) != wanted
+    };
+    let others = variables.iter().filter(is_other);
+    failures.extend(others.map(|variable| format!("{} did not take", variable.name)));
     failures
 }
 

@@ -80,8 +80,7 @@ fn loaders_release() -> Option<u32> {
     if let Some(release) = STAMP {
         return Some(release);
     }
-    // SAFETY: the name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
-    let symbol: *mut c_void = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"slurm_api_version".as_ptr()) };
+    let symbol = programs_symbol(c"slurm_api_version");
     if symbol.is_null() {
         return None;
     }
@@ -90,23 +89,23 @@ fn loaders_release() -> Option<u32> {
     releases::of_api_version(api_version()).map(Release::stamp)
 }
 
+/// The place of a function of the Slurm program that we are in; NULL where it has none of that name.
+fn programs_symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: std has no call for it.  The name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
 /// Slurm's `slurm_spank_init`: registers the option, in every program that will want its value.
 // SAFETY: the name is Slurm's for this hook, and the signature that of slurm/spank.h's `spank_f`.
 #[unsafe(no_mangle)]
 pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
-    wall("init", || {
-        with_handle(spank, argc, argv, |handle, context| match context {
-            // slurmd loads us for its whole life and has nothing for us to do
-            Context::Slurmd | Context::JobScript => {}
-            Context::Local | Context::Allocator | Context::Remote => {
-                log::install(context);
-                option::provoke(handle, "init");
-                if context != Context::Remote {
-                    command::init();
-                }
-                register_option(spank);
-            }
-        })
+    hook("init", spank, argc, argv, |handle, context| {
+        log::install(context);
+        option::provoke(handle, "init");
+        if context != Context::Remote {
+            command::init();
+        }
+        register_option(spank);
     })
 }
 
@@ -118,27 +117,24 @@ pub extern "C" fn slurm_spank_init_post_opt(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    wall("init_post_opt", || {
-        with_handle(spank, argc, argv, |handle, context| match context {
-            Context::Slurmd | Context::JobScript => {}
-            Context::Local => {
-                command::tell_the_node();
-                command::tell_the_components();
-                command::init_post_opt();
-                command::tell_who_asked(handle);
-            }
-            Context::Allocator => {
-                command::note_what_was_before();
-                command::tell_of_components();
-                command::init_post_opt();
-            }
-            Context::Remote => {
-                option::provoke(handle, "init_post_opt");
-                with_arguments(spank, program::note);
-                step::init_post_opt(handle);
-                task::forget_an_outer_rule(handle);
-            }
-        })
+    hook("init_post_opt", spank, argc, argv, |handle, context| match context {
+        Context::Local => {
+            command::tell_the_node();
+            command::tell_the_components();
+            command::init_post_opt();
+            command::tell_the_user(handle);
+        }
+        Context::Allocator => {
+            command::note_what_was_before();
+            command::tell_of_components();
+            command::init_post_opt();
+        }
+        _ => {
+            option::provoke(handle, "init_post_opt");
+            with_arguments(spank, program::note);
+            step::init_post_opt(handle);
+            task::forget_an_outer_rule(handle);
+        }
     })
 }
 
@@ -146,30 +142,32 @@ pub extern "C" fn slurm_spank_init_post_opt(
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
 pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
-    wall(TASK_INIT, || {
-        with_handle(spank, argc, argv, |handle, _| {
-            log::in_task();
-            option::provoke(handle, "task_init");
-            task::init(handle);
-        })
+    hook(TASK_INIT, spank, argc, argv, |handle, _| {
+        log::in_task();
+        option::provoke(handle, "task_init");
+        task::init(handle);
     })
 }
 
-fn with_handle(
+/// Runs a hook behind the wall, unless this is slurmd: it loads us for its whole life and has nothing for us to do.
+fn hook(
+    name: &str,
     spank: spank_t,
     argc: c_int,
     argv: *const *const c_char,
-    hook: impl FnOnce(&SpankHandle, Context),
+    body: impl FnOnce(&SpankHandle, Context),
 ) -> c_int {
-    // the handle's own option cache stays empty: our option's value comes by `option_callback`
-    let mut cache = OptionCache::default();
-    let handle = init_spank_handle(spank, argc, argv, &mut cache);
-    if let Ok(context) = handle.context() {
-        // srun knows how much it is to tell only after our first hook
-        log::up_to(slurms_log_level());
-        hook(&handle, context);
-    }
-    0
+    wall(name, || {
+        // the handle's own option cache stays empty: our option's value comes by `option_callback`
+        let mut cache = OptionCache::default();
+        let handle = init_spank_handle(spank, argc, argv, &mut cache);
+        if let Ok(context @ (Context::Local | Context::Allocator | Context::Remote)) = handle.context() {
+            // srun knows how much it is to tell only after our first hook
+            log::up_to(slurms_log_level());
+            body(&handle, context);
+        }
+        0
+    })
 }
 
 /// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all: nothing where a
@@ -201,8 +199,7 @@ fn slurms_log_level() -> Option<c_int> {
     // a task, which is forked, need not look for it again
     static LEVEL: OnceLock<Option<extern "C" fn() -> c_int>> = OnceLock::new();
     let level = LEVEL.get_or_init(|| {
-        // SAFETY: the name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
-        let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"slurm_get_log_level".as_ptr()) };
+        let symbol = programs_symbol(c"slurm_get_log_level");
         // SAFETY: src/common/log.h declares `int get_log_level(void)`, exported under this name too, which Slurm's own macros
         // ask before each line; a null pointer is `None` of this type.
         unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn() -> c_int>>(symbol) }
@@ -259,9 +256,6 @@ extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_
             // SAFETY: Slurm passes NULL or a string that ends with NUL and lives while we run.
             false => unsafe { CStr::from_ptr(argument) }.to_string_lossy().into_owned(),
         };
-        match option::take(&text, remote != 0) {
-            true => 0,
-            false => -1,
-        }
+        if option::take(&text, remote != 0) { 0 } else { -1 }
     })
 }

@@ -9,7 +9,6 @@ use nic_placement_process::room;
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The daemons by which Open MPI's mpirun starts ranks on other nodes than its own (its plm_slurm_module.c, `launch_daemons`,
 /// the same in PRRTE).
@@ -19,17 +18,21 @@ const DAEMONS: [&str; 2] = ["orted", "prted"];
 /// lib/tools/bootstrap/external/slurm_launch.c; `pmi_proxy` before Intel MPI 2019 and MPICH 3.2).
 const LAUNCHERS: [&str; 5] = ["orted", "prted", "hydra_bstrap_proxy", "hydra_pmi_proxy", "pmi_proxy"];
 
-/// The program's name, without its folder.
-static NAME: OnceLock<Option<String>> = OnceLock::new();
-/// The program that binds another.
-static BINDER: OnceLock<Option<&'static str>> = OnceLock::new();
+/// What the step starts.
+struct Started {
+    /// the program's name, without its folder
+    name: Option<String>,
+    /// the program that binds another
+    binder: Option<&'static str>,
+    /// bytes that the program's words take of execve's room
+    size_of_words: usize,
+}
 
-/// What the program's words take of execve's room.
-static WORDS: AtomicUsize = AtomicUsize::new(0);
+static STARTED: OnceLock<Started> = OnceLock::new();
 
-/// What the program's words take of execve's room.
+/// Bytes that the program's words take of execve's room.
 pub(crate) fn size_of_words() -> usize {
-    WORDS.load(Ordering::Relaxed)
+    STARTED.get().map_or(0, |started| started.size_of_words)
 }
 
 /// Takes down what the step starts.
@@ -38,19 +41,23 @@ pub(crate) fn size_of_words() -> usize {
 /// `_load_multi`), 4 MiB at most.  Slurm tells no plugin which of both a step has; an ordinary program's word would have to
 /// look like that file.
 pub(crate) fn note(words: [Option<&CStr>; 2], lengths: &mut dyn Iterator<Item = usize>) {
-    // a longer one is the text of `--multi-prog`, of which a task has a line: execve(2) would take no such word
-    let lengths = lengths.filter(|length| *length < room::LONGEST);
-    WORDS.store(lengths.map(|length| length + room::EACH).sum(), Ordering::Relaxed);
-    let [name, ranks] = words;
-    let name = name.and_then(|path| path.to_str().ok()).map(program_name);
-    NAME.get_or_init(|| name.map(str::to_string));
-    let of_ranks = || binder_of_ranks(ranks?.to_bytes());
-    BINDER.get_or_init(|| name.and_then(program::binder).or_else(of_ranks));
+    STARTED.get_or_init(|| {
+        // a longer one is the text of `--multi-prog`, of which a task has a line: execve(2) would take no such word
+        let lengths = lengths.filter(|length| *length < room::LONGEST);
+        let [name, ranks] = words;
+        let name = name.and_then(|path| path.to_str().ok()).map(program_name);
+        let of_ranks = || binder_of_ranks(ranks?.to_bytes());
+        Started {
+            name: name.map(str::to_string),
+            binder: name.and_then(program::binder).or_else(of_ranks),
+            size_of_words: lengths.map(|length| length + room::EACH).sum(),
+        }
+    });
 }
 
 /// The program's name, without its folder; `None` where Slurm does not say it, as for a container.
 fn name() -> Option<&'static str> {
-    NAME.get()?.as_deref()
+    STARTED.get()?.name.as_deref()
 }
 
 /// Does the step start what starts the ranks?  What the job was asked for each task is then a rank's, and the daemon's own part
@@ -62,7 +69,7 @@ pub(crate) fn starts_ranks() -> bool {
 
 /// The program that the user put before their own, or before that of some ranks, to bind it.
 pub(crate) fn binder() -> Option<&'static str> {
-    *BINDER.get()?
+    STARTED.get()?.binder
 }
 
 /// Why the step is not placed, if it starts mpirun's daemons on a part of the job's nodes.

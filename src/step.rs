@@ -3,26 +3,22 @@
 //! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
 #![forbid(unsafe_code)]
 
-use crate::active::{
-    ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, NotPlaced, STRICT, is_normal, is_program_of_job,
-};
+use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
 use crate::environment::{self, variable};
 use crate::log::{in_observer, tell_admin};
-use crate::task::NODE_NAME;
 use crate::{option, program, task};
-use nic_placement_core::config::rollout::Rollout;
-use nic_placement_core::config::{ENVIRONMENT, Settings, Words, components, cpu_bind, settle};
+use nic_placement_core::config::{ENVIRONMENT, Settings, components, cpu_bind};
 use nic_placement_core::diagnostic::{Diagnostic, summary};
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::policy::Reasons;
-use nic_placement_core::step::{Counted, Starter, Step};
-use nic_placement_core::topology::{CpuSet, Topology};
-use nic_placement_process::admin::{Found, Off};
-use nic_placement_process::nics::{self, Devices};
-use nic_placement_process::{admin, files, maps, node};
+use nic_placement_core::step::{Counted, STEP_GPUS, Starter, Step};
+use nic_placement_core::topology::{CpuSet, Pu, Topology};
+use nic_placement_process::admin::{self, Found, Off};
+use nic_placement_process::session::{Session, Survey};
+use nic_placement_process::{files, node};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::Ordering;
@@ -32,24 +28,18 @@ use std::sync::atomic::Ordering;
 /// `spank_import_container_env`).
 const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
 
-/// Why this step gets no placement.
-enum Inactive {
-    NotAsked,
-    NotAStep,
-}
-
 pub(crate) fn init_post_opt(spank: &SpankHandle) {
-    match ACTIVE.get_or_try_init(|| activate(spank)) {
-        Ok(active) => report(active),
-        Err(Inactive::NotAsked) => log::trace!("off in this step"),
-        Err(Inactive::NotAStep) => log::trace!("not a step of tasks"),
+    match STEP.get_or_init(|| step(spank)) {
+        OfTasks::Placed(active) => report(active),
+        OfTasks::NotPlaced(..) => log::trace!("off in this step"),
+        OfTasks::Foreign => log::trace!("not a step of tasks"),
     }
 }
 
-fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
+fn step(spank: &SpankHandle) -> OfTasks {
     let is_normal = is_normal(spank);
     if !is_normal && !is_program_of_job(spank) {
-        return Err(Inactive::NotAStep);
+        return OfTasks::Foreign;
     }
     let (wish, off) = wish(spank);
     let Settings { enabled, asked, observe, strictness, dry_run, verbose, .. } = wish.settings;
@@ -64,32 +54,41 @@ fn activate(spank: &SpankHandle) -> Result<Active, Inactive> {
         let why = off.map(|off| off.to_string()).or(beside_mpirun.map(str::to_string));
         let refusal = why.filter(|_| is_normal && enabled && asked && !observe);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
-        let _ = NOT_PLACED.set(NotPlaced { wish, refusal });
-        return Err(Inactive::NotAsked);
+        return OfTasks::NotPlaced(wish, refusal);
     }
     let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
     if container_later {
         log::warn!("{CONTAINER_LATER}");
     }
-    let devices = Devices::open();
-    let plan = plan(spank, wish, &devices).map_err(|error| error.to_string());
-    if let Ok((_, diagnostics)) = &plan {
-        warn(diagnostics);
-    }
-    let plan = plan.map(|(plan, _)| plan);
-    let names = plan.as_ref().map(names).unwrap_or_default();
-    Ok(Active { plan, reports: verbose || dry_run, devices, names, container_later })
+    let session = session(spank, wish).map_err(|error| error.to_string());
+    let (names, threads_per_core) = match &session {
+        Ok(session) => {
+            warn(&session.findings());
+            (session.plan.evidence_variables(&task::READ), threads_per_core(&session.plan.node))
+        }
+        Err(_) => (task::READ.to_vec(), None),
+    };
+    let names = names.into_iter().map(str::to_string).collect();
+    let reports = verbose || dry_run;
+    OfTasks::Placed(Active { session, reports, names, threads_per_core, container_later })
+}
+
+/// The step's plan on this node.
+fn session(spank: &SpankHandle, wish: Wish) -> Result<Session, NoTopology> {
+    let scope = wish.scope();
+    let survey = Survey::of_this_node(wish, scope, node::author())?;
+    let step = granted(spank, &survey.wish, &survey.node);
+    Ok(survey.plan(step))
 }
 
 /// What would be, in one line for the step on this node.
 fn observed(spank: &SpankHandle, wish: Wish) -> String {
     in_observer();
     let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
-    let found = match plan(spank, wish, &Devices::open()) {
-        Ok((plan, findings)) => {
-            let findings = summary(&findings);
-            let more = if findings.is_empty() { String::new() } else { format!("; {}", findings.join("; ")) };
-            format!("{}{more}", plan.observed())
+    let found = match session(spank, wish) {
+        Ok(session) => {
+            let findings = summary(&session.findings());
+            [vec![session.plan.observed()], findings].concat().join("; ")
         }
         Err(problem) => format!("nothing would be set: {problem}"),
     };
@@ -115,93 +114,86 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
         Some(why) => log::debug!("{why}"),
         None => {}
     }
-    let environment = variable(spank, ENVIRONMENT).filter(|text| !text.is_empty());
-    let environment = environment.and_then(|text| match Words::parse(&text) {
-        Ok(words) => Some(words),
-        Err(bad) => {
-            log::warn!("{ENVIRONMENT}: {bad}; ignored");
-            None
-        }
-    });
-    let default = match admin.rollout == Rollout::default() {
-        true => admin.default.clone(),
-        false => {
-            let job = components::leader(spank.job_id().unwrap_or(0), |name| variable(spank, name));
-            admin.rollout.default_of(job, &admin.default)
-        }
-    };
-    let settings = settle(&default, environment.as_ref(), option::of_this_component(spank).as_ref());
+    let job = || Some(components::leader(spank.job_id().unwrap_or(0), |name| variable(spank, name)));
+    let environment = admin::words_of_variable(variable(spank, ENVIRONMENT).as_deref());
+    let option = option::of_this_component(spank);
+    let settings = admin::settings(&admin, job, environment.as_ref(), option.as_ref());
     let are_read = settings.verbose || settings.dry_run || log::log_enabled!(log::Level::Debug);
     (Wish { admin, settings, reasons: Reasons::if_read(are_read) }, off)
 }
 
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
 const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
-const GPUS: &str = "SLURM_STEP_GPUS";
 
 /// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces
 /// them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
-    // numbers of Slurm's own, of which only the count means something here
-    let list = spank.job_alloc_cores().ok().and_then(|list| CpuSet::from_list(list).ok());
-    let job_cores = list.map(|cores| cores.len()).filter(|cores| *cores > 0);
-    let mut names = [&cpu_bind::READ[..], &[NODE_NAME, CPUS_PER_TASK, MEM_BIND, GPUS]].concat();
+    let mut names = [&cpu_bind::READ[..], &[CPUS_PER_TASK, MEM_BIND, STEP_GPUS]].concat();
     names.order();
-    let values = environment::values(spank, &names);
+    let values = environment::read(spank, &names).present;
     let read = |name: &str| values.get(name).cloned();
-    // from 22.05 to 23.02 srun neither reads what sbatch was asked for nor takes it away; Slurm's own number is 1 where
-    // neither the job nor the step asked for any
-    let own = spank.step_cpus_per_task();
-    let is_the_steps = |asked: &u32| own.as_ref().map_or(true, |own| *own == u64::from(*asked));
-    let asked = read(CPUS_PER_TASK).and_then(|count| count.parse().ok()).filter(is_the_steps);
-    let asked = asked.filter(|_| !program::starts_ranks());
-    let counted = asked.and_then(|_| counted(spank));
     let tasks = spank.job_local_task_count().unwrap_or(0);
-    // `sbatch -c1` leaves a 1 there that looks like srun's; a step that asked for one CPU each has no more cores than tasks
-    let is_left_over = |counted: &Counted| asked == Some(1) && counted.cores > tasks;
-    let asked = asked.filter(|_| !counted.as_ref().is_some_and(is_left_over));
+    let cpus_per_task = requested_cpus(spank, read(CPUS_PER_TASK), tasks);
+    let job_cores = spank.job_alloc_cores().ok().and_then(|cores| count(&cores));
     Step {
-        node: read(NODE_NAME).unwrap_or_default(),
         starter: Starter::Slurm,
         tasks,
         uncounted: false,
         total_tasks: spank.job_total_task_count().unwrap_or(0),
-        cpus_per_task: asked,
-        counted: counted.filter(|_| asked.is_some()),
+        cpus_per_task,
+        counted: cpus_per_task.and_then(|_| counted(spank)),
         cpu_bind: cpu_bind::chosen(|name| match name {
             cpu_bind::VARIABLE => option::told_by_srun(spank, read(name)?),
             _ => read(name),
         }),
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
         binder: program::binder().map(str::to_string),
-        gpus: read(GPUS),
+        gpus: read(STEP_GPUS),
         job_cores,
         // a job with every core of the node shares it with no other
         alone_on_node: wish.settings.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }
 
+/// The CPUs that the step asked for each task (`-c`), where the variable is this step's own word.
+fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> Option<u32> {
+    let requested: u32 = variable?.parse().ok()?;
+    // the part of a rank, which the step's program starts
+    if program::starts_ranks() {
+        return None;
+    }
+    // from 22.05 to 23.02 srun hands on what sbatch was asked for, and does not ask for it; Slurm's own number is then 1
+    if spank.step_cpus_per_task().is_ok_and(|slurms| slurms != u64::from(requested)) {
+        return None;
+    }
+    // `sbatch -c1` leaves a 1 there that looks like srun's; a step that asked for one CPU each has no more cores than tasks
+    let is_left_over = requested == 1 && counted(spank).is_some_and(|counted| counted.cores > tasks);
+    (!is_left_over).then_some(requested)
+}
+
 /// The step's CPUs and cores on this node in numbers of Slurm's own.
 fn counted(spank: &SpankHandle) -> Option<Counted> {
-    let cores = CpuSet::from_list(spank.step_alloc_cores().ok()?).ok()?.len();
-    let cores = u32::try_from(cores).ok().filter(|cores| *cores > 0)?;
+    let cores = u32::try_from(count(&spank.step_alloc_cores().ok()?)?).ok()?;
     Some(Counted { cpus: spank.job_ncpus().ok()?.into(), cores })
 }
 
-/// The plan, and what is odd about the node, the wish and the map.
-fn plan(
-    spank: &SpankHandle,
-    mut wish: Wish,
-    devices: &Devices,
-) -> Result<(Plan, Vec<Diagnostic>), NoTopology> {
-    let author = node::author();
-    let (node, mut diagnostics) = node::read(&wish.admin, wish.scope(), author)?;
-    maps::find(&mut wish.admin, author);
-    let step = granted(spank, &wish, &node);
-    // the paths are the libraries' own or the admin's
-    let plan = nics::without_missing(Plan::new(node, wish, step, &files::read), devices);
-    diagnostics.extend(plan.diagnostics());
-    Ok((plan, diagnostics))
+/// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
+fn threads_per_core(node: &Topology) -> Option<usize> {
+    if let Some(first) = node.pus.first() {
+        let is_there = |pu: &&Pu| (pu.package, pu.core) == (first.package, first.core);
+        return Some(node.pus.iter().filter(is_there).count());
+    }
+    // a node is read without its cores where no word asks for them
+    if !node.provenance.is_this_system() {
+        return None;
+    }
+    let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
+    CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
+}
+
+/// How many cores a list of Slurm's has: its numbers are not the kernel's.
+fn count(list: &str) -> Option<usize> {
+    CpuSet::from_list(list).ok().map(|cores| cores.len()).filter(|count| *count > 0)
 }
 
 fn warn(diagnostics: &[Diagnostic]) {
@@ -212,15 +204,11 @@ fn warn(diagnostics: &[Diagnostic]) {
     }
 }
 
-fn names(plan: &Plan) -> Vec<String> {
-    plan.evidence_variables(&task::READ).into_iter().map(str::to_string).collect()
-}
-
 /// One line for the step; why each GPU has its NICs, in slurmd's debug log alone.
 fn report(active: &Active) {
-    let (node, map) = match &active.plan {
+    let Plan { node, map, .. } = match &active.session {
         Err(problem) => return log::error!("{problem}; nothing is set"),
-        Ok(Plan { node, map, .. }) => (node, map),
+        Ok(session) => &session.plan,
     };
     let source = &node.provenance;
     if node.gpus.is_empty() && node.nics.is_empty() {

@@ -1,20 +1,17 @@
 //! In each task, as its user, just before its program starts: looks the task up in the map, applies, reads back.
 #![forbid(unsafe_code)]
 
-use crate::active::{ACTIVE, Active, CONTAINER_LATER, NOT_PLACED, STRICT, is_normal, is_program_of_job};
-use crate::environment::{self, Values, variable};
+use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
+use crate::environment::{self, Environment, variable};
 use crate::log::say;
 use crate::program;
 use nic_placement_core::config::{TOLD, components, cpu_bind};
-use nic_placement_core::libraries::{self, Evidence};
+use nic_placement_core::libraries::{self, Evidence, Present, marker};
 use nic_placement_core::order::Order;
-use nic_placement_core::plan::Plan;
-use nic_placement_core::step::Task;
-use nic_placement_core::topology::{CpuSet, NicIndex, Pu, Topology};
-use nic_placement_process::doubts::doubts;
+use nic_placement_core::step::{GPU_BIND, NODE_NAME, Task};
 use nic_placement_process::files::UsersFiles;
-use nic_placement_process::memory::memory;
-use nic_placement_process::{bind, files, gpus, nics};
+use nic_placement_process::memory;
+use nic_placement_process::session::Session;
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 use std::sync::atomic::Ordering;
@@ -22,74 +19,68 @@ use std::sync::atomic::Ordering;
 /// In slurmstepd, before it makes the tasks: takes away the rule by which an outer step dealt its GPUs.  slurmd sets this
 /// step's for each task if there is one, and removes none (src/slurmd/slurmstepd/task.c, `exec_task`, since 22.05).
 pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
-    let Some(Ok(plan)) = ACTIVE.get().map(|active| &active.plan) else { return };
+    let Some(OfTasks::Placed(Active { session: Ok(session), .. })) = STEP.get() else { return };
     // a dry run changes nothing, and reads what is there
-    if plan.wish.settings.dry_run || variable(spank, GPU_BIND).is_none() {
-        return;
+    if !session.plan.wish.settings.dry_run && variable(spank, GPU_BIND).is_some() {
+        remove(spank, GPU_BIND);
     }
-    if let Err(error) = spank.unsetenv(GPU_BIND) {
-        log::debug!("{GPU_BIND}: {error}");
+}
+
+fn remove(spank: &SpankHandle, name: &str) {
+    if let Err(error) = spank.unsetenv(name) {
+        log::debug!("{name}: {error}");
     }
 }
 
 pub(crate) fn init(spank: &SpankHandle) {
-    let failures = match ACTIVE.get() {
-        None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
-        None => {
-            tell_who_asked(spank);
-            withdraw(spank);
-            return forget_what_srun_told(spank, |name| variable(spank, name).is_some());
-        }
-        Some(active) => match &active.plan {
-            Ok(plan) => {
-                let values = environment::values(spank, &active.names);
-                let failures = place(spank, active, plan, &values);
-                forget_what_srun_told(spank, |name| values.contains_key(name));
-                return fail_for(spank, &failures);
-            }
+    let step = STEP.get();
+    let environment = match step {
+        Some(OfTasks::Placed(active)) => environment::read(spank, &active.names),
+        _ => environment::read(spank, &READ),
+    };
+    let present = &environment.present;
+    let global_id = global_id(spank, present);
+    let failures = match step {
+        Some(OfTasks::Placed(active)) => match &active.session {
+            Ok(session) => place(spank, active, session, &environment, global_id),
             Err(problem) => {
                 if active.reports {
-                    let task = global_id(spank, variable(spank, PROCID).as_deref());
-                    say(&format!("task {task}: nothing is set: {problem}"));
+                    say(&format!("task {global_id}: nothing is set: {problem}"));
                 }
                 vec![problem.clone()]
             }
         },
+        None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
+        _ => {
+            tell_the_user(spank, present);
+            withdraw(spank, present);
+            Vec::new()
+        }
     };
-    forget_what_srun_told(spank, |name| variable(spank, name).is_some());
-    fail_for(spank, &failures);
-}
-
-fn fail_for(spank: &SpankHandle, failures: &[String]) {
+    // srun's words to slurmstepd are none to the program, nor to the sruns that it starts
+    for name in TOLD_BY_SRUN.into_iter().filter(|name| present.contains_key(*name)) {
+        remove(spank, name);
+    }
     if !failures.is_empty() {
-        fail_if_strict(global_id(spank, variable(spank, PROCID).as_deref()), &failures.join("; "));
+        fail_if_strict(global_id, &failures.join("; "));
     }
 }
 
 /// The task's number in the step as its program has it, which slurmd writes over whatever the user set: Slurm's own item
 /// counts each component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
-fn global_id(spank: &SpankHandle, procid: Option<&str>) -> u32 {
-    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let said = procid.filter(is_number).and_then(|text| text.parse().ok());
-    said.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
+fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
+    let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
+    let procid = present.get(PROCID).filter(is_number).and_then(|text| text.parse().ok());
+    procid.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
 }
 
-/// Tells a user's step that asked for placement and gets none here, once, in its first task, unless srun has told it.
-fn tell_who_asked(spank: &SpankHandle) {
-    let Some(refusal) = NOT_PLACED.get().and_then(|step| step.refusal.as_ref()) else { return };
+/// Tells a user that asked for placement and gets none in this step, once, in its first task, unless srun has told it.
+fn tell_the_user(spank: &SpankHandle, present: &Present) {
+    let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else { return };
     // of each component the first one: another may well be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
-    if is_first && variable(spank, TOLD).is_none() {
+    if is_first && !present.contains_key(TOLD) {
         say(refusal);
-    }
-}
-
-/// srun's words to slurmstepd, where they are set, are none to the program, nor to the sruns that it starts.
-fn forget_what_srun_told(spank: &SpankHandle, is_set: impl Fn(&str) -> bool) {
-    for name in TOLD_BY_SRUN.into_iter().filter(|name| is_set(name)) {
-        if let Err(error) = spank.unsetenv(name) {
-            log::debug!("{name}: {error}");
-        }
     }
 }
 
@@ -103,136 +94,96 @@ pub(crate) fn fail_if_strict(task: u32, failure: &str) {
 }
 
 /// Places one task; returns what could not be had.
-fn place(spank: &SpankHandle, active: &Active, plan: &Plan, values: &Values) -> Vec<String> {
-    let closed = nics::closed(&active.devices, plan);
+fn place(
+    spank: &SpankHandle,
+    active: &Active,
+    session: &Session,
+    environment: &Environment,
+    global_id: u32,
+) -> Vec<String> {
     let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
-    // what the user may not open the kernel refuses to every task of the job alike, so each makes the same plan
-    let anew = nics::without_closed(plan, &closed, local_id == 0);
-    let plan = anew.as_ref().unwrap_or(plan);
-    let task = task(spank, active, plan, values, closed.to_this_task, local_id);
+    let mut task = Task { local_id, global_id, ..task(active, session, &environment.present) };
+    let open = session.opened(local_id == 0);
     // this process is the user's by now, and what the user may not read the program could not read either
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
-    let mut found = plan.task(&task, Evidence { present: values, read: &read });
-    let warnings = found.warning.iter().map(|finding| format!("task {}: {finding}", task.global_id));
-    warnings.for_each(|warning| log::warn!("{warning}"));
-
-    let mut failures = found.shortfalls.clone();
-    if let Some(why) = environment::keep_room(spank, &mut found.variables, values, program::size_of_words()) {
-        failures.push(format!("no variable is set: {why}"));
+    let evidence = Evidence { present: &environment.present, read: &read };
+    let mut placed = open.place(&mut task, evidence);
+    if let Some(warning) = &placed.warning {
+        log::warn!("task {global_id}: {warning}");
     }
-    if !plan.wish.settings.dry_run {
-        failures.extend(bind::apply(&mut found.placement, &plan.node));
-        failures.extend(environment::change(spank, &found.variables));
-    }
-    for failure in &failures {
-        match found.misses_nothing_of_its_own() {
-            // without `strict` a node without NICs is a fact, told once for the step
-            true => log::debug!("task {}: {failure}", task.global_id),
-            false => log::warn!("task {}: {failure}", task.global_id),
-        }
-    }
+    let no_room = environment.keep_room(&mut placed.variables, program::size_of_words());
+    let mut failures = open.carry_out(&mut placed, |variables| environment::change(spank, variables));
+    failures.extend(no_room.map(|why| format!("no variable is set: {why}")));
+    // without `strict` a node without NICs is a fact, told once for the step
+    let level = if placed.misses_nothing_of_its_own() { log::Level::Debug } else { log::Level::Warn };
+    failures.iter().for_each(|failure| log::log!(level, "task {global_id}: {failure}"));
     if active.reports {
-        let name = values.get(NODE_NAME).unwrap_or(&plan.step.node);
-        let would = if plan.wish.settings.dry_run { "dry run: " } else { "" };
-        say(&format!("{would}{}", found.line(name)));
-        if active.container_later && task.local_id == 0 {
+        open.report(&task, &placed, &failures, evidence).iter().for_each(|line| say(line));
+        if active.container_later && local_id == 0 {
             say(CONTAINER_LATER);
-        }
-        failures.iter().for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
-        // what the user set is the same in all tasks: said once for each node
-        if task.local_id == 0 {
-            doubts(plan, &task, values, &read).iter().for_each(|finding| say(&format!("{name}: {finding}")));
         }
     }
     failures
 }
 
 /// The task as its process finds itself.
-fn task(
-    spank: &SpankHandle,
-    active: &Active,
-    plan: &Plan,
-    values: &Values,
-    denied_nics: Vec<NicIndex>,
-    local_id: u32,
-) -> Task {
+fn task(active: &Active, session: &Session, present: &Present) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
-    let mut masks = cpu_bind::masks(|name| values.get(name).map(String::as_str));
-    let online = plan.node.cpus();
+    let mut masks = cpu_bind::masks(|name| present.get(name).map(String::as_str));
+    let online = session.plan.node.cpus();
     // slurmd counts CPUs when it starts, and names one on that has been switched off since; no affinity has it
     if cpus.is_subset(&online) {
         let wider = masks.iter_mut().filter(|mask| !mask.is_subset(&online));
         wider.for_each(|mask| *mask = mask.intersection(&online));
     }
     Task {
-        local_id,
-        global_id: global_id(spank, values.get(PROCID).map(String::as_str)),
-        gpus: gpus::grant(values, &plan.node, active.devices.directory.as_ref()),
-        claim: None,
-        sees: None,
-        denied_nics,
+        gpus: session.gpus(present),
         step_cpus: masks.iter().fold(cpus.clone(), |all, mask| all.union(mask)),
         cpus,
-        threads_per_core: if masks.is_empty() { threads_per_core(&plan.node) } else { None },
+        threads_per_core: active.threads_per_core.filter(|_| masks.is_empty()),
         masks,
-        gpu_bind: values.get(GPU_BIND).cloned(),
-        promised: None,
+        gpu_bind: present.get(GPU_BIND).cloned(),
         memory: memory(false),
+        ..Task::default()
     }
-}
-
-/// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
-fn threads_per_core(node: &Topology) -> Option<usize> {
-    if let Some(first) = node.pus.first() {
-        let is_there = |pu: &&Pu| (pu.package, pu.core) == (first.package, first.core);
-        return Some(node.pus.iter().filter(is_there).count());
-    }
-    // a node is read without its cores where no word asks for them
-    if !node.provenance.is_this_system() {
-        return None;
-    }
-    let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
-    CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
 }
 
 /// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
 /// that step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
 /// on another node, and every program in them would take them for the user's own.
-fn withdraw(spank: &SpankHandle) {
-    let marked = variable(spank, libraries::marker::NAME).is_some();
-    if !marked || !(is_normal(spank) || is_program_of_job(spank)) {
+fn withdraw(spank: &SpankHandle, present: &Present) {
+    if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }
-    let wish = NOT_PLACED.get().map(|step| &step.wish);
+    let wish = if let Some(OfTasks::NotPlaced(wish, _)) = STEP.get() { Some(wish) } else { None };
     // `dry-run` changes nothing, and so takes nothing away
     if wish.is_some_and(|wish| wish.settings.dry_run) {
         return;
     }
-    let mut names: Vec<&str> = libraries::variables().chain([libraries::marker::NAME]).collect();
+    let mut names: Vec<&str> = libraries::variables().chain([marker::NAME]).collect();
     names.extend(wish.into_iter().flat_map(|wish| &wish.admin.templates).map(|template| template.name()));
     names.order();
     names.dedup();
-    let present = environment::values(spank, &names);
+    let present = environment::read(spank, &names).present;
     for failure in environment::change(spank, &libraries::withdrawal(&names, &present)) {
         log::warn!("{failure}");
     }
 }
 
-const GPU_BIND: &str = "SLURMD_TRES_BIND";
 const PROCID: &str = "SLURM_PROCID";
-pub(crate) const NODE_NAME: &str = "SLURMD_NODENAME";
 
-/// Variables that are looked at here, beside those of the libraries and the lists of GPUs.
-pub(crate) const READ: [&str; 8] = [
-    cpu_bind::TYPE,
-    cpu_bind::LIST,
-    GPU_BIND,
-    PROCID,
+/// Variables that are looked at here, beside those of the libraries and the lists of GPUs; sorted.
+pub(crate) const READ: [&str; 9] = [
+    marker::NAME,
     NODE_NAME,
-    TOLD_BY_SRUN[0],
-    TOLD_BY_SRUN[1],
-    TOLD_BY_SRUN[2],
+    GPU_BIND,
+    cpu_bind::LIST,
+    cpu_bind::TYPE,
+    components::VARIABLE,
+    cpu_bind::VARIABLE,
+    TOLD,
+    PROCID,
 ];
 /// srun's words to slurmstepd.
 const TOLD_BY_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::VARIABLE, TOLD];

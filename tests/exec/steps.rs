@@ -95,6 +95,15 @@ fn the_admins_arguments_hold() {
     assert!(reports[0].of("NVSHMEM_HCA_LIST").starts_with("mlx5_3:1,"));
     let reports = worker("default=nics-per-task=2");
     assert_eq!(ports(&reports)[0].matches("mlx5_").count(), 2);
+    let count = |reports: Vec<Report>| ports(&reports)[0].matches("mlx5_").count();
+    assert_eq!(count(worker("default=all rollout=0%")), 8, "there is no job");
+    let in_a_job = |arguments: &str| {
+        let file = plugstack("exec-rollout", arguments);
+        let line = format!("REPORTED_RANK=0 nic-placement exec --plugstack {file} -- {}", node.report());
+        node.reports(&[("SLURM_JOB_ID", "7"), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "8")], &line)
+    };
+    assert_eq!(count(in_a_job("default=all rollout=100%")), 8);
+    assert_eq!(count(in_a_job("default=all rollout=0%")), 1, "as for an srun of this job that asks");
 }
 
 #[test]

@@ -7,24 +7,26 @@ use crate::request::{Described, Form, Request};
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
-use nic_placement_core::libraries::{Evidence, FileText, Present};
+use nic_placement_core::libraries::{Evidence, FileText};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::placement::{Bind, Change};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
-use nic_placement_core::step::{Step, Task};
-use nic_placement_core::topology::{NicIndex, Provenance, Topology};
+use nic_placement_core::step::Task;
+use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_launch::{answers, step};
 use nic_placement_process::files::{self, UsersFiles};
-use nic_placement_process::nics::{self, Devices};
-use nic_placement_process::{maps as kept, node};
+use nic_placement_process::node;
+use nic_placement_process::session::{OpenPlan, Session, Survey};
 use nic_placement_sys as sys;
 
 /// The plan of a step on a node: `nic-placement plan --json`.
 pub fn plan(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
-    let Planned { plan, tasks, diagnostics } = planned(&request, described)?;
-    Ok(answers::plan(&plan, &all(&request, &plan, &tasks), &diagnostics))
+    let (session, mut tasks, doubts) = session(&request, described)?;
+    let open = session.opened(false);
+    let findings = [doubts, open.findings()].concat();
+    Ok(answers::plan(open.plan(), &all(&request, &open, &mut tasks), &findings))
 }
 
 /// Which NICs each GPU has: `nic-placement map`.
@@ -42,16 +44,16 @@ pub fn map(request: &str) -> Result<String, Failure> {
         return Err(Failure::request("`host`: expected a node's name"));
     }
     binds_cores_alone(&request)?;
-    let (wish, _) = wish(&request)?;
-    let (topology, _) = topology(described, &wish.admin)?;
-    let gpus = request.gpus(&topology)?;
+    let (survey, _) = survey(&request, described)?;
+    let gpus = request.gpus(&survey.node)?;
     if gpus.is_empty() {
-        return Err(Failure::new(Kind::NoAnswer, format!("`{}` has no GPU", topology.name)));
+        return Err(Failure::new(Kind::NoAnswer, format!("`{}` has no GPU", survey.node.name)));
     }
-    let (plan, cpus) =
-        step::for_engines(topology, wish, &gpus, format.is_of_processes(), &|path| of_site(&request, path));
-    let plan = opened(&request, plan).0;
-    let Plan { node: topology, map: node, .. } = &plan;
+    let with_cpus = format.is_of_processes();
+    let (session, cpus) =
+        survey.plan_by(|node, wish, read| step::for_engines(node, wish, &gpus, with_cpus, read));
+    let open = session.opened(false);
+    let Plan { node: topology, map: node, .. } = open.plan();
     let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host };
     maps::write(format, subject).map_err(|why| Failure::new(Kind::NoAnswer, why))
 }
@@ -59,66 +61,55 @@ pub fn map(request: &str) -> Result<String, Failure> {
 /// One task's placement, with its variables: an entry of the plan's `tasks`.
 pub fn task(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
-    let Planned { plan, tasks, diagnostics } = planned(&request, described)?;
-    let task = placed(&request, &plan, one(&request, &tasks)?, &UsersFiles::default());
+    let (session, mut tasks, doubts) = session(&request, described)?;
+    let open = session.opened(false);
+    let placed = placed(&request, &open, one(&request, &mut tasks)?, &UsersFiles::default());
     Ok(match request.form {
-        Form::Json => answers::task(&plan, &task, &diagnostics),
-        Form::Lines => lines::task(&plan, &task),
+        Form::Json => answers::task(open.plan(), &placed, &[doubts, open.findings()].concat()),
+        Form::Lines => lines::task(open.plan(), &placed),
     })
 }
 
 /// The changes to one task's environment.
 pub fn render(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
-    let Planned { plan, tasks, .. } = planned(&request, described)?;
-    let task = placed(&request, &plan, one(&request, &tasks)?, &UsersFiles::default());
+    let (session, mut tasks, _) = session(&request, described)?;
+    let open = session.opened(false);
+    let placed = placed(&request, &open, one(&request, &mut tasks)?, &UsersFiles::default());
     Ok(match request.form {
-        Form::Json => answers::environment(&task),
-        Form::Lines => lines::environment(&task),
+        Form::Json => answers::environment(&placed),
+        Form::Lines => lines::environment(&placed),
     })
 }
 
-struct Planned {
-    plan: Plan,
-    tasks: Vec<Task>,
-    diagnostics: Vec<Diagnostic>,
-}
-
-fn planned(request: &Request, described: Option<Described>) -> Result<Planned, Failure> {
-    let (mut wish, mut diagnostics) = wish(request)?;
-    let (topology, odd) = topology(described, &wish.admin)?;
-    match request.is_here {
-        true => kept::find(&mut wish.admin, node::callers_author()),
-        false => kept::take_to_exist(&mut wish.admin),
-    }
-    diagnostics.extend(odd);
+/// The plan, the step's tasks, and what is odd about the request.
+fn session(
+    request: &Request,
+    described: Option<Described>,
+) -> Result<(Session, Vec<Task>, Vec<Diagnostic>), Failure> {
+    let (survey, doubts) = survey(request, described)?;
     // a launcher hands on no more than it has itself
     let cpus = match request.is_here {
         true => sys::affinity().unwrap_or_default(),
-        false => topology.cpus(),
+        false => survey.node.cpus(),
     };
-    let (step, mut tasks): (Step, Vec<Task>) =
-        request.step(&topology, cpus)?.step(&topology).map_err(Failure::request)?;
-    let plan = Plan::new(topology, wish, step, &|path| of_site(request, path));
-    let (plan, denied) = opened(request, plan);
-    tasks.iter_mut().for_each(|task| task.denied_nics.clone_from(&denied));
-    diagnostics.extend(plan.diagnostics());
-    Ok(Planned { plan, tasks, diagnostics })
+    let (step, tasks) = request.step(&survey.node, cpus)?.step(&survey.node).map_err(Failure::request)?;
+    Ok((survey.plan(step), tasks, doubts))
 }
 
-fn one<'t>(request: &Request, tasks: &'t [Task]) -> Result<&'t Task, Failure> {
+fn one<'t>(request: &Request, tasks: &'t mut [Task]) -> Result<&'t mut Task, Failure> {
     let (id, count) = (request.task.unwrap_or(0), tasks.len());
-    let task = tasks.get(id as usize);
+    let task = tasks.get_mut(id as usize);
     task.ok_or_else(|| Failure::request(format!("`task`: there is no task {id}, the step has {count} here")))
 }
 
-fn placed<'p>(request: &'p Request, plan: &'p Plan, task: &Task, files: &UsersFiles) -> TaskPlan<'p> {
-    let present: &Present = &request.environment;
-    plan.task(task, Evidence { present, read: &|path| of_user(request, files, path) })
+fn placed<'p>(request: &'p Request, open: &'p OpenPlan, task: &mut Task, files: &UsersFiles) -> TaskPlan<'p> {
+    let read = |path: &str| of_user(request, files, path);
+    open.place(task, Evidence { present: &request.environment, read: &read })
 }
 
 /// Every task, without the values that it keeps: a plan does not tell them, and thousands of tasks may have a megabyte each.
-fn all<'p>(request: &'p Request, plan: &'p Plan, tasks: &[Task]) -> Vec<TaskPlan<'p>> {
+fn all<'p>(request: &'p Request, open: &'p OpenPlan, tasks: &mut [Task]) -> Vec<TaskPlan<'p>> {
     let without_kept = |mut task: TaskPlan<'p>| {
         for variable in &mut task.variables {
             if let Change::KeepUsers(value) = &mut variable.change {
@@ -129,7 +120,7 @@ fn all<'p>(request: &'p Request, plan: &'p Plan, tasks: &[Task]) -> Vec<TaskPlan
     };
     // a file system that does not answer is waited for once
     let files = UsersFiles::default();
-    tasks.iter().map(|task| without_kept(placed(request, plan, task, &files))).collect()
+    tasks.iter_mut().map(|task| without_kept(placed(request, open, task, &files))).collect()
 }
 
 /// As the command: a map makes `bind=core` of whatever is asked.
@@ -157,44 +148,28 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
     Ok((wish.map_err(|bad| Failure::request(format!("`words`: {bad}")))?, doubts))
 }
 
-fn topology(described: Option<Described>, admin: &Admin) -> Result<(Topology, Vec<Diagnostic>), Failure> {
+/// The node and the wish, and what is odd about the request.
+fn survey(request: &Request, described: Option<Described>) -> Result<(Survey, Vec<Diagnostic>), Failure> {
+    let (wish, doubts) = wish(request)?;
+    let survey = match described {
+        None => Survey::of_this_node(wish, Scope::Full, node::callers_author())
+            .map_err(|why| Failure::new(Kind::Node, why))?,
+        Some(described) => Survey::unvisited(wish, topology(described)?),
+    };
+    Ok((survey, doubts))
+}
+
+fn topology(described: Described) -> Result<Topology, Failure> {
     match described {
-        None => node::read(admin, Scope::Full, node::callers_author())
-            .map_err(|why| Failure::new(Kind::Node, why)),
-        Some(Described::Machine(name)) => {
-            let known = || platform::names().collect::<Vec<_>>().join(", ");
-            let model = platform::model(&name).ok_or_else(|| {
-                let why = format!("`node`: no built-in machine is called so; known: {}", known());
-                Failure::new(Kind::Node, why)
-            })?;
-            Ok((model, Vec::new()))
+        Described::Machine(name) => platform::model(&name).ok_or_else(|| {
+            let known = platform::names().collect::<Vec<_>>().join(", ");
+            let why = format!("`node`: no built-in machine is called so; known: {known}");
+            Failure::new(Kind::Node, why)
+        }),
+        Described::Topology(document) => {
+            let topology = document.topology(Provenance::File("the request".to_string()));
+            topology.map_err(|bad| Failure::new(Kind::Node, format!("`node`: {bad}")))
         }
-        Some(Described::Topology(document)) => {
-            let provenance = Provenance::File("the request".to_string());
-            let topology = document.topology(provenance);
-            Ok((topology.map_err(|bad| Failure::new(Kind::Node, format!("`node`: {bad}")))?, Vec::new()))
-        }
-    }
-}
-
-/// The plan without what this process may not open, and what it may not open alone.  Another node is not asked.
-fn opened(request: &Request, plan: Plan) -> (Plan, Vec<NicIndex>) {
-    if !request.is_here {
-        return (plan, Vec::new());
-    }
-    let devices = Devices::open();
-    let plan = nics::without_missing(plan, &devices);
-    let closed = nics::closed(&devices, &plan);
-    let plan = nics::without_closed(&plan, &closed, false).unwrap_or(plan);
-    (plan, closed.to_this_task)
-}
-
-/// A file of the site's, which no user names.  Of another node every configuration counts as empty, every file of a `set=`
-/// as there.
-fn of_site(request: &Request, path: &str) -> Option<FileText> {
-    match request.is_here {
-        true => files::read(path),
-        false => Some(FileText::default()),
     }
 }
 
@@ -219,7 +194,8 @@ mod tests {
             "environment": {{"NCCL_IB_HCA": "{list}", "UCX_NET_DEVICES": "{list}"}}}}"#
         );
         let (request, described) = Request::parse(&request).unwrap();
-        let Planned { plan, tasks, .. } = planned(&request, described).unwrap();
+        let (session, mut tasks, _) = session(&request, described).unwrap();
+        let open = session.opened(false);
         let kept = |task: &TaskPlan| -> Vec<usize> {
             let kept = task.variables.iter().filter_map(|variable| match &variable.change {
                 Change::KeepUsers(value) => Some(value.len()),
@@ -227,7 +203,7 @@ mod tests {
             });
             kept.collect()
         };
-        for task in all(&request, &plan, &tasks) {
+        for task in all(&request, &open, &mut tasks) {
             assert_eq!(kept(&task), [0, 0]);
         }
     }

@@ -18,66 +18,39 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
     Err(_) => c"",
 };
 
-/// The plan of a step on a node.
-///
-/// # Safety
-///
-/// As [`nic_placement_map`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nic_placement_plan(
-    request: *const c_char,
-    length: usize,
-    answer: *mut *mut c_char,
-) -> c_int {
-    // SAFETY: the caller promises the same.
-    unsafe { call(calls::plan, request, length, answer) }
+/// A function of the header that answers a request.
+macro_rules! answers {
+    ($(#[$document:meta])* $name:ident by $call:path) => {
+        $(#[$document])*
+        ///
+        /// # Safety
+        ///
+        /// `request` is NULL or points to `length` bytes that no thread writes to during the call; `answer` is NULL or points to a
+        /// pointer that may be written to.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(request: *const c_char, length: usize, answer: *mut *mut c_char) -> c_int {
+            // SAFETY: a pointer of C's is needed here, and the caller promises what `call` wants.
+            unsafe { call($call, request, length, answer) }
+        }
+    };
 }
 
-/// Which NICs each GPU has.
-///
-/// # Safety
-///
-/// `request` is NULL or points to `length` bytes that no thread writes to during the call; `answer` is NULL or points to a
-/// pointer that may be written to.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nic_placement_map(
-    request: *const c_char,
-    length: usize,
-    answer: *mut *mut c_char,
-) -> c_int {
-    // SAFETY: the caller promises the same.
-    unsafe { call(calls::map, request, length, answer) }
-}
-
-/// One task's placement.
-///
-/// # Safety
-///
-/// As [`nic_placement_map`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nic_placement_task(
-    request: *const c_char,
-    length: usize,
-    answer: *mut *mut c_char,
-) -> c_int {
-    // SAFETY: the caller promises the same.
-    unsafe { call(calls::task, request, length, answer) }
-}
-
-/// The changes to one task's environment.
-///
-/// # Safety
-///
-/// As [`nic_placement_map`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nic_placement_render(
-    request: *const c_char,
-    length: usize,
-    answer: *mut *mut c_char,
-) -> c_int {
-    // SAFETY: the caller promises the same.
-    unsafe { call(calls::render, request, length, answer) }
-}
+answers!(
+    /// The plan of a step on a node.
+    nic_placement_plan by calls::plan
+);
+answers!(
+    /// Which NICs each GPU has.
+    nic_placement_map by calls::map
+);
+answers!(
+    /// One task's placement.
+    nic_placement_task by calls::task
+);
+answers!(
+    /// The changes to one task's environment.
+    nic_placement_render by calls::render
+);
 
 /// Gives an answer back.
 ///

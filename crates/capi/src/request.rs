@@ -8,6 +8,7 @@ use nic_placement_core::topology::file::{self, Document};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_launch::step::{GpuSplit, StepRequest};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// What the field `format` says.
 const FORMAT: &str = "nic-placement request";
@@ -136,24 +137,17 @@ impl<'a> Request<'a> {
         };
         let gpus = match (&self.gpus, &split) {
             (None, GpuSplit::Listed(lists)) => {
-                let mut gpus: Vec<GpuIndex> = lists.iter().flatten().copied().collect();
-                gpus.sort_unstable();
-                gpus.dedup();
-                gpus
+                let gpus: BTreeSet<GpuIndex> = lists.iter().flatten().copied().collect();
+                gpus.into_iter().collect()
             }
             _ => self.gpus(topology)?,
         };
-        if let GpuSplit::Listed(lists) = &split {
-            if let Some(gpu) = lists.iter().flatten().find(|gpu| !gpus.contains(gpu)) {
-                return Err(Failure::request(format!("`tasks`: GPU {gpu} is not among the step's `gpus`")));
-            }
+        let lists = if let GpuSplit::Listed(lists) = &split { lists.as_slice() } else { &[] };
+        if let Some(gpu) = lists.iter().flatten().find(|gpu| !gpus.contains(gpu)) {
+            return Err(Failure::request(format!("`tasks`: GPU {gpu} is not among the step's `gpus`")));
         }
-        let cpus = match &self.cpus {
-            None => cpus,
-            Some(list) => {
-                CpuSet::from_list(list).map_err(|bad| Failure::request(format!("`cpus`: {bad}")))?
-            }
-        };
+        let own_cpus = self.cpus.as_deref().map(CpuSet::from_list).transpose();
+        let cpus = own_cpus.map_err(|bad| Failure::request(format!("`cpus`: {bad}")))?.unwrap_or(cpus);
         Ok(StepRequest {
             starter: Starter::Launcher,
             gpus,

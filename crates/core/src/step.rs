@@ -7,6 +7,13 @@ pub mod rule;
 use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
 use std::collections::BTreeMap;
 
+/// The node's name as Slurm has it, in a task.
+pub const NODE_NAME: &str = "SLURMD_NODENAME";
+/// The step's GPUs on this node, as Slurm counts them.
+pub const STEP_GPUS: &str = "SLURM_STEP_GPUS";
+/// How slurmd dealt these to its tasks, in a task.
+pub const GPU_BIND: &str = "SLURMD_TRES_BIND";
+
 /// What started the tasks of a step on this node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Starter {
@@ -20,8 +27,6 @@ pub enum Starter {
 /// A step on this node, as known before its tasks start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
-    /// the node's name, for reports
-    pub node: String,
     /// what started its tasks
     pub starter: Starter,
     /// tasks of the step on this node
@@ -42,7 +47,7 @@ pub struct Step {
     pub mem_bind: Option<String>,
     /// the program that the user put before their own to bind it ([`is_binder`]); `None` without one
     pub binder: Option<String>,
-    /// the step's GPUs on this node as Slurm counts them (`SLURM_STEP_GPUS`)
+    /// [`STEP_GPUS`]
     pub gpus: Option<String>,
     /// the cores that the job has on this node by Slurm's own count; `None` if that is not known
     pub job_cores: Option<usize>,
@@ -86,7 +91,7 @@ pub struct Task {
     pub masks: Vec<CpuSet>,
     /// the threads of a core of this node, where slurmd bound no task; `None` if that is not known
     pub threads_per_core: Option<usize>,
-    /// how Slurm dealt the step's GPUs to its tasks (`SLURMD_TRES_BIND`), such as `gpu:per_task:1`
+    /// [`GPU_BIND`], such as `gpu:per_task:1`
     pub gpu_bind: Option<String>,
     /// the GPU of each task of the step here, by local ids, where the user promised it (`gpu=local-id`)
     pub promised: Option<Vec<GpuIndex>>,

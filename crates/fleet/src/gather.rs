@@ -11,6 +11,7 @@ use nic_placement_core::platform::shortfall::{self, gpus_of_the_product, missing
 use nic_placement_core::topology::{GpuVendor, Nic, NicKind, PciAddress, Topology};
 use nic_placement_sys::{self as sys, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
 use std::fs::File;
 use std::path::Path;
 
@@ -162,14 +163,12 @@ fn interface(root: &Root, name: &str) -> Interface {
 fn access(devices: &File, nic: &Nic) -> Option<DeviceAccess> {
     let is_verbs = matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
     let uverbs = nic.uverbs.as_ref().filter(|_| is_verbs)?;
-    match sys::may_open(devices, &format!("infiniband/{uverbs}")) {
+    match sys::may_open(devices, &CString::new(format!("infiniband/{uverbs}")).ok()?) {
         Ok(()) => Some(DeviceAccess::Open),
-        Err(error) => match sys::refusal(&error) {
-            Refusal::User => Some(DeviceAccess::Refused),
-            Refusal::Cgroup => Some(DeviceAccess::Fenced),
-            Refusal::Absent => Some(DeviceAccess::Absent),
-            Refusal::Other => None,
-        },
+        Err(Refusal::User) => Some(DeviceAccess::Refused),
+        Err(Refusal::Cgroup) => Some(DeviceAccess::Fenced),
+        Err(Refusal::Absent) => Some(DeviceAccess::Absent),
+        Err(Refusal::Other) => None,
     }
 }
 

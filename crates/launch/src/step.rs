@@ -72,7 +72,6 @@ impl StepRequest {
     pub fn step(&self, topology: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
         let count = self.count()?;
         let step = Step {
-            node: topology.name.clone(),
             starter: self.starter,
             tasks: count,
             uncounted: false,
@@ -184,7 +183,6 @@ pub fn for_engines(
 ) -> (Plan, Vec<CpuSet>) {
     wish.settings.bind = Bind::Core;
     let step = Step {
-        node: topology.name.clone(),
         tasks: gpus.len() as u32,
         uncounted: false,
         total_tasks: gpus.len() as u32,

@@ -1,7 +1,9 @@
-//! What the admin of this node says: plugstack.conf's arguments, the configuration file, and the switch that turns all off.
+//! What the admin of this node says: plugstack.conf's arguments, the configuration file, and the switch that turns all off; and
+//! what the user's words make of it.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::config::{Admin, Conf, conf};
+use nic_placement_core::config::rollout::Rollout;
+use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Settings, Words, conf, settle};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::{self, Author, Beginning, Problem};
 use std::fmt;
@@ -94,6 +96,24 @@ fn read(path: &str, is_promised: bool, author: Author) -> Result<Option<(Conf, V
         }
     };
     Conf::parse(&bytes, path).map(Some).map_err(|bad| format!("`{path}` {bad}"))
+}
+
+/// The words of the user's variable; a bad one is ignored, and the log says so.
+pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
+    let parsed = Words::parse(text.filter(|text| !text.is_empty())?);
+    parsed.inspect_err(|bad| log::warn!("{ENVIRONMENT}: {bad}; ignored")).ok()
+}
+
+/// What holds for a step: the admin's default for its job, then the words of the user's variable and option.
+pub fn settings(
+    admin: &Admin,
+    job: impl FnOnce() -> Option<u32>,
+    variable: Option<&Words>,
+    option: Option<&Words>,
+) -> Settings {
+    let job = if admin.rollout == Rollout::default() { None } else { job() };
+    let default = job.map(|job| admin.rollout.default_of(job, &admin.default));
+    settle(default.as_ref().unwrap_or(&admin.default), variable, option)
 }
 
 /// The name by which lines with `NodeName=` know this node.

@@ -1,11 +1,24 @@
-//! Sets a process's CPU affinity and memory policy, then reads both back.
+//! Reads a process's memory policy, sets that and its CPU affinity, then reads both back.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::discover::Root;
 use nic_placement_core::placement::{CpuDecision, MemDecision, TaskPlacement};
+use nic_placement_core::step::Memory;
 use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::io;
+
+/// The memory of this process before we change it.  `in_a_placed_step`: a preference of NUMA nodes counts as that step's,
+/// and so as ours.
+pub fn memory(in_a_placed_step: bool) -> Memory {
+    let (ours, taken) = match sys::memory_policy() {
+        Ok(MemoryPolicy::Default) => (None, None),
+        Ok(MemoryPolicy::Prefer(nodes)) if in_a_placed_step => (Some(nodes), None),
+        Ok(_) => (None, Some("a memory policy was set before".to_string())),
+        Err(error) => (None, Some(format!("the memory policy cannot be read: {error}"))),
+    };
+    Memory { taken, ours, allowed: sys::allowed_memory().ok() }
+}
 
 /// Does the kernel move pages between fast and slow memory (Documentation/admin-guide/sysctl/kernel.rst, `numa_balancing`, 2)?
 fn balancing(node: &Topology) -> Balancing {
@@ -19,7 +32,7 @@ fn balancing(node: &Topology) -> Balancing {
 }
 
 /// Sets both, CPUs first, since the kernel takes memory where the task runs; returns what did not take.
-pub fn apply(placement: &mut TaskPlacement, node: &Topology) -> Vec<String> {
+pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) -> Vec<String> {
     let mut failures = Vec::new();
     if let CpuDecision::Set { cpus, .. } = &placement.cpus {
         match sys::set_affinity(cpus).and_then(|()| sys::affinity()) {

@@ -9,7 +9,7 @@ use nic_placement_core::libraries::FileText;
 use nic_placement_sys::{Answer, Known, Question, Scout, known};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
-use walk::{Asked, End, walk};
+use walk::{End, FileSystems, walk};
 
 /// Tables of the kernel's, which grow with the node.
 const TABLES: &str = "/proc/net/";
@@ -117,7 +117,7 @@ impl Looks {
     }
 }
 
-impl Asked for Looks {
+impl FileSystems for Looks {
     fn mounts(&mut self) -> String {
         let table = read_configuration(Path::new("/proc/self/mountinfo"), Root::MAX_TABLE);
         // of one that is too long nothing is known
@@ -130,14 +130,15 @@ impl Asked for Looks {
 
     fn remote(&mut self, path: &str) -> Result<Standing, &'static str> {
         let answer = self.ask(Question::Kind, path)?;
-        if answer.is_directory() {
-            return Ok(Standing::Directory);
-        }
-        if answer.is_link() {
-            let target = String::from_utf8(self.ask(Question::Link, path)?.bytes).unwrap_or_default();
-            return Ok(if target.is_empty() { Standing::Nothing } else { Standing::Link(target) });
-        }
-        Ok(if answer.is_file() { Standing::File } else { Standing::Nothing })
+        Ok(match answer {
+            _ if answer.is_directory() => Standing::Directory,
+            _ if answer.is_file() => Standing::File,
+            // a link leads somewhere, and nothing else has bytes
+            Answer { bytes, .. } if !bytes.is_empty() => {
+                String::from_utf8(bytes).map_or(Standing::Nothing, Standing::Link)
+            }
+            _ => Standing::Nothing,
+        })
     }
 
     fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {

@@ -1,43 +1,37 @@
 //! The evidence about the GPUs of a process: its variables, and which device nodes it may open.
 #![forbid(unsafe_code)]
 
+use crate::devices::{Devices, is_answer_to_all};
+use nic_placement_core::libraries::Present;
 use nic_placement_core::policy::identity;
 use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;
-use nic_placement_sys as sys;
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
+use nic_placement_sys::{self as sys, Refusal};
 
-/// The evidence; `devices` is `/dev`, where it can be looked into.
-pub fn grant(values: &BTreeMap<String, String>, topology: &Topology, devices: Option<&File>) -> GpuGrant {
+/// The evidence; without `devices` every GPU may be opened or not.
+pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Devices>) -> GpuGrant {
     let variables =
-        identity::VARIABLES.into_iter().filter_map(|name| Some((name, values.get(name)?.clone()))).collect();
-    let access = topology.gpus.iter().map(|gpu| match (devices, gpu.device_node()) {
-        (Some(devices), Some(node)) => match sys::may_open(devices, &node) {
-            Ok(()) => Access::Allowed,
-            // EPERM is the device cgroup's answer, EACCES that of the file's mode
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Access::Denied,
-            Err(_) => Access::Unknown,
-        },
-        _ => Access::Unknown,
-    });
+        identity::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
+    let Some((devices, directory)) = devices.and_then(|devices| Some((devices, devices.directory.as_ref()?)))
+    else {
+        return GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] };
+    };
+    let access =
+        devices.gpus.iter().map(|path| match path.as_ref().map(|path| sys::may_open(directory, path)) {
+            Some(Ok(())) => Access::Allowed,
+            Some(Err(Refusal::User | Refusal::Cgroup)) => Access::Denied,
+            Some(Err(Refusal::Absent | Refusal::Other)) | None => Access::Unknown,
+        });
     let mut access: Vec<Access> = access.collect();
-    if access.contains(&Access::Denied) && devices.is_some_and(is_answer_to_all) {
+    if access.contains(&Access::Denied) && is_answer_to_all(directory) {
         access.fill(Access::Unknown);
     }
     GpuGrant { variables, access }
 }
 
-/// Is "not permitted" the answer for `/dev/null` too, which every process may open?  So says a seccomp filter of a
-/// container that is older than the C library's system call, faccessat2(2).
-pub fn is_answer_to_all(devices: &File) -> bool {
-    sys::may_open(devices, "null").is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
-}
-
 /// The same for a process that may be in a container: if some of a vendor's GPUs have device nodes that it may open, those
 /// without one are not there for it.  Containers get the nodes of their own GPUs, and see all GPUs in `/sys`.
-pub fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
+pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
     let before = grant.access.clone();
     for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
         let of_vendor = topology.gpus.iter().zip(&before).filter(|(other, _)| other.vendor == gpu.vendor);
@@ -53,7 +47,7 @@ pub fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
 mod tests {
     use super::*;
     use nic_placement_core::platform;
-    use std::fs;
+    use std::fs::{self, File};
     use std::path::Path;
     use std::process::Command;
 
@@ -89,7 +83,10 @@ mod tests {
             fs::write(folder.join(name), "").unwrap();
         }
         let access = || {
-            let grant = grant(&BTreeMap::new(), &topology, Some(&File::open(&folder).unwrap()));
+            let directory = Some(File::open(&folder).unwrap());
+            let mut devices = Devices::open(&topology);
+            devices.directory = directory;
+            let grant = grant(&Present::new(), &topology, Some(&devices));
             grant.access[..2].to_vec()
         };
         match forbid(&folder.join("nvidia0"), true) && forbid(&folder.join("null"), true) {

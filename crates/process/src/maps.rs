@@ -41,7 +41,7 @@ pub fn find(admin: &mut Admin, author: Author) {
 }
 
 /// Takes them to be there, as for a plan of a node that is not this one.
-pub fn take_to_exist(admin: &mut Admin) {
+pub(crate) fn take_to_exist(admin: &mut Admin) {
     let file = |(format, place): (Format, PathBuf)| MapFile {
         format,
         path: place.display().to_string(),

@@ -1,8 +1,8 @@
 //! Does what we set have room beside a program's own environment and arguments?
 #![forbid(unsafe_code)]
 
+use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::{Change, Variable};
-use std::collections::BTreeMap;
 
 /// Bytes of one variable with its NUL, at most (`MAX_ARG_STRLEN`, linux/binfmts.h: 32 pages of 4 KiB).
 pub const LONGEST: usize = 128 * 1024;
@@ -18,15 +18,18 @@ fn limit(stack: u64) -> usize {
     (stack / 4).clamp(128 * 1024, 6 * 1024 * 1024) as usize
 }
 
-/// Would the changes leave execve(2) too little room, in a process with `taken` bytes of arguments and variables, some of
-/// which are `present`, and a stack of so many bytes?
-pub fn is_lacking(
-    variables: &[Variable],
-    present: &BTreeMap<String, String>,
-    taken: usize,
-    stack: u64,
-) -> bool {
-    let (mut taken, mut longest) = (taken, 0);
+/// Leaves execve(2) room for the program: where the changes would leave too little, beside `taken` bytes of arguments and
+/// variables and on a stack of so many bytes, nothing is set.  Returns why not.
+pub fn keep(variables: &mut [Variable], present: &Present, taken: usize, stack: u64) -> Option<&'static str> {
+    let is_lacking = is_lacking(variables, present, taken, stack);
+    is_lacking.then(|| {
+        set_nothing(variables, present);
+        WHY
+    })
+}
+
+fn is_lacking(variables: &[Variable], present: &Present, mut taken: usize, stack: u64) -> bool {
+    let mut longest = 0;
     for Variable { name, change, .. } in variables {
         let length = |value: &str| name.len() + 1 + value.len() + EACH;
         if let Change::Set(value) = change {
@@ -37,14 +40,14 @@ pub fn is_lacking(
             taken = taken.saturating_sub(present.get(name.as_ref()).map_or(0, |value| length(value)));
         }
     }
-    longest > LONGEST || taken + SPARE > limit(stack)
+    longest > LONGEST || longest > 0 && taken + SPARE > limit(stack)
 }
 
 /// Why nothing is set there.
-pub const WHY: &str = "no room for it: the program's arguments and variables are nearly all that execve(2) takes; see `ulimit -s`";
+const WHY: &str = "no room for it: the program's arguments and variables are nearly all that execve(2) takes; see `ulimit -s`";
 
-/// Sets nothing: the values of an outer step, which would have been replaced, are removed.
-pub fn set_nothing(variables: &mut [Variable], present: &BTreeMap<String, String>) {
+/// The values of an outer step, which would have been replaced, are removed.
+fn set_nothing(variables: &mut [Variable], present: &Present) {
     for variable in variables {
         if let Change::Set(_) = variable.change {
             let is_there = present.contains_key(variable.name.as_ref());
@@ -71,18 +74,18 @@ mod tests {
 
     #[test]
     fn variables_have_room_until_what_is_left_free_for_others_begins() {
-        let (variables, nothing) = ([set("A", "1")], BTreeMap::new());
+        let (variables, nothing) = ([set("A", "1")], Present::new());
         let most = limit(8 << 20) - SPARE - ("A=1".len() + EACH);
         assert!(!is_lacking(&variables, &nothing, most, 8 << 20));
         assert!(is_lacking(&variables, &nothing, most + 1, 8 << 20));
-        let present = BTreeMap::from([("A".to_string(), "0".to_string())]);
+        let present = Present::from([("A".to_string(), "0".to_string())]);
         assert!(!is_lacking(&variables, &present, most + 1, 8 << 20), "it takes the other's place");
         assert!(is_lacking(&[set("A", &"x".repeat(LONGEST))], &nothing, 0, u64::MAX));
     }
 
     #[test]
     fn without_room_nothing_is_set_and_no_outer_value_stays() {
-        let present = BTreeMap::from([("A".to_string(), "0".to_string())]);
+        let present = Present::from([("A".to_string(), "0".to_string())]);
         let mut variables = [set("A", "1"), set("B", "1")];
         set_nothing(&mut variables, &present);
         let changes = variables.map(|variable| variable.change);

@@ -2,12 +2,11 @@
 //! opening: opening a GPU can take seconds.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::fs::File;
-use std::io;
 use std::os::fd::AsRawFd;
 
-/// The source of a refusal.  The kernel checks the file's mode and owner first (EACCES), then the device
+/// Why a device may not be opened.  The kernel checks the file's mode and owner first (EACCES), then the device
 /// cgroup (EPERM), then the security modules (EACCES): `inode_permission`, fs/namei.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -21,25 +20,16 @@ pub enum Refusal {
     Other,
 }
 
-/// Reads the error of [`may_open`].
-pub fn refusal(error: &io::Error) -> Refusal {
-    match error.raw_os_error() {
+/// May the effective user read and write `name` below the directory?
+pub fn may_open(directory: &File, name: &CStr) -> Result<(), Refusal> {
+    // SAFETY: std has no call for it.  The descriptor is open while `directory` lives, the name ends with NUL, and nothing is written.
+    let result = unsafe {
+        libc::faccessat(directory.as_raw_fd(), name.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS)
+    };
+    super::checked(result).map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES) => Refusal::User,
         Some(libc::EPERM) => Refusal::Cgroup,
         Some(libc::ENOENT | libc::ENOTDIR) => Refusal::Absent,
         _ => Refusal::Other,
-    }
-}
-
-/// May the effective user read and write `name` below the directory?
-pub fn may_open(directory: &File, name: &str) -> io::Result<()> {
-    let name = CString::new(name)?;
-    // SAFETY: the descriptor is open while `directory` lives, the name ends with NUL, and nothing is written.
-    let result = unsafe {
-        libc::faccessat(directory.as_raw_fd(), name.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS)
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    })
 }

@@ -21,9 +21,7 @@ pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
     // SAFETY: the buffer is WORDS * 8 bytes long, as said, aligned for the unsigned longs that cpu_set_t is made of, and
     // any bytes are valid for it.  glibc writes all of it.
     let result = unsafe { libc::sched_getaffinity(process, WORDS * 8, words.as_mut_ptr().cast()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    super::checked(result)?;
     let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
     Ok(CpuSet::from_words(words[..used].to_vec()))
 }
@@ -33,9 +31,5 @@ pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
     let mut words = [0u64; WORDS];
     words.iter_mut().zip(cpus.words()).for_each(|(to, from)| *to = *from);
     // SAFETY: the buffer is WORDS * 8 bytes long, as said, and only read.
-    let result = unsafe { libc::sched_setaffinity(0, WORDS * 8, words.as_ptr().cast()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    super::checked(unsafe { libc::sched_setaffinity(0, WORDS * 8, words.as_ptr().cast()) })
 }

@@ -5,28 +5,19 @@
 use std::ffi::CString;
 use std::io;
 
-/// Sets a variable of this process.
+/// Sets a variable of this process, or removes it.
 ///
 /// For the first two hooks in srun, sbatch and salloc, where no thread runs but the one that calls us: they start theirs
 /// after their options are settled (Slurm's `init_srun`: "This must happen before we spawn any threads"), and Slurm itself
 /// calls setenv(3) there (src/common/spank.c, `_option_setenv`).
-pub fn set_variable_before_threads(name: &str, value: &str) -> io::Result<()> {
-    let (name, value) = (CString::new(name)?, CString::new(value)?);
-    // SAFETY: both texts end with NUL and are copied; no other thread reads or writes the environment, see above.
-    let result = unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
-/// Removes a variable of this process; where and why as for [`set_variable_before_threads`].
-pub fn unset_variable_before_threads(name: &str) -> io::Result<()> {
-    let name = CString::new(name)?;
-    // SAFETY: the text ends with NUL; no other thread reads or writes the environment, see above.
-    let result = unsafe { libc::unsetenv(name.as_ptr()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+pub fn set_variable_before_threads(name: &str, value: Option<&str>) -> io::Result<()> {
+    let (name, value) = (CString::new(name)?, value.map(CString::new).transpose()?);
+    // SAFETY: std's functions are as unsafe here and say less.  The texts end with NUL and are copied; no other thread reads
+    // or writes the environment, see above.
+    super::checked(unsafe {
+        match value {
+            Some(value) => libc::setenv(name.as_ptr(), value.as_ptr(), 1),
+            None => libc::unsetenv(name.as_ptr()),
+        }
+    })
 }

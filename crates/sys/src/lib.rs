@@ -14,17 +14,24 @@ mod scout;
 mod stack;
 mod terminal;
 
-pub use access::{Refusal, may_open, refusal};
+use std::io;
+
+pub use access::{Refusal, may_open};
 pub use affinity::{affinity, affinity_of, set_affinity};
 pub use cached::{Known, known};
 pub use clock::seconds_since_boot;
-pub use environment::{set_variable_before_threads, unset_variable_before_threads};
+pub use environment::set_variable_before_threads;
 pub use loaded::is_loaded_after_us;
 pub use lock::try_lock;
 pub use memory::{Balancing, MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
 pub use scout::{Answer, Question, Scout};
 pub use stack::stack_limit;
 pub use terminal::{terminal_columns, terminal_lines};
+
+/// What a call says that answers 0 where it succeeds, and else leaves an error in errno(3).
+fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
+    if answer.into() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
 
 /// Is the process root's, or may it become so again?
 pub fn is_root() -> bool {

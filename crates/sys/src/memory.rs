@@ -71,9 +71,7 @@ fn get(flags: libc::c_ulong) -> io::Result<(libc::c_int, NodeSet)> {
     let result = unsafe {
         libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, nodes.as_mut_ptr(), MAX_NODE, 0usize, flags)
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    super::checked(result)?;
     Ok((mode, NodeSet::from_words(nodes.to_vec())))
 }
 
@@ -127,10 +125,7 @@ fn set(mode: libc::c_int, nodes: &NodeSet) -> io::Result<()> {
     // SAFETY: set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which has them.  libc has no function for it.
     let result =
         unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), words.as_ptr(), MAX_NODE) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    super::checked(result)
 }
 
 #[cfg(test)]

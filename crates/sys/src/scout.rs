@@ -5,6 +5,7 @@
 //! of it.  It holds no file of the caller's, since the reader of a task's output waits until all writers have closed it.
 #![allow(unsafe_code)]
 
+use crate::clock::milliseconds;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -13,10 +14,8 @@ use std::ptr;
 /// What a scout is asked to do with a path that leads over no symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// what is it?  See [`Answer::mode`]
+    /// what is it?  See [`Answer::mode`]; of a symbolic link the bytes say where it leads
     Kind,
-    /// where does this symbolic link lead?
-    Link,
     /// go into this directory, which may let a file system be mounted there
     Enter,
     /// its first bytes, if it is a regular file
@@ -29,7 +28,7 @@ pub struct Answer {
     /// errno(3); 0 where it did what was asked
     pub error: i32,
     /// `st_mode`, for [`Question::Kind`]
-    pub mode: u32,
+    mode: u32,
     /// what a link or a file holds
     pub bytes: Vec<u8>,
 }
@@ -38,11 +37,6 @@ impl Answer {
     /// Is it a directory?
     pub fn is_directory(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
-    }
-
-    /// Is it a symbolic link?
-    pub fn is_link(&self) -> bool {
-        self.mode & libc::S_IFMT == libc::S_IFLNK
     }
 
     /// Is it a regular file?
@@ -73,9 +67,7 @@ impl Scout {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: `ends` has room for the two descriptors.
-        if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        super::checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
         // SAFETY: both are new, and nothing else owns them.
         let [ours, its] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let none: libc::c_long = 0;
@@ -126,10 +118,10 @@ impl Scout {
     fn wait(&mut self) -> Option<()> {
         let mut waited = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         loop {
-            let begun = milliseconds();
+            let begun = milliseconds(libc::CLOCK_MONOTONIC);
             // SAFETY: `waited` is one entry, and writable.
             let ready = unsafe { libc::poll(&raw mut waited, 1, self.left) };
-            let took = milliseconds().saturating_sub(begun);
+            let took = milliseconds(libc::CLOCK_MONOTONIC).saturating_sub(begun);
             self.left = self.left.saturating_sub(i32::try_from(took).unwrap_or(i32::MAX)).max(0);
             match ready {
                 1.. => return Some(()),
@@ -156,14 +148,6 @@ impl Drop for Scout {
             unsafe { libc::poll(ptr::null_mut(), 0, 1) };
         }
     }
-}
-
-/// A clock that only counts on, in milliseconds.
-fn milliseconds() -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable, and the call writes nothing else.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }
 
 /// The scout's life: answers until its caller is gone.  System calls and its own stack, nothing else.
@@ -223,53 +207,45 @@ fn close_all_but(socket: i32) {
 
 /// Asks the file system; the error and the mode.
 fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
-    // SAFETY: it is called after a call that failed.
-    let failed = || (unsafe { *libc::__errno_location() }, 0);
-    let look = libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    match question {
-        _ if question == Question::Kind as u8 => {
-            // SAFETY: a structure of numbers, which the call fills.
-            let mut facts: libc::stat = unsafe { std::mem::zeroed() };
-            // SAFETY: the path ends with NUL, and `facts` is writable.
-            match unsafe { libc::lstat(path.as_ptr(), &raw mut facts) } {
-                0 => (0, facts.st_mode),
-                _ => failed(),
-            }
-        }
-        _ if question == Question::Link as u8 => {
-            let mut packet = [DATA; PACKET];
-            // SAFETY: the path ends with NUL, and the packet is writable for so many bytes behind its first.
-            match unsafe { libc::readlink(path.as_ptr(), packet.as_mut_ptr().add(1).cast(), PACKET - 1) } {
-                count @ 0.. => {
-                    tell(socket, &packet[..=count as usize]);
-                    (0, 0)
-                }
-                _ => failed(),
-            }
-        }
-        _ if question == Question::Enter as u8 => {
-            // SAFETY: the path ends with NUL.  O_DIRECTORY lets automount(8) mount, and O_PATH asks nothing of what it mounts.
-            match unsafe { libc::open(path.as_ptr(), look | libc::O_PATH | libc::O_DIRECTORY) } {
-                descriptor @ 0.. => {
-                    // SAFETY: the descriptor is new, and used no more.
-                    unsafe { libc::close(descriptor) };
-                    (0, 0)
-                }
-                _ => failed(),
-            }
-        }
-        _ => {
-            // SAFETY: the path ends with NUL; what is no regular file is not waited for.
-            let file = unsafe { libc::open(path.as_ptr(), look | libc::O_NONBLOCK | libc::O_NOCTTY) };
-            if file < 0 {
-                return failed();
-            }
-            let error = send_beginning(socket, file, limit);
-            // SAFETY: the descriptor is this function's own, and used no more.
-            unsafe { libc::close(file) };
-            (error, 0)
-        }
+    if question == Question::Kind as u8 {
+        return kind(socket, path);
     }
+    let enters = question == Question::Enter as u8;
+    // O_DIRECTORY lets automount(8) mount, and O_PATH asks nothing of what it mounts; what is no regular file is not waited for
+    let how = if enters { libc::O_PATH | libc::O_DIRECTORY } else { libc::O_NONBLOCK | libc::O_NOCTTY };
+    // SAFETY: std's functions allocate.  The path ends with NUL.
+    let file = unsafe { libc::open(path.as_ptr(), how | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
+    if file < 0 {
+        return (error(), 0);
+    }
+    let error = if enters { 0 } else { send_beginning(socket, file, limit) };
+    // SAFETY: the descriptor is this function's own, and used no more.
+    unsafe { libc::close(file) };
+    (error, 0)
+}
+
+/// What stands there, and where it leads if it is a link.
+fn kind(socket: i32, path: &CStr) -> (i32, u32) {
+    // SAFETY: a structure of numbers, which the call fills.
+    let mut facts: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with NUL, and `facts` is writable.
+    if unsafe { libc::lstat(path.as_ptr(), &raw mut facts) } != 0 {
+        return (error(), 0);
+    }
+    if facts.st_mode & libc::S_IFMT == libc::S_IFLNK {
+        let mut packet = [DATA; PACKET];
+        // SAFETY: the path ends with NUL, and the packet is writable for so many bytes behind its first.
+        let count = unsafe { libc::readlink(path.as_ptr(), packet.as_mut_ptr().add(1).cast(), PACKET - 1) };
+        let Ok(count) = usize::try_from(count) else { return (error(), 0) };
+        tell(socket, &packet[..=count]);
+    }
+    (0, facts.st_mode)
+}
+
+/// errno(3) behind a call that failed.
+fn error() -> i32 {
+    // SAFETY: glibc's pointer to this thread's number, which is always valid.
+    unsafe { *libc::__errno_location() }
 }
 
 fn send_beginning(socket: i32, file: i32, limit: usize) -> i32 {
@@ -284,8 +260,7 @@ fn send_beginning(socket: i32, file: i32, limit: usize) -> i32 {
                 left -= count as usize;
             }
             0 => return 0,
-            // SAFETY: it is read after a call that failed.
-            _ => return unsafe { *libc::__errno_location() },
+            _ => return error(),
         }
     }
     0
@@ -322,7 +297,7 @@ mod tests {
         assert_eq!(ask(Question::Kind, "file").mode & libc::S_IFMT, libc::S_IFREG);
         assert_eq!(ask(Question::Kind, "link").mode & libc::S_IFMT, libc::S_IFLNK);
         assert_eq!(ask(Question::Kind, "none").error, libc::ENOENT);
-        assert_eq!(ask(Question::Link, "link").bytes, b"file");
+        assert_eq!(ask(Question::Kind, "link").bytes, b"file");
         assert_eq!(ask(Question::Beginning, "file").bytes, &long.as_bytes()[..9_000]);
         assert_eq!(ask(Question::Beginning, "link").error, libc::ELOOP);
         assert_eq!(ask(Question::Enter, "file").error, libc::ENOTDIR);

@@ -42,7 +42,6 @@ fn plan(machine: &str, words: &str) -> Plan {
     let (admin, findings) = Admin::parse(ARGUMENTS);
     assert!(findings.len() <= 1, "{findings:?}");
     let step = Step {
-        node: "n1".into(),
         tasks: 4,
         total_tasks: 8,
         cpus_per_task: Some(4),

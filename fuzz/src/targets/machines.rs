@@ -108,7 +108,7 @@ pub fn asked(data: &[u8]) -> (Topology, &'static str) {
 /// The bytes' machine under one of the policies.
 pub fn solver(data: &[u8]) {
     let (node, words) = asked(data);
-    let step = Step { node: "made".into(), tasks: 1, total_tasks: 1, alone_on_node: true, ..Step::default() };
+    let step = Step { tasks: 1, total_tasks: 1, alone_on_node: true, ..Step::default() };
     let make = || Plan::new(node.clone(), wish(words, Admin::default()), step.clone(), &no_file);
     let plan = make();
     holds(&plan);

@@ -30,7 +30,7 @@ const FILES: [&str; 4] = [
 
 fn plan() -> Plan {
     let node = platform::model("gh200").expect("a model");
-    let step = Step { node: "n1".into(), tasks: 1, total_tasks: 1, ..Step::default() };
+    let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
     Plan::new(node, machines::wish("closest", Admin::default()), step, &machines::no_file)
 }
 

@@ -68,7 +68,7 @@ fn printed(findings: &[Diagnostic]) {
 
 /// The map of a node, as a step makes it.
 fn mapped(node: Topology, admin: Admin) -> Plan {
-    let step = Step { node: "gpu001".into(), tasks: 1, total_tasks: 1, ..Step::default() };
+    let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
     Plan::new(node, machines::wish("closest", admin), step, &machines::no_file)
 }
 
@@ -214,7 +214,7 @@ fn kept_maps(data: &[u8]) -> Work<'_> {
 
 fn solver(data: &[u8]) -> Work<'_> {
     let (node, words) = machines::asked(data);
-    let step = Step { node: "made".into(), tasks: 1, total_tasks: 1, alone_on_node: true, ..Step::default() };
+    let step = Step { tasks: 1, total_tasks: 1, alone_on_node: true, ..Step::default() };
     Box::new(move || {
         let wish = machines::wish(words, Admin::default());
         black_box(Plan::new(node.clone(), wish, step.clone(), &machines::no_file));

@@ -38,7 +38,7 @@ impl Publication {
     /// Adds one of our variables.
     pub(super) fn add(&mut self, name: &str, value: &str) {
         let _ = write!(self.0, " set:{name}=");
-        match value.contains([' ', '%']) {
+        match memchr::memchr2(b' ', b'%', value.as_bytes()).is_some() {
             false => self.0.push_str(value),
             true => self.0.push_str(&value.replace('%', "%25").replace(' ', "%20")),
         }

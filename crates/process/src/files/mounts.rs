@@ -20,46 +20,10 @@ pub(super) enum Kind {
 }
 
 /// File systems whose answers come from this node's kernel, memory or disks; one that is not among them counts as another
-/// machine's.  They are sorted.
-const LOCAL: [&str; 37] = [
-    "bcachefs",
-    "binfmt_misc",
-    "bpf",
-    "btrfs",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "ecryptfs",
-    "efivarfs",
-    "erofs",
-    "exfat",
-    "ext2",
-    "ext3",
-    "ext4",
-    "f2fs",
-    "fusectl",
-    "hugetlbfs",
-    "jfs",
-    "mqueue",
-    "nsfs",
-    "overlay",
-    "proc",
-    "pstore",
-    "ramfs",
-    "resctrl",
-    "rootfs",
-    "securityfs",
-    "selinuxfs",
-    "squashfs",
-    "sysfs",
-    "tmpfs",
-    "tracefs",
-    "xfs",
-    "zfs",
-];
+/// machine's.
+const LOCAL: &str = "bcachefs binfmt_misc bpf btrfs cgroup cgroup2 configfs debugfs devpts devtmpfs ecryptfs efivarfs \
+    erofs exfat ext2 ext3 ext4 f2fs fusectl hugetlbfs jfs mqueue nsfs overlay proc pstore ramfs \
+    resctrl rootfs securityfs selinuxfs squashfs sysfs tmpfs tracefs xfs zfs";
 
 fn kind(file_system: &str) -> Kind {
     match file_system {
@@ -67,7 +31,7 @@ fn kind(file_system: &str) -> Kind {
         // a type of its own is `fuse.sshfs`; virtiofs speaks FUSE with the host of a virtual machine (fs/fuse/virtio_fs.c)
         "fuse" | "fuseblk" | "virtiofs" => Kind::Fuse,
         _ if file_system.starts_with("fuse.") || file_system.starts_with("fuseblk.") => Kind::Fuse,
-        _ if LOCAL.binary_search(&file_system).is_ok() => Kind::Local,
+        _ if LOCAL.split(' ').any(|local| local == file_system) => Kind::Local,
         _ => Kind::Remote,
     }
 }
@@ -82,49 +46,35 @@ struct Mount {
 /// What is mounted, as this process sees it: /proc/self/mountinfo (proc_pid_mountinfo(5)).
 pub(super) struct Mounts(Vec<Mount>);
 
-/// A line's two parts, between which ` - ` stands.
-fn parts(line: &str) -> Option<(&str, &str)> {
-    // the library's search for a letter is ten times as fast as that for a text
-    let ends = line
-        .match_indices('-')
-        .map(|(at, _)| (line[..at].strip_suffix(' '), line[at + 1..].strip_prefix(' ')));
-    ends.filter_map(|(mount, file_system)| Some((mount?, file_system?))).next()
-}
-
-/// Is every file system of the table, but for `/`, one of this node's?
-pub(super) fn are_local(table: &str) -> bool {
-    let is_local = |line: &str| {
-        let Some((mount, file_system)) = parts(line) else { return false };
-        kind(file_system.split(' ').next().unwrap_or_default()) == Kind::Local
-            || mount.split(' ').nth(4) == Some("/")
-    };
-    !table.is_empty() && table.lines().all(is_local)
-}
-
 impl Mounts {
     /// Reads the table; a line of another form says nothing.
     pub(super) fn new(table: &str) -> Mounts {
         let mount = |line: &str| {
-            let (mount, file_system) = parts(line)?;
+            let (mount, file_system) = line.split_once(" - ")?;
             let mut words = mount.split(' ');
             let (id, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             let at = unescaped(words.nth(2)?);
-            let kind = kind(file_system.split(' ').next()?);
+            // without what is at `/` no program starts
+            let kind = if at == "/" { Kind::Local } else { kind(file_system.split(' ').next()?) };
             Some(Mount { id, parent, at, kind })
         };
         Mounts(table.lines().filter_map(mount).collect())
     }
 
+    /// Is every file system one of this node's?
+    pub(super) fn are_local(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local)
+    }
+
     /// How a path without links and dots may be asked for: by the file systems of all directories on it, the first of which is
-    /// asked each time.  `/` itself counts as local: without it the program cannot start.
+    /// asked each time.
     pub(super) fn kind(&self, path: &str) -> Kind {
         let Some(mut mount) = self.at_root() else { return Kind::Remote };
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         let mut kind = Kind::Local;
         for end in ends {
             mount = self.top(mount, &path[..end]);
-            let own = if mount.at == "/" { Kind::Local } else { mount.kind };
-            kind = match (kind, own) {
+            kind = match (kind, mount.kind) {
                 (Kind::Fuse, _) | (_, Kind::Fuse) => Kind::Fuse,
                 (Kind::Local, own) | (_, own @ Kind::Automount) => own,
                 (Kind::Remote | Kind::Automount, Kind::Local | Kind::Remote) => Kind::Remote,
@@ -148,14 +98,14 @@ impl Mounts {
     /// What covers `below` at this path; there may be several, one on the other.
     fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
         let mut top = below;
+        let on = |below: &Mount| {
+            let is_on = |mount: &&Mount| mount.parent == below.id && mount.at == path && mount.id != below.id;
+            self.0.iter().find(is_on)
+        };
         // each mount is passed once at most
         for _ in 0..self.0.len() {
-            let next =
-                self.0.iter().find(|mount| mount.parent == top.id && mount.at == path && mount.id != top.id);
-            match next {
-                Some(next) => top = next,
-                None => break,
-            }
+            let Some(next) = on(top) else { break };
+            top = next;
         }
         top
     }
@@ -166,17 +116,9 @@ fn unescaped(path: &str) -> String {
     let mut parts = path.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_string();
     for part in parts {
-        let digits = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match digits {
-            Some(code) => {
-                plain.push(char::from(code));
-                plain.push_str(&part[3..]);
-            }
-            None => {
-                plain.push('\\');
-                plain.push_str(part);
-            }
-        }
+        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        plain.push(code.map_or('\\', char::from));
+        plain.push_str(code.map_or(part, |_| &part[3..]));
     }
     plain
 }
@@ -213,7 +155,7 @@ mod tests {
         ] {
             assert_eq!(mounts.kind(path), expected, "{path}");
         }
-        assert!(!are_local(&NODE.join("\n")) && are_local(NODE[0]));
+        assert!(!mounts.are_local() && Mounts::new(NODE[0]).are_local());
         assert!(mounts.begins("/home/alice") && !mounts.begins("/home/bob"));
     }
 
@@ -229,6 +171,7 @@ mod tests {
 
     #[test]
     fn the_root_is_local_whatever_it_is_and_a_table_that_says_nothing_is_not() {
+        let are_local = |table: &str| Mounts::new(table).are_local();
         assert!(are_local("1 0 0:9 / / rw - fuse.squashfuse x ro\n2 1 0:5 / /proc rw - proc proc rw\n"));
         assert_eq!(mounts(&["1 0 0:9 / / rw - nfs s:/root ro"]).kind("/root/x"), Kind::Local);
         assert!(!are_local("nonsense\n") && !are_local(""));
@@ -248,7 +191,6 @@ mod tests {
 
     #[test]
     fn file_systems_of_other_machines_and_unknown_ones_are_remote() {
-        assert!(LOCAL.is_sorted());
         for name in ["nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "9p", "of-the-future"] {
             assert_eq!(kind(name), Kind::Remote, "{name}");
         }

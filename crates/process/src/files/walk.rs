@@ -1,7 +1,7 @@
 //! Follows a path from directory to directory, so that each file system on the way is asked only in the way that it bears.
 #![forbid(unsafe_code)]
 
-use super::mounts::{Kind, Mounts, are_local};
+use super::mounts::{Kind, Mounts};
 use nic_placement_core::discover::root::Standing;
 
 /// Where a path leads.
@@ -18,7 +18,7 @@ pub(super) enum End {
 }
 
 /// What is asked on the way.
-pub(super) trait Asked {
+pub(super) trait FileSystems {
     /// the table of what is mounted now
     fn mounts(&mut self) -> String;
     /// what stands at a path of this node
@@ -35,12 +35,11 @@ pub(super) const ON_FUSE: &str = "it is on a FUSE file system, for which a proce
 const MAX_LINKS: usize = 40;
 
 /// Follows an absolute path.
-pub(super) fn walk(path: &str, asked: &mut impl Asked) -> End {
-    let table = asked.mounts();
-    if are_local(&table) {
+pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
+    let mut mounts = Mounts::new(&asked.mounts());
+    if mounts.are_local() {
         return End::Local(path.to_string());
     }
-    let mut mounts = Mounts::new(&table);
     let names = |path: &str| -> Vec<String> { path.split('/').rev().map(str::to_string).collect() };
     let (mut here, mut left, mut links) = (String::new(), names(path), 0);
     while let Some(name) = left.pop() {
@@ -112,7 +111,7 @@ mod tests {
         Node { mounts, files, later: None, asked: Vec::new(), is_deaf: false }
     }
 
-    impl Asked for Node {
+    impl FileSystems for Node {
         fn mounts(&mut self) -> String {
             let later = self.later.filter(|_| self.asked.iter().any(|asked| asked.starts_with("enter ")));
             self.mounts.iter().copied().chain(later).map(|line| format!("{line}\n")).collect()

@@ -11,17 +11,16 @@ use super::page::Page;
 use super::request::{self, PlanOptions};
 use super::{Failure, gpu_list, shortfalls};
 use clap::ArgAction::Append;
-use nic_placement_core::config::NodeSource;
 use nic_placement_core::libraries;
 use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::placement::Change;
-use nic_placement_core::plan::{Plan, TaskPlan};
+use nic_placement_core::plan::TaskPlan;
 use nic_placement_core::policy::identity;
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
 use nic_placement_launch::answers;
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
-use nic_placement_process::{files, maps};
+use nic_placement_process::session::Survey;
 use std::fmt::Write;
 
 /// what the tasks of a step would get
@@ -113,31 +112,25 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let Options { node, step: of_step, request, site, output } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
-    let (mut wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
-    maps::take_to_exist(&mut wish.admin);
+    let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
-    let (step, tasks) = step_of(of_step, &evidence, &topology)?;
-    let is_live = node.source() == NodeSource::Live;
-    // files of this node say nothing about another one, and this user's files nothing about another's: every configuration
-    // counts as empty, every file of a `set=` as there
-    let read = |path: &str| match is_live && files::is_kernels(path) {
-        true => files::read(path),
-        false => Some(libraries::FileText::default()),
-    };
-    let plan = Plan::new(topology, wish, step, &read);
-    let had = libraries::Evidence { present: &present, read: &read };
+    let (step, mut tasks) = step_of(of_step, &evidence, &topology)?;
+    let session = Survey::unvisited(wish, topology).plan(step);
+    let open = session.opened(false);
+    let plan = open.plan();
+    let had = libraries::Evidence { present: &present, read: session.reader() };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
-    let placed: Vec<TaskPlan> = tasks.iter().map(|task| plan.task(task, had)).collect();
+    let placed: Vec<TaskPlan> = tasks.iter_mut().map(|task| open.place(task, had)).collect();
     let lacking: shortfalls::Shortfalls =
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
-        Output { json: true, .. } => page.exact(&answers::plan(&plan, &placed, &diagnostics)),
-        Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(&plan, &placed), page)?,
+        Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &diagnostics)),
+        Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(plan, &placed), page)?,
         Output { env: true, by, .. } => {
             page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));
         }
         Output { why, .. } => {
-            table::print(&plan, &placed, page);
+            table::print(plan, &placed, page);
             shortfalls::lines("task", &lacking, page);
             for diagnostic in diagnostics.iter().chain(&identity::lint(&plan.node)) {
                 page.item("note: ", diagnostic);
@@ -147,7 +140,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
             }
         }
     }
-    shortfalls::verdict("plan", "task", &plan, &lacking)
+    shortfalls::verdict("plan", "task", plan, &lacking)
 }
 
 fn step_of(

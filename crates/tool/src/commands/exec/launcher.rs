@@ -31,12 +31,8 @@ impl Launcher {
         let mut process = parent("self")?;
         for _ in 0..MAX_ANCESTORS {
             let environment = environment(process);
-            let entry = numbered_by.map(|(name, value)| format!("{name}={value}"));
-            let is_numbered = match (&environment, &entry) {
-                (Some(all), Some(entry)) => all.iter().any(|other| other == entry.as_bytes()),
-                _ => false,
-            };
-            if !is_numbered {
+            let is_numbered = |all: &Vec<Vec<u8>>| numbered_by.is_some_and(|variable| has(all, variable));
+            if !environment.as_ref().is_some_and(is_numbered) {
                 let cpus = sys::affinity_of(process).ok()?;
                 let name = text(&format!("/proc/{process}/comm"))?.trim_end().to_string();
                 return Some(Launcher { name, cpus, environment });
@@ -49,12 +45,12 @@ impl Launcher {
     /// Had the launcher these values of these variables itself?  `None` if its environment could not be read.
     pub(super) fn had(&self, variables: &[(&str, &str)]) -> Option<bool> {
         let all = self.environment.as_ref()?;
-        let has = |(name, value): &(&str, &str)| {
-            let entry = format!("{name}={value}");
-            all.iter().any(|other| other == entry.as_bytes())
-        };
-        Some(variables.iter().all(has))
+        Some(variables.iter().all(|variable| has(all, *variable)))
     }
+}
+
+fn has(environment: &[Vec<u8>], (name, value): (&str, &str)) -> bool {
+    environment.contains(&format!("{name}={value}").into_bytes())
 }
 
 /// proc(5): the fourth field of `stat`, behind a name that may hold anything.

@@ -4,6 +4,7 @@
 
 mod launcher;
 mod place;
+mod process;
 mod rank;
 mod variables;
 mod virtual_rank;
@@ -15,9 +16,11 @@ use super::node::Node;
 use super::plugstack;
 use super::request::{Nics, words_help};
 use clap::{ArgAction, ValueHint};
-use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, settle};
+use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components};
 use nic_placement_core::placement::Strictness;
-use nic_placement_process::admin::{Found, Off};
+use nic_placement_core::plan::Wish;
+use nic_placement_core::policy::Reasons;
+use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_program::become_program;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -102,9 +105,8 @@ impl fmt::Display for NotStarted {
 impl std::error::Error for NotStarted {}
 
 /// What the user and the admin want.
-struct Wanted {
-    settings: Settings,
-    admin: Admin,
+struct Intent {
+    wish: Wish,
     /// why no process is placed here: the admin disabled it, or the configuration file is refused
     off: Option<Off>,
     /// is the admin's line of plugstack.conf known?
@@ -126,22 +128,26 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         say(&format!("bug at {place}: {panic}; please report this"));
     }));
+    voice::listen(true);
     let failures = catch_unwind(AssertUnwindSafe(|| {
-        let wanted = wanted(options, words.as_ref(), &environment)?;
-        let Settings { enabled, observe, strictness, dry_run, .. } = wanted.settings;
-        let is_placed = enabled && !observe && wanted.off.is_none();
+        let intent = intent(options, words.as_ref(), &environment)?;
+        let Settings { enabled, observe, strictness, dry_run, .. } = intent.wish.settings;
+        let is_placed = enabled && !observe && intent.off.is_none();
         strict.set(is_placed && is_strict(Some(strictness)) && !dry_run);
-        if let Some(why) = wanted.off.as_ref().filter(|_| enabled && !observe) {
+        if let Some(why) = intent.off.as_ref().filter(|_| enabled && !observe) {
             say(&format!("`{}` runs without placement: {why}", shown(options)));
         }
         if !is_placed {
             return Ok(Vec::new());
         }
-        place::place(options, wanted, &mut environment)
+        place::place(options, intent, &mut environment)
     }));
     let failures = match failures {
         Ok(Ok(failures)) => failures,
-        Ok(Err(failure)) => vec![failure.to_string()],
+        Ok(Err(failure)) => {
+            log::warn!("{failure}; nothing is set");
+            vec![failure.to_string()]
+        }
         Err(_) => {
             environment = before.clone();
             vec!["a bug".to_string()]
@@ -195,27 +201,22 @@ fn name_of(command: &[OsString]) -> String {
 }
 
 /// What plugstack.conf, the environment and the words say; a word here beats the environment, as srun's option does.
-fn wanted(options: &Options, words: Option<&Words>, environment: &Environment) -> Result<Wanted, Failure> {
+fn intent(options: &Options, words: Option<&Words>, environment: &Environment) -> Result<Intent, Failure> {
     let values = environment.values();
-    let variable = values.get(ENVIRONMENT).filter(|text| !text.is_empty());
-    let variable = variable.and_then(|text| match Words::parse(text) {
-        Ok(words) => Some(words),
-        Err(bad) => {
-            say(&format!("{ENVIRONMENT}: {bad}; ignored"));
-            None
-        }
-    });
-    let partition = values.get(PARTITION).map(String::as_str);
-    let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition);
+    let value = |name: &str| values.get(name).cloned();
+    let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
+    let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), value(PARTITION).as_deref());
     let Found { mut admin, off, .. } = found;
-    let asks = Words::default();
     // the command asks for placement, but its user may have switched it off in a module
+    let asks = Words::default();
     let words = words.or(if variable.is_none() { Some(&asks) } else { None });
-    let mut settings = settle(&admin.default, variable.as_ref(), words);
+    let job = || Some(components::leader(value(components::JOB)?.parse().ok()?, value));
+    let mut settings = admin::settings(&admin, job, variable.as_ref(), words);
     settings.verbose |= options.verbose;
     admin.trust_topology |= options.trust_topology;
     for doubt in options.nics.add_to(&mut admin)? {
         say(&doubt.to_string());
     }
-    Ok(Wanted { settings, admin, off, knows_admin })
+    let reasons = Reasons::if_read(settings.verbose || settings.dry_run);
+    Ok(Intent { wish: Wish { settings, admin, reasons }, off, knows_admin })
 }

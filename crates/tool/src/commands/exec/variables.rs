@@ -1,12 +1,9 @@
 //! The environment of this process, and what the program gets of it.
 #![forbid(unsafe_code)]
 
+use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::{Change, Variable};
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-
-/// Variables as text; bytes that are not UTF-8 become U+FFFD, so that a variable with such a value still counts as set.
-pub(super) type Values = BTreeMap<String, String>;
 
 /// An environment in its order.
 #[derive(Clone)]
@@ -18,9 +15,10 @@ impl Environment {
         Environment(std::env::vars_os().collect())
     }
 
-    /// Its variables as text; of several with one name the first counts, as for getenv(3).
-    pub(super) fn values(&self) -> Values {
-        let mut values = Values::new();
+    /// Its variables as text; of several with one name the first counts, as for getenv(3).  Bytes that are not UTF-8 become
+    /// U+FFFD, so that a variable with such a value still counts as set.
+    pub(super) fn values(&self) -> Present {
+        let mut values = Present::new();
         for (name, value) in &self.0 {
             let name = name.to_string_lossy().into_owned();
             values.entry(name).or_insert_with(|| value.to_string_lossy().into_owned());

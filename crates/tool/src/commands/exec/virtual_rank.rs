@@ -1,12 +1,12 @@
 //! torchrun's `--virtual-local-rank`: each worker has a GPU of its own, and `LOCAL_RANK=0`.
 #![forbid(unsafe_code)]
 
-use super::variables::Values;
+use nic_placement_core::libraries::Present;
 
 /// The worker's number on its node, where torchrun made `LOCAL_RANK` 0 for all (PyTorch,
 /// torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`): nodes with as many workers each have
 /// their numbers one after another.
-pub(super) fn number(values: &Values) -> Option<u32> {
+pub(super) fn number(values: &Present) -> Option<u32> {
     let number = |name: &str| values.get(name)?.parse::<u32>().ok();
     let one_gpu = |list: &String| !list.is_empty() && !list.contains(',');
     let by_torchrun = values.contains_key("TORCHELASTIC_RUN_ID") && number("LOCAL_RANK") == Some(0);

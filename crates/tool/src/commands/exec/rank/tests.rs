@@ -3,14 +3,14 @@
 
 use super::*;
 
-fn values(text: &str) -> Values {
+fn values(text: &str) -> Present {
     let pairs = text.split_whitespace().filter_map(|word| word.split_once('='));
     pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
 /// `number/of said`, number and count among all.
 fn found(text: &str) -> String {
-    let Found { rank, global, total, doubt, .. } = find(&values(text), None, None);
+    let Numbering { rank, global, total, doubt, .. } = find(&values(text), None, None);
     let rank = rank.map_or("-".to_string(), |rank| {
         format!("{}/{} {}", rank.number, rank.of.map_or("?".to_string(), |of| of.to_string()), rank.said)
     });

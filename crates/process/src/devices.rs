@@ -1,0 +1,167 @@
+//! Which devices a process may open: asked of their files without opening them.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::discover::root;
+use nic_placement_core::plan::Plan;
+use nic_placement_core::topology::{Gpu, Nic, NicIndex, NicKind, Topology};
+use nic_placement_sys::{self as sys, Refusal};
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::path::Path;
+
+/// `/dev`, open, and how it stood then.
+pub(crate) struct Devices {
+    /// `None` where it cannot be looked into
+    pub(crate) directory: Option<File>,
+    /// the file of each GPU there, as each task asks for it
+    pub(crate) gpus: Vec<Option<CString>>,
+    /// the file of each verbs NIC
+    nics: Vec<Option<CString>>,
+    /// has it files of RDMA devices?
+    has_rdma: bool,
+    /// what stood at [`MOUNTS`]
+    mounts: Option<(u64, u64)>,
+    /// what stood at [`TOPS`]
+    tops: [Option<(u64, u64)>; TOPS.len()],
+}
+
+/// The mount namespace of this process.
+const MOUNTS: &str = "/proc/self/ns/mnt";
+/// Where a container differs from its node.  A job with mounts of its own (Slurm's job_container/tmpfs: /tmp and /dev/shm) does not.
+const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
+
+impl Devices {
+    /// Those of this process.
+    pub(crate) fn open(node: &Topology) -> Devices {
+        let directory = root::directory_descriptor(Path::new("/dev"));
+        if let Err(error) = &directory {
+            log::warn!("cannot look into `/dev`: {error}; the tasks' GPUs are told by their variables alone");
+        }
+        let directory = directory.ok();
+        let is_there = |directory: &File| sys::may_open(directory, c"infiniband") != Err(Refusal::Absent);
+        let path = |name: Option<String>| CString::new(name?).ok();
+        Devices {
+            has_rdma: directory.as_ref().is_some_and(is_there),
+            directory,
+            gpus: node.gpus.iter().map(Gpu::device_node).map(path).collect(),
+            nics: node.nics.iter().map(verbs_file).map(path).collect(),
+            mounts: root::identity(MOUNTS),
+            tops: TOPS.map(root::identity),
+        }
+    }
+
+    /// This process's own, where it has come into a container since these were opened.
+    fn of_the_container(&self, node: &Topology) -> Option<Devices> {
+        let has_other_mounts = root::identity(MOUNTS) != self.mounts;
+        (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| Devices::open(node))
+    }
+
+    /// Is it known that no RDMA device can be opened?
+    fn lack_rdma(&self) -> bool {
+        self.directory.is_some() && !self.has_rdma
+    }
+}
+
+/// Where libibverbs looks for it (rdma-core's libibverbs/device.c), below `/dev`.
+fn verbs_file(nic: &Nic) -> Option<String> {
+    let uverbs = nic.uverbs.as_ref().filter(|_| nic.kind == NicKind::Verbs)?;
+    Some(format!("infiniband/{uverbs}"))
+}
+
+/// Is "not permitted" the answer for `/dev/null` too, which every process may open?  So says a seccomp filter of a
+/// container that is older than the C library's system call, faccessat2(2).
+pub(crate) fn is_answer_to_all(directory: &File) -> bool {
+    matches!(sys::may_open(directory, c"null"), Err(Refusal::User | Refusal::Cgroup))
+}
+
+/// NICs and why each is not used.
+pub(crate) type Unusable = Vec<(NicIndex, String)>;
+
+/// The verbs devices of a node on which none can be opened.
+pub(crate) fn missing(devices: &Devices, plan: &Plan) -> Unusable {
+    if !devices.lack_rdma() || plan.map.rails.is_empty() {
+        return Unusable::new();
+    }
+    let missing = all_verbs(&plan.node, "on this node");
+    if !missing.is_empty() {
+        log::warn!("`/dev/infiniband` is missing: no RDMA device of this node can be opened");
+    }
+    // a list of NICs that no task can open would hide the interfaces that work; another machine's NICs are not here
+    if plan.node.provenance.is_this_system() { missing } else { Unusable::new() }
+}
+
+/// Every verbs device, where that place is missing.
+fn all_verbs(topology: &Topology, place: &str) -> Unusable {
+    let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
+    verbs.map(|(index, _)| (index, format!("`/dev/infiniband` is missing {place}"))).collect()
+}
+
+/// NICs that are closed.
+#[derive(Default)]
+pub(crate) struct Closed {
+    /// to every task of the job
+    pub(crate) to_the_job: Unusable,
+    /// to this task: its device cgroup may differ from those of others
+    pub(crate) to_this_task: Vec<NicIndex>,
+    /// has this process come into a container since `/dev` was opened?
+    pub(crate) is_in_container: bool,
+}
+
+/// Asks for each rail; for every other NIC too where a rail is closed to the job, since another may take its place.
+///
+/// Device cgroups are asked by these devices, which a container may not show.  What it does not show no program in it opens.
+pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
+    let container = devices.of_the_container(&plan.node);
+    let mut closed = Closed { is_in_container: container.is_some(), ..Closed::default() };
+    if container.as_ref().is_some_and(Devices::lack_rdma) && plan.node.provenance.is_this_system() {
+        closed.to_the_job = all_verbs(&plan.node, "in the task's container");
+        return closed;
+    }
+    let (Some(directory), true) = (&devices.directory, devices.has_rdma) else { return closed };
+    let shown = container.and_then(|container| container.directory);
+    let ask = |closed: &mut Closed, nic: NicIndex| {
+        if let Some(Some(path)) = devices.nics.get(nic.0) {
+            closed.ask(nic, path, directory, shown.as_ref());
+        }
+    };
+    let mut rails = Vec::new();
+    for nic in plan.map.rails.iter().map(|rail| rail.nic) {
+        // a NIC may have several ports
+        if !rails.contains(&nic) {
+            ask(&mut closed, nic);
+            rails.push(nic);
+        }
+    }
+    if !closed.to_the_job.is_empty() {
+        let others = plan.node.numbered_nics().filter(|(nic, _)| !rails.contains(nic));
+        others.for_each(|(nic, _)| ask(&mut closed, nic));
+    }
+    if !closed.to_this_task.is_empty() && is_answer_to_all(directory) {
+        closed.to_this_task.clear();
+    }
+    closed
+}
+
+impl Closed {
+    fn ask(&mut self, nic: NicIndex, path: &CStr, directory: &File, shown: Option<&File>) {
+        let is_hidden = shown.is_some_and(|shown| sys::may_open(shown, path) == Err(Refusal::Absent));
+        let name = || path.to_string_lossy();
+        let why = match sys::may_open(directory, path) {
+            _ if is_hidden => format!("there is no `/dev/{}` in the task's container", name()),
+            Err(Refusal::User) => format!("the job's user may not open `/dev/{}`", name()),
+            Err(Refusal::Absent) => format!("there is no `/dev/{}`", name()),
+            Err(Refusal::Cgroup) => return self.to_this_task.push(nic),
+            Err(Refusal::Other) | Ok(()) => return,
+        };
+        self.to_the_job.push((nic, why));
+    }
+
+    /// Names in the log what is closed to the job.
+    pub(crate) fn tell(&self, node: &Topology) {
+        // which container the user takes is nothing that an admin would mend
+        let level = if self.is_in_container { log::Level::Info } else { log::Level::Warn };
+        for (nic, why) in &self.to_the_job {
+            log::log!(level, "`{}` is not used: {why}", node.nic(*nic).name);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The story of a placed process: its node is read, a plan is made, what cannot be opened is dropped, a task is placed and
+//! the decision carried out.
+//!
+//! The plugin, `nic-placement exec` and the C interface all go this way.  They differ in what they pass: the step, the task,
+//! which files are to be trusted, and how a variable is set.
+#![forbid(unsafe_code)]
+
+use crate::devices::{self, Devices};
+use crate::{admin, bind, files, gpus, maps, node};
+use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root::Author;
+use nic_placement_core::libraries::findings::{Subject, lint};
+use nic_placement_core::libraries::{Evidence, FileText, Present, ReadFile};
+use nic_placement_core::node::NoTopology;
+use nic_placement_core::placement::Variable;
+use nic_placement_core::plan::{Plan, TaskPlan, Wish};
+use nic_placement_core::step::{GpuGrant, NODE_NAME, Step, Task};
+use nic_placement_core::topology::{NicIndex, Topology};
+
+/// A node and what is wanted there: a plan without its step.
+pub struct Survey {
+    /// what the admin and the user want
+    pub wish: Wish,
+    /// the node
+    pub node: Topology,
+    findings: Vec<Diagnostic>,
+    /// `None` where this process only plans: no device is asked
+    devices: Option<Devices>,
+}
+
+impl Survey {
+    /// This node, read as the admin says from files of `author`.
+    pub fn of_this_node(wish: Wish, scope: Scope, author: Author) -> Result<Survey, NoTopology> {
+        let (node, findings) = node::read(&wish.admin, scope, author)?;
+        Ok(Survey::here(wish, node, findings, author))
+    }
+
+    /// This node by a description of it, with what was odd about that.
+    pub fn here(mut wish: Wish, node: Topology, findings: Vec<Diagnostic>, author: Author) -> Survey {
+        maps::find(&mut wish.admin, author);
+        let devices = Some(Devices::open(&node));
+        Survey { wish, node, findings, devices }
+    }
+
+    /// A node for which this process only plans: all its devices can be opened, and the files of a `set=` are there.
+    pub fn unvisited(mut wish: Wish, node: Topology) -> Survey {
+        maps::take_to_exist(&mut wish.admin);
+        Survey { wish, node, findings: Vec::new(), devices: None }
+    }
+
+    /// The evidence about the GPUs of this process, which has these variables and may be in a container.
+    pub fn gpus(&self, present: &Present) -> GpuGrant {
+        let grant = gpus::grant(present, &self.node, self.devices.as_ref());
+        gpus::without_absent(grant, &self.node)
+    }
+
+    /// The plan of a step.
+    pub fn plan(self, step: Step) -> Session {
+        self.plan_by(|node, wish, read| (Plan::new(node, wish, step, read), ())).0
+    }
+
+    /// The plan that `make` makes, and what it works out besides.
+    pub fn plan_by<R>(self, make: impl FnOnce(Topology, Wish, ReadFile) -> (Plan, R)) -> (Session, R) {
+        let Survey { wish, node, findings, devices } = self;
+        let read = reader(devices.as_ref(), &node);
+        let (plan, more) = make(node, wish, read);
+        let missing = devices.as_ref().map(|devices| devices::missing(devices, &plan)).unwrap_or_default();
+        let plan = if missing.is_empty() { plan } else { plan.without(missing, read) };
+        (Session { plan, devices, findings }, more)
+    }
+}
+
+/// Reads a site's files, which no user names.  Where this process only plans, every configuration counts as empty: its user's
+/// say nothing about another user's, and this node's nothing about another node.
+fn reader(devices: Option<&Devices>, node: &Topology) -> ReadFile<'static> {
+    match devices {
+        Some(_) => &files::read,
+        None if node.provenance.is_this_system() => &|path| match files::is_kernels(path) {
+            true => files::read(path),
+            false => Some(FileText::default()),
+        },
+        None => &|_| Some(FileText::default()),
+    }
+}
+
+/// A step's plan on a node, before any of its tasks is there.
+pub struct Session {
+    /// the plan, without the NICs that are missing on this node
+    pub plan: Plan,
+    findings: Vec<Diagnostic>,
+    devices: Option<Devices>,
+}
+
+impl Session {
+    /// What is odd about the node, the wish and the map.
+    pub fn findings(&self) -> Vec<Diagnostic> {
+        [self.findings.clone(), self.plan.diagnostics()].concat()
+    }
+
+    /// The evidence about the GPUs of this process, which has these variables.
+    pub fn gpus(&self, present: &Present) -> GpuGrant {
+        gpus::grant(present, &self.plan.node, self.devices.as_ref())
+    }
+
+    /// Reads a site's files.
+    pub fn reader(&self) -> ReadFile<'static> {
+        reader(self.devices.as_ref(), &self.plan.node)
+    }
+
+    /// The plan as this process of the job can carry it out; `tells` names in the log what the job cannot open.
+    ///
+    /// The kernel refuses to all tasks of a job alike what their user may not open, and all tasks of a node are in one
+    /// container: so each task makes the same plan.
+    pub fn opened(&self, tells: bool) -> OpenPlan<'_> {
+        let Some(devices) = &self.devices else {
+            return OpenPlan { session: self, narrowed: None, denied: Vec::new() };
+        };
+        let closed = devices::closed(devices, &self.plan);
+        if tells {
+            closed.tell(&self.plan.node);
+        }
+        // libraries in a container read its own files
+        let differs = closed.is_in_container || !closed.to_the_job.is_empty();
+        let narrowed = differs.then(|| self.plan.without(closed.to_the_job, self.reader()));
+        OpenPlan { session: self, narrowed, denied: closed.to_this_task }
+    }
+}
+
+/// A plan of NICs that the job may open.
+pub struct OpenPlan<'s> {
+    session: &'s Session,
+    /// the plan, where it is another than the session's
+    narrowed: Option<Plan>,
+    /// NICs that this task may not open, though others of its job may
+    denied: Vec<NicIndex>,
+}
+
+impl OpenPlan<'_> {
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        self.narrowed.as_ref().unwrap_or(&self.session.plan)
+    }
+
+    /// What is odd about the node, the wish and the map.
+    pub fn findings(&self) -> Vec<Diagnostic> {
+        [self.session.findings.clone(), self.plan().diagnostics()].concat()
+    }
+
+    /// Places a task, which thereby knows the NICs that this process may not open.
+    pub fn place(&self, task: &mut Task, evidence: Evidence) -> TaskPlan<'_> {
+        task.denied_nics.clone_from(&self.denied);
+        self.plan().task(task, evidence)
+    }
+
+    /// Binds this process and sets its variables by `set`, which returns what did not take.  A dry run does neither.  Returns
+    /// what the task wanted and could not have.
+    pub fn carry_out(
+        &self,
+        placed: &mut TaskPlan,
+        set: impl FnOnce(&[Variable]) -> Vec<String>,
+    ) -> Vec<String> {
+        let mut failures = placed.shortfalls.clone();
+        if !self.plan().wish.settings.dry_run {
+            failures.extend(bind::apply(&mut placed.placement, &self.plan().node));
+            failures.extend(set(&placed.variables));
+        }
+        failures
+    }
+
+    /// The lines of `verbose` and `dry-run` for the user.
+    pub fn report(
+        &self,
+        task: &Task,
+        placed: &TaskPlan,
+        failures: &[String],
+        evidence: Evidence,
+    ) -> Vec<String> {
+        // slurmd names the node for the task, and only there: before it this is the name of an outer step's node
+        let name = evidence.present.get(NODE_NAME).cloned().unwrap_or_else(admin::hostname);
+        let would = if self.plan().wish.settings.dry_run { "dry run: " } else { "" };
+        let mut lines = vec![format!("{would}{}", placed.line(&name))];
+        lines.extend(failures.iter().map(|failure| format!("task {}: {failure}", task.global_id)));
+        // the user's variables are the same in all tasks: their faults are told once for each node
+        if task.local_id == 0 {
+            let interfaces = interfaces();
+            let doubts = lint(&Subject {
+                present: evidence.present,
+                topology: &self.plan().node,
+                node: &self.plan().map,
+                task,
+                tasks: self.plan().step.tasks,
+                fabric: self.plan().wish.admin.fabric,
+                interfaces: &interfaces,
+                read: evidence.read,
+            });
+            lines.extend(doubts.iter().map(|doubt| format!("{name}: {doubt}")));
+        }
+        lines
+    }
+}
+
+/// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
+fn interfaces() -> Vec<String> {
+    let devices = files::read("/proc/net/dev").unwrap_or_default().text;
+    let names = devices.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
+    names.collect()
+}

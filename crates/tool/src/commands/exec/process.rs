@@ -1,0 +1,153 @@
+//! This process among those that its launcher started on the node: its GPUs, how they were dealt, and how it was bound.
+#![forbid(unsafe_code)]
+
+use super::launcher::Launcher;
+use super::rank::Numbering;
+use nic_placement_core::config::cpu_bind;
+use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::libraries::{Present, marker};
+use nic_placement_core::policy::identity;
+use nic_placement_core::policy::identity::rank::{claimed, seen};
+use nic_placement_core::step::program::{self, program_name};
+use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, STEP_GPUS, Starter, Step, Task};
+use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
+use nic_placement_process::memory;
+use nic_placement_process::session::Survey;
+use nic_placement_sys as sys;
+
+/// The process as a task of a step that its launcher started.
+pub(super) struct Process {
+    pub(super) step: Step,
+    pub(super) task: Task,
+    /// why it is not known which GPU it will use
+    pub(super) note: Option<String>,
+}
+
+impl Process {
+    /// This process, which becomes `program`.
+    pub(super) fn new(
+        survey: &Survey,
+        present: &Present,
+        numbering: &Numbering,
+        program: Option<&str>,
+    ) -> Process {
+        let (node, rank) = (&survey.node, numbering.rank.as_ref());
+        let surroundings = Surroundings { node, present, numbering, launcher: launcher(present, numbering) };
+        let gpus = survey.gpus(present);
+        let of_slurm = Step { gpus: present.get(STEP_GPUS).cloned(), ..Step::default() };
+        let seen = seen(node, &of_slurm, &gpus);
+        let (claim, note) = claimed(node, &gpus, seen.clone(), rank);
+        let cpus = sys::affinity().unwrap_or_default();
+        let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
+        let step = Step {
+            starter: Starter::Launcher,
+            tasks: rank.map_or(1, |rank| rank.of.unwrap_or(rank.number + 1)),
+            uncounted: rank.is_some_and(|rank| rank.of.is_none()),
+            total_tasks: numbering.total,
+            cpu_bind: surroundings.earlier_binding(&cpus),
+            binder: program.map(program_name).and_then(program::binder).map(str::to_string),
+            gpus: step_gpus,
+            ..Step::default()
+        };
+        let task = Task {
+            local_id: rank.map_or(0, |rank| rank.number),
+            global_id: numbering.global,
+            gpus,
+            claim: Some(claim),
+            sees: Some(seen.gpus),
+            step_cpus: cpus.clone(),
+            cpus,
+            gpu_bind,
+            memory: memory(is_in_a_placed_step(present)),
+            ..Task::default()
+        };
+        Process { step, task, note }
+    }
+}
+
+/// Has the step around this process set its variables?
+pub(super) fn is_in_a_placed_step(present: &Present) -> bool {
+    present.get(marker::NAME).is_some_and(|text| marker::is_published(text))
+}
+
+/// The launcher that started this process among others.  It is not sought where that was Slurm, whose variables tell how it
+/// bound the process and dealt the GPUs.
+fn launcher(present: &Present, numbering: &Numbering) -> Option<Launcher> {
+    if numbering.rank.is_none() || numbering.is_slurms() {
+        return None;
+    }
+    let numbered_by = numbering.numbered_by.and_then(|name| Some((name, present.get(name)?.as_str())));
+    Launcher::find(numbered_by)
+}
+
+/// What is known of the other processes.
+struct Surroundings<'a> {
+    node: &'a Topology,
+    present: &'a Present,
+    numbering: &'a Numbering,
+    launcher: Option<Launcher>,
+}
+
+impl Surroundings<'_> {
+    /// How this process was bound among others, in words; `None` if all of them share what it has.
+    fn earlier_binding(&self, cpus: &CpuSet) -> Option<String> {
+        let Surroundings { numbering, launcher, .. } = self;
+        numbering.rank.as_ref()?;
+        if numbering.is_slurms() || numbering.repeats_slurm {
+            let read = |name: &str| self.present.get(name).map(String::as_str);
+            if cpu_bind::by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
+                return Some("Slurm bound it (`srun --cpu-bind=none` leaves that to `exec`)".to_string());
+            }
+        }
+        if numbering.is_slurms() {
+            return None;
+        }
+        // a launcher in Slurm's task may have bound it there; a shell has the task's CPUs
+        match launcher {
+            // no launcher stands between Slurm and this process, and Slurm's masks told of no binding; slurmstepd's own CPUs
+            // tell nothing, since it is not held to the step's
+            Some(launcher) if numbering.repeats_slurm && launcher.name == "slurmstepd" => None,
+            Some(launcher) if launcher.cpus == *cpus => None,
+            Some(launcher) => Some(format!(
+                "`{}` bound it (`mpirun --bind-to none` leaves that to `exec`)",
+                Shown::word(&launcher.name, 40)
+            )),
+            // a process that may run on all CPUs of the node was not bound
+            None if self.node.cpus().is_subset(cpus) => None,
+            None => Some("its launcher is not to be seen, and may have bound it".to_string()),
+        }
+    }
+
+    /// The GPUs of all processes, and the rule by which each has its own, as Slurm would say both.
+    fn split_of_gpus(
+        &self,
+        seen: &Claim,
+        claim: &Claim,
+        grant: &GpuGrant,
+    ) -> (Option<String>, Option<String>) {
+        let Surroundings { node, present, numbering, launcher } = self;
+        // a process with a GPU must not be taken for one of a step without: those are dealt over the NUMA nodes
+        let numbers = (!seen.gpus.is_empty()).then(|| identity::slurms_numbers(node, &seen.gpus));
+        let known = present.get(STEP_GPUS).cloned().or(numbers.clone());
+        let Some(rank) = &numbering.rank else { return (known, None) };
+        match (seen.gpus.len(), claim.gpus.len()) {
+            // the first takes the first of them, the next the next: Slurm 22.05's rule
+            (2.., 1) => (numbers, Some("gpu:per_task:1".to_string())),
+            (1, 1) if numbering.is_slurms() || numbering.repeats_slurm && present.contains_key(GPU_BIND) => {
+                (known, present.get(GPU_BIND).cloned())
+            }
+            (1, 1) if rank.of.is_some_and(|of| of as usize <= node.gpus.len()) => {
+                let lists: Vec<(&str, &str)> =
+                    grant.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                // a list that the launcher had itself is the same for all its processes
+                if launcher.as_ref().and_then(|launcher| launcher.had(&lists)) != Some(false) {
+                    return (known, None);
+                }
+                // each process has a GPU of its own, and no variable names the rule: that of later releases is taken
+                let all: Vec<GpuIndex> = node.gpu_indices().collect();
+                (Some(identity::slurms_numbers(node, &all)), Some("gres/gpu:per_task:1".to_string()))
+            }
+            _ => (known, None),
+        }
+    }
+}
