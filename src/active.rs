@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 pub(crate) static STEP: OnceLock<OfTasks> = OnceLock::new();
 
 /// A step as its tasks find it.
+#[allow(clippy::large_enum_variant, reason = "there is one value, in a static")]
 pub(crate) enum OfTasks {
     /// it is placed
     Placed(Active),

@@ -134,7 +134,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let read = |name: &str| values.get(name).cloned();
     let tasks = spank.job_local_task_count().unwrap_or(0);
     let cpus_per_task = requested_cpus(spank, read(CPUS_PER_TASK), tasks);
-    let job_cores = spank.job_alloc_cores().ok().and_then(|cores| count(&cores));
+    let job_cores = spank.job_alloc_cores().ok().and_then(count);
     Step {
         starter: Starter::Slurm,
         tasks,
@@ -173,7 +173,7 @@ fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> 
 
 /// The step's CPUs and cores on this node in numbers of Slurm's own.
 fn counted(spank: &SpankHandle) -> Option<Counted> {
-    let cores = u32::try_from(count(&spank.step_alloc_cores().ok()?)?).ok()?;
+    let cores = u32::try_from(count(spank.step_alloc_cores().ok()?)?).ok()?;
     Some(Counted { cpus: spank.job_ncpus().ok()?.into(), cores })
 }
 

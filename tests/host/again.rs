@@ -29,11 +29,20 @@ fn held(step: &Step, times: u32) -> Option<[u64; 4]> {
     Some(numbers.try_into().expect("four numbers"))
 }
 
+/// malloc gives a block 16 bytes more where the rest of a free one is too small to stand alone (glibc, malloc/malloc.c,
+/// `MINSIZE`), so the sum depends on the order of blocks by a few of these.  What 45 or more steps leave each is more.
+const ROUNDING: u64 = 256;
+
+fn is_left(before: u64, after: u64) -> bool {
+    after > before + ROUNDING
+}
+
 #[test]
 fn a_thousand_steps_leave_neither_memory_nor_open_files() {
     for (name, step) in steps() {
         let Some([before, after, files_before, files_after]) = held(&step, 1000) else { return };
-        assert_eq!((before, files_before), (after, files_after), "{name}");
+        assert!(!is_left(before, after), "{name}: {before} {after}");
+        assert_eq!(files_before, files_after, "{name}");
     }
 }
 
@@ -41,7 +50,8 @@ fn a_thousand_steps_leave_neither_memory_nor_open_files() {
 fn reading_a_node_leaves_neither_memory_nor_open_files() {
     let observed = Step::on_dgx_h100().arg("default=observe").task("CUDA_VISIBLE_DEVICES=0");
     let Some([before, after, files_before, files_after]) = held(&observed, 50) else { return };
-    assert_eq!((before, files_before), (after, files_after));
+    assert!(!is_left(before, after), "{before} {after}");
+    assert_eq!(files_before, files_after);
 }
 
 #[test]
