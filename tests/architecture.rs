@@ -25,7 +25,7 @@ use tree::{CRATES, Source, test_files};
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them.  Each other crate counts as one module, but the tool's pure `audit`, `doctor`, `import`, `picture` and `traffic` count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 25] = [
+const ARROWS: [(&str, &str); 27] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -33,19 +33,21 @@ const ARROWS: [(&str, &str); 25] = [
     ("placement", "step topology diagnostic"),
     ("discover", "order topology diagnostic"),
     ("platform", "order topology diagnostic"),
-    ("policy", "order placement step topology diagnostic"),
+    ("gpus", "order step topology diagnostic"),
+    ("policy", "order placement topology diagnostic"),
+    ("bind", "order gpus policy placement step topology diagnostic"),
     ("judge", "order policy placement topology"),
     ("maps", "placement topology"),
     ("render", "order judge maps placement step topology diagnostic"),
     ("config", "order policy placement render topology diagnostic"),
     ("node", "config discover platform topology diagnostic"),
-    ("plan", "order config discover policy judge render placement step topology diagnostic"),
+    ("plan", "order bind config discover gpus policy judge render placement step topology diagnostic"),
     ("sys", "topology"),
     ("process", "sys core"),
     ("program", ""),
     ("plugin", "process sys core"),
     ("cli::audit", "diagnostic"),
-    ("cli::doctor", "cli::audit plan config platform policy placement topology diagnostic"),
+    ("cli::doctor", "cli::audit plan config gpus platform policy placement topology diagnostic"),
     ("cli::import", "topology diagnostic"),
     ("cli::picture", "policy placement topology diagnostic"),
     ("cli::traffic", "render placement topology"),

@@ -5,7 +5,7 @@
 //! * [`discover`] reads `/sys` and `/proc`, [`platform`] holds built-in machines, [`topology`] is what either yields;
 //!   [`node`] picks one of them.
 //! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
-//! * [`policy`] decides: a [`placement`].
+//! * [`policy`] decides which GPU uses which NIC, [`gpus`] which task has which GPUs, [`bind`] where a task runs: a [`placement`].
 //! * [`judge`] says what libraries will really use where the user set a list.
 //! * [`maps`] writes the map for programs that drive all GPUs of a node.
 //! * [`render`] turns all of it into what the communication libraries and people read.
@@ -13,9 +13,11 @@
 //! ARCHITECTURE.md tells why it is cut this way.
 #![forbid(unsafe_code)]
 
+pub mod bind;
 pub mod config;
 pub mod diagnostic;
 pub mod discover;
+pub mod gpus;
 pub mod judge;
 pub mod maps;
 pub mod node;

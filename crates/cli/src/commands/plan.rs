@@ -12,10 +12,10 @@ use super::request::{self, Request};
 use super::{Failure, gpu_list, lacks};
 use clap::ArgAction::Append;
 use nic_placement_core::config::NodeSource;
+use nic_placement_core::gpus;
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::stated::{BadStep, Deal, MAX_TASKS, Stated};
 use nic_placement_core::plan::{Plan, TaskPlan, json};
-use nic_placement_core::policy::identity;
 use nic_placement_core::render;
 use nic_placement_core::render::wanted::is_variable_name;
 use nic_placement_core::step::{Starter, Step, Task};
@@ -138,7 +138,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         Output { why, .. } => {
             table::print(&plan, &placed, page);
             lacks::lines("task", &lacking, page);
-            for diagnostic in diagnostics.iter().chain(&identity::lint(&plan.node)) {
+            for diagnostic in diagnostics.iter().chain(&gpus::lint(&plan.node)) {
                 page.item("note: ", diagnostic);
             }
             if *why {

@@ -3,8 +3,8 @@
 
 use super::{Plan, Wish};
 use crate::config::{Admin, BadWord, Words, settle};
+use crate::gpus;
 use crate::placement::Bind;
-use crate::policy::identity;
 use crate::render::{Evidence, Present, ReadFile};
 use crate::step::{Access, Claim, GpuGrant, Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
@@ -77,7 +77,7 @@ impl Stated {
             tasks: count,
             uncounted: false,
             total_tasks: count,
-            gpus: (!self.gpus.is_empty()).then(|| identity::slurms_numbers(topology, &self.gpus)),
+            gpus: (!self.gpus.is_empty()).then(|| gpus::slurms_numbers(topology, &self.gpus)),
             cpus_per_task: self.cpus_per_task,
             alone_on_node: self.alone_on_node,
             ..Step::default()
@@ -188,7 +188,7 @@ pub fn for_engines(
         tasks: gpus.len() as u32,
         uncounted: false,
         total_tasks: gpus.len() as u32,
-        gpus: Some(identity::slurms_numbers(&topology, gpus)),
+        gpus: Some(gpus::slurms_numbers(&topology, gpus)),
         // a process of an engine needs less than its share of the node
         cpus_per_task: Some(1),
         alone_on_node: true,

@@ -11,9 +11,10 @@ use crate::describe;
 use nic_placement_core::config::{Admin, NodeSource, cpu_bind};
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::discover::Scope;
+use nic_placement_core::gpus::rank::{claimed, seen};
+use nic_placement_core::gpus::slurms_numbers;
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::policy::identity::rank::{claimed, seen};
-use nic_placement_core::policy::{Pattern, Reasons, identity};
+use nic_placement_core::policy::{Pattern, Reasons};
 use nic_placement_core::render::marker::{self, Marker};
 use nic_placement_core::render::{Evidence, FileText};
 use nic_placement_core::step::program::{self, program_name};
@@ -225,13 +226,13 @@ fn deal(
 ) -> Deal {
     let all: Vec<_> = topology.gpu_indices().collect();
     // a process with a GPU must not be taken for one of a step without: those are dealt over the NUMA nodes
-    let named = (!seen.gpus.is_empty()).then(|| identity::slurms_numbers(topology, &seen.gpus));
+    let named = (!seen.gpus.is_empty()).then(|| slurms_numbers(topology, &seen.gpus));
     let nobody = Deal { step_gpus: values.get(STEP_GPUS).cloned().or(named), rule: None };
     let Some(rank) = &found.rank else { return nobody };
     match (seen.gpus.len(), claim.gpus.len()) {
         // the first takes the first of them, the next the next: Slurm 22.05's rule
         (2.., 1) => Deal {
-            step_gpus: Some(identity::slurms_numbers(topology, &seen.gpus)),
+            step_gpus: Some(slurms_numbers(topology, &seen.gpus)),
             rule: Some("gpu:per_task:1".to_string()),
         },
         (1, 1) if found.is_slurms() || found.repeats_slurm && values.contains_key(GPU_BIND) => {
@@ -244,7 +245,7 @@ fn deal(
             match launcher.and_then(|launcher| launcher.had(&lists)) {
                 // each process has a GPU of its own, and no variable names the rule: that of later releases is taken
                 Some(false) => Deal {
-                    step_gpus: Some(identity::slurms_numbers(topology, &all)),
+                    step_gpus: Some(slurms_numbers(topology, &all)),
                     rule: Some("gres/gpu:per_task:1".to_string()),
                 },
                 _ => nobody,

@@ -7,9 +7,9 @@
 
 use super::crew::Crew;
 use super::exchange::{distance, exchanged};
-use super::ladder::Ladder;
 use super::shares::{ONE, fair};
 use crate::order::Order;
+use crate::policy::ladder::Ladder;
 use crate::topology::{CpuSet, NodeSet, Topology};
 use std::borrow::Cow;
 use std::cmp::Reverse;

@@ -1,13 +1,14 @@
 //! One task's part of the node-wide map: its GPUs, their rails, its CPUs and memory.
 #![forbid(unsafe_code)]
 
-use super::binding::{self, Bound, Situation};
-use super::{Through, Ways, cores, identity};
+use crate::bind::{Bound, Situation, bind, cores};
+use crate::gpus;
 use crate::order::Order;
 use crate::placement::{Binding, CpuDecision, GpuUse, NodePlacement, RailIndex, RailUse, TaskPlacement};
+use crate::policy::Through;
+use crate::policy::reach::Reach;
 use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
@@ -25,8 +26,7 @@ pub fn decide(
     let promised = promise.as_ref().and_then(|promise| promise.as_ref().ok());
     let with_promise = promised.map(|all| Task { promised: Some(all.clone()), ..task.clone() });
     let task = with_promise.as_ref().unwrap_or(task);
-    let Bound { cpus, mems, missed } =
-        binding::bind(&Situation { topology, step, task, gpus: &gpus, binding });
+    let Bound { cpus, mems, missed } = bind(&Situation { topology, step, task, gpus: &gpus, binding });
     let refused = promise.and_then(Result::err);
     let missed = match (refused, missed) {
         (Some(refused), Some(missed)) => Some(format!("{refused}; {missed}")),
@@ -66,9 +66,9 @@ struct Identified {
 }
 
 fn identify(topology: &Topology, step: &Step, task: &Task, gpu_use: GpuUse) -> Identified {
-    let claim = task.claim.clone().unwrap_or_else(|| identity::identify(topology, step, &task.gpus));
+    let claim = task.claim.clone().unwrap_or_else(|| gpus::identify(topology, step, &task.gpus));
     let seen = task.sees.clone().unwrap_or_else(|| claim.gpus.clone());
-    let by_local_id = || identity::by_local_id(topology, step, task, &claim);
+    let by_local_id = || gpus::by_local_id(topology, step, task, &claim);
     let not_promised =
         |claim, may_promise| Identified { of_it: claim, seen: seen.clone(), promise: None, may_promise };
     match gpu_use {
@@ -155,14 +155,13 @@ fn openable(
     let names: Vec<String> = refused.iter().map(|&rail| node.rail(rail).to_string()).collect();
     let mut reason = format!("its device cgroup denies it {}", names.join(" "));
     if rails.is_empty() {
-        let ways = Ways::new(topology, &node.rails, through, &vec![1; topology.gpus.len()]);
-        let allowed = node.rail_indices().filter(|&rail| !is_denied(rail));
-        let best = allowed.min_by_key(|&rail| (Reverse(ways.value(gpu, rail)), ways.kind(gpu, rail), rail));
-        match best {
+        let reach = Reach::new(topology, &node.rails, through);
+        let allowed = node.rail_indices().filter(|&rail| !is_denied(rail)).map(|rail| rail.0);
+        match reach.best(gpu, allowed) {
             Some(best) => {
-                let (rail, kind) = (node.rail(best), ways.kind(gpu, best));
-                reason.push_str(&format!(", and {rail} at {kind} is the next best for GPU {gpu}"));
-                rails.push((best, kind));
+                let (rail, path) = (node.rail(RailIndex(best)), reach.path(gpu, best));
+                reason.push_str(&format!(", and {rail} at {path} is the next best for GPU {gpu}"));
+                rails.push((RailIndex(best), path));
             }
             None => reason.push_str(" and every other NIC that may be chosen"),
         }

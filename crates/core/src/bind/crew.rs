@@ -5,7 +5,8 @@
 //! from which every other task computes the same.
 #![forbid(unsafe_code)]
 
-use super::{gpuless, identity};
+use super::gpuless;
+use crate::gpus;
 use crate::step::rule::{self, Rule};
 use crate::step::{Access, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
@@ -179,9 +180,9 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
 /// does.  Where a device cgroup leaves each task its own, the order of gres.conf decides, which no file of ours tells: that of
 /// the device files or, by AutoDetect=nvml, of the PCI addresses.
 fn counted(topology: &Topology, task: &Task, list: &[&str], own: &[&str]) -> Option<Vec<Vec<GpuIndex>>> {
-    let slurms = || task.gpus.variables.iter().filter(|(name, _)| identity::is_slurms(name));
+    let slurms = || task.gpus.variables.iter().filter(|(name, _)| gpus::is_slurms(name));
     if task.gpus.access.contains(&Access::Denied) || slurms().next().is_none() {
-        return Some(identity::in_slurms_orders(topology, list)?.to_vec());
+        return Some(gpus::in_slurms_orders(topology, list)?.to_vec());
     }
     if slurms().any(|(_, value)| *value != own.join(",")) {
         return None;
@@ -190,9 +191,9 @@ fn counted(topology: &Topology, task: &Task, list: &[&str], own: &[&str]) -> Opt
     grant
         .variables
         .iter_mut()
-        .filter(|(name, _)| identity::is_slurms(name))
+        .filter(|(name, _)| gpus::is_slurms(name))
         .for_each(|(_, value)| *value = list.join(","));
-    let gpus = identity::identify(topology, &Step::default(), &grant).gpus;
+    let gpus = gpus::identify(topology, &Step::default(), &grant).gpus;
     (gpus.len() == list.len()).then(|| vec![gpus])
 }
 

@@ -193,7 +193,7 @@ fn apply(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::judge;
+    use crate::bind::judge;
     use proptest::prelude::*;
 
     fn shares(lists: &[&str]) -> Vec<f64> {

@@ -4,19 +4,25 @@
 //! step's CPUs (`settle`).  Memory follows (`memory`).
 #![forbid(unsafe_code)]
 
+pub mod cores;
+mod crew;
+mod exchange;
+mod gpuless;
 mod memory;
+mod settle;
+mod shares;
 
 pub use memory::settle_memory;
 
-use super::cores::{self, Share};
-use super::crew::{Crew, has_own_gpus, memory_bound, stays_by_its_memory};
-use super::ladder::Ladder;
-use super::settle::{Due, settle, settle_alone};
-use super::{gpuless, identity};
 use crate::diagnostic::Shown;
+use crate::gpus::orders_of_the_step;
 use crate::placement::{Bind, Binding, CpuDecision, MemDecision};
+use crate::policy::ladder::Ladder;
 use crate::step::{Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
+use cores::Share;
+use crew::{Crew, has_own_gpus, memory_bound, stays_by_its_memory};
+use settle::{Due, settle, settle_alone};
 
 /// Characters of the user's own way of binding that a reason shows, at most.
 const MAX_SHOWN: usize = 64;
@@ -254,7 +260,7 @@ fn in_crew(situation: &Situation, near: &Near, crew: &Crew<'_>) -> Result<CpuSet
     }
     if crew.homes.is_empty() {
         // if each task has its own GPU, that bounds how many can be near
-        let orders = identity::orders_of_the_step(topology, step);
+        let orders = orders_of_the_step(topology, step);
         let may_be_near = |nodes: &NodeSet| {
             let is_there = |gpu: &&GpuIndex| {
                 topology.numa_node_of(topology.gpu(**gpu).address).is_some_and(|node| nodes.contains(node))
@@ -337,5 +343,9 @@ fn bound_by_program(step: &Step) -> Option<String> {
     step.binder.as_ref().map(|binder| format!("`{binder}` binds the program"))
 }
 
+#[cfg(test)]
+#[path = "../../../../tests/attack/judge.rs"]
+#[allow(dead_code, reason = "the end-to-end tests also judge memory")]
+mod judge;
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@
 mod worse;
 
 use super::*;
+use crate::bind::{Situation, bind};
 use crate::placement::{Bind, Binding, CpuDecision, Mem};
-use crate::policy::binding::{Situation, bind};
 use crate::step::{Access, Counted, GpuGrant, Step, Task};
 use crate::topology::{Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu};
 

@@ -321,7 +321,7 @@ fn step_list(topology: &Topology, text: &str) -> Vec<GpuIndex> {
 
 /// The GPUs of `SLURM_STEP_GPUS` by both orders in which Slurm may count the node's: of the device files, and of the PCI
 /// addresses; `None` if a place is no GPU's, or the places count MIG instances.
-pub(super) fn in_slurms_orders(topology: &Topology, places: &[&str]) -> Option<[Vec<GpuIndex>; 2]> {
+pub(crate) fn in_slurms_orders(topology: &Topology, places: &[&str]) -> Option<[Vec<GpuIndex>; 2]> {
     let all: Vec<GpuIndex> = topology.gpu_indices().collect();
     let by = |order: &[GpuIndex]| -> Option<Vec<GpuIndex>> {
         let gpu = |place: &&str| match place.trim().parse::<usize>() {
@@ -337,13 +337,13 @@ pub(super) fn in_slurms_orders(topology: &Topology, places: &[&str]) -> Option<[
 }
 
 /// The step's GPUs by both orders; without any where its list says nothing.
-pub(super) fn orders_of_the_step(topology: &Topology, step: &Step) -> [Vec<GpuIndex>; 2] {
+pub(crate) fn orders_of_the_step(topology: &Topology, step: &Step) -> [Vec<GpuIndex>; 2] {
     let list = step.gpus.as_deref().map(|list| list.split(',').take(MAX_ENTRIES).collect::<Vec<_>>());
     list.and_then(|list| in_slurms_orders(topology, &list)).unwrap_or_default()
 }
 
 /// Is this a list that Slurm writes for each task?
-pub(super) fn is_slurms(variable: &str) -> bool {
+pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
 
