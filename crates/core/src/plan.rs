@@ -24,6 +24,7 @@ use crate::render::{self, Evidence, Prepared, ReadFile, lint, text};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
+use task::TaskRequest;
 
 /// What the admin and the user want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -109,8 +110,10 @@ impl Plan {
     pub fn task(&self, task: &Task, evidence: Evidence) -> TaskPlan<'_> {
         let Plan { node, wish, step, map, prepared } = self;
         let through = &wish.admin.through;
-        let mut placement = task::decide(node, map, step, task, wish.binding(), through, wish.settings.gpu);
-        bind::settle_memory(&mut placement, &task.memory);
+        let (topology, binding, gpu_use) = (&**node, wish.binding(), wish.settings.gpu);
+        let request = TaskRequest { topology, map, step, task, binding, through, gpu_use };
+        let mut placement = request.placement();
+        bind::limit_memory(&mut placement, &task.memory);
         let warning = task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());
         let mut variables = render::environment(prepared, node, map, &placement, evidence);
