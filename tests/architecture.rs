@@ -28,7 +28,7 @@ use tree::{CRATES, Source, test_files};
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them.  Each other crate counts as one module, but the pure `manifest`, `import` and `picture` of `formats`, and `audit` and `doctor` of `fleet`, count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 28] = [
+const ARROWS: [(&str, &str); 30] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -36,23 +36,25 @@ const ARROWS: [(&str, &str); 28] = [
     ("placement", "step topology diagnostic"),
     ("discover", "order topology diagnostic"),
     ("platform", "order topology diagnostic"),
-    ("policy", "order placement step topology diagnostic"),
+    ("gpus", "order step topology diagnostic"),
+    ("policy", "order placement topology diagnostic"),
+    ("bind", "order gpus policy placement step topology diagnostic"),
     ("maps", "placement topology"),
     ("libraries", "order policy maps placement step topology diagnostic"),
     ("config", "order policy placement libraries topology diagnostic"),
     ("node", "config discover platform topology diagnostic"),
-    ("plan", "order config discover policy libraries placement step topology diagnostic"),
+    ("plan", "order bind gpus config discover policy libraries placement step topology diagnostic"),
     ("sys", "topology"),
     ("process", "sys core"),
     ("program", ""),
     ("plugin", "process sys core"),
-    ("launch", "config diagnostic libraries placement plan policy step topology"),
+    ("launch", "config gpus diagnostic libraries placement plan policy step topology"),
     ("formats::manifest", "discover diagnostic"),
     ("formats::import", "formats::manifest topology diagnostic"),
     ("formats::picture", "policy placement topology diagnostic"),
     ("formats", "formats::manifest formats::import config discover node topology diagnostic"),
     ("fleet::audit", "diagnostic"),
-    ("fleet::doctor", "fleet::audit plan config platform policy placement topology diagnostic"),
+    ("fleet::doctor", "fleet::audit plan config gpus platform policy placement topology diagnostic"),
     ("fleet", "fleet::doctor sys discover node platform topology"),
     ("traffic", "libraries placement topology"),
     (

@@ -28,7 +28,7 @@ fn an_arrow_against_the_stream_is_found_however_it_is_written() {
         "use crate::{topology, plan::json};",
         "use {std::fmt, crate::{topology::{Bitmap, Pu as P}, plan}};",
         "use super::super::plan;",
-        "use super::super::{step, plan};",
+        "use super::super::{topology, plan};",
         "pub use crate :: plan :: json;",
         "fn f() { crate::plan::new() }",
         "fn f() { let x: Vec<crate::plan::Plan> = g(); }",

@@ -5,7 +5,7 @@
 //! * [`discover`] reads `/sys` and `/proc`, [`platform`] holds built-in machines, [`topology`] is what either yields;
 //!   [`node`] picks one of them.
 //! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
-//! * [`policy`] decides: a [`placement`].
+//! * [`policy`] decides which GPU uses which NIC, [`gpus`] which task has which GPUs, [`bind`] where a task runs: a [`placement`].
 //! * [`maps`] writes the map for programs that drive all GPUs of a node.
 //! * [`libraries`] turns all of it into what the communication libraries and people read, and says what they will really use.
 //!
@@ -16,9 +16,11 @@
 #[cfg(test)]
 extern crate self as nic_placement_core;
 
+pub mod bind;
 pub mod config;
 pub mod diagnostic;
 pub mod discover;
+pub mod gpus;
 pub mod libraries;
 pub mod maps;
 pub mod node;

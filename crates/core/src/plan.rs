@@ -4,19 +4,24 @@
 //! or changes the system: the caller passes the facts of the task's process, and carries out the decision.
 #![forbid(unsafe_code)]
 
+mod task;
+
+use crate::bind;
 use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
+use crate::gpus;
 use crate::libraries::{self, Evidence, Prepared, ReadFile, findings, text, uses, uses::Use};
 use crate::order::Order;
 use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
     Variable,
 };
-use crate::policy::{self, Reasons, Request, Selection, binding, explain, identity, strictness};
+use crate::policy::{self, Reasons, Request, Selection, explain, strictness};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
+use task::TaskRequest;
 
 /// What the admin and the user want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,7 +86,7 @@ impl Plan {
 
     /// Decides in the step's process, or after it in a task, which has that plan.
     fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile, before: Option<&Plan>) -> Plan {
-        let alone = step.alone_on_node.then(|| identity::of_the_step(&node, &step));
+        let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let known = before.map(|plan| &plan.map);
         let request = Request { known, ..wish.request(alone.as_deref()) };
         let map = policy::map(&node, &request);
@@ -100,10 +105,11 @@ impl Plan {
     pub fn task(&self, task: &Task, evidence: Evidence) -> TaskPlan<'_> {
         let Plan { node, wish, step, map, prepared } = self;
         let through = &wish.admin.through;
-        let mut placement =
-            policy::task::decide(node, map, step, task, wish.binding(), through, wish.settings.gpu);
-        binding::settle_memory(&mut placement, &task.memory);
-        let warning = policy::task::warn_of_denied(map, node, task);
+        let (topology, binding, gpu_use) = (&**node, wish.binding(), wish.settings.gpu);
+        let request = TaskRequest { topology, map, step, task, binding, through, gpu_use };
+        let mut placement = request.placement();
+        bind::limit_memory(&mut placement, &task.memory);
+        let warning = task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());
         let mut variables = libraries::environment(prepared, node, map, &placement, evidence);
         let is_admins = |name: &str| wish.admin.templates.iter().any(|template| template.name() == name);
@@ -150,7 +156,7 @@ impl Plan {
 
     /// The variables that a task's evidence must hold if the task has them, and `more`: sorted, each once.
     pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<&str> {
-        let mut names: Vec<&str> = self.prepared.names().chain(identity::VARIABLES).collect();
+        let mut names: Vec<&str> = self.prepared.names().chain(gpus::VARIABLES).collect();
         names.extend(more);
         if self.reports() {
             names.extend(findings::variables().map(|name| -> &str { name }));
@@ -163,7 +169,7 @@ impl Plan {
     /// What the step would get on this node, in one line for the admin.
     pub fn observed(&self) -> String {
         let Plan { node, step, map, .. } = self;
-        text::step_line(node, map, step.tasks, &identity::of_the_step(node, step))
+        text::step_line(node, map, step.tasks, &gpus::of_the_step(node, step))
     }
 
     /// Did the user ask for lines on the terminal?

@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::{Admin, BadWord, Words, settle};
+use nic_placement_core::gpus;
 use nic_placement_core::libraries::{Evidence, Present, ReadFile};
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::policy::identity;
 use nic_placement_core::step::{Access, Claim, GpuGrant, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ impl StepRequest {
             tasks: count,
             uncounted: false,
             total_tasks: count,
-            gpus: (!self.gpus.is_empty()).then(|| identity::slurms_numbers(topology, &self.gpus)),
+            gpus: (!self.gpus.is_empty()).then(|| gpus::slurms_numbers(topology, &self.gpus)),
             cpus_per_task: self.cpus_per_task,
             alone_on_node: self.alone_on_node,
             ..Step::default()
@@ -186,7 +186,7 @@ pub fn for_engines(
         tasks: gpus.len() as u32,
         uncounted: false,
         total_tasks: gpus.len() as u32,
-        gpus: Some(identity::slurms_numbers(&topology, gpus)),
+        gpus: Some(gpus::slurms_numbers(&topology, gpus)),
         // a process of an engine needs less than its share of the node
         cpus_per_task: Some(1),
         alone_on_node: true,

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::devices::{Devices, is_answer_to_all};
+use nic_placement_core::gpus;
 use nic_placement_core::libraries::Present;
-use nic_placement_core::policy::identity;
 use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Refusal};
@@ -11,7 +11,7 @@ use nic_placement_sys::{self as sys, Refusal};
 /// The evidence; without `devices` every GPU may be opened or not.
 pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Devices>) -> GpuGrant {
     let variables =
-        identity::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
+        gpus::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
     let Some((devices, directory)) = devices.and_then(|devices| Some((devices, devices.directory.as_ref()?)))
     else {
         return GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] };

@@ -5,6 +5,7 @@ use super::work::Work;
 use super::{held, machines};
 use nic_placement_core::config::{Admin, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::gpus;
 use nic_placement_core::libraries::findings::{Subject, lint};
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::libraries::names;
@@ -12,7 +13,6 @@ use nic_placement_core::libraries::{self, Evidence, FileText, Present};
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::platform;
-use nic_placement_core::policy::identity;
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -45,7 +45,7 @@ fn plan(machine: &str, words: &str) -> Plan {
         tasks: 4,
         total_tasks: 8,
         cpus_per_task: Some(4),
-        gpus: Some(identity::slurms_numbers(&node, &node.gpu_indices().collect::<Vec<_>>())),
+        gpus: Some(gpus::slurms_numbers(&node, &node.gpu_indices().collect::<Vec<_>>())),
         ..Step::default()
     };
     let admin = Admin { trust_topology: true, ..admin };
@@ -136,7 +136,7 @@ fn findings(plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFi
 
 fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
     let variables: BTreeMap<&'static str, String> =
-        identity::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
+        gpus::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
     let kinds = [Access::Unknown, Access::Allowed, Access::Denied];
     let access = (0..plan.node.gpus.len()).map(|gpu| match access {
         0..=32 => Access::Unknown,

@@ -8,11 +8,8 @@
 use super::broken::device;
 use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{
-    LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, SubnetPrefix, Topology,
-};
+use crate::topology::{LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// The result of the evidence.
 #[derive(Default)]
@@ -35,10 +32,12 @@ pub(super) fn judge(topology: &Topology, good: &[Candidate], cut: &Cut) -> Verdi
             against.insert(position, pieces);
         }
     }
-    let subnets = Subnets::new(without(good, &against));
-    for (position, &Candidate { port, wanted, .. }) in good.iter().enumerate() {
-        if let (false, Some(piece)) = (wanted, subnets.differs(port)) {
-            against.entry(position).or_default().push(piece);
+    if let Some(common) = common_subnet(without(good, &against)) {
+        for (position, candidate) in good.iter().enumerate().filter(|(_, candidate)| !candidate.wanted) {
+            if let Some(own) = subnet(candidate.port).filter(|own| *own != common) {
+                let piece = format!("it is on the subnet {own}, the node's fabric on {common}");
+                against.entry(position).or_default().push(piece);
+            }
         }
     }
     let others: Vec<Candidate> = without(good, &against).collect();
@@ -131,31 +130,14 @@ fn virtual_functions(topology: &Topology, good: &[Candidate], cut: &Cut, nic: Ni
     }
 }
 
-/// The subnet of more than half of the ports: the prefix of an InfiniBand subnet, or the first IPv4 network
-/// of a RoCE port.  Sites give each rail its own subnet, or all rails one; only a few ports outside the
-/// subnet of many are evidence.
-struct Subnets {
-    many: Option<Subnet>,
-}
-
-impl Subnets {
-    fn new<'a>(good: impl Iterator<Item = Candidate<'a>>) -> Subnets {
-        let mut ports: BTreeMap<Subnet, usize> = BTreeMap::new();
-        good.filter_map(|candidate| subnet(candidate.port))
-            .for_each(|subnet| *ports.entry(subnet).or_default() += 1);
-        let known: usize = ports.values().sum();
-        Subnets {
-            many: ports
-                .into_iter()
-                .find(|&(_, count)| count > 1 && 2 * count > known)
-                .map(|(subnet, _)| subnet),
-        }
-    }
-
-    fn differs(&self, port: &Port) -> Option<String> {
-        let (mine, many) = (subnet(port)?, self.many?);
-        (mine != many).then(|| format!("it is on the subnet {mine}, the node's fabric on {many}"))
-    }
+/// The subnet of more than half of these ports.  Sites give each rail its own subnet, or all rails one; only a few ports
+/// outside the subnet of many are evidence.
+fn common_subnet<'a>(good: impl Iterator<Item = Candidate<'a>>) -> Option<String> {
+    let mut ports: BTreeMap<String, usize> = BTreeMap::new();
+    good.filter_map(|candidate| subnet(candidate.port))
+        .for_each(|subnet| *ports.entry(subnet).or_default() += 1);
+    let known: usize = ports.values().sum();
+    ports.into_iter().find(|&(_, count)| count > 1 && 2 * count > known).map(|(subnet, _)| subnet)
 }
 
 /// Two InfiniBand ports on two subnets: one could be for storage, but nothing tells which.
@@ -174,26 +156,11 @@ fn undecided(topology: &Topology, others: &[Candidate]) -> Option<Diagnostic> {
     Some(Diagnostic::new(topology.port_name(other.at()), finding))
 }
 
-/// A port's subnet, by its kind.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Subnet {
-    InfiniBand(SubnetPrefix),
-    Ipv4(Network),
-}
-
-impl fmt::Display for Subnet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Subnet::InfiniBand(prefix) => prefix.fmt(f),
-            Subnet::Ipv4(network) => network.fmt(f),
-        }
-    }
-}
-
-fn subnet(port: &Port) -> Option<Subnet> {
+/// The prefix of an InfiniBand port's subnet, or the first IPv4 network of a RoCE port.
+fn subnet(port: &Port) -> Option<String> {
     match port.link_layer {
-        LinkLayer::InfiniBand => port.subnet.map(Subnet::InfiniBand),
-        _ => port.networks.first().copied().map(Subnet::Ipv4),
+        LinkLayer::InfiniBand => port.subnet.map(|prefix| prefix.to_string()),
+        _ => port.networks.first().map(Network::to_string),
     }
 }
 

@@ -10,23 +10,23 @@ use crate::topology::{CpuSet, NodeSet, Topology};
 
 /// NUMA nodes up to some distance, and their CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rung {
+pub(crate) struct Rung {
     /// these and all nearer ones
-    pub(super) nodes: NodeSet,
+    pub(crate) nodes: NodeSet,
     /// their CPUs
-    pub(super) cpus: CpuSet,
+    pub(crate) cpus: CpuSet,
     /// the distance of the farthest of them; `None` on the first rung, and on the last one if no distance is
     /// known
-    pub(super) distance: Option<u32>,
+    pub(crate) distance: Option<u32>,
 }
 
 /// The rungs around some NUMA nodes, each wider than the one before; the last one is the whole machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ladder(Vec<Rung>);
+pub(crate) struct Ladder(Vec<Rung>);
 
 impl Ladder {
     /// The ladder around `nodes`, without rungs that add no CPU, except the first.
-    pub(super) fn around(topology: &Topology, nodes: &NodeSet) -> Ladder {
+    pub(crate) fn around(topology: &Topology, nodes: &NodeSet) -> Ladder {
         let rung = |nodes: NodeSet, distance| Rung { cpus: topology.cpus_of(&nodes), nodes, distance };
         let mut rungs = vec![rung(nodes.clone(), None)];
         let others =
@@ -51,12 +51,12 @@ impl Ladder {
     }
 
     /// The rungs, nearest first.
-    pub(super) fn rungs(&self) -> &[Rung] {
+    pub(crate) fn rungs(&self) -> &[Rung] {
         &self.0
     }
 
     /// The lowest rung that holds all of `cpus`; the last one if none does.
-    pub(super) fn rung_of(&self, cpus: &CpuSet) -> usize {
+    pub(crate) fn rung_of(&self, cpus: &CpuSet) -> usize {
         self.0.iter().position(|rung| cpus.is_subset(&rung.cpus)).unwrap_or(self.0.len() - 1)
     }
 }

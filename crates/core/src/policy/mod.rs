@@ -1,35 +1,25 @@
-//! Decides which NICs are candidates, which GPU uses which NIC, which task has which GPUs, and how to bind a
-//! task.
+//! Decides which NICs are candidates, and which GPU uses which NIC.
 //!
 //! Pure: the same topology and the same evidence give the same answer, on every node and in every task.
 #![forbid(unsafe_code)]
 
 mod all;
-pub mod binding;
 mod broken;
 pub mod candidates;
 mod closest;
-pub mod cores;
-mod crew;
 mod evidence;
-mod exchange;
 pub mod explain;
 mod fabric;
-mod gpuless;
-pub mod identity;
-mod ladder;
+pub(crate) mod ladder;
 mod links;
 mod numa;
 mod parts;
 pub mod pattern;
 mod rail;
 pub mod reach;
-mod settle;
-mod shares;
 pub mod solve;
 mod spread;
 pub mod strictness;
-pub mod task;
 mod ways;
 
 pub use pattern::Pattern;
@@ -156,9 +146,5 @@ pub fn gbps(mbps: u64) -> String {
     }
 }
 
-#[cfg(test)]
-#[path = "../../../../tests/attack/judge.rs"]
-#[allow(dead_code, reason = "the end-to-end tests also judge memory")]
-mod judge;
 #[cfg(test)]
 mod tests;

@@ -7,18 +7,12 @@ use crate::topology::{PathType, Topology};
 
 pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
     let ways = Ways::new(topology, &node.rails, &request.through, &vec![1; topology.gpus.len()]);
-    let rails_of: Vec<Vec<usize>> = ways
-        .kinds
-        .iter()
-        .map(|kinds| {
-            let local: Vec<usize> = (0..kinds.len()).filter(|&rail| kinds[rail] < PathType::Sys).collect();
-            let nearest = kinds.iter().min();
-            match local.is_empty() {
-                true => (0..kinds.len()).filter(|&rail| Some(&kinds[rail]) == nearest).collect(),
-                false => local,
-            }
-        })
-        .collect();
+    let near = |kinds: &Vec<PathType>| -> Vec<usize> {
+        let local: Vec<usize> = (0..kinds.len()).filter(|&rail| kinds[rail] < PathType::Sys).collect();
+        // without any, all are as far
+        if local.is_empty() { (0..kinds.len()).collect() } else { local }
+    };
+    let rails_of: Vec<Vec<usize>> = ways.kinds.iter().map(near).collect();
     super::all::serve(topology, node, request, &rails_of, |gpu, rails| {
         match rails.iter().any(|&rail| ways.kinds[gpu.0][rail] < PathType::Sys) {
             true => format!("all {} good NICs of its NUMA node", rails.len()),

@@ -4,6 +4,7 @@
 use super::{Through, Ways};
 use crate::placement::{Rail, RailIndex};
 use crate::topology::{GpuIndex, PathType, Topology};
+use std::cmp::Reverse;
 
 /// The ways from every GPU to some ports.
 pub struct Reach(Ways);
@@ -22,5 +23,10 @@ impl Reach {
     /// What the path gives when no other path shares it, in Mbit/s; `None` if no rate is known.
     pub fn alone_mbps(&self, gpu: GpuIndex, port: usize) -> Option<u64> {
         self.0.rates_known().then(|| self.0.value(gpu, RailIndex(port)))
+    }
+
+    /// Of these ports the one that gives the GPU most; of equals the nearest, of these the first.
+    pub fn best(&self, gpu: GpuIndex, ports: impl Iterator<Item = usize>) -> Option<usize> {
+        ports.min_by_key(|&port| (Reverse(self.0.value(gpu, RailIndex(port))), self.path(gpu, port), port))
     }
 }

@@ -34,32 +34,32 @@ pub fn shortfalls(
     used: &[Judged],
     strictness: Strictness,
 ) -> Vec<String> {
-    let mut lacks = Vec::new();
+    let mut missing = Vec::new();
     if !task.gpus.is_empty() && task.rails.is_empty() && !topology.is_left_to_libfabric() {
-        lacks.push("no NIC of this node may be chosen".to_string());
+        missing.push("no NIC of this node may be chosen".to_string());
     }
-    lacks.extend(task.gpus.iter().filter_map(|&gpu| node.gpu(gpu).shortfall.clone()));
-    lacks.extend(task.missed.iter().cloned());
+    missing.extend(task.gpus.iter().filter_map(|&gpu| node.gpu(gpu).shortfall.clone()));
+    missing.extend(task.missed.iter().cloned());
     if strictness < Strictness::Restricted || task.gpus.is_empty() {
-        return lacks;
+        return missing;
     }
     let gpu_nodes: Vec<Option<u32>> =
         task.gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address)).collect();
     let Some(near) = gpu_nodes.iter().copied().collect::<Option<NodeSet>>() else {
-        lacks.push("the kernel names no NUMA node for its GPU".to_string());
-        return lacks;
+        missing.push("the kernel names no NUMA node for its GPU".to_string());
+        return missing;
     };
     let numa_node_of =
         |nic: NicIndex| topology.nic(nic).address.and_then(|address| topology.numa_node_of(address));
     let single = strictness == Strictness::SingleNumaNode;
     if single && near.len() > 1 {
-        lacks.push(format!("its GPUs are on NUMA nodes {near}"));
+        missing.push(format!("its GPUs are on NUMA nodes {near}"));
     }
     for of_it in used {
         let (name, nic) = match of_it {
             Judged::Nic { name, nic } => (name, nic),
             Judged::Nothing { of } => {
-                lacks.push(format!("no NIC of {of} works here"));
+                missing.push(format!("no NIC of {of} works here"));
                 continue;
             }
         };
@@ -67,7 +67,7 @@ pub fn shortfalls(
         // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
         let better = || good_nics(topology, node, topology.nic(*nic).kind).any(is_near);
         if !is_near(*nic) && (single || better()) {
-            lacks.push(format!("{name} is not on NUMA node {near} of its GPU"));
+            missing.push(format!("{name} is not on NUMA node {near} of its GPU"));
         }
     }
     let cpus = task.cpus.cpus();
@@ -76,11 +76,11 @@ pub fn shortfalls(
         match &task.cpus {
             // `missed` is reported above
             CpuDecision::OutOfReach { .. } if task.missed.is_some() => {}
-            CpuDecision::OutOfReach { why, .. } => lacks.push(why.clone()),
-            _ => lacks.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU")),
+            CpuDecision::OutOfReach { why, .. } => missing.push(why.clone()),
+            _ => missing.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU")),
         }
     }
-    lacks
+    missing
 }
 
 /// The NICs of a kind that may be used: of those that the map leaves to their own library, the ones that work.

@@ -3,7 +3,7 @@
 
 use super::facts::Machine;
 use super::{Examined, Verdict, listed};
-use nic_placement_core::policy::identity;
+use nic_placement_core::gpus;
 use nic_placement_core::topology::NicKind;
 
 pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
@@ -28,7 +28,7 @@ pub(super) fn odd(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
     let all = subject.diagnostics.iter().chain(&subject.plan.map.diagnostics);
     let mut verdicts: Vec<Verdict> = all.map(Verdict::note).collect();
-    verdicts.extend(identity::lint(topology).iter().map(Verdict::note));
+    verdicts.extend(gpus::lint(topology).iter().map(Verdict::note));
     verdicts
 }
 

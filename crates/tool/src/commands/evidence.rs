@@ -3,7 +3,7 @@
 
 use super::misunderstood::misunderstood;
 use super::{Failure, gpu_list};
-use nic_placement_core::policy::identity;
+use nic_placement_core::gpus;
 use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl GpuEvidence {
     }
 
     fn take(&mut self, word: &str) -> Result<(), Failure> {
-        let known = identity::VARIABLES.into_iter();
+        let known = gpus::VARIABLES.into_iter();
         let found = word.split_once('=').and_then(|(name, list)| {
             let name = known.clone().chain([STEP_GPUS]).find(|known| *known == name)?;
             Some((name, list.to_string()))

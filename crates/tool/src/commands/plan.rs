@@ -11,11 +11,11 @@ use super::page::Page;
 use super::request::{self, PlanOptions};
 use super::{Failure, gpu_list, shortfalls};
 use clap::ArgAction::Append;
+use nic_placement_core::gpus;
 use nic_placement_core::libraries;
 use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::TaskPlan;
-use nic_placement_core::policy::identity;
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
 use nic_placement_launch::answers;
@@ -132,7 +132,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         Output { why, .. } => {
             table::print(plan, &placed, page);
             shortfalls::lines("task", &lacking, page);
-            for diagnostic in diagnostics.iter().chain(&identity::lint(&plan.node)) {
+            for diagnostic in diagnostics.iter().chain(&gpus::lint(&plan.node)) {
                 page.item("note: ", diagnostic);
             }
             if *why {

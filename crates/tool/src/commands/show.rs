@@ -8,8 +8,9 @@ use super::node::Node;
 use super::page::{Page, Table, Text};
 use super::{Failure, left_out};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::gpus;
 use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::policy::{self, Request, identity};
+use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
 
 /// the node: NUMA nodes, GPUs, NICs, and how far each is from each
@@ -50,7 +51,7 @@ fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnosti
     page.line(format_args!("{} ({})", topology.name, topology.provenance));
     tree::print(topology, placement, page);
     matrix(topology, page);
-    let lints = identity::lint(topology);
+    let lints = gpus::lint(topology);
     let notes: Vec<&Diagnostic> = diagnostics.iter().chain(&placement.diagnostics).chain(&lints).collect();
     if !placement.excluded.is_empty() || topology.supplied_by.is_some() || !notes.is_empty() {
         page.blank();

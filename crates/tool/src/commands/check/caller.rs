@@ -4,10 +4,10 @@
 use super::super::plugstack;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Root;
+use nic_placement_core::gpus;
 use nic_placement_core::libraries::findings::{self, Subject, lint};
 use nic_placement_core::libraries::{self, FileText, Present, ReadFile};
 use nic_placement_core::plan::Plan;
-use nic_placement_core::policy::identity;
 use nic_placement_core::step::{GpuGrant, Task};
 use nic_placement_fleet::doctor::facts::{Caller, Limit};
 use nic_placement_process::files::UsersFiles;
@@ -50,7 +50,7 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
 
 /// The variables of this process that a task's libraries would read.
 pub(super) fn environment() -> Present {
-    let known = findings::variables().chain(identity::VARIABLES);
+    let known = findings::variables().chain(gpus::VARIABLES);
     known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
 }
 
@@ -61,7 +61,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         true => plugstack::names(Path::new("/sys/class/net")),
         false => topology.nics.iter().flat_map(|nic| nic.netdevs.iter().cloned()).collect(),
     };
-    let variables = BTreeMap::from(identity::VARIABLES.map(|name| (name, present.get(name).cloned())));
+    let variables = BTreeMap::from(gpus::VARIABLES.map(|name| (name, present.get(name).cloned())));
     let variables = variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let task = Task { gpus: GpuGrant { variables, access: Vec::new() }, ..Task::default() };
     // another machine's files are not here to be looked at

@@ -5,9 +5,9 @@ use super::launcher::Launcher;
 use super::rank::Numbering;
 use nic_placement_core::config::cpu_bind;
 use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::gpus;
+use nic_placement_core::gpus::rank::{claimed, seen};
 use nic_placement_core::libraries::{Present, marker};
-use nic_placement_core::policy::identity;
-use nic_placement_core::policy::identity::rank::{claimed, seen};
 use nic_placement_core::step::program::{self, program_name};
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
@@ -127,7 +127,7 @@ impl Surroundings<'_> {
     ) -> (Option<String>, Option<String>) {
         let Surroundings { node, present, numbering, launcher } = self;
         // a process with a GPU must not be taken for one of a step without: those are dealt over the NUMA nodes
-        let numbers = (!seen.gpus.is_empty()).then(|| identity::slurms_numbers(node, &seen.gpus));
+        let numbers = (!seen.gpus.is_empty()).then(|| gpus::slurms_numbers(node, &seen.gpus));
         let known = present.get(STEP_GPUS).cloned().or(numbers.clone());
         let Some(rank) = &numbering.rank else { return (known, None) };
         match (seen.gpus.len(), claim.gpus.len()) {
@@ -145,7 +145,7 @@ impl Surroundings<'_> {
                 }
                 // each process has a GPU of its own, and no variable names the rule: that of later releases is taken
                 let all: Vec<GpuIndex> = node.gpu_indices().collect();
-                (Some(identity::slurms_numbers(node, &all)), Some("gres/gpu:per_task:1".to_string()))
+                (Some(gpus::slurms_numbers(node, &all)), Some("gres/gpu:per_task:1".to_string()))
             }
             _ => (known, None),
         }

@@ -3,8 +3,8 @@
 
 use super::virtual_rank;
 use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::gpus::rank::Rank;
 use nic_placement_core::libraries::Present;
-use nic_placement_core::policy::identity::rank::Rank;
 
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;

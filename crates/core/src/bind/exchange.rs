@@ -4,53 +4,32 @@
 //! as Slurm cut them.  A task never gets farther away.
 #![forbid(unsafe_code)]
 
-use super::crew::Crew;
-use crate::topology::{CpuSet, NodeSet, Topology};
+use super::tasks::StepTasks;
+use crate::topology::NodeSet;
 
-/// The mean distance of CPUs from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is local).
-///
-/// Where the kernel knows no distances, another node counts as 20, its own default (include/linux/topology.h,
-/// `REMOTE_DISTANCE`).
-pub(super) fn distance(topology: &Topology, cpus: &CpuSet, home: &NodeSet) -> u64 {
-    let between =
-        |own: u32, node: u32| topology.distance(own, node).unwrap_or(if own == node { 10 } else { 20 });
-    let of_node = |node: u32| home.iter().map(|own| between(own, node)).min().unwrap_or(0);
-    let nodes = topology.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus));
-    let sum: u64 =
-        nodes.map(|node| node.cpus.intersection(cpus).len() as u64 * u64::from(of_node(node.os_index))).sum();
-    100 * sum / cpus.len().max(1) as u64
-}
-
-/// `[task]`: whose mask it takes; its own where that is as near.  `[task]` of `shares` tells which tasks may change.
-pub(super) fn exchanged<S: PartialEq>(topology: &Topology, crew: &Crew, shares: &[S]) -> Vec<usize> {
-    let far = |id: &usize| {
-        let home = crew.homes.get(*id).and_then(Option::as_ref);
-        home.is_some_and(|home| !crew.mask(*id).is_subset(&topology.cpus_of(home)))
-    };
-    let mut takes: Vec<usize> = (0..crew.len()).collect();
-    // of one mask for all there is nothing to change
-    let mut left: Vec<usize> = match crew.shares_one_mask() {
-        true => Vec::new(),
-        false => (0..crew.len()).filter(far).collect(),
-    };
-    while let Some(&first) = left.first() {
-        let (alike, rest): (Vec<usize>, Vec<usize>) =
-            left.iter().partition(|&&id| shares[id] == shares[first]);
+/// `[task]`: whose mask it takes; its own where that is as near.  Only tasks with equal `shares` exchange theirs.
+pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<usize> {
+    let mut takes: Vec<usize> = (0..tasks.len()).collect();
+    if tasks.share_one_mask() {
+        return takes;
+    }
+    let known = tasks.gpu_nodes.iter().enumerate().filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)));
+    let is_far = |(id, nodes): &(usize, &NodeSet)| !tasks.mask(*id).is_subset(&tasks.topology.cpus_of(nodes));
+    let mut left: Vec<(usize, &NodeSet)> = known.filter(is_far).collect();
+    while let Some(&(first, _)) = left.first() {
+        let (alike, rest): (Vec<_>, Vec<_>) = left.iter().partition(|(id, _)| shares[*id] == shares[first]);
         left = rest;
-        let away = |task: usize, mask: usize| {
-            let home = crew.homes.get(alike[task]).and_then(Option::as_ref);
-            home.map_or(0, |home| distance(topology, crew.mask(alike[mask]), home))
-        };
+        let mask = |place: usize| tasks.mask(alike[place].0);
+        let away = |task: usize, place: usize| tasks.distance(mask(place), alike[task].1);
         let own: Vec<u64> = (0..alike.len()).map(|task| away(task, task)).collect();
-        let cost = |task: usize, mask: usize| {
-            let there = away(task, mask);
-            let stays_by_memory = || crew.may_run(topology, crew.mask(alike[task]), crew.mask(alike[mask]));
-            let may = task == mask || (there <= own[task] && stays_by_memory());
+        let cost = |task: usize, place: usize| {
+            let there = away(task, place);
+            let may = task == place || (there <= own[task] && tasks.may_run(mask(task), mask(place)));
             // of ways that are as near, the one in which fewest change
-            may.then(|| 2 * alike.len() as u64 * there + u64::from(task != mask))
+            may.then(|| 2 * alike.len() as u64 * there + u64::from(task != place))
         };
-        for (task, mask) in assigned(alike.len(), cost).into_iter().enumerate() {
-            takes[alike[task]] = alike[mask];
+        for (task, place) in assigned(alike.len(), cost).into_iter().enumerate() {
+            takes[alike[task].0] = alike[place].0;
         }
     }
     takes

@@ -1,57 +1,55 @@
-//! The facts that all tasks of a step on this node share: their number, masks and what they asked for, and, if Slurm's rule
-//! tells them, the NUMA nodes of the tasks' GPUs.
+//! The tasks of a step on this node, by facts that all of them share: their number, masks and what they asked for, and, if
+//! Slurm's rule tells them, the NUMA nodes of the tasks' GPUs.
 //!
 //! Each task decides alone, and none waits for another.  So what a task takes must follow from these facts,
 //! from which every other task computes the same.
 #![forbid(unsafe_code)]
 
-use super::{gpuless, identity};
+use super::gpuless;
+use crate::gpus;
 use crate::step::rule::{self, Rule};
 use crate::step::{Access, Step, Task};
-use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
+use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 
-/// Tasks with masks of their own, at most, that are settled together: tasks with GPUs of their own are fewer.  More of them
+/// Tasks with masks of their own, at most, that are placed together: tasks with GPUs of their own are fewer.  More of them
 /// stay where Slurm put them.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 /// The tasks of a step on this node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Crew<'t> {
-    /// the tasks on this node
-    tasks: usize,
+pub(super) struct StepTasks<'t> {
+    pub(super) topology: &'t Topology,
+    step: &'t Step,
     /// Slurm's masks: one where all tasks have the same, which is the step's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
     /// the CPUs that each task asked for (`-c`), as hardware threads
     pub(super) asked: Option<usize>,
     /// `[task]`: the NUMA nodes of its GPUs, `None` where no rule tells them; empty if no rule tells any task's
-    pub(super) homes: Vec<Option<NodeSet>>,
+    pub(super) gpu_nodes: Vec<Option<NodeSet>>,
     /// CPUs of the step on this node
     pub(super) cpus: CpuSet,
-    /// the user's `--mem-bind`: memory stays where it is, and tasks stay by it
-    memory: Option<&'t str>,
 }
 
-impl<'t> Crew<'t> {
-    /// The crew of `task`.
-    pub(super) fn new(topology: &Topology, step: &'t Step, task: &'t Task) -> Crew<'t> {
-        let tasks = step.tasks_here();
+impl<'t> StepTasks<'t> {
+    /// The tasks of the step of `task`.
+    pub(super) fn new(topology: &'t Topology, step: &'t Step, task: &'t Task) -> StepTasks<'t> {
+        let count = step.tasks_here();
         let masks = match task.masks.as_slice() {
             [] => std::slice::from_ref(&task.cpus),
-            masks => &masks[..masks.len().min(tasks)],
+            masks => &masks[..masks.len().min(count)],
         };
         let is_one = masks.iter().all(|mask| *mask == masks[0]);
         let masks = if is_one { &masks[..1] } else { masks };
         let cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
-        let homes = deal(topology, step, task)
-            .or_else(|| Some(gpuless::deal(topology, step, task)?.into_iter().map(Some).collect()))
-            .filter(|homes: &Vec<_>| homes.len() == tasks);
-        let asked = asked(step, task, &cpus);
-        Crew { tasks, masks, asked, homes: homes.unwrap_or_default(), cpus, memory: memory_bound(step) }
+        let gpu_nodes = nodes_by_rule(topology, step, task)
+            .or_else(|| Some(gpuless::node_parts(topology, step, task)?.into_iter().map(Some).collect()))
+            .filter(|nodes: &Vec<_>| nodes.len() == count);
+        let (asked, gpu_nodes) = (asked(step, task, &cpus), gpu_nodes.unwrap_or_default());
+        StepTasks { topology, step, masks, asked, gpu_nodes, cpus }
     }
 
     /// The number of tasks.
     pub(super) fn len(&self) -> usize {
-        self.tasks
+        self.step.tasks_here()
     }
 
     /// Slurm's mask of a task.  With fewer masks than tasks Slurm starts again at the first (src/plugins/task/affinity/
@@ -62,46 +60,50 @@ impl<'t> Crew<'t> {
 
     /// Slurm's masks of all tasks.
     pub(super) fn all_masks(&self) -> Vec<&'t CpuSet> {
-        (0..self.tasks).map(|id| self.mask(id)).collect()
+        (0..self.len()).map(|id| self.mask(id)).collect()
     }
 
-    /// Have more tasks than are settled together masks of their own?  A user can forge the list of masks, and each task that
+    /// Have more tasks than are placed together masks of their own?  A user can forge the list of masks, and each task that
     /// moves works through all of them.
-    pub(super) fn has_too_many_masks(&self) -> bool {
-        self.tasks > MOST_DIFFERENT_MASKS && !self.shares_one_mask()
+    pub(super) fn have_too_many_masks(&self) -> bool {
+        self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
 
     /// Do all tasks have the same mask?
-    pub(super) fn shares_one_mask(&self) -> bool {
+    pub(super) fn share_one_mask(&self) -> bool {
         self.masks.len() == 1
     }
 
     /// Does each task have CPUs that no other task has?
-    pub(super) fn is_private(&self) -> bool {
-        if self.masks.len() < self.tasks {
-            return false;
-        }
+    pub(super) fn are_private(&self) -> bool {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
-        sum == self.cpus.len() && self.masks.iter().all(|mask| !mask.is_empty())
+        self.masks.len() == self.len()
+            && sum == self.cpus.len()
+            && self.masks.iter().all(|mask| !mask.is_empty())
     }
 
     /// May a task with this mask of Slurm's run on these CPUs, by where its memory is bound?
-    pub(super) fn may_run(&self, topology: &Topology, mask: &CpuSet, cpus: &CpuSet) -> bool {
-        stays_by_its_memory(topology, self.memory, mask, cpus)
+    ///
+    /// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two (Slurm's
+    /// src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user weighed the memory.
+    pub(super) fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
+        memory_bound(self.step).is_none() || self.topology.nodes_of(mask) == self.topology.nodes_of(cpus)
     }
-}
 
-/// Does a task with this mask of Slurm's stay by its memory on these CPUs, where the user bound that?
-///
-/// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two (Slurm's
-/// src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user weighed the memory.
-pub(super) fn stays_by_its_memory(
-    topology: &Topology,
-    bound: Option<&str>,
-    mask: &CpuSet,
-    cpus: &CpuSet,
-) -> bool {
-    bound.is_none() || topology.nodes_of(mask) == topology.nodes_of(cpus)
+    /// The mean distance of CPUs from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is local).
+    ///
+    /// Where the kernel knows no distances, another node counts as 20, its own default (include/linux/topology.h,
+    /// `REMOTE_DISTANCE`).
+    pub(super) fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
+        let between = |own: u32, node: u32| {
+            self.topology.distance(own, node).unwrap_or(if own == node { 10 } else { 20 })
+        };
+        let of_node = |node: u32| near.iter().map(|own| between(own, node)).min().unwrap_or(0);
+        let nodes = self.topology.numa_nodes.iter();
+        let here = |node: &NumaNode| node.cpus.intersection(cpus).len() as u64;
+        let sum: u64 = nodes.map(|node| here(node) * u64::from(of_node(node.os_index))).sum();
+        100 * sum / cpus.len().max(1) as u64
+    }
 }
 
 /// The user's way of binding memory, if it binds any: `--mem-bind=none` does not.
@@ -118,18 +120,18 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else { return Some(asked) };
     let cores = counted.cores.max(1) as usize;
-    let threads = match !task.masks.is_empty() {
+    let threads = match task.masks.is_empty() {
+        true => task.threads_per_core.unwrap_or(1),
         // slurmd's masks are of the step's cores: one thread of each, where a hint says so
-        true if cpus.len() % cores == 0 => (cpus.len() / cores).max(1),
-        true => 1,
-        false => task.threads_per_core.unwrap_or(1),
+        false if cpus.len() % cores == 0 => (cpus.len() / cores).max(1),
+        false => 1,
     };
     let are_threads = asked.saturating_mul(step.tasks_here()).div_ceil(threads) == cores;
     Some(if are_threads && counted.cpus != counted.cores { asked } else { asked.saturating_mul(threads) })
 }
 
 /// Does each task have GPUs that no other task has (`--gpus-per-task`)?
-pub(super) fn has_own_gpus(task: &Task) -> bool {
+pub(super) fn have_own_gpus(task: &Task) -> bool {
     let rule = task.gpu_bind.as_deref().and_then(rule::of_gpus);
     task.promised.is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
 }
@@ -140,12 +142,12 @@ pub(super) fn has_own_gpus(task: &Task) -> bool {
 /// later releases look at the tasks' masks first.  `map_gpu:` (later `map:`) lists GPUs by the tasks' local
 /// ids, and starts again at the first if the list is too short.  Its numbers are the node's if the job has
 /// all of the node's GPUs; otherwise it is unclear what they count.
-pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
+fn nodes_by_rule(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = &task.promised {
         return Some(gpus.iter().map(|gpu| nodes_of(topology, std::slice::from_ref(gpu))).collect());
     }
     let Rule { text: rule, is_later, .. } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
-    let list: Vec<&str> = step.gpus.as_deref()?.split(',').collect();
+    let list: Vec<&str> = gpus::entries(step.gpus.as_deref()?).collect();
     let tasks = step.tasks_here();
     // `[task]`: where its GPUs stand in the list
     let places: Vec<(usize, usize)> = if let Some(each) = rule.strip_prefix("per_task:") {
@@ -162,15 +164,15 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
         (0..tasks).map(|id| (map[id % map.len()], 1)).collect()
     };
     let &(own, each) = places.get(task.local_id as usize)?;
-    let orders = counted(topology, task, &list, &list[own..own + each])?;
-    // what one order says and another denies is not known, and such a task stays where Slurm put it
-    let home = |(from, each): (usize, usize)| {
+    let orders = gpu_orders(topology, step, task, &list, &list[own..own + each])?;
+    // the orders may differ: then the task's GPUs are not known, and it stays where Slurm put it
+    let nodes = |(from, each): (usize, usize)| {
         let by_order = |gpus: &Vec<GpuIndex>| nodes_of(topology, &gpus[from..from + each]);
-        let home = by_order(orders.first()?)?;
-        orders.iter().all(|gpus| by_order(gpus).as_ref() == Some(&home)).then_some(home)
+        let nodes = by_order(orders.first()?)?;
+        orders.iter().all(|gpus| by_order(gpus).as_ref() == Some(&nodes)).then_some(nodes)
     };
-    let homes: Vec<Option<NodeSet>> = places.into_iter().map(home).collect();
-    homes.iter().any(Option::is_some).then_some(homes)
+    let all: Vec<Option<NodeSet>> = places.into_iter().map(nodes).collect();
+    all.iter().any(Option::is_some).then_some(all)
 }
 
 /// The GPUs for which Slurm's numbers stand, in each order that is possible.
@@ -178,25 +180,29 @@ pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<
 /// Where every task may open all GPUs, its runtime counts them in its own order, whatever Slurm's is: as this task's runtime
 /// does.  Where a device cgroup leaves each task its own, the order of gres.conf decides, which no file of ours tells: that of
 /// the device files or, by AutoDetect=nvml, of the PCI addresses.
-fn counted(topology: &Topology, task: &Task, list: &[&str], own: &[&str]) -> Option<Vec<Vec<GpuIndex>>> {
-    let slurms = || task.gpus.variables.iter().filter(|(name, _)| identity::is_slurms(name));
-    if task.gpus.access.contains(&Access::Denied) || slurms().next().is_none() {
-        return Some(identity::in_slurms_orders(topology, list)?.to_vec());
+fn gpu_orders(
+    topology: &Topology,
+    step: &Step,
+    task: &Task,
+    list: &[&str],
+    own: &[&str],
+) -> Option<Vec<Vec<GpuIndex>>> {
+    let mut grant = task.gpus.clone();
+    let mut lists: Vec<&mut String> =
+        grant.variables.iter_mut().filter(|(name, _)| gpus::is_slurms(name)).map(|(_, list)| list).collect();
+    if task.gpus.access.contains(&Access::Denied) || lists.is_empty() {
+        return Some(gpus::step_orders(topology, step)?.to_vec());
     }
-    if slurms().any(|(_, value)| *value != own.join(",")) {
+    if lists.iter().any(|list| **list != own.join(",")) {
         return None;
     }
-    let mut grant = task.gpus.clone();
-    grant
-        .variables
-        .iter_mut()
-        .filter(|(name, _)| identity::is_slurms(name))
-        .for_each(|(_, value)| *value = list.join(","));
-    let gpus = identity::identify(topology, &Step::default(), &grant).gpus;
+    lists.iter_mut().for_each(|value| **value = list.join(","));
+    let gpus = gpus::identify(topology, &Step::default(), &grant).gpus;
     (gpus.len() == list.len()).then(|| vec![gpus])
 }
 
-fn nodes_of(topology: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
+/// The NUMA nodes of these GPUs; `None` if the kernel names none for one of them.
+pub(super) fn nodes_of(topology: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
     gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address)).collect()
 }
 
@@ -204,7 +210,7 @@ fn nodes_of(topology: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
 mod tests {
     use super::*;
     use crate::step::Counted;
-    use crate::topology::{Gpu, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
+    use crate::topology::{Gpu, GpuVendor, PciFunction, PciParent, Provenance};
 
     /// Two NUMA nodes of four CPUs; GPUs 0 and 1 on the first, 2 and 3 on the second.
     fn machine() -> Topology {
@@ -228,7 +234,7 @@ mod tests {
     fn dealt(tasks: u32, gpus: &str, rule: &str) -> Option<String> {
         let step = Step { tasks, gpus: Some(gpus.to_string()), ..Step::default() };
         let task = Task { gpu_bind: Some(rule.to_string()), ..Task::default() };
-        let nodes = deal(&machine(), &step, &task)?;
+        let nodes = nodes_by_rule(&machine(), &step, &task)?;
         let shown = |nodes: &Option<NodeSet>| nodes.as_ref().map_or("?".to_string(), NodeSet::to_string);
         Some(nodes.iter().map(shown).collect::<Vec<_>>().join(" "))
     }
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn a_task_has_gpus_of_its_own_by_the_users_promise_or_by_per_task() {
         let own = |promised: Option<Vec<GpuIndex>>, rule: &str| {
-            has_own_gpus(&Task { promised, gpu_bind: Some(rule.to_string()), ..Task::default() })
+            have_own_gpus(&Task { promised, gpu_bind: Some(rule.to_string()), ..Task::default() })
         };
         assert!(own(None, "gpu:per_task:1") && own(None, "gres/gpu:per_task:2"));
         assert!(own(None, "gres/tmp:per_task:10+gres/gpu:per_task:1"), "as srun writes `--tres-per-task`");
@@ -290,7 +296,7 @@ mod tests {
     fn is_private(tasks: u32, masks: &[&str]) -> bool {
         let masks = masks.iter().map(|mask| CpuSet::from_list(mask).unwrap()).collect();
         let task = Task { masks, ..Task::default() };
-        Crew::new(&machine(), &Step { tasks, ..Step::default() }, &task).is_private()
+        StepTasks::new(&machine(), &Step { tasks, ..Step::default() }, &task).are_private()
     }
 
     #[test]
@@ -326,19 +332,19 @@ mod tests {
         for (gpu, minor) in [3, 1, 2, 0].into_iter().enumerate() {
             topology.gpus[gpu].minor = Some(minor);
         }
-        let homes = |variable: Option<&str>, denied: bool| {
+        let nodes = |variable: Option<&str>, denied: bool| {
             let step = Step { tasks: 4, gpus: Some("0,1,2,3".to_string()), ..Step::default() };
             let mut task =
                 Task { gpu_bind: Some("gpu:per_task:1".to_string()), local_id: 1, ..Task::default() };
             task.gpus.access =
                 (0..4).map(|gpu| if denied && gpu != 1 { Access::Denied } else { Access::Allowed }).collect();
             task.gpus.variables.extend(variable.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string())));
-            let nodes = deal(&topology, &step, &task)?;
+            let nodes = nodes_by_rule(&topology, &step, &task)?;
             let shown = |nodes: Option<NodeSet>| nodes.map_or("?".to_string(), |nodes| nodes.to_string());
             Some(nodes.into_iter().map(shown).collect::<Vec<_>>().join(" "))
         };
-        assert_eq!(homes(Some("1"), false).as_deref(), Some("0 0 1 1"), "CUDA counts in PCI order");
-        assert_eq!(homes(Some("0"), true).as_deref(), Some("? 0 1 ?"));
-        assert_eq!(homes(Some("7"), false), None, "another list than Slurm's");
+        assert_eq!(nodes(Some("1"), false).as_deref(), Some("0 0 1 1"), "CUDA counts in PCI order");
+        assert_eq!(nodes(Some("0"), true).as_deref(), Some("? 0 1 ?"));
+        assert_eq!(nodes(Some("7"), false), None, "another list than Slurm's");
     }
 }

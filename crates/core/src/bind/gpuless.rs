@@ -21,13 +21,13 @@ pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) 
     if step.uncounted {
         return none(", and nobody says how many processes share its CPUs");
     }
-    let nodes = deal(topology, step, task).and_then(|deal| deal.into_iter().nth(task.local_id as usize));
-    nodes.map_or_else(|| none(""), Ok)
+    let parts = node_parts(topology, step, task);
+    parts.and_then(|parts| parts.into_iter().nth(task.local_id as usize)).map_or_else(|| none(""), Ok)
 }
 
 /// The NUMA nodes of all tasks in the order of local ids, from facts that all tasks share; `None` if the step has GPUs, one
 /// task or one node here, or Slurm gave the tasks different CPUs; or if the number of tasks is not known.
-pub(super) fn deal(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
+pub(super) fn node_parts(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = topology.nodes_of(&task.step_cpus);
     let (count, tasks) = (reached.len(), step.tasks_here());
@@ -94,7 +94,7 @@ mod tests {
             let task = Task { local_id, cpus: cpus.clone(), step_cpus: cpus.clone(), ..Task::default() };
             let why = nodes(&topology, &step, &task, true).unwrap_err();
             assert_eq!(why, "no GPU to be near to, and nobody says how many processes share its CPUs");
-            assert_eq!(deal(&topology, &step, &task), None);
+            assert_eq!(node_parts(&topology, &step, &task), None);
         }
     }
 

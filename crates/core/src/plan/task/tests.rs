@@ -6,6 +6,18 @@ use crate::placement::Policy;
 use crate::policy::{self, Request};
 use crate::topology::CpuSet;
 
+fn decide(
+    topology: &Topology,
+    map: &NodePlacement,
+    step: &Step,
+    task: &Task,
+    binding: Binding,
+    through: &Through,
+    gpu_use: GpuUse,
+) -> TaskPlacement {
+    TaskRequest { topology, map, step, task, binding, through, gpu_use }.placement()
+}
+
 /// The rails of a task with these GPUs of a DGX H100, and the reasons that name a refusal.
 fn placed(gpus: &str, denied: &[&str], policy: Policy) -> (Vec<String>, Vec<String>) {
     placed_through(gpus, denied, policy, Through::default())

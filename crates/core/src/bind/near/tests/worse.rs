@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::policy::judge;
+use crate::bind::judge;
 use proptest::prelude::*;
 
 impl Played {

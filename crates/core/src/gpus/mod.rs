@@ -27,6 +27,7 @@ pub mod rank;
 mod tests;
 
 pub use claim::by_local_id;
+pub(crate) use list::entries;
 
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::order::{self, Order};
@@ -40,53 +41,22 @@ use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 /// rocclr/device/rocm/rocdevice.cpp).
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
-/// The most entries of a list; the runtimes stop at the number of devices.
-const MAX_ENTRIES: usize = 256;
-
 /// The GPUs that the program will see.
 pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     let sight = Sight { topology, grant };
-    let mut listed: Option<Claim> = None;
-    for vendor in GpuVendor::ALL.into_iter().filter(|&vendor| sight.has(vendor)) {
-        let Some(theirs) = sight.listed(vendor) else { continue };
-        listed = Some(match listed {
-            None => theirs,
-            Some(mut all) => {
-                // on a node with several vendors' GPUs, the reason is that of the first vendor with some
-                if all.gpus.is_empty() && !theirs.gpus.is_empty() {
-                    all.reason = theirs.reason;
-                }
-                all.gpus.extend(theirs.gpus);
-                all
-            }
-        });
-    }
-    if let Some(listed) = listed {
-        return listed;
-    }
-    let denied: Vec<GpuVendor> = GpuVendor::ALL.into_iter().filter(|&vendor| sight.denies(vendor)).collect();
-    let open: Vec<GpuIndex> = denied.iter().flat_map(|&vendor| sight.visible(vendor)).collect();
-    if !open.is_empty() {
-        return Claim { gpus: open, reason: "the GPUs that the task may open".to_string() };
-    }
-    by_step(&sight, step, &denied)
+    sight.claim().unwrap_or_else(|| by_step(&sight, step))
 }
 
-/// Warnings about GPU numbers on this node before any task runs: numbers that may not mean the GPU that
-/// Slurm, or the user, has in mind.
-pub fn lint(topology: &Topology) -> Vec<Diagnostic> {
-    let nvidia: Vec<GpuIndex> = positions(topology, GpuVendor::Nvidia);
-    let mut diagnostics = Vec::new();
-    if let Some(kinds) = unequal(topology, &nvidia) {
-        diagnostics.push(Diagnostic::new(
-            CUDA_ORDER,
-            format!(
-                "the GPUs differ ({kinds}), and unless it is `PCI_BUS_ID` CUDA numbers the fastest first: which GPU a number \
-                 means is then a guess; set it for all jobs, or let Slurm list UUIDs"
-            ),
-        ));
-    }
-    diagnostics
+/// A warning, before any task runs, about numbers that may not mean the GPU that Slurm, or the user, has in mind.
+pub fn lint(topology: &Topology) -> Option<Diagnostic> {
+    let kinds = unequal(topology, &positions(topology, GpuVendor::Nvidia))?;
+    Some(Diagnostic::new(
+        CUDA_ORDER,
+        format!(
+            "the GPUs differ ({kinds}), and unless it is `PCI_BUS_ID` CUDA numbers the fastest first: which GPU a number means \
+             is then a guess; set it for all jobs, or let Slurm list UUIDs"
+        ),
+    ))
 }
 
 fn positions(topology: &Topology, vendor: GpuVendor) -> Vec<GpuIndex> {
@@ -100,8 +70,26 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    fn has(&self, vendor: GpuVendor) -> bool {
-        self.topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
+    /// By the vendors' variables, else by the denied devices; `None` where neither says anything.
+    fn claim(&self) -> Option<Claim> {
+        let listed: Vec<Claim> =
+            self.vendors().into_iter().filter_map(|vendor| self.listed(vendor)).collect();
+        if let Some(first) = listed.first() {
+            // on a node with several vendors' GPUs, the reason is that of the first vendor with some
+            let with_gpus = listed.iter().find(|claim| !claim.gpus.is_empty());
+            let reason = with_gpus.unwrap_or(first).reason.clone();
+            return Some(Claim { gpus: listed.into_iter().flat_map(|claim| claim.gpus).collect(), reason });
+        }
+        let denied = self.vendors().into_iter().filter(|&vendor| self.denies(vendor));
+        let gpus: Vec<GpuIndex> = denied.flat_map(|vendor| self.visible(vendor)).collect();
+        let reason = "the GPUs that the task may open".to_string();
+        (!gpus.is_empty()).then_some(Claim { gpus, reason })
+    }
+
+    /// The vendors of the node's GPUs.
+    fn vendors(&self) -> Vec<GpuVendor> {
+        let has = |vendor: &GpuVendor| self.topology.gpus.iter().any(|gpu| gpu.vendor == *vendor);
+        GpuVendor::ALL.into_iter().filter(has).collect()
     }
 
     /// Is one of this vendor's GPUs denied?  Others do not count: another vendor's display adapter may be
@@ -144,7 +132,7 @@ impl Sight<'_> {
         let visible = self.visible(GpuVendor::Nvidia);
         let listed = list::cuda(self.topology, text, &visible);
         if !listed.unknown.is_empty() {
-            return self.traced(listed, &visible);
+            return self.with_unknown(listed, &visible);
         }
         let Listed { gpus, by_uuid, .. } = listed;
         let mut reason = self.reason(CUDA, text, GpuVendor::Nvidia, &gpus, by_uuid);
@@ -161,53 +149,54 @@ impl Sight<'_> {
     }
 
     /// Entries for a GPU unknown on the node: only the driver's library knows a MIG instance's UUID.
-    fn traced(&self, listed: Listed, visible: &[GpuIndex]) -> Claim {
+    fn with_unknown(&self, listed: Listed, visible: &[GpuIndex]) -> Claim {
         let is_cut = |gpu: &GpuIndex| self.topology.gpu(*gpu).mig_instances.is_some();
         let is_nameless = |gpu: &GpuIndex| self.topology.gpu(*gpu).uuid.is_none();
-        let mut found = listed.gpus;
-        let mut reasons: Vec<String> = found
-            .first()
-            .map(|_| format!("by the entries of `{CUDA}` that the node knows"))
-            .into_iter()
-            .collect();
-        let told = reasons.len() + 1;
-        for entry in &listed.unknown {
-            let mut candidates: Vec<GpuIndex> = match entry.starts_with("MIG-") {
+        let mut gpus = listed.gpus;
+        let mut reasons = Vec::new();
+        if !gpus.is_empty() {
+            reasons.push(format!("by the entries of `{CUDA}` that the node knows"));
+        }
+        for (place, entry) in listed.unknown.iter().enumerate() {
+            let candidates: Vec<GpuIndex> = match entry.starts_with("MIG-") {
                 true if visible.iter().any(is_cut) => visible.iter().copied().filter(is_cut).collect(),
                 true => visible.to_vec(),
                 false => visible.iter().copied().filter(is_nameless).collect(),
             };
-            let entry = shown(entry);
-            reasons.push(match (candidates.len(), self.denies(GpuVendor::Nvidia)) {
-                (0, _) => format!("`{entry}` names no GPU that the task may open"),
-                (1, _) => format!("`{entry}` can mean no other GPU"),
-                (_, true) => format!("`{entry}` is one of the GPUs that the task may open, so all of them"),
-                (many, false) => {
-                    candidates.clear();
-                    format!(
-                        "`{entry}` may be on any of {many} GPUs, and nothing outside the driver tells which"
-                    )
-                }
-            });
-            candidates.retain(|gpu| !found.contains(gpu));
-            found.extend(candidates);
+            let (count, some_denied) = (candidates.len(), self.denies(GpuVendor::Nvidia));
+            if place == 0 {
+                let entry = shown(entry);
+                reasons.push(match (count, some_denied) {
+                    (0, _) => format!("`{entry}` names no GPU that the task may open"),
+                    (1, _) => format!("`{entry}` can mean no other GPU"),
+                    (_, true) => {
+                        format!("`{entry}` is one of the GPUs that the task may open, so all of them")
+                    }
+                    (_, false) => format!(
+                        "`{entry}` may be on any of {count} GPUs, and nothing outside the driver tells which"
+                    ),
+                });
+            }
+            if count == 1 || some_denied {
+                candidates.into_iter().for_each(|gpu| add(&mut gpus, gpu));
+            }
         }
-        if let Some(more @ 1..) = reasons.len().checked_sub(told) {
-            reasons.truncate(told);
+        if let more @ 1.. = listed.unknown.len() - 1 {
             reasons.push(format!("{more} more such entries"));
         }
-        Claim { gpus: found, reason: reasons.join("; ") }
+        Claim { gpus, reason: reasons.join("; ") }
     }
 
     /// ROCR_VISIBLE_DEVICES applies to all programs; HIP programs count the remaining GPUs anew.
     fn rocm(&self) -> Option<Claim> {
         let visible = self.visible(GpuVendor::Amd);
         // HIP takes the first nonempty one; on a node with NVIDIA's GPUs the second is meant for those
-        let hip =
-            [(HIP, true), (CUDA, !self.has(GpuVendor::Nvidia))].into_iter().find_map(|(name, counts)| {
+        let hip = [(HIP, true), (CUDA, !self.vendors().contains(&GpuVendor::Nvidia))].into_iter().find_map(
+            |(name, counts)| {
                 let list = self.variable(name).filter(|list| counts && !list.is_empty())?;
                 Some((name, list))
-            });
+            },
+        );
         let rocr = self.variable(ROCR);
         if rocr.is_none() && hip.is_none() {
             return None;
@@ -266,9 +255,11 @@ impl Sight<'_> {
     }
 }
 
-/// The GPUs of all tasks of the step on this node, as Slurm counts them.
-pub fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
-    step.gpus.as_deref().map_or_else(Vec::new, |list| step_list(topology, list))
+/// Takes a GPU once.
+fn add(gpus: &mut Vec<GpuIndex>, gpu: GpuIndex) {
+    if !gpus.contains(&gpu) {
+        gpus.push(gpu);
+    }
 }
 
 /// The `SLURM_STEP_GPUS` for these GPUs.
@@ -279,71 +270,66 @@ pub fn slurms_numbers(topology: &Topology, gpus: &[GpuIndex]) -> String {
 }
 
 /// By `SLURM_STEP_GPUS`, without the GPUs that the task may not open.
-fn by_step(sight: &Sight, step: &Step, denied: &[GpuVendor]) -> Claim {
+fn by_step(sight: &Sight, step: &Step) -> Claim {
     let topology = sight.topology;
     let none = |reason: &str| Claim { gpus: Vec::new(), reason: reason.to_string() };
-    let Some(list) = &step.gpus else {
-        return none(match denied.is_empty() {
-            true => "Slurm gave it no GPU",
-            false => "Slurm gave it no GPU, and it may open none",
+    if step.gpus.is_none() {
+        return none(match sight.grant.access.contains(&Access::Denied) {
+            true => "Slurm gave it no GPU, and it may open none",
+            false => "Slurm gave it no GPU",
         });
-    };
-    if topology.gpus.iter().any(|gpu| gpu.mig_instances.is_some()) {
+    }
+    if counts_mig(topology) {
         return none("`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs");
     }
-    let mut gpus = step_list(topology, list);
-    gpus.retain(|&gpu| !denied.contains(&topology.gpu(gpu).vendor));
+    let mut gpus = of_the_step(topology, step);
+    gpus.retain(|&gpu| !sight.denies(topology.gpu(gpu).vendor));
     if gpus.is_empty() {
         return none("`SLURM_STEP_GPUS` names no GPU of this node that the task may open");
     }
     Claim { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
 }
 
-/// `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs if the site asked for them.
+/// Do Slurm's places count MIG instances?
+fn counts_mig(topology: &Topology) -> bool {
+    topology.gpus.iter().any(|gpu| gpu.mig_instances.is_some())
+}
+
+/// The GPUs of all tasks of the step on this node by `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs if the
+/// site asked for them.
 ///
 /// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia`
 /// (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with `AutoDetect=nvml` PCI order.  These differ
 /// if the driver did not number in PCI order; then we assume the first two.  A place is not a number: AMD's
 /// files begin at `renderD128`, and a failed GPU leaves a hole.
-fn step_list(topology: &Topology, text: &str) -> Vec<GpuIndex> {
-    let all: Vec<GpuIndex> = topology.gpu_indices().collect();
+pub fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(topology);
     let mut gpus = Vec::new();
-    for entry in text.split(',').take(MAX_ENTRIES).map(str::trim) {
-        let gpu = match entry.parse::<usize>() {
-            Ok(place) => by_file.get(place).copied(),
-            Err(_) => list::by_uuid(topology, entry, &all),
-        };
-        gpus.extend(gpu.filter(|gpu| !gpus.contains(gpu)));
-    }
+    let entries = list::entries(step.gpus.as_deref().unwrap_or_default());
+    entries.filter_map(|entry| of_entry(topology, &by_file, entry)).for_each(|gpu| add(&mut gpus, gpu));
     gpus
 }
 
-/// The GPUs of `SLURM_STEP_GPUS` by both orders in which Slurm may count the node's: of the device files, and of the PCI
-/// addresses; `None` if a place is no GPU's, or the places count MIG instances.
-pub(super) fn in_slurms_orders(topology: &Topology, places: &[&str]) -> Option<[Vec<GpuIndex>; 2]> {
-    let all: Vec<GpuIndex> = topology.gpu_indices().collect();
-    let by = |order: &[GpuIndex]| -> Option<Vec<GpuIndex>> {
-        let gpu = |place: &&str| match place.trim().parse::<usize>() {
-            Ok(place) => order.get(place).copied(),
-            Err(_) => list::by_uuid(topology, place.trim(), &all),
-        };
-        places.iter().map(gpu).collect()
+/// The same by both orders that the node's list may have: of the device files, and of the PCI addresses; `None` if an entry
+/// names no GPU, or the places count MIG instances.
+pub(crate) fn step_orders(topology: &Topology, step: &Step) -> Option<[Vec<GpuIndex>; 2]> {
+    let list = step.gpus.as_deref().filter(|_| !counts_mig(topology))?;
+    let by = |order: Vec<GpuIndex>| -> Option<Vec<GpuIndex>> {
+        list::entries(list).map(|entry| of_entry(topology, &order, entry)).collect()
     };
-    if topology.gpus.iter().any(|gpu| gpu.mig_instances.is_some()) {
-        return None;
-    }
-    Some([by(&by_file(topology))?, by(&all)?])
+    Some([by(by_file(topology))?, by(topology.gpu_indices().collect())?])
 }
 
-/// The step's GPUs by both orders; without any where its list says nothing.
-pub(super) fn orders_of_the_step(topology: &Topology, step: &Step) -> [Vec<GpuIndex>; 2] {
-    let list = step.gpus.as_deref().map(|list| list.split(',').take(MAX_ENTRIES).collect::<Vec<_>>());
-    list.and_then(|list| in_slurms_orders(topology, &list)).unwrap_or_default()
+/// The GPU of an entry of `SLURM_STEP_GPUS`, if the node's list has this order.
+fn of_entry(topology: &Topology, order: &[GpuIndex], entry: &str) -> Option<GpuIndex> {
+    match entry.trim().parse::<usize>() {
+        Ok(place) => order.get(place).copied(),
+        Err(_) => list::by_uuid(topology, entry.trim(), order),
+    }
 }
 
 /// Is this a list that Slurm writes for each task?
-pub(super) fn is_slurms(variable: &str) -> bool {
+pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
 

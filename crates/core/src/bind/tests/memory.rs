@@ -78,7 +78,7 @@ fn settled(mems: MemDecision, missed: Option<&str>, memory: Memory) -> TaskPlace
         missed: missed.map(str::to_string),
         reasons: Vec::new(),
     };
-    settle_memory(&mut placement, &memory);
+    limit_memory(&mut placement, &memory);
     placement
 }
 

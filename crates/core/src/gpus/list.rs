@@ -1,7 +1,7 @@
 //! The vendors' lists of GPUs, each read as its runtime reads it.
 #![forbid(unsafe_code)]
 
-use super::MAX_ENTRIES;
+use super::add;
 use crate::topology::{GpuIndex, Topology};
 use std::collections::BTreeSet;
 
@@ -31,17 +31,9 @@ pub(super) struct Listed {
     pub out_of_range: bool,
 }
 
-impl Listed {
-    /// Takes a GPU once: it may have two MIG instances or two stacks in the list.
-    fn take(&mut self, gpu: GpuIndex) {
-        if !self.gpus.contains(&gpu) {
-            self.gpus.push(gpu);
-        }
-    }
-}
-
-fn entries(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').take(MAX_ENTRIES)
+/// The entries of a list, as many as are read: the runtimes stop at the number of devices.
+pub(crate) fn entries(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').take(256)
 }
 
 /// CUDA's: up to the first invalid entry (CUDA Programming Guide, "CUDA Environment Variables").
@@ -50,10 +42,10 @@ pub(super) fn cuda(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Lis
     for entry in entries(text).map(str::trim) {
         if let Ok(index) = entry.parse::<usize>() {
             let Some(&gpu) = visible.get(index) else { break };
-            listed.take(gpu);
+            add(&mut listed.gpus, gpu);
         } else if let Some(gpu) = by_uuid(topology, entry, visible) {
             listed.by_uuid = true;
-            listed.take(gpu);
+            add(&mut listed.gpus, gpu);
         } else if is_unknown(topology, entry, visible) {
             listed.unknown.push(entry.to_string());
         } else {
@@ -110,7 +102,7 @@ pub(super) fn rocr(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Lis
         };
         let Some(gpu) = gpu.filter(|gpu| !listed.gpus.contains(gpu)) else { break };
         listed.by_uuid |= is_uuid;
-        listed.take(gpu);
+        add(&mut listed.gpus, gpu);
     }
     listed
 }
@@ -140,7 +132,7 @@ pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> List
             break;
         };
         listed.by_uuid |= index.is_none();
-        listed.take(gpu);
+        add(&mut listed.gpus, gpu);
     }
     listed
 }

@@ -47,8 +47,8 @@ pub fn by_local_id(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpus::identify;
     use crate::platform;
-    use crate::policy::identity::identify;
     use crate::step::{Access, GpuGrant};
 
     /// What local id `local_id` of so many tasks gets on a machine where it sees `visible` of the step's GPUs.
@@ -96,7 +96,7 @@ mod tests {
         (0..).zip(&mut topology.gpus).for_each(|(minor, gpu)| gpu.minor = Some(minor));
         (topology.gpus[2].minor, topology.gpus[3].minor) = (Some(3), Some(2));
         let gpus = [7, 2, 3, 0].map(GpuIndex);
-        assert_eq!(crate::policy::identity::slurms_numbers(&topology, &gpus), "7,3,2,0");
+        assert_eq!(crate::gpus::slurms_numbers(&topology, &gpus), "7,3,2,0");
         let step = Step { gpus: Some("7,3,2,0".to_string()), ..Step::default() };
         assert_eq!(of_the_step(&topology, &step), gpus);
     }

@@ -4,10 +4,10 @@
 mod worse;
 
 use super::*;
+use crate::bind::{Situation, bind};
 use crate::placement::{Bind, Binding, CpuDecision, Mem};
-use crate::policy::binding::{Situation, bind};
 use crate::step::{Access, Counted, GpuGrant, Step, Task};
-use crate::topology::{Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu};
+use crate::topology::{Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu, Topology};
 
 /// Sockets of NUMA nodes of cores of two threads, the second threads numbered after all first ones, and
 /// `gpus` GPUs dealt to the nodes in order.

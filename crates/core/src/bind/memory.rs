@@ -5,7 +5,7 @@
 //! each thread gets memory where it runs.  A preference would make memory remote for some threads.
 #![forbid(unsafe_code)]
 
-use super::{MAX_SHOWN, Near, Situation, bound_by_program};
+use super::{MAX_SHOWN, NearNodes, Situation, bound_by_program, joined};
 use crate::diagnostic::Shown;
 use crate::placement::{Bind, CpuDecision, Mem, MemDecision, TaskPlacement};
 use crate::policy::ladder::Ladder;
@@ -15,7 +15,7 @@ use crate::topology::NodeSet;
 /// Checks the decision against what the task may have.  A memory policy that another program set stays, since it was set on
 /// purpose: by a site's wrapper around slurmd, or by a plugin before us.  Our own may only become a part of itself.  Nodes
 /// outside the cpuset can give the task no memory.
-pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
+pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else { return };
     if let Some(why) = &memory.taken {
         return placement.keep_memory(why.clone());
@@ -29,10 +29,7 @@ pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
     if left.is_empty() {
         let why = format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}");
         let missed = format!("memory: {why}");
-        placement.missed = Some(match placement.missed.take() {
-            Some(earlier) => format!("{earlier}; {missed}"),
-            None => missed,
-        });
+        placement.missed = joined(placement.missed.take(), Some(missed));
         return placement.keep_memory(why);
     }
     if left != nodes {
@@ -46,7 +43,11 @@ pub fn settle_memory(placement: &mut TaskPlacement, memory: &Memory) {
 }
 
 /// What is wanted, by the CPUs that were decided.
-pub(super) fn decided(situation: &Situation, near: &Result<Near, String>, cpus: &CpuDecision) -> MemDecision {
+pub(super) fn decided(
+    situation: &Situation,
+    near: &Result<NearNodes, String>,
+    cpus: &CpuDecision,
+) -> MemDecision {
     let Situation { topology, step, binding, .. } = situation;
     let keep = |why: String| MemDecision::Keep { why };
     if let Some(how) = &step.mem_bind {

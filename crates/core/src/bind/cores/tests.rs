@@ -35,14 +35,17 @@ fn set(list: &str) -> CpuSet {
     CpuSet::from_list(list).unwrap()
 }
 
-/// Each task's share, with its GPU on the given node, if each asked for one CPU.
+/// A task's cores and how they were found, or why it has none.
+type Owned = Result<(CpuSet, &'static str), &'static str>;
+
+/// Each task's cores, with its GPU on the given node, if each asked for one CPU.
 fn shares(
     topology: &Topology,
     masks: &[CpuSet],
     gpus: &str,
     gpu_bind: Option<&str>,
     near: &[NodeSet],
-) -> Vec<Share> {
+) -> Vec<Owned> {
     shares_of(topology, masks, gpus, gpu_bind, near, Some(1))
 }
 
@@ -54,7 +57,7 @@ fn shares_of(
     gpu_bind: Option<&str>,
     near: &[NodeSet],
     cpus_per_task: Option<u32>,
-) -> Vec<Share> {
+) -> Vec<Owned> {
     let step =
         Step { tasks: near.len() as u32, gpus: Some(gpus.to_string()), cpus_per_task, ..Step::default() };
     let one = |(id, near): (usize, &NodeSet)| {
@@ -63,16 +66,13 @@ fn shares_of(
         let gpu_bind = gpu_bind.map(str::to_string);
         let task =
             Task { local_id: id as u32, cpus, step_cpus, masks: masks.to_vec(), gpu_bind, ..Task::default() };
-        share(topology, &step, &task, near)
+        own_cores(topology, &step, &task, near)
     };
     near.iter().enumerate().map(one).collect()
 }
 
-fn lists(shares: Vec<Share>) -> Vec<String> {
-    let list = |share| match share {
-        Share::Own(cpus, _) => cpus.to_string(),
-        Share::Undivided(why) => why.to_string(),
-    };
+fn lists(shares: Vec<Owned>) -> Vec<String> {
+    let list = |owned: Owned| owned.map_or_else(str::to_string, |(cpus, _)| cpus.to_string());
     shares.into_iter().map(list).collect()
 }
 
@@ -216,11 +216,11 @@ proptest! {
             .map(|near| if near.is_empty() { [0].into_iter().collect() } else { near })
             .collect();
         let shares = shares(&topology, &masks, gpus, rule.as_deref(), &near);
-        let undivided = shares.iter().filter(|share| matches!(share, Share::Undivided(_))).count();
+        let undivided = shares.iter().filter(|share| share.is_err()).count();
         prop_assert!(undivided == 0 || undivided == shares.len(), "all find the same: {shares:?}");
         let mut taken = CpuSet::new();
         for share in &shares {
-            let Share::Own(cpus, _) = share else { continue };
+            let Ok((cpus, _)) = share else { continue };
             prop_assert!(!cpus.is_empty() && cpus.is_subset(&step_cpus), "{shares:?}");
             for core in topology.cores().iter().filter(|core| core.intersects(cpus)) {
                 prop_assert!(!core.intersects(&taken), "core {core} twice: {shares:?}");
@@ -251,7 +251,7 @@ proptest! {
         let task =
             Task { local_id: number, cpus: cpus.clone(), step_cpus: cpus.clone(), gpu_bind, ..Task::default() };
         for near in nodes(&[0, node_count - 1]) {
-            prop_assert_eq!(share(&topology, &step, &task, &near), Share::Undivided(UNCOUNTED));
+            prop_assert_eq!(own_cores(&topology, &step, &task, &near), Err(UNCOUNTED));
         }
         prop_assert_eq!(super::threads(&topology, &step, &task, &cpus), None);
         let bound = Step { cpu_bind: Some("`mpirun` bound it".to_string()), ..step };
@@ -272,11 +272,11 @@ proptest! {
         let mut taken = CpuSet::new();
         for (share, near) in shares.iter().zip(&near) {
             match share {
-                Share::Own(cpus, _) => {
+                Ok((cpus, _)) => {
                     prop_assert!(cpus.is_subset(&topology.cpus_of(near)), "{shares:?}");
                     taken = taken.union(cpus);
                 }
-                Share::Undivided(_) => {
+                Err(_) => {
                     prop_assert!(tasks.div_ceil(node_count) > cores || 8u32.div_ceil(node_count) > cores);
                     return Ok(());
                 }

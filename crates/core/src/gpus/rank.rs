@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::list::CUDA_ORDER;
-use super::{Sight, identify, unequal};
+use super::{Sight, by_step, unequal};
 use crate::order;
 use crate::step::{Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
@@ -26,17 +26,17 @@ pub struct Rank {
 
 /// The GPUs that a process sees, with or without Slurm.
 ///
-/// As [`identify`], but a process that nothing keeps from any GPU sees all: no variable, no denied device, and no list of
+/// As [`super::identify`], but a process that nothing keeps from any GPU sees all: no variable, no denied device, and no list of
 /// a step.
 pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
-    let found = identify(topology, step, grant);
     let sight = Sight { topology, grant };
-    let vendors = || GpuVendor::ALL.into_iter().filter(|&vendor| sight.has(vendor));
-    if !found.gpus.is_empty() || step.gpus.is_some() || vendors().any(|vendor| sight.listed(vendor).is_some())
-    {
-        return found;
+    if let Some(claim) = sight.claim() {
+        return claim;
     }
-    let gpus: Vec<GpuIndex> = vendors().flat_map(|vendor| sight.visible(vendor)).collect();
+    if step.gpus.is_some() {
+        return by_step(&sight, step);
+    }
+    let gpus: Vec<GpuIndex> = sight.vendors().into_iter().flat_map(|vendor| sight.visible(vendor)).collect();
     let reason = match (gpus.is_empty(), topology.gpus.is_empty()) {
         (false, _) => "nothing keeps it from any GPU of the node",
         (true, true) => "the node has no GPU",
@@ -59,20 +59,18 @@ pub fn claimed(
     if *of == Some(1) && !by_user {
         return (seen, None);
     }
-    let untold = |why: String| {
-        Some(format!("{why}: which of them it will use is not known, so it gets the NICs of all"))
+    let why = if of.is_some_and(|of| of as usize > count) {
+        Some(format!("{} processes share the {count} GPUs that they see", of.unwrap_or(0)))
+    } else if *number as usize >= count {
+        Some(format!("`{said}` is past the {count} GPUs that it sees"))
+    } else {
+        uncountable(topology, &seen.gpus, grant)
     };
-    if of.is_some_and(|of| of as usize > count) {
-        let note = untold(format!("{} processes share the {count} GPUs that they see", of.unwrap_or(0)));
-        return (seen, note);
+    if let Some(why) = why {
+        let note = format!("{why}: which of them it will use is not known, so it gets the NICs of all");
+        return (seen, Some(note));
     }
-    let Some(&gpu) = seen.gpus.get(*number as usize) else {
-        let note = untold(format!("`{said}` is past the {count} GPUs that it sees"));
-        return (seen, note);
-    };
-    if let Some(why) = uncountable(topology, &seen.gpus, grant) {
-        return (seen, untold(why));
-    }
+    let gpu = seen.gpus[*number as usize];
     let reason =
         format!("`{said}` means by convention number {number} of the {count} that it sees ({})", seen.reason);
     (Claim { gpus: vec![gpu], reason }, None)

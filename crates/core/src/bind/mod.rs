@@ -1,0 +1,363 @@
+//! Where a task may run and where its memory comes from, never beyond what Slurm gave the step.
+//!
+//! By default ([`Bind::Auto`]) a task moves as near to its GPUs as it can while every task of the step keeps its share of the
+//! step's CPUs (`near`).  Memory follows (`memory`).
+#![forbid(unsafe_code)]
+
+pub mod cores;
+mod exchange;
+mod gpuless;
+mod memory;
+mod near;
+mod shares;
+mod tasks;
+
+pub use memory::limit_memory;
+
+use crate::diagnostic::Shown;
+use crate::gpus::step_orders;
+use crate::placement::{Bind, Binding, CpuDecision, MemDecision};
+use crate::policy::ladder::Ladder;
+use crate::step::{Starter, Step, Task};
+use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
+use near::{LeastShares, near_mask, near_masks};
+use tasks::{StepTasks, have_own_gpus, memory_bound, nodes_of};
+
+/// Characters of the user's own way of binding that a reason shows, at most.
+const MAX_SHOWN: usize = 64;
+
+/// The facts for binding a task.
+pub struct Situation<'a> {
+    /// the node
+    pub topology: &'a Topology,
+    /// the step
+    pub step: &'a Step,
+    /// the task
+    pub task: &'a Task,
+    /// its GPUs
+    pub gpus: &'a [GpuIndex],
+    /// what the user and the admin want to bind
+    pub binding: Binding,
+}
+
+/// A task's binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound {
+    /// where it may run
+    pub cpus: CpuDecision,
+    /// where its memory comes from
+    pub mems: MemDecision,
+    /// what the task wanted and cannot have
+    pub missed: Option<String>,
+}
+
+/// Decides both; memory follows the CPUs.
+pub fn bind(situation: &Situation) -> Bound {
+    let near = near_nodes(situation);
+    let (cpus, missed) = match movable(situation, &near) {
+        Ok(near) => match situation.binding.bind {
+            Bind::Auto => by_shares(situation, near),
+            Bind::Core => by_cores(situation, near),
+            _ => on_nodes(situation, near),
+        },
+        Err(why) => (CpuDecision::Keep { cpus: situation.task.cpus.clone(), why }, None),
+    };
+    let mems = memory::decided(situation, &near, &cpus);
+    Bound { cpus, mems, missed }
+}
+
+/// What a task misses, in one sentence.
+pub fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(format!("{first}; {second}")),
+        (first, second) => first.or(second),
+    }
+}
+
+/// The NUMA nodes to be near to.
+struct NearNodes {
+    nodes: NodeSet,
+    /// are they the nodes of the task's GPUs, rather than a part of the step's?
+    of_gpus: bool,
+}
+
+impl NearNodes {
+    /// `NUMA node 0, with its GPU`
+    fn described(&self) -> String {
+        match self.of_gpus {
+            true => format!("NUMA node {}, with its GPU", self.nodes),
+            false => format!("NUMA node {}, its part of the step's", self.nodes),
+        }
+    }
+
+    fn out_of_reach(&self, starter: Starter) -> String {
+        let nodes = &self.nodes;
+        match starter {
+            Starter::Slurm => format!(
+                "the step has no CPU on NUMA node {nodes} of its GPU; `-m block:block` or `--gpu-bind=closest` may give it one"
+            ),
+            Starter::Launcher => format!("it was given no CPU on NUMA node {nodes} of its GPU"),
+        }
+    }
+}
+
+/// The NUMA nodes of the task's GPUs; without GPUs its part of the step's nodes; or why there are none.
+fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
+    let Situation { topology, step, task, gpus, binding } = situation;
+    if !topology.provenance.is_this_system() && !binding.trust {
+        return Err(format!("the topology is not this system's: {}", topology.provenance));
+    }
+    if gpus.is_empty() {
+        // `--cpu-bind`, or a launcher's own binding, has chosen the nodes together with the CPUs
+        let asked = binding.asked && binding.bind != Bind::None && step.cpu_bind.is_none();
+        return Ok(NearNodes { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
+    }
+    let nodes = nodes_of(topology, gpus).ok_or("the kernel names no NUMA node for its GPU")?;
+    Ok(NearNodes { nodes, of_gpus: true })
+}
+
+/// The NUMA nodes to which the task may move, or why its CPUs stay as they are.
+fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
+    let Situation { topology, step, task, binding, .. } = situation;
+    match (&step.cpu_bind, step.starter) {
+        (Some(how), Starter::Slurm) => {
+            return Err(format!("`--cpu-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
+        }
+        (Some(how), Starter::Launcher) => return Err(Shown::message(how, 4 * MAX_SHOWN).to_string()),
+        (None, _) => {}
+    }
+    if let Some(why) = bound_by_program(step) {
+        return Err(why);
+    }
+    if binding.bind == Bind::None {
+        return Err("`bind=none`".to_string());
+    }
+    let near = near.as_ref().map_err(String::clone)?;
+    if task.cpus.is_empty() {
+        return Err("its affinity could not be read".to_string());
+    }
+    if has_cpus_of_other_jobs(situation) {
+        return Err("Slurm binds no task here (TaskPlugin), so it has CPUs of other jobs too".to_string());
+    }
+    if binding.bind == Bind::Auto {
+        return Ok(near);
+    }
+    // we do not know which of a launcher's ranks will use which GPU
+    if near.of_gpus && near.nodes.len() > 1 && (binding.bind == Bind::Numa || step.tasks_here() == 1) {
+        return Err(format!("its GPUs span NUMA nodes {}", near.nodes));
+    }
+    if topology.cpus_of(&near.nodes).is_empty() {
+        return Err(format!("NUMA node {} of its GPU has no CPU", near.nodes));
+    }
+    Ok(near)
+}
+
+/// The user's own word for CPUs and memory stands on the command line.
+fn bound_by_program(step: &Step) -> Option<String> {
+    step.binder.as_ref().map(|binder| format!("`{binder}` binds the program"))
+}
+
+/// Has the task more CPUs than Slurm counts for its job here?  Where neither task/affinity nor task/cgroup confines a step
+/// (slurm.conf's TaskPlugin), it runs on all CPUs, and the near ones may be another job's.
+fn has_cpus_of_other_jobs(situation: &Situation) -> bool {
+    let Situation { step, task, .. } = situation;
+    let jobs = step.job_cores.zip(task.threads_per_core).map(|(cores, threads)| cores * threads);
+    task.masks.is_empty() && jobs.is_some_and(|cpus| task.cpus.len() > cpus)
+}
+
+/// `bind=auto`: as near as possible while every task of the step keeps its share.
+fn by_shares(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
+    let Situation { topology, step, task, .. } = situation;
+    let ladder = Ladder::around(topology, &near.nodes);
+    let tasks = StepTasks::new(topology, step, task);
+    let own = &task.cpus;
+    let here = ladder.rung_of(own);
+    let by_rule = tasks.gpu_nodes.get(task.local_id as usize).and_then(Option::as_ref);
+    if here == 0 && by_rule.is_none_or(|nodes| *nodes == near.nodes) {
+        let why = match near.of_gpus && near.nodes.len() > 1 {
+            true => format!("its GPUs span NUMA nodes {}", near.nodes),
+            false => format!("already on {}", near.described()),
+        };
+        return (CpuDecision::Keep { cpus: own.clone(), why }, None);
+    }
+    let cpus = match mask_by_shares(situation, near, &tasks) {
+        Ok(cpus) if cpus != *own => cpus,
+        place => return far(situation, near, &tasks, &ladder, place.err()),
+    };
+    let verb = if cpus.is_subset(own) { "narrowed to" } else { "moved to the step's CPUs on" };
+    let why = match ladder.rung_of(&cpus) {
+        0 => format!("{verb} {}", near.described()),
+        reached if reached < here => {
+            let rung = &ladder.rungs()[reached];
+            let distance = rung.distance.map(|distance| format!(", distance {distance}")).unwrap_or_default();
+            format!(
+                "{verb} NUMA nodes {}, the nearest to NUMA node {} of its GPU on which the step has room{distance}",
+                rung.nodes, near.nodes
+            )
+        }
+        _ => format!(
+            "{verb} NUMA nodes {}, which Slurm's rule for GPUs leaves it beside the other tasks",
+            topology.nodes_of(&cpus)
+        ),
+    };
+    (CpuDecision::Set { cpus, why }, None)
+}
+
+/// The task's mask, if all tasks of the step decide by the same facts; else why it must keep its own.
+fn mask_by_shares(
+    situation: &Situation,
+    near: &NearNodes,
+    tasks: &StepTasks<'_>,
+) -> Result<CpuSet, &'static str> {
+    let Situation { step, task, .. } = situation;
+    let id = task.local_id as usize;
+    if id >= tasks.len() {
+        return Err("Slurm counts fewer tasks here than there are");
+    }
+    if *tasks.mask(id) != task.cpus {
+        return Err("slurmd lists other CPUs for it than it has, and the other tasks go by that list");
+    }
+    // all CPUs may be what this one has to itself
+    if step.uncounted {
+        return Ok(task.cpus.clone());
+    }
+    if tasks.have_too_many_masks() {
+        return Err("the step's tasks have more different masks than are compared");
+    }
+    if tasks.gpu_nodes.is_empty() {
+        let most_near = |nodes: &NodeSet| most_with_gpus_on(situation, nodes).unwrap_or(tasks.len());
+        return Ok(near_mask(tasks, id, &near.nodes, most_near));
+    }
+    let by_rule = tasks.gpu_nodes[id].as_ref().ok_or("which GPU Slurm's number means is not certain")?;
+    // the other tasks follow Slurm's rule, whatever GPUs this one has: it takes the mask that they leave it
+    let mask = near_masks(tasks).swap_remove(id);
+    match *by_rule != near.nodes && mask.is_subset(&task.cpus) {
+        true => Err("Slurm's rule expects it near other NUMA nodes"),
+        false => Ok(mask.into_owned()),
+    }
+}
+
+/// The most tasks that can have their GPUs on these NUMA nodes, where each has GPUs of its own.
+fn most_with_gpus_on(situation: &Situation, nodes: &NodeSet) -> Option<usize> {
+    let Situation { topology, step, task, gpus, .. } = situation;
+    if gpus.is_empty() || !have_own_gpus(task) {
+        return None;
+    }
+    let is_there = |gpu: &&GpuIndex| {
+        topology.numa_node_of(topology.gpu(**gpu).address).is_some_and(|node| nodes.contains(node))
+    };
+    let orders = step_orders(topology, step)?;
+    let there = orders.iter().map(|order| order.iter().filter(is_there).count()).max()?;
+    Some(there / gpus.len())
+}
+
+/// Why a task that is not near its GPU keeps its mask, and what would help.  `unlike` says why it cannot decide as the other
+/// tasks do.
+fn far(
+    situation: &Situation,
+    near: &NearNodes,
+    tasks: &StepTasks<'_>,
+    ladder: &Ladder,
+    unlike: Option<&str>,
+) -> (CpuDecision, Option<String>) {
+    let Situation { step, task, .. } = situation;
+    let cpus = task.cpus.clone();
+    let here = ladder.rung_of(&cpus);
+    let nearer = tasks.cpus.intersection(&ladder.rungs()[here.saturating_sub(1)].cpus);
+    if nearer.is_empty() || !tasks.cpus.intersects(&ladder.rungs()[0].cpus) {
+        let why = near.out_of_reach(step.starter);
+        return (CpuDecision::OutOfReach { cpus, why: why.clone() }, Some(why));
+    }
+    let part = || match step.uncounted {
+        true => cpus.len(),
+        false => LeastShares::new(tasks).cpus_of(task.local_id as usize),
+    };
+    let (nodes, room) = (&near.nodes, nearer.len());
+    let why = match (unlike, memory_bound(step), tasks.len(), step.starter) {
+        (Some(why), ..) => format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU"),
+        (_, Some(how), ..) => stays_by_memory(how),
+        (.., Starter::Launcher) => format!(
+            "near NUMA node {nodes} of its GPU it has {room} CPUs, too few for the processes that belong there \
+             with {} each: it keeps all that it has; `bind=numa` would bring it near",
+            part()
+        ),
+        (.., 1, _) => format!(
+            "near NUMA node {nodes} of its GPU the step has {room} CPUs, too few for this task's {}: it \
+             keeps them all; a smaller `-c` or `bind=numa` would bring it near",
+            part()
+        ),
+        _ => format!(
+            "near NUMA node {nodes} of its GPU the step has {room} CPUs, too few for the tasks that belong \
+             there with {} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, \
+             `bind=numa` takes what is there",
+            part()
+        ),
+    };
+    (CpuDecision::OutOfReach { cpus, why }, None)
+}
+
+fn stays_by_memory(how: &str) -> String {
+    format!("`--mem-bind={}` was asked for, and it stays by its memory", Shown::word(how, MAX_SHOWN))
+}
+
+/// `bind=core`: cores of its own if the step's can be divided, else as `bind=auto`.
+fn by_cores(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
+    let Situation { topology, step, task, .. } = situation;
+    let (cpus, how) = match cores::own_cores(topology, step, task, &near.nodes) {
+        Ok(own) => own,
+        Err(why) => {
+            let (decision, missed) = by_shares(situation, near);
+            return (decision, joined(Some(format!("`bind=core` cannot be had: {why}")), missed));
+        }
+    };
+    let near_cpus = topology.cpus_of(&near.nodes);
+    let is_own = cpus == task.cpus;
+    if cpus.intersects(&near_cpus) {
+        let why = format!("{how}, on {}", near.described());
+        let decision = if is_own { CpuDecision::Keep { cpus, why } } else { CpuDecision::Set { cpus, why } };
+        return (decision, None);
+    }
+    let missed = match task.step_cpus.intersects(&near_cpus) {
+        true => {
+            format!("the step's cores on NUMA node {} are other tasks'; `bind=numa` shares them", near.nodes)
+        }
+        false => near.out_of_reach(step.starter),
+    };
+    let decision = match is_own {
+        true => CpuDecision::OutOfReach { cpus, why: missed.clone() },
+        false => CpuDecision::Set { cpus, why: format!("{how}; {missed}") },
+    };
+    (decision, Some(missed))
+}
+
+/// `bind=numa`: the task's CPUs on the near nodes; if it has none there, the step's.
+fn on_nodes(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
+    let Situation { topology, step, task, .. } = situation;
+    let near_cpus = topology.cpus_of(&near.nodes);
+    let own = task.cpus.clone();
+    if own.is_subset(&near_cpus) {
+        return (CpuDecision::Keep { cpus: own, why: format!("already on {}", near.described()) }, None);
+    }
+    let part = own.intersection(&near_cpus);
+    let (cpus, verb) = match part.is_empty() {
+        false => (part, "narrowed to"),
+        true => (task.step_cpus.intersection(&near_cpus), "moved to the step's CPUs on"),
+    };
+    if cpus.is_empty() {
+        let why = near.out_of_reach(step.starter);
+        return (CpuDecision::OutOfReach { cpus: own, why: why.clone() }, Some(why));
+    }
+    match memory_bound(step) {
+        Some(how) if topology.nodes_of(&own) != topology.nodes_of(&cpus) => {
+            (CpuDecision::Keep { cpus: own, why: stays_by_memory(how) }, None)
+        }
+        _ => (CpuDecision::Set { cpus, why: format!("{verb} {}", near.described()) }, None),
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/attack/judge.rs"]
+#[allow(dead_code, reason = "the end-to-end tests also judge memory")]
+mod judge;
+#[cfg(test)]
+mod tests;
