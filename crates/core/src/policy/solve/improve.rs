@@ -10,8 +10,8 @@ const ROUNDS: usize = 8;
 /// all eight rounds are 16 GPUs with 2 of 32.  A comparison takes up to half a microsecond.
 const COMPARISONS: usize = 8192;
 
-/// Moves GPUs to other rails, and exchanges a rail of one for a rail of another, while that is a gain.
-pub(super) fn improve(answer: &mut Answer) {
+/// The answer after GPUs moved to other rails, and exchanged a rail of one for a rail of another, while that was a gain.
+pub(super) fn improved(mut answer: Answer) -> Answer {
     let problem = answer.problem();
     let in_one_round = (0..problem.gpus()).map(|gpu| problem.wants(gpu)).sum::<usize>() * problem.rails();
     for _ in 0..ROUNDS.min(COMPARISONS / in_one_round.max(1)) {
@@ -22,19 +22,21 @@ pub(super) fn improve(answer: &mut Answer) {
         for gpu in gpus {
             for slot in 0..answer.rails_of()[gpu].len() {
                 for to in problem.open_to(gpu) {
-                    gained |= try_move(answer, gpu, slot, to) || try_exchanges(answer, gpu, slot, to);
+                    gained |=
+                        try_move(&mut answer, gpu, slot, to) || try_exchanges(&mut answer, gpu, slot, to);
                 }
             }
         }
         for to in 0..problem.rails() {
             for from in to + 1..problem.rails() {
-                gained |= try_swap(answer, from, to);
+                gained |= try_swap(&mut answer, from, to);
             }
         }
         if !gained {
-            return;
+            break;
         }
     }
+    answer
 }
 
 /// Moves a GPU from the rail in this slot to another one.

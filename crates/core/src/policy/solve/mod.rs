@@ -6,8 +6,8 @@
 //! divides what it carries evenly among the ways that cross it, and what one way cannot use, since it lets less through,
 //! the others get.  Shares of several rails add up.
 //!
-//! The solver starts with the better of two simple answers (`start`) and improves it by moves and exchanges of rails
-//! (`improve`), in a fixed number of rounds.  The tests compare it with exhaustive search.
+//! The solver starts with two simple answers (`start`), improves each by moves and exchanges of rails (`improve`), in a fixed
+//! number of rounds, and takes the better one.  The tests compare it with exhaustive search.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -41,9 +41,8 @@ pub fn solve(problem: &Problem) -> Vec<Vec<usize>> {
         return near.into_rails();
     }
     let rich = Answer::new(problem, start::richest(problem));
-    let mut answer = if rich.score() < near.score() { rich } else { near };
-    improve::improve(&mut answer);
-    answer.into_rails()
+    let [near, rich] = [near, rich].map(improve::improved);
+    if rich.score() < near.score() { rich.into_rails() } else { near.into_rails() }
 }
 
 /// A good answer in which GPUs that `kept` names keep their rails.

@@ -9,9 +9,8 @@ fn near(kinds: &[Vec<u8>]) -> Problem {
 }
 
 fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {
-    let mut answer = Answer::new(problem, begun.iter().map(|&rail| vec![rail]).collect());
-    improve::improve(&mut answer);
-    answer.into_rails().concat()
+    let answer = Answer::new(problem, begun.iter().map(|&rail| vec![rail]).collect());
+    improve::improved(answer).into_rails().concat()
 }
 
 #[test]
