@@ -8,7 +8,7 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::discover::{Manifest, Root, Scope};
-use nic_placement_core::node::{self, NoTopology, read_root};
+use nic_placement_core::node::{self, NoTopology, cache, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
 use std::path::Path;
 
@@ -45,8 +45,10 @@ pub const MAX_FILE: usize = 256 * 1024 * 1024;
 /// The formats of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
-    /// the project's own topology JSON, or the node file around one
+    /// the project's own topology JSON
     Json,
+    /// what `refresh` writes
+    NodeFile,
     /// a snapshot, or a tar of a machine's `/sys`
     Sysfs,
     /// hwloc's XML
@@ -66,6 +68,9 @@ fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Dia
 pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     if archive::is_tar(bytes) {
         return Ok(FileFormat::Sysfs);
+    }
+    if cache::is_node_file(bytes) {
+        return Ok(FileFormat::NodeFile);
     }
     let compressed = [&b"\x1f\x8b"[..], b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
     if compressed.iter().any(|magic| bytes.starts_with(magic)) {
@@ -104,8 +109,8 @@ pub fn describe_as(
             let root = Root::manifest(captured(bytes)?);
             Ok(read_root(&root, scope, Provenance::Captured(name.to_string())))
         }
-        FileFormat::Json if node::file::is_node_file(text()?) => {
-            let node = node::file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?;
+        FileFormat::NodeFile => {
+            let node = cache::from_bytes(bytes, provenance).map_err(|bad| bad.to_string())?;
             let finding = format!("a node file, written {}", node.stamp.time);
             Ok((node.topology, vec![Diagnostic::new(name, finding)]))
         }

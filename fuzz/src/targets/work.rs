@@ -10,7 +10,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::libraries::wanted::Template;
 use nic_placement_core::maps::{self, FORMATS, Subject};
-use nic_placement_core::node::{self, read_root};
+use nic_placement_core::node::{cache, read_root};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::platform;
 use nic_placement_core::step::Step;
@@ -118,9 +118,9 @@ fn sysfs(data: &[u8]) -> Work<'_> {
 }
 
 fn node_file(data: &[u8]) -> Work<'_> {
-    let text = held::text(data);
+    let bytes = cache::sealed(data);
     Box::new(move || {
-        if let Ok(read) = node::file::from_json(&text, made()) {
+        if let Ok(read) = cache::from_bytes(&bytes, made()) {
             black_box(mapped(read.topology, Admin::default()));
         }
     })

@@ -155,7 +155,7 @@ pub const ARGUMENTS: &[Spec] = &[
     of_nodes("cache", "SECONDS").help(
         "how old the node file may be for a step to use it instead of reading /sys (default 900; 0: never)",
     ),
-    of_nodes("node-file", "PATH").help("where the node file is (default /run/nic-placement/node.json)"),
+    of_nodes("node-file", "PATH").help("where the node file is (default /run/nic-placement/node.cache)"),
     of_nodes("topology", "FILE").help("the node as this file describes it, instead of reading /sys"),
     of_nodes("machine", "NAME").help("the node as this built-in model describes it, instead of reading /sys"),
     of_nodes("sysfs", "DIR").help("read sys/ and proc/ below this directory instead of /"),

@@ -41,7 +41,7 @@ pub struct NodeFileUse {
 
 impl Default for NodeFileUse {
     fn default() -> NodeFileUse {
-        NodeFileUse { path: "/run/nic-placement/node.json".to_string(), max_age: 900 }
+        NodeFileUse { path: "/run/nic-placement/node.cache".to_string(), max_age: 900 }
     }
 }
 

@@ -6,19 +6,22 @@ mod device;
 pub mod file;
 pub mod gpu_list;
 pub mod index;
+mod link;
 mod name;
 mod network;
 pub mod path;
 pub mod pci;
 mod processor;
+mod text;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
 pub use index::{GpuIndex, NicIndex, PortRef};
+pub use link::{LinkRate, MAX_TENTHS_GT, MAX_WIDTH, PcieLink};
 pub use name::{BadDeviceName, DeviceName};
-pub use network::{BadNetwork, BadSubnetPrefix, Network, SubnetPrefix};
+pub use network::{Network, SubnetPrefix};
 pub use path::{Ascent, Link, Meeting, PathType, Way};
-pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
+pub use pci::{HostBridge, PciAddress, PciFunction, PciParent, PciTree};
 pub use processor::{Arch, CpuVendor, Processor, X86};
 
 use crate::order::Order;

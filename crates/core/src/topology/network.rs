@@ -1,9 +1,13 @@
 //! A port's networks: InfiniBand's by subnet prefix, IPv4's by address and mask.
 #![forbid(unsafe_code)]
 
+use super::text::serde_as_text;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
+
+const NETWORK: &str = "an IPv4 network such as `10.1.0.0/16`";
+const PREFIX: &str = "an InfiniBand subnet's prefix such as `fe80:0000:0000:0001`";
 
 /// An IPv4 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,13 +16,20 @@ pub struct Network {
     bits: u8,
 }
 
-/// The text is no network.
+serde_as_text!(Network, NETWORK, (u32, u8), |network| (network.address.to_bits(), network.bits), |(
+    address,
+    bits,
+)| {
+    Network::new(Ipv4Addr::from_bits(address), bits)
+});
+
+/// The text is no network, or no subnet's prefix: what was expected instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadNetwork;
+pub struct BadNetwork(&'static str);
 
 impl fmt::Display for BadNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected an IPv4 network such as `10.1.0.0/16`")
+        write!(f, "expected {}", self.0)
     }
 }
 
@@ -57,10 +68,11 @@ impl FromStr for Network {
     type Err = BadNetwork;
 
     fn from_str(text: &str) -> Result<Network, BadNetwork> {
-        let (address, bits) = text.split_once('/').ok_or(BadNetwork)?;
-        let (address, bits) = (address.parse().map_err(drop), bits.parse().map_err(drop));
-        let (Ok(address), Ok(bits)) = (address, bits) else { return Err(BadNetwork) };
-        Network::new(address, bits).ok_or(BadNetwork)
+        let read = || {
+            let (address, bits) = text.split_once('/')?;
+            Network::new(address.parse().ok()?, bits.parse().ok()?)
+        };
+        read().ok_or(BadNetwork(NETWORK))
     }
 }
 
@@ -68,17 +80,7 @@ impl FromStr for Network {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubnetPrefix(pub u64);
 
-/// The text is no prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadSubnetPrefix;
-
-impl fmt::Display for BadSubnetPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected the prefix of an InfiniBand subnet such as `fe80:0000:0000:0001`")
-    }
-}
-
-impl std::error::Error for BadSubnetPrefix {}
+serde_as_text!(SubnetPrefix, PREFIX, u64, |prefix| prefix.0, |prefix| Some(SubnetPrefix(prefix)));
 
 impl SubnetPrefix {
     /// The prefix of a GID as the kernel writes it, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
@@ -99,10 +101,10 @@ impl fmt::Display for SubnetPrefix {
 }
 
 impl FromStr for SubnetPrefix {
-    type Err = BadSubnetPrefix;
+    type Err = BadNetwork;
 
     /// `fe80:0000:0000:0001`, as GIDs have it, or `0xfe80000000000001`, as opensm.conf's `subnet_prefix` has it.
-    fn from_str(text: &str) -> Result<SubnetPrefix, BadSubnetPrefix> {
+    fn from_str(text: &str) -> Result<SubnetPrefix, BadNetwork> {
         let hex = |digits: &str| {
             // from_str_radix accepts a sign, which no number here has
             let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -117,7 +119,7 @@ impl FromStr for SubnetPrefix {
                 groups.iter().try_fold(0, join).filter(|_| whole)
             }
         };
-        prefix.map(SubnetPrefix).ok_or(BadSubnetPrefix)
+        prefix.map(SubnetPrefix).ok_or(BadNetwork(PREFIX))
     }
 }
 
@@ -133,7 +135,7 @@ mod tests {
         }
         for text in ["", "10.1.0.0", "10.1/16", "10.1.0.0/33", "10.1.0.0/-1", "10.1.0.0/", "fe80::/64", "a/8"]
         {
-            assert_eq!(network(text), Err(BadNetwork), "`{text}`");
+            assert_eq!(network(text), Err(BadNetwork(NETWORK)), "`{text}`");
         }
         assert_eq!(network("10.1.0.0/20").unwrap().mask(), Ipv4Addr::new(255, 255, 240, 0));
         assert_eq!(network("10.1.0.0/0").unwrap().mask(), Ipv4Addr::UNSPECIFIED);
@@ -163,7 +165,7 @@ mod tests {
         for text in
             ["", "fe80", "fe80:0:0", "fe80:0:0:1:2", "fe80:0:0:+1", "fe80::1:1", "fe80:0:0:00001", "0xfe80"]
         {
-            assert_eq!(text.parse::<SubnetPrefix>(), Err(BadSubnetPrefix), "`{text}`");
+            assert_eq!(text.parse::<SubnetPrefix>(), Err(BadNetwork(PREFIX)), "`{text}`");
         }
         let gid = "fe80:0000:0000:00a1:b859:9f03:00d4:1a2e";
         assert_eq!(SubnetPrefix::of_gid(gid), Some(prefix));

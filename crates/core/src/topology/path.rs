@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::{GpuVendor, HostBridge, PciAddress, PciFunction, Topology};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Kind of path, nearest first, in the words of `nvidia-smi topo -m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum PathType {
     /// at most a single PCIe switch
     Pix,
@@ -181,12 +183,8 @@ impl Topology {
             None if a.numa_node.is_some() && a.numa_node == b.numa_node => PathType::Node,
             None => PathType::Sys,
         };
-        let stated = match self.stated_paths.is_empty() {
-            true => None,
-            false => [(a.address, b.address), (b.address, a.address)]
-                .iter()
-                .find_map(|pair| self.stated_paths.get(pair)),
-        };
+        let mut pairs = [(a.address, b.address), (b.address, a.address)].into_iter();
+        let stated = pairs.find_map(|pair| self.stated_paths.get(&pair));
         let kind = stated.copied().unwrap_or(kind);
         let crossing = match (kind, a.numa_node, b.numa_node) {
             (PathType::Sys, Some(from), Some(to)) if from != to => Some((from.min(to), from.max(to))),

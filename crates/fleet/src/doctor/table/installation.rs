@@ -116,7 +116,7 @@ pub(super) const CONFIGURATION: Check = Check {
 pub(super) const NODE_FILE: Check = Check {
     code: "node-file",
     title: "does a step have the node without asking hardware?",
-    reads: "the node file, /run/nic-placement/node.json or what `node-file=` says, and what the kernel has registered",
+    reads: "the node file, /run/nic-placement/node.cache or what `node-file=` says, and what the kernel has registered",
     rules: &[
         (Ok, "a step would use it"),
         (Note, "there is none, the admin wants none, or a device came or went since"),
