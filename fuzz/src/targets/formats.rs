@@ -72,7 +72,10 @@ fn kept_bytes(data: &[u8], bytes: &[u8]) {
             assert!(cache::is_node_file(bytes));
             let again = cache::from_bytes(&cache::to_bytes(&read), from());
             assert_eq!(again.as_ref(), Ok(&read));
-            plans(data, &read.topology);
+            // `refresh` writes none that is not consistent
+            if file::from_json(&file::to_json(&read.topology), from()).is_ok() {
+                plans(data, &read.topology);
+            }
         }
         Err(bad) => held::message(&bad.to_string()),
     }

@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::discover::registered::{complete, difference, follow_links, links, registered};
 use crate::discover::root::{Author, Problem, Root, Unreadable, read_unlinked};
-use crate::topology::{Provenance, Topology};
+use crate::topology::{Provenance, Topology, file};
 use std::fmt;
 use std::path::Path;
 
@@ -120,12 +120,18 @@ pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<D
         return Err(format!("the node changed while it was read: {what}"));
     }
     let stamp = Stamp { boot_id, boottime, time };
-    let node = NodeFile { stamp, registered: before, links, topology };
-    match cache::from_bytes(&cache::to_bytes(&node), Provenance::ThisSystem) {
-        Ok(again) if again == node => Ok((node, diagnostics)),
-        Ok(_) => Err("the node's topology is not consistent: a file would not give it back".to_string()),
-        Err(bad) => Err(format!("the node's topology is not consistent: {bad}")),
+    match file::from_json(&file::to_json(&topology), Provenance::ThisSystem) {
+        Ok(mut again) => {
+            (again.name, again.supplied_by) = (topology.name.clone(), topology.supplied_by.clone());
+            if again != topology {
+                return Err(
+                    "the node's topology is not consistent: a file would not give it back".to_string()
+                );
+            }
+        }
+        Err(bad) => return Err(format!("the node's topology is not consistent: {bad}")),
     }
+    Ok((NodeFile { stamp, registered: before, links, topology }, diagnostics))
 }
 
 #[cfg(test)]

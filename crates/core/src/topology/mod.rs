@@ -25,11 +25,12 @@ pub use pci::{HostBridge, PciAddress, PciFunction, PciParent, PciTree};
 pub use processor::{Arch, CpuVendor, Processor, X86};
 
 use crate::order::Order;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// One node of the cluster, as far as placement cares.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// the machine's name: a model's, a file's own, or the host's
     pub name: String,
@@ -56,7 +57,7 @@ pub struct Topology {
 
 /// Where a topology's facts come from.  Only [`Provenance::ThisSystem`] may move a process (hwloc's
 /// `is_thissystem` rule).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provenance {
     /// read from this kernel's `/sys` and `/proc`
     ThisSystem,
@@ -87,7 +88,7 @@ impl fmt::Display for Provenance {
 }
 
 /// A NUMA node (hwloc: `NUMANode`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
     /// the kernel's number
     pub os_index: u32,
@@ -100,7 +101,7 @@ pub struct NumaNode {
 }
 
 /// A logical CPU (hwloc: `PU`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pu {
     /// the kernel's CPU number
     pub os_index: u32,

@@ -247,7 +247,7 @@ impl PciFunction {
 }
 
 /// The PCI functions that matter to placement, with every bridge above them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciTree {
     /// in address order: what reads a node comes to them in that order, mostly, and a step looks them up a thousand times
     functions: Vec<PciFunction>,
