@@ -121,17 +121,13 @@ pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<D
     }
     let stamp = Stamp { boot_id, boottime, time };
     match file::from_json(&file::to_json(&topology), Provenance::ThisSystem) {
-        Ok(mut again) => {
-            (again.name, again.supplied_by) = (topology.name.clone(), topology.supplied_by.clone());
-            if again != topology {
-                return Err(
-                    "the node's topology is not consistent: a file would not give it back".to_string()
-                );
-            }
+        // a topology file does not say which model supplied what
+        Ok(again) if (Topology { supplied_by: topology.supplied_by.clone(), ..again }) == topology => {
+            Ok((NodeFile { stamp, registered: before, links, topology }, diagnostics))
         }
-        Err(bad) => return Err(format!("the node's topology is not consistent: {bad}")),
+        Ok(_) => Err("the node's topology is not consistent: a file would not give it back".to_string()),
+        Err(bad) => Err(format!("the node's topology is not consistent: {bad}")),
     }
-    Ok((NodeFile { stamp, registered: before, links, topology }, diagnostics))
 }
 
 #[cfg(test)]
