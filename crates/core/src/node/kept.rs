@@ -120,9 +120,10 @@ pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<D
         return Err(format!("the node changed while it was read: {what}"));
     }
     let stamp = Stamp { boot_id, boottime, time };
-    match file::from_json(&file::to_json(&topology), Provenance::ThisSystem) {
-        // a topology file does not say which model supplied what
-        Ok(again) if (Topology { supplied_by: topology.supplied_by.clone(), ..again }) == topology => {
+    let again = file::from_json(&file::to_json(&topology), Provenance::ThisSystem);
+    // a topology file does not say which model supplied what
+    match again.map(|again| Topology { supplied_by: topology.supplied_by.clone(), ..again }) {
+        Ok(again) if again == topology => {
             Ok((NodeFile { stamp, registered: before, links, topology }, diagnostics))
         }
         Ok(_) => Err("the node's topology is not consistent: a file would not give it back".to_string()),
