@@ -9,7 +9,7 @@ pub(super) const SLURM: Check = Check {
     title: "was the plugin tested with this release of Slurm?",
     reads: "what srun, slurmd or sinfo print for -V",
     rules: &[
-        (Ok, "the release is one of README's table of tested ones"),
+        (Ok, "the release is one of the tested ones in docs/releases.md"),
         (Note, "the plugin answers to it and was not tested with it, or no program tells"),
         (Warn, "the plugin does not know it"),
     ],

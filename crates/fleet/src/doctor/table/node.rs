@@ -15,7 +15,7 @@ pub(super) const NODE: Check = Check {
     ],
     why: "without a NIC to choose nothing is set, and libraries choose as if there were no plugin",
     remedy: "nic-placement show says of each NIC why it is left out",
-    source: "README, \"Which NICs\"",
+    source: "docs/configuration.md, \"Which NICs may be used\"",
     judge: compute::node,
 };
 
@@ -61,7 +61,7 @@ pub(super) const NIC_SLOWER: Check = Check {
     rules: &[(Note, "it is: one that came up at half its rate, or a node that was built so")],
     why: "the slowest NIC sets the pace of all, so it is left out; where all nodes are alike bandwidth is lost",
     remedy: "compare with other nodes (nic-placement audit); if all are so, include= takes it",
-    source: "README, \"What it does not know\"",
+    source: "docs/troubleshooting.md, \"Known limits\"",
     judge: ports::nic_slower,
 };
 
