@@ -255,7 +255,7 @@ impl<'a> Answer<'a> {
 }
 
 /// The changes to one task's environment, the marker last, each with its reason.
-pub fn environment<'p>(
+pub(crate) fn environment<'p>(
     prepared: &'p Prepared,
     topology: &Topology,
     node: &NodePlacement,

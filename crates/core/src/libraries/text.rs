@@ -19,7 +19,7 @@ pub struct Task<'t> {
 ///
 /// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines from
 /// separate tasks align.
-pub fn task_line(
+pub(crate) fn task_line(
     topology: &Topology,
     node: &NodePlacement,
     node_name: &str,
@@ -64,7 +64,7 @@ pub fn task_line(
 }
 
 /// What a step would get on its node: its GPUs, as far as Slurm names them, with their NICs, and the NICs left out.
-pub fn step_line(topology: &Topology, node: &NodePlacement, tasks: u32, gpus: &[GpuIndex]) -> String {
+pub(crate) fn step_line(topology: &Topology, node: &NodePlacement, tasks: u32, gpus: &[GpuIndex]) -> String {
     let pair = |gpu: &GpuIndex| {
         let choices = node.gpu(*gpu).choices.iter();
         let nics: Vec<String> =

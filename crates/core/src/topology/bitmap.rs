@@ -51,7 +51,7 @@ impl Bitmap {
     }
 
     /// Adds a range of members; those at or above [`Bitmap::LIMIT`] are ignored.
-    pub fn insert_range(&mut self, members: RangeInclusive<u32>) {
+    pub(crate) fn insert_range(&mut self, members: RangeInclusive<u32>) {
         let (low, high) = (*members.start(), (*members.end()).min(Bitmap::LIMIT - 1));
         if low > high {
             return;
@@ -115,7 +115,7 @@ impl Bitmap {
     }
 
     /// Adds the members of another set.
-    pub fn add(&mut self, other: &Bitmap) {
+    pub(crate) fn add(&mut self, other: &Bitmap) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
         }
@@ -158,7 +158,7 @@ impl Bitmap {
     }
 
     /// Reads one part of a list: `8` or `0-3`.
-    pub fn range(part: &str) -> Result<RangeInclusive<u32>, BadBitmap> {
+    pub(crate) fn range(part: &str) -> Result<RangeInclusive<u32>, BadBitmap> {
         let bad = |expected| BadBitmap { text: cut(part), expected };
         let (low, high) = part.split_once('-').unwrap_or((part, part));
         let number = |digits: &str| digits.trim().parse::<u32>().map_err(|_| bad("a list such as `0-3,8`"));

@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The field `format` of every topology file.
-pub const FORMAT: &str = "nic-placement topology";
+pub(crate) const FORMAT: &str = "nic-placement topology";
 /// The version that this code reads and writes; it grows when an older reader would misread a newer file.
-pub const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 
 /// Bytes of a file, which the plugin reads inside slurmstepd: 190 times the built-in DGX H100.
 pub const MAX_BYTES: usize = 4 << 20;
@@ -44,7 +44,7 @@ pub const MAX_PORTS: usize = 16;
 /// Network interfaces of a NIC: one for each port and some VLANs.
 pub const MAX_NETDEVS: usize = 64;
 /// IPv4 networks of a port: one or a few; on a node that also routes, as many as its routing table has.
-pub const MAX_NETWORKS: usize = 16 * 1024;
+pub(crate) const MAX_NETWORKS: usize = 16 * 1024;
 /// Characters of free text (GPU models, sources): a few lines on a terminal.
 pub const MAX_TEXT: usize = 1024;
 /// Mbit/s of a port: 100 Tbit/s, so that no sum over ports overflows.
@@ -137,7 +137,7 @@ struct StatedPath {
 
 impl Document {
     /// What is written of a topology, and a note of where its facts come from.
-    pub fn of(topology: &Topology, sources: &[String]) -> Document {
+    pub(crate) fn of(topology: &Topology, sources: &[String]) -> Document {
         let numa_nodes = topology.numa_nodes.iter().map(|node| NodeRow {
             os_index: node.os_index,
             cpus: node.cpus.clone(),
@@ -212,6 +212,6 @@ pub fn to_json(topology: &Topology) -> String {
 }
 
 /// Writes a topology with a note of where its facts come from.
-pub fn to_json_with_sources(topology: &Topology, sources: &[String]) -> String {
+pub(crate) fn to_json_with_sources(topology: &Topology, sources: &[String]) -> String {
     write::text(&Document::of(topology, sources))
 }

@@ -37,7 +37,7 @@ impl std::error::Error for BadNetwork {}
 
 impl Network {
     /// The network of an address whose hosts have the first `bits` bits in common, 0 to 32.
-    pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
+    pub(crate) fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
         (bits <= 32).then_some(Network { address, bits })
     }
 
@@ -52,7 +52,7 @@ impl Network {
     }
 
     /// Is `other` inside this network?
-    pub fn contains(self, other: Network) -> bool {
+    pub(crate) fn contains(self, other: Network) -> bool {
         let first = |network: Network| network.address & self.mask();
         self.bits <= other.bits && first(self) == first(other)
     }

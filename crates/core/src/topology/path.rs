@@ -94,7 +94,7 @@ pub struct Meeting {
 
 impl Ascent {
     /// The links above the function, nearest first: the device below each, and its rate in Mbit/s where that is known.
-    pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
+    pub(crate) fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
 
@@ -118,7 +118,7 @@ impl Ascent {
 
 impl Meeting {
     /// How many of the nearest links of each side are on the way.
-    pub fn links(&self) -> (usize, usize) {
+    pub(crate) fn links(&self) -> (usize, usize) {
         (self.links_a, self.links_b)
     }
 }
@@ -167,7 +167,7 @@ impl Topology {
     }
 
     /// Where the ascents of two functions meet.
-    pub fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
+    pub(crate) fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
         let same_host = a.host.is_some() && a.host == b.host;
         let common = match same_host || a.host.is_none() || b.host.is_none() {
             true => a.bridges.iter().enumerate().find_map(|(below_a, bridge)| {
@@ -195,7 +195,7 @@ impl Topology {
     }
 
     /// Distance of two NUMA nodes (ACPI SLIT, 10 = local); `None` where the kernel does not tell.
-    pub fn distance(&self, from: u32, to: u32) -> Option<u32> {
+    pub(crate) fn distance(&self, from: u32, to: u32) -> Option<u32> {
         let column = self.numa_nodes.iter().position(|node| node.os_index == to)?;
         self.numa_node(from)?.distances.get(column).copied()
     }

@@ -320,7 +320,7 @@ impl PciTree {
     }
 
     /// The NUMA node of `address`: its own, else that of the nearest bridge above it that knows one.
-    pub fn numa_node(&self, address: PciAddress) -> Option<u32> {
+    pub(crate) fn numa_node(&self, address: PciAddress) -> Option<u32> {
         self.climb(address).0.iter().find_map(|function| function.numa_node)
     }
 }

@@ -46,12 +46,12 @@ macro_rules! option_as_text {
         pub(super) mod $module {
             use super::*;
 
-            pub fn serialize<S: Serializer>(value: &Option<$type>, to: S) -> Result<S::Ok, S::Error> {
+            pub(crate) fn serialize<S: Serializer>(value: &Option<$type>, to: S) -> Result<S::Ok, S::Error> {
                 let show: fn($type) -> String = $show;
                 if to.is_human_readable() { value.map(show).serialize(to) } else { value.serialize(to) }
             }
 
-            pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<$type>, D::Error> {
+            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<$type>, D::Error> {
                 if !from.is_human_readable() {
                     return Option::deserialize(from);
                 }
@@ -92,14 +92,14 @@ option_as_text!(
 pub(super) mod unless_default {
     use super::*;
 
-    pub fn serialize<T: Serialize + Default + PartialEq, S: Serializer>(
+    pub(crate) fn serialize<T: Serialize + Default + PartialEq, S: Serializer>(
         value: &T,
         to: S,
     ) -> Result<S::Ok, S::Error> {
         (*value != T::default()).then_some(value).serialize(to)
     }
 
-    pub fn deserialize<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
         from: D,
     ) -> Result<T, D::Error> {
         Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
