@@ -8,7 +8,7 @@ pub mod gpu_list;
 pub mod index;
 mod link;
 mod name;
-mod network;
+pub(crate) mod network;
 pub mod path;
 pub mod pci;
 mod processor;

@@ -76,6 +76,57 @@ impl FromStr for Network {
     }
 }
 
+/// A route of `/proc/net/route` (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ipv4Route<'t> {
+    /// the interface's name; `*` where there is none
+    pub(crate) interface: &'t str,
+    pub(crate) destination: Ipv4Addr,
+    pub(crate) mask: Ipv4Addr,
+    /// 0.0.0.0 where there is none, or an IPv6 one
+    pub(crate) gateway: Ipv4Addr,
+    flags: u32,
+    pub(crate) metric: u32,
+}
+
+impl<'t> Ipv4Route<'t> {
+    /// `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references, use, metric,
+    /// mask; `None` of any other line, the table's head too.
+    pub(crate) fn of_line(line: &'t str) -> Option<Ipv4Route<'t>> {
+        let mut words = line.split_whitespace();
+        let mut next = || words.next();
+        let [interface, destination, gateway, flags] = [next()?, next()?, next()?, next()?];
+        let (metric, mask) = (words.nth(2)?, words.next()?);
+        let hex = |text: &str| u32::from_str_radix(text, 16).ok();
+        // printed as a number of this processor's, though it stands in memory in the network's order
+        let address = |text: &str| Some(Ipv4Addr::from(hex(text)?.to_ne_bytes()));
+        Some(Ipv4Route {
+            interface,
+            destination: address(destination)?,
+            mask: address(mask)?,
+            gateway: address(gateway)?,
+            flags: hex(flags)?,
+            // printed as a signed number, by newer kernels as what it is
+            metric: metric.parse::<i64>().ok()? as u32,
+        })
+    }
+
+    pub(crate) fn is_usable(&self) -> bool {
+        is_usable(self.flags)
+    }
+
+    pub(crate) fn has_gateway(&self) -> bool {
+        /// `RTF_GATEWAY` of include/uapi/linux/route.h
+        const GATEWAY: u32 = 0x2;
+        self.flags & GATEWAY != 0
+    }
+}
+
+/// Is a route with these flags up, and no refusal (`RTF_UP`, `RTF_REJECT` of include/uapi/linux/route.h)?
+pub(crate) fn is_usable(flags: u32) -> bool {
+    flags & 0x201 == 0x1
+}
+
 /// The prefix of an InfiniBand subnet: the first half of every GID in it (InfiniBand Architecture Specification 1, 4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubnetPrefix(pub u64);
