@@ -13,7 +13,7 @@ pub struct Spec {
     /// one sentence
     pub help: &'static str,
     /// the narrowest line of the configuration file on which an argument may stand
-    pub reach: Reach,
+    pub level: AdminLevel,
 }
 
 /// The narrowest set of steps for which an argument may stand.
@@ -22,7 +22,7 @@ pub struct Spec {
 /// partition holds nothing that a user must not choose: no path that root opens, and no switch that a user must not get
 /// around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum AdminLevel {
     /// also on a line for partitions
     Partition,
     /// also on a line for nodes, and on one for the whole cluster
@@ -32,15 +32,15 @@ pub enum Reach {
 }
 
 const fn option(name: &'static str, value: &'static str) -> Spec {
-    Spec { name, value, help: "", reach: Reach::Partition }
+    Spec { name, value, help: "", level: AdminLevel::Partition }
 }
 
 const fn of_nodes(name: &'static str, value: &'static str) -> Spec {
-    Spec { reach: Reach::Node, ..option(name, value) }
+    Spec { level: AdminLevel::Node, ..option(name, value) }
 }
 
 const fn of_plugstack(name: &'static str, value: &'static str) -> Spec {
-    Spec { reach: Reach::Plugstack, ..option(name, value) }
+    Spec { level: AdminLevel::Plugstack, ..option(name, value) }
 }
 
 impl Spec {
@@ -58,10 +58,10 @@ impl Spec {
 
     /// What it does, and where an argument may not stand.
     pub fn sentence(&self) -> String {
-        match self.reach {
-            Reach::Partition => self.help.to_string(),
-            Reach::Node => format!("{}; not for a partition", self.help),
-            Reach::Plugstack => format!("{}; in plugstack.conf alone", self.help),
+        match self.level {
+            AdminLevel::Partition => self.help.to_string(),
+            AdminLevel::Node => format!("{}; not for a partition", self.help),
+            AdminLevel::Plugstack => format!("{}; in plugstack.conf alone", self.help),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::placement::{Change, NodePlacement, RailIndex, TaskPlacement, Variable
 use crate::topology::{GpuIndex, Topology};
 
 /// What is told of a task.
-pub struct Task<'t> {
+pub struct TaskFacts<'t> {
     /// its GPUs, NICs, CPUs and memory
     pub placement: &'t TaskPlacement,
     /// the changes to its variables
@@ -24,7 +24,7 @@ pub(crate) fn task_line(
     node: &NodePlacement,
     node_name: &str,
     tasks: u32,
-    Task { placement: task, variables, uses }: Task,
+    TaskFacts { placement: task, variables, uses }: TaskFacts,
 ) -> String {
     let gpus = match task.gpus.as_slice() {
         [] => "no gpu".to_string(),

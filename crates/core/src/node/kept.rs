@@ -6,7 +6,7 @@ use super::read_root;
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::discover::registered::{complete, difference, follow_links, links, registered};
-use crate::discover::root::{Author, Problem, Root, Unreadable, read_unlinked};
+use crate::discover::root::{Author, Obstacle, Root, Unreadable, read_unlinked};
 use crate::topology::{Provenance, Topology, file};
 use std::fmt;
 use std::path::Path;
@@ -78,7 +78,7 @@ const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes =
         read_unlinked(path, cache::MAX_BYTES, author).map_err(|unreadable| match unreadable.problem {
-            Problem::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Obstacle::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 NotUsed::Absent(unreadable.path)
             }
             problem => NotUsed::Unreadable(Unreadable { problem, ..unreadable }),

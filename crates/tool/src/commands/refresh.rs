@@ -10,7 +10,7 @@ use super::{Failure, output, plugstack};
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::discover::Root;
-use nic_placement_core::discover::root::{self, Author, Problem, Unreadable};
+use nic_placement_core::discover::root::{self, Author, Obstacle, Unreadable};
 use nic_placement_core::node::{cache, kept};
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::import::nccl;
@@ -178,7 +178,7 @@ fn there(beside: &Path) -> There {
     match root::read_unlinked(beside, MAX_OURS, Author::Anyone) {
         Ok(bytes) if bytes.starts_with(HEADING.as_bytes()) => There::Ours(bytes),
         Ok(_) => There::Anothers(format!("`{}` was not written by `refresh`", beside.display())),
-        Err(Unreadable { problem: Problem::System(error), .. })
+        Err(Unreadable { problem: Obstacle::System(error), .. })
             if error.kind() == io::ErrorKind::NotFound =>
         {
             There::Nothing

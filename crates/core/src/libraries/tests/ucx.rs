@@ -17,7 +17,10 @@ fn a_task_with_several_gpus_may_use_all_their_nics() {
 
 /// A node with two IP interfaces.
 const ROUTES: Files = &[
-    ("/proc/net/route", "Iface\tDestination\tGateway\tFlags\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n"),
+    (
+        "/proc/net/route",
+        "Iface\tDestination\tGateway\tFlags\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n",
+    ),
     ("/sys/class/net/lo/operstate", "unknown\n"),
 ];
 
