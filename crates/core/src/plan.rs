@@ -5,13 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod task;
+mod text;
 
 use crate::bind;
 use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::gpus;
-use crate::libraries::{self, Evidence, Prepared, ReadFile, findings, text, uses, uses::Use};
+use crate::libraries::{self, Evidence, Prepared, ReadFile, findings, uses, uses::Use};
 use crate::order::Order;
 use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
@@ -166,12 +167,6 @@ impl Plan {
         names
     }
 
-    /// What the step would get on this node, in one line for the admin.
-    pub fn observed(&self) -> String {
-        let Plan { node, step, map, .. } = self;
-        text::step_line(node, map, step.tasks, &gpus::of_the_step(node, step))
-    }
-
     /// Did the user ask for lines on the terminal?
     pub fn reports(&self) -> bool {
         self.wish.settings.verbose || self.wish.settings.dry_run
@@ -206,17 +201,6 @@ pub struct TaskPlan<'p> {
 }
 
 impl TaskPlan<'_> {
-    /// The line of `verbose`.
-    pub fn line(&self, node_name: &str) -> String {
-        let Plan { node, map, step, .. } = self.plan;
-        text::task_line(node, map, node_name, step.total_tasks, self.text_of())
-    }
-
-    /// What a line about the task is made of.
-    fn text_of(&self) -> text::TaskFacts<'_> {
-        text::TaskFacts { placement: &self.placement, variables: &self.variables, uses: &self.uses }
-    }
-
     /// Does the user's word fail the task for what it lacks?
     pub fn fails(&self) -> bool {
         !self.shortfalls.is_empty() && self.plan.is_strict()

@@ -27,7 +27,6 @@ mod openmp;
 mod prepare;
 mod rocshmem;
 pub mod template;
-pub mod text;
 mod ucx;
 mod uniform;
 pub mod uses;

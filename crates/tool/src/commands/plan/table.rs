@@ -3,7 +3,6 @@
 
 use crate::commands::left_out;
 use crate::commands::page::{Page, Style, Table, Text};
-use nic_placement_core::libraries::text;
 use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
@@ -87,8 +86,7 @@ fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
 
 /// First what holds for all tasks, then what each has beside; again tasks that follow each other together.
 pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
-    let all: Vec<Vec<String>> =
-        placed.iter().map(|task| text::reasons(&task.placement, &task.variables)).collect();
+    let all: Vec<Vec<String>> = placed.iter().map(TaskPlan::reasons).collect();
     let is_common = |reason: &String| all.len() > 1 && all.iter().all(|reasons| reasons.contains(reason));
     let mut groups: Vec<(Vec<u32>, Vec<&String>)> = Vec::new();
     for (task, reasons) in placed.iter().zip(&all) {

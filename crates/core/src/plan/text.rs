@@ -1,0 +1,103 @@
+//! Reports for people: one aligned line for each task, and one for a step.
+#![forbid(unsafe_code)]
+
+use super::{Plan, TaskPlan};
+use crate::gpus;
+use crate::placement::{Change, RailIndex};
+use crate::topology::{Bitmap, GpuIndex, Topology};
+
+impl TaskPlan<'_> {
+    /// The task's line under `verbose`, and in the tool's plans.
+    ///
+    /// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines from separate tasks
+    /// align.
+    pub fn line(&self, node_name: &str) -> String {
+        let Plan { node: topology, map, step, .. } = self.plan;
+        let task = &self.placement;
+        let gpus = match task.gpus.as_slice() {
+            [] => "no gpu".to_string(),
+            [gpu] => gpu_cell(topology, *gpu),
+            many => format!(
+                "gpus {}",
+                many.iter().filter_map(|gpu| u32::try_from(gpu.0).ok()).collect::<Bitmap>()
+            ),
+        };
+        let rail = |&(rail, path): &(RailIndex, _)| format!("{} {path}", map.rail(rail));
+        let mut rails = match task.rails.as_slice() {
+            [] => "no nic".to_string(),
+            [one] => format!("nic {}", rail(one)),
+            many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
+        };
+        for of in self.uses.iter().filter(|of| !of.is_as_planned()) {
+            rails += &format!(", but {}: {of}", of.reader);
+        }
+        let gpu_width = topology.gpu_indices().map(|gpu| gpu_cell(topology, gpu).len());
+        let best = map.gpus.iter().flat_map(|gpu| gpu.choices.first());
+        let rail_width = best.map(|choice| "nic ".len() + rail(&(choice.rail, choice.path)).len());
+        let cpu_width = topology.numa_nodes.iter().map(|node| node.cpus.to_string().len());
+        let mems = task.mems.nodes().map_or("any".to_string(), ToString::to_string);
+        let cpus = Some(task.cpus.cpus()).filter(|cpus| !cpus.is_empty());
+        let cpus = cpus.map_or("unknown".to_string(), ToString::to_string);
+        let set = self.variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+        let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
+        format!(
+            "task {:>digits$} {node_name}  {gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems:<3}  set {}  ({})",
+            task.global_id,
+            or(set.join(" "), "nothing"),
+            self.reasons().join("; "),
+            digits = step.total_tasks.saturating_sub(1).to_string().len(),
+            gpu_width = gpu_width.max().unwrap_or(0),
+            rail_width = rail_width.max().unwrap_or(0),
+            cpu_width = cpu_width.max().unwrap_or(0),
+        )
+    }
+
+    /// The reasons for the placement, one sentence for each answer, and for each variable that is not set.
+    pub fn reasons(&self) -> Vec<String> {
+        let not_set = self.variables.iter().filter_map(|variable| match variable.change {
+            Change::Set(_) => None,
+            Change::KeepUsers(_) => Some(format!("{}: {}", variable.name, variable.why)),
+            _ => Some(format!("{} not set: {}", variable.name, variable.why)),
+        });
+        self.placement.reasons.iter().cloned().chain(not_set).collect()
+    }
+}
+
+impl Plan {
+    /// What the step would get on this node, in one line for the admin: its GPUs, as far as Slurm names them, with their NICs,
+    /// and the NICs left out.
+    pub fn observed(&self) -> String {
+        let Plan { node, step, map, .. } = self;
+        let pair = |gpu: &GpuIndex| {
+            let choices = map.gpu(*gpu).choices.iter();
+            let nics = choices.map(|choice| format!("{} {}", map.rail(choice.rail), choice.path));
+            format!("gpu {gpu} {}", or(nics.collect::<Vec<_>>().join(" "), "no nic"))
+        };
+        let pairs: Vec<String> = gpus::of_the_step(node, step).iter().map(pair).collect();
+        let mut left_out: Vec<&str> = map.excluded.iter().map(|excluded| excluded.name.as_ref()).collect();
+        left_out.dedup();
+        format!(
+            "{} task{}: {}; of the node {} GPUs, {} rails, policy `{}`, left out: {}",
+            step.tasks,
+            if step.tasks == 1 { "" } else { "s" },
+            or(pairs.join(", "), "no gpu"),
+            node.gpus.len(),
+            map.rails.len(),
+            map.policy,
+            or(left_out.join(" "), "none"),
+        )
+    }
+}
+
+/// `gpu 3 0000:61:00.0`
+fn gpu_cell(topology: &Topology, gpu: GpuIndex) -> String {
+    match topology.gpu(gpu).address {
+        invented if invented.is_invented() => format!("gpu {gpu}"),
+        address => format!("gpu {gpu} {address}"),
+    }
+}
+
+/// The text, or this word for an empty one.
+fn or(text: String, otherwise: &str) -> String {
+    if text.is_empty() { otherwise.to_string() } else { text }
+}
