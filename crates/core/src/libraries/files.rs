@@ -1,8 +1,10 @@
 //! Configuration files of libraries: which keep us from setting a variable, and what they give it.
 #![forbid(unsafe_code)]
 
-use super::{Evidence, OfStep, Present, ReadFile};
+use super::{Evidence, FileText, OfStep, Present, ReadFile};
 use crate::topology::Topology;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// A library's configuration files: where they are, and how they are written.
 pub(super) struct Files {
@@ -131,6 +133,18 @@ pub(super) fn before_comment(text: &str, comment: char) -> &str {
     comment.map_or(text, |(at, _)| &text[..at])
 }
 
+/// A reader that opens each configuration file once: a file says several things that matter.
+pub(super) fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<FileText> + 'r {
+    let known: RefCell<BTreeMap<String, Option<FileText>>> = RefCell::default();
+    move |path| {
+        // the kernel's tables are asked for once anyway, and can be long
+        if path.starts_with("/proc/") || path.starts_with("/sys/") {
+            return read(path);
+        }
+        known.borrow_mut().entry(path.to_string()).or_insert_with(|| read(path)).clone()
+    }
+}
+
 /// A variable's value, if it is not empty.
 pub(super) fn non_empty<'p>(present: &'p Present, name: &str) -> Option<&'p String> {
     present.get(name).filter(|value| !value.is_empty())
@@ -138,7 +152,7 @@ pub(super) fn non_empty<'p>(present: &'p Present, name: &str) -> Option<&'p Stri
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FileText, nccl, nvshmem, ucx};
+    use super::super::{nccl, nvshmem, ucx};
     use super::*;
 
     /// Each library's grammar, of files that set `LIST` and `OTHER`.

@@ -20,7 +20,6 @@ mod mori;
 pub mod names;
 pub mod nccl;
 mod nvshmem;
-mod once;
 mod one_ccl;
 mod open_mpi;
 mod openmp;
@@ -40,7 +39,6 @@ use crate::topology::Topology;
 use files::{Claimed, Files};
 use lists::List;
 use marker::{Marker, Publication};
-use once::Once;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use wanted::Wanted;
@@ -261,8 +259,7 @@ pub(crate) fn environment<'p>(
     task: &TaskPlacement,
     evidence: Evidence,
 ) -> Vec<Variable<'p>> {
-    let once = Once::new(evidence.read);
-    let evidence = Evidence { read: &|path| once.read(path), ..evidence };
+    let evidence = Evidence { read: &files::remembered(evidence.read), ..evidence };
     let earlier = prepared.earlier(evidence.present);
     let mut published = Publication::new(topology, node, task);
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);

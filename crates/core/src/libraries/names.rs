@@ -17,12 +17,14 @@ const DOUBTFUL: &str = "GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME I_MPI_* MV2_*";
 /// Those of Gloo and TensorPipe.
 const UNIFORM: &str = "GLOO_* TP_*";
 
-/// Is `name` in a list of names and `BEGINNING*`s?
+/// Does an entry, a name or a `BEGINNING*`, mean this name?
+pub(super) fn means(entry: &str, name: &str) -> bool {
+    entry.strip_suffix('*').map_or(entry == name, |beginning| name.starts_with(beginning))
+}
+
+/// Does one of the entries between white space mean this name?
 fn is_in(list: &str, name: &str) -> bool {
-    list.split_whitespace().any(|entry| match entry.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning),
-        None => entry == name,
-    })
+    list.split_whitespace().any(|entry| means(entry, name))
 }
 
 /// Can this be a variable's name (`[A-Z_][A-Za-z0-9_]*`, 255 bytes at most)?  Open MPI's have small letters too.

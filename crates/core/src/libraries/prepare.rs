@@ -2,13 +2,13 @@
 //! files.
 #![forbid(unsafe_code)]
 
-use super::files::Claimed;
+use super::files::{Claimed, remembered};
 use super::libfabric::{self, Nearest};
 use super::marker::{self, Marker};
-use super::once::Once;
+use super::names::means;
 use super::template::{Facts, KeptMap, kept_maps};
 use super::uniform::{self, NodeList};
-use super::wanted::{Wanted, means};
+use super::wanted::Wanted;
 use super::{Answer, Answering, Asked, LIBRARIES, OfStep, Present, ReadFile, evidence, ucx};
 use crate::diagnostic::Diagnostic;
 use crate::order;
@@ -70,8 +70,7 @@ impl Prepared {
     /// Works it out.  `read` reads a site's file on this node; it is called only if the answer can change a
     /// value.
     pub(crate) fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
-        let once = Once::new(read);
-        let read: ReadFile = &|path| once.read(path);
+        let read: ReadFile = &remembered(read);
         let rows = rows(&wanted);
         let is_wanted = |name: &str| rows.iter().any(|row| row.wanted && row.name == name);
         let filled = wanted.templates.iter().map(|template| {

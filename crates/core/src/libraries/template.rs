@@ -28,29 +28,23 @@ pub(super) struct Facts<'f> {
 pub(super) struct Fact {
     /// its word between braces
     pub(super) word: &'static str,
-    /// is it one of the task?
     is_per_task: bool,
-    source: Source,
-}
-
-#[derive(Debug)]
-enum Source {
-    /// this function; `None` or nothing if there is no such fact here
-    Value(fn(&Facts) -> Option<String>),
-    /// the path of a map that is kept in a file
-    MapFile(Format),
+    /// `None` or nothing if there is no such fact here
+    value: fn(&Facts) -> Option<String>,
+    /// in place of a value: the path of the map that is kept in this format
+    map_file: Option<Format>,
 }
 
 const fn of_task(word: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
-    Fact { word, is_per_task: true, source: Source::Value(value) }
+    Fact { word, is_per_task: true, value, map_file: None }
 }
 
 const fn of_node(word: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
-    Fact { word, is_per_task: false, source: Source::Value(value) }
+    Fact { is_per_task: false, ..of_task(word, value) }
 }
 
 const fn map_file(word: &'static str, format: Format) -> Fact {
-    Fact { word, is_per_task: true, source: Source::MapFile(format) }
+    Fact { map_file: Some(format), ..of_task(word, |_| None) }
 }
 
 pub(super) static FACTS: [Fact; 20] = [
@@ -73,14 +67,10 @@ pub(super) static FACTS: [Fact; 20] = [
     of_node("rails", |facts| Some(joined(facts.node.rails.iter()))),
     of_node("rail_names", |facts| Some(names_of(facts.node.rails.iter().map(|rail| rail.name.as_str())))),
     of_node("rail_count", |facts| Some(facts.node.rails.len().to_string())),
-    of_node("machine", |facts| {
-        // a slash in the name would change the path
-        Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))
-    }),
-    of_task("map:sglang", |facts| {
-        Some(maps::write(Format::Sglang, facts.seen()?).ok()?.trim_end().to_string())
-    }),
-    of_task("map:vllm", |facts| Some(maps::pairs(facts.seen()?).ok()?.trim_end().to_string())),
+    // a slash in the name would change the path
+    of_node("machine", |facts| Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))),
+    of_task("map:sglang", |facts| Some(maps::write(Format::Sglang, facts.seen()?).ok()?.trim_end().into())),
+    of_task("map:vllm", |facts| Some(maps::pairs(facts.seen()?).ok()?.trim_end().into())),
     map_file("map_file:json", Format::Json),
     map_file("map_file:sglang", Format::Sglang),
     map_file("map_file:mooncake", Format::Mooncake),
@@ -112,22 +102,14 @@ impl<'f> Facts<'f> {
         Some(Subject { topology: self.topology, node: self.node, gpus, cpus: &[], host: "" })
     }
 
-    /// A fact of this task or node.
+    /// A fact of this task or node, or why there is none.
     fn of(&self, fact: &Fact) -> Result<String, String> {
-        match fact.source {
-            Source::Value(value) => {
-                let text = value(self).filter(|text| !text.is_empty());
-                text.ok_or_else(|| format!("there is no `{{{}}}` here", fact.word))
-            }
-            Source::MapFile(format) => self.map_file(format),
-        }
-    }
-
-    /// The file's program counts all GPUs of the node, so it serves a task that counts them alike.
-    fn map_file(&self, format: Format) -> Result<String, String> {
-        let sees_all =
-            self.task.is_some_and(|task| task.seen.iter().copied().eq(self.topology.gpu_indices()));
-        if !sees_all {
+        let Some(format) = fact.map_file else {
+            let text = (fact.value)(self).filter(|text| !text.is_empty());
+            return text.ok_or_else(|| format!("there is no `{{{}}}` here", fact.word));
+        };
+        // the file's program counts all GPUs of the node
+        if !self.task.is_some_and(|task| task.seen.iter().copied().eq(self.topology.gpu_indices())) {
             return Err(
                 "the file counts all GPUs of the node, and the task does not see all in PCI order".into()
             );
@@ -151,26 +133,18 @@ pub struct MapFile {
 /// The path of the kept map in a format, or why there is none to be had.
 pub(super) type KeptMap = (Format, Result<String, String>);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    Text(String),
-    /// the fact at this place of [`FACTS`]
-    Fact(usize),
-}
-
 /// One of the admin's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     name: String,
-    pieces: Vec<Piece>,
+    /// what [`pieces`] can read
+    text: String,
 }
 
 impl Template {
     /// Reads `NAME=TEMPLATE`; the second part of the answer warns of a variable that is rarely set well.
     pub fn parse(text: &str) -> Result<(Template, Option<String>), String> {
-        let Some((name, rest)) = text.split_once('=') else {
-            return Err("expected `set=NAME=TEMPLATE`".to_string());
-        };
+        let (name, text) = text.split_once('=').ok_or("expected `set=NAME=TEMPLATE`")?;
         if !names::is_name(name) {
             let name = Shown::word(name, 40);
             return Err(format!(
@@ -182,22 +156,21 @@ impl Template {
                 "`{name}` is refused: the loader, the shell, Slurm or the GPUs depend on it"
             ));
         }
-        if rest.chars().any(char::is_control) {
+        if text.chars().any(char::is_control) {
             return Err("a control character cannot stand in a value".to_string());
         }
-        let template = Template { name: name.to_string(), pieces: pieces(rest)? };
-        if template.is_per_task() {
-            if names::is_uniform(name) {
-                return Err(format!(
-                    "`{name}` must be the same in every task of a node: only {} may stand in it",
-                    listed(false)
-                ));
-            }
-            if template.is_file() && template.map_files().next().is_none() {
-                return Err(format!(
-                    "`{name}` names a file, which is looked for once for the node, not for each task"
-                ));
-            }
+        pieces(text)?;
+        let template = Template { name: name.to_string(), text: text.to_string() };
+        if template.is_per_task() && names::is_uniform(name) {
+            let facts = listed(false);
+            return Err(format!(
+                "`{name}` must be the same in every task of a node: only {facts} may stand in it"
+            ));
+        }
+        if template.is_per_task() && template.is_file() && template.map_files().next().is_none() {
+            return Err(format!(
+                "`{name}` names a file, which is looked for once for the node, not for each task"
+            ));
         }
         let doubt = names::is_doubtful(name).then(|| {
             format!("`{name}` does not follow from a topology, and is wrong on most fabrics: set as you say, if you mean it")
@@ -216,8 +189,9 @@ impl Template {
     }
 
     fn facts(&self) -> impl Iterator<Item = &'static Fact> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Fact(place) => FACTS.get(*place),
+        let pieces = pieces(&self.text).unwrap_or_default();
+        pieces.into_iter().filter_map(|piece| match piece {
+            Piece::Fact(fact) => Some(fact),
             Piece::Text(_) => None,
         })
     }
@@ -229,19 +203,16 @@ impl Template {
 
     /// The formats of the kept maps that it names.
     pub fn map_files(&self) -> impl Iterator<Item = Format> {
-        self.facts().filter_map(|fact| match fact.source {
-            Source::MapFile(format) => Some(format),
-            Source::Value(_) => None,
-        })
+        self.facts().filter_map(|fact| fact.map_file)
     }
 
     /// The value, or the word that has no fact here.
     pub(super) fn fill(&self, facts: &Facts) -> Result<String, String> {
         let mut value = String::new();
-        for piece in &self.pieces {
+        for piece in pieces(&self.text)? {
             match piece {
-                Piece::Text(text) => value.push_str(text),
-                Piece::Fact(place) => value.push_str(&facts.of(&FACTS[*place])?),
+                Piece::Text(text) => value += text,
+                Piece::Fact(fact) => value += &facts.of(fact)?,
             }
         }
         if value.len() > MAX_VALUE || value.chars().any(char::is_control) {
@@ -251,45 +222,38 @@ impl Template {
     }
 }
 
-/// `{nic}, {port}, …`
+/// `{nic} {port} …`
 fn listed(per_task_too: bool) -> String {
     let facts = FACTS.iter().filter(|fact| per_task_too || !fact.is_per_task);
     facts.map(|fact| format!("{{{}}}", fact.word)).collect::<Vec<_>>().join(" ")
 }
 
-fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+enum Piece<'t> {
+    Text(&'t str),
+    Fact(&'static Fact),
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
-    let mut plain = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {
-        plain.push_str(&rest[..at]);
-        let brace = &rest[at..=at];
-        let after = &rest[at + 1..];
-        if after.starts_with(brace) {
-            plain.push_str(brace);
-            rest = &after[1..];
-            continue;
-        }
-        let word = match (brace, after.split_once('}')) {
-            ("{", Some((word, behind))) => {
-                rest = behind;
-                word
-            }
-            _ => return Err(format!("a single `{brace}`: write it twice where you mean the brace itself")),
+        let (brace, after) = (&rest[at..=at], &rest[at + 1..]);
+        pieces.push(Piece::Text(&rest[..at]));
+        rest = if let Some(after) = after.strip_prefix(brace) {
+            pieces.push(Piece::Text(brace));
+            after
+        } else if let ("{", Some((word, after))) = (brace, after.split_once('}')) {
+            let Some(fact) = FACTS.iter().find(|fact| fact.word == word) else {
+                let word = Shown::word(word, 40);
+                return Err(format!("`{{{word}}}` is not known; known: {}", listed(true)));
+            };
+            pieces.push(Piece::Fact(fact));
+            after
+        } else {
+            return Err(format!("a single `{brace}`: write it twice where you mean the brace itself"));
         };
-        let Some(place) = FACTS.iter().position(|fact| fact.word == word) else {
-            let word = Shown::word(word, 40);
-            return Err(format!("`{{{word}}}` is not known; known: {}", listed(true)));
-        };
-        if !plain.is_empty() {
-            pieces.push(Piece::Text(std::mem::take(&mut plain)));
-        }
-        pieces.push(Piece::Fact(place));
     }
-    plain.push_str(rest);
-    if !plain.is_empty() || pieces.is_empty() {
-        pieces.push(Piece::Text(plain));
-    }
+    pieces.push(Piece::Text(rest));
     Ok(pieces)
 }
 

@@ -3,6 +3,7 @@
 
 use super::LIBRARIES;
 pub use super::names::is_name as is_variable_name;
+use super::names::means;
 pub use super::template::{MapFile, Template};
 
 /// A set of words of `env=`, which ask for the variables of libraries: a bit for each.
@@ -117,13 +118,5 @@ impl Wanted {
 
     fn is_unwanted(&self, name: &str) -> bool {
         self.unwanted.iter().any(|unwanted| means(unwanted, name))
-    }
-}
-
-/// Does this entry of `no-env=` mean that variable?
-pub(super) fn means(entry: &str, name: &str) -> bool {
-    match entry.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning),
-        None => entry == name,
     }
 }
