@@ -4,22 +4,28 @@
 #![forbid(unsafe_code)]
 
 use super::lists::{List, entries};
+use super::nccl::CROSS_NIC;
 use super::uses::left_out;
 use super::wanted::Fabric;
 use super::{LIBRARIES, Present, ReadFile};
 use crate::diagnostic::{Diagnostic, Shown};
-use crate::placement::{NodePlacement, Rail};
-use crate::step::Task;
+use crate::placement::NodePlacement;
+use crate::step::{Access, Task};
 use crate::topology::{Gpu, GpuVendor, Nic, NicKind, Topology};
 
 /// The variables that we look at.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     let lists = LIBRARIES.iter().flat_map(|library| library.lists).map(|list| list.variable);
-    let others = LIBRARIES.iter().flat_map(|library| library.doubts.1.split_whitespace());
-    lists.chain(others).chain([DEVICE_ORDER, "CUDA_VISIBLE_DEVICES"])
+    let others = LIBRARIES.iter().flat_map(|library| library.doubts);
+    let others = others.flat_map(|(variables, _)| variables.split_whitespace());
+    lists.chain(others).chain([DEVICE_ORDER, "CUDA_VISIBLE_DEVICES", CROSS_NIC, PXN_LEVEL])
 }
 
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
+const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
+
+/// A variable, behind it those that are read with it, separated by white space; and what looks wrong in its value.
+pub(super) type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
 
 /// What the findings are about.
 pub struct Checked<'a> {
@@ -49,12 +55,17 @@ impl<'a> Checked<'a> {
 
     /// The same as a number.
     pub(super) fn number(&self, name: &str) -> Option<i64> {
-        self.value(name)?.trim().parse().ok()
+        number(self.value(name)?)
     }
 
     /// The node's NICs that verbs libraries use.
     pub(super) fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
         self.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs)
+    }
+
+    /// Is there one?
+    pub(super) fn has_verbs(&self) -> bool {
+        self.verbs().next().is_some()
     }
 }
 
@@ -64,42 +75,57 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     for library in LIBRARIES {
         // the map leaves the NICs of other kinds to their own libraries
         for list in library.lists.iter().filter(|list| list.kind == NicKind::Verbs) {
-            admitted_though_left_out(checked, list, &mut found);
+            found.extend(of_value(checked, list.variable, |text| {
+                admitted_though_left_out(checked, list, text)
+            }));
         }
-        (library.doubts.0)(checked, &mut found);
+        for (variables, doubt) in library.doubts {
+            let name = variables.split(' ').next().unwrap_or_default();
+            found.extend(of_value(checked, name, |value| doubt(checked, value)));
+        }
     }
-    device_order(checked, &mut found);
+    found.extend(device_order(checked));
+    found.extend(isolation(checked));
     found
 }
 
-/// A finding about `NAME=VALUE`, with the value as a terminal may show it.
-pub(super) fn finding(name: &str, value: &str, text: impl Into<String>) -> Diagnostic {
-    Diagnostic::new(format!("{name}={}", Shown::word(value, 80)), text)
+/// Findings about `NAME=VALUE`, with the value as a terminal may show it; none if the variable has no value.
+fn of_value<'c>(
+    checked: &Checked<'c>,
+    name: &str,
+    doubt: impl FnOnce(&'c str) -> Vec<String>,
+) -> Vec<Diagnostic> {
+    let Some(value) = checked.value(name) else { return Vec::new() };
+    let subject = format!("{name}={}", Shown::word(value, 80));
+    doubt(value).into_iter().map(|text| Diagnostic::new(subject.clone(), text)).collect()
 }
 
-/// Entries of one list that are told, at most: each is a line on a terminal and in slurmd's log.
-const MAX_TOLD: usize = 4;
+pub(super) fn number(value: &str) -> Option<i64> {
+    value.trim().parse().ok()
+}
 
-/// Tells what is wrong with the entries of one list: the first few of them one by one, and how many more there are.
-pub(super) fn tell_entries<E: PartialEq>(
-    (name, list): (&str, &str),
+/// The text, if this holds.
+pub(super) fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
+    if is_wrong { vec![text.into()] } else { Vec::new() }
+}
+
+/// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
+const MAX_REPORTED: usize = 4;
+
+/// What is wrong with the entries of one list: of the first few one by one, and how many more there are.
+pub(super) fn entries_in_doubt<E: PartialEq>(
     entries: impl Iterator<Item = E>,
     wrong: impl Fn(&E) -> Option<String>,
-    found: &mut Vec<Diagnostic>,
-) {
-    let (mut count, mut last) = (0, None);
+) -> Vec<String> {
+    let (mut texts, mut more, mut last) = (Vec::new(), 0, None);
     for entry in entries {
         // an entry may stand there twice
         let Some(text) = wrong(&entry).filter(|_| last.as_ref() != Some(&entry)) else { continue };
         last = Some(entry);
-        count += 1;
-        if count <= MAX_TOLD {
-            found.push(finding(name, list, text));
-        }
+        if texts.len() < MAX_REPORTED { texts.push(text) } else { more += 1 }
     }
-    if count > MAX_TOLD {
-        found.push(finding(name, list, format!("{} more such entries", count - MAX_TOLD)));
-    }
+    texts.extend(when(more > 0, format!("{more} more such entries")));
+    texts
 }
 
 /// Has an entry a space before or after it?
@@ -125,44 +151,68 @@ pub(super) fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Op
     lacks.then(|| format!("`{}` names a port that the device lacks", Shown::word(entry, 64)))
 }
 
-/// The entries of a list of whole names that may be looked at: not those with a range or a star.
-pub(super) fn whole_names(list: &str) -> impl Iterator<Item = &str> {
+/// The entries of a list of whole names of verbs devices that can be looked up: not those with a range or a star, and none on a
+/// node without such devices.
+pub(super) fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l str> {
+    let list = if checked.has_verbs() { list } else { "" };
     let entries = entries(list.strip_prefix('^').unwrap_or(list));
     entries.filter(|entry| !entry.contains(['[', '*']))
 }
 
 /// Ports that a list admits and that the map leaves out, as a storage NIC: NCCL may well prefer it to the compute NIC beside
 /// it (src/graph/topo.cc, `ncclTopoGetLocal`).
-fn admitted_though_left_out(checked: &Checked, list: &List, found: &mut Vec<Diagnostic>) {
+fn admitted_though_left_out(checked: &Checked, list: &List, text: &str) -> Vec<String> {
     let Checked { topology, node, .. } = checked;
-    let Some(text) = checked.value(list.variable) else { return };
     let admitted = list.admitted(text, topology);
     // UCX finds storage NICs without a list too, and what filters nothing is no choice of the user's
     if admitted.len() == list.found_without(topology) && text.trim() == "all" {
-        return;
+        return Vec::new();
     }
-    let why = |port: &&Rail| {
+    entries_in_doubt(admitted.iter(), |port| {
         let why = left_out(node, port)?;
         Some(format!("it admits `{port}`, which is left out here: {why}"))
-    };
-    tell_entries((list.variable, text), admitted.iter(), why, found);
+    })
 }
 
 /// CUDA's numbers of unequal GPUs are not those of the bus.
-fn device_order(checked: &Checked, found: &mut Vec<Diagnostic>) {
+fn device_order(checked: &Checked) -> Option<Diagnostic> {
     let topology = checked.topology;
-    let kind = |gpu: &Gpu| {
-        let function = topology.pci.get(gpu.address);
-        (gpu.model.clone(), function.and_then(|function| function.device))
-    };
+    let kind =
+        |gpu: &Gpu| (gpu.model.clone(), topology.pci.get(gpu.address).and_then(|function| function.device));
     let mut kinds = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia).map(kind);
     let first = kinds.next();
     let is_unequal = kinds.any(|kind| Some(kind) != first);
-    if is_unequal && checked.value(DEVICE_ORDER) != Some("PCI_BUS_ID") {
-        let text =
-            "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
-        found.push(Diagnostic::new(DEVICE_ORDER, text));
+    let text = "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
+    let is_by_bus = checked.value(DEVICE_ORDER) == Some("PCI_BUS_ID");
+    (is_unequal && !is_by_bus).then(|| Diagnostic::new(DEVICE_ORDER, text))
+}
+
+/// Tasks that see their own GPU alone: NCCL counts each of them as GPU 0.
+fn isolation(checked: &Checked) -> Option<Diagnostic> {
+    let access = &checked.task.gpus.access;
+    let is_isolated = access.contains(&Access::Denied) && access.contains(&Access::Allowed);
+    let nvidia = checked.topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia).count();
+    if !is_isolated || nvidia < 2 || checked.tasks < 2 {
+        return None;
     }
+    // with 0 a message leaves by the NIC of the own GPU that has the number of the peer's (src/graph/search.cc,
+    // `ncclTopoGetNetDev`), and all have the number 0
+    let stays_on_rail = match checked.value(CROSS_NIC) {
+        Some(value) => number(value) == Some(0),
+        None => checked.fabric == Fabric::IsolatedRails,
+    };
+    let text = match checked.value(PXN_LEVEL) {
+        _ if stays_on_rail => {
+            "each task sees its own GPU alone, so NCCL counts all as GPU 0, and with `NCCL_CROSS_NIC=0` sends all messages \
+             between tasks through one NIC: try `--gpu-bind=none`"
+        }
+        Some("0") => return None,
+        _ => {
+            "each task sees its own GPU alone, so NCCL counts all as GPU 0 and may send all traffic through one NIC: \
+             try `--gpu-bind=none`, or `NCCL_P2P_PXN_LEVEL=0`"
+        }
+    };
+    Some(Diagnostic::new("GPU isolation", text))
 }
 
 #[cfg(test)]

@@ -33,10 +33,10 @@ pub mod wanted;
 
 pub use prepare::Prepared;
 
-use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::Topology;
 use files::{Claimed, Files};
+use findings::Doubt;
 use lists::List;
 use marker::{Marker, Publication};
 use std::borrow::Cow;
@@ -82,8 +82,8 @@ struct Library {
     files: Option<&'static Files>,
     /// its variables that list NICs
     lists: &'static [List],
-    /// what looks wrong in the user's variables, and those that it looks at beside the lists, separated by white space
-    doubts: (fn(&findings::Checked, &mut Vec<Diagnostic>), &'static str),
+    /// what looks wrong in the user's values
+    doubts: &'static [Doubt],
     /// what no topology tells, beside [`names::DOUBTFUL`]: names, and beginnings with a star, separated by white space
     doubtful: &'static str,
     /// its variables that must be equal in every task, written alike: different values break it, or silently cost bandwidth
@@ -103,7 +103,7 @@ impl Library {
         evidence: &[],
         files: None,
         lists: &[],
-        doubts: (|_, _| {}, ""),
+        doubts: &[],
         doubtful: "",
         uniform: "",
     };

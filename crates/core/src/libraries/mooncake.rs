@@ -12,10 +12,9 @@
 //! not set beside any of them.
 #![forbid(unsafe_code)]
 
-use super::findings::{Checked, tell_entries, unknown_device, whole_names};
+use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};
 use super::lists::{List, entries};
 use super::{Answer, Asked, Library, uniform};
-use crate::diagnostic::Diagnostic;
 use crate::topology::{Nic, Port};
 
 pub(super) const LIBRARY: Library = Library {
@@ -24,7 +23,7 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(FILTERS, filters)],
     evidence: &[EXCLUDED, OF_STORE, CONFIGURATION],
     lists: &[List::nearest(FILTERS, admits)],
-    doubts: (doubts, ""),
+    doubts: &[(FILTERS, doubts)],
     uniform: FILTERS,
     ..Library::NONE
 };
@@ -41,13 +40,10 @@ fn admits(list: &str, nic: &Nic, _: &Port) -> bool {
     entries(list).any(|entry| nic.name == entry.trim())
 }
 
-/// What is wrong with the entries of the user's list.
-fn doubts(checked: &Checked, found: &mut Vec<Diagnostic>) {
-    let Some(list) = checked.value(FILTERS).filter(|_| checked.verbs().next().is_some()) else { return };
+fn doubts(checked: &Checked, list: &str) -> Vec<String> {
     // whether spaces are taken away is not known
-    let names = whole_names(list).map(str::trim).filter(|name| !name.is_empty());
-    let wrong = |name: &&str| unknown_device(checked, name, name.split(':').next().unwrap_or_default());
-    tell_entries((FILTERS, list), names, wrong, found);
+    let names = whole_names(checked, list).map(str::trim).filter(|name| !name.is_empty());
+    entries_in_doubt(names, |name| unknown_device(checked, name, name.split(':').next().unwrap_or_default()))
 }
 
 /// The same for every task, unless the user chooses by another variable.

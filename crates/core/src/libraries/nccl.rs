@@ -36,7 +36,7 @@ pub(super) const LIBRARY: Library = Library {
     files: Some(&FILES),
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
     lists: &[List::nearest(IB_HCA, admits)],
-    doubts: (doubts::doubts, doubts::READ),
+    doubts: doubts::DOUBTS,
     // "Environment Variables" puts most of them under "Debugging", not for production
     doubtful: "NCCL_IB_TC NCCL_IB_SL NCCL_IB_FIFO_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_QPS_PER_CONNECTION \
                NCCL_IB_GID_INDEX NCCL_IB_DISABLE NCCL_IB_MERGE_VFS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS \
@@ -51,7 +51,7 @@ const IB_HCA: &str = "NCCL_IB_HCA";
 /// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
-const CROSS_NIC: &str = "NCCL_CROSS_NIC";
+pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 pub(super) const HOME: &str = "HOME";

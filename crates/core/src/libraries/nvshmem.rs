@@ -26,13 +26,12 @@
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
-use super::findings::{Checked, has_space, of_space, tell_entries, unknown_device, whole_names};
+use super::findings::{Checked, entries_in_doubt, has_space, of_space, unknown_device, whole_names};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::uniform::NodeList;
 use super::{Answer, Asked, Library};
-use crate::diagnostic::Diagnostic;
 use crate::placement::Rail;
 use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
 
@@ -46,7 +45,7 @@ pub(super) const LIBRARY: Library = Library {
     files: Some(&FILES),
     // the nearest of them for each processing element (src/host/topo/topo.cpp)
     lists: &[List::nearest(HCA_LIST, admits)],
-    doubts: (doubts, ""),
+    doubts: &[(HCA_LIST, doubts)],
     ..Library::NONE
 };
 
@@ -100,15 +99,12 @@ fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
     excludes != entries(rest).any(|entry| is_port_by_atoi(entry, port, |name| nic.name == name))
 }
 
-/// What is wrong with the entries of the user's list.
-fn doubts(checked: &Checked, found: &mut Vec<Diagnostic>) {
-    let Some(list) = checked.value(HCA_LIST).filter(|_| checked.verbs().next().is_some()) else { return };
-    let wrong = |entry: &&str| {
+fn doubts(checked: &Checked, list: &str) -> Vec<String> {
+    entries_in_doubt(whole_names(checked, list), |entry| {
         // the number of a port may have a space
         let device = entry.split(':').next().unwrap_or_default();
         if has_space(device) { Some(of_space(entry)) } else { unknown_device(checked, entry, device) }
-    };
-    tell_entries((HCA_LIST, list), whole_names(list), wrong, found);
+    })
 }
 
 fn can_run(topology: &Topology) -> bool {

@@ -57,7 +57,7 @@ pub(super) const LIBRARY: Library = Library {
     evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, REACHABILITY, CONFIG_DIR],
     files: Some(&FILES),
     lists: &[items::DEVICES],
-    doubts: (items::doubts, TLS),
+    doubts: &[("UCX_NET_DEVICES UCX_TLS", items::doubts)],
     doubtful: "UCX_TLS UCX_IB_*",
     ..Library::NONE
 };

@@ -5,11 +5,11 @@
 #![forbid(unsafe_code)]
 
 use super::super::findings::{
-    Checked, finding, has_space, of_space, tell_entries, unknown_device, whole_names,
+    Checked, entries_in_doubt, has_space, of_space, unknown_device, when, whole_names,
 };
 use super::super::lists::{List, entries, marked};
 use super::{NET_DEVICES, TLS};
-use crate::diagnostic::{Diagnostic, Shown};
+use crate::diagnostic::Shown;
 use crate::topology::{Nic, Port};
 
 /// The nearest of the devices for each GPU's memory: one lane for small messages, for large ones also the next if it gives a
@@ -55,18 +55,18 @@ fn is_in_range(entry: &str, name: &str) -> bool {
 }
 
 /// What is wrong with the user's list.
-pub(super) fn doubts(checked: &Checked, found: &mut Vec<Diagnostic>) {
-    let Some(list) = checked.value(NET_DEVICES).filter(|list| *list != "all") else { return };
-    if checked.verbs().next().is_some() {
-        tell_entries((NET_DEVICES, list), whole_names(list), |entry| wrong(checked, entry), found);
+pub(super) fn doubts(checked: &Checked, list: &str) -> Vec<String> {
+    if list == "all" {
+        return Vec::new();
     }
+    let mut found = entries_in_doubt(whole_names(checked, list), |entry| wrong(checked, entry));
     // GPUs that send by themselves have devices of their own, which a list of NICs rules out
     let is_named = checked.value(TLS).is_some_and(|tls| transports(Some(tls)).gpu_initiated);
-    if is_named && !list.starts_with('^') && !list.contains("cuda") {
-        let text =
-            "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
-        found.push(finding(NET_DEVICES, list, text));
-    }
+    let rules_out = is_named && !list.starts_with('^') && !list.contains("cuda");
+    let text =
+        "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
+    found.extend(when(rules_out, text));
+    found
 }
 
 fn wrong(checked: &Checked, entry: &str) -> Option<String> {
