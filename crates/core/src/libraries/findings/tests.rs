@@ -153,6 +153,10 @@ fn a_name_that_means_nothing_here_is_named() {
     );
     says(&[("UCX_NET_DEVICES", "mlx5_1:2")], "names a port that the device lacks");
     says(&[("UCX_NET_DEVICES", "mlx5_1")], "write `mlx5_1:1`");
+    for item in ["mlx5_1:x", "mlx5_1:", "mlx5_1:1:2"] {
+        says(&[("UCX_NET_DEVICES", item)], &format!("`{item}` names no port: write `mlx5_1:1`"));
+    }
+    says(&[("UCX_NET_DEVICES", "cuda0-mlx5_1:x")], "write `cuda0-mlx5_1:1`");
     says(&[("NVSHMEM_HCA_LIST", "mlx5_9")], "is no device");
     says(&[("MC_TE_FILTERS", "mlx5_9")], "is no device");
     says(&[("NCCL_SOCKET_IFNAME", "=eth")], "cannot start");

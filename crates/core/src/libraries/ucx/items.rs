@@ -73,25 +73,25 @@ fn wrong(checked: &Checked, entry: &str) -> Option<String> {
     if has_space(entry) {
         return Some(of_space(entry));
     }
-    let (device, port) = entry.split_once(':').map_or((entry, None), |(device, port)| (device, Some(port)));
-    let has_port = port.is_some();
+    let (name, port) = entry.split_once(':').map_or((entry, None), |(name, port)| (name, Some(port)));
     // `cuda0-mlx5_0:1`: a GPU that sends by itself (src/uct/ib/mlx5/gdaki/gdaki.c)
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let device = match device.strip_prefix("cuda").and_then(|rest| rest.split_once('-')) {
-        Some((number, nic)) if is_number(number) => nic,
-        _ => device,
-    };
-    let is_interface = !has_port && checked.interfaces.iter().any(|known| known == device);
-    // without a list of interfaces, a name without a port may be an interface
-    let may_be_interface = is_interface || !has_port && checked.interfaces.is_empty();
-    let is_nic = checked.verbs().any(|nic| nic.name == device);
-    if !is_nic && may_be_interface {
+    let of_gpu = name.strip_prefix("cuda").and_then(|rest| rest.split_once('-'));
+    let device = of_gpu.filter(|(gpu, _)| is_number(gpu)).map_or(name, |(_, nic)| nic);
+    // a name without a port may be an IP interface
+    let is_interface = port.is_none() && checked.interfaces.iter().any(|known| known == device);
+    let is_unknown = port.is_none() && checked.interfaces.is_empty();
+    if (is_interface || is_unknown) && !checked.verbs().any(|nic| nic.name == device) {
         return None;
     }
     unknown_device(checked, entry, device).or_else(|| {
-        let shown = Shown::word(entry, 64);
-        let text = || format!("before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`");
-        (port.is_none_or(|port| port.parse::<u8>().is_err()) && !is_interface).then(text)
+        let (shown, name) = (Shown::word(entry, 64), Shown::word(name, 64));
+        match port.map(str::parse::<u8>) {
+            None if is_interface => None,
+            None => Some(format!("before UCX 1.21 `{shown}` means nothing without a port: write `{name}:1`")),
+            Some(Err(_)) => Some(format!("`{shown}` names no port: write `{name}:1`")),
+            Some(Ok(_)) => None,
+        }
     })
 }
 
