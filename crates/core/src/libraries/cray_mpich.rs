@@ -1,14 +1,12 @@
 //! Cray MPICH: `MPICH_OFI_NIC_POLICY=GPU` on Slingshot, the same word in every task: the NIC nearest to the GPU in use.
 //!
-//! The library asks which GPU that is in MPI_Init, and a program that chooses its GPU later has GPU 0 there
-//! (pmodels/mpich issue 7951).  So we set it only where all GPUs that a task sees have one nearest NIC in common.
+//! The library asks which GPU that is in MPI_Init, and a program that chooses its GPU later has GPU 0 there (pmodels/mpich issue
+//! 7951).  So all GPUs that a task sees must have one nearest NIC in common.
 //!
-//! Its default, `BLOCK`, deals NICs out by rank.  That is wrong for most ranks on machines whose NICs hang
-//! off the GPUs (HPE's man page intro_mpi; OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU
-//! memory, so we set it only for programs with `MPICH_GPU_SUPPORT_ENABLED=1`: its effect on others is
-//! undocumented.  The policy chooses among the devices that libfabric shows.  So it does not go with a task's
-//! own device in `FI_CXI_DEVICE_NAME`, nor with the user's `MPICH_OFI_NIC_MAPPING` and `MPICH_OFI_NUM_NICS`,
-//! which belong to other policies.  We leave `SHMEM_OFI_NIC_POLICY` alone: it has no `GPU`.
+//! The default, `BLOCK`, goes by rank, which is wrong for most ranks where the NICs hang off the GPUs (HPE's man page intro_mpi;
+//! OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU memory; its effect on others is undocumented.  It chooses
+//! among the devices that libfabric shows, so it does not go with a task's own device in `FI_CXI_DEVICE_NAME`.
+//! `SHMEM_OFI_NIC_POLICY` has no `GPU`.
 #![forbid(unsafe_code)]
 
 use super::libfabric::{self, CXI_DEVICE, NIC_POLICY};
@@ -30,22 +28,22 @@ const NUM_NICS: &str = "MPICH_OFI_NUM_NICS";
 const GPU_SUPPORT: &str = "MPICH_GPU_SUPPORT_ENABLED";
 
 /// The policy; no answer if the node has no Slingshot NIC or no GPU.
-fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let Asked { prepared, topology, task, evidence, .. } = asked;
-    let slingshot = || topology.nics.iter().filter(|nic| nic.kind == NicKind::Slingshot);
-    if slingshot().next().is_none() || topology.gpus.is_empty() {
+fn nic_policy(asked: &Asked) -> Option<Answer> {
+    let present = asked.evidence.present;
+    if asked.nics_of(NicKind::Slingshot).next().is_none() || asked.topology.gpus.is_empty() {
         return None;
     }
-    let is_the_steps = libfabric::is_the_steps(evidence.present);
+    let is_the_steps = libfabric::is_the_steps(present);
     let is_set = |name: &str| asked.users(name).is_some();
-    let conditions = [
-        (task.gpus.is_empty(), "a task without GPUs is left to Cray MPICH"),
+    let answer = Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU");
+    Some(answer.unless(&[
+        (asked.task.gpus.is_empty(), "a task without GPUs is left to Cray MPICH"),
         (
-            libfabric::of_all(&prepared.slingshot, &task.seen).is_none(),
+            libfabric::of_all(&asked.prepared.slingshot, &asked.task.seen).is_none(),
             "its GPUs have several nearest NICs, and Cray MPICH may ask before the program chooses one",
         ),
         (
-            slingshot().filter(|nic| is_the_steps(&nic.name)).count() < 2,
+            asked.nics_of(NicKind::Slingshot).filter(|nic| is_the_steps(&nic.name)).count() < 2,
             "the step has one Slingshot NIC at most",
         ),
         (
@@ -57,11 +55,8 @@ fn nic_policy<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
             "the user's own `MPICH_OFI_NIC_MAPPING` or `MPICH_OFI_NUM_NICS` belongs to another policy",
         ),
         (
-            evidence.present.get(GPU_SUPPORT).is_none_or(|value| value != "1"),
+            present.get(GPU_SUPPORT).is_none_or(|value| value != "1"),
             "Cray MPICH finds a rank's GPU only with `MPICH_GPU_SUPPORT_ENABLED=1`, which is not set",
         ),
-    ];
-    Some(Answer::unless(&conditions, || {
-        Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU")
-    }))
+    ]))
 }

@@ -1,7 +1,7 @@
 //! DeepEP: `EP_NIC_NAME`, the NIC whose rate it takes for the rate of all.
 //!
-//! It asks ibstat for `mlx5_0` unless the variable names another (deep_ep/utils/envs.py `get_rdma_gbs`).  Where no NIC
-//! of that name may be chosen, it would go by a storage NIC's rate, or by none.
+//! It asks ibstat for `mlx5_0` unless the variable names another (deep_ep/utils/envs.py `get_rdma_gbs`), which may be a storage
+//! NIC or none.
 #![forbid(unsafe_code)]
 
 use super::{Answer, Asked, Library};
@@ -20,12 +20,11 @@ const NIC_NAME: &str = "EP_NIC_NAME";
 const DEFAULT: &str = "mlx5_0";
 
 /// The node's first rail; no answer where the default is right, or where DeepEP cannot run.
-fn nic_name<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let (topology, node) = (asked.topology, asked.node);
-    let nvidia = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia);
-    let first = node.rails.first().filter(|_| nvidia)?;
-    let is_right = node.rails.iter().any(|rail| rail.name == DEFAULT);
-    if is_right || topology.nic(first.nic).kind != NicKind::Verbs {
+fn nic_name(asked: &Asked) -> Option<Answer> {
+    let rails = &asked.node.rails;
+    let first = rails.first().filter(|_| asked.has_gpu_of(GpuVendor::Nvidia))?;
+    let is_right = rails.iter().any(|rail| rail.name == DEFAULT);
+    if is_right || asked.topology.nic(first.nic).kind != NicKind::Verbs {
         return None;
     }
     let why = "DeepEP asks `mlx5_0` for its rate, which is no NIC of this node that may be chosen";

@@ -2,24 +2,21 @@
 //!
 //! `FI_CXI_DEVICE_NAME` takes names from `cxi0` to `cxi99`, and one wrong name makes it ignore the whole value
 //! (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`).  A device counts as named if its name stands anywhere in
-//! the value (prov/cxi/src/cxip_if.c, strstr): `cxi10` admits `cxi1`, so we do not name it where there is a `cxi1`.
-//! Each device must be one that Slurm set up for the step.
+//! the value: `cxi10` admits `cxi1` (prov/cxi/src/cxip_if.c, strstr).
 //!
-//! `FI_VERBS_DEVICE_NAME` takes beginnings of names, in capitals or not, so `mlx5_1` would admit `mlx5_10`: we do not
-//! set a name that begins another one.  For MPI's kind of endpoint the provider skips devices whose interface has no
-//! IP address, and a list of such a device alone leaves none: we name only devices with an address, where addresses
-//! are known (prov/verbs/src/verbs_info.c `vrb_init_info`, `vrb_device_has_ipoib_addr`).  So it does with those whose interface
-//! is not in the user's `FI_VERBS_IFACE` (`vrb_getifaddrs`), which chooses a device too.
+//! `FI_VERBS_DEVICE_NAME` takes the beginning of one name, in capitals or not (prov/verbs/src/verbs_info.c `vrb_init_info`).  For
+//! MPI's kind of endpoint the provider skips devices whose interface has no IP address (`vrb_device_has_ipoib_addr`), or is not in
+//! the user's `FI_VERBS_IFACE` (`vrb_getifaddrs`), which chooses a device too.
 //!
-//! This suits MPI libraries that open one device per process.  It does not suit NCCL's plug-in over
-//! libfabric, which counts the devices of all ranks, nor Cray MPICH's own policy.  So it is off by default.
+//! This suits MPI libraries that open one device per process.  It does not suit NCCL's plug-in over libfabric, which counts the
+//! devices of all ranks, nor Cray MPICH's own policy.
 #![forbid(unsafe_code)]
 
-use super::lists::{List, entries};
+use super::lists::{List, entries, works};
 use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Asked, Library, Present};
-use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, PathType, PortState, Topology};
+use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, Topology};
 
 pub(super) const LIBRARY: Library = Library {
     name: "libfabric",
@@ -86,30 +83,21 @@ pub(super) struct Nearest {
 
 /// The NIC of each GPU: the nearest; GPUs take equally near ones in turn.
 pub(super) fn nearest(topology: &Topology, kind: NicKind) -> Vec<Option<Nearest>> {
-    let active = |port: PortState| matches!(port, PortState::Active | PortState::Unknown);
     let nics = || {
-        let nics = topology.numbered_nics().filter(|(_, nic)| nic.kind == kind);
-        nics.filter(|(_, nic)| nic.ports.iter().any(|port| active(port.state)))
-            .filter_map(|(index, nic)| Some((index, nic.address?)))
+        let nics =
+            topology.numbered_nics().filter(|(_, nic)| nic.kind == kind && nic.ports.iter().any(works));
+        nics.filter_map(|(index, nic)| Some((index, nic.address?)))
     };
-    let mut seen: Vec<(Vec<NicIndex>, usize)> = Vec::new();
+    let mut earlier: Vec<Vec<NicIndex>> = Vec::new();
     let of = |gpu: &Gpu| {
-        let reached: Vec<(NicIndex, PathType)> =
-            nics().map(|(index, address)| (index, topology.path_type(gpu.address, address))).collect();
-        let best = reached.iter().map(|(_, path)| *path).min()?;
-        let tied: Vec<NicIndex> =
-            reached.iter().filter(|(_, path)| *path == best).map(|(index, _)| *index).collect();
-        let turn = match seen.iter_mut().find(|(others, _)| *others == tied) {
-            Some((_, turn)) => {
-                *turn += 1;
-                *turn
-            }
-            None => {
-                seen.push((tied.clone(), 0));
-                0
-            }
-        };
-        Some(Nearest { nic: tied[turn % tied.len()], turn, alone: tied.len() == 1 })
+        let path = |address| topology.path_type(gpu.address, address);
+        let best = nics().map(|(_, address)| path(address)).min()?;
+        let tied = nics().filter(|(_, address)| path(*address) == best);
+        let tied: Vec<NicIndex> = tied.map(|(index, _)| index).collect();
+        let turn = earlier.iter().filter(|others| **others == tied).count();
+        let nearest = Nearest { nic: tied[turn % tied.len()], turn, alone: tied.len() == 1 };
+        earlier.push(tied);
+        Some(nearest)
     };
     topology.gpus.iter().map(of).collect()
 }
@@ -131,44 +119,41 @@ pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
 }
 
 /// The Slingshot NICs of the task's GPUs; no answer if the node has none.
-fn cxi_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let slingshot = || asked.topology.nics.iter().filter(|nic| nic.kind == NicKind::Slingshot);
-    slingshot().next()?;
+fn cxi_device(asked: &Asked) -> Option<Answer> {
+    asked.nics_of(NicKind::Slingshot).next()?;
     let nearest = asked.task.gpus.iter().filter_map(|&gpu| asked.prepared.slingshot.get(gpu.0)?.as_ref());
     let names = names_of(nearest.map(|nearest| asked.topology.nic(nearest.nic).name.as_str()));
     let is_named = |name: &str| names.split(',').any(|named| named == name);
-    let is_the_steps = is_the_steps(asked.evidence.present);
-    let conditions = [
+    let mut others = asked.nics_of(NicKind::Slingshot).filter(|nic| !is_named(&nic.name));
+    Some(Answer::yes(&*names, ON_REQUEST).unless(&[
         (asked.users(NIC_POLICY).is_some(), "the user's `MPICH_OFI_NIC_POLICY` chooses the device"),
         (asked.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
         (names.is_empty(), "the task has no GPU with a Slingshot NIC"),
         (
-            !names.split(',').all(is_the_steps),
+            !names.split(',').all(is_the_steps(asked.evidence.present)),
             "`SLINGSHOT_DEVICES`, the step's devices, does not have the nearest one",
         ),
         (
-            slingshot().any(|nic| !is_named(&nic.name) && names.contains(nic.name.as_str())),
+            others.any(|nic| names.contains(nic.name.as_str())),
             "libfabric would take it for another NIC too, whose name is a part of this one's",
         ),
-    ];
-    Some(Answer::unless(&conditions, || Answer::yes(names.clone(), ON_REQUEST)))
+    ]))
 }
 
 const ISOLATED: &str = "the fabric's rails are isolated, so no task may be held to its own";
 const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
 
 /// The verbs devices of the task's GPUs; no answer if the node has none.
-fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let verbs = || asked.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
+fn verbs_device(asked: &Asked) -> Option<Answer> {
+    let verbs = || asked.nics_of(NicKind::Verbs);
     verbs().next()?;
     let name = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rail(*rail).name.as_str()));
     let has_address = |nic: &Nic| nic.ports.iter().any(|port| !port.networks.is_empty());
-    let conditions = [
+    Some(Answer::yes(&*name, ON_REQUEST).unless(&[
         (asked.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
         (asked.task.gpus.is_empty() || name.is_empty(), "the task has no GPU with a NIC"),
         (asked.users(VERBS_IFACE).is_some(), "the user's `FI_VERBS_IFACE` chooses the device"),
-        // the whole value is one beginning of a name, so a comma in it matches no device (prov/verbs/src/verbs_info.c,
-        // `vrb_init_info`: strncasecmp)
+        // a comma would be a part of the name
         (name.contains(','), "it takes one name, and the task has several NICs"),
         (
             verbs().any(|nic| nic.name != *name && begins(&name, &nic.name)),
@@ -178,6 +163,5 @@ fn verbs_device<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
             verbs().any(has_address) && verbs().any(|nic| nic.name == *name && !has_address(nic)),
             "its interface has no IP address, and libfabric skips such a device",
         ),
-    ];
-    Some(Answer::unless(&conditions, || Answer::yes(name.clone(), ON_REQUEST)))
+    ]))
 }

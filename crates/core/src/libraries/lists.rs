@@ -60,8 +60,13 @@ impl List {
     fn working<'t>(&self, topology: &'t Topology) -> impl Iterator<Item = (NicIndex, &'t Port)> {
         let nics = topology.numbered_nics().filter(|(_, nic)| nic.kind == self.kind);
         let ports = nics.flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
-        ports.filter(|(_, port)| matches!(port.state, PortState::Active | PortState::Unknown))
+        ports.filter(|(_, port)| works(port))
     }
+}
+
+/// Can a port carry anything, as far as is known?
+pub(super) fn works(port: &Port) -> bool {
+    matches!(port.state, PortState::Active | PortState::Unknown)
 }
 
 /// A space is a part of an entry: none of UCX (src/ucs/config/parser.c, `ucs_config_sscanf_array`), NCCL and NVSHMEM takes

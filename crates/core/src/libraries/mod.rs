@@ -34,7 +34,7 @@ pub mod wanted;
 pub use prepare::Prepared;
 
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
-use crate::topology::Topology;
+use crate::topology::{GpuVendor, Nic, NicKind, Topology};
 use files::{Claimed, Files};
 use findings::Doubt;
 use lists::List;
@@ -110,7 +110,7 @@ impl Library {
 }
 
 /// A library's answer for one variable; `None` if this node has nothing for the library.
-type Answering = for<'p> fn(&Asked<'p, '_>) -> Option<Answer<'p>>;
+type Answering = fn(&Asked) -> Option<Answer>;
 
 /// The variables that we may set without an admin's `set=`, the marker not counted.
 pub fn variables() -> impl Iterator<Item = &'static str> {
@@ -158,18 +158,18 @@ struct OfStep<'s> {
 
 /// What a library is asked about.
 #[derive(Clone, Copy)]
-struct Asked<'p, 'e> {
-    prepared: &'p Prepared,
-    topology: &'e Topology,
-    node: &'e NodePlacement,
-    task: &'e TaskPlacement,
-    evidence: Evidence<'e>,
-    earlier: &'e Marker,
+struct Asked<'a> {
+    prepared: &'a Prepared,
+    topology: &'a Topology,
+    node: &'a NodePlacement,
+    task: &'a TaskPlacement,
+    evidence: Evidence<'a>,
+    earlier: &'a Marker,
     /// the answers for the variables before this one
-    answered: &'e [Variable<'p>],
+    answered: &'a [Variable<'a>],
 }
 
-impl<'p> Asked<'p, '_> {
+impl Asked<'_> {
     /// The user's own value of a variable.
     fn users(&self, name: &str) -> Option<&String> {
         self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
@@ -188,6 +188,16 @@ impl<'p> Asked<'p, '_> {
         self.prepared.wanted.has_word(word)
     }
 
+    /// Has the node a GPU of this vendor?
+    fn has_gpu_of(&self, vendor: GpuVendor) -> bool {
+        self.topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
+    }
+
+    /// The node's NICs of this kind.
+    fn nics_of(&self, kind: NicKind) -> impl Iterator<Item = &Nic> {
+        self.topology.nics.iter().filter(move |nic| nic.kind == kind)
+    }
+
     /// What the configuration files say of a variable: the user's, which count more, and the site's.
     fn claimed(&self, files: &Files, name: &str) -> Option<Claimed> {
         let users = files.users(self.topology, &self.evidence, name);
@@ -195,23 +205,20 @@ impl<'p> Asked<'p, '_> {
     }
 
     /// The answer where the user's own value stays, with the value of a file that its library prefers to that.
-    fn left_to_user(&self, name: &str) -> Answer<'p> {
-        let mut libraries = LIBRARIES.iter().filter_map(|library| Some((library.name, library.files?)));
-        let reader = libraries.find(|(_, files)| files.beat_environment && files.variables.contains(&name));
-        let claim = reader
-            .and_then(|(reader, files)| Some((reader, files.all(self.topology, &self.evidence, name)?)));
-        match claim {
-            Some((reader, Claimed { why, value: Some(value), .. })) => Answer {
-                of_file: Some(value),
-                ..Answer::no(format!("the user's own value stays, but {why}, which {reader} prefers"))
-            },
-            _ => Answer::no("the user's own value stays"),
-        }
+    fn left_to_user(&self, name: &str) -> Answer {
+        let overruled = LIBRARIES.iter().find_map(|library| {
+            let is_stronger = |files: &&Files| files.beat_environment && files.variables.contains(&name);
+            let files = library.files.filter(is_stronger)?;
+            let Claimed { why, value, .. } = files.all(self.topology, &self.evidence, name)?;
+            let why = format!("the user's own value stays, but {why}, which {} prefers", library.name);
+            Some(Answer { of_file: Some(value?), ..Answer::no(why) })
+        });
+        overruled.unwrap_or_else(|| Answer::no("the user's own value stays"))
     }
 
     /// The answer, unless a file takes its place: one that sets the variable over which we would set ours, or one whose value
     /// is to be reported or judged.
-    fn unless_in_files(&self, files: &Files, name: &str, answer: Answer<'p>) -> Answer<'p> {
+    fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let reports = self.prepared.wanted.judges_files;
         let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
         let claim = match answer.value {
@@ -224,30 +231,30 @@ impl<'p> Asked<'p, '_> {
 }
 
 /// What a library answers for one variable.
-struct Answer<'a> {
-    value: Option<Cow<'a, str>>,
-    why: Cow<'a, str>,
+struct Answer {
+    value: Option<String>,
+    why: Cow<'static, str>,
     /// the value that a configuration file gives, if the variable is left to that
     of_file: Option<String>,
 }
 
-impl<'a> Answer<'a> {
-    fn yes(value: impl Into<Cow<'a, str>>, why: impl Into<Cow<'a, str>>) -> Answer<'a> {
-        Answer { value: Some(value.into()), why: why.into(), of_file: None }
+impl Answer {
+    fn yes(value: impl Into<String>, why: impl Into<Cow<'static, str>>) -> Answer {
+        Answer { value: Some(value.into()), ..Answer::no(why) }
     }
 
-    fn no(why: impl Into<Cow<'a, str>>) -> Answer<'a> {
+    fn no(why: impl Into<Cow<'static, str>>) -> Answer {
         Answer { value: None, why: why.into(), of_file: None }
     }
 
-    /// The answer, unless one of these conditions holds: then none, for the reason beside it.
-    fn unless(conditions: &[(bool, &'static str)], answer: impl FnOnce() -> Answer<'a>) -> Answer<'a> {
+    /// This answer, unless one of these conditions holds: then none, for the reason beside it.
+    fn unless(self, conditions: &[(bool, &'static str)]) -> Answer {
         let reason = conditions.iter().find(|(holds, _)| *holds);
-        reason.map_or_else(answer, |(_, why)| Answer::no(*why))
+        reason.map_or(self, |(_, why)| Answer::no(*why))
     }
 
-    fn left_to(Claimed { why, value, .. }: Claimed) -> Answer<'a> {
-        Answer { value: None, why: why.into(), of_file: value }
+    fn left_to(Claimed { why, value, .. }: Claimed) -> Answer {
+        Answer { of_file: value, ..Answer::no(why) }
     }
 }
 
@@ -267,23 +274,24 @@ pub(crate) fn environment<'p>(
         let answered = &variables;
         let asked = Asked { prepared, topology, node, task, evidence, earlier: &earlier, answered };
         let users = asked.users(&row.name);
-        let outer = users.is_none() && evidence.present.contains_key(&*row.name);
-        let (change, Answer { why, of_file, .. }) = match users {
-            Some(users) if row.wanted => (Change::KeepUsers(users.clone()), asked.left_to_user(&row.name)),
-            Some(_) => continue,
+        let is_outer_steps = users.is_none() && evidence.present.contains_key(&*row.name);
+        let (change, answer) = match users {
+            Some(_) if !row.wanted => continue,
+            Some(users) => (Change::KeepUsers(users.clone()), asked.left_to_user(&row.name)),
             None => match row.answer(&asked) {
                 Some(Answer { value: Some(value), why, of_file }) => {
                     published.add(&row.name, &value);
-                    (Change::Set(value.into_owned()), Answer { value: None, why, of_file })
+                    (Change::Set(value), Answer { value: None, why, of_file })
                 }
-                Some(answer) if outer => (Change::Remove, answer),
+                Some(answer) if is_outer_steps => (Change::Remove, answer),
                 Some(answer) => (Change::Leave, answer),
-                None if outer => {
+                None if is_outer_steps => {
                     (Change::Remove, Answer::no("an outer step's value, which is not wanted here"))
                 }
                 None => continue,
             },
         };
+        let Answer { why, of_file, .. } = answer;
         variables.push(Variable { name: Cow::from(&*row.name), change, of_file, why });
     }
     variables.push(publication(published, evidence.present));
@@ -310,15 +318,12 @@ pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>>
         return Vec::new();
     };
     let earlier = Marker::parse(text, |name| name != marker::NAME && names.contains(&name));
-    let is_ours = |name: &&&str| present.get(**name).is_some_and(|value| earlier.is_ours(name, value));
-    let why = "an outer step's value, which is wrong for the tasks of an inner one";
-    let remove = |name: &'n str| Variable {
-        name: name.into(),
-        change: Change::Remove,
-        of_file: None,
-        why: why.into(),
+    let is_ours = |name: &&str| present.get(*name).is_some_and(|value| earlier.is_ours(name, value));
+    let removed = |name: &'n str| {
+        let why = "an outer step's value, which is wrong for the tasks of an inner one".into();
+        Variable { name: name.into(), change: Change::Remove, of_file: None, why }
     };
-    names.iter().filter(is_ours).copied().chain([marker::NAME]).map(remove).collect()
+    names.iter().copied().filter(is_ours).chain([marker::NAME]).map(removed).collect()
 }
 
 #[cfg(test)]

@@ -1,15 +1,13 @@
 //! Mooncake's transfer engine, on demand (`env=default+mooncake`): `MC_TE_FILTERS`, one list for every task of the node.
 //!
-//! Exact device names without ports.  The engine uses only named devices, those of the memory's NUMA node
-//! first (mooncake-transfer-engine/src/topology.cpp `getIbvDeviceWhitelist`, `listInfiniBandDevices`).  It reads the
-//! variable since 0.3.12.  Of the devices that a program names itself only those in the list are left, which is why
-//! it is set only where the user or the admin asks for it.
+//! Exact device names without ports (mooncake-transfer-engine/src/topology.cpp `getIbvDeviceWhitelist`,
+//! `listInfiniBandDevices`).  The engine uses only named devices, those of the memory's NUMA node first, and of those that a
+//! program names itself only those in the list.
 //!
-//! The newer engine (`MC_USE_TENT`) reads it too, and then passes over what the user says by other ways: the list of names to
-//! leave out, and those of its configuration (mooncake-transfer-engine/tent/src/platform/cpu_probe.cpp
-//! `filterInfiniBandDevices`; tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both
-//! lists, the store's and this (mooncake-store/src/client_service.cpp `get_auto_discover_filters`; topology.cpp).  So it is
-//! not set beside any of them.
+//! The newer engine (`MC_USE_TENT`) passes over what the user says by other ways beside the list: the names to leave out, and
+//! those of its configuration (mooncake-transfer-engine/tent/src/platform/cpu_probe.cpp `filterInfiniBandDevices`;
+//! tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both lists, the store's and this
+//! (mooncake-store/src/client_service.cpp `get_auto_discover_filters`; topology.cpp).
 #![forbid(unsafe_code)]
 
 use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};
@@ -47,19 +45,19 @@ fn doubts(checked: &Checked, list: &str) -> Vec<String> {
 }
 
 /// The same for every task, unless the user chooses by another variable.
-fn filters<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let is_said = |name: &&str| asked.users(name).is_some_and(|value| !value.is_empty());
-    let lists = asked.users(CONFIGURATION).is_some_and(|text| may_list(text));
-    let theirs = [EXCLUDED, OF_STORE].into_iter().find(is_said).or(lists.then_some(CONFIGURATION));
-    Some(match theirs {
+fn filters(asked: &Asked) -> Option<Answer> {
+    let chooses = |name: &&str| {
+        let value = asked.users(name).filter(|value| !value.is_empty());
+        value.is_some_and(|value| *name != CONFIGURATION || may_list(value))
+    };
+    Some(match [EXCLUDED, OF_STORE, CONFIGURATION].into_iter().find(chooses) {
         Some(name) => Answer::no(format!("the user's `{name}` chooses the devices")),
         None => uniform::names(asked),
     })
 }
 
-/// May this configuration have a list?  What a file says is not asked.
+/// May this configuration have a list?  A file is not read.
 fn may_list(configuration: &str) -> bool {
-    let is_text = configuration.trim_start().starts_with('{');
-    let has_one = ["rdma_whitelist", "rdma_blacklist"].iter().any(|key| configuration.contains(key));
-    !configuration.is_empty() && (has_one || !is_text)
+    let is_file = !configuration.trim_start().starts_with('{');
+    is_file || ["rdma_whitelist", "rdma_blacklist"].iter().any(|key| configuration.contains(key))
 }

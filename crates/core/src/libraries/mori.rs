@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
-use super::uniform::{NodeList, left_out};
+use super::uniform::{self, left_out};
 use super::{Answer, Asked, Library};
 use crate::topology::GpuVendor;
 
@@ -21,21 +21,18 @@ pub(super) const LIBRARY: Library = Library {
 const DEVICES: &str = "MORI_RDMA_DEVICES";
 
 /// What the node leaves out; no answer if no GPU of the node can run MORI.
-fn devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn devices(asked: &Asked) -> Option<Answer> {
     let (topology, node) = (asked.topology, asked.node);
-    if !topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd) {
+    if !asked.has_gpu_of(GpuVendor::Amd) {
         return None;
     }
     let has_rail = |nic| node.rails.iter().any(|rail| rail.nic == nic);
     let unwanted = left_out(topology, node).filter(|(nic, _)| !has_rail(*nic));
     let unwanted = names_of(unwanted.map(|(_, nic)| nic.name.as_str()));
-    Some(match &asked.prepared.list {
-        NodeList::Needed(..) if unwanted.is_empty() => {
-            Answer::no("it knows no ports, and every NIC that it would find has one that may be used")
-        }
-        NodeList::Needed(..) => {
+    Some(uniform::answer(asked, |_, _| match unwanted.is_empty() {
+        true => Answer::no("it knows no ports, and every NIC that it would find has one that may be used"),
+        false => {
             Answer::yes(format!("^{unwanted}"), "what no task of the node should use, as `env=mori` asks")
         }
-        NodeList::Not(why) => Answer::no(*why),
-    })
+    }))
 }

@@ -133,7 +133,7 @@ fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
 }
 
 /// The node's answer, from the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
-fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn ib_hca(asked: &Asked) -> Option<Answer> {
     let answer = asked.unless_in_files(&FILES, IB_HCA, without_files(asked));
     let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(asked));
     Some(match missed {
@@ -142,22 +142,17 @@ fn ib_hca<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     })
 }
 
-fn without_files<'p>(asked: &Asked<'p, '_>) -> Answer<'p> {
+fn without_files(asked: &Asked) -> Answer {
     if asked.topology.gpus.is_empty() {
         return Answer::no("the node has no GPU");
     }
     let ports = asked.node.rails.len();
-    match &asked.prepared.list {
-        uniform::NodeList::Not(why) => Answer::no(*why),
-        uniform::NodeList::Needed(..) if ports > MAX_ENTRIES => {
-            Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
-        }
-        uniform::NodeList::Needed(list, why) if has_amd(asked.topology) => {
-            let why = format!("{why}; with fewer NICs RCCL may not recognise the machine");
-            Answer::yes(format!("={list}"), why)
-        }
-        uniform::NodeList::Needed(list, why) => Answer::yes(format!("={list}"), why),
-    }
+    let of_amd =
+        if has_amd(asked.topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
+    uniform::answer(asked, |list, why| match ports {
+        ..=MAX_ENTRIES => Answer::yes(format!("={list}"), format!("{why}{of_amd}")),
+        _ => Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most")),
+    })
 }
 
 /// The first NIC of a group that is to be one, and that the list leaves out.
@@ -176,7 +171,7 @@ fn merged_though_left_out(asked: &Asked) -> Option<String> {
 }
 
 /// What a fabric of isolated rails needs, the same for every task; no answer on another.
-fn cross_nic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn cross_nic(asked: &Asked) -> Option<Answer> {
     let is_isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
     if !is_isolated || asked.topology.gpus.is_empty() || asked.node.rails.is_empty() {
         return None;

@@ -30,7 +30,7 @@ use super::findings::{Checked, entries_in_doubt, has_space, of_space, unknown_de
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
-use super::uniform::NodeList;
+use super::uniform::{self, NodeList};
 use super::{Answer, Asked, Library};
 use crate::placement::Rail;
 use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
@@ -112,7 +112,7 @@ fn can_run(topology: &Topology) -> bool {
 }
 
 /// The node's list, or on request the task's one NIC; no answer if no GPU of the node can run NVSHMEM.
-fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn hca_list(asked: &Asked) -> Option<Answer> {
     if !can_run(asked.topology) {
         return None;
     }
@@ -128,16 +128,15 @@ fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
     if !asked.users(PREFIX).is_none_or(admits) {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` is in no name of these NICs"));
     }
-    let answer = match (own, &asked.prepared.list) {
-        (Some(rail), _) => Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks"),
-        (None, NodeList::Needed(list, why)) => node_list(asked, list, why),
-        (None, NodeList::Not(why)) => Answer::no(*why),
+    let answer = match own {
+        Some(rail) => Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks"),
+        None => uniform::answer(asked, |list, why| node_list(asked, list, why)),
     };
     Some(asked.unless_in_files(&FILES, HCA_LIST, answer))
 }
 
 /// The node's list without rails of RoCE whose interface has no address, if others have one.
-fn node_list<'p>(asked: &Asked<'p, '_>, list: &'p str, why: &'p str) -> Answer<'p> {
+fn node_list(asked: &Asked, list: &str, why: &str) -> Answer {
     let has_none = |rail: &&Rail| {
         asked.topology.port(rail.at()).is_some_and(|port| {
             port.link_layer == LinkLayer::Ethernet && port.networks.is_empty() && !port.routes_elsewhere
@@ -145,7 +144,7 @@ fn node_list<'p>(asked: &Asked<'p, '_>, list: &'p str, why: &'p str) -> Answer<'
     };
     let (without, with): (Vec<&Rail>, Vec<&Rail>) = asked.node.rails.iter().partition(has_none);
     if with.is_empty() || without.is_empty() {
-        return Answer::yes(list, why);
+        return Answer::yes(list, why.to_string());
     }
     let list: Vec<String> = with.iter().map(ToString::to_string).collect();
     let names = names_of(without.iter().map(|rail| rail.name.as_str())).replace(',', " ");
@@ -153,7 +152,7 @@ fn node_list<'p>(asked: &Asked<'p, '_>, list: &'p str, why: &'p str) -> Answer<'
 }
 
 /// The task's one NIC, if that is asked for.
-fn own_nic<'e>(asked: &Asked<'_, 'e>) -> Option<&'e Rail> {
+fn own_nic<'e>(asked: &Asked<'e>) -> Option<&'e Rail> {
     match asked.task.rails.as_slice() {
         [(rail, _)] if asked.has_word(ONE_EACH) && !asked.task.gpus.is_empty() => {
             Some(asked.node.rail(*rail))
@@ -163,7 +162,7 @@ fn own_nic<'e>(asked: &Asked<'_, 'e>) -> Option<&'e Rail> {
 }
 
 /// The switch without which the newest releases do not read the task's one NIC.
-fn enable_mapping<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn enable_mapping(asked: &Asked) -> Option<Answer> {
     own_nic(asked)?;
     let has_one = asked.users(HCA_LIST).is_none() && asked.prepared.is_wanted(HCA_LIST);
     let list = hca_list(asked).filter(|_| has_one)?;

@@ -1,11 +1,9 @@
 //! oneCCL, on demand (`env=default+oneccl`): `CCL_MNIC=local`, the NICs of the task's own NUMA node.
 //!
-//! oneCCL itself finds which are local: those whose CPUs contain the process's, or the other way round.  Where it finds
-//! none, it fails (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp
-//! `is_dev_close_by_pci`).  So we set it only for a task whose CPUs are all on one NUMA node that has a NIC.
-//!
-//! It looks among the NICs that the user's own `CCL_MNIC_NAME` leaves, and a provider that does not say where on the bus its
-//! device is, as tcp, has none that is local (`atl_ofi_is_allowed_nic_name`, `atl_ofi_is_nic_local`).
+//! oneCCL itself finds which are local, and fails where it finds none: those whose CPUs contain the process's, or the other way
+//! round (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp `is_dev_close_by_pci`).  It looks
+//! among the NICs that `CCL_MNIC_NAME` leaves.  A provider that does not say where on the bus its device is, as tcp, has none
+//! that is local (`atl_ofi_is_allowed_nic_name`, `atl_ofi_is_nic_local`).
 #![forbid(unsafe_code)]
 
 use super::libfabric::PROVIDER;
@@ -28,7 +26,7 @@ const NAME: &str = "CCL_MNIC_NAME";
 const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 
 /// The word; no answer on nodes without NICs that libfabric reaches.
-fn mnic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn mnic(asked: &Asked) -> Option<Answer> {
     let (topology, node) = (asked.topology, asked.node);
     let slingshot = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
     let nics = node.rails.iter().map(|rail| rail.nic).chain(slingshot.map(|(index, _)| index));
@@ -45,7 +43,8 @@ fn mnic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
         let on = topology.numa_node_of(address).and_then(|os_index| topology.numa_node(os_index));
         on.is_some_and(|on| !cpus.is_empty() && cpus.is_subset(&on.cpus))
     };
-    let conditions = [
+    let answer = Answer::yes("local", "the NICs of its NUMA node, as `env=oneccl` asks");
+    Some(answer.unless(&[
         (
             asked.users(NAME).is_some(),
             "the user's `CCL_MNIC_NAME` chooses, and oneCCL would fail if none of these is near",
@@ -58,8 +57,5 @@ fn mnic<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
             !addresses.into_iter().any(holds),
             "its CPUs are not all on a NUMA node with a NIC, and oneCCL would fail without one",
         ),
-    ];
-    Some(Answer::unless(&conditions, || {
-        Answer::yes("local", "the NICs of its NUMA node, as `env=oneccl` asks")
-    }))
+    ]))
 }

@@ -2,11 +2,8 @@
 //!
 //! Without it Open MPI goes by the CPUs of the process.  The number is the process's place among those of equally near
 //! NICs: it takes the NIC of that number, counted round (opal/mca/common/ofi/common_ofi.c
-//! `opal_common_ofi_select_provider`, `find_nearest_provider_from_accelerator`).  Open MPI 6 reads it, older releases
-//! do not know it.  It asks which GPU is in use while it starts, so all GPUs that a task sees must have one nearest
-//! NIC in common, as for Cray MPICH.
-//!
-//! Over UCX Open MPI needs no variable of its own, so we set this only on nodes with NICs that libfabric alone reaches.
+//! `opal_common_ofi_select_provider`, `find_nearest_provider_from_accelerator`).  It asks which GPU is in use while it starts,
+//! so all GPUs that a task sees must have one nearest NIC in common, as for Cray MPICH.  Before Open MPI 6 it is not known.
 #![forbid(unsafe_code)]
 
 use super::{Answer, Asked, Library, libfabric};
@@ -22,14 +19,11 @@ pub(super) const LIBRARY: Library = Library {
 const ACCELERATOR_RANK: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank";
 
 /// The task's place; no answer on nodes without EFA and Slingshot, or without a GPU.
-fn accelerator_rank<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    let prepared = asked.prepared;
-    let nearest =
-        [&prepared.slingshot, &prepared.efa].into_iter().find(|of| of.iter().any(Option::is_some))?;
-    if asked.task.gpus.is_empty() {
-        return Some(Answer::no("a task without GPUs is left to Open MPI"));
-    }
+fn accelerator_rank(asked: &Asked) -> Option<Answer> {
+    let kinds = [&asked.prepared.slingshot, &asked.prepared.efa];
+    let nearest = kinds.into_iter().find(|of| of.iter().any(Option::is_some))?;
     Some(match libfabric::of_all(nearest, &asked.task.seen) {
+        _ if asked.task.gpus.is_empty() => Answer::no("a task without GPUs is left to Open MPI"),
         Some(nearest) => {
             Answer::yes(nearest.turn.to_string(), "Open MPI 6 then takes a NIC nearest to the GPU")
         }

@@ -1,12 +1,11 @@
 //! OpenMP, with `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND`.
 //!
-//! Without `OMP_NUM_THREADS` a runtime starts one thread for each CPU of the mask.  The mask is the whole
-//! NUMA node, and every task that shares it would start as many.  With `OMP_PLACES` set, or `OMP_PROC_BIND`
-//! true, a runtime pins the thread that loads it to one core.  All threads that this one starts later inherit
-//! that core (measured with GCC 12's libgomp: the mask is one core after dlopen(3)).  This happens in a
-//! Python program that imports PyTorch (mpibind issue 41).  So we name the places and switch binding off,
-//! which makes libgomp ignore the places.  A user that wants pinned threads exports `OMP_PROC_BIND=spread` and
-//! gets a core for each. (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c.)
+//! Without `OMP_NUM_THREADS` a runtime starts one thread for each CPU of the mask, which is the NUMA node's for each of the tasks
+//! there.  With `OMP_PLACES` set, or `OMP_PROC_BIND` true, it pins the thread that loads it to one core, and all threads that this
+//! one starts later inherit that (measured with GCC 12's libgomp: the mask is one core after dlopen(3), as in a Python program
+//! that imports PyTorch; mpibind issue 41).  So we name the places and switch binding off, which makes libgomp ignore the places.
+//! A user that wants pinned threads exports `OMP_PROC_BIND=spread` and gets a core for each (OpenMP 5.2, sections 21.1.2, 21.1.6
+//! and 21.1.7; GCC's libgomp/env.c).
 #![forbid(unsafe_code)]
 
 use super::{Answer, Asked, Library};
@@ -25,35 +24,27 @@ const PROC_BIND: &str = "OMP_PROC_BIND";
 const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
 const KMP_AFFINITY: &str = "KMP_AFFINITY";
 
-/// The number of cores in the task's part.
-fn num_threads<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn num_threads(asked: &Asked) -> Option<Answer> {
     let threads = asked.task.threads?;
     Some(Answer::yes(threads.to_string(), "the cores that are the task's part"))
 }
 
-/// Places for programs that bind their own threads.
-fn places<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn places(asked: &Asked) -> Option<Answer> {
+    let answer = Answer::yes("cores", "places for programs that bind their own threads");
+    unless_user_says(asked, &[GOMP_CPU_AFFINITY, KMP_AFFINITY], answer)
+}
+
+/// The user's own places too stand against it: `false` would make the runtime ignore them.
+fn proc_bind(asked: &Asked) -> Option<Answer> {
+    let answer = Answer::yes("false", "a program that loads OpenMP keeps all its CPUs");
+    unless_user_says(asked, &[GOMP_CPU_AFFINITY, KMP_AFFINITY, PLACES], answer)
+}
+
+/// The answer, unless a variable of the user's says where threads run; none where `omp=on` does not hold.
+fn unless_user_says(asked: &Asked, names: &[&str], answer: Answer) -> Option<Answer> {
     asked.task.threads?;
-    Some(unless(pinned(asked), "cores", "places for programs that bind their own threads"))
-}
-
-/// Switches the runtime's binding off, unless the user names places: `false` would make it ignore them.
-fn proc_bind<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    asked.task.threads?;
-    let places = asked.users(PLACES).map(|_| PLACES);
-    Some(unless(pinned(asked).or(places), "false", "a program that loads OpenMP keeps all its CPUs"))
-}
-
-/// The user's variable that says where one runtime's threads run.
-fn pinned(asked: &Asked) -> Option<&'static str> {
-    [GOMP_CPU_AFFINITY, KMP_AFFINITY].into_iter().find(|name| asked.users(name).is_some())
-}
-
-fn unless<'p>(theirs: Option<&'static str>, value: &'static str, why: &'static str) -> Answer<'p> {
-    match theirs {
-        Some(name) => Answer::no(format!("the user's `{name}` says where threads run")),
-        None => Answer::yes(value, why),
-    }
+    let name = names.iter().find(|name| asked.users(name).is_some());
+    Some(name.map_or(answer, |name| Answer::no(format!("the user's `{name}` says where threads run"))))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ enum Source {
 
 impl Row {
     /// The value or none, and why; `None` where there is nothing to say.
-    pub(super) fn answer<'p>(&self, asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+    pub(super) fn answer(&self, asked: &Asked) -> Option<Answer> {
         match self.source {
             _ if !self.wanted => None,
             Source::Library(answering) | Source::Never(answering) => answering(asked),
@@ -160,18 +160,17 @@ impl Prepared {
     }
 
     /// The answer of the admin's template for a task.
-    fn fill(&self, index: usize, asked: &Asked<'_, '_>) -> Answer<'_> {
+    fn fill(&self, index: usize, asked: &Asked) -> Answer {
         let &Asked { topology, node, task, .. } = asked;
         let why = "the admin's `set=`";
-        let filled = match &self.filled[index] {
-            Some(Ok(value)) => Ok(Cow::from(value)),
-            Some(Err(reason)) => Err(reason.clone()),
-            None => {
-                let facts = Facts { topology, node, task: Some(task), kept: &self.kept_maps };
-                self.wanted.templates[index].fill(&facts).map(Cow::from)
-            }
-        };
-        filled.map_or_else(|reason| Answer::no(format!("{why}: {reason}")), |value| Answer::yes(value, why))
+        let filled = self.filled[index].clone().unwrap_or_else(|| {
+            let facts = Facts { topology, node, task: Some(task), kept: &self.kept_maps };
+            self.wanted.templates[index].fill(&facts)
+        });
+        match filled {
+            Ok(value) => Answer::yes(value, why),
+            Err(reason) => Answer::no(format!("{why}: {reason}")),
+        }
     }
 }
 

@@ -22,12 +22,9 @@ const HCA_LIST: &str = "ROCSHMEM_HCA_LIST";
 const USE_HCA: &str = "ROCSHMEM_USE_IB_HCA";
 
 /// The node's list; no answer if no GPU of the node can run rocSHMEM.
-fn hca_list<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
-    if !asked.topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd) {
-        return None;
-    }
-    if asked.users(USE_HCA).is_some() {
-        return Some(Answer::no("the user's `ROCSHMEM_USE_IB_HCA` names the device"));
-    }
-    Some(uniform::names(asked))
+fn hca_list(asked: &Asked) -> Option<Answer> {
+    let is_forced = asked.users(USE_HCA).is_some();
+    let answer =
+        || uniform::names(asked).unless(&[(is_forced, "the user's `ROCSHMEM_USE_IB_HCA` names the device")]);
+    asked.has_gpu_of(GpuVendor::Amd).then(answer)
 }

@@ -148,7 +148,7 @@ pub(super) fn of_step(
 }
 
 /// The value or none, and why.
-fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+fn net_devices(asked: &Asked) -> Option<Answer> {
     let task = asked.task;
     let no = |why: &'static str| Some(Answer::no(why));
     if task.gpus.is_empty() {
@@ -172,7 +172,7 @@ fn net_devices<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
 }
 
 /// The same as if the user had no file.
-fn without_files<'p>(asked: &Asked<'p, '_>, of_step: &OfStep, left: Transports) -> Answer<'p> {
+fn without_files(asked: &Asked, of_step: &OfStep, left: Transports) -> Answer {
     let (node, task) = (asked.node, asked.task);
     let no = |why: &'static str| Answer::no(why);
     let isolated = isolated(asked, of_step);
@@ -237,7 +237,7 @@ fn also_nics(asked: &Asked, rails: &[RailIndex], interfaces: &[String]) -> Strin
 }
 
 /// Why a task must have the NICs of all rails: with its own alone it could not reach tasks on others.
-fn isolated(asked: &Asked<'_, '_>, of_step: &OfStep) -> Option<&'static str> {
+fn isolated(asked: &Asked, of_step: &OfStep) -> Option<&'static str> {
     let mode = asked.evidence.present.get(REACHABILITY).map(String::as_str);
     match asked.prepared.wanted.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
@@ -251,7 +251,7 @@ fn isolated(asked: &Asked<'_, '_>, of_step: &OfStep) -> Option<&'static str> {
 /// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send at
 /// all.
 fn items(
-    asked: &Asked<'_, '_>,
+    asked: &Asked,
     rails: &[RailIndex],
     with_gpus: bool,
     interfaces: &[String],
@@ -275,7 +275,7 @@ fn items(
 /// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c
 /// `uct_gdaki_fill_cuda_tl_devices`): it counts all GPUs that the program sees, also where a promise or a rank tells which
 /// one it uses.  A NIC has such a device for its first port alone.
-fn gpu_initiated(asked: &Asked<'_, '_>, rails: &[RailIndex], each: usize) -> Vec<String> {
+fn gpu_initiated(asked: &Asked, rails: &[RailIndex], each: usize) -> Vec<String> {
     let Asked { topology, node, task, .. } = asked;
     let nvidia = task.seen.iter().filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
     let numbered = nvidia.enumerate().filter(|(_, gpu)| task.gpus.contains(gpu));

@@ -46,12 +46,16 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement) -> NodeList {
     NodeList::Needed(entries.join(","), format!("one list for the whole node, without {left_out}"))
 }
 
-/// The list for a library that knows no ports.
-pub(super) fn names<'p>(asked: &Asked<'p, '_>) -> Answer<'p> {
+/// The answer where NICs must be left out, from the list and why.
+pub(super) fn answer(asked: &Asked, needed: impl FnOnce(&str, &str) -> Answer) -> Answer {
     match &asked.prepared.list {
-        NodeList::Needed(_, why) => {
-            Answer::yes(names_of(asked.node.rails.iter().map(|rail| rail.name.as_str())), why)
-        }
+        NodeList::Needed(list, why) => needed(list, why),
         NodeList::Not(why) => Answer::no(*why),
     }
+}
+
+/// The answer for a library that knows no ports.
+pub(super) fn names(asked: &Asked) -> Answer {
+    let names = || names_of(asked.node.rails.iter().map(|rail| rail.name.as_str()));
+    answer(asked, |_, why| Answer::yes(names(), why.to_string()))
 }

@@ -12,9 +12,10 @@
 //! With `UCX_CM_USE_ALL_DEVICES=n` messages have the device of the address alone, so by tcp they would never go by a NIC.
 #![forbid(unsafe_code)]
 
+use super::super::lists::works;
 use super::super::{Answer, Asked};
 use super::{FILES, NET_DEVICES, interfaces::Interfaces};
-use crate::topology::{NicKind, Port, PortState, Topology};
+use crate::topology::{NicKind, Port, Topology};
 
 /// Which connection managers are used, in which order.
 pub(super) const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
@@ -42,7 +43,7 @@ pub(super) fn needs_all(asked: &Asked, list: &[String]) -> Option<&'static str> 
 }
 
 /// The managers that suit our list; no answer where there is none, or UCX's default suits it.
-pub(super) fn priority<'p>(asked: &Asked<'p, '_>) -> Option<Answer<'p>> {
+pub(super) fn priority(asked: &Asked) -> Option<Answer> {
     let of_step = asked.prepared.ucx.as_ref()?;
     let list: Vec<&str> = asked.ours(NET_DEVICES)?.split(',').collect();
     let has_interface = match &of_step.interfaces {
@@ -69,14 +70,13 @@ pub(super) fn goes_with_interfaces(asked: &Asked, list: &[String]) -> bool {
 
 /// Has the node a working port that rdmacm knows and the list does not?
 fn leaves_ports_out<T: AsRef<str>>(topology: &Topology, list: &[T]) -> bool {
-    let works = |port: &&Port| matches!(port.state, PortState::Active | PortState::Unknown);
     topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs).any(|nic| {
         let is_port = |item: &str, port: &Port| {
             let number = item.strip_prefix(&*nic.name).and_then(|rest| rest.strip_prefix(':'));
             number.is_some_and(|number| number.parse() == Ok(port.number))
         };
         let is_listed = |port: &Port| list.iter().any(|item| is_port(item.as_ref(), port));
-        nic.ports.iter().filter(works).any(|port| !is_listed(port))
+        nic.ports.iter().any(|port| works(port) && !is_listed(port))
     })
 }
 
