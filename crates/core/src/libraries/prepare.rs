@@ -53,7 +53,7 @@ pub struct Prepared {
     /// what the libraries are told that find NICs by themselves
     pub(super) list: NodeList,
     /// UCX's part; `None` where no task gets a list
-    pub(super) ucx: Option<ucx::OfStep>,
+    pub(super) ucx: Option<ucx::Shared>,
     /// each GPU's Slingshot NIC
     pub(super) slingshot: Vec<Option<Nearest>>,
     /// each GPU's EFA device
@@ -94,7 +94,7 @@ impl Prepared {
         let claimed_by_site: Vec<_> = claims.collect();
         let ucx_has_list = claimed_by_site.iter().any(|(name, _)| *name == ucx::NET_DEVICES);
         Prepared {
-            ucx: ucx::of_step(topology, node, is_wanted(ucx::NET_DEVICES), ucx_has_list, read),
+            ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), ucx_has_list, read),
             slingshot: libfabric::nearest(topology, NicKind::Slingshot),
             efa: libfabric::nearest(topology, NicKind::Efa),
             filled: filled.collect(),

@@ -8,24 +8,18 @@
 //! The list rules IP interfaces too.  With NICs alone in it, a program that connects by IP address fails: "device
 //! eth0 is not enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c `ucp_cm_client_resolve_cb`), and
 //! for an address of the node itself the device is `lo`.  Where the NIC is missing, as in a container, or UCX was
-//! built without verbs, nothing is left at all.  Without a list UCX has all interfaces, so all go into ours,
-//! those of storage NICs too: an address on them is the program's own choice, and beside RDMA they carry no data.
-//! Small messages have one lane (`UCX_MAX_EAGER_RAILS`), and the lanes of large ones must all be able to read remote
-//! memory, which tcp is not (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`; src/uct/tcp/tcp_iface.c).  With
-//! `UCX_RNDV_SCHEME=put_zcopy` they need not: beside a NIC of 2.5 Gb/s, which is less than four times TCP's 1 Gb/s
-//! (`UCX_MULTI_LANE_MAX_RATIO`), a quarter of the bytes went by TCP, and none beside one of 200 Gb/s.  tests/clients.rs
-//! counts all of this.
+//! built without verbs, nothing is left at all.  So all interfaces go into ours, those of storage NICs too: beside RDMA they
+//! carry no data.  Small messages have one lane (`UCX_MAX_EAGER_RAILS`), and the lanes of large ones must be able to read remote
+//! memory, which tcp is not (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`; src/uct/tcp/tcp_iface.c), but with
+//! `UCX_RNDV_SCHEME=put_zcopy`: then a quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, and none beside one of 200 Gb/s
+//! (`UCX_MULTI_LANE_MAX_RATIO`).  tests/clients.rs counts all of this.
 //!
-//! An IP interface may be called as a NIC: where rdma-core names NICs by their place on the bus, as it does by default, an
-//! InfiniBand NIC and its interface are both `ibp65s0`.  Since 1.21 such an item means the NIC too, on any port
-//! (`ucp_get_dev_basename`), and nothing tells the two apart.  It stays, since without it connections by its address would
-//! fail, and the report says what it also means.
+//! An IP interface may be called as a NIC: rdma-core names both `ibp65s0`, by their place on the bus.  Since 1.21 such an item
+//! means the NIC too, on any port (`ucp_get_dev_basename`).  It stays, since without it connections by its address would fail.
 //!
 //! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
-//! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  Every other program would be
-//! warned of names that it lacks, so they are added where `UCX_TLS` names `rc_gda`, or on request.
-//!
-//! Open MPI, MPICH and NIXL read it if they run on UCX, and need no variable of their own.
+//! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  Programs without such devices are warned of
+//! the names.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -41,10 +35,8 @@ use super::{Answer, Asked, Library, ReadFile};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::topology::{GpuVendor, Topology};
 use addresses::{ALL_DEVICES, PRIORITY};
-use interfaces::Interfaces;
 use items::Transports;
-use std::borrow::Cow;
-use subnets::{REACHABILITY, Subnets};
+use subnets::{REACHABILITY, Separated};
 
 pub(super) const LIBRARY: Library = Library {
     name: "UCX",
@@ -124,108 +116,90 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// What all tasks share.
-pub(super) struct OfStep {
-    /// the interfaces of the node
-    interfaces: Interfaces,
-    /// the subnets of the rails
-    subnets: Subnets,
+/// What all tasks of a step share.
+pub(super) struct Shared {
+    /// the interfaces of the node, sorted; `None` where they are not known
+    interfaces: Option<Vec<String>>,
+    /// do the rails reach each other?
+    separated: Option<Separated>,
 }
 
 /// Reads the kernel's tables; `None` where no task gets a list.
-pub(super) fn of_step(
+pub(super) fn shared(
     topology: &Topology,
     node: &NodePlacement,
     is_wanted: bool,
     is_claimed: bool,
     read: ReadFile,
-) -> Option<OfStep> {
+) -> Option<Shared> {
     if !is_wanted || topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }
-    let interfaces = if is_claimed { Interfaces::Unknown } else { interfaces::read(read) };
-    Some(OfStep { interfaces, subnets: Subnets::new(topology, node) })
+    let interfaces = if is_claimed { None } else { interfaces::read(read) };
+    Some(Shared { interfaces, separated: Separated::new(topology, node) })
 }
 
-/// The value or none, and why.
+/// The list or none, and why.
 fn net_devices(asked: &Asked) -> Option<Answer> {
     let task = asked.task;
     let no = |why: &'static str| Some(Answer::no(why));
     if task.gpus.is_empty() {
         return no("a task without GPUs is left to UCX, which uses two NICs itself");
     }
-    let Some(of_step) = asked.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
+    let Some(shared) = asked.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
         return no("no NIC of this node may be chosen");
     };
     if asked.prepared.claimed_by_site(NET_DEVICES).is_some() {
         return asked.claimed(&FILES, NET_DEVICES).map(Answer::left_to);
     }
-    let left = items::transports(asked.evidence.present.get(TLS).map(String::as_str));
-    if !left.rdma {
+    let transports = items::transports(asked.evidence.present.get(TLS).map(String::as_str));
+    if !transports.rdma {
         return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
     // what begins so lets libfabric choose
     if asked.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
         return no("the user's `FI_UCX_DEVICES` chooses the device");
     }
-    Some(asked.unless_in_files(&FILES, NET_DEVICES, without_files(asked, of_step, left)))
+    let answer = without_files(asked, shared, transports).unwrap_or_else(Answer::no);
+    Some(asked.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
-/// The same as if the user had no file.
-fn without_files(asked: &Asked, of_step: &OfStep, left: Transports) -> Answer {
+/// The answer where no file sets the variable.
+fn without_files(asked: &Asked, shared: &Shared, transports: Transports) -> Result<Answer, &'static str> {
     let (node, task) = (asked.node, asked.task);
-    let no = |why: &'static str| Answer::no(why);
-    let isolated = isolated(asked, of_step);
+    let isolated = isolated(asked, shared);
     let rails: Vec<RailIndex> = match isolated {
         Some(_) => node.rail_indices().collect(),
         None => task.rails.iter().map(|&(rail, _)| rail).collect(),
     };
-    let anything_left_out = rails.len() < node.rails.len() || !node.excluded.is_empty();
-    if rails.len() > 1 && !anything_left_out {
-        return match isolated {
-            Some(why) => Answer::no(format!("{why}, so it may use every NIC of the node")),
-            None => no("it may use every NIC of the node"),
-        };
+    let leaves_out = rails.len() < node.rails.len() || !node.excluded.is_empty();
+    if rails.len() > 1 && !leaves_out {
+        let every = "it may use every NIC of the node";
+        return Ok(Answer::no(isolated.map_or(every.to_string(), |why| format!("{why}, so {every}"))));
     }
-    let interfaces: &[String] = match &of_step.interfaces {
-        _ if !left.tcp => &[],
-        Interfaces::Known(names) => names,
-        Interfaces::Unknown => {
-            return no("the list would hide the node's IP interfaces, which are not known");
-        }
+    let interfaces = match &shared.interfaces {
+        _ if !transports.tcp => &[][..],
+        Some(names) => names,
+        None => return Err("the list would hide the node's IP interfaces, which are not known"),
     };
-    let with_gpus = left.gpu_initiated || asked.has_word(WITH_GPUS);
-    let list = match items(asked, &rails, with_gpus, interfaces) {
-        Ok(list) => list,
-        Err(why) => return no(why),
-    };
+    let list = items(asked, &rails, transports.gpu_initiated || asked.has_word(WITH_GPUS), interfaces)?;
     if let Some(why) = addresses::needs_all(asked, &list) {
-        return no(why);
+        return Err(why);
     }
-    let why = match isolated {
-        Some(why) => Cow::from(format!("{why}, so all good NICs of the node")),
-        None => reason(task),
-    };
-    let is_elsewhere = left.tcp && !asked.topology.provenance.is_this_system();
-    let why = match interfaces.is_empty() {
-        true if is_elsewhere => {
-            let beside = if addresses::goes_with_interfaces(asked, &list) {
-                " and `UCX_SOCKADDR_TLS_PRIORITY` is set"
-            } else {
-                ""
-            };
-            Cow::from(format!("{why}; on the node its IP interfaces are added{beside}"))
+    let mut why = isolated.map_or_else(|| reason(task), |why| format!("{why}, so all good NICs of the node"));
+    if !interfaces.is_empty() {
+        why += ", and the IP interfaces, which a list would hide";
+        why += &also_nics(asked, &rails, interfaces);
+    } else if transports.tcp && !asked.topology.provenance.is_this_system() {
+        why += "; on the node its IP interfaces are added";
+        if addresses::goes_with_interfaces(asked, &list) {
+            why += " and `UCX_SOCKADDR_TLS_PRIORITY` is set";
         }
-        true => why,
-        false => {
-            let also = also_nics(asked, &rails, interfaces);
-            Cow::from(format!("{why}, and the IP interfaces, which a list would hide{also}"))
-        }
-    };
-    Answer::yes(list.join(","), why)
+    }
+    Ok(Answer::yes(list.join(","), why))
 }
 
-/// What the names of interfaces also mean that are called as NICs that have no place in the list; empty if none is.
+/// Which interfaces are called as NICs that the list leaves out; empty if none is.
 fn also_nics(asked: &Asked, rails: &[RailIndex], interfaces: &[String]) -> String {
     let is_listed = |name: &str| rails.iter().any(|&rail| asked.node.rail(rail).name == *name);
     let is_nic = |name: &str| asked.topology.nics.iter().any(|nic| nic.name == *name);
@@ -237,16 +211,16 @@ fn also_nics(asked: &Asked, rails: &[RailIndex], interfaces: &[String]) -> Strin
 }
 
 /// Why a task must have the NICs of all rails: with its own alone it could not reach tasks on others.
-fn isolated(asked: &Asked, of_step: &OfStep) -> Option<&'static str> {
+fn isolated(asked: &Asked, shared: &Shared) -> Option<&'static str> {
     let mode = asked.evidence.present.get(REACHABILITY).map(String::as_str);
     match asked.prepared.wanted.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
-        Fabric::Unsaid => of_step.subnets.hold_rails_apart(mode),
+        Fabric::Unsaid => shared.separated.as_ref()?.why(mode),
         Fabric::Routed => None,
     }
 }
 
-/// All that stands in the list; or why it has no place there.
+/// The list; or why it cannot be had.
 ///
 /// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send at
 /// all.
@@ -258,11 +232,10 @@ fn items(
 ) -> Result<Vec<String>, &'static str> {
     let nics: Vec<String> = rails.iter().map(|&rail| asked.node.rail(rail).to_string()).collect();
     let devices = |each: usize| if with_gpus { gpu_initiated(asked, rails, each) } else { Vec::new() };
-    let tried = [usize::MAX, 1].map(|each| [&nics[..], &devices(each)].concat());
-    let has_place = |list: &&Vec<String>| list.len() + interfaces.len() <= MAX_ITEMS;
-    match tried.iter().find(has_place) {
-        Some(list) => Ok([&list[..], interfaces].concat()),
-        None if tried[1].len() <= MAX_ITEMS => {
+    let lists = [usize::MAX, 1].map(|each| [&nics[..], &devices(each)].concat());
+    match lists.iter().find(|list| list.len() + interfaces.len() <= MAX_ITEMS) {
+        Some(list) => Ok([list, interfaces].concat()),
+        None if lists[1].len() <= MAX_ITEMS => {
             Err("the node has more IP interfaces than UCX reads in a list, which would hide the rest")
         }
         None => Err("the task has more devices than UCX reads in a list"),
@@ -288,13 +261,11 @@ fn gpu_initiated(asked: &Asked, rails: &[RailIndex], each: usize) -> Vec<String>
     devices.collect()
 }
 
-fn reason(task: &TaskPlacement) -> Cow<'static, str> {
+fn reason(task: &TaskPlacement) -> String {
     match (task.gpus.len(), task.rails.len()) {
-        (1, 1) => Cow::from("its GPU's NIC"),
-        (_, 1) => Cow::from("the NIC that all its GPUs share"),
-        (1, many) => Cow::from(format!("the {many} NICs of its GPU")),
-        (_, many) => Cow::from(format!(
-            "the {many} NICs of its GPUs, of which UCX takes the nearest to the GPU in use"
-        )),
+        (1, 1) => "its GPU's NIC".to_string(),
+        (_, 1) => "the NIC that all its GPUs share".to_string(),
+        (1, many) => format!("the {many} NICs of its GPU"),
+        (_, many) => format!("the {many} NICs of its GPUs, of which UCX takes the nearest to the GPU in use"),
     }
 }

@@ -1,12 +1,12 @@
 //! Connections by IP address: `UCX_SOCKADDR_TLS_PRIORITY`, by which connection managers they go.
 //!
-//! UCX listens by each that it has, `rdmacm,tcp,sockcm` without a word of the user's, and a client tries them in this order.
+//! UCX listens by each that it has, `rdmacm,tcp,sockcm` by default, and a client tries them in this order.
 //! rdmacm takes the RDMA device that has the address.  Where that one is not in the listener's `UCX_NET_DEVICES`, the listener
-//! prints an error and rejects, and the client gives up: it tries the next one only where none answers (UCX 1.10 to 1.22:
+//! rejects, and the client gives up: it tries the next one only where none answers (UCX 1.10 to 1.22:
 //! src/ucp/wireup/wireup_cm.c `ucp_ep_cm_server_create_connected`, `ucp_cm_client_connect_cb`; src/uct/ib/rdmacm/rdmacm_cm.c
 //! `uct_rdmacm_cm_handle_error_event`).  tcp takes the interface, and all interfaces are in our list; the messages then go by
 //! all devices that both have, the NICs too.  So our list goes with UCX's default without rdmacm.  Clients that still try rdmacm
-//! find no listener there and go on to tcp.  Names that a release does not have are passed over in silence
+//! find no listener there and go on to tcp.  A release passes over names that it does not have
 //! (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
 //!
 //! With `UCX_CM_USE_ALL_DEVICES=n` messages have the device of the address alone, so by tcp they would never go by a NIC.
@@ -14,7 +14,7 @@
 
 use super::super::lists::works;
 use super::super::{Answer, Asked};
-use super::{FILES, NET_DEVICES, interfaces::Interfaces};
+use super::{FILES, NET_DEVICES};
 use crate::topology::{NicKind, Port, Topology};
 
 /// Which connection managers are used, in which order.
@@ -37,29 +37,22 @@ pub(super) fn needs_all(asked: &Asked, list: &[String]) -> Option<&'static str> 
     if value(PRIORITY).is_some_and(|value| is_rdmacm_alone(&value)) {
         return Some("`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: connections by address may need any NIC");
     }
-    value(ALL_DEVICES)
-        .is_some_and(|value| is_no(&value))
-        .then_some("`UCX_CM_USE_ALL_DEVICES` gives messages the NIC of the address, which may be any")
+    let is_off = value(ALL_DEVICES).is_some_and(|value| is_no(&value));
+    is_off.then_some("`UCX_CM_USE_ALL_DEVICES` gives messages the NIC of the address, which may be any")
 }
 
 /// The managers that suit our list; no answer where there is none, or UCX's default suits it.
 pub(super) fn priority(asked: &Asked) -> Option<Answer> {
-    let of_step = asked.prepared.ucx.as_ref()?;
+    let interfaces = asked.prepared.ucx.as_ref()?.interfaces.as_ref()?;
     let list: Vec<&str> = asked.ours(NET_DEVICES)?.split(',').collect();
-    let has_interface = match &of_step.interfaces {
-        Interfaces::Known(names) => names.iter().any(|name| list.contains(&name.as_str())),
-        Interfaces::Unknown => false,
-    };
+    let has_interface = interfaces.iter().any(|name| list.contains(&name.as_str()));
     if !has_interface || !leaves_ports_out(asked.topology, &list) {
         return None;
     }
-    if let Some(claim) = asked.claimed(&FILES, PRIORITY) {
-        return Some(Answer::left_to(claim));
-    }
-    Some(Answer::yes(
-        WITHOUT_RDMACM,
-        "connections by address go by the IP interfaces of `UCX_NET_DEVICES`, not by NICs that are not in it",
-    ))
+    let why =
+        "connections by address go by the IP interfaces of `UCX_NET_DEVICES`, not by NICs that are not in it";
+    let claim = asked.claimed(&FILES, PRIORITY);
+    Some(claim.map_or_else(|| Answer::yes(WITHOUT_RDMACM, why), Answer::left_to))
 }
 
 /// Will this list be set beside managers of ours once it has IP interfaces?

@@ -22,97 +22,65 @@ const ADDRESSES: &str = "/proc/net/if_inet6";
 const CLASS: &str = "/sys/class/net";
 const LOOPBACK: &str = "lo";
 
-/// What is known of the interfaces.
-pub(super) enum Interfaces {
-    /// their names, sorted
-    Known(Vec<String>),
-    /// they may have names that are not known here
-    Unknown,
-}
-
-/// The interfaces of this network namespace.
-pub(super) fn read(read: ReadFile) -> Interfaces {
-    // a cut table may lack interfaces
-    let Some(routes) = read(ROUTES).filter(|routes| !routes.is_cut) else { return Interfaces::Unknown };
-    // a kernel without IPv6 has no such table
-    let addresses = read(ADDRESSES).unwrap_or_default();
-    if addresses.is_cut {
-        return Interfaces::Unknown;
-    }
-    let mut found = with_routes(&routes.text);
-    with_addresses(&addresses.text, &mut found);
-    if found.len() > MOST {
-        return Interfaces::Unknown;
-    }
-    found.retain(|name, leads_on| is_running(read, name) && (*leads_on || !is_bridge(read, name)));
-    let mut names: Vec<String> = found.into_keys().map(str::to_string).collect();
-    if is_up(read, LOOPBACK) == Some(true) {
-        names.push(LOOPBACK.to_string());
-    }
-    names.order();
-    Interfaces::Known(names)
-}
-
 /// Interfaces, at most: the list has to fit into a variable, with which execve(2) fails above 128 KiB, and each costs two files.
 const MOST: usize = 1024;
 
-/// Interfaces by name, and of each whether a route through a gateway begins there.
-type Found<'t> = BTreeMap<&'t str, bool>;
-
-fn note<'t>(found: &mut Found<'t>, name: &'t str, leads_on: bool) {
-    // what UCX's list cannot hold
-    if name == LOOPBACK || name.contains([',', '^']) {
-        return;
-    }
-    *found.entry(name).or_default() |= leads_on;
-}
-
-/// Those with a route that stands for an address of their own.
-///
-/// Not those whose only routes lead to single hosts: so a container network's interfaces are, one for each container,
-/// and they have no address.  Nor do routes by an IPv6 next hop, whose gateway stands there as 0, tell of one: where BGP numbers no
-/// links, the node's address is that of `lo`.  Not those of link-local networks (169.254.0.0/16), as a board's management has.
-fn with_routes(routes: &str) -> Found<'_> {
-    let mut found = Found::new();
-    for route in routes.lines().filter_map(Ipv4Route::of_line) {
-        let leads_on = route.has_gateway();
-        let is_by_ipv6 = leads_on && route.gateway.is_unspecified();
-        let is_of_its_own = leads_on || !route.mask.is_broadcast();
-        if route.is_usable() && !route.destination.is_link_local() && !is_by_ipv6 && is_of_its_own {
-            note(&mut found, route.interface, leads_on);
+/// The interfaces of this network namespace, sorted; `None` if they may have names that are not known here.
+pub(super) fn read(read: ReadFile) -> Option<Vec<String>> {
+    let routes = read(ROUTES)?;
+    // a kernel without IPv6 has no such table
+    let addresses = read(ADDRESSES).unwrap_or_default();
+    let by_route = routes.text.lines().filter_map(Ipv4Route::of_line).filter(stands_for_an_address);
+    let by_route = by_route.map(|route| (route.interface, route.has_gateway()));
+    let by_address = addresses.text.lines().filter_map(with_global_address).map(|name| (name, false));
+    // by name, and of each whether a route through a gateway begins there
+    let mut found: BTreeMap<&str, bool> = BTreeMap::new();
+    for (name, has_gateway) in by_route.chain(by_address) {
+        // what UCX's list cannot hold
+        if name != LOOPBACK && !name.contains([',', '^']) {
+            *found.entry(name).or_default() |= has_gateway;
         }
     }
-    found
+    if routes.is_cut || addresses.is_cut || found.len() > MOST {
+        return None;
+    }
+    // an interface of which nothing is known may be running, and a bridge with a gateway behind it is the node's own network
+    found.retain(|name, has_gateway| {
+        is_running(read, name) != Some(false) && (*has_gateway || !is_bridge(read, name))
+    });
+    let mut names: Vec<String> = found.into_keys().map(str::to_string).collect();
+    names.extend((is_running(read, LOOPBACK) == Some(true)).then(|| LOOPBACK.to_string()));
+    names.order();
+    Some(names)
 }
 
-/// Those with an IPv6 address of more than the link: `address index prefix scope flags name` in columns.
-fn with_addresses<'t>(addresses: &'t str, found: &mut Found<'t>) {
+/// Does a route tell that its interface has an address?
+///
+/// Routes to single hosts do not: a container network has one for each container's interface, which has no address.  Nor do
+/// those by an IPv6 next hop, whose gateway stands there as 0: where BGP numbers no links, the node's address is that of `lo`.
+/// Nor those to link-local networks (169.254.0.0/16), as a board's management has.
+fn stands_for_an_address(route: &Ipv4Route) -> bool {
+    let is_by_ipv6 = route.has_gateway() && route.gateway.is_unspecified();
+    let is_to_host = !route.has_gateway() && route.mask.is_broadcast();
+    route.is_usable() && !route.destination.is_link_local() && !is_by_ipv6 && !is_to_host
+}
+
+/// The interface of a line `address index prefix scope flags name`, if its IPv6 address is one of more than the link.
+fn with_global_address(line: &str) -> Option<&str> {
     /// net/ipv6/addrconf_core.c, `ipv6_addr_type`: what is left of the type where the scope is global
     const GLOBAL: &str = "00";
-    for line in addresses.lines() {
-        let mut columns = line.split_whitespace();
-        if let (Some(GLOBAL), Some(name)) = (columns.nth(3), columns.nth(1)) {
-            note(found, name, false);
-        }
-    }
+    let mut columns = line.split_whitespace();
+    columns.nth(3).filter(|scope| *scope == GLOBAL).and(columns.nth(1))
 }
 
-/// Is the interface up?  `None` if nothing is known of it.
-///
-/// The kernel calls an interface running in these states alone (net/core/dev.c `dev_get_flags`, `netif_oper_up`).
-fn is_up(read: ReadFile, name: &str) -> Option<bool> {
+/// Does the kernel call the interface running?  It does in two states alone (net/core/dev.c `dev_get_flags`,
+/// `netif_oper_up`).  `None` if nothing is known of it.
+fn is_running(read: ReadFile, name: &str) -> Option<bool> {
     let state = read(&format!("{CLASS}/{name}/operstate"))?.text;
-    match state.trim() {
-        "" => None,
-        state => Some(state == "up" || state == "unknown"),
-    }
+    Some(state.trim()).filter(|state| !state.is_empty()).map(|state| ["up", "unknown"].contains(&state))
 }
 
-fn is_running(read: ReadFile, name: &str) -> bool {
-    is_up(read, name) != Some(false)
-}
-
-/// Is it a bridge (net/bridge/br_device.c, `br_type`)?  One over which a route leads on is the node's own network.
+/// Is it a bridge (net/bridge/br_device.c, `br_type`)?
 fn is_bridge(read: ReadFile, name: &str) -> bool {
     let facts = read(&format!("{CLASS}/{name}/uevent"));
     facts.is_some_and(|facts| facts.text.lines().any(|line| line == "DEVTYPE=bridge"))
@@ -131,10 +99,7 @@ mod tests {
             let (_, text) = files.iter().find(|(name, _)| *name == path)?;
             Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
         };
-        match read(&reader) {
-            Interfaces::Known(names) => Some(names),
-            Interfaces::Unknown => None,
-        }
+        read(&reader)
     }
 
     fn routed(lines: &[&str], more: &[(&str, &str)]) -> Vec<String> {

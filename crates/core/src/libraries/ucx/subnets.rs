@@ -21,56 +21,47 @@ enum Subnet {
     Roce(Network),
     /// This port's own, which is not known.  UCX reads the routes of IPv6 and those of every table, a VRF's too (since 1.19:
     /// src/ucs/sys/netlink.c `ucs_netlink_init_routing_table_cache`), and we the main table of IPv4 alone.
-    Untold(PortRef),
+    Unknown(PortRef),
 }
 
-/// What the subnets of all GPUs' own NICs say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Subnets {
-    /// each two GPUs have one in common, as far as is known: also where each GPU has a NIC on each of two planes
-    Common,
-    /// InfiniBand's differ
-    Apart,
-    /// those of RoCE ports differ
-    RoceApart,
-    /// those of RoCE ports may differ
-    RoceUntold,
+/// Rails between which UCX connects no NICs.
+pub(super) struct Separated {
+    is_roce: bool,
+    why: &'static str,
 }
 
-impl Subnets {
-    pub(super) fn new(topology: &Topology, node: &NodePlacement) -> Subnets {
+impl Separated {
+    /// `None` where each two GPUs have a subnet in common, as far as is known: also where each GPU has a NIC on each of two
+    /// planes.
+    pub(super) fn new(topology: &Topology, node: &NodePlacement) -> Option<Separated> {
         let of_gpus: BTreeSet<Vec<Subnet>> =
             node.gpus.iter().filter_map(|gpu| of_gpu(topology, node, gpu)).collect();
         let meet = |one: &[Subnet], other: &[Subnet]| one.iter().any(|subnet| other.contains(subnet));
-        let all_meet = of_gpus.iter().all(|one| of_gpus.iter().all(|other| meet(one, other)));
-        match of_gpus.iter().flatten().next() {
-            Some(Subnet::InfiniBand(_)) if !all_meet => Subnets::Apart,
-            Some(Subnet::Roce(_)) if !all_meet => Subnets::RoceApart,
-            Some(Subnet::Untold(_)) if !all_meet => Subnets::RoceUntold,
-            // nothing is known of any, or they meet
-            _ => Subnets::Common,
+        if of_gpus.iter().all(|one| of_gpus.iter().all(|other| meet(one, other))) {
+            return None;
         }
+        let why = "the rails are on different subnets, between which UCX connects no NICs";
+        Some(match of_gpus.iter().flatten().next()? {
+            Subnet::InfiniBand(_) => Separated { is_roce: false, why },
+            Subnet::Roce(_) => Separated { is_roce: true, why },
+            Subnet::Unknown(_) => Separated {
+                is_roce: true,
+                why: "the rails have addresses whose networks are not in the main table of IPv4 routes, and UCX connects no NICs \
+                      of different ones",
+            },
+        })
     }
 
-    /// Why UCX holds each rail to itself, if it does.  `mode` is what it was told to ask.
-    pub(super) fn hold_rails_apart(self, mode: Option<&str>) -> Option<&'static str> {
-        let asks = || !mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all"));
-        let apart = "the rails are on different subnets, between which UCX connects no NICs";
-        match self {
-            Subnets::Common => None,
-            Subnets::Apart => Some(apart),
-            Subnets::RoceApart => asks().then_some(apart),
-            Subnets::RoceUntold => asks().then_some(
-                "the rails have addresses whose networks are not in the main table of IPv4 routes, and UCX connects no NICs of \
-                 different ones",
-            ),
-        }
+    /// Why UCX connects none, with this value of [`REACHABILITY`]; `None` if it does.
+    pub(super) fn why(&self, mode: Option<&str>) -> Option<&'static str> {
+        let asks_no_route = self.is_roce && mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all"));
+        (!asks_no_route).then_some(self.why)
     }
 }
 
 /// The subnets that a GPU's own NICs are on; `None` if it has no NIC, or InfiniBand's prefix could not be read.
 ///
-/// It is on none if its RoCE interfaces have no IPv4 address: those with one reach it as little as another subnet.
+/// RoCE interfaces without an IPv4 address are on none: no other reaches them.
 fn of_gpu(topology: &Topology, node: &NodePlacement, gpu: &GpuPlacement) -> Option<Vec<Subnet>> {
     let ports = gpu.choices.iter().filter_map(|choice| {
         let at = node.rail(choice.rail).at();
@@ -85,7 +76,7 @@ fn of_gpu(topology: &Topology, node: &NodePlacement, gpu: &GpuPlacement) -> Opti
 /// Of RoCE's networks those without a narrower one inside: by these UCX finds the closest route.
 fn of_port(at: PortRef, port: &Port) -> Vec<Subnet> {
     match port.link_layer {
-        LinkLayer::Ethernet if port.networks.is_empty() && port.routes_elsewhere => vec![Subnet::Untold(at)],
+        LinkLayer::Ethernet if port.networks.is_empty() && port.routes_elsewhere => vec![Subnet::Unknown(at)],
         LinkLayer::InfiniBand => port.subnet.map(Subnet::InfiniBand).into_iter().collect(),
         LinkLayer::Ethernet => {
             let is_wider =
