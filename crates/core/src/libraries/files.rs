@@ -83,54 +83,47 @@ impl Files {
 
     /// Why this file keeps us from setting the variable: it sets that or a rival, or its user meant it to.
     ///
-    /// A section may be for other machines than this one.  It keeps us from setting the variable all the same, but then no
-    /// value is told.
+    /// A section may be for other machines than this one.  It keeps us from setting the variable all the same, but gives no
+    /// value.
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
         let found = read(file)?;
-        let shown = file.escape_debug();
-        let claimed = |why, value, decides| Some(Claimed { why, value, decides });
-        if let Some(why) = found.unanswered {
-            // its value would count more than that of a weaker file, and is not known
-            return claimed(format!("`{shown}` may set it: {why}"), None, true);
-        }
+        let file = file.escape_debug();
         let without_mark = found.text.trim_start_matches(MARK);
         // where the mark is not passed over, it makes another name of the first one
         let lines = (self.lines)(if self.skips_mark { without_mark } else { &found.text });
         let mut own = lines.iter().filter(|line| line.name == name);
-        let counts = if self.last_counts { own.next_back() } else { own.next() };
-        if let Some(line) = counts {
+        let line = if self.last_counts { own.next_back() } else { own.next() };
+        let rival = self.rivals.iter().find(|rival| lines.iter().any(|line| line.name == **rival));
+        // as a person reads it
+        let seems_to_set = |line: &str| line.split_once('=').is_some_and(|(seen, _)| seen.trim() == name);
+        let (why, value, decides) = if let Some(why) = found.unanswered {
+            // its value would count more than that of a weaker file, and is not known
+            (format!("`{file}` may set it: {why}"), None, true)
+        } else if let Some(line) = line {
             // what stands behind the part that was read may count more
             let is_known = !(found.is_cut && self.last_counts) && line.length <= self.longest_line;
-            let value = line.value.filter(|_| is_known).map(str::to_string);
-            return claimed(format!("`{shown}` sets it"), value, true);
-        }
-        if found.is_cut {
+            (format!("`{file}` sets it"), line.value.filter(|_| is_known).map(str::to_string), true)
+        } else if found.is_cut {
             // the library reads the whole file
-            return claimed(
-                format!("`{shown}` is longer than what is read of it here, and may set it"),
-                None,
-                true,
-            );
-        }
-        if let Some(rival) = self.rivals.iter().find(|rival| lines.iter().any(|line| line.name == **rival)) {
-            return claimed(format!("`{shown}` sets `{rival}`"), None, false);
-        }
-        // as a person reads it
-        let is_meant = |line: &str| line.split_once('=').is_some_and(|(meant, _)| meant.trim() == name);
-        let why = format!("`{shown}` seems to set it, in a line that its library reads otherwise");
-        without_mark.lines().any(is_meant).then_some(Claimed { why, value: None, decides: false })
+            (format!("`{file}` is longer than what is read of it here, and may set it"), None, true)
+        } else if let Some(rival) = rival {
+            (format!("`{file}` sets `{rival}`"), None, false)
+        } else if without_mark.lines().any(seems_to_set) {
+            (format!("`{file}` seems to set it, in a line that its library reads otherwise"), None, false)
+        } else {
+            return None;
+        };
+        Some(Claimed { why, value, decides })
     }
 }
 
 /// The mark with which some editors begin a file (U+FEFF).
 const MARK: char = '\u{feff}';
 
-/// What stands before a comment, which begins with this character and has white space before it.
+/// The text up to a comment, which begins with this character behind white space.
 pub(super) fn before_comment(text: &str, comment: char) -> &str {
-    let is_comment =
-        |(at, _): &(usize, &str)| text[..*at].chars().next_back().is_some_and(char::is_whitespace);
-    let comment = text.match_indices(comment).find(is_comment);
-    comment.map_or(text, |(at, _)| &text[..at])
+    let mut parts = text.match_indices(comment).map(|(at, _)| &text[..at]);
+    parts.find(|part| part.ends_with(char::is_whitespace)).unwrap_or(text)
 }
 
 /// A reader that opens each configuration file once: a file says several things that matter.

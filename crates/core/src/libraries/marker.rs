@@ -16,37 +16,27 @@ use std::fmt::Write;
 /// The variable's name.
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line as it grows.  Writing to a string cannot fail, so we ignore the results.
-pub(super) struct Publication(String);
-
-impl Publication {
-    /// The line with its facts.
-    pub(super) fn new(topology: &Topology, node: &NodePlacement, task: &TaskPlacement) -> Publication {
-        // room for a node's list in two variables, which saves reallocation
-        let mut line = String::with_capacity(640);
-        let _ = write!(line, "v1 policy={} gpus=", node.policy);
-        for (nth, &gpu) in task.gpus.iter().enumerate() {
-            let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, topology.gpu(gpu).address);
-        }
-        line.push_str(" nics=");
-        for (nth, &(rail, _)) in task.rails.iter().enumerate() {
-            let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, node.rail(rail));
-        }
-        Publication(line)
+/// The line with the facts of a task.  Writing to a string cannot fail, so we ignore the results.
+pub(super) fn line(topology: &Topology, node: &NodePlacement, task: &TaskPlacement) -> String {
+    // room for a node's list in two variables, which saves reallocation
+    let mut line = String::with_capacity(640);
+    let _ = write!(line, "v1 policy={} gpus=", node.policy);
+    for (nth, &gpu) in task.gpus.iter().enumerate() {
+        let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, topology.gpu(gpu).address);
     }
-
-    /// Adds one of our variables.
-    pub(super) fn add(&mut self, name: &str, value: &str) {
-        let _ = write!(self.0, " set:{name}=");
-        match memchr::memchr2(b' ', b'%', value.as_bytes()).is_some() {
-            false => self.0.push_str(value),
-            true => self.0.push_str(&value.replace('%', "%25").replace(' ', "%20")),
-        }
+    line += " nics=";
+    for (nth, &(rail, _)) in task.rails.iter().enumerate() {
+        let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, node.rail(rail));
     }
+    line
+}
 
-    /// The whole line.
-    pub(super) fn into_line(self) -> String {
-        self.0
+/// Adds one of our variables.
+pub(super) fn add(line: &mut String, name: &str, value: &str) {
+    let _ = write!(line, " set:{name}=");
+    match memchr::memchr2(b' ', b'%', value.as_bytes()) {
+        None => *line += value,
+        Some(_) => *line += &value.replace('%', "%25").replace(' ', "%20"),
     }
 }
 

@@ -38,7 +38,7 @@ use crate::topology::{GpuVendor, Nic, NicKind, Topology};
 use files::{Claimed, Files};
 use findings::Doubt;
 use lists::List;
-use marker::{Marker, Publication};
+use marker::Marker;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use wanted::Wanted;
@@ -268,7 +268,7 @@ pub(crate) fn environment<'p>(
 ) -> Vec<Variable<'p>> {
     let evidence = Evidence { read: &files::remembered(evidence.read), ..evidence };
     let earlier = prepared.earlier(evidence.present);
-    let mut published = Publication::new(topology, node, task);
+    let mut line = marker::line(topology, node, task);
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
     for row in &prepared.rows {
         let answered = &variables;
@@ -280,7 +280,7 @@ pub(crate) fn environment<'p>(
             Some(users) => (Change::KeepUsers(users.clone()), asked.left_to_user(&row.name)),
             None => match row.answer(&asked) {
                 Some(Answer { value: Some(value), why, of_file }) => {
-                    published.add(&row.name, &value);
+                    marker::add(&mut line, &row.name, &value);
                     (Change::Set(value), Answer { value: None, why, of_file })
                 }
                 Some(answer) if is_outer_steps => (Change::Remove, answer),
@@ -294,19 +294,19 @@ pub(crate) fn environment<'p>(
         let Answer { why, of_file, .. } = answer;
         variables.push(Variable { name: Cow::from(&*row.name), change, of_file, why });
     }
-    variables.push(publication(published, evidence.present));
+    variables.push(publication(line, evidence.present));
     variables
 }
 
 /// The marker, unless the user has a variable of their own that is called so.
-fn publication<'p>(published: Publication, present: &Present) -> Variable<'p> {
+fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
     let (change, why) = match present.get(marker::NAME).filter(|text| !marker::is_published(text)) {
         Some(users) => (
             Change::KeepUsers(users.clone()),
             "the user's own variable of that name stays, so nothing is published, and a step inside this one will take our \
              values for the user's: unset it",
         ),
-        None => (Change::Set(published.into_line()), "tells programs and nested steps what was decided"),
+        None => (Change::Set(line), "tells programs and nested steps what was decided"),
     };
     Variable { name: marker::NAME.into(), change, of_file: None, why: why.into() }
 }

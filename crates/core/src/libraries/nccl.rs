@@ -3,16 +3,13 @@
 //! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number.
 //! So lists that differ between ranks send all traffic through one NIC (src/graph/topo.cc
 //! `ncclTopoGetSystem`; NVIDIA/nccl issue 1478: "You should not set NCCL_IB_HCA differently on each rank").
-//! NCCL skips inactive ports anyway, and network plug-ins (aws-ofi-nccl, on EFA and Slingshot) do not read the list.
+//! Network plug-ins (aws-ofi-nccl, on EFA and Slingshot) do not read the list.
 //!
 //! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one: NCCL cannot see what the
 //! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
-//! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).  It is the same in every task.
+//! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).
 //!
 //! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
-//!
-//! NCCL fails where `NCCL_NET_FORCE_MERGE` names a NIC that the list leaves out (since 2.24: src/graph/topo.cc
-//! `ncclTopoForceMerge`), so then we set none.
 //!
 //! RCCL recognises machines by their NICs (src/graph/rome_models.cc), and a list can hide the machine's model
 //! from it: one more reason to set none unless a NIC must be excluded.
@@ -94,8 +91,11 @@ fn users_files(topology: &Topology, present: &Present) -> Vec<String> {
 
 fn lines(text: &str) -> Vec<Line<'_>> {
     // a comment gives its value to a name that begins with `#`, which no variable has
-    let said = text.lines().filter_map(|line| Some((line.len(), line.split_once('=')?)));
-    said.map(|(length, (name, value))| Line { name, value: Some(value), length }).collect()
+    let lines = text.lines().filter_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        Some(Line { name, value: Some(value), length: line.len() })
+    });
+    lines.collect()
 }
 
 /// A list: `[^][=]name[:port],...`.  `^` excludes, with `=` a name is a whole one, without it the beginning of one: `mlx5_1`
@@ -136,10 +136,8 @@ fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
 fn ib_hca(asked: &Asked) -> Option<Answer> {
     let answer = asked.unless_in_files(&FILES, IB_HCA, without_files(asked));
     let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(asked));
-    Some(match missed {
-        Some(name) => Answer::no(format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail")),
-        None => answer,
-    })
+    let why = |name| format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail");
+    Some(missed.map_or(answer, |name| Answer::no(why(name))))
 }
 
 fn without_files(asked: &Asked) -> Answer {
@@ -155,7 +153,8 @@ fn without_files(asked: &Asked) -> Answer {
     })
 }
 
-/// The first NIC of a group that is to be one, and that the list leaves out.
+/// The first NIC of a group that is to be one, and that the list leaves out: NCCL would fail (since 2.24: src/graph/topo.cc
+/// `ncclTopoForceMerge`).
 fn merged_though_left_out(asked: &Asked) -> Option<String> {
     let &Asked { topology, node, evidence, .. } = asked;
     let in_files = || asked.claimed(&FILES, FORCE_MERGE).and_then(|claimed| claimed.value);

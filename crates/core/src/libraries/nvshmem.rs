@@ -1,28 +1,19 @@
 //! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, set only to exclude something.
 //!
-//! Items are exact names with a port; `^` would invert the list.  NVSHMEM skips inactive ports.  Each processing
-//! element computes by the same rule which NIC serves which element, so all lists must be equal (NVSHMEM 3.5:
-//! src/modules/transport/ibrc, `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp).
-//! The list would make NVSHMEM ignore `NVSHMEM_HCA_PE_MAPPING`, so we set none beside a user's own mapping.
+//! Items are exact names with a port; `^` would invert the list.  Each processing element computes by the same rule which NIC
+//! serves which element, so all lists must be equal (NVSHMEM 3.5: src/modules/transport/ibrc, `parse_hca_list`;
+//! src/host/transport/transport.cpp; src/host/topo/topo.cpp).
 //!
-//! The newest source reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`
-//! (src/modules/transport/common/transport_ib_common.cpp `nvshmemt_ib_common_parse_hca_filter`; 3.4.5 and 3.5.1 do
-//! not ask).  With that switch NVSHMEM deals NICs out by number instead of by nearness (transport.cpp), so it does not
-//! go with the node's list.  With one NIC in each element's list (`env=nvshmem-pe`) nothing is left to deal, and we set
-//! both; that is right if every element has exactly one.
+//! The newest source reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, and then assigns NICs by number instead of by
+//! nearness (src/modules/transport/common/transport_ib_common.cpp `nvshmemt_ib_common_parse_hca_filter`; transport.cpp; 3.4.5
+//! and 3.5.1 do not ask).  So the switch goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
 //!
-//! A configuration file wins over the environment, and of several the later one: /etc/nvshmem.conf, `.nvshmem.conf` at home,
-//! `NVSHMEM_CONF_FILE` (src/include/bootstrap_host_transport/env_defs_internal.h `nvshmemi_conf_get`,
-//! `nvshmemi_getenv_helper`; its README, "Configuration file").  What it sets we leave alone, so that the report tells the
-//! truth; and where it overrules the user's variable, the report says so.
+//! It picks a GID for each port of RoCE, an IPv4 address of version 2 unless the user says otherwise.  A port without one is
+//! passed over, but fails if the list names it (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`,
+//! `ib_get_gid_index`).
 //!
-//! The newest source picks a GID for each port of RoCE, an IPv4 address of version 2 unless the user says otherwise.  It passes
-//! a port without one over if no list names it, and fails if the list that it reads does (transport_ib_common.cpp
-//! `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).  So ports without an address are not in the node's list.
-//!
-//! We leave `NVSHMEM_HCA_PREFIX` alone: its default differs between releases (`mlx5`, later everything but
-//! `smi`), so no value is right for all.  A user's own leaves of our list what contains it (3.4.5:
-//! src/modules/transport/ibgda/ibgda.cpp `nvshmemt_init`, strstr), so where that is nothing we set no list.
+//! `NVSHMEM_HCA_PREFIX` has another default in other releases (`mlx5`, later everything but `smi`), so no value is right for
+//! all.  A user's own leaves of our list what contains it (3.4.5: src/modules/transport/ibgda/ibgda.cpp `nvshmemt_init`, strstr).
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
@@ -62,8 +53,9 @@ const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
 /// `NAME=VALUE` with white space around both; a comment begins with `#`, behind a value with white space before it.  The last
-/// line counts (src/include/bootstrap_host_transport/env_defs_internal.h `nvshmemi_conf_parse_file`, whose buffers have 4096
-/// bytes; `nvshmemi_conf_set`).  A list would switch off a mapping of the file's.
+/// line and the last file count, and a file wins over the environment (src/include/bootstrap_host_transport/env_defs_internal.h
+/// `nvshmemi_conf_parse_file`, whose buffers have 4096 bytes, `nvshmemi_conf_set`, `nvshmemi_conf_get`, `nvshmemi_getenv_helper`;
+/// its README, "Configuration file").  A list would switch off a mapping of the file's.
 pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/nvshmem.conf"],
     of_user: |_, present| {
@@ -84,13 +76,13 @@ pub(super) const FILES: Files = Files {
     },
 };
 
-fn lines<'t>(text: &'t str) -> Vec<Line<'t>> {
-    let said = text.lines().filter_map(|line| Some((line.len(), line.trim().split_once('=')?)));
-    let line = |(length, (name, value)): (usize, (&'t str, &'t str))| {
+fn lines(text: &str) -> Vec<Line<'_>> {
+    let lines = text.lines().filter_map(|line| {
+        let (name, value) = line.trim().split_once('=')?;
         let value = before_comment(value.trim(), '#').trim();
-        Line { name: name.trim(), value: Some(value), length }
-    };
-    said.map(line).collect()
+        Some(Line { name: name.trim(), value: Some(value), length: line.len() })
+    });
+    lines.collect()
 }
 
 /// `[^]name[:port],...`, whole names (src/modules/transport/ibrc/ibrc.cpp).
@@ -152,13 +144,10 @@ fn node_list(asked: &Asked, list: &str, why: &str) -> Answer {
 }
 
 /// The task's one NIC, if that is asked for.
-fn own_nic<'e>(asked: &Asked<'e>) -> Option<&'e Rail> {
-    match asked.task.rails.as_slice() {
-        [(rail, _)] if asked.has_word(ONE_EACH) && !asked.task.gpus.is_empty() => {
-            Some(asked.node.rail(*rail))
-        }
-        _ => None,
-    }
+fn own_nic<'a>(asked: &Asked<'a>) -> Option<&'a Rail> {
+    let is_asked_for = asked.has_word(ONE_EACH) && !asked.task.gpus.is_empty();
+    let [(rail, _)] = asked.task.rails.as_slice() else { return None };
+    is_asked_for.then(|| asked.node.rail(*rail))
 }
 
 /// The switch without which the newest releases do not read the task's one NIC.

@@ -6,10 +6,10 @@ use super::files::{Claimed, remembered};
 use super::libfabric::{self, Nearest};
 use super::marker::{self, Marker};
 use super::names::means;
-use super::template::{Facts, KeptMap, kept_maps};
+use super::template::{Facts, KeptMap, Template, kept_maps};
 use super::uniform::{self, NodeList};
 use super::wanted::Wanted;
-use super::{Answer, Answering, Asked, LIBRARIES, OfStep, Present, ReadFile, evidence, ucx};
+use super::{Answer, Answering, Asked, LIBRARIES, Library, OfStep, Present, ReadFile, evidence, ucx};
 use crate::diagnostic::Diagnostic;
 use crate::order;
 use crate::placement::NodePlacement;
@@ -25,23 +25,30 @@ pub(super) struct Row {
 }
 
 /// What answers for a variable.
-#[derive(Clone, Copy)]
 enum Source {
     /// a library
     Library(Answering),
-    /// the admin's template at this place
-    Template(usize),
     /// a library that never has a value
     Never(Answering),
+    /// the admin's template, and its value or why there is none, if all tasks have the same
+    Template(Template, Option<Result<String, String>>),
 }
 
 impl Row {
     /// The value or none, and why; `None` where there is nothing to say.
     pub(super) fn answer(&self, asked: &Asked) -> Option<Answer> {
-        match self.source {
+        let &Asked { prepared, topology, node, task, .. } = asked;
+        match &self.source {
             _ if !self.wanted => None,
             Source::Library(answering) | Source::Never(answering) => answering(asked),
-            Source::Template(index) => Some(asked.prepared.fill(index, asked)),
+            Source::Template(template, of_all) => {
+                let value = of_all.clone().unwrap_or_else(|| {
+                    template.fill(&Facts { topology, node, task: Some(task), kept: &prepared.kept_maps })
+                });
+                let why = "the admin's `set=`";
+                let no = |reason| Answer::no(format!("{why}: {reason}"));
+                Some(value.map_or_else(no, |value| Answer::yes(value, why)))
+            }
         }
     }
 }
@@ -60,8 +67,6 @@ pub struct Prepared {
     pub(super) efa: Vec<Option<Nearest>>,
     /// what the site's configuration files say of variables
     claimed_by_site: Vec<(&'static str, Claimed)>,
-    /// the values of templates without a fact of a task, or why there is none
-    filled: Vec<Option<Result<String, String>>>,
     /// the maps that are kept in files, as far as templates name them
     kept_maps: Vec<KeptMap>,
 }
@@ -71,24 +76,20 @@ impl Prepared {
     /// value.
     pub(crate) fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
         let read: ReadFile = &remembered(read);
-        let rows = rows(&wanted);
-        let is_wanted = |name: &str| rows.iter().any(|row| row.wanted && row.name == name);
-        let filled = wanted.templates.iter().map(|template| {
-            if template.is_per_task() || !is_wanted(template.name()) {
-                return None;
-            }
-            let value = template.fill(&Facts { topology, node, task: None, kept: &[] });
-            Some(value.and_then(|value| match template.is_file() && read(&value).is_none() {
+        let value_of_all = |template: &Template| {
+            let value = template.fill(&Facts { topology, node, task: None, kept: &[] })?;
+            match template.is_file() && read(&value).is_none() {
                 true => Err(format!("there is no file `{}` here", value.escape_debug())),
                 false => Ok(value),
-            }))
-        });
+            }
+        };
+        let rows = rows(&wanted, value_of_all);
+        let is_wanted = |name: &str| rows.iter().any(|row| row.wanted && row.name == name);
         let list = uniform::list(topology, node);
         let step = OfStep { topology, node, wanted: &wanted, list: &list };
-        let claims =
-            LIBRARIES.iter().filter(|library| library.variables.iter().any(|(name, _)| is_wanted(name)));
-        let claims = claims.filter_map(|library| library.files).filter(|files| (files.matter)(&step));
-        let claims = claims.flat_map(|files| {
+        let has_wanted = |library: &&&Library| library.variables.iter().any(|(name, _)| is_wanted(name));
+        let files = LIBRARIES.iter().filter(has_wanted).filter_map(|library| library.files);
+        let claims = files.filter(|files| (files.matter)(&step)).flat_map(|files| {
             files.variables.iter().filter_map(|name| Some((*name, files.sites(topology, read, name)?)))
         });
         let claimed_by_site: Vec<_> = claims.collect();
@@ -97,7 +98,6 @@ impl Prepared {
             ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), ucx_has_list, read),
             slingshot: libfabric::nearest(topology, NicKind::Slingshot),
             efa: libfabric::nearest(topology, NicKind::Efa),
-            filled: filled.collect(),
             kept_maps: kept_maps(&wanted.templates, &wanted.map_files, topology, node),
             list,
             claimed_by_site,
@@ -158,25 +158,11 @@ impl Prepared {
         };
         present.get(marker::NAME).map(|text| Marker::parse(text, may_be_ours)).unwrap_or_default()
     }
-
-    /// The answer of the admin's template for a task.
-    fn fill(&self, index: usize, asked: &Asked) -> Answer {
-        let &Asked { topology, node, task, .. } = asked;
-        let why = "the admin's `set=`";
-        let filled = self.filled[index].clone().unwrap_or_else(|| {
-            let facts = Facts { topology, node, task: Some(task), kept: &self.kept_maps };
-            self.wanted.templates[index].fill(&facts)
-        });
-        match filled {
-            Ok(value) => Answer::yes(value, why),
-            Err(reason) => Answer::no(format!("{why}: {reason}")),
-        }
-    }
 }
 
 /// The variables in the order of reports: those of libraries, the admin's, those that never get a value.  The admin's own
 /// template for a variable replaces the library's.
-fn rows(wanted: &Wanted) -> Vec<Row> {
+fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
     let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
     let mut rows = Vec::new();
     for library in LIBRARIES {
@@ -187,18 +173,16 @@ fn rows(wanted: &Wanted) -> Vec<Row> {
             rows.push(Row { name: name.into(), wanted, source: Source::Library(answering) });
         }
     }
-    for (index, template) in wanted.templates.iter().enumerate() {
+    for template in &wanted.templates {
         let name = template.name().to_string();
         let wanted = wanted.has(&name, "site");
-        rows.push(Row { name: name.into(), wanted, source: Source::Template(index) });
+        let of_all = (wanted && !template.is_per_task()).then(|| value_of_all(template));
+        rows.push(Row { name: name.into(), wanted, source: Source::Template(template.clone(), of_all) });
     }
-    let of_none =
-        LIBRARIES.iter().filter_map(|library| library.never).filter(|(name, _)| !has_template(name));
-    let never = |(name, answering): (&'static str, _)| Row {
-        name: name.into(),
-        wanted: true,
-        source: Source::Never(answering),
-    };
-    rows.extend(of_none.map(never));
+    for (name, answering) in LIBRARIES.iter().filter_map(|library| library.never) {
+        if !has_template(name) {
+            rows.push(Row { name: name.into(), wanted: true, source: Source::Never(answering) });
+        }
+    }
     rows
 }

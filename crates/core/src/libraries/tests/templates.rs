@@ -228,10 +228,10 @@ proptest::proptest! {
     #[test]
     fn what_the_marker_publishes_it_claims_again(value in "[ %0-9A-Za-z,:=/]{0,40}") {
         let (topology, node) = node(PortState::Active);
-        let mut published = marker::Publication::new(&topology, &node, &task(&[1], &[1]));
-        published.add("MINE", &value);
-        published.add("OTHER", "x");
-        let claimed = Marker::parse(&published.into_line(), |_| true);
+        let mut line = marker::line(&topology, &node, &task(&[1], &[1]));
+        marker::add(&mut line, "MINE", &value);
+        marker::add(&mut line, "OTHER", "x");
+        let claimed = Marker::parse(&line, |_| true);
         proptest::prop_assert!(claimed.is_ours("MINE", &value) && claimed.is_ours("OTHER", "x"));
     }
 }
