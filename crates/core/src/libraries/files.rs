@@ -1,7 +1,9 @@
 //! Configuration files of libraries: which keep us from setting a variable, and what they give it.
 #![forbid(unsafe_code)]
 
-use super::{Evidence, FileText, OfStep, Present, ReadFile};
+use super::uniform::NodeList;
+use super::wanted::Wanted;
+use super::{Evidence, FileText, Present, ReadFile};
 use crate::topology::Topology;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,8 +28,8 @@ pub(super) struct Files {
     pub(super) variables: &'static [&'static str],
     /// variables that keep us from setting any of those
     pub(super) rivals: &'static [&'static str],
-    /// can they matter to a step on this node?
-    pub(super) matter: fn(&OfStep) -> bool,
+    /// can they matter to a step on this node, which has GPUs and rails?
+    pub(super) matter: fn(&Topology, &Wanted, &NodeList) -> bool,
 }
 
 /// One line that gives a name a value.

@@ -128,15 +128,13 @@ pub(super) fn entries_in_doubt<E: PartialEq>(
     texts
 }
 
-/// Has an entry a space before or after it?
-pub(super) fn has_space(entry: &str) -> bool {
-    entry.trim() != entry && !entry.trim().is_empty()
-}
-
-/// What is wrong with it then.
-pub(super) fn of_space(entry: &str) -> String {
+/// What is wrong with an entry whose name has a space before or behind it.
+pub(super) fn space_in(name: &str, entry: &str) -> Option<String> {
+    let has_space = name.trim() != name && !name.trim().is_empty();
     let shown = Shown::word(entry.trim(), 64);
-    format!("the space beside `{shown}` counts as a part of its name, which no device has: write none")
+    has_space.then(|| {
+        format!("the space beside `{shown}` counts as a part of its name, which no device has: write none")
+    })
 }
 
 /// What is wrong with an entry that is the whole name of a device, with or without a port.

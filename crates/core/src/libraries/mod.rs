@@ -41,7 +41,6 @@ use lists::List;
 use marker::Marker;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use wanted::Wanted;
 
 /// The libraries, in the order in which their variables are set and reported.
 const LIBRARIES: [&Library; 13] = [
@@ -146,14 +145,6 @@ pub struct FileText {
     pub is_cut: bool,
     /// why it is not known whether there is such a file: it may be there and set whatever we would set
     pub unanswered: Option<&'static str>,
-}
-
-/// What is asked for in a step on its node.
-struct OfStep<'s> {
-    topology: &'s Topology,
-    node: &'s NodePlacement,
-    wanted: &'s Wanted,
-    list: &'s uniform::NodeList,
 }
 
 /// What a library is asked about.

@@ -72,12 +72,7 @@ pub(super) const FILES: Files = Files {
     beat_environment: false,
     variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE],
     rivals: &[],
-    matter: |step| {
-        let is_set =
-            matches!(step.list, uniform::NodeList::Needed(..)) || step.wanted.fabric == Fabric::IsolatedRails;
-        let has_both = !step.topology.gpus.is_empty() && !step.node.rails.is_empty();
-        has_both && (is_set || step.wanted.judges_files)
-    },
+    matter: |_, wanted, list| list.is_ok() || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files,
 };
 
 /// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`, and reads its own file whatever that says.  Up to 2.29 NCCL asks

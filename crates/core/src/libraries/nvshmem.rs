@@ -17,11 +17,11 @@
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
-use super::findings::{Checked, entries_in_doubt, has_space, of_space, unknown_device, whole_names};
+use super::findings::{Checked, entries_in_doubt, space_in, unknown_device, whole_names};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
-use super::uniform::{self, NodeList};
+use super::uniform;
 use super::{Answer, Asked, Library};
 use crate::placement::Rail;
 use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
@@ -69,10 +69,8 @@ pub(super) const FILES: Files = Files {
     beat_environment: true,
     variables: &[HCA_LIST],
     rivals: &[PE_MAPPING],
-    matter: |step| {
-        let is_set = matches!(step.list, NodeList::Needed(..)) || step.wanted.has_word(ONE_EACH);
-        let is_judged = step.wanted.judges_files && !step.node.rails.is_empty();
-        can_run(step.topology) && (is_set || is_judged)
+    matter: |topology, wanted, list| {
+        can_run(topology) && (list.is_ok() || wanted.has_word(ONE_EACH) || wanted.judges_files)
     },
 };
 
@@ -95,7 +93,7 @@ fn doubts(checked: &Checked, list: &str) -> Vec<String> {
     entries_in_doubt(whole_names(checked, list), |entry| {
         // the number of a port may have a space
         let device = entry.split(':').next().unwrap_or_default();
-        if has_space(device) { Some(of_space(entry)) } else { unknown_device(checked, entry, device) }
+        space_in(device, entry).or_else(|| unknown_device(checked, entry, device))
     })
 }
 

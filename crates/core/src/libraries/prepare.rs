@@ -9,7 +9,7 @@ use super::names::means;
 use super::template::{Facts, KeptMap, Template, kept_maps};
 use super::uniform::{self, NodeList};
 use super::wanted::Wanted;
-use super::{Answer, Answering, Asked, LIBRARIES, Library, OfStep, Present, ReadFile, evidence, ucx};
+use super::{Answer, Answering, Asked, LIBRARIES, Library, Present, ReadFile, evidence, ucx};
 use crate::diagnostic::Diagnostic;
 use crate::order;
 use crate::placement::NodePlacement;
@@ -86,12 +86,13 @@ impl Prepared {
         let rows = rows(&wanted, value_of_all);
         let is_wanted = |name: &str| rows.iter().any(|row| row.wanted && row.name == name);
         let list = uniform::list(topology, node);
-        let step = OfStep { topology, node, wanted: &wanted, list: &list };
+        let has_both = !topology.gpus.is_empty() && !node.rails.is_empty();
         let has_wanted = |library: &&&Library| library.variables.iter().any(|(name, _)| is_wanted(name));
         let files = LIBRARIES.iter().filter(has_wanted).filter_map(|library| library.files);
-        let claims = files.filter(|files| (files.matter)(&step)).flat_map(|files| {
-            files.variables.iter().filter_map(|name| Some((*name, files.sites(topology, read, name)?)))
-        });
+        let claims =
+            files.filter(|files| has_both && (files.matter)(topology, &wanted, &list)).flat_map(|files| {
+                files.variables.iter().filter_map(|name| Some((*name, files.sites(topology, read, name)?)))
+            });
         let claimed_by_site: Vec<_> = claims.collect();
         let ucx_has_list = claimed_by_site.iter().any(|(name, _)| *name == ucx::NET_DEVICES);
         Prepared {
@@ -168,14 +169,14 @@ fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, Stri
     for library in LIBRARIES {
         for &(name, answering) in library.variables.iter().filter(|(name, _)| !has_template(name)) {
             let first = library.variables[0].0;
-            let goes_along = library.companion == Some(name) && wanted.has_beside(name, first);
-            let wanted = wanted.has(name, library.word) || goes_along;
+            let companion_of = library.companion.filter(|companion| *companion == name).map(|_| first);
+            let wanted = wanted.has(name, library.word, companion_of);
             rows.push(Row { name: name.into(), wanted, source: Source::Library(answering) });
         }
     }
     for template in &wanted.templates {
         let name = template.name().to_string();
-        let wanted = wanted.has(&name, "site");
+        let wanted = wanted.has(&name, "site", None);
         let of_all = (wanted && !template.is_per_task()).then(|| value_of_all(template));
         rows.push(Row { name: name.into(), wanted, source: Source::Template(template.clone(), of_all) });
     }

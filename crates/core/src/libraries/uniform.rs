@@ -6,13 +6,8 @@ use super::{Answer, Asked};
 use crate::placement::NodePlacement;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
-/// A list for all tasks of a node.
-pub(super) enum NodeList {
-    /// the entries, and why: without which NICs
-    Needed(String, String),
-    /// there is nothing to set, for this reason
-    Not(&'static str),
-}
+/// A list for all tasks of a node, and why: without which NICs.  Or why there is nothing to set.
+pub(super) type NodeList = Result<(String, String), &'static str>;
 
 /// NICs that a verbs library would find and should not use, each once.
 ///
@@ -36,21 +31,21 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement) -> NodeList {
             true => "this node's NICs are reached through libfabric, where it is not read",
             false => "no NIC of this node may be chosen, and an empty list would mean all",
         };
-        return NodeList::Not(why);
+        return Err(why);
     }
     let left_out = names_of(left_out(topology, node).map(|(_, nic)| nic.name.as_str())).replace(',', " ");
     if left_out.is_empty() {
-        return NodeList::Not("every NIC that it would find may be used");
+        return Err("every NIC that it would find may be used");
     }
     let entries: Vec<String> = node.rails.iter().map(ToString::to_string).collect();
-    NodeList::Needed(entries.join(","), format!("one list for the whole node, without {left_out}"))
+    Ok((entries.join(","), format!("one list for the whole node, without {left_out}")))
 }
 
 /// The answer where NICs must be left out, from the list and why.
 pub(super) fn answer(asked: &Asked, needed: impl FnOnce(&str, &str) -> Answer) -> Answer {
     match &asked.prepared.list {
-        NodeList::Needed(list, why) => needed(list, why),
-        NodeList::Not(why) => Answer::no(*why),
+        Ok((list, why)) => needed(list, why),
+        Err(why) => Answer::no(*why),
     }
 }
 

@@ -90,33 +90,23 @@ pub(crate) struct Wanted {
     pub fabric: Fabric,
     /// the admin's own variables
     pub templates: Vec<Template>,
-    /// is it to be told what libraries will use by their files, also where nothing would be set over these?
+    /// are files read where nothing would be set over them too, since a report or a strict word judges what libraries will use?
     pub judges_files: bool,
     /// the files that these may name
     pub map_files: Vec<MapFile>,
 }
 
 impl Wanted {
-    /// May this variable be set, for which this word asks?  An empty word asks for it always.
-    pub(crate) fn has(&self, name: &str, word: &str) -> bool {
-        (word.is_empty() || self.has_word(word) || self.is_named(name)) && !self.is_unwanted(name)
+    /// May this variable be set, for which this word asks, or the name of the variable with which it goes?  An empty word asks for
+    /// it always.
+    pub(crate) fn has(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
+        let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
+        let is_asked_for = word.is_empty() || self.has_word(word) || self.named.iter().any(is_named);
+        is_asked_for && !self.unwanted.iter().any(|unwanted| means(unwanted, name))
     }
 
     /// Does `env=` have this word?
     pub(super) fn has_word(&self, word: &str) -> bool {
         bit(word).is_some_and(|word| self.libraries.has(word))
-    }
-
-    /// May this variable be set because another one is asked for by its name, with which it goes?
-    pub(super) fn has_beside(&self, name: &str, other: &str) -> bool {
-        self.is_named(other) && !self.is_unwanted(name)
-    }
-
-    fn is_named(&self, name: &str) -> bool {
-        self.named.iter().any(|named| named == name)
-    }
-
-    fn is_unwanted(&self, name: &str) -> bool {
-        self.unwanted.iter().any(|unwanted| means(unwanted, name))
     }
 }

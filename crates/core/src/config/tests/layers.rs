@@ -205,7 +205,7 @@ fn to_observe_is_not_to_place_and_a_user_who_asks_is_placed() {
 fn each_variable_can_be_switched_on_and_off_and_back() {
     let may = |default: &str, option: &str, name: &str, library: &str| {
         let settings = super::super::settle(&words(default), None, Some(&words(option)));
-        settings.wanted(&Admin::default()).has(name, library)
+        settings.wanted(&Admin::default()).has(name, library, None)
     };
     let (ucx, nccl) = ("ucx", "nccl");
     for (default, option, name, library, expected) in [

@@ -3,7 +3,7 @@
 //! Sources are NCCL 2.30's; each function names its file.
 #![forbid(unsafe_code)]
 
-use super::super::findings::{Checked, Doubt, entries_in_doubt, has_space, number, of_space, when};
+use super::super::findings::{Checked, Doubt, entries_in_doubt, number, space_in, when};
 use super::{IB_HCA, NameList};
 use crate::diagnostic::Shown;
 use crate::topology::{GpuVendor, Nic, PathType, PortState};
@@ -96,10 +96,9 @@ fn list(checked: &Checked, value: &str) -> Vec<String> {
         let devices = active.iter().map(|nic| nic.name.as_str()).filter(|device| list.means(name, device));
         let (own, others): (Vec<&str>, Vec<&str>) = devices.partition(|device| device == name);
         match (own.is_empty(), others.is_empty()) {
-            (true, true) if has_space(name) => Some(of_space(name)),
-            (true, true) => {
-                Some(format!("`{shown}` names no active NIC of this node: `nic-placement show` lists them"))
-            }
+            (true, true) => Some(space_in(name, name).unwrap_or_else(|| {
+                format!("`{shown}` names no active NIC of this node: `nic-placement show` lists them")
+            })),
             (false, false) => Some(format!(
                 "`{shown}` also means {}, which begin with it: write `=` before the list",
                 others.join(" ")

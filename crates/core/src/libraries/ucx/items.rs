@@ -4,9 +4,7 @@
 //! `ucs_config_sscanf_allow_list`).
 #![forbid(unsafe_code)]
 
-use super::super::findings::{
-    Checked, entries_in_doubt, has_space, of_space, unknown_device, when, whole_names,
-};
+use super::super::findings::{Checked, entries_in_doubt, space_in, unknown_device, when, whole_names};
 use super::super::lists::{List, entries, marked};
 use super::{NET_DEVICES, TLS};
 use crate::diagnostic::Shown;
@@ -70,8 +68,8 @@ pub(super) fn doubts(checked: &Checked, list: &str) -> Vec<String> {
 }
 
 fn wrong(checked: &Checked, entry: &str) -> Option<String> {
-    if has_space(entry) {
-        return Some(of_space(entry));
+    if let Some(text) = space_in(entry, entry) {
+        return Some(text);
     }
     let (name, port) = entry.split_once(':').map_or((entry, None), |(name, port)| (name, Some(port)));
     // `cuda0-mlx5_0:1`: a GPU that sends by itself (src/uct/ib/mlx5/gdaki/gdaki.c)
