@@ -3,7 +3,7 @@
 //! A switch that is not understood must not leave placement on: a user's job would be the first to notice.
 #![forbid(unsafe_code)]
 
-use super::options::{ARGUMENTS, AdminLevel, WORDS, distance};
+use super::options::{ARGUMENTS, AdminLevel, WORDS, is_near};
 use super::rollout::Rollout;
 use super::words::{Switch, Words};
 use crate::diagnostic::{Diagnostic, Shown};
@@ -103,13 +103,15 @@ fn loose<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'static str> {
 
 /// Is it the name of an argument about steps that do not ask, or `default` with up to two letters wrong?
 fn is_default(word: &str) -> bool {
-    word == "rollout" || distance(word, "default") <= 2
+    word == "rollout" || is_near(word.as_bytes(), b"default", 2)
 }
 
 /// Is it `off`, or of `disable` with up to two letters wrong?
 fn says_off(word: &str) -> bool {
-    let is_near = || word.starts_with('d') && distance(word, DISABLE) <= 2;
-    word.split(['-', '_']).any(|part| part == "off") || word.contains("disabl") || is_near()
+    let is_off = word.split(['-', '_']).any(|part| part == "off");
+    is_off
+        || word.contains("disabl")
+        || word.starts_with('d') && is_near(word.as_bytes(), DISABLE.as_bytes(), 2)
 }
 
 #[cfg(test)]
