@@ -51,6 +51,9 @@ pub enum Audience {
 }
 
 impl Audience {
+    pub(super) const ALL: [Audience; 5] =
+        [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear];
+
     /// What may stand on such a line.
     pub(super) fn level(self) -> AdminLevel {
         match self {
@@ -87,20 +90,16 @@ impl Conf {
             format!("is no text: line {line} has bytes that are not UTF-8, or NUL")
         };
         let text = std::str::from_utf8(bytes).map_err(|bad| no_text(bad.valid_up_to()))?;
-        if let Some(at) = text.find('\0') {
-            return Err(no_text(at));
-        }
-        let mut conf = Conf::default();
-        let mut findings = Vec::new();
+        text.find('\0').map_or(Ok(()), |at| Err(no_text(at)))?;
+        let (mut conf, mut findings) = (Conf::default(), Vec::new());
         // a byte-order mark, as editors of Windows write it
         for (number, words) in lines(text.trim_start_matches('\u{feff}')) {
             let place = format!("{path}:{number}");
             match line(number, &words) {
                 Ok(mut line) => {
                     let arguments: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
-                    if let Some((off, finding)) =
-                        off::misspelt_off(&place, line.audience().level(), &arguments)
-                    {
+                    let off = off::misspelt_off(&place, line.audience().level(), &arguments);
+                    if let Some((off, finding)) = off {
                         findings.push(finding);
                         line.arguments.push(off.to_string());
                     }
@@ -108,14 +107,10 @@ impl Conf {
                 }
                 Err(mut finding) => {
                     if let Some(off) = off::meant_off(words.iter().copied()) {
-                        finding = format!("{finding}; for all nodes it {}", off::finding(off));
+                        finding += &format!("; for all nodes it {}", off::finding(off));
                         let arguments = vec![off.to_string()];
-                        conf.lines.push(ConfLine {
-                            number,
-                            arguments,
-                            is_unclear: true,
-                            ..ConfLine::default()
-                        });
+                        let line = ConfLine { number, arguments, is_unclear: true, ..ConfLine::default() };
+                        conf.lines.push(line);
                     }
                     findings.push(Diagnostic::new(place, finding));
                 }
@@ -164,16 +159,13 @@ fn lines(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut goes_on = false;
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim_end();
-        let (line, is_continued) = match line.strip_suffix('\\') {
-            Some(line) => (line, true),
-            None => (line, false),
-        };
-        let words = line.split_whitespace();
+        let continued = line.strip_suffix('\\');
+        let words = continued.unwrap_or(line).split_whitespace();
         match lines.last_mut().filter(|_| goes_on) {
             Some((_, begun)) => begun.extend(words),
             None => lines.push((number + 1, words.collect())),
         }
-        goes_on = is_continued;
+        goes_on = continued.is_some();
     }
     lines.retain(|(_, words)| !words.is_empty());
     lines
@@ -222,9 +214,7 @@ mod tests {
     }
 
     fn held(conf: &Conf, node: &str, partition: Option<&str>) -> Vec<String> {
-        let all =
-            [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear];
-        let lines = all.into_iter().flat_map(|audience| conf.lines_for(audience, node, partition));
+        let lines = Audience::ALL.into_iter().flat_map(|audience| conf.lines_for(audience, node, partition));
         lines.flat_map(|line| line.arguments.clone()).collect()
     }
 

@@ -76,6 +76,9 @@ pub struct Admin {
     pub map_files: Vec<MapFile>,
 }
 
+/// How messages name that place.
+const PLUGSTACK: &str = "plugstack.conf";
+
 /// One place with arguments, while it is read.
 struct Layer {
     /// the narrowest arguments that may stand there
@@ -83,7 +86,7 @@ struct Layer {
     /// what `default=` says without this layer
     default: Words,
     /// the lists, sources and variables that it has named: the first naming replaces those of earlier layers
-    said: BTreeSet<String>,
+    named: BTreeSet<String>,
     /// how many arguments and words were unknown
     unknown: usize,
 }
@@ -94,7 +97,7 @@ impl Layer {
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
-        Layer { level, default: admin.default.clone(), said: BTreeSet::new(), unknown: 0 }
+        Layer { level, default: admin.default.clone(), named: BTreeSet::new(), unknown: 0 }
     }
 
     /// Why an argument or word is not understood: `why`, which compares the known ones, for the first few.
@@ -105,24 +108,21 @@ impl Layer {
 
     /// Is this the first time that it is named here?
     fn begins(&mut self, what: &str) -> bool {
-        self.said.insert(what.to_string())
+        self.named.insert(what.to_string())
     }
 }
-
-/// What stands for `topology=`, `machine=` and `sysfs=`, of which one can hold.
-const SOURCE: &str = "source";
 
 impl Admin {
     /// Reads the arguments.  What cannot be read is named in a diagnostic and passed over: a typo of the admin's must not
     /// cost the users their jobs.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
-        let arguments: Vec<&str> = arguments.into_iter().collect();
-        let (off, mut findings): (Vec<&str>, Vec<Diagnostic>) =
-            off::misspelt_off("plugstack.conf", AdminLevel::Plugstack, &arguments).into_iter().unzip();
-        let placed = arguments.into_iter().chain(off);
-        let placed = placed.map(|argument| ("plugstack.conf".to_string(), argument));
-        findings.extend(admin.take_layer(AdminLevel::Plugstack, placed));
+        let mut arguments: Vec<&str> = arguments.into_iter().collect();
+        let off = off::misspelt_off(PLUGSTACK, AdminLevel::Plugstack, &arguments);
+        arguments.extend(off.as_ref().map(|(argument, _)| argument));
+        let arguments = arguments.into_iter().map(|argument| (PLUGSTACK.to_string(), argument));
+        let mut findings: Vec<Diagnostic> = off.into_iter().map(|(_, finding)| finding).collect();
+        findings.extend(admin.take_layer(AdminLevel::Plugstack, arguments));
         (admin, findings)
     }
 
@@ -135,9 +135,7 @@ impl Admin {
         partition: Option<&str>,
     ) -> Vec<Diagnostic> {
         let mut findings = Vec::new();
-        for audience in
-            [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear]
-        {
+        for audience in Audience::ALL {
             let lines = conf.lines_for(audience, node, partition);
             findings.extend(self.take_layer(audience.level(), lines.flat_map(|line| line.arguments(path))));
         }
@@ -165,12 +163,12 @@ impl Admin {
             }
         }
         // the fabric may be named after it
-        findings.retain(|(_, argument, _)| !self.is_meant(argument));
+        findings.retain(|(_, argument, _)| !self.suits_the_fabric(argument));
         findings.into_iter().map(|(place, argument, finding)| about(&place, argument, finding)).collect()
     }
 
-    /// Does the fabric, as the admin describes it, need this setting, which is doubtful elsewhere?
-    fn is_meant(&self, argument: &str) -> bool {
+    /// Does the fabric, as the admin describes it, need this argument, which is doubtful elsewhere?
+    fn suits_the_fabric(&self, argument: &str) -> bool {
         match self.fabric {
             Fabric::IsolatedRails => argument == "set=NCCL_CROSS_NIC=0",
             Fabric::Routed => argument == "set=UCX_IB_ROCE_REACHABILITY_MODE=all",
@@ -182,10 +180,10 @@ impl Admin {
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, AdminLevel::Plugstack);
         // its lists continue those of the other arguments
-        layer.said.extend(["include", "exclude", "rails"].map(str::to_string));
-        layer.said.extend(self.templates.iter().map(|template| template.name().to_string()));
+        layer.named.extend(["include", "exclude", "rails"].map(str::to_string));
+        layer.named.extend(self.templates.iter().map(|template| template.name().to_string()));
         let doubt = self.take(argument, &mut layer).map_err(|finding| format!("`{argument}`: {finding}"))?;
-        Ok(doubt.filter(|_| !self.is_meant(argument)).map(|doubt| about("plugstack.conf", argument, doubt)))
+        Ok(doubt.filter(|_| !self.suits_the_fabric(argument)).map(|doubt| about(PLUGSTACK, argument, doubt)))
     }
 
     /// Takes one argument.  The answer is a doubt about an argument that holds, the error why it does not hold.
@@ -209,13 +207,13 @@ impl Admin {
         }
         match spec.name {
             "default" => {
-                let words = Words::parse(value)
-                    .map_err(|bad| layer.looked_up("not understood", || bad.to_string()))?;
+                let words = Words::parse(value);
+                let words = words.map_err(|bad| layer.looked_up("not understood", || bad.to_string()))?;
                 self.default = layer.default.overlaid(&words);
             }
             "rollout" => {
-                let example = || format!("{}, as `rollout=10%`", misfit());
-                self.rollout = Rollout::parse(value).ok_or_else(example)?;
+                let rollout = Rollout::parse(value);
+                self.rollout = rollout.ok_or_else(|| format!("{}, as `rollout=10%`", misfit()))?;
             }
             // once a layer disables, no later one enables again
             "disable" => self.disabled |= switch.unwrap_or(true),
@@ -236,40 +234,35 @@ impl Admin {
             "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
             "node-file" | "conf" => return Err("expected a path that begins with `/`".into()),
             "trust-topology" => self.trust_topology = switch.unwrap_or(true),
-            name => {
-                if !layer.begins(SOURCE) {
-                    return Err(
-                        "only one of `topology=`, `machine=` and `sysfs=` can hold: the first is used".into(),
-                    );
-                }
-                self.source = match name {
-                    "topology" => NodeSource::Topology(value.to_string()),
-                    "machine" => NodeSource::Machine(value.to_string()),
-                    _ => NodeSource::Sysfs(value.to_string()),
-                };
+            _ if !layer.begins("source") => {
+                return Err(
+                    "only one of `topology=`, `machine=` and `sysfs=` can hold: the first is used".into()
+                );
             }
+            "topology" => self.source = NodeSource::Topology(value.to_string()),
+            "machine" => self.source = NodeSource::Machine(value.to_string()),
+            _ => self.source = NodeSource::Sysfs(value.to_string()),
         }
         Ok(None)
     }
 
     /// `set=NAME=TEMPLATE`, or several with `;` between them, so that one `set=` can hold them all.
     fn set_all(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
-        let mut refused = Vec::new();
-        let mut doubts = Vec::new();
+        let (mut refused, mut doubts) = (Vec::new(), Vec::new());
         for one in assignments(text) {
             if refused.len() == Layer::MOST_LOOKED_UP {
                 refused.push("what follows is not read".to_string());
                 break;
             }
-            match self.set(one, layer) {
+            match self.set(&one, layer) {
                 Ok(doubt) => doubts.extend(doubt),
                 Err(why) => refused.push(why),
             }
         }
-        match refused.is_empty() {
-            true => Ok((!doubts.is_empty()).then(|| doubts.join("; "))),
-            false => Err([refused, doubts].concat().join("; ")),
+        if !refused.is_empty() {
+            return Err([refused, doubts].concat().join("; "));
         }
+        Ok((!doubts.is_empty()).then(|| doubts.join("; ")))
     }
 
     /// One `NAME=TEMPLATE`; the last one for a name holds.
@@ -282,24 +275,22 @@ impl Admin {
                 template.name()
             ));
         }
-        let name = template.name().to_string();
-        let is_first = layer.begins(&name);
-        let Some(earlier) = self.templates.iter().position(|other| other.name() == name) else {
-            if self.templates.len() == MAX_TEMPLATES {
-                return Err(format!("more than {MAX_TEMPLATES} variables"));
-            }
-            self.templates.push(template);
-            return Ok(doubt);
-        };
-        self.templates[earlier] = template;
-        if is_first { Ok(doubt) } else { Ok(Some(format!("`{name}` is set twice: this one holds"))) }
+        let is_first = layer.begins(template.name());
+        let twice = format!("`{}` is set twice: this one holds", template.name());
+        let is_full = self.templates.len() == MAX_TEMPLATES;
+        match self.templates.iter_mut().find(|other| other.name() == template.name()) {
+            Some(earlier) => *earlier = template,
+            None if is_full => return Err(format!("more than {MAX_TEMPLATES} variables")),
+            None => self.templates.push(template),
+        }
+        Ok(if is_first { doubt } else { Some(twice) })
     }
 }
 
 /// Takes the NICs of one argument.  A list of a nearer layer replaces the others', and goes on over the arguments of its own.
 fn take_patterns(list: &mut Vec<Pattern>, name: &str, value: &str, layer: &mut Layer) -> Result<(), String> {
     let more = patterns(value)?;
-    let kept = if layer.said.contains(name) { list.len() } else { 0 };
+    let kept = if layer.named.contains(name) { list.len() } else { 0 };
     if kept + more.len() > MAX_PATTERNS {
         return Err(too_many_patterns());
     }
@@ -315,18 +306,15 @@ fn too_many_patterns() -> String {
 }
 
 /// The parts of `A=1;B=2`; a `;` that no `NAME=` follows belongs to a value.
-fn assignments(text: &str) -> Vec<&str> {
+fn assignments(text: &str) -> Vec<String> {
     let begins_one = |part: &str| part.split_once('=').is_some_and(|(name, _)| is_variable_name(name));
-    let mut assignments = Vec::new();
-    let (mut start, mut at) = (0, 0);
+    let mut assignments: Vec<String> = Vec::new();
     for part in text.split(';') {
-        if at > 0 && begins_one(part) {
-            assignments.push(&text[start..at - 1]);
-            start = at;
+        match assignments.last_mut().filter(|_| !begins_one(part)) {
+            Some(last) => *last += &format!(";{part}"),
+            None => assignments.push(part.to_string()),
         }
-        at += part.len() + 1;
     }
-    assignments.push(&text[start..]);
     assignments
 }
 
@@ -356,15 +344,11 @@ pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
 fn lets_through(through: &mut Through, list: &str) -> Result<(), String> {
     let mut changed = *through;
     for word in list.split(',') {
-        let (name, percent) = word.split_once(':').unwrap_or((word, ""));
-        let path = PathType::ALL.into_iter().find(|path| path.to_string() == name);
+        let misfit = || format!("`{word}` is not understood: expected a path and 1 to 100, as `SYS:45`");
+        let (name, percent) = word.split_once(':').ok_or_else(misfit)?;
+        let path = PathType::ALL.into_iter().find(|path| path.to_string() == name).ok_or_else(misfit)?;
         let percent = percent.parse::<u64>().ok().filter(|percent| (1..=100).contains(percent));
-        match (path, percent) {
-            (Some(path), Some(percent)) => changed.set(path, percent * 10),
-            _ => {
-                return Err(format!("`{word}` is not understood: expected a path and 1 to 100, as `SYS:45`"));
-            }
-        }
+        changed.set(path, percent.ok_or_else(misfit)? * 10);
     }
     *through = changed;
     Ok(())
