@@ -9,7 +9,7 @@
 //! share that job's number, and nothing that a plugin may ask tells them apart: there the last words hold for all.
 #![forbid(unsafe_code)]
 
-use super::cpu_bind::is_option;
+use super::cpu_bind::{is_option, options};
 use crate::order::Order;
 
 /// The variable by which srun's process hands all words to the nodes; each task's hook removes it.  `0:off;1:closest`: a
@@ -36,11 +36,10 @@ pub fn in_order(arguments: &[String]) -> Vec<(u32, &[String])> {
 /// The components that `--het-group` names in one part of the line, or `--pack-group`, its old name (Slurm's
 /// src/common/slurm_opt.c, `slurm_opt_pack_group`).
 fn groups(part: &[String]) -> Option<Vec<u32>> {
-    let at = part.iter().position(|argument| {
-        let name = argument.split('=').next().unwrap_or_default();
-        is_option(name, "--het-group", "--het") || is_option(name, "--pack-group", "--pac")
+    let value = options(part).find_map(|(name, value)| {
+        let is_it = is_option(name, "--het-group", "--het") || is_option(name, "--pack-group", "--pac");
+        is_it.then_some(value)
     })?;
-    let value = part[at].split_once('=').map(|(_, value)| value).or(part.get(at + 1).map(String::as_str))?;
     let mut numbers = Vec::new();
     for range in value.trim_start_matches('[').trim_end_matches(']').split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -94,9 +94,7 @@ pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
 pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
     let mut named = variable.is_some_and(names_a_way);
     let mut counts_nodes = false;
-    for (place, argument) in arguments.iter().enumerate() {
-        let next = || arguments.get(place + 1).map_or("", String::as_str);
-        let (name, value) = argument.split_once('=').unwrap_or_else(|| (argument, next()));
+    for (name, value) in options(arguments) {
         if is_option(name, "--cpu-bind", "--cpu-b") || is_option(name, "--cpu_bind", "--cpu_b") {
             named |= names_a_way(value);
         }
@@ -117,6 +115,14 @@ pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)
+}
+
+/// The arguments as options, each with what follows `=`, or with the next argument.
+pub(super) fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
+    arguments.iter().enumerate().map(|(place, argument)| {
+        let next = || arguments.get(place + 1).map_or("", String::as_str);
+        argument.split_once('=').unwrap_or_else(|| (argument, next()))
+    })
 }
 
 /// Is this the option `full`, or a beginning of it that is at least as long as `least`, the shortest that is its alone?

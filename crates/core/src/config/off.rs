@@ -21,16 +21,16 @@ pub(super) fn misspelt_off(
     arguments: &[&str],
 ) -> Option<(&'static str, Diagnostic)> {
     let all = || arguments.iter().copied();
-    let meant = meant_off(all())?;
+    let off = meant_off(all())?;
     // a line for a partition can say no more
-    let meant = if level < AdminLevel::Node { DEFAULT_OFF } else { meant };
-    if all().filter_map(exact).any(|said| said == meant) {
+    let off = if level < AdminLevel::Node { DEFAULT_OFF } else { off };
+    if all().filter_map(exact).any(|argument| argument == off) {
         return None;
     }
     let odd: Vec<&str> = all().filter(|word| !is_taken(word)).collect();
     let odd = if odd.is_empty() { arguments } else { &odd }.join(" ");
     let subject = format!("{place}: {}", Shown::message(&odd, 80));
-    Some((meant, Diagnostic::new(subject, finding(meant))))
+    Some((off, Diagnostic::new(subject, finding(off))))
 }
 
 /// The argument that words stand for which may mean "off", also those of a line that cannot be read.
@@ -70,7 +70,7 @@ fn loose<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'static str> {
     let mut plain = String::new();
     for letter in words.flat_map(|word| word.chars().chain([' '])) {
         match letter {
-            '=' | ':' => plain.push_str(" = "),
+            '=' | ':' => plain += " = ",
             ',' | ';' | ' ' => plain.push(' '),
             'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => plain.push(letter.to_ascii_lowercase()),
             _ => {}
@@ -79,24 +79,20 @@ fn loose<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'static str> {
     let words: Vec<&str> = plain.split_whitespace().collect();
     let names_default = words.iter().any(|word| is_default(word));
     let meaning = |(at, word): (usize, &&str)| {
-        // a value is read with its name
-        if at > 0 && words[at - 1] == "=" {
-            return None;
-        }
-        let value = (words.get(at + 1) == Some(&"=")).then(|| words.get(at + 2)).flatten();
-        let is_no =
-            value.is_some_and(|value| matches!(*value, "0" | "n" | "no" | "none" | "false" | "never"));
-        if says_off(word) {
-            let argument = if *word == "off" && names_default { DEFAULT_OFF } else { DISABLE };
-            return (!is_no).then_some(argument);
-        }
-        if is_default(word) {
-            return (is_no || value.is_some_and(|value| says_off(value))).then_some(DEFAULT_OFF);
-        }
+        let value = if words.get(at + 1) == Some(&"=") { words.get(at + 2).copied() } else { None };
+        let is_no = matches!(value, Some("0" | "n" | "no" | "none" | "false" | "never"));
+        let is_off = value.is_some_and(says_off);
         let means_on = ["enabl", "activ", "placement", "plugin"].iter().any(|part| word.contains(part));
-        let turns_off = is_no && means_on || value.is_some_and(|value| says_off(value));
-        let is_known = WORDS.iter().chain(ARGUMENTS).any(|spec| spec.name == *word);
-        (turns_off && !is_known).then_some(DISABLE)
+        let is_known = || WORDS.iter().chain(ARGUMENTS).any(|spec| spec.name == *word);
+        match word {
+            // a value is read with its name
+            _ if at > 0 && words[at - 1] == "=" => None,
+            word if says_off(word) && is_no => None,
+            &"off" if names_default => Some(DEFAULT_OFF),
+            word if says_off(word) => Some(DISABLE),
+            word if is_default(word) => (is_no || is_off).then_some(DEFAULT_OFF),
+            _ => ((is_off || is_no && means_on) && !is_known()).then_some(DISABLE),
+        }
     };
     words.iter().enumerate().filter_map(meaning).max()
 }

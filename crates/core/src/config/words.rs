@@ -44,13 +44,13 @@ pub struct Words {
     pub strictness: Option<Strictness>,
     /// `nics-per-task=`
     pub nics_per_task: Option<NicsEach>,
-    /// `env=`: the last one of the text
+    /// the last `env=` of the text
     pub env: Option<Libraries>,
     /// the variables that it names
     pub env_names: Vec<String>,
-    /// `no-env=`: all of the text, names and beginnings with a star
+    /// all `no-env=` of the text, names and beginnings with a star
     pub no_env: Vec<String>,
-    /// `no-env=none`: what was said before the text does not count
+    /// `no-env=none`: what stands before the text does not count
     pub forgets_no_env: bool,
 }
 
@@ -85,12 +85,10 @@ impl Words {
     /// and the literal `(null)` in steps of a batch job (spank.c, `_option_setenv`).
     pub fn parse(text: &str) -> Result<Words, BadWord> {
         let mut words = Words::default();
+        let text = if text == "(null)" { "" } else { text };
         if text.len() > MAX_BYTES {
             let why = format!("{} bytes of words: at most {MAX_BYTES} are read", text.len());
             return Err(BadWord::Misplaced(why));
-        }
-        if text == "(null)" {
-            return Ok(words);
         }
         let mut list = None;
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -134,7 +132,7 @@ impl Words {
 
     /// Takes one word.  In `env=ucx,nccl` a bare word that can belong to the open `list` does.
     fn take(&mut self, word: &str, list: &mut Option<&'static str>) -> Result<(), BadWord> {
-        if !word.contains('=') && list.is_some_and(|list| self.continue_list(list, word)) {
+        if !word.contains('=') && list.is_some_and(|list| self.extend_list(list, word).is_ok()) {
             return Ok(());
         }
         *list = None;
@@ -165,7 +163,11 @@ impl Words {
             "env" | "no-env" if value.is_empty() => return Err(misfit()),
             "env" | "no-env" => {
                 *list = Some(spec.name);
-                return self.begin_list(spec.name, value);
+                // an `env=` replaces the one before it
+                if spec.name == "env" {
+                    (self.env, self.env_names) = (Some(Libraries::NONE), Vec::new());
+                }
+                self.extend_list(spec.name, value)?;
             }
             name => {
                 say_once(&mut self.policy, &POLICIES, name)?;
@@ -175,46 +177,31 @@ impl Words {
         Ok(())
     }
 
-    fn begin_list(&mut self, list: &str, value: &str) -> Result<(), BadWord> {
-        // an `env=` replaces the one before it
-        if list == "env" {
-            self.env = Some(Libraries::NONE);
-            self.env_names.clear();
-        }
-        let Some(odd) = value.split('+').find(|entry| !self.continue_list(list, entry)) else {
-            return Ok(());
-        };
-        let expected = match list {
-            "env" => {
-                let known = Libraries::words();
-                format!("no library is called so; known: {known}, or the name of a variable")
-            }
-            _ => "expected the name of a variable that we set, or its beginning and `*`".to_string(),
-        };
-        Err(BadWord::Misplaced(format!("`{list}={}`: {expected}", shown(odd))))
-    }
-
-    /// Takes one more entry, or several with `+` between them, into a list; `false` where one cannot belong to it.
-    fn continue_list(&mut self, list: &str, entries: &str) -> bool {
+    /// Takes one more entry, or several with `+` between them, into a list.
+    fn extend_list(&mut self, list: &str, entries: &str) -> Result<(), BadWord> {
         let fits = |entry: &str| match list {
             "env" => Libraries::named(entry).is_some() || is_variable_name(entry),
             _ => entry == NO_VARIABLE || is_variable_name(entry.strip_suffix('*').unwrap_or(entry)),
         };
-        if !entries.split('+').all(fits) {
-            return false;
+        if let Some(odd) = entries.split('+').find(|entry| !fits(entry)) {
+            let expected = match list {
+                "env" => format!(
+                    "no library is called so; known: {}, or the name of a variable",
+                    Libraries::words()
+                ),
+                _ => "expected the name of a variable that we set, or its beginning and `*`".to_string(),
+            };
+            return Err(BadWord::Misplaced(format!("`{list}={}`: {expected}", shown(odd))));
         }
         for entry in entries.split('+') {
             match (list, Libraries::named(entry)) {
                 ("env", Some(more)) => self.env = Some(self.env.unwrap_or(Libraries::NONE).with(more)),
                 ("env", None) => self.env_names.push(entry.to_string()),
-                _ if entry == NO_VARIABLE => {
-                    self.no_env.clear();
-                    self.forgets_no_env = true;
-                }
+                _ if entry == NO_VARIABLE => (self.no_env, self.forgets_no_env) = (Vec::new(), true),
                 _ => self.no_env.push(entry.to_string()),
             }
         }
-        true
+        Ok(())
     }
 }
 
@@ -245,7 +232,7 @@ pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
     table.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning)
 }
 
-/// Takes a word of this table, of which a text can say only one; it may say that one again.
+/// Takes a word of this table, of which a text can hold only one, that one also twice.
 fn say_once<T: Copy + PartialEq>(
     said: &mut Option<T>,
     table: &[(&str, T)],
