@@ -8,7 +8,8 @@
 use crate::log::say;
 use crate::option;
 use nic_placement_core::config::{
-    BadWord, ENVIRONMENT, OPTION, TOLD, Words, components, cpu_bind, replaces_the_allocations, settle,
+    ALREADY_REPORTED, BadWord, ENVIRONMENT, OPTION, Words, components, cpu_bind, merge_settings,
+    replaces_the_allocations,
 };
 use nic_placement_core::discover::root::Author;
 use nic_placement_process::admin::{self, Off};
@@ -52,10 +53,10 @@ pub(crate) fn tell_the_user(spank: &SpankHandle) {
     let environment = words_of_variable().and_then(Result::ok);
     let value = option::value();
     let option = value.as_ref().map(|(words, _)| words);
-    let settings = settle(&Words::default(), environment.as_ref(), option);
+    let settings = merge_settings(&Words::default(), environment.as_ref(), option);
     if !IS_TOLD.load(Ordering::Relaxed) {
         // that of an outer srun
-        unset(TOLD);
+        unset(ALREADY_REPORTED);
     }
     if !settings.enabled || settings.observe || IS_TOLD.load(Ordering::Relaxed) {
         return;
@@ -64,7 +65,7 @@ pub(crate) fn tell_the_user(spank: &SpankHandle) {
         Some(why @ Off::Disabled(_)) => {
             IS_TOLD.store(true, Ordering::Relaxed);
             say(&format!("this step runs without placement: {why}"));
-            set(TOLD, "1");
+            set(ALREADY_REPORTED, "1");
         }
         Some(why) => log::debug!("{why}"),
         None => {}
@@ -95,7 +96,7 @@ pub(crate) fn tell_the_components() {
         return;
     }
     let texts = settled.iter().map(|value| value.as_ref().map(|(_, text)| text.clone())).collect();
-    let Some(list) = components::told(&order, texts) else {
+    let Some(list) = components::list(&order, texts) else {
         if settled.len() == order.len() + 1 && differ(&settled) {
             log::error!(
                 "--{OPTION}: the command line does not tell its components apart: the last words hold for all"
@@ -123,7 +124,7 @@ fn bind_of(component: u32, part: &[String]) -> &'static str {
     let of_it = |group: &str| format!("SLURM_CPU_BIND_{group}_GROUP_{component}");
     let variables = [cpu_bind::READ_BY_SRUN.to_string(), of_it("HET"), of_it("PACK")];
     let named =
-        |name: &String| cpu_bind::told_by_srun(part, variable(name).as_deref()) == Some(cpu_bind::CHOSEN);
+        |name: &String| cpu_bind::word_of_srun(part, variable(name).as_deref()) == Some(cpu_bind::CHOSEN);
     if variables.iter().any(named) { cpu_bind::CHOSEN } else { cpu_bind::UNNAMED }
 }
 
@@ -146,7 +147,7 @@ fn differ(settled: &[Option<(Words, String)>]) -> bool {
 
 fn is_other(one: &Option<(Words, String)>, other: &Option<(Words, String)>) -> bool {
     let [one, other] = [one, other].map(|value| value.as_ref().map(|(words, _)| words));
-    settle(&Words::default(), None, one) != settle(&Words::default(), None, other)
+    merge_settings(&Words::default(), None, one) != merge_settings(&Words::default(), None, other)
 }
 
 fn arguments() -> Vec<String> {
@@ -155,7 +156,7 @@ fn arguments() -> Vec<String> {
 
 /// In srun: whether the user named a way of binding.  The command line says it; what the node sees is not always clear.
 pub(crate) fn tell_the_node() {
-    let told = cpu_bind::told_by_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
+    let told = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
     let is_nobodys = told.is_none() && cpu_bind::is_of_an_outer_step(variable);
     if let Some(word) = told.or(is_nobodys.then_some(cpu_bind::UNNAMED)) {
         set(cpu_bind::VARIABLE, word);

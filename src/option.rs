@@ -50,9 +50,9 @@ fn this_component(spank: &SpankHandle) -> Option<u32> {
     components::of_job(spank.job_id().ok()?, |name| variable(spank, name))
 }
 
-/// On a node: what srun's process told this step, which may be a list for all components.
-pub(crate) fn told_by_srun(spank: &SpankHandle, told: String) -> Option<String> {
-    components::told_to(this_component(spank), told)
+/// On a node: srun's word for this step, also out of a list for all components.
+pub(crate) fn word_of_srun(spank: &SpankHandle, text: String) -> Option<String> {
+    components::of_component(this_component(spank), text)
 }
 
 /// Prints the help; the answer is the exit status.

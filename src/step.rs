@@ -42,7 +42,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
         return OfTasks::Foreign;
     }
     let (wish, off) = wish(spank);
-    let Settings { enabled, asked, observe, strictness, dry_run, verbose, .. } = wish.settings;
+    let Settings { enabled, by_user, observe, strictness, dry_run, verbose, .. } = wish.settings;
     let is_meant = is_normal && enabled && !observe && off.is_none();
     let beside_mpirun = if is_meant { program::is_beside_mpirun(spank) } else { None };
     let is_placed = is_meant && beside_mpirun.is_none();
@@ -52,7 +52,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
             tell_admin(&observed(spank, wish.clone()));
         }
         let why = off.map(|off| off.to_string()).or(beside_mpirun.map(str::to_string));
-        let refusal = why.filter(|_| is_normal && enabled && asked && !observe);
+        let refusal = why.filter(|_| is_normal && enabled && by_user && !observe);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
         return OfTasks::NotPlaced(wish, refusal);
     }
@@ -143,7 +143,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         cpus_per_task,
         counted: cpus_per_task.and_then(|_| counted(spank)),
         cpu_bind: cpu_bind::chosen(|name| match name {
-            cpu_bind::VARIABLE => option::told_by_srun(spank, read(name)?),
+            cpu_bind::VARIABLE => option::word_of_srun(spank, read(name)?),
             _ => read(name),
         }),
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),

@@ -5,7 +5,7 @@ use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, i
 use crate::environment::{self, Environment, variable};
 use crate::log::say;
 use crate::program;
-use nic_placement_core::config::{TOLD, components, cpu_bind};
+use nic_placement_core::config::{ALREADY_REPORTED, components, cpu_bind};
 use nic_placement_core::libraries::{self, Evidence, Present, marker};
 use nic_placement_core::order::Order;
 use nic_placement_core::step::{GPU_BIND, NODE_NAME, Task};
@@ -58,7 +58,7 @@ pub(crate) fn init(spank: &SpankHandle) {
         }
     };
     // srun's words to slurmstepd are none to the program, nor to the sruns that it starts
-    for name in TOLD_BY_SRUN.into_iter().filter(|name| present.contains_key(*name)) {
+    for name in OF_SRUN.into_iter().filter(|name| present.contains_key(*name)) {
         remove(spank, name);
     }
     if !failures.is_empty() {
@@ -79,7 +79,7 @@ fn tell_the_user(spank: &SpankHandle, present: &Present) {
     let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else { return };
     // of each component the first one: another may well be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
-    if is_first && !present.contains_key(TOLD) {
+    if is_first && !present.contains_key(ALREADY_REPORTED) {
         say(refusal);
     }
 }
@@ -182,8 +182,8 @@ pub(crate) const READ: [&str; 9] = [
     cpu_bind::TYPE,
     components::VARIABLE,
     cpu_bind::VARIABLE,
-    TOLD,
+    ALREADY_REPORTED,
     PROCID,
 ];
 /// srun's words to slurmstepd.
-const TOLD_BY_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::VARIABLE, TOLD];
+const OF_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::VARIABLE, ALREADY_REPORTED];

@@ -3,7 +3,7 @@
 //! Each check runs in a process of its own, since it changes what that process is bound to.
 
 use crate::report::Task as Said;
-use nic_placement_core::config::{NodeSource, Words, settle};
+use nic_placement_core::config::{NodeSource, Words, merge_settings};
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::libraries::{Evidence, Present};
@@ -72,7 +72,7 @@ fn topology() -> Topology {
 /// Decides for a task with this GPU alone, binds this process as the plugin does, and becomes the task.
 pub fn place(gpu: usize) {
     let words = Words::parse("bind=numa").unwrap();
-    let settings = settle(&Words::default(), None, Some(&words));
+    let settings = merge_settings(&Words::default(), None, Some(&words));
     let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
     let plan = Plan::new(topology(), Wish { settings, ..Wish::default() }, step, &|_| None);
     let vendor = plan.node.gpus[gpu].vendor;

@@ -60,8 +60,8 @@ impl Wish {
     }
 
     fn binding(&self) -> Binding {
-        let &Settings { bind, mem, asked, omp, .. } = &self.settings;
-        Binding { bind, mem, asked, count_threads: omp, trust: self.admin.trust_topology }
+        let &Settings { bind, mem, by_user, omp, .. } = &self.settings;
+        Binding { bind, mem, asked: by_user, count_threads: omp, trust: self.admin.trust_topology }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A step and its tasks as the tool's command line or a launcher describes them, without Slurm.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::config::{Admin, BadWord, Words, settle};
+use nic_placement_core::config::{Admin, BadWord, Words, merge_settings};
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::{Evidence, Present, ReadFile};
 use nic_placement_core::placement::Bind;
@@ -236,7 +236,7 @@ impl std::error::Error for BadWish {}
 /// The wish of the option's words, beside an admin's arguments.
 pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
-    let settings = settle(&admin.default, None, Some(&words));
+    let settings = merge_settings(&admin.default, None, Some(&words));
     match settings.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
         true => Ok(Wish { settings, admin, ..Wish::default() }),
         false => Err(BadWish::Nothing),

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{answers, step};
-use nic_placement_core::config::{Admin, Words, settle};
+use nic_placement_core::config::{Admin, Words, merge_settings};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::placement::{Policy, Strictness};
@@ -40,7 +40,7 @@ fn words_that_ask_for_no_placement_plan_nothing() {
 
 #[test]
 fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
-    let settings = settle(&Words::default(), None, Some(&Words::parse("env=ucx").unwrap()));
+    let settings = merge_settings(&Words::default(), None, Some(&Words::parse("env=ucx").unwrap()));
     let wish = Wish { settings, ..Wish::default() };
     let mut task = Task { global_id: 5, cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
     task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());

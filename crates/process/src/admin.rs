@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::rollout::Rollout;
-use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Settings, Words, conf, settle};
+use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Settings, Words, conf, merge_settings};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::{self, Author, Beginning, Obstacle};
 use std::fmt;
@@ -113,7 +113,7 @@ pub fn settings(
 ) -> Settings {
     let job = if admin.rollout == Rollout::default() { None } else { job() };
     let default = job.map(|job| admin.rollout.default_of(job, &admin.default));
-    settle(default.as_ref().unwrap_or(&admin.default), variable, option)
+    merge_settings(default.as_ref().unwrap_or(&admin.default), variable, option)
 }
 
 /// The name by which lines with `NodeName=` know this node.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{held, machines};
-use nic_placement_core::config::{Admin, Conf, settle};
+use nic_placement_core::config::{Admin, Conf, merge_settings};
 use nic_placement_core::libraries::names;
 use nic_placement_core::libraries::wanted::{Libraries, Template, is_variable_name};
 use nic_placement_core::placement::Change;
@@ -24,7 +24,7 @@ pub fn plugstack(data: &[u8]) {
     if held::has_turn(data, 1, 4) {
         one_by_one(arguments());
     }
-    let settings = settle(&admin.default, None, None);
+    let settings = merge_settings(&admin.default, None, None);
     let wish = Wish { settings, admin, ..Wish::default() };
     assert_eq!(wish.scope(), wish.scope());
 }
@@ -117,7 +117,9 @@ pub fn template(data: &[u8]) {
     assert!(!(template.is_per_task() && names::is_uniform(template.name())));
     let mut admin = Admin { templates: vec![template.clone()], ..Admin::default() };
     admin.default = nic_placement_core::config::Words::parse("env=none+site").expect("words");
-    assert!(settle(&admin.default, None, None).libraries.has(Libraries::named("site").expect("a word")));
+    assert!(
+        merge_settings(&admin.default, None, None).libraries.has(Libraries::named("site").expect("a word"))
+    );
     machines::for_tasks(admin, data.len(), |plan, task| {
         for variable in &task.variables {
             if let Change::Set(value) = &variable.change {

@@ -105,7 +105,7 @@ fn slurms(lines: &[&str]) {
     let words: Vec<String> = lines.iter().map(ToString::to_string).collect();
     let order = components::in_order(&words);
     assert!(order.len() <= words.len() * 128 + 1);
-    let _ = cpu_bind::told_by_srun(&words, lines.first().copied());
+    let _ = cpu_bind::word_of_srun(&words, lines.first().copied());
     let read = |name: &str| {
         let nth = name.bytes().map(usize::from).sum::<usize>() % (lines.len() + 1);
         lines.get(nth).map(|line| line.to_string())
@@ -120,7 +120,7 @@ fn slurms(lines: &[&str]) {
         _ => lines.first().copied(),
     });
     assert!(masks.len() <= lines[0].len() + 1);
-    if let Some(told) = components::told_to(Some(1), lines[0].to_string()) {
+    if let Some(told) = components::of_component(Some(1), lines[0].to_string()) {
         assert!(told.len() <= lines[0].len());
     }
 }

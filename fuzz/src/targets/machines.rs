@@ -3,7 +3,7 @@
 
 use super::built::{self, Bytes};
 use super::held;
-use nic_placement_core::config::{Admin, Words, settle};
+use nic_placement_core::config::{Admin, Words, merge_settings};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
@@ -37,13 +37,13 @@ pub fn no_file(_: &str) -> Option<FileText> {
 
 pub fn wish(words: &str, admin: Admin) -> Wish {
     let words = Words::parse(words).expect("words");
-    Wish { settings: settle(&admin.default, None, Some(&words)), admin, ..Wish::default() }
+    Wish { settings: merge_settings(&admin.default, None, Some(&words)), admin, ..Wish::default() }
 }
 
 /// The tasks of a step on one of the known machines.
 pub fn for_tasks(admin: Admin, choice: usize, mut look: impl FnMut(&Plan, &TaskPlan)) {
     let model = KNOWN.with(|known| known[choice % known.len()].clone());
-    let settings = settle(&admin.default, None, Some(&Words::default()));
+    let settings = merge_settings(&admin.default, None, Some(&Words::default()));
     each_task(model, Wish { settings, admin, ..Wish::default() }, choice / MODELS.len(), &mut look);
 }
 

@@ -3,7 +3,7 @@
 
 use super::held;
 use nic_placement_core::config::words::Switch;
-use nic_placement_core::config::{Words, replaces_the_allocations, settle};
+use nic_placement_core::config::{Words, merge_settings, replaces_the_allocations};
 use nic_placement_core::libraries::wanted::Libraries;
 use nic_placement_core::placement::{Bind, GpuUse, Mem, NicsEach};
 
@@ -35,9 +35,9 @@ pub fn run(data: &[u8]) {
     for (default, variable, option) in
         [(at(0), at(1), at(2)), (None, at(0), at(1)), (None, at(1), at(0)), (at(0), None, None)]
     {
-        let settings = settle(default.unwrap_or(&none), variable, option);
+        let settings = merge_settings(default.unwrap_or(&none), variable, option);
         assert!(settings.enabled || !settings.observe, "what is off is not observed");
-        assert_eq!(settings.asked, variable.or(option).is_some());
+        assert_eq!(settings.by_user, variable.or(option).is_some());
         let nearest = option.or(variable).or(default).unwrap_or(&none);
         if nearest.policy == Some(Switch::Off) {
             assert!(!settings.enabled, "the nearest word says off");

@@ -237,8 +237,8 @@ fn lists(data: &[u8]) -> Work<'_> {
             black_box(words.iter().skip(1).take(2).filter(|name| list.has(name)).count());
         }
         black_box(components::in_order(&words));
-        black_box(cpu_bind::told_by_srun(&words, Some(line)));
+        black_box(cpu_bind::word_of_srun(&words, Some(line)));
         black_box(cpu_bind::masks(|name| Some(if name == cpu_bind::TYPE { "mask_cpu:" } else { line })));
-        drop(black_box(components::told_to(Some(1), line.to_string())));
+        drop(black_box(components::of_component(Some(1), line.to_string())));
     })
 }

@@ -51,11 +51,11 @@ fn groups(part: &[String]) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// [`VARIABLE`] for these components and the words that srun parsed, in its order; `None` where there are more words than
-/// components: then it is not known which words are which component's.
-pub fn told(order: &[(u32, &[String])], settled: Vec<Option<String>>) -> Option<String> {
+/// [`VARIABLE`] for these components and the words that srun parsed, in its order; `None` if there are more words than
+/// components, and it is not known which words are which component's.
+pub fn list(order: &[(u32, &[String])], words: Vec<Option<String>>) -> Option<String> {
     let numbers = order.iter().map(|(number, _)| *number);
-    (settled.len() <= order.len()).then(|| write(numbers.zip(settled)))
+    (words.len() <= order.len()).then(|| write(numbers.zip(words)))
 }
 
 /// [`VARIABLE`] for these components and their words.
@@ -70,11 +70,11 @@ pub fn words_of(list: &str, component: u32) -> Option<&str> {
     entries.find(|(number, _)| number.parse() == Ok(component)).map(|(_, words)| words)
 }
 
-/// What srun's process hands the component with this number: `told`, or its part of it where that is a list.
-pub fn told_to(component: Option<u32>, told: String) -> Option<String> {
-    match told.contains(':') {
-        true => words_of(&told, component?).map(str::to_string),
-        false => Some(told),
+/// The component's part of what srun's process hands the nodes, which is a list or one text for all.
+pub fn of_component(component: Option<u32>, text: String) -> Option<String> {
+    match text.contains(':') {
+        true => words_of(&text, component?).map(str::to_string),
+        false => Some(text),
     }
 }
 
@@ -132,17 +132,17 @@ mod tests {
         let line: Vec<String> = "srun -n1 a : -n1 b".split(' ').map(str::to_string).collect();
         let order = in_order(&line);
         let words = |count: usize| vec![Some("off".to_string()); count];
-        assert_eq!(told(&order, words(2)).as_deref(), Some("0:off;1:off"));
-        assert_eq!(told(&order, words(1)).as_deref(), Some("0:off"), "the second is not settled yet");
-        assert_eq!(told(&order, words(3)), None);
+        assert_eq!(list(&order, words(2)).as_deref(), Some("0:off;1:off"));
+        assert_eq!(list(&order, words(1)).as_deref(), Some("0:off"), "the second is not settled yet");
+        assert_eq!(list(&order, words(3)), None);
     }
 
     #[test]
     fn what_srun_tells_all_it_tells_each_component() {
-        assert_eq!(told_to(None, "chosen".into()).as_deref(), Some("chosen"));
-        assert_eq!(told_to(Some(1), "chosen".into()).as_deref(), Some("chosen"));
-        assert_eq!(told_to(Some(1), "0:chosen;1:unnamed".into()).as_deref(), Some("unnamed"));
-        assert_eq!(told_to(None, "0:chosen;1:unnamed".into()), None);
+        assert_eq!(of_component(None, "chosen".into()).as_deref(), Some("chosen"));
+        assert_eq!(of_component(Some(1), "chosen".into()).as_deref(), Some("chosen"));
+        assert_eq!(of_component(Some(1), "0:chosen;1:unnamed".into()).as_deref(), Some("unnamed"));
+        assert_eq!(of_component(None, "0:chosen;1:unnamed".into()), None);
     }
 
     #[test]

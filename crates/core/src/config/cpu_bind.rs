@@ -52,15 +52,15 @@ pub const READ: [&str; 6] =
 /// The user's own way of binding, as messages name it; `None` where the user chose none.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
-    let told = set(VARIABLE);
-    let how = set(TYPE).filter(|_| told.as_deref() != Some(UNNAMED))?;
+    let word = set(VARIABLE);
+    let how = set(TYPE).filter(|_| word.as_deref() != Some(UNNAMED))?;
     let beside: &[&str] = match how.as_str() {
         "threads" | "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "sockets" => &["SLURM_NTASKS_PER_SOCKET"],
         // a list, a mask, `none`, `ldoms`: no hint is turned into these
         _ => return Some(how),
     };
-    let is_hint = match told.as_deref() {
+    let is_hint = match word.as_deref() {
         Some(CHOSEN) => false,
         Some(IMPLIED) => true,
         _ if set(LIST).is_some() => false,
@@ -91,7 +91,7 @@ pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
 /// The word that srun's process hands the node, by its command line and environment; `None` where the node sees as much.
 ///
 /// A program's own arguments are taken for srun's: that can cost a task its move, and never the user's choice.
-pub fn told_by_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
+pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
     let mut named = variable.is_some_and(names_a_way);
     let mut counts_nodes = false;
     for (name, value) in options(arguments) {
@@ -193,7 +193,7 @@ mod tests {
     fn srun_tells_what_its_command_line_says_and_the_node_cannot_see() {
         let told = |line: &str, variable: Option<&str>| {
             let words: Vec<String> = line.split(' ').map(str::to_string).collect();
-            told_by_srun(&words, variable)
+            word_of_srun(&words, variable)
         };
         assert_eq!(told("srun -n8 ./a", None), None);
         assert_eq!(told("srun --hint=nomultithread ./a", None), None);

@@ -18,11 +18,12 @@ pub use words::{BadWord, Words};
 
 use crate::libraries::wanted::{Libraries, Wanted};
 use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
+use words::Switch;
 
 /// The environment variable with the same words as the option.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
 /// Set by srun's process for the nodes: the user has already read why the step is not placed.
-pub const TOLD: &str = "SLURM_NIC_PLACEMENT_TOLD";
+pub const ALREADY_REPORTED: &str = "SLURM_NIC_PLACEMENT_TOLD";
 /// The option's name, without dashes.
 pub const OPTION: &str = "nic-placement";
 
@@ -52,7 +53,7 @@ pub struct Settings {
     /// are OpenMP's variables set?
     pub omp: bool,
     /// did the user ask for placement, rather than only the admin's default?
-    pub asked: bool,
+    pub by_user: bool,
     /// whose variables may be set
     pub libraries: Libraries,
     /// variables that may be set in addition
@@ -76,42 +77,44 @@ impl Settings {
     }
 }
 
-/// Merges what is said in the three places, of which the last counts most: the admin's `default=`, the user's environment, the
-/// user's option.
+/// Merges the words of the admin's `default=`, of the user's environment and of the user's option; the last counts most.
 ///
 /// A user that names the option or the variable asks for placement, unless a word says `off` or `observe`.  The nearest
 /// policy, strictness and value of a word count; the names of all `no-env=` add up, unless a nearer one takes them back.
 /// `bind=none` without a word for memory leaves memory alone too.
-pub fn settle(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
+pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut all = Words::default();
-    let mut settings = Settings::default();
-    for (words, users) in [(Some(default), false), (environment, true), (option, true)] {
+    let (mut enabled, mut policy) = (false, Policy::default());
+    for (words, by_user) in [(Some(default), false), (environment, true), (option, true)] {
         let Some(words) = words else { continue };
         all = all.overlaid(words);
-        match (words.policy, words.observe) {
-            (Some(words::Switch::Off), _) => settings.enabled = false,
-            (Some(words::Switch::On(policy)), _) => (settings.enabled, settings.policy) = (true, policy),
-            (None, true) => settings.enabled = true,
-            (None, false) if users => {
-                settings.enabled = true;
-                // the user asks for placement, and not to be observed
-                all.observe = false;
-            }
-            (None, false) => {}
+        match words.policy {
+            Some(Switch::Off) => enabled = false,
+            Some(Switch::On(named)) => (enabled, policy) = (true, named),
+            None if words.observe => enabled = true,
+            // the user asks for placement, and not to be observed
+            None if by_user => (enabled, all.observe) = (true, false),
+            None => {}
         }
-        settings.asked |= users;
     }
-    settings.observe = settings.enabled && all.observe;
-    settings.gpu = all.gpu.unwrap_or_default();
-    settings.bind = all.bind.unwrap_or_default();
-    settings.omp = all.omp.unwrap_or_default();
-    settings.libraries = all.env.unwrap_or_default();
-    settings.strictness = all.strictness.unwrap_or_default();
-    settings.nics_per_task = all.nics_per_task.unwrap_or_default();
-    settings.mem = all.mem.unwrap_or(if settings.bind == Bind::None { Mem::None } else { Mem::Prefer });
-    (settings.verbose, settings.dry_run) = (all.verbose, all.dry_run);
-    (settings.env_names, settings.no_env) = (all.env_names, all.no_env);
-    settings
+    let bind = all.bind.unwrap_or_default();
+    Settings {
+        enabled,
+        policy,
+        observe: enabled && all.observe,
+        verbose: all.verbose,
+        dry_run: all.dry_run,
+        strictness: all.strictness.unwrap_or_default(),
+        nics_per_task: all.nics_per_task.unwrap_or_default(),
+        gpu: all.gpu.unwrap_or_default(),
+        bind,
+        mem: all.mem.unwrap_or(if bind == Bind::None { Mem::None } else { Mem::Prefer }),
+        omp: all.omp.unwrap_or_default(),
+        by_user: environment.or(option).is_some(),
+        libraries: all.env.unwrap_or_default(),
+        env_names: all.env_names,
+        no_env: all.no_env,
+    }
 }
 
 /// Does srun go by the variable rather than by the option that its sbatch or salloc was given?  It does where the variable is

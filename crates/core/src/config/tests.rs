@@ -82,9 +82,9 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_the_known_ones() {
 
 #[test]
 fn the_option_beats_the_environment_and_that_the_admins_default() {
-    let settle = |default: &str, environment: Option<&str>, option: Option<&str>| {
+    let merge_settings = |default: &str, environment: Option<&str>, option: Option<&str>| {
         let (environment, option) = (environment.map(words), option.map(words));
-        let settings = super::settle(&words(default), environment.as_ref(), option.as_ref());
+        let settings = super::merge_settings(&words(default), environment.as_ref(), option.as_ref());
         if settings.enabled { settings.policy.to_string() } else { "off".to_string() }
     };
     for (default, environment, option, expected) in [
@@ -102,16 +102,17 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
         ("closest", Some("numa"), Some("all"), "all"),
     ] {
         assert_eq!(
-            settle(default, environment, option),
+            merge_settings(default, environment, option),
             expected,
             "default=`{default}` environment {environment:?} option {option:?}"
         );
     }
-    let both = super::settle(&words("bind=none,verbose"), None, Some(&words("strict")));
+    let both = super::merge_settings(&words("bind=none,verbose"), None, Some(&words("strict")));
     assert_eq!((both.bind, both.verbose, both.dry_run), (Bind::None, true, false));
     assert_eq!(both.strictness, Strictness::Strict);
-    let softened = super::settle(&words("restricted,nics-per-task=2"), Some(&words("best-effort")), None);
-    let again = super::settle(&words("nics-per-task=2"), Some(&words("nics-per-task=auto")), None);
+    let softened =
+        super::merge_settings(&words("restricted,nics-per-task=2"), Some(&words("best-effort")), None);
+    let again = super::merge_settings(&words("nics-per-task=2"), Some(&words("nics-per-task=auto")), None);
     assert_eq!(again.nics_per_task, NicsEach::Auto, "a site's number is taken back");
     assert_eq!((softened.strictness, softened.nics_per_task), (Strictness::BestEffort, NicsEach::Number(2)));
     assert_eq!(words("off").policy, Some(Switch::Off));
@@ -128,14 +129,17 @@ fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
         ("mem=strict", Bind::Auto, Mem::Strict),
         ("mem=none", Bind::Auto, Mem::None),
     ] {
-        let settings = super::settle(&words(""), None, Some(&words(option)));
+        let settings = super::merge_settings(&words(""), None, Some(&words(option)));
         assert_eq!((settings.bind, settings.mem), (bind, mem), "`{option}`");
     }
-    let admins = super::settle(&words("numa,bind=none,mem=strict,omp=on"), None, None);
-    assert_eq!((admins.mem, admins.omp, admins.asked), (Mem::Strict, true, false));
-    let users =
-        super::settle(&words("numa,mem=strict,omp=on"), Some(&words("omp=off")), Some(&words("mem=none")));
-    assert_eq!((users.mem, users.omp, users.asked), (Mem::None, false, true));
+    let admins = super::merge_settings(&words("numa,bind=none,mem=strict,omp=on"), None, None);
+    assert_eq!((admins.mem, admins.omp, admins.by_user), (Mem::Strict, true, false));
+    let users = super::merge_settings(
+        &words("numa,mem=strict,omp=on"),
+        Some(&words("omp=off")),
+        Some(&words("mem=none")),
+    );
+    assert_eq!((users.mem, users.omp, users.by_user), (Mem::None, false, true));
 }
 
 #[test]
@@ -252,16 +256,17 @@ fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
 
 #[test]
 fn the_last_list_of_libraries_holds_and_what_anybody_does_not_want_is_not_set() {
-    let settle = |default: &str, environment: &str, option: &str| {
-        let settings = super::settle(&words(default), Some(&words(environment)), Some(&words(option)));
+    let merge_settings = |default: &str, environment: &str, option: &str| {
+        let settings =
+            super::merge_settings(&words(default), Some(&words(environment)), Some(&words(option)));
         (settings.libraries, settings.no_env.join(","))
     };
     let (ucx, nccl) = (Libraries::named("ucx").unwrap(), Libraries::named("nccl").unwrap());
-    assert_eq!(settle("", "", ""), (Libraries::default(), String::new()));
-    assert_eq!(settle("env=ucx", "", ""), (ucx, String::new()));
-    assert_eq!(settle("env=ucx", "env=nccl", ""), (nccl, String::new()));
-    assert_eq!(settle("env=ucx", "env=none", "env=nccl"), (nccl, String::new()));
-    assert_eq!(settle("no-env=A", "no-env=B", "no-env=C,env=ucx"), (ucx, "A,B,C".to_string()));
+    assert_eq!(merge_settings("", "", ""), (Libraries::default(), String::new()));
+    assert_eq!(merge_settings("env=ucx", "", ""), (ucx, String::new()));
+    assert_eq!(merge_settings("env=ucx", "env=nccl", ""), (nccl, String::new()));
+    assert_eq!(merge_settings("env=ucx", "env=none", "env=nccl"), (nccl, String::new()));
+    assert_eq!(merge_settings("no-env=A", "no-env=B", "no-env=C,env=ucx"), (ucx, "A,B,C".to_string()));
 }
 
 #[test]

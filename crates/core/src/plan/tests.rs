@@ -19,7 +19,7 @@ const ALL: &str = "0,1,2,3,4,5,6,7";
 #[test]
 fn ucx_gets_no_list_at_which_it_aborts() {
     let words = Words::parse("all").unwrap();
-    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
     let wish = Wish { settings, ..Wish::default() };
     let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &|_| None);
     let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
@@ -36,7 +36,7 @@ fn ucx_gets_no_list_at_which_it_aborts() {
 /// A variable of local id 3 of eight tasks that all see a DGX H100's eight GPUs.
 fn of_local_id_3(words: &str, argument: &str, name: &str, as_exec_does: bool) -> Option<String> {
     let words = Words::parse(words).unwrap();
-    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
     let mut wish = Wish { settings, ..Wish::default() };
     if !argument.is_empty() {
         wish.admin.add(argument).unwrap();
@@ -80,7 +80,7 @@ fn a_map_for_an_engine_counts_the_gpus_as_the_engine_does() {
 /// A plan for a DGX H100, and what its step's task of one GPU would be.
 fn plan_of(words: &str, without_nics: bool) -> Plan {
     let words = Words::parse(words).unwrap();
-    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
     let topology = platform::model("dgx-h100").unwrap();
     let mut wish = Wish { settings, ..Wish::default() };
     if without_nics {

@@ -161,7 +161,7 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     assert_eq!((admin.rollout, findings.len()), (Rollout { percent: 0, observes_others: true }, 0));
     let settings = |option: Option<&str>| {
         let option = option.map(words);
-        super::super::settle(&admin.rollout.default_of(7, &admin.default), None, option.as_ref())
+        super::super::merge_settings(&admin.rollout.default_of(7, &admin.default), None, option.as_ref())
     };
     assert!(settings(None).observe, "outside");
     let asked = settings(Some("verbose"));
@@ -172,9 +172,9 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
 
 #[test]
 fn to_observe_is_not_to_place_and_a_user_who_asks_is_placed() {
-    let settle = |default: &str, environment: Option<&str>, option: Option<&str>| {
+    let merge_settings = |default: &str, environment: Option<&str>, option: Option<&str>| {
         let (environment, option) = (environment.map(words), option.map(words));
-        let found = super::super::settle(&words(default), environment.as_ref(), option.as_ref());
+        let found = super::super::merge_settings(&words(default), environment.as_ref(), option.as_ref());
         (found.enabled, found.observe)
     };
     let (off, observed, placed) = ((false, false), (true, true), (true, false));
@@ -191,7 +191,7 @@ fn to_observe_is_not_to_place_and_a_user_who_asks_is_placed() {
         ("off", None, Some("observe"), observed),
     ] {
         assert_eq!(
-            settle(default, environment, option),
+            merge_settings(default, environment, option),
             expected,
             "default=`{default}` environment {environment:?} option {option:?}"
         );
@@ -204,7 +204,7 @@ fn to_observe_is_not_to_place_and_a_user_who_asks_is_placed() {
 #[test]
 fn each_variable_can_be_switched_on_and_off_and_back() {
     let may = |default: &str, option: &str, name: &str, library: &str| {
-        let settings = super::super::settle(&words(default), None, Some(&words(option)));
+        let settings = super::super::merge_settings(&words(default), None, Some(&words(option)));
         settings.wanted(&Admin::default()).has(name, library, None)
     };
     let (ucx, nccl) = ("ucx", "nccl");

@@ -25,7 +25,7 @@ fn with<T>(
     ask: impl Fn(&TaskPlan) -> T,
 ) -> T {
     let words = Words::parse(words).unwrap();
-    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
     let mut wish = Wish { settings, ..Wish::default() };
     if !argument.is_empty() {
         wish.admin.add(argument).unwrap();
@@ -167,7 +167,7 @@ fn a_list_without_any_nic_that_works_fails_the_strict_words_unless_interfaces_ar
 #[test]
 fn a_far_device_of_slingshot_fails_where_there_is_a_near_one() {
     let words = Words::parse("restricted,bind=none").unwrap();
-    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
     let wish = Wish { settings, ..Wish::default() };
     let plan = Plan::new(platform::model("frontier").unwrap(), wish, Step::default(), &|_| None);
     let cpus = plan.node.cpus_of(&[3].into_iter().collect());
@@ -193,7 +193,7 @@ fn the_admins_own_list_is_judged_too() {
 #[test]
 fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
     let words = Words::parse("restricted").unwrap();
-    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
     let wish = Wish { settings, ..Wish::default() };
     let site = |path: &str| {
         let text = match path {
@@ -238,7 +238,7 @@ fn with_files_on(
     values: &[(&str, &str)],
 ) -> (Vec<String>, Vec<String>) {
     let words = Words::parse(words).unwrap();
-    let settings = crate::config::settle(&Words::default(), None, Some(&words));
+    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
     let wish = Wish { settings, ..Wish::default() };
     let routes = [("/proc/net/route", "Iface\tDestination\tGateway\tFlags\neth0 0 0100A8C0 0003 0 0 0 0\n")];
     let read = |path: &str| {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::{output, tell};
-use nic_placement_core::config::{Admin, NodeSource, settle};
+use nic_placement_core::config::{Admin, NodeSource, merge_settings};
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::{Author, read_unlinked};
 use nic_placement_core::maps::{Format, Subject, write};
@@ -68,7 +68,7 @@ pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, Strin
         // the plugin is root where it reads this
         _ => node::read(&admin, Scope::Full, Author::Root).map_err(|why| why.to_string())?.0,
     };
-    let settings = settle(&admin.default, None, None);
+    let settings = merge_settings(&admin.default, None, None);
     Ok(Plan::new(topology, Wish { admin, settings, ..Wish::default() }, Step::default(), &|_| None))
 }
 
