@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::libfabric::{self, CXI_DEVICE, NIC_POLICY};
-use super::{Answer, Asked, Library};
+use super::{Answer, Library, Query};
 use crate::topology::NicKind;
 
 pub(super) const LIBRARY: Library = Library {
@@ -28,26 +28,26 @@ const NUM_NICS: &str = "MPICH_OFI_NUM_NICS";
 const GPU_SUPPORT: &str = "MPICH_GPU_SUPPORT_ENABLED";
 
 /// The policy; no answer if the node has no Slingshot NIC or no GPU.
-fn nic_policy(asked: &Asked) -> Option<Answer> {
-    let present = asked.evidence.present;
-    if asked.nics_of(NicKind::Slingshot).next().is_none() || asked.topology.gpus.is_empty() {
+fn nic_policy(query: &Query) -> Option<Answer> {
+    let present = query.evidence.present;
+    if query.nics_of(NicKind::Slingshot).next().is_none() || query.topology.gpus.is_empty() {
         return None;
     }
     let is_the_steps = libfabric::is_the_steps(present);
-    let is_set = |name: &str| asked.users(name).is_some();
+    let is_set = |name: &str| query.users(name).is_some();
     let answer = Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU");
     Some(answer.unless(&[
-        (asked.task.gpus.is_empty(), "a task without GPUs is left to Cray MPICH"),
+        (query.task.gpus.is_empty(), "a task without GPUs is left to Cray MPICH"),
         (
-            libfabric::of_all(&asked.prepared.slingshot, &asked.task.seen).is_none(),
+            libfabric::of_all(&query.prepared.slingshot, &query.task.seen).is_none(),
             "its GPUs have several nearest NICs, and Cray MPICH may ask before the program chooses one",
         ),
         (
-            asked.nics_of(NicKind::Slingshot).filter(|nic| is_the_steps(&nic.name)).count() < 2,
+            query.nics_of(NicKind::Slingshot).filter(|nic| is_the_steps(&nic.name)).count() < 2,
             "the step has one Slingshot NIC at most",
         ),
         (
-            is_set(CXI_DEVICE) || asked.has_word(libfabric::WORD),
+            is_set(CXI_DEVICE) || query.has_word(libfabric::WORD),
             "`FI_CXI_DEVICE_NAME` chooses the device, and the policy would count devices anew",
         ),
         (

@@ -4,7 +4,7 @@
 //! NIC or none.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked, Library};
+use super::{Answer, Library, Query};
 use crate::topology::{GpuVendor, NicKind};
 
 pub(super) const LIBRARY: Library = Library {
@@ -20,11 +20,11 @@ const NIC_NAME: &str = "EP_NIC_NAME";
 const DEFAULT: &str = "mlx5_0";
 
 /// The node's first rail; no answer where the default is right, or where DeepEP cannot run.
-fn nic_name(asked: &Asked) -> Option<Answer> {
-    let rails = &asked.node.rails;
-    let first = rails.first().filter(|_| asked.has_gpu_of(GpuVendor::Nvidia))?;
+fn nic_name(query: &Query) -> Option<Answer> {
+    let rails = &query.node.rails;
+    let first = rails.first().filter(|_| query.has_gpu_of(GpuVendor::Nvidia))?;
     let is_right = rails.iter().any(|rail| rail.name == DEFAULT);
-    if is_right || asked.topology.nic(first.nic).kind != NicKind::Verbs {
+    if is_right || query.topology.nic(first.nic).kind != NicKind::Verbs {
         return None;
     }
     let why = "DeepEP asks `mlx5_0` for its rate, which is no NIC of this node that may be chosen";

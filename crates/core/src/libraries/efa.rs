@@ -5,7 +5,7 @@
 //! for a node.  A task gets all devices beside its GPU anyway.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked, Library};
+use super::{Answer, Library, Query};
 use crate::topology::NicKind;
 
 pub(super) const LIBRARY: Library = Library {
@@ -20,8 +20,8 @@ pub(super) const LIBRARY: Library = Library {
 const IFACE: &str = "FI_EFA_IFACE";
 
 /// The reason; no answer if the node has no EFA device.
-fn iface(asked: &Asked) -> Option<Answer> {
-    asked.nics_of(NicKind::Efa).next()?;
+fn iface(query: &Query) -> Option<Answer> {
+    query.nics_of(NicKind::Efa).next()?;
     let why = "EFA's plug-in for NCCL groups the devices by GPU itself, and breaks where some are hidden";
     Some(Answer::no(why))
 }

@@ -15,7 +15,7 @@
 use super::lists::{List, entries, works};
 use super::template::names_of;
 use super::wanted::Fabric;
-use super::{Answer, Asked, Library, Present};
+use super::{Answer, Library, Present, Query};
 use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, Topology};
 
 pub(super) const LIBRARY: Library = Library {
@@ -119,18 +119,18 @@ pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
 }
 
 /// The Slingshot NICs of the task's GPUs; no answer if the node has none.
-fn cxi_device(asked: &Asked) -> Option<Answer> {
-    asked.nics_of(NicKind::Slingshot).next()?;
-    let nearest = asked.task.gpus.iter().filter_map(|&gpu| asked.prepared.slingshot.get(gpu.0)?.as_ref());
-    let names = names_of(nearest.map(|nearest| asked.topology.nic(nearest.nic).name.as_str()));
+fn cxi_device(query: &Query) -> Option<Answer> {
+    query.nics_of(NicKind::Slingshot).next()?;
+    let nearest = query.task.gpus.iter().filter_map(|&gpu| query.prepared.slingshot.get(gpu.0)?.as_ref());
+    let names = names_of(nearest.map(|nearest| query.topology.nic(nearest.nic).name.as_str()));
     let is_named = |name: &str| names.split(',').any(|named| named == name);
-    let mut others = asked.nics_of(NicKind::Slingshot).filter(|nic| !is_named(&nic.name));
+    let mut others = query.nics_of(NicKind::Slingshot).filter(|nic| !is_named(&nic.name));
     Some(Answer::yes(&*names, ON_REQUEST).unless(&[
-        (asked.users(NIC_POLICY).is_some(), "the user's `MPICH_OFI_NIC_POLICY` chooses the device"),
-        (asked.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
+        (query.users(NIC_POLICY).is_some(), "the user's `MPICH_OFI_NIC_POLICY` chooses the device"),
+        (query.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
         (names.is_empty(), "the task has no GPU with a Slingshot NIC"),
         (
-            !names.split(',').all(is_the_steps(asked.evidence.present)),
+            !names.split(',').all(is_the_steps(query.evidence.present)),
             "`SLINGSHOT_DEVICES`, the step's devices, does not have the nearest one",
         ),
         (
@@ -144,15 +144,15 @@ const ISOLATED: &str = "the fabric's rails are isolated, so no task may be held 
 const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
 
 /// The verbs devices of the task's GPUs; no answer if the node has none.
-fn verbs_device(asked: &Asked) -> Option<Answer> {
-    let verbs = || asked.nics_of(NicKind::Verbs);
+fn verbs_device(query: &Query) -> Option<Answer> {
+    let verbs = || query.nics_of(NicKind::Verbs);
     verbs().next()?;
-    let name = names_of(asked.task.rails.iter().map(|(rail, _)| asked.node.rail(*rail).name.as_str()));
+    let name = names_of(query.task.rails.iter().map(|(rail, _)| query.node.rail(*rail).name.as_str()));
     let has_address = |nic: &Nic| nic.ports.iter().any(|port| !port.networks.is_empty());
     Some(Answer::yes(&*name, ON_REQUEST).unless(&[
-        (asked.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
-        (asked.task.gpus.is_empty() || name.is_empty(), "the task has no GPU with a NIC"),
-        (asked.users(VERBS_IFACE).is_some(), "the user's `FI_VERBS_IFACE` chooses the device"),
+        (query.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
+        (query.task.gpus.is_empty() || name.is_empty(), "the task has no GPU with a NIC"),
+        (query.users(VERBS_IFACE).is_some(), "the user's `FI_VERBS_IFACE` chooses the device"),
         // a comma would be a part of the name
         (name.contains(','), "it takes one name, and the task has several NICs"),
         (

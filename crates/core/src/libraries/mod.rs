@@ -109,7 +109,7 @@ impl Library {
 }
 
 /// A library's answer for one variable; `None` if this node has nothing for the library.
-type Answering = fn(&Asked) -> Option<Answer>;
+type Answering = fn(&Query) -> Option<Answer>;
 
 /// The variables that we may set without an admin's `set=`, the marker not counted.
 pub fn variables() -> impl Iterator<Item = &'static str> {
@@ -149,7 +149,7 @@ pub struct FileText {
 
 /// What a library is asked about.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct Query<'a> {
     prepared: &'a Prepared,
     topology: &'a Topology,
     node: &'a NodePlacement,
@@ -160,7 +160,7 @@ struct Asked<'a> {
     answered: &'a [Variable<'a>],
 }
 
-impl Asked<'_> {
+impl Query<'_> {
     /// The user's own value of a variable.
     fn users(&self, name: &str) -> Option<&String> {
         self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
@@ -263,13 +263,13 @@ pub(crate) fn environment<'p>(
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
     for row in &prepared.rows {
         let answered = &variables;
-        let asked = Asked { prepared, topology, node, task, evidence, earlier: &earlier, answered };
-        let users = asked.users(&row.name);
+        let query = Query { prepared, topology, node, task, evidence, earlier: &earlier, answered };
+        let users = query.users(&row.name);
         let is_outer_steps = users.is_none() && evidence.present.contains_key(&*row.name);
         let (change, answer) = match users {
             Some(_) if !row.wanted => continue,
-            Some(users) => (Change::KeepUsers(users.clone()), asked.left_to_user(&row.name)),
-            None => match row.answer(&asked) {
+            Some(users) => (Change::KeepUsers(users.clone()), query.left_to_user(&row.name)),
+            None => match row.answer(&query) {
                 Some(Answer { value: Some(value), why, of_file }) => {
                     marker::add(&mut line, &row.name, &value);
                     (Change::Set(value), Answer { value: None, why, of_file })

@@ -12,7 +12,7 @@
 
 use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};
 use super::lists::{List, entries};
-use super::{Answer, Asked, Library, uniform};
+use super::{Answer, Library, Query, uniform};
 use crate::topology::{Nic, Port};
 
 pub(super) const LIBRARY: Library = Library {
@@ -45,14 +45,14 @@ fn doubts(checked: &Checked, list: &str) -> Vec<String> {
 }
 
 /// The same for every task, unless the user chooses by another variable.
-fn filters(asked: &Asked) -> Option<Answer> {
+fn filters(query: &Query) -> Option<Answer> {
     let chooses = |name: &&str| {
-        let value = asked.users(name).filter(|value| !value.is_empty());
+        let value = query.users(name).filter(|value| !value.is_empty());
         value.is_some_and(|value| *name != CONFIGURATION || may_list(value))
     };
     Some(match [EXCLUDED, OF_STORE, CONFIGURATION].into_iter().find(chooses) {
         Some(name) => Answer::no(format!("the user's `{name}` chooses the devices")),
-        None => uniform::names(asked),
+        None => uniform::names(query),
     })
 }
 

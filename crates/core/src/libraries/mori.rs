@@ -7,7 +7,7 @@
 
 use super::template::names_of;
 use super::uniform::{self, left_out};
-use super::{Answer, Asked, Library};
+use super::{Answer, Library, Query};
 use crate::topology::GpuVendor;
 
 pub(super) const LIBRARY: Library = Library {
@@ -21,15 +21,15 @@ pub(super) const LIBRARY: Library = Library {
 const DEVICES: &str = "MORI_RDMA_DEVICES";
 
 /// What the node leaves out; no answer if no GPU of the node can run MORI.
-fn devices(asked: &Asked) -> Option<Answer> {
-    let (topology, node) = (asked.topology, asked.node);
-    if !asked.has_gpu_of(GpuVendor::Amd) {
+fn devices(query: &Query) -> Option<Answer> {
+    let (topology, node) = (query.topology, query.node);
+    if !query.has_gpu_of(GpuVendor::Amd) {
         return None;
     }
     let has_rail = |nic| node.rails.iter().any(|rail| rail.nic == nic);
     let unwanted = left_out(topology, node).filter(|(nic, _)| !has_rail(*nic));
     let unwanted = names_of(unwanted.map(|(_, nic)| nic.name.as_str()));
-    Some(uniform::answer(asked, |_, _| match unwanted.is_empty() {
+    Some(uniform::answer(query, |_, _| match unwanted.is_empty() {
         true => Answer::no("it knows no ports, and every NIC that it would find has one that may be used"),
         false => {
             Answer::yes(format!("^{unwanted}"), "what no task of the node should use, as `env=mori` asks")

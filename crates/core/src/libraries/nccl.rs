@@ -21,7 +21,7 @@ use super::files::{Files, Line, non_empty};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::uniform;
 use super::wanted::Fabric;
-use super::{Answer, Asked, Library, Present};
+use super::{Answer, Library, Present, Query};
 use crate::topology::{GpuVendor, Nic, Port, Topology};
 
 pub(super) const LIBRARY: Library = Library {
@@ -128,21 +128,21 @@ fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
 }
 
 /// The node's answer, from the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
-fn ib_hca(asked: &Asked) -> Option<Answer> {
-    let answer = asked.unless_in_files(&FILES, IB_HCA, without_files(asked));
-    let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(asked));
+fn ib_hca(query: &Query) -> Option<Answer> {
+    let answer = query.unless_in_files(&FILES, IB_HCA, without_files(query));
+    let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(query));
     let why = |name| format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail");
     Some(missed.map_or(answer, |name| Answer::no(why(name))))
 }
 
-fn without_files(asked: &Asked) -> Answer {
-    if asked.topology.gpus.is_empty() {
+fn without_files(query: &Query) -> Answer {
+    if query.topology.gpus.is_empty() {
         return Answer::no("the node has no GPU");
     }
-    let ports = asked.node.rails.len();
+    let ports = query.node.rails.len();
     let of_amd =
-        if has_amd(asked.topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
-    uniform::answer(asked, |list, why| match ports {
+        if has_amd(query.topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
+    uniform::answer(query, |list, why| match ports {
         ..=MAX_ENTRIES => Answer::yes(format!("={list}"), format!("{why}{of_amd}")),
         _ => Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most")),
     })
@@ -150,9 +150,9 @@ fn without_files(asked: &Asked) -> Answer {
 
 /// The first NIC of a group that is to be one, and that the list leaves out: NCCL would fail (since 2.24: src/graph/topo.cc
 /// `ncclTopoForceMerge`).
-fn merged_though_left_out(asked: &Asked) -> Option<String> {
-    let &Asked { topology, node, evidence, .. } = asked;
-    let in_files = || asked.claimed(&FILES, FORCE_MERGE).and_then(|claimed| claimed.value);
+fn merged_though_left_out(query: &Query) -> Option<String> {
+    let &Query { topology, node, evidence, .. } = query;
+    let in_files = || query.claimed(&FILES, FORCE_MERGE).and_then(|claimed| claimed.value);
     let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
     let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
     // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc, `Data Direct`)
@@ -165,13 +165,13 @@ fn merged_though_left_out(asked: &Asked) -> Option<String> {
 }
 
 /// What a fabric of isolated rails needs, the same for every task; no answer on another.
-fn cross_nic(asked: &Asked) -> Option<Answer> {
-    let is_isolated = asked.prepared.wanted.fabric == Fabric::IsolatedRails;
-    if !is_isolated || asked.topology.gpus.is_empty() || asked.node.rails.is_empty() {
+fn cross_nic(query: &Query) -> Option<Answer> {
+    let is_isolated = query.prepared.wanted.fabric == Fabric::IsolatedRails;
+    if !is_isolated || query.topology.gpus.is_empty() || query.node.rails.is_empty() {
         return None;
     }
     let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
-    Some(asked.unless_in_files(&FILES, CROSS_NIC, answer))
+    Some(query.unless_in_files(&FILES, CROSS_NIC, answer))
 }
 
 /// The files that NCCL and RCCL read on this node, the site's first.

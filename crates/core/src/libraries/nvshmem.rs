@@ -22,7 +22,7 @@ use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::uniform;
-use super::{Answer, Asked, Library};
+use super::{Answer, Library, Query};
 use crate::placement::Rail;
 use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
 
@@ -102,37 +102,37 @@ fn can_run(topology: &Topology) -> bool {
 }
 
 /// The node's list, or on request the task's one NIC; no answer if no GPU of the node can run NVSHMEM.
-fn hca_list(asked: &Asked) -> Option<Answer> {
-    if !can_run(asked.topology) {
+fn hca_list(query: &Query) -> Option<Answer> {
+    if !can_run(query.topology) {
         return None;
     }
-    if asked.users(PE_MAPPING).is_some() {
+    if query.users(PE_MAPPING).is_some() {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
     }
-    let own = own_nic(asked);
+    let own = own_nic(query);
     // a list of what is left out, in the newest source, begins with `^`
     let admits = |prefix: &String| {
         let is_in_name = |rail: &Rail| rail.name.contains(prefix);
-        prefix.starts_with('^') || own.map_or_else(|| asked.node.rails.iter().any(is_in_name), is_in_name)
+        prefix.starts_with('^') || own.map_or_else(|| query.node.rails.iter().any(is_in_name), is_in_name)
     };
-    if !asked.users(PREFIX).is_none_or(admits) {
+    if !query.users(PREFIX).is_none_or(admits) {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` is in no name of these NICs"));
     }
     let answer = match own {
         Some(rail) => Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks"),
-        None => uniform::answer(asked, |list, why| node_list(asked, list, why)),
+        None => uniform::answer(query, |list, why| node_list(query, list, why)),
     };
-    Some(asked.unless_in_files(&FILES, HCA_LIST, answer))
+    Some(query.unless_in_files(&FILES, HCA_LIST, answer))
 }
 
 /// The node's list without rails of RoCE whose interface has no address, if others have one.
-fn node_list(asked: &Asked, list: &str, why: &str) -> Answer {
+fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     let has_none = |rail: &&Rail| {
-        asked.topology.port(rail.at()).is_some_and(|port| {
+        query.topology.port(rail.at()).is_some_and(|port| {
             port.link_layer == LinkLayer::Ethernet && port.networks.is_empty() && !port.routes_elsewhere
         })
     };
-    let (without, with): (Vec<&Rail>, Vec<&Rail>) = asked.node.rails.iter().partition(has_none);
+    let (without, with): (Vec<&Rail>, Vec<&Rail>) = query.node.rails.iter().partition(has_none);
     if with.is_empty() || without.is_empty() {
         return Answer::yes(list, why.to_string());
     }
@@ -142,16 +142,16 @@ fn node_list(asked: &Asked, list: &str, why: &str) -> Answer {
 }
 
 /// The task's one NIC, if that is asked for.
-fn own_nic<'a>(asked: &Asked<'a>) -> Option<&'a Rail> {
-    let is_asked_for = asked.has_word(ONE_EACH) && !asked.task.gpus.is_empty();
-    let [(rail, _)] = asked.task.rails.as_slice() else { return None };
-    is_asked_for.then(|| asked.node.rail(*rail))
+fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
+    let is_asked_for = query.has_word(ONE_EACH) && !query.task.gpus.is_empty();
+    let [(rail, _)] = query.task.rails.as_slice() else { return None };
+    is_asked_for.then(|| query.node.rail(*rail))
 }
 
 /// The switch without which the newest releases do not read the task's one NIC.
-fn enable_mapping(asked: &Asked) -> Option<Answer> {
-    own_nic(asked)?;
-    let has_one = asked.users(HCA_LIST).is_none() && asked.prepared.is_wanted(HCA_LIST);
-    let list = hca_list(asked).filter(|_| has_one)?;
+fn enable_mapping(query: &Query) -> Option<Answer> {
+    own_nic(query)?;
+    let has_one = query.users(HCA_LIST).is_none() && query.prepared.is_wanted(HCA_LIST);
+    let list = hca_list(query).filter(|_| has_one)?;
     list.value.map(|_| Answer::yes("1", "the newest releases read `NVSHMEM_HCA_LIST` only beside it"))
 }

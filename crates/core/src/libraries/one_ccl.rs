@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::libfabric::PROVIDER;
-use super::{Answer, Asked, Library};
+use super::{Answer, Library, Query};
 use crate::topology::NicKind;
 
 pub(super) const LIBRARY: Library = Library {
@@ -26,8 +26,8 @@ const NAME: &str = "CCL_MNIC_NAME";
 const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 
 /// The word; no answer on nodes without NICs that libfabric reaches.
-fn mnic(asked: &Asked) -> Option<Answer> {
-    let (topology, node) = (asked.topology, asked.node);
+fn mnic(query: &Query) -> Option<Answer> {
+    let (topology, node) = (query.topology, query.node);
     let slingshot = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
     let nics = node.rails.iter().map(|rail| rail.nic).chain(slingshot.map(|(index, _)| index));
     let addresses: Vec<_> = nics.filter_map(|nic| topology.nic(nic).address).collect();
@@ -38,7 +38,7 @@ fn mnic(asked: &Asked) -> Option<Answer> {
         let mut names = providers.split([',', ';']).map(str::trim);
         providers.is_empty() || providers.starts_with('^') || names.any(|name| ON_THE_BUS.contains(&name))
     };
-    let cpus = asked.task.cpus.cpus();
+    let cpus = query.task.cpus.cpus();
     let holds = |address| {
         let on = topology.numa_node_of(address).and_then(|os_index| topology.numa_node(os_index));
         on.is_some_and(|on| !cpus.is_empty() && cpus.is_subset(&on.cpus))
@@ -46,11 +46,11 @@ fn mnic(asked: &Asked) -> Option<Answer> {
     let answer = Answer::yes("local", "the NICs of its NUMA node, as `env=oneccl` asks");
     Some(answer.unless(&[
         (
-            asked.users(NAME).is_some(),
+            query.users(NAME).is_some(),
             "the user's `CCL_MNIC_NAME` chooses, and oneCCL would fail if none of these is near",
         ),
         (
-            !asked.users(PROVIDER).is_none_or(is_on_the_bus),
+            !query.users(PROVIDER).is_none_or(is_on_the_bus),
             "the user's `FI_PROVIDER` does not tell where its NICs are, and oneCCL would fail",
         ),
         (

@@ -6,7 +6,7 @@
 //! so all GPUs that a task sees must have one nearest NIC in common, as for Cray MPICH.  Before Open MPI 6 it is not known.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked, Library, libfabric};
+use super::{Answer, Library, Query, libfabric};
 
 pub(super) const LIBRARY: Library = Library {
     name: "Open MPI",
@@ -19,11 +19,11 @@ pub(super) const LIBRARY: Library = Library {
 const ACCELERATOR_RANK: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank";
 
 /// The task's place; no answer on nodes without EFA and Slingshot, or without a GPU.
-fn accelerator_rank(asked: &Asked) -> Option<Answer> {
-    let kinds = [&asked.prepared.slingshot, &asked.prepared.efa];
+fn accelerator_rank(query: &Query) -> Option<Answer> {
+    let kinds = [&query.prepared.slingshot, &query.prepared.efa];
     let nearest = kinds.into_iter().find(|of| of.iter().any(Option::is_some))?;
-    Some(match libfabric::of_all(nearest, &asked.task.seen) {
-        _ if asked.task.gpus.is_empty() => Answer::no("a task without GPUs is left to Open MPI"),
+    Some(match libfabric::of_all(nearest, &query.task.seen) {
+        _ if query.task.gpus.is_empty() => Answer::no("a task without GPUs is left to Open MPI"),
         Some(nearest) => {
             Answer::yes(nearest.turn.to_string(), "Open MPI 6 then takes a NIC nearest to the GPU")
         }

@@ -8,7 +8,7 @@
 //! and 21.1.7; GCC's libgomp/env.c).
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked, Library};
+use super::{Answer, Library, Query};
 
 pub(super) const LIBRARY: Library = Library {
     name: "OpenMP",
@@ -24,26 +24,26 @@ const PROC_BIND: &str = "OMP_PROC_BIND";
 const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
 const KMP_AFFINITY: &str = "KMP_AFFINITY";
 
-fn num_threads(asked: &Asked) -> Option<Answer> {
-    let threads = asked.task.threads?;
+fn num_threads(query: &Query) -> Option<Answer> {
+    let threads = query.task.threads?;
     Some(Answer::yes(threads.to_string(), "the cores that are the task's part"))
 }
 
-fn places(asked: &Asked) -> Option<Answer> {
+fn places(query: &Query) -> Option<Answer> {
     let answer = Answer::yes("cores", "places for programs that bind their own threads");
-    unless_user_says(asked, &[GOMP_CPU_AFFINITY, KMP_AFFINITY], answer)
+    unless_user_says(query, &[GOMP_CPU_AFFINITY, KMP_AFFINITY], answer)
 }
 
 /// The user's own places too stand against it: `false` would make the runtime ignore them.
-fn proc_bind(asked: &Asked) -> Option<Answer> {
+fn proc_bind(query: &Query) -> Option<Answer> {
     let answer = Answer::yes("false", "a program that loads OpenMP keeps all its CPUs");
-    unless_user_says(asked, &[GOMP_CPU_AFFINITY, KMP_AFFINITY, PLACES], answer)
+    unless_user_says(query, &[GOMP_CPU_AFFINITY, KMP_AFFINITY, PLACES], answer)
 }
 
 /// The answer, unless a variable of the user's says where threads run; none where `omp=on` does not hold.
-fn unless_user_says(asked: &Asked, names: &[&str], answer: Answer) -> Option<Answer> {
-    asked.task.threads?;
-    let name = names.iter().find(|name| asked.users(name).is_some());
+fn unless_user_says(query: &Query, names: &[&str], answer: Answer) -> Option<Answer> {
+    query.task.threads?;
+    let name = names.iter().find(|name| query.users(name).is_some());
     Some(name.map_or(answer, |name| Answer::no(format!("the user's `{name}` says where threads run"))))
 }
 

@@ -9,7 +9,7 @@ use super::names::means;
 use super::template::{Facts, KeptMap, Template, kept_maps};
 use super::uniform::{self, NodeList};
 use super::wanted::Wanted;
-use super::{Answer, Answering, Asked, LIBRARIES, Library, Present, ReadFile, evidence, ucx};
+use super::{Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evidence, ucx};
 use crate::diagnostic::Diagnostic;
 use crate::order;
 use crate::placement::NodePlacement;
@@ -36,11 +36,11 @@ enum Source {
 
 impl Row {
     /// The value or none, and why; `None` where there is nothing to say.
-    pub(super) fn answer(&self, asked: &Asked) -> Option<Answer> {
-        let &Asked { prepared, topology, node, task, .. } = asked;
+    pub(super) fn answer(&self, query: &Query) -> Option<Answer> {
+        let &Query { prepared, topology, node, task, .. } = query;
         match &self.source {
             _ if !self.wanted => None,
-            Source::Library(answering) | Source::Never(answering) => answering(asked),
+            Source::Library(answering) | Source::Never(answering) => answering(query),
             Source::Template(template, of_all) => {
                 let value = of_all.clone().unwrap_or_else(|| {
                     template.fill(&Facts { topology, node, task: Some(task), kept: &prepared.kept_maps })

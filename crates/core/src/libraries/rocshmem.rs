@@ -5,7 +5,7 @@
 //! and its list of environment variables).  `ROCSHMEM_USE_IB_HCA` forces a device and needs no list.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Asked, Library, uniform};
+use super::{Answer, Library, Query, uniform};
 use crate::topology::GpuVendor;
 
 pub(super) const LIBRARY: Library = Library {
@@ -22,9 +22,9 @@ const HCA_LIST: &str = "ROCSHMEM_HCA_LIST";
 const USE_HCA: &str = "ROCSHMEM_USE_IB_HCA";
 
 /// The node's list; no answer if no GPU of the node can run rocSHMEM.
-fn hca_list(asked: &Asked) -> Option<Answer> {
-    let is_forced = asked.users(USE_HCA).is_some();
+fn hca_list(query: &Query) -> Option<Answer> {
+    let is_forced = query.users(USE_HCA).is_some();
     let answer =
-        || uniform::names(asked).unless(&[(is_forced, "the user's `ROCSHMEM_USE_IB_HCA` names the device")]);
-    asked.has_gpu_of(GpuVendor::Amd).then(answer)
+        || uniform::names(query).unless(&[(is_forced, "the user's `ROCSHMEM_USE_IB_HCA` names the device")]);
+    query.has_gpu_of(GpuVendor::Amd).then(answer)
 }

@@ -31,7 +31,7 @@ use super::files::{Files, Line, before_comment, non_empty};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::wanted::Fabric;
-use super::{Answer, Asked, Library, ReadFile};
+use super::{Answer, Library, Query, ReadFile};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::topology::{GpuVendor, Topology};
 use addresses::{ALL_DEVICES, PRIORITY};
@@ -140,34 +140,34 @@ pub(super) fn shared(
 }
 
 /// The list or none, and why.
-fn net_devices(asked: &Asked) -> Option<Answer> {
-    let task = asked.task;
+fn net_devices(query: &Query) -> Option<Answer> {
+    let task = query.task;
     let no = |why: &'static str| Some(Answer::no(why));
     if task.gpus.is_empty() {
         return no("a task without GPUs is left to UCX, which uses two NICs itself");
     }
-    let Some(shared) = asked.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
+    let Some(shared) = query.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
         return no("no NIC of this node may be chosen");
     };
-    if asked.prepared.claimed_by_site(NET_DEVICES).is_some() {
-        return asked.claimed(&FILES, NET_DEVICES).map(Answer::left_to);
+    if query.prepared.claimed_by_site(NET_DEVICES).is_some() {
+        return query.claimed(&FILES, NET_DEVICES).map(Answer::left_to);
     }
-    let transports = items::transports(asked.evidence.present.get(TLS).map(String::as_str));
+    let transports = items::transports(query.evidence.present.get(TLS).map(String::as_str));
     if !transports.rdma {
         return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
     // what begins so lets libfabric choose
-    if asked.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
+    if query.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
         return no("the user's `FI_UCX_DEVICES` chooses the device");
     }
-    let answer = without_files(asked, shared, transports).unwrap_or_else(Answer::no);
-    Some(asked.unless_in_files(&FILES, NET_DEVICES, answer))
+    let answer = without_files(query, shared, transports).unwrap_or_else(Answer::no);
+    Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
 /// The answer where no file sets the variable.
-fn without_files(asked: &Asked, shared: &Shared, transports: Transports) -> Result<Answer, &'static str> {
-    let (node, task) = (asked.node, asked.task);
-    let isolated = isolated(asked, shared);
+fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Result<Answer, &'static str> {
+    let (node, task) = (query.node, query.task);
+    let isolated = isolated(query, shared);
     let rails: Vec<RailIndex> = match isolated {
         Some(_) => node.rail_indices().collect(),
         None => task.rails.iter().map(|&(rail, _)| rail).collect(),
@@ -182,17 +182,17 @@ fn without_files(asked: &Asked, shared: &Shared, transports: Transports) -> Resu
         Some(names) => names,
         None => return Err("the list would hide the node's IP interfaces, which are not known"),
     };
-    let list = items(asked, &rails, transports.gpu_initiated || asked.has_word(WITH_GPUS), interfaces)?;
-    if let Some(why) = addresses::needs_all(asked, &list) {
+    let list = items(query, &rails, transports.gpu_initiated || query.has_word(WITH_GPUS), interfaces)?;
+    if let Some(why) = addresses::needs_all(query, &list) {
         return Err(why);
     }
     let mut why = isolated.map_or_else(|| reason(task), |why| format!("{why}, so all good NICs of the node"));
     if !interfaces.is_empty() {
         why += ", and the IP interfaces, which a list would hide";
-        why += &also_nics(asked, &rails, interfaces);
-    } else if transports.tcp && !asked.topology.provenance.is_this_system() {
+        why += &also_nics(query, &rails, interfaces);
+    } else if transports.tcp && !query.topology.provenance.is_this_system() {
         why += "; on the node its IP interfaces are added";
-        if addresses::goes_with_interfaces(asked, &list) {
+        if addresses::goes_with_interfaces(query, &list) {
             why += " and `UCX_SOCKADDR_TLS_PRIORITY` is set";
         }
     }
@@ -200,9 +200,9 @@ fn without_files(asked: &Asked, shared: &Shared, transports: Transports) -> Resu
 }
 
 /// Which interfaces are called as NICs that the list leaves out; empty if none is.
-fn also_nics(asked: &Asked, rails: &[RailIndex], interfaces: &[String]) -> String {
-    let is_listed = |name: &str| rails.iter().any(|&rail| asked.node.rail(rail).name == *name);
-    let is_nic = |name: &str| asked.topology.nics.iter().any(|nic| nic.name == *name);
+fn also_nics(query: &Query, rails: &[RailIndex], interfaces: &[String]) -> String {
+    let is_listed = |name: &str| rails.iter().any(|&rail| query.node.rail(rail).name == *name);
+    let is_nic = |name: &str| query.topology.nics.iter().any(|nic| nic.name == *name);
     let names = interfaces.iter().map(String::as_str).filter(|name| is_nic(name) && !is_listed(name));
     match names_of(names).replace(',', " ") {
         none if none.is_empty() => none,
@@ -211,9 +211,9 @@ fn also_nics(asked: &Asked, rails: &[RailIndex], interfaces: &[String]) -> Strin
 }
 
 /// Why a task must have the NICs of all rails: with its own alone it could not reach tasks on others.
-fn isolated(asked: &Asked, shared: &Shared) -> Option<&'static str> {
-    let mode = asked.evidence.present.get(REACHABILITY).map(String::as_str);
-    match asked.prepared.wanted.fabric {
+fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
+    let mode = query.evidence.present.get(REACHABILITY).map(String::as_str);
+    match query.prepared.wanted.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
         Fabric::Unsaid => shared.separated.as_ref()?.why(mode),
         Fabric::Routed => None,
@@ -225,13 +225,13 @@ fn isolated(asked: &Asked, shared: &Shared) -> Option<&'static str> {
 /// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send at
 /// all.
 fn items(
-    asked: &Asked,
+    query: &Query,
     rails: &[RailIndex],
     with_gpus: bool,
     interfaces: &[String],
 ) -> Result<Vec<String>, &'static str> {
-    let nics: Vec<String> = rails.iter().map(|&rail| asked.node.rail(rail).to_string()).collect();
-    let devices = |each: usize| if with_gpus { gpu_initiated(asked, rails, each) } else { Vec::new() };
+    let nics: Vec<String> = rails.iter().map(|&rail| query.node.rail(rail).to_string()).collect();
+    let devices = |each: usize| if with_gpus { gpu_initiated(query, rails, each) } else { Vec::new() };
     let lists = [usize::MAX, 1].map(|each| [&nics[..], &devices(each)].concat());
     match lists.iter().find(|list| list.len() + interfaces.len() <= MAX_ITEMS) {
         Some(list) => Ok([list, interfaces].concat()),
@@ -248,8 +248,8 @@ fn items(
 /// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c
 /// `uct_gdaki_fill_cuda_tl_devices`): it counts all GPUs that the program sees, also where a promise or a rank tells which
 /// one it uses.  A NIC has such a device for its first port alone.
-fn gpu_initiated(asked: &Asked, rails: &[RailIndex], each: usize) -> Vec<String> {
-    let Asked { topology, node, task, .. } = asked;
+fn gpu_initiated(query: &Query, rails: &[RailIndex], each: usize) -> Vec<String> {
+    let Query { topology, node, task, .. } = query;
     let nvidia = task.seen.iter().filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
     let numbered = nvidia.enumerate().filter(|(_, gpu)| task.gpus.contains(gpu));
     let devices = numbered.flat_map(|(number, gpu)| {

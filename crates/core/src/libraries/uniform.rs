@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
-use super::{Answer, Asked};
+use super::{Answer, Query};
 use crate::placement::NodePlacement;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
@@ -42,15 +42,15 @@ pub(super) fn list(topology: &Topology, node: &NodePlacement) -> NodeList {
 }
 
 /// The answer where NICs must be left out, from the list and why.
-pub(super) fn answer(asked: &Asked, needed: impl FnOnce(&str, &str) -> Answer) -> Answer {
-    match &asked.prepared.list {
+pub(super) fn answer(query: &Query, needed: impl FnOnce(&str, &str) -> Answer) -> Answer {
+    match &query.prepared.list {
         Ok((list, why)) => needed(list, why),
         Err(why) => Answer::no(*why),
     }
 }
 
 /// The answer for a library that knows no ports.
-pub(super) fn names(asked: &Asked) -> Answer {
-    let names = || names_of(asked.node.rails.iter().map(|rail| rail.name.as_str()));
-    answer(asked, |_, why| Answer::yes(names(), why.to_string()))
+pub(super) fn names(query: &Query) -> Answer {
+    let names = || names_of(query.node.rails.iter().map(|rail| rail.name.as_str()));
+    answer(query, |_, why| Answer::yes(names(), why.to_string()))
 }

@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::lists::works;
-use super::super::{Answer, Asked};
+use super::super::{Answer, Query};
 use super::{FILES, NET_DEVICES};
 use crate::topology::{NicKind, Port, Topology};
 
@@ -26,13 +26,13 @@ pub(super) const ALL_DEVICES: &str = "UCX_CM_USE_ALL_DEVICES";
 const WITHOUT_RDMACM: &str = "tcp,sockcm";
 
 /// Why connections by address need devices that this list leaves out; `None` if they do without.
-pub(super) fn needs_all(asked: &Asked, list: &[String]) -> Option<&'static str> {
-    if !leaves_ports_out(asked.topology, list) {
+pub(super) fn needs_all(query: &Query, list: &[String]) -> Option<&'static str> {
+    if !leaves_ports_out(query.topology, list) {
         return None;
     }
-    let value = |name: &str| match asked.users(name) {
+    let value = |name: &str| match query.users(name) {
         Some(value) => Some(value.clone()),
-        None => asked.claimed(&FILES, name)?.value,
+        None => query.claimed(&FILES, name)?.value,
     };
     if value(PRIORITY).is_some_and(|value| is_rdmacm_alone(&value)) {
         return Some("`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: connections by address may need any NIC");
@@ -42,23 +42,23 @@ pub(super) fn needs_all(asked: &Asked, list: &[String]) -> Option<&'static str> 
 }
 
 /// The managers that suit our list; no answer where there is none, or UCX's default suits it.
-pub(super) fn priority(asked: &Asked) -> Option<Answer> {
-    let interfaces = asked.prepared.ucx.as_ref()?.interfaces.as_ref()?;
-    let list: Vec<&str> = asked.ours(NET_DEVICES)?.split(',').collect();
+pub(super) fn priority(query: &Query) -> Option<Answer> {
+    let interfaces = query.prepared.ucx.as_ref()?.interfaces.as_ref()?;
+    let list: Vec<&str> = query.ours(NET_DEVICES)?.split(',').collect();
     let has_interface = interfaces.iter().any(|name| list.contains(&name.as_str()));
-    if !has_interface || !leaves_ports_out(asked.topology, &list) {
+    if !has_interface || !leaves_ports_out(query.topology, &list) {
         return None;
     }
     let why =
         "connections by address go by the IP interfaces of `UCX_NET_DEVICES`, not by NICs that are not in it";
-    let claim = asked.claimed(&FILES, PRIORITY);
+    let claim = query.claimed(&FILES, PRIORITY);
     Some(claim.map_or_else(|| Answer::yes(WITHOUT_RDMACM, why), Answer::left_to))
 }
 
 /// Will this list be set beside managers of ours once it has IP interfaces?
-pub(super) fn goes_with_interfaces(asked: &Asked, list: &[String]) -> bool {
-    let is_ours = asked.prepared.is_librarys(PRIORITY) && asked.users(PRIORITY).is_none();
-    is_ours && leaves_ports_out(asked.topology, list)
+pub(super) fn goes_with_interfaces(query: &Query, list: &[String]) -> bool {
+    let is_ours = query.prepared.is_librarys(PRIORITY) && query.users(PRIORITY).is_none();
+    is_ours && leaves_ports_out(query.topology, list)
 }
 
 /// Has the node a working port that rdmacm knows and the list does not?
