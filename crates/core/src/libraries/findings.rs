@@ -144,9 +144,9 @@ pub(super) fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Op
         let shown = Shown::word(entry, 64);
         return Some(format!("`{shown}` is no device of this node: `nic-placement show` lists them"));
     };
-    let is_known = |number: u8| nic.ports.is_empty() || nic.ports.iter().any(|port| port.number == number);
-    let lacks = port.and_then(|port| port.parse().ok()).is_some_and(|number| !is_known(number));
-    lacks.then(|| format!("`{}` names a port that the device lacks", Shown::word(entry, 64)))
+    let number: u8 = port?.parse().ok()?;
+    let is_missing = !nic.ports.is_empty() && nic.ports.iter().all(|port| port.number != number);
+    is_missing.then(|| format!("`{}` names a port that the device lacks", Shown::word(entry, 64)))
 }
 
 /// The entries of a list of whole names of verbs devices that can be looked up: not those with a range or a star, and none on a

@@ -1,6 +1,6 @@
-//! What each library will really use in a task where the user, or the admin's `set=`, gave it a list of NICs.
+//! What each library will use in a task where the user, the admin's `set=` or a configuration file gave it a list of NICs.
 //!
-//! Nothing is changed by it: reports tell it, and strict words judge it.
+//! It changes nothing: reports name it, and strict words judge it.
 #![forbid(unsafe_code)]
 
 use super::lists::List;
@@ -94,8 +94,7 @@ impl fmt::Display for Use {
     }
 }
 
-/// The lists of a task that are not ours, and what comes of them.  `is_admins` says which variables the admin's
-/// `set=` fills.
+/// What comes of a task's lists that are not ours.  `is_admins` tells which variables the admin's `set=` fills.
 pub(crate) fn uses(
     topology: &Topology,
     node: &NodePlacement,
@@ -105,37 +104,34 @@ pub(crate) fn uses(
     present: &Present,
     is_admins: impl Fn(&str) -> bool,
 ) -> Vec<Use> {
-    let value = |list: &List| {
-        let (value, whose) = match variables.iter().find(|variable| variable.name == list.variable) {
+    let value_of = |name: &str| {
+        let (value, whose) = match variables.iter().find(|variable| variable.name == name) {
             Some(Variable { of_file: Some(value), .. }) => (value, Whose::File),
-            Some(Variable { change: Change::Set(value), .. }) if is_admins(list.variable) => {
-                (value, Whose::Admin)
-            }
+            Some(Variable { change: Change::Set(value), .. }) if is_admins(name) => (value, Whose::Admin),
             Some(Variable { change: Change::KeepUsers(value), .. }) => (value, Whose::User),
             Some(_) => return None,
-            None => (present.get(list.variable)?, Whose::User),
+            None => (present.get(name)?, Whose::User),
         };
-        (!value.is_empty()).then(|| (value.clone(), whose))
+        Some((value.as_str(), whose)).filter(|(value, _)| !value.is_empty())
     };
-    let planned: Vec<&Rail> = task.rails.iter().map(|&(rail, _)| node.rail(rail)).collect();
-    let use_of = |(reader, list): (&'static str, &List)| {
-        let (value, whose) = value(list)?;
-        let admitted = list.admitted(&value, topology);
+    let planned: Vec<Rail> = task.rails.iter().map(|&(rail, _)| node.rail(rail).clone()).collect();
+    let use_of = |(reader, list): (&'static str, &'static List)| {
+        // a list may be about a kind of NICs that this node does not have
+        let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
+        let (value, whose) = value_of(list.variable).filter(|_| is_about_this_node)?;
+        let admitted = list.admitted(value, topology);
         // what filters nothing leaves the library as it is without a list
         let is_idle = list.is_idle_where_it_admits_all && admitted.len() == list.found_without(topology);
         (!is_idle).then(|| Use {
             reader,
             variable: list.variable,
             whose,
-            is_of_interfaces: list.names_interfaces_alone(&value, topology),
+            is_of_interfaces: list.names_interfaces_alone(value, topology),
             ports: used(topology, node, through, task, list, &planned, admitted),
             planned: planned.iter().map(ToString::to_string).collect(),
         })
     };
-    // a node has other kinds of NICs too, and a list may be about none of them
-    let is_about_this_node = |list: &List| topology.nics.iter().any(|nic| nic.kind == list.kind);
-    let lists = lists().filter(|(_, list)| !task.gpus.is_empty() && is_about_this_node(list));
-    lists.filter_map(use_of).collect()
+    if task.gpus.is_empty() { Vec::new() } else { lists().filter_map(use_of).collect() }
 }
 
 /// The variables that list NICs, each with the library that reads it.
@@ -143,29 +139,32 @@ fn lists() -> impl Iterator<Item = (&'static str, &'static List)> {
     LIBRARIES.iter().flat_map(|library| library.lists.iter().map(|list| (library.name, list)))
 }
 
-/// The ports that come of one list.
+/// The ports that the library will use of those that its list admits.
 fn used(
     topology: &Topology,
     node: &NodePlacement,
     through: &Through,
     task: &TaskPlacement,
     list: &List,
-    planned: &[&Rail],
-    mut ports: Vec<Rail>,
+    planned: &[Rail],
+    admitted: Vec<Rail>,
 ) -> Vec<UsedPort> {
-    let count = ports.len();
-    ports.extend(planned.iter().copied().cloned());
+    let ports = [&admitted, planned].concat();
     let reach = Reach::new(topology, &ports, through);
-    let best_planned = |gpu| (count..ports.len()).filter_map(|port| reach.alone_mbps(gpu, port)).max();
-    let is_planned = |port: usize| planned.iter().any(|rail| rail.at() == ports[port].at());
+    let best_planned =
+        |gpu| (admitted.len()..ports.len()).filter_map(|port| reach.alone_mbps(gpu, port)).max();
+    let is_planned = |port: &usize| planned.iter().any(|rail| rail.at() == ports[*port].at());
     let mut found: BTreeMap<usize, UsedPort> = BTreeMap::new();
     for &gpu in &task.gpus {
         let rank = |port: usize| (Reverse(reach.alone_mbps(gpu, port)), reach.path(gpu, port));
-        let best = (0..count).map(rank).min();
-        let best: Vec<usize> = (0..count).filter(|port| list.uses_all || best == Some(rank(*port))).collect();
+        let best = (0..admitted.len()).map(rank).min();
+        let mut used: Vec<usize> =
+            (0..admitted.len()).filter(|port| list.uses_all || best == Some(rank(*port))).collect();
         // of equally good ones the library takes one; that may be the plan's
-        let takes_planned = !list.uses_all && best.iter().any(|&port| is_planned(port));
-        for port in best.into_iter().filter(|port| !takes_planned || is_planned(*port)) {
+        if !list.uses_all && used.iter().any(is_planned) {
+            used.retain(is_planned);
+        }
+        for port in used {
             let percent = match (reach.alone_mbps(gpu, port), best_planned(gpu)) {
                 (Some(alone), Some(planned @ 1..)) => Some(alone * 100 / planned),
                 _ => None,
@@ -188,13 +187,11 @@ fn used(
 
 /// Why the map has no such rail.
 pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
-    if node.rail_at(port.at()).is_some() {
-        return None;
-    }
-    let of_it = |excluded: &&Excluded| {
+    let is_it = |excluded: &&Excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
     };
-    node.excluded.iter().find(of_it).map(|excluded| excluded.why.clone())
+    let excluded = node.excluded.iter().find(is_it).filter(|_| node.rail_at(port.at()).is_none());
+    excluded.map(|excluded| excluded.why.clone())
 }
 
 /// The NICs by which a strict word judges a task: those of the lists that stand, and the plan's own where a library
@@ -210,20 +207,20 @@ pub(crate) fn judged(
             && lists().any(|(_, list)| list.variable == variable.name)
             && !uses.iter().any(|of| of.variable == variable.name)
     });
-    let planned = task.rails.iter().filter(|_| uses.is_empty() || sets_one_of_ours);
-    let planned = planned.map(|&(rail, _)| node.rail(rail));
-    let planned = planned.map(|rail| Judged::Nic { name: rail.to_string(), nic: rail.nic });
-    let others = uses.iter().flat_map(|of| {
+    let mut judged = Vec::new();
+    if uses.is_empty() || sets_one_of_ours {
+        let planned = task.rails.iter().map(|&(rail, _)| node.rail(rail));
+        judged.extend(planned.map(|rail| Judged::Nic { name: rail.to_string(), nic: rail.nic }));
+    }
+    for of in uses {
         let list = format!("{} `{}`", of.whose, of.variable);
         let name = |port: &UsedPort| format!("{} of {list}", port.rail);
-        let nics = of.ports.iter().map(|port| Judged::Nic { name: name(port), nic: port.rail.nic });
-        let mut judged: Vec<Judged> = nics.collect();
+        judged.extend(of.ports.iter().map(|port| Judged::Nic { name: name(port), nic: port.rail.nic }));
         if of.ports.is_empty() && !of.is_of_interfaces {
             judged.push(Judged::Nothing { of: list });
         }
-        judged
-    });
-    planned.chain(others).collect()
+    }
+    judged
 }
 
 #[cfg(test)]

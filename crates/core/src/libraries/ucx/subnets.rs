@@ -69,8 +69,8 @@ fn of_gpu(topology: &Topology, node: &NodePlacement, gpu: &GpuPlacement) -> Opti
     });
     let ports: Vec<(PortRef, &Port)> = ports.collect();
     let found: Vec<Subnet> = ports.iter().flat_map(|(at, port)| of_port(*at, port)).collect();
-    let is_told = !found.is_empty() || ports.iter().any(|(_, port)| port.link_layer == LinkLayer::Ethernet);
-    is_told.then_some(found)
+    let is_known = !found.is_empty() || ports.iter().any(|(_, port)| port.link_layer == LinkLayer::Ethernet);
+    is_known.then_some(found)
 }
 
 /// Of RoCE's networks those without a narrower one inside: by these UCX finds the closest route.
