@@ -16,12 +16,8 @@ pub(super) struct Files {
     pub(super) of_user: fn(&Topology, &Present) -> Vec<String>,
     /// the lines that give a name a value
     pub(super) lines: for<'t> fn(&'t str) -> Vec<Line<'t>>,
-    /// bytes of a line, at most, of which the library reads the value in one piece
-    pub(super) longest_line: usize,
     /// does the last of several lines for one name count, and not the first?
     pub(super) last_counts: bool,
-    /// does the library pass over the mark with which some editors begin a file?
-    pub(super) skips_mark: bool,
     /// does it prefer its files to the environment?
     pub(super) beat_environment: bool,
     /// the variables that are looked for
@@ -32,14 +28,8 @@ pub(super) struct Files {
     pub(super) matter: fn(&Topology, &Wanted, &NodeList) -> bool,
 }
 
-/// One line that gives a name a value.
-pub(super) struct Line<'t> {
-    pub(super) name: &'t str,
-    /// `None` if it holds on some machines only
-    pub(super) value: Option<&'t str>,
-    /// bytes of the whole line
-    pub(super) length: usize,
-}
+/// A line's name and value; `None` if that holds on some machines only, or the library reads it in pieces.
+pub(super) type Line<'t> = (&'t str, Option<&'t str>);
 
 /// What a file says of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,27 +80,25 @@ impl Files {
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
         let found = read(file)?;
         let file = file.escape_debug();
-        let without_mark = found.text.trim_start_matches(MARK);
-        // where the mark is not passed over, it makes another name of the first one
-        let lines = (self.lines)(if self.skips_mark { without_mark } else { &found.text });
-        let mut own = lines.iter().filter(|line| line.name == name);
+        let lines = (self.lines)(&found.text);
+        let mut own = lines.iter().filter(|(known, _)| *known == name);
         let line = if self.last_counts { own.next_back() } else { own.next() };
-        let rival = self.rivals.iter().find(|rival| lines.iter().any(|line| line.name == **rival));
+        let rival = self.rivals.iter().find(|rival| lines.iter().any(|(name, _)| name == *rival));
         // as a person reads it
         let seems_to_set = |line: &str| line.split_once('=').is_some_and(|(seen, _)| seen.trim() == name);
         let (why, value, decides) = if let Some(why) = found.unanswered {
             // its value would count more than that of a weaker file, and is not known
             (format!("`{file}` may set it: {why}"), None, true)
-        } else if let Some(line) = line {
+        } else if let Some((_, value)) = line {
             // what stands behind the part that was read may count more
-            let is_known = !(found.is_cut && self.last_counts) && line.length <= self.longest_line;
-            (format!("`{file}` sets it"), line.value.filter(|_| is_known).map(str::to_string), true)
+            let value = value.filter(|_| !(found.is_cut && self.last_counts));
+            (format!("`{file}` sets it"), value.map(str::to_string), true)
         } else if found.is_cut {
             // the library reads the whole file
             (format!("`{file}` is longer than what is read of it here, and may set it"), None, true)
         } else if let Some(rival) = rival {
             (format!("`{file}` sets `{rival}`"), None, false)
-        } else if without_mark.lines().any(seems_to_set) {
+        } else if found.text.trim_start_matches(MARK).lines().any(seems_to_set) {
             (format!("`{file}` seems to set it, in a line that its library reads otherwise"), None, false)
         } else {
             return None;
@@ -119,8 +107,9 @@ impl Files {
     }
 }
 
-/// The mark with which some editors begin a file (U+FEFF).
-const MARK: char = '\u{feff}';
+/// The mark with which some editors begin a file (U+FEFF).  Where a library does not pass over it, it makes another name of the
+/// first one.
+pub(super) const MARK: char = '\u{feff}';
 
 /// The text up to a comment, which begins with this character behind white space.
 pub(super) fn before_comment(text: &str, comment: char) -> &str {

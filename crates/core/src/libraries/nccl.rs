@@ -56,8 +56,11 @@ pub(super) const HOME: &str = "HOME";
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
 const MAX_ENTRIES: usize = 32;
 
+/// Bytes of a line in one piece, and a NUL (`envValue` of src/misc/param.cc).
+const MAX_LINE: usize = 1024;
+
 /// NCCL's and RCCL's: `NAME=VALUE`, both as they stand, without a comment behind; a line that begins with `#` is one
-/// (src/misc/param.cc `setEnvFile`, whose `envValue` has 1024 bytes).  They read the user's files before the site's, and a
+/// (src/misc/param.cc `setEnvFile`).  They read the user's files before the site's, and a
 /// file overwrites nothing that is set (`initEnvFunc`, `ncclOsSetEnv`).
 pub(super) const FILES: Files = Files {
     of_site: |topology| {
@@ -66,9 +69,7 @@ pub(super) const FILES: Files = Files {
     },
     of_user: users_files,
     lines,
-    longest_line: 1023,
     last_counts: false,
-    skips_mark: false,
     beat_environment: false,
     variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE],
     rivals: &[],
@@ -88,7 +89,7 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     // a comment gives its value to a name that begins with `#`, which no variable has
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.split_once('=')?;
-        Some(Line { name, value: Some(value), length: line.len() })
+        Some((name, Some(value).filter(|_| line.len() < MAX_LINE)))
     });
     lines.collect()
 }
@@ -183,7 +184,7 @@ pub fn files(topology: &Topology, present: &Present) -> Vec<String> {
 /// The variables that we may set and that a text of theirs sets, in order of their names.
 pub fn set_in(text: &str) -> Vec<&'static str> {
     let lines = lines(text);
-    let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
+    let is_set = |ours: &&str| lines.iter().any(|line| line.0 == *ours);
     let mut names: Vec<&str> = super::variables().filter(is_set).collect();
     names.sort_unstable();
     names

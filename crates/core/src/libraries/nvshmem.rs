@@ -52,9 +52,12 @@ const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 /// Names a configuration file of the user's.
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
+/// Bytes of a line in one piece, and a NUL (the buffers of `nvshmemi_conf_parse_file`).
+const MAX_LINE: usize = 4096;
+
 /// `NAME=VALUE` with white space around both; a comment begins with `#`, behind a value with white space before it.  The last
 /// line and the last file count, and a file wins over the environment (src/include/bootstrap_host_transport/env_defs_internal.h
-/// `nvshmemi_conf_parse_file`, whose buffers have 4096 bytes, `nvshmemi_conf_set`, `nvshmemi_conf_get`, `nvshmemi_getenv_helper`;
+/// `nvshmemi_conf_parse_file`, `nvshmemi_conf_set`, `nvshmemi_conf_get`, `nvshmemi_getenv_helper`;
 /// its README, "Configuration file").  A list would switch off a mapping of the file's.
 pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/nvshmem.conf"],
@@ -63,9 +66,7 @@ pub(super) const FILES: Files = Files {
         non_empty(present, CONF_FILE).cloned().into_iter().chain(at_home).collect()
     },
     lines,
-    longest_line: 4095,
     last_counts: true,
-    skips_mark: false,
     beat_environment: true,
     variables: &[HCA_LIST],
     rivals: &[PE_MAPPING],
@@ -78,7 +79,7 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.trim().split_once('=')?;
         let value = before_comment(value.trim(), '#').trim();
-        Some(Line { name: name.trim(), value: Some(value), length: line.len() })
+        Some((name.trim(), Some(value).filter(|_| line.len() < MAX_LINE)))
     });
     lines.collect()
 }

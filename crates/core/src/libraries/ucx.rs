@@ -27,7 +27,7 @@ mod interfaces;
 mod items;
 mod subnets;
 
-use super::files::{Files, Line, before_comment, non_empty};
+use super::files::{Files, Line, MARK, before_comment, non_empty};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::wanted::Fabric;
@@ -81,36 +81,37 @@ pub(super) const FILES: Files = Files {
         ["ucx.conf".to_string()].into_iter().chain(files).collect()
     },
     lines,
-    longest_line: 199,
     last_counts: true,
-    skips_mark: true,
     beat_environment: false,
     variables: &[NET_DEVICES, PRIORITY, ALL_DEVICES],
     rivals: &[],
     matter: |_, _, _| true,
 };
 
+/// Bytes of a line in one piece, and a NUL (`INI_MAX_LINE`).
+const MAX_LINE: usize = 200;
+
 /// An INI file: `NAME=VALUE` or `NAME: VALUE`, and white space and `;` begin a comment.  A line that is indented below another
 /// is one more value of that one's name.  The lines of a section count only where the machine is one of those that the section
-/// names (src/ucs/config/ini.c `ini_parse_stream`, whose `INI_MAX_LINE` is 200; src/ucs/config/parser.c
+/// names (src/ucs/config/ini.c `ini_parse_stream`; src/ucs/config/parser.c
 /// `ucs_config_parse_config_file_line`).
 fn lines(text: &str) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     let (mut in_section, mut above) = (false, None);
-    for line in text.lines() {
+    for line in text.trim_start_matches(MARK).lines() {
         let trimmed = line.trim();
-        let value_of =
-            |name, value| Line { name, value: Some(value).filter(|_| !in_section), length: line.len() };
+        let is_known = !in_section && line.len() < MAX_LINE;
+        let line_of = |name, value| (name, Some(value).filter(|_| is_known));
         if trimmed.is_empty() || trimmed.starts_with([';', '#']) {
             continue;
         }
         if let Some(above) = above.filter(|_| line.starts_with(char::is_whitespace)) {
-            lines.push(value_of(above, trimmed));
+            lines.push(line_of(above, trimmed));
         } else if trimmed.starts_with('[') {
             (in_section, above) = (true, None);
         } else if let Some((name, value)) = before_comment(trimmed, ';').split_once(['=', ':']) {
             above = Some(name.trim());
-            lines.push(value_of(name.trim(), value.trim()));
+            lines.push(line_of(name.trim(), value.trim()));
         }
     }
     lines
