@@ -106,7 +106,7 @@ impl Conf {
                     conf.lines.push(line);
                 }
                 Err(mut finding) => {
-                    if let Some(off) = off::meant_off(words.iter().copied()) {
+                    if let Some(off) = off::off_in(words.iter().copied()) {
                         finding += &format!("; for all nodes it {}", off::finding(off));
                         let arguments = vec![off.to_string()];
                         let line = ConfLine { number, arguments, is_unclear: true, ..ConfLine::default() };

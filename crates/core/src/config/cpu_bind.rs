@@ -54,7 +54,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let word = set(VARIABLE);
     let how = set(TYPE).filter(|_| word.as_deref() != Some(UNNAMED))?;
-    let beside: &[&str] = match how.as_str() {
+    let of_hints: &[&str] = match how.as_str() {
         "threads" | "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "sockets" => &["SLURM_NTASKS_PER_SOCKET"],
         // a list, a mask, `none`, `ldoms`: no hint is turned into these
@@ -64,7 +64,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
         Some(CHOSEN) => false,
         Some(IMPLIED) => true,
         _ if set(LIST).is_some() => false,
-        _ => beside.iter().any(|name| set(name).is_some()),
+        _ => of_hints.iter().any(|name| set(name).is_some()),
     };
     (!is_hint).then_some(how)
 }

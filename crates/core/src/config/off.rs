@@ -21,7 +21,7 @@ pub(super) fn misspelt_off(
     arguments: &[&str],
 ) -> Option<(&'static str, Diagnostic)> {
     let all = || arguments.iter().copied();
-    let off = meant_off(all())?;
+    let off = off_in(all())?;
     // a line for a partition can say no more
     let off = if level < AdminLevel::Node { DEFAULT_OFF } else { off };
     if all().filter_map(exact).any(|argument| argument == off) {
@@ -34,7 +34,7 @@ pub(super) fn misspelt_off(
 }
 
 /// The argument that words stand for which may mean "off", also those of a line that cannot be read.
-pub(super) fn meant_off<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option<&'static str> {
+pub(super) fn off_in<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option<&'static str> {
     // the later in the alphabet is the stronger
     words.clone().filter_map(exact).max().max(loose(words.filter(|word| !is_taken(word))))
 }

@@ -1,6 +1,6 @@
 //! What looks wrong in the user's own variables as their libraries would read them on this node, and what to do.
 //!
-//! It changes nothing: the user's choice stays.  Each library says what it finds, with the rule that it rests on.
+//! It changes nothing: the user's choice stays.
 #![forbid(unsafe_code)]
 
 use super::lists::{List, entries};

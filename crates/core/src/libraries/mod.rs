@@ -83,7 +83,7 @@ struct Library {
     lists: &'static [List],
     /// what looks wrong in the user's values
     doubts: &'static [Doubt],
-    /// what no topology tells, beside [`names::DOUBTFUL`]: names, and beginnings with a star, separated by white space
+    /// variables that follow from no topology, apart from [`names::DOUBTFUL`]: names and `BEGINNING*`s between white space
     doubtful: &'static str,
     /// its variables that must be equal in every task, written alike: different values break it, or silently cost bandwidth
     uniform: &'static str,
@@ -124,7 +124,7 @@ pub fn evidence() -> impl Iterator<Item = &'static str> {
 /// A task's variables before we change any; it may lack those that `Prepared::names` does not name.
 pub type Present = BTreeMap<String, String>;
 
-/// What we know of one task beside its placement.
+/// What we know of one task, apart from its placement.
 #[derive(Clone, Copy)]
 pub struct Evidence<'e> {
     /// its environment
@@ -238,7 +238,7 @@ impl Answer {
         Answer { value: None, why: why.into(), of_file: None }
     }
 
-    /// This answer, unless one of these conditions holds: then none, for the reason beside it.
+    /// This answer, unless one of these conditions holds: then none, for the reason behind it.
     fn unless(self, conditions: &[(bool, &'static str)]) -> Answer {
         let reason = conditions.iter().find(|(holds, _)| *holds);
         reason.map_or(self, |(_, why)| Answer::no(*why))

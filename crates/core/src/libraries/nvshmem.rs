@@ -142,11 +142,11 @@ fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     Answer::yes(list.join(","), format!("{why} and {names} (no address)"))
 }
 
-/// The task's one NIC, if that is asked for.
+/// The task's one NIC, with `env=nvshmem-pe`.
 fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
-    let is_asked_for = query.has_word(ONE_EACH) && !query.task.gpus.is_empty();
+    let is_wanted = query.has_word(ONE_EACH) && !query.task.gpus.is_empty();
     let [(rail, _)] = query.task.rails.as_slice() else { return None };
-    is_asked_for.then(|| query.node.rail(*rail))
+    is_wanted.then(|| query.node.rail(*rail))
 }
 
 /// The switch without which the newest releases do not read the task's one NIC.

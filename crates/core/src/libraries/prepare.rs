@@ -1,5 +1,4 @@
-//! What all tasks of a step share, worked out once: the variables, their node-wide values, the contents of
-//! files.
+//! What all tasks of a step share, worked out once: the variables, their node-wide values, what files say.
 #![forbid(unsafe_code)]
 
 use super::files::{Claimed, remembered};
@@ -57,7 +56,7 @@ impl Row {
 pub struct Prepared {
     pub(super) wanted: Wanted,
     pub(super) rows: Vec<Row>,
-    /// what the libraries are told that find NICs by themselves
+    /// the list for libraries that find NICs by themselves
     pub(super) list: NodeList,
     /// UCX's part; `None` where no task gets a list
     pub(super) ucx: Option<ucx::Shared>,

@@ -126,7 +126,7 @@ pub struct MapFile {
     pub format: Format,
     /// its path
     pub path: String,
-    /// what it says; `None` where it is taken to say what it should
+    /// what it says; `None` if that is not compared
     pub text: Option<String>,
 }
 
@@ -257,8 +257,8 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// The kept maps that the templates name.  One counts where it says, byte for byte, what this step's own map says: a file of
-/// another node, time or choice of NICs says something else.
+/// The kept maps that the templates name.  A file counts if it is this step's own map, byte for byte: a file of another node,
+/// time or choice of NICs is not.
 pub(super) fn kept_maps(
     templates: &[Template],
     files: &[MapFile],

@@ -45,7 +45,7 @@ pub struct Use {
     pub variable: &'static str,
     /// whose list it is
     pub whose: Whose,
-    /// does it name IP interfaces alone, which are then meant?
+    /// does it name IP interfaces alone?
     is_of_interfaces: bool,
     /// the ports, best first; none if the list admits no port of this node that works
     pub ports: Vec<UsedPort>,

@@ -1,4 +1,4 @@
-//! What is asked for: libraries, excluded variables, what the fabric connects, and the admin's templates.
+//! What user and admin want in a step: libraries, excluded variables, what the fabric connects, the admin's templates.
 #![forbid(unsafe_code)]
 
 use super::LIBRARIES;
@@ -82,7 +82,7 @@ pub enum Fabric {
 pub(crate) struct Wanted {
     /// what `env=` asks for
     pub libraries: Libraries,
-    /// variables that may be set beside those (`env=NAME`)
+    /// other variables that may be set (`env=NAME`)
     pub named: Vec<String>,
     /// variables that are not to be set (`no-env=`), names and beginnings with a star
     pub unwanted: Vec<String>,
@@ -92,7 +92,7 @@ pub(crate) struct Wanted {
     pub templates: Vec<Template>,
     /// are files read where nothing would be set over them too, since a report or a strict word judges what libraries will use?
     pub judges_files: bool,
-    /// the files that these may name
+    /// the files that the templates may name
     pub map_files: Vec<MapFile>,
 }
 

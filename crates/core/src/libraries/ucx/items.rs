@@ -115,7 +115,7 @@ pub(super) struct Transports {
     pub(super) rdma: bool,
     /// tcp
     pub(super) tcp: bool,
-    /// is the transport asked for by its own name by which GPUs send by themselves?
+    /// does the value name `rc_gda`, by which GPUs send by themselves?
     pub(super) gpu_initiated: bool,
 }
 
