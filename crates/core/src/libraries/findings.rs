@@ -72,32 +72,24 @@ impl<'a> Checked<'a> {
 /// Everything that looks wrong.
 pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     let mut found = Vec::new();
+    // about `NAME=VALUE`, with the value as a terminal may show it
+    let mut judge = |name: &str, doubt: &dyn Fn(&str) -> Vec<String>| {
+        let Some(value) = checked.value(name) else { return };
+        let subject = format!("{name}={}", Shown::word(value, 80));
+        found.extend(doubt(value).into_iter().map(|text| Diagnostic::new(subject.clone(), text)));
+    };
     for library in LIBRARIES {
         // the map leaves the NICs of other kinds to their own libraries
         for list in library.lists.iter().filter(|list| list.kind == NicKind::Verbs) {
-            found.extend(of_value(checked, list.variable, |text| {
-                admitted_though_left_out(checked, list, text)
-            }));
+            judge(list.variable, &|text| admitted_though_left_out(checked, list, text));
         }
         for (variables, doubt) in library.doubts {
-            let name = variables.split(' ').next().unwrap_or_default();
-            found.extend(of_value(checked, name, |value| doubt(checked, value)));
+            judge(variables.split(' ').next().unwrap_or_default(), &|value| doubt(checked, value));
         }
     }
     found.extend(device_order(checked));
     found.extend(isolation(checked));
     found
-}
-
-/// Findings about `NAME=VALUE`, with the value as a terminal may show it; none if the variable has no value.
-fn of_value<'c>(
-    checked: &Checked<'c>,
-    name: &str,
-    doubt: impl FnOnce(&'c str) -> Vec<String>,
-) -> Vec<Diagnostic> {
-    let Some(value) = checked.value(name) else { return Vec::new() };
-    let subject = format!("{name}={}", Shown::word(value, 80));
-    doubt(value).into_iter().map(|text| Diagnostic::new(subject.clone(), text)).collect()
 }
 
 pub(super) fn number(value: &str) -> Option<i64> {

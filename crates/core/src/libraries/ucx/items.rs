@@ -93,27 +93,24 @@ fn wrong(checked: &Checked, entry: &str) -> Option<String> {
     })
 }
 
-/// A transport over RDMA devices that a program's messages can use, and the words that stand for it among others
+/// Transports over RDMA devices that a program's messages can use, and behind each the words that stand for it among others
 /// (src/ucp/core/ucp_context.c `ucp_tl_aliases`).
-const RDMA: [(&str, &[&str]); 5] = [
-    ("rc_verbs", &["ib", "rc", "rc_v"]),
-    ("rc_mlx5", &["ib", "rc", "rc_x"]),
-    ("ud_verbs", &["ib", "ud", "ud_v"]),
-    ("ud_mlx5", &["ib", "ud", "ud_x"]),
-    ("dc_mlx5", &["ib", "dc", "dc_x"]),
+const RDMA: [&[&str]; 5] = [
+    &["rc_verbs", "ib", "rc", "rc_v"],
+    &["rc_mlx5", "ib", "rc", "rc_x"],
+    &["ud_verbs", "ib", "ud", "ud_v"],
+    &["ud_mlx5", "ib", "ud", "ud_x"],
+    &["dc_mlx5", "ib", "dc", "dc_x"],
 ];
 /// Transports over RDMA devices for special uses: on DPUs, on EFA, for GPUs that send by themselves.
-const SPECIAL: [(&str, &[&str]); 3] = [("gga_mlx5", &["gga"]), ("srd", &[]), GPU_INITIATED];
-const TCP: (&str, &[&str]) = ("tcp", &[]);
-/// The transport by which GPUs send by themselves.
-const GPU_INITIATED: (&str, &[&str]) = ("rc_gda", &[]);
+const SPECIAL: [&[&str]; 3] = [&["gga_mlx5", "gga"], &["srd"], &[GPU_INITIATED]];
+const GPU_INITIATED: &str = "rc_gda";
 
 /// Which of the transports that use network devices a program leaves to UCX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Transports {
     /// transports over RDMA devices
     pub(super) rdma: bool,
-    /// tcp
     pub(super) tcp: bool,
     /// does the value name `rc_gda`, by which GPUs send by themselves?
     pub(super) gpu_initiated: bool,
@@ -131,19 +128,20 @@ pub(super) fn transports(tls: Option<&str>) -> Transports {
         return ALL;
     };
     let (excludes, list) = marked(value, '^');
-    let names = |(own, words): (&str, &[&str])| {
+    let names = |transport: &[&str]| {
         list.split(',').map(str::trim).any(|item| match item.strip_prefix('\\') {
-            Some(strict) => strict == own,
-            None => item == own || words.contains(&item),
+            Some(strict) => transport[0] == strict,
+            None => transport.contains(&item),
         })
     };
-    match excludes {
-        true => Transports { rdma: !RDMA.into_iter().all(names), tcp: !names(TCP), gpu_initiated: false },
-        false => Transports {
-            rdma: RDMA.into_iter().chain(SPECIAL).any(names),
-            tcp: names(TCP),
-            gpu_initiated: names(GPU_INITIATED),
-        },
+    let has_rdma = match excludes {
+        true => !RDMA.into_iter().all(names),
+        false => RDMA.into_iter().chain(SPECIAL).any(names),
+    };
+    Transports {
+        rdma: has_rdma,
+        tcp: excludes != names(&["tcp"]),
+        gpu_initiated: !excludes && names(&[GPU_INITIATED]),
     }
 }
 
