@@ -5,7 +5,7 @@ use super::files::{Claimed, remembered};
 use super::libfabric::{self, Nearest};
 use super::marker::{self, Marker};
 use super::names::means;
-use super::template::{Facts, KeptMap, Template, kept_maps};
+use super::template::{Facts, Template};
 use super::uniform::{self, NodeList};
 use super::wanted::Wanted;
 use super::{Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evidence, ucx};
@@ -42,7 +42,12 @@ impl Row {
             Source::Library(answering) | Source::Never(answering) => answering(query),
             Source::Template(template, of_all) => {
                 let value = of_all.clone().unwrap_or_else(|| {
-                    template.fill(&Facts { topology, node, task: Some(task), kept: &prepared.kept_maps })
+                    template.fill(&Facts {
+                        topology,
+                        node,
+                        task: Some(task),
+                        files: &prepared.wanted.map_files,
+                    })
                 });
                 let why = "the admin's `set=`";
                 let no = |reason| Answer::no(format!("{why}: {reason}"));
@@ -66,8 +71,6 @@ pub struct Prepared {
     pub(super) efa: Vec<Option<Nearest>>,
     /// what the site's configuration files say of variables
     claimed_by_site: Vec<(&'static str, Claimed)>,
-    /// the maps that are kept in files, as far as templates name them
-    kept_maps: Vec<KeptMap>,
 }
 
 impl Prepared {
@@ -76,7 +79,7 @@ impl Prepared {
     pub(crate) fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
         let read: ReadFile = &remembered(read);
         let value_of_all = |template: &Template| {
-            let value = template.fill(&Facts { topology, node, task: None, kept: &[] })?;
+            let value = template.fill(&Facts { topology, node, task: None, files: &[] })?;
             match template.is_file() && read(&value).is_none() {
                 true => Err(format!("there is no file `{}` here", value.escape_debug())),
                 false => Ok(value),
@@ -98,7 +101,6 @@ impl Prepared {
             ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), ucx_has_list, read),
             slingshot: libfabric::nearest(topology, NicKind::Slingshot),
             efa: libfabric::nearest(topology, NicKind::Efa),
-            kept_maps: kept_maps(&wanted.templates, &wanted.map_files, topology, node),
             list,
             claimed_by_site,
             rows,

@@ -19,8 +19,8 @@ pub(super) struct Facts<'f> {
     pub(super) node: &'f NodePlacement,
     /// `None` for the values that all tasks share
     pub(super) task: Option<&'f TaskPlacement>,
-    /// the maps that are kept in files
-    pub(super) kept: &'f [KeptMap],
+    /// the maps of the node in files
+    pub(super) files: &'f [MapFile],
 }
 
 /// A fact that a template can name.
@@ -104,9 +104,9 @@ impl<'f> Facts<'f> {
 
     /// A fact of this task or node, or why there is none.
     fn of(&self, fact: &Fact) -> Result<String, String> {
+        let none = || format!("there is no `{{{}}}` here", fact.word);
         let Some(format) = fact.map_file else {
-            let text = (fact.value)(self).filter(|text| !text.is_empty());
-            return text.ok_or_else(|| format!("there is no `{{{}}}` here", fact.word));
+            return (fact.value)(self).filter(|text| !text.is_empty()).ok_or_else(none);
         };
         // the file's program counts all GPUs of the node
         if !self.task.is_some_and(|task| task.seen.iter().copied().eq(self.topology.gpu_indices())) {
@@ -114,8 +114,14 @@ impl<'f> Facts<'f> {
                 "the file counts all GPUs of the node, and the task does not see all in PCI order".into()
             );
         }
-        let kept = self.kept.iter().find(|(known, _)| *known == format);
-        kept.map_or_else(|| Err("there is no such file".to_string()), |(_, path)| path.clone())
+        let file = self.files.iter().find(|file| file.format == format);
+        let file = file.ok_or("there is no such file of root's: `nic-placement refresh` writes it")?;
+        let ours = maps::write(format, self.seen().ok_or_else(none)?).map_err(|why| why.to_string())?;
+        // a file of another node, time or choice of NICs says something else
+        match file.text.as_ref().is_none_or(|text| *text == ours) {
+            true => Ok(file.path.clone()),
+            false => Err(format!("`{}` is not the map of this step", file.path)),
+        }
     }
 }
 
@@ -129,9 +135,6 @@ pub struct MapFile {
     /// what it says; `None` if that is not compared
     pub text: Option<String>,
 }
-
-/// The path of the kept map in a format, or why there is none to be had.
-pub(super) type KeptMap = (Format, Result<String, String>);
 
 /// One of the admin's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -255,30 +258,6 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
     }
     pieces.push(Piece::Text(rest));
     Ok(pieces)
-}
-
-/// The kept maps that the templates name.  A file counts if it is this step's own map, byte for byte: a file of another node,
-/// time or choice of NICs is not.
-pub(super) fn kept_maps(
-    templates: &[Template],
-    files: &[MapFile],
-    topology: &Topology,
-    node: &NodePlacement,
-) -> Vec<KeptMap> {
-    let mut formats: Vec<Format> = templates.iter().flat_map(Template::map_files).collect();
-    formats.dedup();
-    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    let subject = Subject { topology, node, gpus: &gpus, cpus: &[], host: "" };
-    let path = |format: Format| {
-        let file = files.iter().find(|file| file.format == format);
-        let file = file.ok_or("there is no such file of root's: `nic-placement refresh` writes it")?;
-        let ours = maps::write(format, subject).map_err(|why| why.to_string())?;
-        match file.text.as_ref().is_none_or(|text| *text == ours) {
-            true => Ok(file.path.clone()),
-            false => Err(format!("`{}` is not the map of this step", file.path)),
-        }
-    };
-    formats.into_iter().map(|format| (format, path(format))).collect()
 }
 
 fn joined(entries: impl Iterator<Item: ToString>) -> String {

@@ -10,7 +10,7 @@ fn fill(template: &Template, situation: &Situation, task: &TaskPlacement) -> Res
         topology: &situation.topology,
         node: &situation.node,
         task: Some(task),
-        kept: &[],
+        files: &[],
     })
 }
 use crate::maps::{self, Format, Subject};
@@ -72,7 +72,12 @@ fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
     let fill = |text: &str| {
         let (template, _) = Template::parse(text).unwrap();
         assert!(template.is_per_task());
-        template.fill(&Facts { topology: &topology, node: &node, task: Some(&task(&[5, 4], &[])), kept: &[] })
+        template.fill(&Facts {
+            topology: &topology,
+            node: &node,
+            task: Some(&task(&[5, 4], &[])),
+            files: &[],
+        })
     };
     assert_eq!(fill("X={map:sglang}").as_deref(), Ok(r#"{"0":"mlx5_9","1":"mlx5_6"}"#));
     assert_eq!(fill("X={map:vllm}").as_deref(), Ok("0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0"),);
