@@ -131,26 +131,28 @@ impl Prepared {
 
     /// Names in the user's or the admin's `env=` and `no-env=` of variables that no row sets.
     pub(crate) fn diagnostics(&self) -> Vec<Diagnostic> {
+        let Wanted { unwanted, named, .. } = &self.wanted;
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
-        let without_row = |word: &str, entries: &[String]| {
-            let unknown = entries.iter().map(String::as_str).filter(|entry| *entry != marker::NAME);
-            let unknown = order::set(unknown.filter(|entry| !is_set(entry)));
+        let mut found = Vec::new();
+        for (word, entries) in [("no-env", unwanted), ("env", named)] {
+            let entries = entries.iter().map(String::as_str);
+            let idle = order::set(entries.filter(|entry| *entry != marker::NAME && !is_set(entry)));
+            let idle: Vec<&str> = idle.into_iter().collect();
             // one line, since a user can name hundreds
-            let named: Vec<&str> = unknown.iter().copied().take(3).collect();
-            let finding = match (named.len(), unknown.len() - named.len()) {
-                (0, _) => return None,
-                (1, 0) => "nothing sets this variable: no effect".to_string(),
+            let (first, rest) = idle.split_at(idle.len().min(3));
+            let finding = match (first, rest.len()) {
+                ([], _) => continue,
+                ([_], _) => "nothing sets this variable: no effect".to_string(),
                 (_, 0) => "nothing sets these variables: no effect".to_string(),
                 (_, more) => format!("nothing sets these variables, nor {more} more: no effect"),
             };
-            Some(Diagnostic::new(format!("{word}={}", named.join("+")), finding))
-        };
-        let Wanted { unwanted, named, .. } = &self.wanted;
-        let stays = unwanted.iter().any(|entry| entry == marker::NAME).then(|| {
+            found.push(Diagnostic::new(format!("{word}={}", first.join("+")), finding));
+        }
+        if unwanted.iter().any(|entry| entry == marker::NAME) {
             let finding = "by this one nested steps know which values are ours: it stays";
-            Diagnostic::new(format!("no-env={}", marker::NAME), finding)
-        });
-        without_row("no-env", unwanted).into_iter().chain(without_row("env", named)).chain(stays).collect()
+            found.push(Diagnostic::new(format!("no-env={}", marker::NAME), finding));
+        }
+        found
     }
 
     /// What an earlier step of ours published in this environment.
