@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 use super::lists::{List, entries};
-use super::nccl::CROSS_NIC;
 use super::uses::left_out;
 use super::wanted::Fabric;
 use super::{LIBRARIES, Present, ReadFile};
@@ -22,6 +21,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 }
 
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
+const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
 
 /// A variable, behind it those that are read with it, separated by white space; and what looks wrong in its value.

@@ -48,7 +48,7 @@ const IB_HCA: &str = "NCCL_IB_HCA";
 /// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
-pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
+const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 pub(super) const HOME: &str = "HOME";
