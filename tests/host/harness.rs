@@ -99,7 +99,8 @@ pub fn network(name: &str, routes: &str, interfaces: &[(&str, &str)]) -> PathBuf
         fs::create_dir_all(path.parent().expect("a folder")).expect("the target folder can be written");
         fs::write(path, text).expect("the target folder can be written");
     };
-    write("proc/net/route".to_string(), &format!("Iface\tDestination\tGateway\tFlags\n{routes}"));
+    let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n";
+    write("proc/net/route".to_string(), &format!("{head}{routes}"));
     interfaces.iter().for_each(|(path, text)| write(format!("sys/class/net/{path}"), text));
     tree
 }

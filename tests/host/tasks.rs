@@ -36,7 +36,7 @@ fn nccl_gets_the_same_list_from_a_step_with_fewer_gpus() {
 
 #[test]
 fn ucx_keeps_the_interfaces_of_the_node_and_the_users_own_file() {
-    let routes = "eth0\t00000000\t0100A8C0\t0003\nib0\t0000000A\t00000000\t0001\n";
+    let routes = "eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\nib0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\n";
     let states = [("lo/operstate", "unknown\n"), ("eth0/operstate", "up\n"), ("ib0/operstate", "down\n")];
     let tree = harness::network("two-interfaces", routes, &states);
     let home = private_folder("ucx-at-home");
@@ -221,8 +221,11 @@ fn a_step_that_says_off_inside_a_placed_step_loses_our_values_and_keeps_the_user
 #[test]
 fn by_what_ucx_makes_connections_is_said_beside_the_list_alone_and_taken_back_with_it() {
     const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
-    let tree =
-        harness::network("managers", "eth0\t00000000\t0102000A\t0003\n", &[("eth0/operstate", "up\n")]);
+    let tree = harness::network(
+        "managers",
+        "eth0\t00000000\t0102000A\t0003\t0\t0\t0\t00000000\n",
+        &[("eth0/operstate", "up\n")],
+    );
     let on_network = || Step::on_dgx_h100().network(&tree);
     let outer = play!(on_network().arg("default=closest").task("CUDA_VISIBLE_DEVICES=3"));
     outer.assert_nothing_failed();
