@@ -22,13 +22,10 @@ impl Default for Rollout {
 impl Rollout {
     /// Reads `10%` or `10%,observe`.
     pub fn parse(text: &str) -> Option<Rollout> {
-        let (share, observes_others) = match text.split_once(',') {
-            Some((share, "observe")) => (share, true),
-            Some(_) => return None,
-            None => (text, false),
-        };
+        let (share, observes_others) =
+            text.strip_suffix(",observe").map_or((text, false), |share| (share, true));
         let digits = share.strip_suffix('%')?;
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
         let percent = digits.parse().ok().filter(|percent| is_number && *percent <= 100)?;
         Some(Rollout { percent, observes_others })
     }

@@ -25,7 +25,7 @@ mod open_mpi;
 mod openmp;
 mod prepare;
 mod rocshmem;
-pub mod template;
+mod template;
 mod ucx;
 mod uniform;
 pub mod uses;

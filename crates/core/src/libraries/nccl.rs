@@ -123,9 +123,9 @@ impl NameList<'_> {
 /// A list without an entry admits everything.
 fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
     let list = NameList::new(value);
-    let mut of_port = entries(list.entries).peekable();
     let is_port = |entry| is_port_by_atoi(entry, port, |name| list.means(name, &nic.name));
-    list.excludes != (of_port.peek().is_none() || of_port.any(is_port))
+    let is_empty = entries(list.entries).next().is_none();
+    list.excludes != (is_empty || entries(list.entries).any(is_port))
 }
 
 /// The node's answer, from the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
@@ -168,11 +168,9 @@ fn merged_though_left_out(query: &Query) -> Option<String> {
 /// What a fabric of isolated rails needs, the same for every task; no answer on another.
 fn cross_nic(query: &Query) -> Option<Answer> {
     let is_isolated = query.prepared.wanted.fabric == Fabric::IsolatedRails;
-    if !is_isolated || query.topology.gpus.is_empty() || query.node.rails.is_empty() {
-        return None;
-    }
+    let has_both = !query.topology.gpus.is_empty() && !query.node.rails.is_empty();
     let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
-    Some(query.unless_in_files(&FILES, CROSS_NIC, answer))
+    (is_isolated && has_both).then(|| query.unless_in_files(&FILES, CROSS_NIC, answer))
 }
 
 /// The files that NCCL and RCCL read on this node, the site's first.
