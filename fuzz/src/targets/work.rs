@@ -18,6 +18,7 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file}
 use nic_placement_fleet::audit::stream::Splitter;
 use nic_placement_fleet::audit::{Audit, json};
 use nic_placement_formats::{archive, import, manifest};
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step;
 use std::hint::black_box;
 
@@ -229,7 +230,7 @@ fn lists(data: &[u8]) -> Work<'_> {
         let words: Vec<String> = text.split('\n').map(str::to_string).collect();
         drop(black_box(CpuSet::from_list(line)));
         drop(black_box(CpuSet::from_mask(line)));
-        drop(black_box(node.gpus_named(line).map_err(|bad| bad.to_string())));
+        drop(black_box(gpus_named(&node, line).map_err(|bad| bad.to_string())));
         if let Ok(patterns) = patterns(line) {
             black_box(node.nics.iter().filter(|nic| patterns.iter().any(|one| one.matches(nic))).count());
         }

@@ -4,6 +4,7 @@
 use super::Failure;
 use super::misunderstood::misunderstood;
 use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
+use nic_placement_launch::gpu_list::gpus_named;
 
 /// `1 GPU`, `8 GPUs`
 pub(super) fn counted(gpus: usize) -> String {
@@ -17,7 +18,7 @@ pub(super) fn several(
     topology: &Topology,
 ) -> Result<Vec<GpuIndex>, Failure> {
     let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
-    Ok(topology.gpus_named(list).map_err(|bad| format!("`{option}`: {bad}"))?)
+    Ok(gpus_named(topology, list).map_err(|bad| format!("`{option}`: {bad}"))?)
 }
 
 /// One GPU.
