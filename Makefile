@@ -48,7 +48,12 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries
-	$(libraries) $(CARGO) test --locked --no-fail-fast
+	$(libraries) $(CARGO) test --locked --no-run
+	# the guests under qemu beside the other tests: each of the two waits most of its time
+	@$(libraries) $(CARGO) test --locked --no-fail-fast --test vm --test vm_slurm --test clients > $(target)/guests.log 2>&1 & \
+	guests=$$!; \
+	$(libraries) NIC_PLACEMENT_SKIP_VM=1 $(CARGO) test --locked --no-fail-fast; rest=$$?; \
+	wait $$guests; of_guests=$$?; cat $(target)/guests.log; exit $$((rest + of_guests))
 
 # 300 pairs of it are part of `make test`; NICP_ROOT= attacks another release of Slurm
 attack: N = 3000
@@ -100,7 +105,8 @@ test-libraries:
 	tests/exec/install.sh
 	tests/clients/install.sh
 	$(CARGO) build --release --locked
-	$(CARGO) build --locked -p nic-placement --features panic-in-hooks --target-dir target/panic
+	$(CARGO) build --locked -p nic-placement --features panic-in-hooks
+	install -D $(target)/debug/libnic_placement.so target/panic/debug/libnic_placement.so
 	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked -p nic-placement
 	install -D $(target)/debug/libnic_placement.so target/stamped/libnic_placement.so
 
