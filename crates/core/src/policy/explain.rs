@@ -5,9 +5,8 @@
 //! NIC out.
 #![forbid(unsafe_code)]
 
-use super::solve::{Answer, Loss};
+use super::solve::{Answer, Loss, RailSet};
 use super::{Request, Ways};
-use crate::order::Order;
 use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
 
@@ -63,13 +62,8 @@ fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail:
 }
 
 /// The map as the solver's answer.
-fn rails_of(node: &NodePlacement) -> Vec<Vec<usize>> {
-    let rails = |choices: &[RailUse]| {
-        let mut rails: Vec<usize> = choices.iter().map(|choice| choice.rail.0).collect();
-        rails.order();
-        rails
-    };
-    node.gpus.iter().map(|gpu| rails(&gpu.choices)).collect()
+fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
+    node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect()).collect()
 }
 
 /// Why these rails and no others, in one sentence.
@@ -91,7 +85,11 @@ pub(super) fn why_this(
             let why = loss(node, ways, answer, gpu, nearer);
             format!("at {farthest}, for {} is {} but {why}", node.rail(nearer), kind(nearer))
         }
-        None if choices.len() > 1 && ways.part(gpu).is_some_and(|part| part.holds(choices)) => {
+        None if choices.len() > 1
+            && ways
+                .part(gpu)
+                .is_some_and(|part| choices.iter().all(|choice| part.nearest.contains(choice.rail.0))) =>
+        {
             part_of_nearest(ways, gpu, choices.len(), farthest)
         }
         None if as_near == choices.len() && choices.len() == 1 => format!("the only NIC at {farthest}"),
@@ -125,9 +123,9 @@ pub(super) fn why_this(
 /// How many of its nearest rails a GPU has under `NicsEach::Auto`, and why.
 fn part_of_nearest(ways: &Ways, gpu: GpuIndex, rails: usize, path: PathType) -> String {
     let Some(part) = ways.part(gpu) else { return String::new() };
-    let of_all = part.nearest.count_ones();
+    let of_all = part.nearest.len();
     let why = match rails < part.rails {
-        _ if part.is_nccls(rails) => "as NCCL uses them",
+        _ if of_all == rails * part.sharers => "as NCCL uses them",
         true => "and more would help nobody",
         false => "its even part",
     };
@@ -152,7 +150,7 @@ fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex
 fn loss(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     let kind = ways.kind(gpu, rail);
     let own = answer.rails_of()[gpu.0].iter();
-    let farthest = own.map(|&rail| ways.kind(gpu, RailIndex(rail))).max().unwrap_or(kind);
+    let farthest = own.map(|rail| ways.kind(gpu, RailIndex(rail))).max().unwrap_or(kind);
     match answer.loss(gpu.0, rail.0) {
         None => "it has no NIC to give up".to_string(),
         Some(Loss::Less { gpu: other, there, here }) => {

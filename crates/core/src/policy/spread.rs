@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::closest::{placements, steady};
+use super::solve::RailSet;
 use super::{Request, Ways};
-use crate::order::Order;
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
 
 pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
     let (ways, mut rails_of) = steady(topology, node, request);
-    let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !rails_of.is_empty()) else {
+    let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !node.rails.is_empty()) else {
         let mut gpus = placements(topology, node, &ways, &rails_of, request);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
             let more = || "; no idle NIC is added, since the job may not be alone on the node".to_string();
@@ -21,19 +21,16 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
     // only the job's GPUs can use rails, so what the others would have is idle
     for (gpu, rails) in rails_of.iter_mut().enumerate() {
         if !alone.contains(&GpuIndex(gpu)) {
-            rails.clear();
+            *rails = RailSet::default();
         }
     }
-    let idle: Vec<usize> =
-        (0..node.rails.len()).filter(|rail| !rails_of.iter().flatten().any(|used| used == rail)).collect();
-    for rail in idle {
+    for rail in RailSet::first(node.rails.len()).minus(RailSet::union(&rails_of)).iter() {
         let best = alone.iter().map(|gpu| gpu.0).min_by_key(|&gpu| {
             let value = ways.problem.alone_mbps(gpu, rail);
             (u64::MAX - value, ways.problem.kind(gpu, rail), rails_of[gpu].len(), gpu)
         });
         if let Some(gpu) = best {
-            rails_of[gpu].push(rail);
-            rails_of[gpu].order();
+            rails_of[gpu] = rails_of[gpu].with(rail);
         }
     }
     let mut gpus = placements(topology, node, &ways, &own, request);

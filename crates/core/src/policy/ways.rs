@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::links::{Climb, Links};
-use super::solve::{Answer, KINDS, Problem};
+use super::solve::{Answer, KINDS, Part, Problem, RailSet};
 use super::{Through, gbps};
 use crate::order::Order;
 use crate::placement::{Rail, RailIndex, RailUse};
@@ -30,9 +30,10 @@ impl Ways {
         topology: &Topology,
         rails: &[Rail],
         through: &Through,
-        rails_of: &[Vec<usize>],
+        rails_of: &[RailSet],
     ) -> Ways {
-        Ways::new(topology, rails, through, &rails_of.iter().map(Vec::len).collect::<Vec<usize>>())
+        let wants: Vec<usize> = rails_of.iter().map(|rails| rails.len()).collect();
+        Ways::new(topology, rails, through, &wants)
     }
 
     /// The same, where GPUs have these parts, and no numbers.
@@ -101,7 +102,7 @@ impl Ways {
     }
 
     /// An answer: for each GPU its rails.
-    pub(super) fn answer(&self, rails_of: &[Vec<usize>]) -> Answer<'_> {
+    pub(super) fn answer(&self, rails_of: &[RailSet]) -> Answer<'_> {
         Answer::new(&self.problem, rails_of.to_vec())
     }
 
@@ -113,8 +114,8 @@ impl Ways {
             share_mbps: self.rates_known.then(|| answer.share_mbps(gpu, rail)),
             users: answer.users(rail),
         };
-        let of_gpu = |(gpu, rails): (usize, &Vec<usize>)| {
-            let mut choices: Vec<RailUse> = rails.iter().map(|&rail| choice(gpu, rail)).collect();
+        let of_gpu = |(gpu, rails): (usize, &RailSet)| {
+            let mut choices: Vec<RailUse> = rails.iter().map(|rail| choice(gpu, rail)).collect();
             choices
                 .order_by_key(|choice| (u64::MAX - choice.share_mbps.unwrap_or(0), choice.path, choice.rail));
             choices
@@ -135,29 +136,6 @@ impl Ways {
     /// Is any rate or link known?
     pub(super) fn rates_known(&self) -> bool {
         self.rates_known
-    }
-}
-
-/// A GPU's part of its nearest rails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
-    /// its nearest rails, a bit for each
-    pub(super) nearest: u64,
-    /// GPUs that have one of these among their own nearest, itself included
-    pub(super) sharers: usize,
-    /// its even part of them, at least one
-    pub(super) rails: usize,
-}
-
-impl Part {
-    /// Are all of these rails among its nearest?
-    pub(super) fn holds(&self, choices: &[RailUse]) -> bool {
-        choices.iter().all(|choice| self.nearest >> choice.rail.0 & 1 == 1)
-    }
-
-    /// Is it the number that NCCL uses too?
-    pub(super) fn is_nccls(&self, rails: usize) -> bool {
-        self.nearest.count_ones() as usize == rails * self.sharers
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the solver is asked: which places each GPU crosses on its way to each rail, and what they carry.
 #![forbid(unsafe_code)]
 
-use super::{Kept, MOST_RAILS};
+use super::{Kept, RailSet};
 
 /// Shares are reckoned in this part of a Mbit/s, a multiple of 1 to 16, so that most divide without remainder.
 pub(super) const PARTS: u64 = 720_720;
@@ -28,8 +28,8 @@ pub struct Problem {
     rails: usize,
     /// rails that each GPU is to get
     wants: Vec<usize>,
-    /// for each GPU the rails from which it may choose, a bit for each
-    pub(super) open: Vec<u64>,
+    /// for each GPU the rails from which it may choose
+    open: Vec<RailSet>,
     /// what each place carries, in parts of a Mbit/s: the rails first, then links that several ways share
     capacities: Vec<u64>,
     /// `[gpu * rails + rail]`
@@ -40,15 +40,14 @@ pub struct Problem {
 
 impl Problem {
     /// A problem without ways, which [`Problem::add_way`] adds.  Rails with the rates of their ports, in Mbit/s, and how many
-    /// of them each GPU is to get: at least 1, and all where there are fewer.  Of more rails than [`MOST_RAILS`] nothing can
-    /// be solved.
+    /// of them each GPU is to get: at least 1, and all where there are fewer.  Of more rails than [`super::MOST_RAILS`]
+    /// nothing can be solved.
     pub fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
-        let all = u64::MAX.checked_shr((MOST_RAILS - rails.min(MOST_RAILS)) as u32).unwrap_or(0);
         Problem {
             rails,
             wants: wants.iter().map(|&want| want.clamp(1, rails.max(1))).collect(),
-            open: vec![all; wants.len()],
+            open: vec![RailSet::first(rails); wants.len()],
             capacities: rates.iter().map(|rate| rate * PARTS).collect(),
             edges: Vec::with_capacity(rails * wants.len()),
             crossed: Vec::with_capacity(4 * rails * wants.len()),
@@ -126,19 +125,14 @@ impl Problem {
         self.crossed[first as usize..][..places.into()].iter().map(|&place| place.into())
     }
 
-    /// The rails from which a GPU may choose, ascending.
-    pub(super) fn open_to(&self, gpu: usize) -> impl Iterator<Item = usize> + use<> {
-        bits(self.open[gpu])
-    }
-
-    /// Is a rail one of those from which a GPU may choose?
-    pub(super) fn is_open(&self, gpu: usize, rail: usize) -> bool {
-        self.open[gpu] >> rail & 1 == 1
+    /// The rails from which a GPU may choose.
+    pub(super) fn open(&self, gpu: usize) -> RailSet {
+        self.open[gpu]
     }
 
     /// Has a GPU no choice?
     pub(super) fn is_decided(&self, gpu: usize) -> bool {
-        self.open[gpu].count_ones() as usize <= self.wants[gpu]
+        self.open[gpu].len() <= self.wants[gpu]
     }
 
     fn edge(&self, gpu: usize, rail: usize) -> &Edge {
@@ -146,22 +140,9 @@ impl Problem {
     }
 
     /// Leaves GPUs that have their rails already no others.
-    pub(super) fn keep(&mut self, kept: &Kept) {
+    pub fn keep(&mut self, kept: &Kept) {
         for (open, rails) in self.open.iter_mut().zip(kept) {
-            if let Some(rails) = rails {
-                *open = rails.iter().fold(0, |open, rail| open | 1 << rail);
-            }
+            *open = rails.unwrap_or(*open);
         }
     }
-}
-
-/// The positions of the bits that are set, ascending.
-pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> + use<> {
-    std::iter::from_fn(move || {
-        let first = set.trailing_zeros() as usize;
-        (set != 0).then(|| {
-            set &= set - 1;
-            first
-        })
-    })
 }
