@@ -66,12 +66,13 @@ impl Problem {
     pub fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
         let (rail, first) = (self.edges.len() % self.rails, self.crossed.len());
         self.crossed.push(rail as u16);
+        // mostly the narrowest: what is looked for by its share ends there
+        self.crossed.extend(between);
         let [of_gpu, of_rail] = sides;
         self.crossed.extend_from_slice(of_gpu);
         // where the sides meet one link can be on both: that above two functions of one device
         let twice = of_rail.last().is_some_and(|last| of_gpu.last() == Some(last));
         self.crossed.extend_from_slice(&of_rail[..of_rail.len() - usize::from(twice)]);
-        self.crossed.extend(between);
         let places = &self.crossed[first..];
         let narrowest = places.iter().map(|&place| self.capacities[usize::from(place)]).min();
         let own = narrowest.unwrap_or(0).min(lets_through * PARTS);
