@@ -199,7 +199,7 @@ pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
 
 /// The NICs by which a strict word judges a task: those of the lists that stand, and the plan's own where a library
 /// may still use them.
-pub fn judged(
+pub(crate) fn judged(
     node: &NodePlacement,
     task: &TaskPlacement,
     variables: &[Variable],

@@ -131,7 +131,7 @@ mod tests {
 
     /// The ports that do not work, and those that came up at less than their rate.
     fn lacking(topology: &Topology) -> (Vec<String>, Vec<String>) {
-        let found = candidates::rails(topology, &Selection::default());
+        let found = candidates::rails(topology, &Selection::default(), &[]);
         let [broken, degraded] =
             [found.broken, found.degraded].map(|rails| rails.iter().map(ToString::to_string).collect());
         (broken, degraded)

@@ -11,30 +11,26 @@ use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// The most rails of a node: UCX marks the entries of its device list in a mask of 64 bits
 /// (src/ucp/core/ucp_context.c). NCCL's own limit is in `libraries::nccl`.
-pub const MAX_RAILS: usize = super::solve::MOST_RAILS;
+pub(crate) const MAX_RAILS: usize = super::solve::MOST_RAILS;
 
 /// The ports of a node, judged.
 #[derive(Debug, Default)]
-pub struct Candidates {
+pub(crate) struct Candidates {
     /// the ports that may be chosen, in rail order (PCI order)
-    pub rails: Vec<Rail>,
+    pub(crate) rails: Vec<Rail>,
     /// the ports that would be rails if they worked, in the same order; each is in `excluded` too
-    pub broken: Vec<Rail>,
+    pub(crate) broken: Vec<Rail>,
     /// the ports that would be rails if they had the others' rate; each is in `excluded` too
-    pub degraded: Vec<Rail>,
+    pub(crate) degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen, and why
-    pub excluded: Vec<Excluded>,
+    pub(crate) excluded: Vec<Excluded>,
     /// warnings
-    pub diagnostics: Vec<Diagnostic>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Judges every port of the node.
-pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
-    rails_beside(topology, selection, &[])
-}
-
-/// The same, where these were rails when more worked: what fails of them would be a rail.
-pub(super) fn rails_beside(topology: &Topology, selection: &Selection, were: &[Rail]) -> Candidates {
+/// Judges every port of the node.  Of ports that fail, those in `were` count as rails that are broken: they were rails when
+/// more worked.
+pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -> Candidates {
     let mut judging = Judging::new(topology, selection);
     judging.say_what_means_no_nic(selection);
     let failed = judging.leave_out_what_fails(selection);

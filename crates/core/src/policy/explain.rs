@@ -11,7 +11,12 @@ use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
-pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: GpuIndex) -> Vec<Pair> {
+pub(crate) fn pairs(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+    gpu: GpuIndex,
+) -> Vec<Pair> {
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of(node));
     let mut answer = ways.answer(&rails_of(node));
     let own = &node.gpu(gpu).choices;

@@ -5,10 +5,10 @@
 
 mod all;
 mod broken;
-pub mod candidates;
+pub(crate) mod candidates;
 mod closest;
 mod evidence;
-pub mod explain;
+pub(crate) mod explain;
 mod fabric;
 pub(crate) mod ladder;
 mod links;
@@ -16,10 +16,10 @@ mod numa;
 mod parts;
 pub mod pattern;
 mod rail;
-pub mod reach;
-pub mod solve;
+pub(crate) mod reach;
+mod solve;
 mod spread;
-pub mod strictness;
+pub(crate) mod strictness;
 mod ways;
 
 pub use pattern::Pattern;
@@ -118,7 +118,7 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let selection = request.selection.unwrap_or(&everything);
     let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
     let Candidates { rails, broken, degraded, excluded, diagnostics } =
-        candidates::rails_beside(topology, selection, were);
+        candidates::rails(topology, selection, were);
     let mut node = NodePlacement {
         policy: request.policy,
         rails,

@@ -11,7 +11,7 @@ use crate::topology::{Nic, NicIndex, NicKind, NodeSet, PortState, Topology};
 
 /// What a task will use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judged {
+pub(crate) enum Judged {
     /// a NIC
     Nic {
         /// what it is called in a sentence
@@ -27,7 +27,7 @@ pub enum Judged {
 }
 
 /// What the task lacks, in one sentence each; a `best-effort` task runs, and we report what it lacks.
-pub fn shortfalls(
+pub(crate) fn shortfalls(
     topology: &Topology,
     node: &NodePlacement,
     task: &TaskPlacement,

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 /// What an answer loses against the one before a GPU moved, in the first respect in which they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub(crate) enum Loss {
     /// this GPU gets this much instead of that, in Mbit/s, and nothing that others gain weighs it up
     Less {
         /// the GPU
@@ -30,7 +30,7 @@ pub enum Loss {
 }
 
 /// An answer, open to changes.
-pub struct Answer<'p> {
+pub(crate) struct Answer<'p> {
     pub(super) problem: &'p Problem,
     pub(super) rails_of: Vec<RailSet>,
     pub(super) load: Load<'p>,
@@ -40,7 +40,7 @@ pub struct Answer<'p> {
 
 impl<'p> Answer<'p> {
     /// An answer to a problem: for each GPU its rails.
-    pub fn new(problem: &'p Problem, rails_of: Vec<RailSet>) -> Answer<'p> {
+    pub(crate) fn new(problem: &'p Problem, rails_of: Vec<RailSet>) -> Answer<'p> {
         let load = Load::of(problem, &rails_of);
         Answer::with_load(problem, rails_of, load)
     }
@@ -52,32 +52,32 @@ impl<'p> Answer<'p> {
     }
 
     /// For each GPU its rails.
-    pub fn rails_of(&self) -> &[RailSet] {
+    pub(crate) fn rails_of(&self) -> &[RailSet] {
         &self.rails_of
     }
 
     /// What a GPU gets of one of its rails, in Mbit/s.
-    pub fn share_mbps(&self, gpu: usize, rail: usize) -> u64 {
+    pub(crate) fn share_mbps(&self, gpu: usize, rail: usize) -> u64 {
         self.load.share(gpu, rail) / PARTS
     }
 
     /// How many GPUs have a rail.
-    pub fn users(&self, rail: usize) -> usize {
+    pub(crate) fn users(&self, rail: usize) -> usize {
         self.load.ways(rail)
     }
 
     /// For each GPU its rails, alone.
-    pub fn into_rails(self) -> Vec<RailSet> {
+    pub(crate) fn into_rails(self) -> Vec<RailSet> {
         self.rails_of
     }
 
     /// What the worst-off GPU gets, in Mbit/s.
-    pub fn worst_mbps(&self) -> u64 {
+    pub(crate) fn worst_mbps(&self) -> u64 {
         self.shares.iter().copied().min().unwrap_or(0)
     }
 
     /// How good it is.
-    pub fn score(&self) -> Score {
+    pub(crate) fn score(&self) -> Score {
         let Answer { problem, rails_of, .. } = self;
         let mut shares = self.shares.clone();
         shares.sort_unstable();
@@ -101,7 +101,7 @@ impl<'p> Answer<'p> {
 
     /// What would be lost if a GPU took a rail in place of that of its own which it would miss least, and no other GPU
     /// moved; `None` where it has none to give up.
-    pub fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
+    pub(crate) fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
         let own = self.rails_of[gpu];
         let (score, before) = (self.score(), self.shares.clone());
         let moved = |from: usize| {

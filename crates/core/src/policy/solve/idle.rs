@@ -8,18 +8,18 @@ use super::score::shares;
 
 /// A GPU's part of its nearest rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub(crate) struct Part {
     /// its nearest rails
-    pub nearest: RailSet,
+    pub(crate) nearest: RailSet,
     /// GPUs that have one of these among their own nearest, itself included
-    pub sharers: usize,
+    pub(crate) sharers: usize,
     /// its even part of them, at least one
-    pub rails: usize,
+    pub(crate) rails: usize,
 }
 
 /// Gives GPUs idle rails of their parts too, in turn, each time one that makes the answer better: what the worst-off gets,
 /// then the next.  A rail behind a link that is full makes none better, or costs others more.
-pub fn add_idle(problem: &Problem, mut rails_of: Vec<RailSet>, parts: &[Part]) -> Vec<RailSet> {
+pub(crate) fn add_idle(problem: &Problem, mut rails_of: Vec<RailSet>, parts: &[Part]) -> Vec<RailSet> {
     let mut load = Load::of(problem, &rails_of);
     let mut best = ascending(&load, &rails_of);
     let mut idle = RailSet::first(problem.rails()).minus(RailSet::union(&rails_of));

@@ -21,17 +21,16 @@ mod start;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use answer::{Answer, Loss};
-pub use idle::{Part, add_idle};
-pub use problem::{KINDS, Problem};
-pub use rails::{MOST_RAILS, RailSet};
-pub use score::Score;
+pub(crate) use answer::{Answer, Loss};
+pub(crate) use idle::{Part, add_idle};
+pub(crate) use problem::{KINDS, Problem};
+pub(crate) use rails::{MOST_RAILS, RailSet};
 
 /// GPUs whose rails are given, and `None` for the others.
-pub type Kept = [Option<RailSet>];
+pub(crate) type Kept = [Option<RailSet>];
 
 /// A good answer: each GPU has as many rails as it wants and the node has.
-pub fn solve(problem: &Problem) -> Answer<'_> {
+pub(crate) fn solve(problem: &Problem) -> Answer<'_> {
     let near = start::nearest(problem);
     if near.is_ideal() {
         return near;

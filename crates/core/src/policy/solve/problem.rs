@@ -7,7 +7,7 @@ use super::{Kept, RailSet};
 pub(super) const PARTS: u64 = 720_720;
 
 /// Kinds of path that can be told apart; farther ones count as the farthest.
-pub const KINDS: u8 = 8;
+pub(crate) const KINDS: u8 = 8;
 
 /// One GPU's way to one rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ struct Edge {
 
 /// GPUs, rails, and the ways between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     rails: usize,
     /// rails that each GPU is to get
     wants: Vec<usize>,
@@ -42,7 +42,7 @@ impl Problem {
     /// A problem without ways, which [`Problem::add_way`] adds.  Rails with the rates of their ports, in Mbit/s, and how many
     /// of them each GPU is to get: at least 1, and all where there are fewer.  Of more rails than [`super::MOST_RAILS`]
     /// nothing can be solved.
-    pub fn new(rates: &[u64], wants: &[usize]) -> Problem {
+    pub(crate) fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
         Problem {
             rails,
@@ -55,7 +55,7 @@ impl Problem {
     }
 
     /// Adds a place that several ways may cross, by what it carries in Mbit/s; gives its number.
-    pub fn add_place(&mut self, mbps: u64) -> u16 {
+    pub(crate) fn add_place(&mut self, mbps: u64) -> u16 {
         self.capacities.push(mbps * PARTS);
         // a node has too few bridges and connections to come near the limit
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
@@ -63,7 +63,7 @@ impl Problem {
 
     /// Adds the next way, GPU by GPU and for each rail by rail: what it lets one GPU have, in Mbit/s; the kind of path; and
     /// the places on it besides the rail, on the GPU's side and on the rail's, and between them.
-    pub fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
+    pub(crate) fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
         let (rail, first) = (self.edges.len() % self.rails, self.crossed.len());
         self.crossed.push(rail as u16);
         // mostly the narrowest: what is looked for by its share ends there
@@ -81,12 +81,12 @@ impl Problem {
     }
 
     /// Number of GPUs.
-    pub fn gpus(&self) -> usize {
+    pub(crate) fn gpus(&self) -> usize {
         self.wants.len()
     }
 
     /// Number of rails.
-    pub fn rails(&self) -> usize {
+    pub(crate) fn rails(&self) -> usize {
         self.rails
     }
 
@@ -96,17 +96,17 @@ impl Problem {
     }
 
     /// Rails that a GPU gets.
-    pub fn wants(&self, gpu: usize) -> usize {
+    pub(crate) fn wants(&self, gpu: usize) -> usize {
         self.wants[gpu]
     }
 
     /// What the way lets through when no other way shares it, in Mbit/s.
-    pub fn alone_mbps(&self, gpu: usize, rail: usize) -> u64 {
+    pub(crate) fn alone_mbps(&self, gpu: usize, rail: usize) -> u64 {
         self.own(gpu, rail) / PARTS
     }
 
     /// The kind of path, 0 the nearest.
-    pub fn kind(&self, gpu: usize, rail: usize) -> u8 {
+    pub(crate) fn kind(&self, gpu: usize, rail: usize) -> u8 {
         self.edge(gpu, rail).kind
     }
 
@@ -141,7 +141,7 @@ impl Problem {
     }
 
     /// Leaves GPUs that have their rails already no others.
-    pub fn keep(&mut self, kept: &Kept) {
+    pub(crate) fn keep(&mut self, kept: &Kept) {
         for (open, rails) in self.open.iter_mut().zip(kept) {
             *open = rails.unwrap_or(*open);
         }

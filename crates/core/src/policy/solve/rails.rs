@@ -2,35 +2,35 @@
 #![forbid(unsafe_code)]
 
 /// Rails, at most: the bits of a `u64`.
-pub const MOST_RAILS: usize = 64;
+pub(crate) const MOST_RAILS: usize = 64;
 
 /// Rails of a node, by their positions below [`MOST_RAILS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RailSet(u64);
+pub(crate) struct RailSet(u64);
 
 impl RailSet {
     /// The first rails of a node, so many.
-    pub fn first(count: usize) -> RailSet {
+    pub(crate) fn first(count: usize) -> RailSet {
         (0..count.min(MOST_RAILS)).collect()
     }
 
     /// Is this rail one of them?
-    pub fn contains(self, rail: usize) -> bool {
+    pub(crate) fn contains(self, rail: usize) -> bool {
         self.0 >> rail & 1 == 1
     }
 
     /// How many they are.
-    pub fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
     /// Are they none?
-    pub fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Ascending.
-    pub fn iter(self) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> + use<> {
         let mut left = self.0;
         std::iter::from_fn(move || {
             let first = left.trailing_zeros() as usize;
@@ -42,27 +42,27 @@ impl RailSet {
     }
 
     /// These and one more.
-    pub fn with(self, rail: usize) -> RailSet {
+    pub(crate) fn with(self, rail: usize) -> RailSet {
         RailSet(self.0 | 1 << rail)
     }
 
     /// These but for one.
-    pub fn without(self, rail: usize) -> RailSet {
+    pub(crate) fn without(self, rail: usize) -> RailSet {
         RailSet(self.0 & !(1 << rail))
     }
 
     /// Those that are in both sets.
-    pub fn and(self, other: RailSet) -> RailSet {
+    pub(crate) fn and(self, other: RailSet) -> RailSet {
         RailSet(self.0 & other.0)
     }
 
     /// Those that are not in the other set.
-    pub fn minus(self, other: RailSet) -> RailSet {
+    pub(crate) fn minus(self, other: RailSet) -> RailSet {
         RailSet(self.0 & !other.0)
     }
 
     /// Those of all sets together.
-    pub fn union(sets: &[RailSet]) -> RailSet {
+    pub(crate) fn union(sets: &[RailSet]) -> RailSet {
         RailSet(sets.iter().fold(0, |all, set| all | set.0))
     }
 }

@@ -11,7 +11,7 @@ use std::cmp::{Ordering, Reverse};
 /// What every GPU gets, the worst-off first, then the next (leximin): no gain of one GPU, however large, weighs up a loss
 /// of one that has less.  Then nearer paths, then more even use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Score {
+pub(crate) struct Score {
     /// in whole Mbit/s, ascending: answers that differ by less are equally good
     pub(super) shares: Vec<u64>,
     /// how many paths of each kind, the farthest in the highest digit

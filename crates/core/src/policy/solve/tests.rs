@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use score::Score;
 
 mod beginnings;
 mod properties;
@@ -96,7 +97,7 @@ fn shares(machine: &Machine, rails_of: &[Vec<usize>]) -> Vec<u64> {
 
 /// An answer whose GPUs get more than by that score, from the worst-off one on.  Every answer is looked at, but for those
 /// whose beginning is no better already: further GPUs can only lessen what the first ones have.
-pub(in crate::policy) fn better(problem: &Problem, than: &Score) -> Option<Vec<RailSet>> {
+pub(crate) fn better(problem: &Problem, than: &Score) -> Option<Vec<RailSet>> {
     let mut search = Search { problem, than, load: load::Load::new(problem), rails_of: Vec::new() };
     search.descend().then_some(search.rails_of)
 }
