@@ -281,7 +281,6 @@ fn a_live_phb_is_not_made_farther() {
 fn a_numa_node_that_is_unknown_is_made_up_for_and_one_that_is_known_is_not() {
     let mut live = as_seen("azure-nd128isr-gb300-v6");
     let model = known("azure-nd128isr-gb300-v6");
-    let known = model.topology().unwrap();
     let (lost, moved) = (address("0101:00:00.0"), address("0102:00:00.0"));
     live.pci.insert(PciFunction { numa_node: None, ..live.pci.get(lost).unwrap().clone() });
     live.pci.insert(PciFunction { numa_node: Some(1), ..live.pci.get(moved).unwrap().clone() });
