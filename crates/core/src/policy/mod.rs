@@ -24,9 +24,10 @@ mod ways;
 
 pub use pattern::Pattern;
 
-use crate::placement::{NicsEach, NodePlacement, Policy, Rail};
-use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
+use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail, RailUse};
+use crate::topology::{Gpu, GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
+use solve::{Answer, RailSet};
 use ways::Ways;
 
 /// The NICs that the admin wants and does not want.
@@ -136,6 +137,28 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
         Policy::All => all::map_gpus(topology, &node, request),
     };
     node
+}
+
+/// What each GPU has by an answer; `reason` says in words why it has these rails.
+fn placements(
+    topology: &Topology,
+    ways: &Ways,
+    rails_of: &[RailSet],
+    request: &Request,
+    mut reason: impl FnMut(&mut Answer, GpuIndex, &[RailUse]) -> String,
+) -> Vec<GpuPlacement> {
+    let mut answer = Answer::new(&ways.problem, rails_of.to_vec());
+    let choices = ways.choices(&answer);
+    let placement = |((gpu, device), choices): ((GpuIndex, &Gpu), Vec<RailUse>)| GpuPlacement {
+        reason: request.reasons.say(|| match choices.is_empty() {
+            true => "no NIC of this node may be chosen".to_string(),
+            false => reason(&mut answer, gpu, &choices),
+        }),
+        choices,
+        numa_node: topology.numa_node_of(device.address),
+        shortfall: None,
+    };
+    topology.numbered_gpus().zip(choices).map(placement).collect()
 }
 
 /// `400 Gb/s`, `2.5 Gb/s`

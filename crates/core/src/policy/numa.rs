@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::solve::RailSet;
-use super::{Request, Ways};
+use super::{Request, Ways, placements};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{PathType, Topology};
 
@@ -14,9 +14,10 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
         if local.is_empty() { RailSet::first(kinds.len()) } else { local }
     };
     let rails_of: Vec<RailSet> = ways.kinds.iter().map(near).collect();
-    super::all::serve(topology, node, request, &rails_of, |gpu, rails| {
-        match rails.iter().any(|rail| ways.kinds[gpu.0][rail] < PathType::Sys) {
-            true => format!("all {} good NICs of its NUMA node", rails.len()),
+    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
+    placements(topology, &ways, &rails_of, request, |_, _, choices| {
+        match choices.iter().any(|choice| choice.path < PathType::Sys) {
+            true => format!("all {} good NICs of its NUMA node", choices.len()),
             false => "its NUMA node has no good NIC: all that are nearest".to_string(),
         }
     })

@@ -5,7 +5,7 @@
 //! are the k-th group of them.  A GPU whose rail is broken gets what `closest` leaves it, unless others of its group work.
 #![forbid(unsafe_code)]
 
-use super::closest::{in_order, placements};
+use super::closest::{explained, in_order};
 use super::solve::{RailSet, solve};
 use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
@@ -41,7 +41,7 @@ pub(super) fn map_gpus(
     let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
     ways.problem.keep(&kept);
     let rails_of = solve(&ways.problem).into_rails();
-    let mut gpus = placements(topology, node, &ways, &rails_of, request);
+    let mut gpus = explained(topology, node, &ways, &rails_of, request);
     if rails.is_empty() {
         return gpus;
     }

@@ -1,8 +1,8 @@
 //! `spread`: as `closest`, and a job that has the node to itself also uses the rails that would be idle.
 #![forbid(unsafe_code)]
 
-use super::closest::{placements, steady};
-use super::solve::RailSet;
+use super::closest::{explained, steady};
+use super::solve::{Answer, RailSet};
 use super::{Request, Ways};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
@@ -10,7 +10,7 @@ use crate::topology::{GpuIndex, Topology};
 pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
     let (ways, mut rails_of) = steady(topology, node, request);
     let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !node.rails.is_empty()) else {
-        let mut gpus = placements(topology, node, &ways, &rails_of, request);
+        let mut gpus = explained(topology, node, &ways, &rails_of, request);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
             let more = || "; no idle NIC is added, since the job may not be alone on the node".to_string();
             gpu.reason.push_str(&request.reasons.say(more));
@@ -33,9 +33,9 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
             rails_of[gpu] = rails_of[gpu].with(rail);
         }
     }
-    let mut gpus = placements(topology, node, &ways, &own, request);
+    let mut gpus = explained(topology, node, &ways, &own, request);
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
-    for (gpu, choices) in ways.choices(&ways.answer(&rails_of)).into_iter().enumerate() {
+    for (gpu, choices) in ways.choices(&Answer::new(&ways.problem, rails_of)).into_iter().enumerate() {
         let more = choices.len().saturating_sub(own[gpu].len());
         gpus[gpu].choices = choices;
         let reason = std::mem::take(&mut gpus[gpu].reason);

@@ -164,7 +164,7 @@ proptest! {
                 }
                 solve::Answer::new(&ways.problem, answer).worst_mbps()
             });
-            prop_assert!(ways.answer(&rails_of(&is)).worst_mbps() > staying.max().unwrap());
+            prop_assert!(solve::Answer::new(&ways.problem, rails_of(&is)).worst_mbps() > staying.max().unwrap());
         }
     }
 

@@ -84,7 +84,7 @@ impl<'p> Answer<'p> {
         let path = |gpu: usize, rail: usize| path_digit(problem.kind(gpu, rail));
         let paths = |gpu: usize| rails_of[gpu].iter().map(move |rail| path(gpu, rail)).sum::<u128>();
         let users = (0..problem.rails()).map(|rail| self.users(rail).pow(2) as u64).sum();
-        Score { shares, path: (0..rails_of.len()).map(paths).sum(), users }
+        Score { shares: Reverse(shares), path: (0..rails_of.len()).map(paths).sum(), users }
     }
 
     /// Has each GPU the rails that give it most and are nearest, as if it were alone on the node, and are these no others'
@@ -119,7 +119,7 @@ impl<'p> Answer<'p> {
         if there < score {
             return Some(Loss::Gain);
         }
-        let level = there.shares.iter().zip(&score.shares).find(|(after, before)| after != before);
+        let level = there.shares.0.iter().zip(&score.shares.0).find(|(after, before)| after != before);
         Some(match level {
             Some((&level, _)) => {
                 // more GPUs than before have no more than this; the one that moves is named before others that lose as much

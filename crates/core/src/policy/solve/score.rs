@@ -4,33 +4,20 @@
 use super::RailSet;
 use super::load::Load;
 use super::problem::PARTS;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 
 /// How good an answer is; the better one is the lesser one.
 ///
 /// What every GPU gets, the worst-off first, then the next (leximin): no gain of one GPU, however large, weighs up a loss
 /// of one that has less.  Then nearer paths, then more even use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
     /// in whole Mbit/s, ascending: answers that differ by less are equally good
-    pub(super) shares: Vec<u64>,
+    pub(super) shares: Reverse<Vec<u64>>,
     /// how many paths of each kind, the farthest in the highest digit
     pub(super) path: u128,
     /// sum of the squares of the rails' users
     pub(super) users: u64,
-}
-
-impl Ord for Score {
-    fn cmp(&self, other: &Score) -> Ordering {
-        let key = |score: &Score| (score.path, score.users);
-        (Reverse(&self.shares), key(self)).cmp(&(Reverse(&other.shares), key(other)))
-    }
-}
-
-impl PartialOrd for Score {
-    fn partial_cmp(&self, other: &Score) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 /// What each GPU gets, in whole Mbit/s.

@@ -122,8 +122,8 @@ impl Search<'_> {
         });
         let mut shares: Vec<u64> = begun.chain(open).collect();
         shares.sort_unstable();
-        if shares <= self.than.shares || gpu == problem.gpus() {
-            return shares > self.than.shares;
+        if shares <= self.than.shares.0 || gpu == problem.gpus() {
+            return shares > self.than.shares.0;
         }
         let is_open = |set: &RailSet| set.minus(problem.open(gpu)).is_empty();
         for set in choices(problem.rails(), problem.wants(gpu)).into_iter().filter(is_open) {

@@ -88,8 +88,8 @@ proptest! {
         let loss = Answer::new(&problem, rails_of).loss(gpu, rail).unwrap();
         match loss {
             Loss::Less { there: less, here: more, .. } => {
-                prop_assert!(less < more && there.shares < here.shares);
-                let differing = there.shares.iter().zip(&here.shares).find(|(a, b)| a != b).unwrap();
+                prop_assert!(less < more && there.shares > here.shares);
+                let differing = there.shares.0.iter().zip(&here.shares.0).find(|(a, b)| a != b).unwrap();
                 prop_assert!(less <= *differing.0 && more > *differing.0);
             }
             Loss::Path => prop_assert!(there.shares == here.shares && there.path > here.path),
