@@ -3,7 +3,7 @@
 //! A rail's number is its place among all rails of the node, and must not change when another rail fails.
 #![forbid(unsafe_code)]
 
-use super::fabric::Candidate;
+use super::evidence::{Candidate, device};
 use crate::order;
 use crate::placement::Rail;
 use crate::topology::{Ascent, LinkLayer, Nic, NicIndex, PathType, PciAddress, Topology};
@@ -92,12 +92,6 @@ impl<'a> Likeness<'a> {
             Distances { gpus: gpus.collect(), farthest }
         })
     }
-}
-
-/// The device id of a NIC's function.  We do not read the vendor id for a decision: it hardly ever differs if
-/// the device id agrees.
-pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
-    topology.pci.get(nic.address?)?.device
 }
 
 /// The GPUs from which the paths differ: those below one bridge reach every NIC alike, unless a path is stated.

@@ -58,7 +58,7 @@ fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail:
         nic: node.rail(rail).name.to_string(),
         port: Some(node.rail(rail).port),
         path: Some(ways.kind(gpu, rail)),
-        alone_mbps: ways.rates_known().then(|| ways.value(gpu, rail)),
+        alone_mbps: ways.alone_mbps(gpu, rail),
         share_mbps: None,
         users: answer.users(rail.0),
         chosen: false,

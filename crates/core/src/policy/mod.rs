@@ -9,14 +9,12 @@ pub(crate) mod candidates;
 mod closest;
 mod evidence;
 pub(crate) mod explain;
-mod fabric;
 pub(crate) mod ladder;
 mod links;
 mod numa;
 mod parts;
 pub mod pattern;
 mod rail;
-pub(crate) mod reach;
 mod solve;
 mod spread;
 pub(crate) mod strictness;
@@ -28,7 +26,7 @@ use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail, Rail
 use crate::topology::{Gpu, GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
 use solve::{Answer, RailSet};
-use ways::Ways;
+pub(crate) use ways::Ways;
 
 /// The NICs that the admin wants and does not want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{PathType, Topology};
 
 pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
-    let ways = Ways::new(topology, &node.rails, &request.through, &vec![1; topology.gpus.len()]);
+    let ways = Ways::one_each(topology, &node.rails, &request.through);
     let near = |kinds: &Vec<PathType>| {
         let local: RailSet = (0..kinds.len()).filter(|&rail| kinds[rail] < PathType::Sys).collect();
         // without any, all are as far

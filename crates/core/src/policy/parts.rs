@@ -36,7 +36,7 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
 /// nearest, up to each GPU's part, and as long as no GPU with less bandwidth loses by it.  With these numbers all is solved
 /// anew, so that a GPU's rails stand beside each other.
 pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
-    let ways = Ways::new(topology, rails, through, &vec![1; topology.gpus.len()]);
+    let ways = Ways::one_each(topology, rails, through);
     let one_each = solve(&ways.problem).into_rails();
     let parts = of_nearest(&ways.problem);
     let used = RailSet::union(&one_each);

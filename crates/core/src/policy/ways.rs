@@ -7,13 +7,14 @@ use super::{Through, gbps};
 use crate::order::Order;
 use crate::placement::{Rail, RailIndex, RailUse};
 use crate::topology::{Ascent, GpuIndex, PathType, Topology};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Rate that stands for an unknown one, so that machines without any rate are still compared by their paths, in Mbit/s.
 const UNKNOWN_RATE: u64 = 100_000;
 
 /// How every GPU reaches every rail.
-pub(super) struct Ways {
+pub(crate) struct Ways {
     /// `[gpu][rail]`
     pub(super) kinds: Vec<Vec<PathType>>,
     /// the same for the solver
@@ -32,6 +33,11 @@ impl Ways {
     ) -> Ways {
         let wants: Vec<usize> = rails_of.iter().map(|rails| rails.len()).collect();
         Ways::new(topology, rails, through, &wants)
+    }
+
+    /// The ways to these rails, or to any ports; each GPU is to get one of them.
+    pub(crate) fn one_each(topology: &Topology, rails: &[Rail], through: &Through) -> Ways {
+        Ways::new(topology, rails, through, &vec![1; topology.gpus.len()])
     }
 
     /// The ways to these rails; each GPU is to get so many of them, but at least one.
@@ -85,13 +91,19 @@ impl Ways {
     }
 
     /// The path between a GPU and a rail.
-    pub(super) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
+    pub(crate) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
         self.kinds[gpu.0][rail.0]
     }
 
-    /// What the way between a GPU and a rail gives when no other way shares it, in Mbit/s.
-    pub(super) fn value(&self, gpu: GpuIndex, rail: RailIndex) -> u64 {
-        self.problem.alone_mbps(gpu.0, rail.0)
+    /// What the way between a GPU and a rail gives when no other way shares it, in Mbit/s; `None` if no rate is known.
+    pub(crate) fn alone_mbps(&self, gpu: GpuIndex, rail: RailIndex) -> Option<u64> {
+        self.rates_known.then(|| self.problem.alone_mbps(gpu.0, rail.0))
+    }
+
+    /// Of these rails the one that gives the GPU most; of equals the nearest, of these the first.
+    pub(crate) fn best(&self, gpu: GpuIndex, rails: impl Iterator<Item = RailIndex>) -> Option<RailIndex> {
+        rails
+            .min_by_key(|&rail| (Reverse(self.problem.alone_mbps(gpu.0, rail.0)), self.kind(gpu, rail), rail))
     }
 
     /// The answer as data: for each GPU its rails with what each gives it.
@@ -114,11 +126,6 @@ impl Ways {
     /// `400 Gb/s`, or nothing where no rate is known.
     pub(super) fn rate(&self, mbps: u64) -> Option<String> {
         self.rates_known.then(|| gbps(mbps))
-    }
-
-    /// Is any rate or link known?
-    pub(super) fn rates_known(&self) -> bool {
-        self.rates_known
     }
 }
 
