@@ -108,7 +108,7 @@ impl TaskRequest<'_> {
         let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
         for &gpu in gpus {
             let placement = self.map.gpu(gpu);
-            // it is empty under `Reasons::Wordless`
+            // it is empty where the wish is wordless
             if gpus.len() == 1 && !placement.reason.is_empty() {
                 reasons.push(placement.reason.clone());
             }

@@ -3,7 +3,7 @@
 
 use super::explain::why_this;
 use super::solve::{MOST_RAILS, RailSet, solve};
-use super::{Reasons, Request, Ways, parts, placements};
+use super::{Request, Ways, parts, placements};
 use crate::order::Order;
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Rail};
 use crate::topology::Topology;
@@ -64,8 +64,8 @@ pub(super) fn explained(
     rails_of: &[RailSet],
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let parts = match (request.nics_each, request.reasons) {
-        (NicsEach::Auto, Reasons::Worded) => parts::of_nearest(&ways.problem),
+    let parts = match request.nics_each {
+        NicsEach::Auto if !request.wordless => parts::of_nearest(&ways.problem),
         _ => Vec::new(),
     };
     placements(topology, ways, rails_of, request, |answer, gpu, choices| {

@@ -65,31 +65,6 @@ impl Through {
     }
 }
 
-/// Are the reasons put in words?
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reasons {
-    /// for people
-    #[default]
-    Worded,
-    /// left empty, where they are not shown: a step with hundreds of GPUs and NICs saves a third of its time
-    Wordless,
-}
-
-impl Reasons {
-    /// `Worded` if the caller shows them, else `Wordless`.
-    pub fn if_read(are_read: bool) -> Reasons {
-        if are_read { Reasons::Worded } else { Reasons::Wordless }
-    }
-
-    /// The sentence, where it is to be read.
-    fn say(self, sentence: impl FnOnce() -> String) -> String {
-        match self {
-            Reasons::Worded => sentence(),
-            Reasons::Wordless => String::new(),
-        }
-    }
-}
-
 /// What a map is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request<'a> {
@@ -105,8 +80,8 @@ pub struct Request<'a> {
     pub through: Through,
     /// for `spread`, the GPUs of a job that is alone on the node
     pub alone: Option<&'a [GpuIndex]>,
-    /// for each GPU why it has its rails
-    pub reasons: Reasons,
+    /// are the reasons left empty, since they are not shown?  A step with hundreds of GPUs and NICs saves a third of its time.
+    pub wordless: bool,
     /// the step's map, for a task that may not open some NICs: those that were rails count as broken ones
     pub known: Option<&'a NodePlacement>,
 }
@@ -134,6 +109,9 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
         Policy::Numa => numa::map_gpus(topology, &node, request),
         Policy::All => all::map_gpus(topology, &node, request),
     };
+    if request.wordless {
+        node.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
+    }
     node
 }
 
@@ -148,10 +126,11 @@ fn placements(
     let mut answer = Answer::new(&ways.problem, rails_of.to_vec());
     let choices = ways.choices(&answer);
     let placement = |((gpu, device), choices): ((GpuIndex, &Gpu), Vec<RailUse>)| GpuPlacement {
-        reason: request.reasons.say(|| match choices.is_empty() {
+        reason: match choices.is_empty() {
+            _ if request.wordless => String::new(),
             true => "no NIC of this node may be chosen".to_string(),
             false => reason(&mut answer, gpu, &choices),
-        }),
+        },
         choices,
         numa_node: topology.numa_node_of(device.address),
         shortfall: None,

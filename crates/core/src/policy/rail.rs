@@ -54,11 +54,11 @@ pub(super) fn map_gpus(
         let working = list(&mut asked[index].iter().filter(|number| !is_broken(number)));
         let broken = list(&mut asked[index].iter().filter(is_broken));
         let is_own = || format!("{working} is GPU {index}'s");
-        gpu.reason = request.reasons.say(|| match (&kept[index], broken.is_empty()) {
+        gpu.reason = match (&kept[index], broken.is_empty()) {
             (Some(_), true) => is_own(),
             (Some(_), false) => format!("{}; {broken} is broken", is_own()),
             (None, _) => format!("{broken} is broken; in its place {}", gpu.reason),
-        });
+        };
         gpu.shortfall = (!broken.is_empty()).then(|| format!("GPU {index}: {broken} is broken"));
     }
     gpus

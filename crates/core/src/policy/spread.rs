@@ -12,8 +12,7 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
     let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !node.rails.is_empty()) else {
         let mut gpus = explained(topology, node, &ways, &rails_of, request);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
-            let more = || "; no idle NIC is added, since the job may not be alone on the node".to_string();
-            gpu.reason.push_str(&request.reasons.say(more));
+            gpu.reason.push_str("; no idle NIC is added, since the job may not be alone on the node");
         }
         return gpus;
     };
@@ -36,15 +35,16 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
     let mut gpus = explained(topology, node, &ways, &own, request);
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
     for (gpu, choices) in ways.choices(&Answer::new(&ways.problem, rails_of)).into_iter().enumerate() {
-        let more = choices.len().saturating_sub(own[gpu].len());
-        gpus[gpu].choices = choices;
-        let reason = std::mem::take(&mut gpus[gpu].reason);
-        gpus[gpu].reason = request.reasons.say(|| match (alone.contains(&GpuIndex(gpu)), more) {
-            (false, _) => "the job does not have this GPU".to_string(),
-            (true, 0) => reason,
-            (true, 1) => format!("{reason}; with it a NIC that would be idle"),
-            (true, more) => format!("{reason}; with it {more} NICs that would be idle"),
-        });
+        let placement = &mut gpus[gpu];
+        match choices.len().saturating_sub(own[gpu].len()) {
+            _ if !alone.contains(&GpuIndex(gpu)) => {
+                placement.reason = "the job does not have this GPU".to_string();
+            }
+            0 => {}
+            1 => placement.reason.push_str("; with it a NIC that would be idle"),
+            more => placement.reason.push_str(&format!("; with it {more} NICs that would be idle")),
+        }
+        placement.choices = choices;
     }
     gpus
 }

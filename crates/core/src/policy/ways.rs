@@ -80,10 +80,11 @@ impl Ways {
                     kind => through.of(kind),
                 };
                 let (gpu_links, nic_links) = meeting.links();
-                let (of_gpu, of_nic) = (above_gpu.up_to(gpu_links), above_nic.up_to(nic_links));
-                let limit = (rate * lets_through / 1000).min(of_gpu.narrowest).min(of_nic.narrowest);
+                let (gpu_places, of_gpu) = above_gpu.up_to(gpu_links);
+                let (nic_places, of_nic) = above_nic.up_to(nic_links);
+                let limit = (rate * lets_through / 1000).min(of_gpu).min(of_nic);
                 let kind = meeting.kind as u8 + farther;
-                problem.add_way(limit, kind, [of_gpu.places, of_nic.places], connection);
+                problem.add_way(limit, kind, [gpu_places, nic_places], connection);
                 kinds.push(meeting.kind);
             }
         }

@@ -10,15 +10,8 @@ use std::cmp::Reverse;
 /// What an answer loses against the one before a GPU moved, in the first respect in which they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// this GPU gets this much instead of that, in Mbit/s, and nothing that others gain weighs it up
-    Less {
-        /// the GPU
-        gpu: usize,
-        /// what it gets after the move
-        there: u64,
-        /// what it gets before
-        here: u64,
-    },
+    /// this GPU gets so much there instead of so much here, in Mbit/s, and nothing that others gain weighs it up
+    Less { gpu: usize, there: u64, here: u64 },
     /// its paths are farther
     Path,
     /// it uses the rails less evenly

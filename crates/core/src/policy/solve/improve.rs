@@ -127,13 +127,13 @@ impl<'p> Improving<'p> {
             return true;
         }
         let stays = |place: &usize| problem.crossed(gpu, from).any(|own| own == *place);
-        let level = |place| if stays(&place) { load.level(place) } else { load.level_for_one_more(place) };
+        let level = |place| if stays(&place) { load.levels[place] } else { load.joining[place] };
         let there = problem.crossed(gpu, to).map(level).fold(problem.own(gpu, to), u64::min);
         let key = |rail: usize, users: usize| (problem.kind(gpu, rail), users, rail);
         match there.cmp(&load.share(gpu, from)) {
             Ordering::Equal => {
                 key(to, self.users[to].len() + 1) < key(from, self.users[from].len())
-                    || problem.crossed(gpu, from).any(|place| load.level(place) < u64::MAX)
+                    || problem.crossed(gpu, from).any(|place| load.levels[place] < u64::MAX)
             }
             unequal => unequal == Ordering::Greater,
         }
@@ -143,7 +143,7 @@ impl<'p> Improving<'p> {
     fn may_exchange(&self, moves: &[Move; 2]) -> bool {
         let Answer { problem, load, shares, .. } = &self.answer;
         let most = |&Move { gpu, from, to }: &Move| {
-            let there = problem.crossed(gpu, to).map(|place| load.level(place));
+            let there = problem.crossed(gpu, to).map(|place| load.levels[place]);
             let there = there.fold(problem.own(gpu, to), u64::min) / PARTS;
             (shares[gpu] + there).saturating_sub(load.share(gpu, from) / PARTS)
         };
@@ -195,7 +195,7 @@ impl<'p> Improving<'p> {
     /// has now.  `places` are those on the moves' ways, with their levels before.
     fn changed_shares(&self, moves: &[Move], places: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
         let Answer { load, rails_of, shares, .. } = &self.answer;
-        let other_levels = places.iter().filter(|&&(place, before)| load.level(place) != before);
+        let other_levels = places.iter().filter(|&&(place, before)| load.levels[place] != before);
         let users = other_levels.flat_map(|&(place, _)| &self.users[place]);
         let mut changed: Vec<(usize, u64)> = Vec::new();
         for gpu in moves.iter().map(|one| one.gpu).chain(users.copied()) {

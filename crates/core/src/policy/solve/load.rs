@@ -11,9 +11,9 @@ pub(super) struct Load<'p> {
     /// `[place]`: what the ways across it let through when alone, ascending, and how many let through as much
     owns: Vec<Vec<(u64, u64)>>,
     /// `[place]`: what each way gets of it at most
-    levels: Vec<u64>,
+    pub(super) levels: Vec<u64>,
     /// `[place]`: the same with one more way, which can use all it gets
-    joining: Vec<u64>,
+    pub(super) joining: Vec<u64>,
 }
 
 impl<'p> Load<'p> {
@@ -119,16 +119,6 @@ impl<'p> Load<'p> {
         let enough = |share: u64| Some(share).filter(|&share| share >= least);
         let mut places = self.problem.crossed(gpu, rail).map(|place| self.joining[place]);
         places.try_fold(enough(self.problem.own(gpu, rail))?, |share, place| enough(share.min(place)))
-    }
-
-    /// The level that a place would have with one more way, which can use all it gets.
-    pub(super) fn level_for_one_more(&self, place: usize) -> u64 {
-        self.joining[place]
-    }
-
-    /// The level of a place.
-    pub(super) fn level(&self, place: usize) -> u64 {
-        self.levels[place]
     }
 
     /// How many ways cross a place.
