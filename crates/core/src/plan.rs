@@ -209,12 +209,8 @@ impl TaskPlan<'_> {
     /// The line of `verbose`.
     pub fn line(&self, node_name: &str) -> String {
         let Plan { node, map, step, .. } = self.plan;
-        text::task_line(node, map, node_name, step.total_tasks, self.text_of())
-    }
-
-    /// What a line about the task is made of.
-    fn text_of(&self) -> text::Task<'_> {
-        text::Task { placement: &self.placement, variables: &self.variables, uses: &self.uses }
+        let task = text::Task { placement: &self.placement, variables: &self.variables, uses: &self.uses };
+        text::task_line(node, map, node_name, step.total_tasks, task)
     }
 
     /// Does the user's word fail the task for what it lacks?

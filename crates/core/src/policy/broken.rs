@@ -66,9 +66,10 @@ impl<'a> Likeness<'a> {
             <= *farthest
     }
 
-    /// Do the rails lack this NIC: is a GPU nearer to it than to any of them, or is another port of its card one of them?
+    /// Is a GPU nearer to this NIC than to any rail, or is another port of its card a rail?
     ///
-    /// So is a port that came up at less than its rate.  Storage's NICs stand beside compute NICs, and not in their place.
+    /// Only then is a port that is slower than the rails one that came up at less than its rate: a NIC for storage has
+    /// compute NICs beside it.
     pub(super) fn is_missed(&self, nic: NicIndex) -> bool {
         let card = |address: PciAddress| PciAddress { function: 0, ..address };
         let Some(address) = self.topology.nic(nic).address else { return false };

@@ -31,11 +31,11 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Reques
     let wants: Vec<usize> = left.iter().map(want).collect();
     let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
     let anew = solve(&ways.problem);
-    let (worst, anew) = (anew.worst_mbps(), anew.into_rails());
+    let (worst, anew) = (anew.worst_mbps(), anew.rails_of);
     let keeps = |(left, want): (RailSet, &usize)| (left.len() == *want).then_some(left);
     ways.problem.keep(&left.into_iter().zip(&wants).map(keeps).collect::<Vec<_>>());
     let stay = solve(&ways.problem);
-    let rails_of = if worst > stay.worst_mbps() { anew } else { stay.into_rails() };
+    let rails_of = if worst > stay.worst_mbps() { anew } else { stay.rails_of };
     (ways, rails_of)
 }
 
@@ -45,7 +45,7 @@ fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<Ra
         return parts::solved(topology, rails, &request.through);
     };
     let ways = Ways::new(topology, rails, &request.through, &vec![number.into(); topology.gpus.len()]);
-    let rails_of = solve(&ways.problem).into_rails();
+    let rails_of = solve(&ways.problem).rails_of;
     (ways, rails_of)
 }
 

@@ -134,7 +134,7 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
 /// Why not this rail.
 fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     match node.policy {
-        Policy::Closest | Policy::Spread if !answer.rails_of()[gpu.0].is_empty() => {
+        Policy::Closest | Policy::Spread if !answer.rails_of[gpu.0].is_empty() => {
             loss(node, ways, answer, gpu, rail)
         }
         Policy::Closest | Policy::Spread => "the job does not have this GPU".to_string(),
@@ -148,7 +148,7 @@ fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex
 /// What the node would lose if this GPU took that rail instead of the one of its own that it would miss least.
 fn loss(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     let kind = ways.kind(gpu, rail);
-    let own = answer.rails_of()[gpu.0].iter();
+    let own = answer.rails_of[gpu.0].iter();
     let farthest = own.map(|rail| ways.kind(gpu, RailIndex(rail))).max().unwrap_or(kind);
     match answer.loss(gpu.0, rail.0) {
         None => "it has no NIC to give up".to_string(),

@@ -37,7 +37,7 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
 /// anew, so that a GPU's rails stand beside each other.
 pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
     let ways = Ways::one_each(topology, rails, through);
-    let one_each = solve(&ways.problem).into_rails();
+    let one_each = solve(&ways.problem).rails_of;
     let parts = of_nearest(&ways.problem);
     let used = RailSet::union(&one_each);
     if !parts.iter().any(|part| part.rails > 1 && !part.nearest.minus(used).is_empty()) {
@@ -53,7 +53,7 @@ pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> 
     let ways = if all_have_theirs { several } else { Ways::for_answer(topology, rails, through, &with_idle) };
     let anew = solve(&ways.problem);
     let with_idle = Answer::new(&ways.problem, with_idle);
-    let rails_of = if anew.score() <= with_idle.score() { anew } else { with_idle }.into_rails();
+    let rails_of = if anew.score() <= with_idle.score() { anew } else { with_idle }.rails_of;
     (ways, rails_of)
 }
 

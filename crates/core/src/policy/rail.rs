@@ -40,7 +40,7 @@ pub(super) fn map_gpus(
     let wants: Vec<usize> = wants.collect();
     let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
     ways.problem.keep(&kept);
-    let rails_of = solve(&ways.problem).into_rails();
+    let rails_of = solve(&ways.problem).rails_of;
     let mut gpus = explained(topology, node, &ways, &rails_of, request);
     if rails.is_empty() {
         return gpus;

@@ -121,7 +121,7 @@ impl Ways {
                 .order_by_key(|choice| (u64::MAX - choice.share_mbps.unwrap_or(0), choice.path, choice.rail));
             choices
         };
-        answer.rails_of().iter().enumerate().map(of_gpu).collect()
+        answer.rails_of.iter().enumerate().map(of_gpu).collect()
     }
 
     /// `400 Gb/s`, or nothing where no rate is known.

@@ -25,7 +25,8 @@ pub(crate) enum Loss {
 /// An answer, open to changes.
 pub(crate) struct Answer<'p> {
     pub(super) problem: &'p Problem,
-    pub(super) rails_of: Vec<RailSet>,
+    /// for each GPU its rails
+    pub(crate) rails_of: Vec<RailSet>,
     pub(super) load: Load<'p>,
     /// what each GPU gets, in whole Mbit/s
     pub(super) shares: Vec<u64>,
@@ -44,11 +45,6 @@ impl<'p> Answer<'p> {
         Answer { problem, rails_of, load, shares }
     }
 
-    /// For each GPU its rails.
-    pub(crate) fn rails_of(&self) -> &[RailSet] {
-        &self.rails_of
-    }
-
     /// What a GPU gets of one of its rails, in Mbit/s.
     pub(crate) fn share_mbps(&self, gpu: usize, rail: usize) -> u64 {
         self.load.share(gpu, rail) / PARTS
@@ -57,11 +53,6 @@ impl<'p> Answer<'p> {
     /// How many GPUs have a rail.
     pub(crate) fn users(&self, rail: usize) -> usize {
         self.load.ways(rail)
-    }
-
-    /// For each GPU its rails, alone.
-    pub(crate) fn into_rails(self) -> Vec<RailSet> {
-        self.rails_of
     }
 
     /// What the worst-off GPU gets, in Mbit/s.

@@ -8,8 +8,8 @@ use std::cmp::{Ordering, Reverse};
 
 /// Rounds in which each rail of each GPU is compared with each other rail.  Real nodes need three.
 const ROUNDS: usize = 8;
-/// Comparisons in all rounds together: 256 GPUs with 8 of 64 NICs each have too many for one round, and few enough for
-/// all eight rounds are 16 GPUs with 2 of 32.  A comparison takes up to half a microsecond.
+/// Comparisons in all rounds together, which bound the time of a step: 256 GPUs with 8 of 64 NICs each have too many for one
+/// round, and 16 GPUs with 2 of 32 few enough for all eight.
 const COMPARISONS: usize = 8192;
 
 /// One GPU gives up a rail and takes another.

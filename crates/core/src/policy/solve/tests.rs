@@ -82,7 +82,7 @@ fn sets(lists: &[Vec<usize>]) -> Vec<RailSet> {
 }
 
 fn solved(machine: &Machine) -> Vec<Vec<usize>> {
-    lists(solve(&machine.problem()).rails_of())
+    lists(&solve(&machine.problem()).rails_of)
 }
 
 fn rail_of(machine: &Machine) -> Vec<usize> {
@@ -290,7 +290,7 @@ fn those_who_keep_their_rails_keep_them_and_the_others_make_the_best_of_it() {
     let mut problem = alike(4, 3).problem();
     let only = |rail: usize| Some(RailSet::default().with(rail));
     problem.keep(&[only(2), None, only(0), None]);
-    assert_eq!(lists(solve(&problem).rails_of()), [[2], [0], [0], [1]]);
+    assert_eq!(lists(&solve(&problem).rails_of), [[2], [0], [0], [1]]);
 }
 
 #[test]

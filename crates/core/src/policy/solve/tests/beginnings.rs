@@ -10,7 +10,7 @@ fn near(kinds: &[Vec<u8>]) -> Problem {
 
 /// The rail of each GPU in a simple answer.
 fn rails(begun: Answer) -> Vec<usize> {
-    lists(begun.rails_of()).concat()
+    lists(&begun.rails_of).concat()
 }
 
 fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {

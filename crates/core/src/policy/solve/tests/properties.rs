@@ -72,7 +72,7 @@ proptest! {
         machine in machines(1..=6, 2..=6, 3, 2), gpu in any::<prop::sample::Index>(), rail in any::<prop::sample::Index>(),
     ) {
         let problem = machine.problem();
-        let rails_of = start::nearest(&problem).into_rails();
+        let rails_of = start::nearest(&problem).rails_of;
         let gpu = gpu.index(problem.gpus());
         let others: Vec<usize> = (0..problem.rails()).filter(|rail| !rails_of[gpu].contains(*rail)).collect();
         prop_assume!(!others.is_empty());
