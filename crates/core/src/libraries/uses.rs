@@ -213,14 +213,14 @@ pub(crate) fn judged(
     });
     let planned = task.rails.iter().filter(|_| uses.is_empty() || sets_one_of_ours);
     let planned = planned.map(|&(rail, _)| node.rail(rail));
-    let planned = planned.map(|rail| Judged::Nic { name: rail.to_string(), nic: rail.nic });
+    let planned = planned.map(|rail| Judged { name: rail.to_string(), nic: Some(rail.nic) });
     let others = uses.iter().flat_map(|of| {
         let list = format!("{} `{}`", of.whose, of.variable);
         let name = |port: &UsedPort| format!("{} of {list}", port.rail);
-        let nics = of.ports.iter().map(|port| Judged::Nic { name: name(port), nic: port.rail.nic });
+        let nics = of.ports.iter().map(|port| Judged { name: name(port), nic: Some(port.rail.nic) });
         let mut judged: Vec<Judged> = nics.collect();
         if of.ports.is_empty() && !of.is_of_interfaces {
-            judged.push(Judged::Nothing { of: list });
+            judged.push(Judged { name: list, nic: None });
         }
         judged
     });
