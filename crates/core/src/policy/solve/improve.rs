@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::answer::Answer;
+use super::load::Move;
 use super::problem::PARTS;
 use super::score::{path_digit, total};
 use std::cmp::{Ordering, Reverse};
@@ -11,14 +12,6 @@ const ROUNDS: usize = 8;
 /// Comparisons in all rounds together, which bound the time of a step: 256 GPUs with 8 of 64 NICs each have too many for one
 /// round, and 16 GPUs with 2 of 32 few enough for all eight.
 const COMPARISONS: usize = 8192;
-
-/// One GPU gives up a rail and takes another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Move {
-    pub(super) gpu: usize,
-    pub(super) from: usize,
-    pub(super) to: usize,
-}
 
 /// The answer after GPUs moved to other rails, and exchanged a rail of one for a rail of another, while that was a gain.
 pub(super) fn improved(answer: Answer) -> Answer {

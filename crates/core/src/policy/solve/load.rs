@@ -2,8 +2,15 @@
 #![forbid(unsafe_code)]
 
 use super::RailSet;
-use super::improve::Move;
 use super::problem::Problem;
+
+/// One GPU gives up a rail and takes another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) gpu: usize,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
 
 /// What crosses each place in an answer, or in the beginning of one, and what the place leaves to each way.
 pub(super) struct Load<'p> {
