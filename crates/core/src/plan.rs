@@ -17,7 +17,7 @@ use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
     Variable,
 };
-use crate::policy::{self, Reasons, Request, Selection, explain, strictness};
+use crate::policy::{self, Request, Selection, explain, strictness};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub struct Wish {
     pub admin: Admin,
     /// the settings of the step
     pub settings: Settings,
-    /// is it to be told in words why each GPU has its NICs?
-    pub reasons: Reasons,
+    /// are the reasons why each GPU has its NICs left empty, since they are not shown?
+    pub wordless: bool,
 }
 
 impl Wish {
@@ -53,7 +53,7 @@ impl Wish {
             rails: &self.admin.rails,
             through: self.admin.through,
             alone,
-            reasons: self.reasons,
+            wordless: self.wordless,
             known: None,
         }
     }
@@ -209,12 +209,9 @@ impl TaskPlan<'_> {
     /// The line of `verbose`.
     pub fn line(&self, node_name: &str) -> String {
         let Plan { node, map, step, .. } = self.plan;
-        text::task_line(node, map, node_name, step.total_tasks, self.text_of())
-    }
-
-    /// What a line about the task is made of.
-    fn text_of(&self) -> text::TaskFacts<'_> {
-        text::TaskFacts { placement: &self.placement, variables: &self.variables, uses: &self.uses }
+        let task =
+            text::TaskFacts { placement: &self.placement, variables: &self.variables, uses: &self.uses };
+        text::task_line(node, map, node_name, step.total_tasks, task)
     }
 
     /// Does the user's word fail the task for what it lacks?

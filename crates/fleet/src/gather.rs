@@ -7,7 +7,7 @@ use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root;
 use nic_placement_core::node::dmi;
 use nic_placement_core::platform::recognise::{Dmi, recognise};
-use nic_placement_core::platform::shortfall::{self, gpus_of_the_product, missing};
+use nic_placement_core::platform::shortfall::{gpus_of_the_product, missing};
 use nic_placement_core::topology::{GpuVendor, Nic, NicKind, PciAddress, Topology};
 use nic_placement_sys::{self as sys, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
     let missing = missing(topology, model).into_iter();
     Some(Machine {
         name: Some(model.name.to_string()),
-        is_a_clouds: shortfall::is_a_clouds(model.name),
+        is_a_clouds: model.is_a_clouds(),
         missing: missing.map(|device| (device.clone(), is_there(device.address))).collect(),
         gpus: None,
     })

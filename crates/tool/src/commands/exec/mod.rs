@@ -19,7 +19,6 @@ use clap::{ArgAction, ValueHint};
 use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components};
 use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
-use nic_placement_core::policy::Reasons;
 use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_program::become_program;
 use std::cell::Cell;
@@ -217,6 +216,6 @@ fn intent(options: &Options, words: Option<&Words>, environment: &Environment) -
     for doubt in options.nics.add_to(&mut admin)? {
         say(&doubt.to_string());
     }
-    let reasons = Reasons::if_read(settings.verbose || settings.dry_run);
-    Ok(Intent { wish: Wish { settings, admin, reasons }, off, knows_admin })
+    let wordless = !(settings.verbose || settings.dry_run);
+    Ok(Intent { wish: Wish { settings, admin, wordless }, off, knows_admin })
 }
