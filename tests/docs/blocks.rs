@@ -1,4 +1,4 @@
-//! The parts of documents that are made from the option table, the table of checks and the runs on other releases.
+//! The parts of documents that are made from the option table, the checks and the runs on other releases.
 
 use super::*;
 
@@ -37,8 +37,7 @@ fn block(name: &str, style: &Style) -> String {
         "arguments" => ARGUMENTS.iter().map(style.entry).collect(),
         "policies" => WORDS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
         "releases" => return releases(),
-        "checks" => return nic_placement_fleet::doctor::report::markdown(),
-        "draining" => return nic_placement_fleet::doctor::report::draining(),
+        "draining" => return nic_placement_fleet::doctor::table::draining(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries

@@ -14,7 +14,6 @@ mod links;
 mod ports;
 mod redirect;
 pub mod report;
-mod siblings;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -25,37 +24,6 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
 use std::collections::BTreeSet;
 use table::CHECKS;
-
-/// One thing that is looked at.
-#[derive(Debug)]
-pub struct Check {
-    /// its name in commands, scripts and reports: it does not change
-    pub code: &'static str,
-    /// what is asked, in a few words
-    pub title: &'static str,
-    /// what is read
-    pub reads: &'static str,
-    /// when it is what
-    pub rules: &'static [(Level, &'static str)],
-    /// why it matters
-    pub why: &'static str,
-    /// what to do
-    pub remedy: &'static str,
-    /// the document or source that this rests on
-    pub source: &'static str,
-    /// what is found
-    judge: fn(&Examined) -> Vec<Verdict>,
-}
-
-impl Check {
-    /// The code of the one that asks Slurm's programs.
-    pub const RELEASE: &str = "slurm";
-
-    /// The one with this code.
-    pub fn of(code: &str) -> Option<&'static Check> {
-        CHECKS.iter().copied().find(|check| check.code == code)
-    }
-}
 
 /// All that checks judge.
 pub struct Examined<'a> {
@@ -108,8 +76,8 @@ pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
         for Verdict { level, about, text } in (check.judge)(subject) {
             let code = check.code.to_string();
-            let told = |words: &str| (level != Level::Ok).then(|| words.to_string());
-            let (why, remedy) = (told(check.why), told(check.remedy));
+            let told = |row: &str| check.says(row).filter(|_| level != Level::Ok).map(str::to_string);
+            let (why, remedy) = (told("why"), told("do"));
             findings.push(Finding { level, code, about, text, why, remedy });
         }
     }

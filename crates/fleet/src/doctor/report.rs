@@ -1,55 +1,7 @@
-//! The table as text: a list, an explanation of one check, a page of a reference.
+//! What fails, as the reason for which a node is drained.
 #![forbid(unsafe_code)]
 
-use super::Check;
-use super::table::CHECKS;
-use crate::audit::report::Finding;
-use crate::audit::report::Level;
-
-/// Columns of the longest code.
-pub fn widest_code() -> usize {
-    CHECKS.iter().map(|check| check.code.len()).max().unwrap_or_default()
-}
-
-/// What a check is about, as words and what they say.
-pub fn explained(check: &Check) -> Vec<(String, String)> {
-    let mut lines = vec![("reads".to_string(), check.reads.to_string())];
-    lines.extend(check.rules.iter().map(|(level, when)| (level.to_string(), when.to_string())));
-    lines.push(("why".to_string(), check.why.to_string()));
-    lines.push(("do".to_string(), check.remedy.to_string()));
-    lines.push(("source".to_string(), check.source.to_string()));
-    lines
-}
-
-/// The table as a part of a Markdown page.
-pub fn markdown() -> String {
-    let mut out = String::new();
-    for check in CHECKS {
-        out.push_str(&format!(
-            "### {}\n\n{}{}\n\n",
-            check.code,
-            check.title[..1].to_uppercase(),
-            &check.title[1..]
-        ));
-        out.push_str("| | |\n|---|---|\n");
-        for (word, text) in explained(check) {
-            out.push_str(&format!("| {word} | {} |\n", text.replace('|', "\\|")));
-        }
-        out.push('\n');
-    }
-    out.trim_end().to_string() + "\n"
-}
-
-/// The checks by which a node can be drained, as a part of a Markdown page.
-pub fn draining() -> String {
-    let mut out = "| check | asks | `fail` |\n|---|---|---|\n".to_string();
-    for check in CHECKS {
-        for (_, when) in check.rules.iter().filter(|(level, _)| *level == Level::Fail) {
-            out.push_str(&format!("| `{}` | {} | {when} |\n", check.code, check.title));
-        }
-    }
-    out
-}
+use crate::audit::report::{Finding, Level};
 
 /// One line fit for the reason of a drained node: what fails, in less than 100 plain characters; `None` where nothing does.
 pub fn reason(findings: &[Finding]) -> Option<String> {

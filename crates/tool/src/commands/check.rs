@@ -24,9 +24,8 @@ use nic_placement_core::step::Step;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level};
 use nic_placement_fleet::doctor::facts::{Caller, Facts, Installation, Unasked};
-use nic_placement_fleet::doctor::report::{explained, widest_code};
-use nic_placement_fleet::doctor::table::{CHECKS, codes};
-use nic_placement_fleet::doctor::{Check, Examined, examine};
+use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
+use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
 use nic_placement_formats::describe;
 use nic_placement_sys as sys;
@@ -183,8 +182,8 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         return Ok(());
     }
     if options.list {
-        for check in CHECKS {
-            page.item(format!("{:width$}  ", check.code, width = widest_code()), check.title);
+        for check in CHECKS.iter() {
+            page.item(format!("{:width$}  ", check.code, width = widest_code()), &check.title);
         }
         return Ok(());
     }
@@ -257,7 +256,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 fn explain(check: &Check, page: &mut Page) {
     page.line(format!("{}: {}", check.code, check.title));
     page.blank();
-    for (word, text) in explained(check) {
+    for (word, text) in &check.rows {
         page.item(format!("{word:<8}"), text);
     }
 }
