@@ -2,20 +2,19 @@
 #![forbid(unsafe_code)]
 
 use super::held;
-use nic_placement_fleet::audit::stream::{Piece, Splitter};
+use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::audit::{Audit, json};
+use std::io::BufReader;
 
 type Found = Vec<(u64, Result<Vec<u8>, String>)>;
 
 /// The pieces of a stream that arrives so many bytes at a time.
 fn pieces(stream: &[u8], at_once: usize) -> Found {
     let mut found = Vec::new();
-    let mut take = |(line, piece): Piece<'_>| {
+    let mut take = |(line, piece): StreamPiece<'_>| {
         found.push((line, piece.map(<[u8]>::to_vec).map_err(|trouble| trouble.to_string())));
     };
-    let mut splitter = Splitter::default();
-    stream.chunks(at_once).for_each(|chunk| splitter.push(chunk, &mut take));
-    splitter.finish(&mut take);
+    stream::read(BufReader::with_capacity(at_once, stream), &mut take).expect("memory can be read");
     found
 }
 

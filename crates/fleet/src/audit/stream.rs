@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
 /// Bytes of a document, at most: fifty times the report of a node with 8 GPUs and 14 NICs.
 const MAX_DOCUMENT: usize = 1 << 20;
@@ -51,7 +51,7 @@ impl fmt::Display for Trouble {
 
 /// A document that is begun.
 #[derive(Default)]
-struct Open {
+struct OpenDocument {
     line: u64,
     bytes: Vec<u8>,
     depth: usize,
@@ -62,88 +62,54 @@ struct Open {
 }
 
 /// What a piece of the stream is, with the line where it begins, from 1.
-pub type Piece<'a> = (u64, Result<&'a [u8], Trouble>);
+pub type StreamPiece<'a> = (u64, Result<&'a [u8], Trouble>);
 
-/// The state between two pieces of input.
+/// Takes all of an input apart.  The answer: did a line have a label?
+pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> io::Result<bool> {
+    /// A label and the line's end come on top.
+    const MAX_LINE: usize = MAX_DOCUMENT + 64;
+    let (mut splitter, mut line) = (Splitter::default(), Vec::new());
+    let ended = loop {
+        line.clear();
+        match input.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line) {
+            Ok(0) => break Ok(()),
+            Ok(length) if length > MAX_LINE => {
+                splitter.line += 1;
+                take((splitter.line, Err(Trouble::TooLong)));
+                splitter.abandon(label(&line).0);
+                if let (false, Err(error)) = (line.ends_with(b"\n"), input.skip_until(b'\n')) {
+                    break Err(error);
+                }
+            }
+            Ok(_) => splitter.line(&line, take),
+            Err(error) => break Err(error),
+        }
+    };
+    let mut begun: Vec<u64> =
+        splitter.open.values().filter(|open| open.depth > 0).map(|open| open.line).collect();
+    begun.sort_unstable();
+    begun.into_iter().for_each(|line| take((line, Err(Trouble::CutShort))));
+    ended.map(|()| splitter.labelled)
+}
+
+/// The state between two lines.
 #[derive(Default)]
-pub struct Splitter {
+struct Splitter {
     line: u64,
-    /// a line whose end is not here yet
-    rest: Vec<u8>,
-    /// the rest of this line is too long to be kept
-    overlong: bool,
     /// by the label of `srun -l`
-    open: BTreeMap<Option<u64>, Open>,
+    open: BTreeMap<Option<u64>, OpenDocument>,
     held: usize,
     labelled: bool,
 }
 
 impl Splitter {
-    /// Takes more of the stream.
-    pub fn push(&mut self, mut input: &[u8], take: &mut dyn FnMut(Piece<'_>)) {
-        while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
-            let (line, after) = input.split_at(end + 1);
-            input = after;
-            if self.rest.is_empty() && !self.overlong {
-                self.line(line, take);
-            } else {
-                self.keep(line);
-                self.end_line(take);
-            }
-        }
-        self.keep(input);
-    }
-
-    /// Takes all of an input.  The answer: did a line have a label?
-    pub fn read(mut self, mut input: impl Read, take: &mut dyn FnMut(Piece<'_>)) -> Result<bool, io::Error> {
-        let mut buffer = vec![0; 64 * 1024];
-        let ended = loop {
-            match input.read(&mut buffer) {
-                Ok(0) => break Ok(()),
-                Ok(length) => self.push(&buffer[..length], take),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
-        let labelled = self.labelled;
-        self.finish(take);
-        ended.map(|()| labelled)
-    }
-
-    /// The stream has ended.
-    pub fn finish(mut self, take: &mut dyn FnMut(Piece<'_>)) {
-        self.end_line(take);
-        let mut lines: Vec<u64> =
-            self.open.values().filter(|open| open.depth > 0).map(|open| open.line).collect();
-        lines.sort_unstable();
-        lines.into_iter().for_each(|line| take((line, Err(Trouble::CutShort))));
-    }
-
-    fn keep(&mut self, input: &[u8]) {
-        // a label and the line's end come on top
-        let room = (MAX_DOCUMENT + 64).saturating_sub(self.rest.len());
-        self.overlong |= input.len() > room;
-        self.rest.extend_from_slice(&input[..input.len().min(room)]);
-    }
-
-    fn end_line(&mut self, take: &mut dyn FnMut(Piece<'_>)) {
-        let line = std::mem::take(&mut self.rest);
-        if std::mem::take(&mut self.overlong) {
-            self.line += 1;
-            take((self.line, Err(Trouble::TooLong)));
-            self.abandon(label(&line).0);
-        } else if !line.is_empty() {
-            self.line(&line, take);
-        }
-    }
-
     fn abandon(&mut self, label: Option<u64>) {
         let open = self.open.entry(label).or_default();
         self.held -= open.bytes.len();
-        *open = Open { passing: true, ..Open::default() };
+        *open = OpenDocument { passing: true, ..OpenDocument::default() };
     }
 
-    fn line(&mut self, line: &[u8], take: &mut dyn FnMut(Piece<'_>)) {
+    fn line(&mut self, line: &[u8], take: &mut dyn FnMut(StreamPiece<'_>)) {
         self.line += 1;
         let number = self.line;
         let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
@@ -158,18 +124,17 @@ impl Splitter {
                 take((open.line, Err(Trouble::CutShort)));
             }
             self.held -= open.bytes.len();
-            *open = Open::default();
+            *open = OpenDocument::default();
         }
         if open.passing {
             return;
         }
         let mut from = 0;
         for (at, byte) in text.iter().enumerate() {
-            let found = open.step(*byte, number);
-            match found {
-                Step::Between => from = at + 1,
-                Step::Within => {}
-                Step::End => {
+            match open.step(*byte, number) {
+                ByteStep::Between => from = at + 1,
+                ByteStep::Within => {}
+                ByteStep::End => {
                     let piece = &text[from..=at];
                     self.held -= open.bytes.len();
                     match open.bytes.len() + piece.len() > MAX_DOCUMENT {
@@ -181,10 +146,10 @@ impl Splitter {
                         }
                     }
                     // a label's document is over; what it held goes back
-                    *open = Open::default();
+                    *open = OpenDocument::default();
                     from = at + 1;
                 }
-                Step::Wrong(trouble) => {
+                ByteStep::Wrong(trouble) => {
                     take((if open.depth > 0 { open.line } else { number }, Err(trouble)));
                     self.abandon(label);
                     return;
@@ -211,15 +176,15 @@ impl Splitter {
 }
 
 /// What a byte means for the document.
-enum Step {
+enum ByteStep {
     Between,
     Within,
     End,
     Wrong(Trouble),
 }
 
-impl Open {
-    fn step(&mut self, byte: u8, line: u64) -> Step {
+impl OpenDocument {
+    fn step(&mut self, byte: u8, line: u64) -> ByteStep {
         if self.in_string {
             match byte {
                 _ if self.escaped => self.escaped = false,
@@ -227,25 +192,25 @@ impl Open {
                 b'"' => self.in_string = false,
                 _ => {}
             }
-            return Step::Within;
+            return ByteStep::Within;
         }
         match (byte, self.depth) {
             // RS begins a document of RFC 7464
-            (b' ' | b'\t' | b'\r' | b'\n' | 0x1e, 0) => return Step::Between,
+            (b' ' | b'\t' | b'\r' | b'\n' | 0x1e, 0) => return ByteStep::Between,
             (b'{', 0) => (self.line, self.depth) = (line, 1),
-            (_, 0) => return Step::Wrong(Trouble::NoDocument),
-            (b'{' | b'[', MAX_DEPTH..) => return Step::Wrong(Trouble::TooDeep),
+            (_, 0) => return ByteStep::Wrong(Trouble::NoDocument),
+            (b'{' | b'[', MAX_DEPTH..) => return ByteStep::Wrong(Trouble::TooDeep),
             (b'{' | b'[', _) => self.depth += 1,
             (b'}' | b']', _) => {
                 self.depth -= 1;
                 if self.depth == 0 {
-                    return Step::End;
+                    return ByteStep::End;
                 }
             }
             (b'"', _) => self.in_string = true,
             _ => {}
         }
-        Step::Within
+        ByteStep::Within
     }
 }
 
@@ -270,12 +235,10 @@ mod tests {
     /// The pieces of a stream that arrives `at_once` bytes at a time.
     fn pieces(stream: &str, at_once: usize) -> Vec<(u64, Result<String, Trouble>)> {
         let mut found = Vec::new();
-        let mut take = |(line, piece): Piece<'_>| {
+        let mut take = |(line, piece): StreamPiece<'_>| {
             found.push((line, piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())));
         };
-        let mut splitter = Splitter::default();
-        stream.as_bytes().chunks(at_once).for_each(|chunk| splitter.push(chunk, &mut take));
-        splitter.finish(&mut take);
+        read(io::BufReader::with_capacity(at_once, stream.as_bytes()), &mut take).unwrap();
         found
     }
 

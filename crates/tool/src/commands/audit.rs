@@ -9,10 +9,10 @@ use nic_placement_core::discover::root;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::json::{self, Bad};
 use nic_placement_fleet::audit::kinds::{Audited, Difference, Differing, Duplicate, NodeKind};
-use nic_placement_fleet::audit::stream::{Piece, Splitter};
+use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::audit::{Audit, hostlist};
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
 /// Bad pieces that are told; all are counted.
@@ -100,21 +100,24 @@ pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
 }
 
 /// A file, or standard input for `-`.
-pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
-    Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(root::open_long(path)?) })
+pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+    Ok(match path == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(io::BufReader::new(root::open_long(path)?)),
+    })
 }
 
 fn read(path: &Path, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), Failure> {
     let file = &*path.to_string_lossy();
     let input = open(path)?;
-    let mut take = |(line, piece): Piece<'_>| {
+    let mut take = |(line, piece): StreamPiece<'_>| {
         let added = piece.map_err(|trouble| trouble.to_string()).and_then(|text| audit.add(text));
         if let Err(why) = added {
             rejected.add(file, Some(line), why);
         }
     };
-    let labelled = Splitter::default().read(input, &mut take);
-    let is_labelled = labelled.map_err(|error| format!("`{file}`: cannot be read: {error}"))?;
+    let is_labelled =
+        stream::read(input, &mut take).map_err(|error| format!("`{file}`: cannot be read: {error}"))?;
     rejected.mixed |= file == "-" && !is_labelled;
     Ok(())
 }

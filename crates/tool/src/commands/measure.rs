@@ -15,14 +15,14 @@ use super::page::Page;
 use super::{Ending, Failure, output, tell, threads};
 use clap::ValueHint;
 use nic_placement_core::discover::Scope;
-use nic_placement_fleet::audit::stream::{Piece, Splitter};
+use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_formats::describe;
 use nic_placement_program::Signals;
 use nic_placement_sys as sys;
 use nic_placement_traffic::merge::{self, Merged};
 use nic_placement_traffic::report::Measurement;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
@@ -217,15 +217,15 @@ fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
-fn add_all(input: Box<dyn Read>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
+fn add_all(input: Box<dyn BufRead>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
     let mut failure = None;
-    let mut take = |(_, piece): Piece<'_>| {
+    let mut take = |(_, piece): StreamPiece<'_>| {
         let added = piece
             .map_err(|trouble| trouble.to_string())
             .and_then(merge::read)
             .and_then(|report| merged.add(report).map_err(|why| failure.insert(why).clone()));
         *passed_over += usize::from(added.is_err());
     };
-    Splitter::default().read(input, &mut take)?;
+    stream::read(input, &mut take)?;
     failure.map_or(Ok(()), |why| Err(io::Error::other(why)))
 }
