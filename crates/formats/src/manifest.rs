@@ -53,12 +53,10 @@ impl fmt::Display for BadText {
 
 impl std::error::Error for BadText {}
 
-/// The text of a manifest.
 pub fn text(manifest: &Manifest) -> String {
     Text(manifest).to_string()
 }
 
-/// Reads a manifest.
 pub fn parse(text: &str) -> Result<Manifest, BadText> {
     let bad = |line: u32, problem: String| Err(BadText::new(line, problem));
     if text.len() > MAX_BYTES {

@@ -133,9 +133,7 @@ impl PartialOrd for CountedPort {
 /// What a counter says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// in bytes
     pub sent: u64,
-    /// in bytes
     pub received: u64,
     /// is one of them at the end of 32 bits, where it stays?
     pub is_at_end: bool,

@@ -6,12 +6,9 @@
 
 use std::fmt::Write;
 
-/// A metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    /// its name
     pub name: &'static str,
-    /// what it says
     pub help: &'static str,
     /// `gauge`, which goes up and down, or `counter`, which only grows and whose name ends with `_total`
     pub kind: &'static str,
@@ -19,22 +16,18 @@ pub struct Metric {
     pub samples: Vec<MetricSample>,
 }
 
-/// Labels and a value.
 pub type MetricSample = (Vec<(&'static str, String)>, u64);
 
 impl Metric {
-    /// A gauge.
     pub fn gauge(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
         Metric { name, help, kind: "gauge", samples }
     }
 
-    /// A counter.
     pub fn counter(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
         Metric { name, help, kind: "counter", samples }
     }
 }
 
-/// The whole text.
 pub fn write(metrics: &[Metric]) -> String {
     let mut out = String::new();
     for Metric { name, help, kind, samples } in metrics.iter().filter(|metric| !metric.samples.is_empty()) {

@@ -6,17 +6,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Why there is no figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoFigure {
-    /// the driver counts no bytes
     NoCounter,
     /// the later reading is the smaller
     WentBackwards,
     /// a counter of 32 bits stands at its end
     AtItsEnd,
-    /// the card did not answer in time
     NoAnswer,
     /// it was there at one of the readings alone
     CameOrWent,
@@ -34,27 +31,19 @@ impl fmt::Display for NoFigure {
     }
 }
 
-/// Bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
-    /// that left
     pub sent: u64,
-    /// that came
     pub received: u64,
 }
 
 /// What became of one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
-    /// the counter's name, where there is one
     pub counter: Option<&'static str>,
-    /// by RDMA
     pub rdma: Result<Bytes, NoFigure>,
-    /// the interface's name
     pub interface: Option<String>,
-    /// by the interface
     pub tcp: Result<Bytes, NoFigure>,
-    /// does RDMA pass through the interface?
     pub is_soft: bool,
 }
 

@@ -13,19 +13,14 @@ const MAX_NODES: usize = 1 << 16;
 /// What several nodes say together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Merged {
-    /// how many
     pub nodes: usize,
     /// of how many the plan is the tasks' own
     pub by_tasks: usize,
     /// the bytes of all; `idle` and `unknown` name NICs as `node/nic`
     pub shares: Shares,
-    /// by name
     pub nics: BTreeMap<String, Sum>,
-    /// each node
     pub of_nodes: Vec<OfNode>,
-    /// the longest time
     pub seconds: f64,
-    /// nodes whose command did not end with 0
     pub failed: Vec<String>,
     /// nodes that reported more than once: the first report counts
     pub twice: BTreeSet<String>,
@@ -36,30 +31,21 @@ pub struct Merged {
 /// One name on all nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Sum {
-    /// nodes on which it is in the plan
     pub planned_on: usize,
-    /// nodes that know its bytes
     pub counted_on: usize,
-    /// nodes that do not
     pub unknown_on: usize,
-    /// of all that know
     pub rdma: Bytes,
     /// on the node where least left
     pub least_sent: Option<u64>,
     /// on the node where most left
     pub most_sent: Option<u64>,
-    /// by the interface
     pub tcp: Bytes,
-    /// has it RDMA?
     pub is_rdma: bool,
 }
 
-/// One node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OfNode {
-    /// its name
     pub node: String,
-    /// its bytes
     pub shares: Shares,
 }
 
@@ -78,7 +64,6 @@ fn add(to: &mut u64, more: u64) {
 }
 
 impl Merged {
-    /// Adds a node.
     pub fn add(&mut self, report: Measurement) -> Result<(), String> {
         if self.nodes >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} nodes"));

@@ -19,12 +19,10 @@ pub enum Origin {
     Nobody,
 }
 
-/// A NIC of the plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Planned {
     /// its GPUs by number, with the path of each
     pub gpus: BTreeMap<usize, PathType>,
-    /// its tasks' local ids
     pub tasks: BTreeSet<u32>,
 }
 

@@ -11,33 +11,23 @@ use std::collections::BTreeMap;
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// One node's report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// [`VERSION`]; by this name a report is known among other JSON
     pub nic_placement_measure: u32,
-    /// the node's name
     pub node: String,
-    /// how long the command ran
     pub seconds: f64,
-    /// the status with which the command ended
     pub status: i32,
-    /// whose plan it is
     pub plan: Origin,
-    /// the bytes that left
     pub shares: Shares,
-    /// all NICs
     pub nics: Vec<NicTraffic>,
-    /// what a reader should know
     pub notes: Vec<String>,
 }
 
 /// Where the bytes left, of the NICs that count RDMA.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
-    /// by NICs of the plan
     pub planned: u64,
-    /// by other NICs
     pub others: u64,
     /// by TCP, where RDMA is counted apart
     pub tcp: u64,
@@ -47,30 +37,21 @@ pub struct Shares {
     pub unknown: Vec<String>,
 }
 
-/// One NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicTraffic {
     /// `mlx5_0:1`, or an interface
     pub name: String,
-    /// has it RDMA?
     pub is_rdma: bool,
-    /// is it in the plan?
     pub is_planned: bool,
-    /// its GPUs' numbers in the plan
     pub gpus: Vec<usize>,
-    /// its tasks' local ids
     pub tasks: Vec<u32>,
     /// which counter tells; of soft RoCE the interface's
     pub counter: Option<String>,
-    /// by RDMA
     pub rdma: Option<Bytes>,
-    /// why that is not known
     pub rdma_missing: Option<NoFigure>,
-    /// its interface
     pub interface: Option<String>,
     /// by the interface; of soft RoCE, `rdma` says it
     pub tcp: Option<Bytes>,
-    /// why that is not known
     pub tcp_missing: Option<NoFigure>,
 }
 

@@ -15,9 +15,7 @@ const MAX_TEXT: usize = 2048;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// the node as a whole
     Node,
-    /// a NUMA node, by its number
     #[serde(rename = "numa_node")]
     Numa,
     /// a GPU, by its PCI function
@@ -31,9 +29,7 @@ pub enum Class {
 /// The name of a fact; the order is that of a report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
-    /// of what
     pub(super) class: Class,
-    /// which of them
     pub(super) subject: String,
     /// what about it; empty for that it is there
     pub(super) what: String,
@@ -49,7 +45,6 @@ impl Key {
 /// What nodes of one kind have in common, without addresses and names, which shift where a device is missing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Inventory {
-    /// the machine's model
     pub machine: String,
     /// each model of GPU, how many there are
     #[serde(serialize_with = "gpus")]
@@ -101,11 +96,9 @@ fn differing<T: Ord>(a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>) -> usize {
 
 /// What an audit needs of a report.
 pub(super) struct NodeFacts {
-    /// the node's name
     pub(super) host: String,
     /// by which its kind is told
     pub(super) inventory: Inventory,
-    /// what is compared within a kind
     pub(super) facts: BTreeMap<Key, String>,
 }
 

@@ -14,7 +14,6 @@ pub struct Bad {
     pub input: String,
     /// the line where it begins, from 1; `null` where the file cannot be read
     pub line: Option<u64>,
-    /// what is wrong with it
     pub why: String,
 }
 

@@ -21,14 +21,11 @@ struct Usual {
     expected: Vec<u32>,
 }
 
-/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Audited {
-    /// how many nodes reported
     pub nodes: usize,
     /// kinds, the one with most nodes first
     pub kinds: Vec<NodeKind>,
-    /// nodes that reported more than once
     pub duplicates: Vec<Duplicate>,
 }
 
@@ -38,9 +35,7 @@ pub struct NodeKind {
     /// machine, GPUs and NICs of most of them
     #[serde(flatten)]
     pub inventory: Inventory,
-    /// their names, compressed
     pub nodes: String,
-    /// how many there are
     pub count: usize,
     /// those with a difference, by their differences
     pub differing: Vec<Differing>,
@@ -49,11 +44,8 @@ pub struct NodeKind {
 /// Nodes with the same differences from their kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
-    /// their names, compressed
     pub nodes: String,
-    /// how many there are
     pub count: usize,
-    /// what they have otherwise
     pub differences: Vec<Difference>,
 }
 
@@ -78,9 +70,7 @@ pub struct Difference {
 /// A node that reported more than once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Duplicate {
-    /// its name
     pub host: String,
-    /// how often
     pub reports: usize,
     /// did it say the same each time?  Else the first report counts, in the order of what they say.
     pub alike: bool,

@@ -71,7 +71,6 @@ pub struct Audit {
     shapes: Pool<Shape>,
     /// bytes of names and values
     used: usize,
-    /// facts of all shapes
     kept: usize,
     /// the shapes that each node was reported with, and how often
     nodes: BTreeMap<String, BTreeMap<u32, u32>>,

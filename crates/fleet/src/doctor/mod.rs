@@ -25,7 +25,6 @@ use nic_placement_core::plan::Plan;
 use std::collections::BTreeSet;
 use table::CHECKS;
 
-/// All that checks judge.
 pub struct Examined<'a> {
     /// the node as a step would have it
     pub plan: &'a Plan,
@@ -33,9 +32,7 @@ pub struct Examined<'a> {
     pub diagnostics: &'a [Diagnostic],
     /// its files; `None` for a node that is only described
     pub facts: Option<&'a Facts>,
-    /// what is installed
     pub installation: &'a Installation,
-    /// the process that asks
     pub caller: &'a Caller,
 }
 

@@ -74,7 +74,6 @@ impl Span {
     }
 }
 
-/// Where the devices stand.
 struct Cards {
     gpus: BTreeMap<GpuIndex, Span>,
     nics: BTreeMap<NicIndex, Span>,
@@ -83,7 +82,6 @@ struct Cards {
 struct Canvas<'a> {
     scene: &'a Scene<'a>,
     cards: Cards,
-    /// the left edge of the GPUs
     left: f64,
     width: f64,
     shapes: Vec<Shape>,

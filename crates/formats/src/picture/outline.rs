@@ -5,10 +5,8 @@ use nic_placement_core::topology::{GpuIndex, HostBridge, NicIndex, NodeSet, Path
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaceKind {
-    /// all of it
     Node,
     /// a processor package, counted from 0 in order of its first NUMA node
     Socket(usize),
@@ -21,7 +19,6 @@ pub enum PlaceKind {
     /// cards whose paths to each other are stated, at most this far, and the first of them: the bus does not show what is
     /// between them
     Stated(PathType, PciAddress),
-    /// NICs without a PCI function
     Software,
     /// a PCI device, by its function 0: in no finished outline, its functions stand in the place around it
     Card(PciAddress),
@@ -30,13 +27,11 @@ pub enum PlaceKind {
 /// A place, its own devices in PCI order, and the places in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// what it is
     pub kind: PlaceKind,
     /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
     /// NICs that stand in no smaller place
     pub nics: Vec<NicIndex>,
-    /// smaller places, in PCI order
     pub places: Vec<Place>,
 }
 

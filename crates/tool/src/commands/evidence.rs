@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// The step's own list, which counts where a task has no variable.
 const STEP_GPUS: &str = "SLURM_STEP_GPUS";
 
-/// What the options say.
 pub(super) struct GpuEvidence {
     variables: BTreeMap<&'static str, String>,
     /// `SLURM_STEP_GPUS`

@@ -20,7 +20,6 @@ pub(super) fn several(
     Ok(topology.gpus_named(list).map_err(|bad| format!("`{option}`: {bad}"))?)
 }
 
-/// One GPU.
 pub(super) fn one(option: &str, word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
     let found = match (word.parse::<usize>(), word.parse::<PciAddress>()) {
         (Ok(index), _) => (index < topology.gpus.len()).then_some(GpuIndex(index)),

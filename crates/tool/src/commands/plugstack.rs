@@ -66,7 +66,6 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
     values.next()
 }
 
-/// What was read.
 #[derive(Default)]
 pub(super) struct Read {
     /// the lines that load plugins, in the order in which Slurm loads them

@@ -15,10 +15,8 @@ const MAX_ALL: usize = 256 << 20;
 /// Below this number are the users of the system (login.defs(5), `UID_MIN`).
 const FIRST_USER: u32 = 1000;
 
-/// What was found.
 #[derive(Default)]
 pub(super) struct Walked {
-    /// those with a marker
     pub(super) placed: Vec<PlacedTask>,
     /// users, not of the system, whose environments are not for us to read
     pub(super) hidden: BTreeSet<u32>,

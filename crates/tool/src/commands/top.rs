@@ -67,7 +67,6 @@ struct Known {
     plan: PlannedNics,
 }
 
-/// What is shown.
 struct Look<'a> {
     name: String,
     known: Option<&'a Known>,

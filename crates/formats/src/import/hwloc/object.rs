@@ -40,7 +40,6 @@ impl Kind {
 /// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OsTypes {
-    /// a display or a computing device
     pub(super) gpu: bool,
     pub(super) network: bool,
     pub(super) openfabrics: bool,
@@ -75,11 +74,9 @@ impl OsTypes {
     }
 }
 
-/// One object.
 pub(super) struct Object<'d> {
     pub(super) kind: Kind,
     pub(super) element: Node<'d, 'd>,
-    /// the object around it
     pub(super) parent: Option<usize>,
 }
 
@@ -162,7 +159,6 @@ fn set(text: &str) -> Option<Bitmap> {
 pub(super) struct Objects<'d> {
     /// the format's major version
     pub(super) version: u32,
-    /// the element around everything
     pub(super) root: Node<'d, 'd>,
     /// each object after the one around it
     pub(super) objects: Vec<Object<'d>>,

@@ -36,10 +36,8 @@ const MAX_ELEMENTS: usize = 256;
 /// The most elements inside another one, in NCCL 2.21 to 2.28 (`MAX_SUBS` of src/graph/xml.h).
 const MAX_INSIDE: usize = 128;
 
-/// A file for NCCL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// the XML
     pub text: String,
     /// what it says otherwise than the topology, or not at all
     pub lost: Vec<Diagnostic>,

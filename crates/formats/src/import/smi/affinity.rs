@@ -21,7 +21,6 @@ const MAX_TOUCHING: usize = 64;
 /// A GPU's surroundings in the matrix.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Affinity {
-    /// CPUs near it
     pub(super) cpus: Option<CpuSet>,
     /// the NUMA node of its CPUs, then memory-only nodes
     nodes: Vec<u32>,

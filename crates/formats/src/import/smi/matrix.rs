@@ -20,7 +20,6 @@ const FAILURES: [(&str, &str); 3] = [
     ("No devices were found", "it needs a GPU that it may see"),
 ];
 
-/// A device's row.
 pub(super) struct Row {
     pub(super) label: String,
     pub(super) line: u32,
@@ -35,11 +34,8 @@ pub(super) struct Row {
 
 /// The matrix as it is printed.
 pub(super) struct Matrix {
-    /// the header's line
     pub(super) line: u32,
-    /// the last row's line
     pub(super) last_line: u32,
-    /// labels of the devices
     pub(super) columns: Vec<String>,
     /// the columns after the devices
     pub(super) titles: Vec<Title>,

@@ -11,7 +11,6 @@ const MAX_LINES: usize = 100_000;
 
 /// A line that is not blank.
 pub(super) struct Line {
-    /// its number, from 1
     pub(super) number: u32,
     text: String,
 }

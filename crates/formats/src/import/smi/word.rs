@@ -3,14 +3,12 @@
 
 use nic_placement_core::topology::{DeviceName, PathType};
 
-/// The meaning of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cell {
     /// `X`: the device itself
     Own,
     /// `NV4`, `NVB`, `LOC`: between GPUs, by NVLink or on one board
     Link,
-    /// the way over PCIe
     Path(PathType),
 }
 

@@ -21,7 +21,6 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What became of a process.
 pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
     /// it has not ended by then, and has said this

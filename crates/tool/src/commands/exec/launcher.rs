@@ -14,11 +14,8 @@ const MAX_ANCESTORS: usize = 32;
 /// Bytes of an environment or a status, at most: the kernel's own bound for execve(2) is near.  What has more tells nothing.
 const MAX_BYTES: usize = 6 * 1024 * 1024;
 
-/// The launcher.
 pub(super) struct Launcher {
-    /// the name of its program
     pub(super) name: String,
-    /// where it may run
     pub(super) cpus: CpuSet,
     /// its environment as it was started, `NAME=VALUE` each; `None` if that is not for us to read
     environment: Option<Vec<Vec<u8>>>,

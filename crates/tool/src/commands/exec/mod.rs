@@ -191,7 +191,6 @@ fn is_strict(word: Option<Strictness>) -> bool {
 /// The partition of the job around, if there is one.
 const PARTITION: &str = "SLURM_JOB_PARTITION";
 
-/// The program's name.
 fn shown(options: &Options) -> String {
     name_of(&options.command)
 }

@@ -11,9 +11,7 @@ const MAX_PROCESSES: u32 = 4096;
 
 /// The variables of one kind of launcher.
 struct LauncherKind {
-    /// the process's number on its node
     local: &'static str,
-    /// how many processes there are on the node
     of: fn(&Present) -> Option<u32>,
     /// its number among all, and how many these are
     world: [&'static str; 2],
@@ -97,9 +95,7 @@ pub(super) struct Numbering {
     pub(super) numbered_by: Option<&'static str>,
     /// is it the number that Slurm gave its task, among as many: may a shell in the task or its user have said it again?
     pub(super) repeats_slurm: bool,
-    /// number among all processes
     pub(super) global: u32,
-    /// how many these are
     pub(super) total: u32,
     /// what was said and is not understood
     pub(super) doubt: Option<String>,

@@ -24,7 +24,6 @@ const AFTER: Duration = Duration::from_secs(5);
 /// Other steps that are named.
 const NAMED: usize = 8;
 
-/// A node whose counters were read.
 pub(super) struct Before {
     open: Open,
     before: Sample,
@@ -32,7 +31,6 @@ pub(super) struct Before {
     node: Receiver<Option<Topology>>,
 }
 
-/// A node on which the program runs.
 pub(super) struct Watched {
     of: Before,
     watch: Watch,

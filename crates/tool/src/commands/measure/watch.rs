@@ -18,7 +18,6 @@ const LAST_LOOK: Duration = Duration::from_secs(2);
 /// Processes that are kept, at most.
 const MAX_KEPT: usize = 16 * 1024;
 
-/// What was seen so far.
 #[derive(Default)]
 pub(super) struct Seen {
     processes: BTreeMap<(u32, Marked), Option<u32>>,
@@ -49,7 +48,6 @@ impl Seen {
     }
 }
 
-/// A thread that looks.
 pub(super) struct Watch {
     seen: Arc<Mutex<Seen>>,
     open: Open,

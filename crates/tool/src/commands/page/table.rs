@@ -5,7 +5,6 @@ use super::text::{Style, Text};
 
 const GAP: usize = 2;
 
-/// Rows of cells, perhaps under headings.
 pub(in crate::commands) struct Table {
     rows: Vec<Vec<Text>>,
     indent: usize,

@@ -41,7 +41,6 @@ impl Style {
 /// A space at which a line does not end.
 const GLUE: char = '\u{a0}';
 
-/// Styled characters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::commands) struct Text(Vec<(char, Style)>);
 
@@ -109,7 +108,6 @@ impl Text {
         lines
     }
 
-    /// Spaces.
     pub(super) fn margin(columns: usize) -> Text {
         Text(vec![(' ', Style::Plain); columns])
     }
