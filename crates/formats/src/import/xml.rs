@@ -4,7 +4,7 @@
 //! with its own: time grows with the square of both.  So we count them first, in one pass over the text.
 #![forbid(unsafe_code)]
 
-use super::{BadText, MAX_BYTES};
+use super::{BadText, MAX_BYTES, Result};
 use nic_placement_core::diagnostic::Shown;
 use roxmltree::{Document, ParsingOptions};
 
@@ -18,7 +18,7 @@ const MAX_ATTRIBUTES: usize = 64;
 const MAX_NAMESPACES: usize = 16;
 
 /// Reads a document.  hwloc writes a document type without content, so we accept that much.
-pub(super) fn parse(text: &str) -> Result<Document<'_>, BadText> {
+pub(super) fn parse(text: &str) -> Result<Document<'_>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadText> {
 /// Refuses texts that would be slow to parse.
 ///
 /// Up to the text's first error it sees the same tags as the parser, which does not parse the rest.
-fn count(text: &str) -> Result<(), BadText> {
+fn count(text: &str) -> Result<()> {
     let (mut depth, mut namespaces, mut at) = (0usize, 0, 0);
     while let Some(found) = text[at..].find('<') {
         let start = at + found;

@@ -3,8 +3,7 @@
 
 use super::cpu::numa_index;
 use super::object::{Kind, Objects};
-use crate::import::shown;
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, shown};
 use nic_placement_core::topology::Topology;
 use roxmltree::Node;
 use std::collections::BTreeMap;
@@ -20,15 +19,15 @@ struct Matrix {
     values: Vec<u32>,
 }
 
-pub(super) fn distances(file: &Objects, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
+pub(super) fn distances(file: &Objects, to: &mut Imported) {
     let found = if file.version == 1 { inside_objects(file) } else { beside_objects(file) };
     let mut used = false;
     for matrix in found {
         let finding = match matrix {
             Ok(_) if used => "a second matrix: not used".to_string(),
-            Ok(matrix) => match rows(&matrix, topology) {
+            Ok(matrix) => match rows(&matrix, &to.topology) {
                 Some(rows) => {
-                    topology.numa_nodes.iter_mut().zip(rows).for_each(|(node, row)| node.distances = row);
+                    to.topology.numa_nodes.iter_mut().zip(rows).for_each(|(node, row)| node.distances = row);
                     used = true;
                     continue;
                 }
@@ -36,12 +35,12 @@ pub(super) fn distances(file: &Objects, topology: &mut Topology, diagnostics: &m
                     "a matrix of {} values between {} nodes, where the file has {}: not used",
                     matrix.values.len(),
                     matrix.nodes.len(),
-                    topology.numa_nodes.len()
+                    to.topology.numa_nodes.len()
                 ),
             },
             Err(finding) => finding,
         };
-        diagnostics.push(Diagnostic::new("distances", finding));
+        to.note("distances", finding);
     }
 }
 

@@ -3,11 +3,10 @@
 
 use super::object::{Kind, Object};
 use super::pci::Bus;
-use crate::import::{BadText, shown};
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
-    DeviceName, LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix, Topology,
+    DeviceName, LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,11 +114,7 @@ impl<'o> Card<'o> {
     }
 }
 
-pub(super) fn nics(
-    bus: &Bus,
-    topology: &mut Topology,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadText> {
+pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();
@@ -133,7 +128,7 @@ pub(super) fn nics(
         let function = device.and_then(|device| bus.function(device));
         for object in &card.portals {
             let finding = "a Portals adapter, which no library here places: left out";
-            diagnostics.push(Diagnostic::new(shown(name_of(object)), finding));
+            to.note(shown(name_of(object)), finding);
         }
         if !card.portals.is_empty() {
             continue;
@@ -150,22 +145,20 @@ pub(super) fn nics(
             Some("a name that no library's variable could hold: this NIC is left out".to_string())
         } else if names.contains(&name) {
             Some("a second NIC of this name: left out".to_string())
-        } else if topology.nics.len() >= MAX_NICS {
+        } else if to.topology.nics.len() >= MAX_NICS {
             Some(format!("more than {MAX_NICS} NICs: this one is left out"))
-        } else if function.is_some_and(|function| topology.gpu_index(function.address).is_some()) {
+        } else if function.is_some_and(|function| to.topology.gpu_index(function.address).is_some()) {
             Some("a NIC inside a GPU's PCI device: left out".to_string())
         } else {
             None
         };
         if let Some(problem) = problem {
-            diagnostics.push(Diagnostic::new(shown(&name), problem));
+            to.note(shown(&name), problem);
             continue;
         }
         let Some(nic) = nic else { continue };
         let address = match (device, function) {
-            (Some(device), Some(function)) if bus.add(device, topology, diagnostics)? => {
-                Some(function.address)
-            }
+            (Some(device), Some(function)) if bus.add(device, to)? => Some(function.address),
             (Some(_), _) => continue,
             (None, _) => None,
         };
@@ -173,7 +166,7 @@ pub(super) fn nics(
             unknown.push(name.clone());
         }
         names.insert(name);
-        topology.nics.push(Nic { address, ..nic });
+        to.topology.nics.push(Nic { address, ..nic });
     }
     if let Some(first) = unknown.first() {
         let finding = match unknown.len() {
@@ -184,7 +177,7 @@ pub(super) fn nics(
                 count - 1
             ),
         };
-        diagnostics.push(Diagnostic::new(first.clone(), finding));
+        to.note(first.clone(), finding);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The objects of the file, flat and in its order, with accessors for the readers.
 #![forbid(unsafe_code)]
 
-use crate::import::{BadText, shown};
+use crate::import::{BadText, Result, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
 
@@ -106,7 +106,7 @@ impl<'d> Object<'d> {
     }
 
     /// The kernel's number of this object.
-    pub(super) fn os_index(&self) -> Result<Option<u32>, BadText> {
+    pub(super) fn os_index(&self) -> Result<Option<u32>> {
         let Some(text) = self.attribute("os_index") else { return Ok(None) };
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse::<u32>().ok().filter(|_| digits);
@@ -116,7 +116,7 @@ impl<'d> Object<'d> {
     }
 
     /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
-    pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>, BadText> {
+    pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>> {
         let Some(text) = self.attribute(name) else { return Ok(None) };
         set(text).map(Some).ok_or_else(|| {
             let limit = Bitmap::LIMIT;
@@ -165,7 +165,7 @@ pub(super) struct Objects<'d> {
 }
 
 impl<'d> Objects<'d> {
-    pub(super) fn new(document: &'d Document<'d>) -> Result<Objects<'d>, BadText> {
+    pub(super) fn new(document: &'d Document<'d>) -> Result<Objects<'d>> {
         let root = document.root_element();
         let line = |element: Node| document.text_pos_at(element.range().start).row;
         let name = root.tag_name().name();

@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::object::{Kind, Object, Objects};
-use crate::import::{BadText, hex, shown};
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, Result, hex, shown};
 use nic_placement_core::topology::{
     CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
 };
@@ -16,7 +15,7 @@ pub(super) struct Bus<'f> {
 }
 
 impl<'f> Bus<'f> {
-    pub(super) fn new(file: &'f Objects<'f>) -> Result<Bus<'f>, BadText> {
+    pub(super) fn new(file: &'f Objects<'f>) -> Result<Bus<'f>> {
         let mut functions = BTreeMap::new();
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
@@ -53,14 +52,9 @@ impl<'f> Bus<'f> {
     }
 
     /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
-    pub(super) fn add(
-        &self,
-        index: usize,
-        topology: &mut Topology,
-        diagnostics: &mut Vec<Diagnostic>,
-    ) -> Result<bool, BadText> {
+    pub(super) fn add(&self, index: usize, to: &mut Imported) -> Result<bool> {
         let Some(device) = self.function(index) else { return Ok(false) };
-        if topology.pci.get(device.address).is_some() {
+        if to.topology.pci.get(device.address).is_some() {
             return Ok(true);
         }
         if let Some(outer) = self.file.above(index, Kind::PciDevice) {
@@ -72,15 +66,15 @@ impl<'f> Bus<'f> {
             self.file.ancestors(index).filter(|&above| self.functions.contains_key(&above)).collect();
         if bridges.len() > PciTree::MAX_DEPTH {
             let finding = format!("below more than {} bridges: left out", PciTree::MAX_DEPTH);
-            diagnostics.push(Diagnostic::new(device.address.to_string(), finding));
+            to.note(device.address.to_string(), finding);
             return Ok(false);
         }
         let locality = self.locality(index)?;
-        let numa_node = locality.as_ref().and_then(|cpus| only_node(topology, cpus));
+        let numa_node = locality.as_ref().and_then(|cpus| only_node(&to.topology, cpus));
         let chain: Vec<usize> = std::iter::once(index).chain(bridges).collect();
         for (position, place) in chain.iter().enumerate() {
             let function = &self.functions[place];
-            if topology.pci.get(function.address).is_some() {
+            if to.topology.pci.get(function.address).is_some() {
                 break;
             }
             let parent = match chain.get(position + 1) {
@@ -90,26 +84,21 @@ impl<'f> Bus<'f> {
                     if buses(object)?.is_some_and(|buses| !buses.hold(function.address)) {
                         let finding =
                             format!("stands below `{address}`, which leads to other buses: it is left there");
-                        diagnostics.push(Diagnostic::new(function.address.to_string(), finding));
+                        to.note(function.address.to_string(), finding);
                     }
                     PciParent::Bridge(address)
                 }
-                None => PciParent::Host(self.host_bridge(*place, function.address, diagnostics)?),
+                None => PciParent::Host(self.host_bridge(*place, function.address, to)?),
             };
             let local_cpus = locality.clone();
-            topology.pci.insert(PciFunction { parent, numa_node, local_cpus, ..function.clone() });
+            to.topology.pci.insert(PciFunction { parent, numa_node, local_cpus, ..function.clone() });
         }
         Ok(true)
     }
 
     /// The outermost host bridge above the topmost function: the kernel's tree does not count an Intel VMD
     /// controller's inner one either.
-    fn host_bridge(
-        &self,
-        top: usize,
-        address: PciAddress,
-        diagnostics: &mut Vec<Diagnostic>,
-    ) -> Result<HostBridge, BadText> {
+    fn host_bridge(&self, top: usize, address: PciAddress, to: &mut Imported) -> Result<HostBridge> {
         let mut hosts =
             self.file.ancestors(top).filter(|&above| self.file.objects[above].kind == Kind::Bridge);
         let outermost = hosts.by_ref().last();
@@ -120,12 +109,12 @@ impl<'f> Bus<'f> {
         }
         // lstopo can leave bridges out; functions of one bus share a host bridge in any case
         let finding = "no host bridge above it in the file: only what is on its bus counts as near";
-        diagnostics.push(Diagnostic::new(address.to_string(), finding));
+        to.note(address.to_string(), finding);
         Ok(HostBridge { domain: address.domain, bus: address.bus })
     }
 
     /// The CPUs near a device: those of the innermost object around it that is no I/O object.
-    fn locality(&self, index: usize) -> Result<Option<CpuSet>, BadText> {
+    fn locality(&self, index: usize) -> Result<Option<CpuSet>> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];
             if matches!(object.kind, Kind::Bridge | Kind::PciDevice | Kind::OsDevice) {
@@ -158,7 +147,7 @@ impl Buses {
 }
 
 /// `bridge_pci="0000:[d0-d7]"`
-fn buses(object: &Object) -> Result<Option<Buses>, BadText> {
+fn buses(object: &Object) -> Result<Option<Buses>> {
     let Some(text) = object.attribute("bridge_pci") else { return Ok(None) };
     let read = || {
         let (domain, buses) = text.split_once(':')?;
@@ -174,7 +163,7 @@ fn buses(object: &Object) -> Result<Option<Buses>, BadText> {
 }
 
 /// An object's own values; we find its parent later, and only if it matters.
-fn function(object: &Object) -> Result<PciFunction, BadText> {
+fn function(object: &Object) -> Result<PciFunction> {
     let busid = object.attribute("pci_busid").unwrap_or_default();
     let address: PciAddress =
         busid.parse().map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {

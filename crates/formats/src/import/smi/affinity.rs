@@ -8,8 +8,7 @@ use super::header::Title;
 use super::listed;
 use super::matrix::Matrix;
 use super::paths::Links;
-use crate::import::shown;
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,10 +35,10 @@ impl Affinity {
 }
 
 /// The surroundings of every GPU.
-pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnostic>) -> Vec<Affinity> {
+pub(super) fn read(matrix: &Matrix, links: &Links, to: &mut Imported) -> Vec<Affinity> {
     if matrix.titles.is_empty() && !links.gpus.is_empty() {
         let finding = "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";
-        diagnostics.push(Diagnostic::new("header", finding));
+        to.note("header", finding);
     }
     let mut affinities: Vec<Affinity> = Vec::new();
     // GPUs of one socket have the same values: report each oddity once
@@ -57,14 +56,14 @@ pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnos
     }
     for (finding, labels) in findings {
         let labels = listed(labels.iter().map(String::as_str));
-        diagnostics.push(Diagnostic::new("CPU Affinity", format!("{finding}, in the rows of {labels}")));
+        to.note("CPU Affinity", format!("{finding}, in the rows of {labels}"));
     }
     // `0,2-17`: the first one is the CPUs' node, unless the others have CPUs too
     let first: BTreeSet<u32> = affinities.iter().filter_map(Affinity::node).collect();
     for (affinity, number) in affinities.iter_mut().zip(&links.gpus) {
         if affinity.nodes.iter().skip(1).any(|node| first.contains(node)) {
             let finding = "is near to several NUMA nodes with CPUs: its own is not known";
-            diagnostics.push(Diagnostic::new(format!("GPU{number}"), finding));
+            to.note(format!("GPU{number}"), finding);
             affinity.nodes.clear();
         }
     }
@@ -204,7 +203,7 @@ fn take_apart<'a>(
 
 /// The NUMA nodes that the GPUs name.  A node's CPUs are those near a GPU that is near the node; without a
 /// GPU they are unknown.
-pub(super) fn numa_nodes(affinities: &[Affinity], diagnostics: &mut Vec<Diagnostic>) -> Vec<NumaNode> {
+pub(super) fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for affinity in affinities {
         if let Some(node) = affinity.node() {
@@ -223,7 +222,7 @@ pub(super) fn numa_nodes(affinities: &[Affinity], diagnostics: &mut Vec<Diagnost
     if !twice.is_empty() {
         let finding =
             format!("CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known");
-        diagnostics.push(Diagnostic::new("NUMA Affinity", finding));
+        to.note("NUMA Affinity", finding);
     }
     let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
     nodes

@@ -3,7 +3,7 @@
 
 use super::word::{is_device_name, numbered};
 use super::{BadText, gpu_number};
-use crate::import::shown;
+use crate::import::{Result, shown};
 
 /// The most columns for devices.
 pub(super) const MAX_COLUMNS: usize = 2 * super::MAX_DEVICES;
@@ -78,7 +78,7 @@ impl Header {
     }
 
     /// The columns after the devices; the last may be cut.
-    pub(super) fn titles(&mut self) -> Result<Vec<Title>, BadText> {
+    pub(super) fn titles(&mut self) -> Result<Vec<Title>> {
         let mut words = self.titles.join(" ");
         // a device's name touches the title: `mlx5_7CPU Affinity`
         if let (true, Some(last)) = (words.starts_with("Affinity"), self.labels.last_mut()) {

@@ -5,7 +5,7 @@ use super::header::{Header, MAX_COLUMNS, Title};
 use super::text::Line;
 use super::word::{Cell, cells_of, is_affinity, is_label};
 use super::{BadText, gpu_number, listed};
-use crate::import::shown;
+use crate::import::{Result, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 
 /// The most words before a row's label, which a log or `srun --label` may add.
@@ -68,7 +68,7 @@ impl Matrix {
 }
 
 /// The first matrix of the text.
-pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadText> {
+pub(super) fn find(lines: &[Line]) -> Result<Matrix> {
     let mut header: Option<Header> = None;
     let mut stray = None;
     for (index, line) in lines.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Row {
         Row { label: label.to_string(), line, cells, rest, touching: false, broken: false }
     }
 
-    fn add(&mut self, words: &[&str], line: u32) -> Result<(), BadText> {
+    fn add(&mut self, words: &[&str], line: u32) -> Result<()> {
         for word in words {
             match (cells_of(word), self.rest.first()) {
                 (Some(_), Some(other)) => {
@@ -147,7 +147,7 @@ impl Row {
 }
 
 /// The matrix whose rows begin with the first of `lines`.
-fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadText> {
+fn table(mut header: Header, lines: &[Line]) -> Result<Matrix> {
     let titles = header.titles()?;
     let Header { line, labels: columns, touching, .. } = header;
     if columns.len() > MAX_COLUMNS {

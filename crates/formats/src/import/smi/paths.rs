@@ -4,7 +4,7 @@
 use super::matrix::{Matrix, Row, is_nic};
 use super::word::Cell;
 use super::{BadText, MAX_DEVICES, gpu_number, listed};
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, Result};
 use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;
 
@@ -19,13 +19,9 @@ pub(super) struct Links {
 }
 
 /// Reads every cell of a GPU and a NIC; `ends_here`: nothing follows the last row.
-pub(super) fn read(
-    matrix: &Matrix,
-    ends_here: bool,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Links, BadText> {
-    let (gpus, nics) = devices(matrix, diagnostics)?;
-    let nic_rows: Vec<Option<&[Cell]>> = nics.iter().map(|nic| nic_row(matrix, nic, diagnostics)).collect();
+pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Result<Links> {
+    let (gpus, nics) = devices(matrix, to)?;
+    let nic_rows: Vec<Option<&[Cell]>> = nics.iter().map(|nic| nic_row(matrix, nic, to)).collect();
     let mut kinds = Vec::new();
     // for each NIC, the GPUs for which its own row differs
     let mut otherwise: Vec<Vec<String>> = vec![Vec::new(); nics.len()];
@@ -65,20 +61,20 @@ pub(super) fn read(
                 }
                 None => "has no row: its cells are taken from the rows of the NICs".to_string(),
             };
-            diagnostics.push(Diagnostic::new(&label, finding));
+            to.note(&label, finding);
         }
         kinds.push(of_gpu);
     }
     for (nic, gpus) in nics.iter().zip(&otherwise).filter(|(_, gpus)| !gpus.is_empty()) {
         let gpus = listed(gpus.iter().map(String::as_str));
         let finding = format!("its row says otherwise than the rows of {gpus}: the GPUs' rows count");
-        diagnostics.push(Diagnostic::new(nic, finding));
+        to.note(nic, finding);
     }
     Ok(Links { gpus, nics, kinds })
 }
 
 /// The numbers of the GPUs and the labels of the NICs.
-fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8>, Vec<String>), BadText> {
+fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)> {
     let bad = |problem: String| Err(BadText::new(matrix.line, problem));
     let mut seen = BTreeSet::new();
     let mut gpus = Vec::new();
@@ -111,7 +107,7 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
     if !missing.is_empty() {
         let labels = listed(missing.iter().map(|row| row.label.as_str()));
         let finding = format!("no columns for {labels}: their own rows count");
-        diagnostics.push(Diagnostic::new("header", finding));
+        to.note("header", finding);
     }
     if nics.len() > MAX_DEVICES {
         return bad(format!("{} NICs: expected at most {MAX_DEVICES}", nics.len()));
@@ -123,7 +119,7 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
             "shows only {}: a GPU's position among them is its index",
             listed(labels.iter().map(String::as_str))
         );
-        diagnostics.push(Diagnostic::new("header", finding));
+        to.note("header", finding);
     }
     Ok((gpus, nics))
 }
@@ -138,7 +134,7 @@ fn gpu_cells<'a>(
     row: &'a Row,
     column: Option<usize>,
     ends_here: bool,
-) -> Result<&'a [Cell], BadText> {
+) -> Result<&'a [Cell]> {
     let (label, count, columns) = (&row.label, row.cells.len(), matrix.columns.len());
     let bad = |problem: String| Err(BadText::new(row.line, problem));
     if count > columns {
@@ -179,7 +175,7 @@ fn ends_well(row: &Row, column: Option<usize>) -> bool {
 }
 
 /// The cells of a NIC's row; `None` if there is none or it is unreliable.
-fn nic_row<'a>(matrix: &'a Matrix, nic: &str, diagnostics: &mut Vec<Diagnostic>) -> Option<&'a [Cell]> {
+fn nic_row<'a>(matrix: &'a Matrix, nic: &str, to: &mut Imported) -> Option<&'a [Cell]> {
     let row = matrix.row(nic)?;
     let (count, columns) = (row.cells.len(), matrix.columns.len());
     let finding = if count != columns {
@@ -189,11 +185,11 @@ fn nic_row<'a>(matrix: &'a Matrix, nic: &str, diagnostics: &mut Vec<Diagnostic>)
     } else {
         return Some(&row.cells);
     };
-    diagnostics.push(Diagnostic::new(nic, finding));
+    to.note(nic, finding);
     None
 }
 
-fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType, BadText> {
+fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType> {
     let word = match cell {
         Cell::Path(kind) => return Ok(kind),
         Cell::Own => "`X`",
@@ -223,7 +219,7 @@ pub(super) fn nic_node(
     nic: usize,
     gpu_nodes: &[Option<u32>],
     name: &str,
-    diagnostics: &mut Vec<Diagnostic>,
+    to: &mut Imported,
 ) -> Option<u32> {
     for kind in [PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Node] {
         let near = links.kinds.iter().zip(gpu_nodes).filter(|(row, _)| row[nic] == kind);
@@ -235,7 +231,7 @@ pub(super) fn nic_node(
                 let nodes: Vec<String> = more.iter().map(u32::to_string).collect();
                 let finding =
                     format!("is at {kind} of GPUs of NUMA nodes {}: its own is not known", nodes.join(", "));
-                diagnostics.push(Diagnostic::new(name, finding));
+                to.note(name, finding);
                 return None;
             }
         }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::BadText;
-use crate::import::MAX_BYTES;
+use crate::import::{MAX_BYTES, Result};
 
 /// The most bytes of one line: a row of 256 columns has about 2 KB.
 const MAX_LINE: usize = 64 * 1024;
@@ -26,7 +26,7 @@ impl Line {
 }
 
 /// The lines that are not blank.
-pub(super) fn lines(text: &str) -> Result<Vec<Line>, BadText> {
+pub(super) fn lines(text: &str) -> Result<Vec<Line>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
