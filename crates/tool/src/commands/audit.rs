@@ -3,7 +3,7 @@
 
 use super::misunderstood::misunderstood;
 use super::page::{Page, Style, Text};
-use super::{Failure, gpu_list};
+use super::{Failure, request};
 use clap::ValueHint;
 use nic_placement_core::discover::root;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
@@ -193,7 +193,7 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
 }
 
 fn inventory(of: &Inventory) -> String {
-    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {model}", gpu_list::counted(*count)));
+    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {model}", request::counted_gpus(*count)));
     let nics = of.nics.iter().map(|((model, path), count)| {
         let path = if path.is_empty() { String::new() } else { format!(" at {path}") };
         format!("{} {model}{path}", counted(*count, "NIC", "NICs"))

@@ -7,9 +7,9 @@ mod facts;
 mod health;
 mod installed;
 
-use super::node::Node;
 use super::page::{Page, Style, Text};
-use super::{Ending, Failure, request};
+use super::request::{self, NodeOptions};
+use super::{Ending, Failure};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
@@ -64,7 +64,7 @@ Examples:
   nic-placement check --plugstack 90-nic-placement.conf --variable NCCL_IB_HCA=mlx5_1")]
 pub(super) struct Options {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// this file, with what it includes, instead of the one that Slurm reads
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = LOOKED_AT)]
     plugstack: Option<PathBuf>,

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Failure, gpu_list, output};
+use super::{Failure, output, request};
 use clap::ValueHint;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::{Plan, TaskPlan};
@@ -89,7 +89,7 @@ fn note(tasks: &[&TaskPlan]) -> String {
 }
 
 fn subtitle(topology: &Topology, placement: &NodePlacement) -> String {
-    let gpus = gpu_list::counted(topology.gpus.len());
+    let gpus = request::counted_gpus(topology.gpus.len());
     let nics = match topology.nics.len() {
         1 => "1 NIC".to_string(),
         nics => format!("{nics} NICs"),

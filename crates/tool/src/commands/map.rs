@@ -1,10 +1,9 @@
 //! `nic-placement map`: which NICs each GPU has, as engines and launchers want it that drive all GPUs of a node.
 #![forbid(unsafe_code)]
 
-use super::node::Node;
 use super::page::Page;
-use super::request::PlanOptions;
-use super::{Failure, gpu_list, output, tell};
+use super::request::{self, NodeOptions, PlanOptions};
+use super::{Failure, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::libraries::FileText;
@@ -26,7 +25,7 @@ Examples:
   nic-placement map --format mooncake -o /run/nic-placement/mooncake.json")]
 pub(super) struct Options {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// what to write (default: json)
     #[arg(
         long,
@@ -80,7 +79,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     for diagnostic in diagnostics.iter().chain(&doubts) {
         tell(&format!("note: {diagnostic}"));
     }
-    let gpus = gpu_list::several("--gpus", options.gpus.as_deref(), &topology)?;
+    let gpus = request::gpus("--gpus", options.gpus.as_deref(), &topology)?;
     if gpus.is_empty() {
         return Err(format!("`{}` has no GPU", topology.name).into());
     }

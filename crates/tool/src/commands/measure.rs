@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod node;
-mod place;
 mod print;
 mod watch;
 
@@ -10,8 +9,8 @@ use super::audit::{open, or_stdin};
 use super::counters::opener;
 use super::exec::{become_as_it_is, is_first_on_node, not_started};
 use super::misunderstood::misunderstood;
-use super::node::Node;
 use super::page::Page;
+use super::request::NodeOptions;
 use super::{Ending, Failure, output, tell, threads};
 use clap::ValueHint;
 use nic_placement_core::discover::Scope;
@@ -73,7 +72,7 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = "Output")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
 }
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
@@ -133,7 +132,7 @@ fn warn_of_place(options: &Options) {
     let (json, (says, hears)) = (options.json, channel());
     let asks = threads::started(move || {
         // after `PATIENCE` the receiver is gone
-        let _ = says.send(place::check(&output, json));
+        let _ = says.send(output::file_for(&output, "", json).and_then(|file| output::could_write(&file)));
     });
     let why = match asks.then(|| hears.recv_timeout(PATIENCE)) {
         None | Some(Ok(Ok(()))) => return,
@@ -170,7 +169,7 @@ fn deliver(options: &Options, report: &Measurement) -> Result<(), String> {
     if let Some(output) = &options.output {
         let mut page = Page::new(false, false);
         text(&mut page);
-        let written = place::file(output, &report.node, options.json)
+        let written = output::file_for(output, &report.node, options.json)
             .and_then(|file| output::write_own(&file, page.as_bytes()));
         match written {
             Ok(()) => return Ok(()),

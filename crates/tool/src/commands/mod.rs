@@ -9,17 +9,13 @@ mod check;
 mod completions;
 mod counters;
 mod drawing;
-mod evidence;
 mod exec;
 mod explain;
-mod gpu_list;
 mod import;
-mod left_out;
 mod machines;
 mod map;
 mod measure;
 mod misunderstood;
-mod node;
 mod output;
 mod page;
 mod plan;
@@ -34,7 +30,6 @@ mod threads;
 mod top;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
-use exec::NotStarted;
 use nic_placement_sys as sys;
 use page::{Colour, Page};
 use std::ffi::OsString;
@@ -168,9 +163,7 @@ pub fn main() -> ExitCode {
             if !said.is_empty() {
                 tell(&said);
             }
-            let of_program = failure.downcast_ref().map(|NotStarted { status, .. }| *status);
-            let status = failure.downcast_ref().map(|Ending { status, .. }| *status);
-            ExitCode::from(status.or(of_program).unwrap_or(1))
+            ExitCode::from(failure.downcast_ref().map_or(1, |Ending { status, .. }| *status))
         }
     }
 }

@@ -151,6 +151,39 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
     Err(io::Error::other(left))
 }
 
+/// Where `-o` puts a report of this node: a file, or in a folder a file for each node.
+pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
+    if output.as_os_str().as_bytes().ends_with(b"/") {
+        make_folder(output)?;
+    }
+    if !output.is_dir() {
+        return Ok(output.to_path_buf());
+    }
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    let name: String = node.chars().map(|letter| if is_part(letter) { letter } else { '_' }).collect();
+    let name = name.trim_start_matches('.');
+    Ok(output.join(format!(
+        "{}.{}",
+        if name.is_empty() { "node" } else { name },
+        if json { "json" } else { "txt" }
+    )))
+}
+
+/// All nodes of a step make it at once: that another node has made it already is no error.
+fn make_folder(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| {
+        let shown = folder.display();
+        // without the slash at its end, by which a link would be followed
+        let there = fs::symlink_metadata(folder.components().as_path());
+        match there {
+            Ok(there) if error.kind() == io::ErrorKind::AlreadyExists => {
+                format!("cannot make the folder `{shown}`: {} is there", root::kind(there.file_type()))
+            }
+            _ => format!("cannot make the folder `{shown}`: {error}"),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,12 +4,10 @@
 mod table;
 
 use super::drawing::{self, Drawing};
-use super::evidence::GpuEvidence;
 use super::misunderstood::misunderstood;
-use super::node::Node;
 use super::page::Page;
-use super::request::{self, PlanOptions};
-use super::{Failure, gpu_list, shortfalls};
+use super::request::{self, GpuEvidence, NodeOptions, PlanOptions};
+use super::{Failure, shortfalls};
 use clap::ArgAction::Append;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries;
@@ -35,7 +33,7 @@ Examples:
   nic-placement plan --machine dgx-h100 --gpus-per-task 1 --svg -o plan.svg")]
 pub(super) struct Options {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     #[command(flatten)]
     step: StepOptions,
     #[command(flatten)]
@@ -156,7 +154,7 @@ fn step_of(
     }
     let request = StepRequest {
         starter: Starter::Slurm,
-        gpus: gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?,
+        gpus: request::gpus("--gpus", of_step.gpus.as_deref(), topology)?,
         split: of_step.gpus_per_task.map_or(GpuSplit::All, GpuSplit::Each),
         tasks: of_step.ntasks.or(played.as_ref().map(|_| 1)),
         cpus_per_task: of_step.cpus_per_task,

@@ -4,9 +4,9 @@
 mod tree;
 
 use super::drawing::{self, Drawing};
-use super::node::Node;
 use super::page::{Page, Table, Text};
-use super::{Failure, left_out};
+use super::request::NodeOptions;
+use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
 use nic_placement_core::placement::NodePlacement;
@@ -25,7 +25,7 @@ Examples:
   nic-placement show --svg -o node.svg")]
 pub(super) struct Options {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// the topology as JSON, to edit and give to --topology or to the plugin's topology=
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -56,7 +56,7 @@ fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnosti
     if !placement.excluded.is_empty() || topology.supplied_by.is_some() || !notes.is_empty() {
         page.blank();
     }
-    left_out::lines(&placement.excluded, page);
+    shortfalls::left_out(&placement.excluded, page);
     if let Some(model) = &topology.supplied_by {
         page.line(format_args!("* stated by the model `{model}`; the live bus does not show it"));
     }

@@ -1,8 +1,8 @@
 //! `nic-placement snapshot`: records exactly what discovery read, and unpacks such a record.
 #![forbid(unsafe_code)]
 
-use super::node::Node;
 use super::page::Page;
+use super::request::NodeOptions;
 use super::{Failure, tell};
 use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
@@ -28,7 +28,7 @@ Examples:
   nic-placement snapshot --unpack node.machine directory")]
 pub(super) struct Options {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// write a snapshot's files below DIR, which must not hold sys or proc yet
     #[arg(
         long,
@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 
 /// A live node or a captured tree is recorded as it is; a model or a topology file is written as the tree that would show
 /// it.
-fn recorded(node: &Node) -> Result<Manifest, Failure> {
+fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
     let mut root = match &node.source() {
         NodeSource::Live => Root::live(),
         NodeSource::Topology(path) if Path::new(path).is_dir() => {

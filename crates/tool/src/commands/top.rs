@@ -5,9 +5,9 @@ mod print;
 
 use super::Failure;
 use super::counters::{Open, Reading, opener};
-use super::node::Node;
 use super::page::Page;
 use super::processes::{Walked, walk};
+use super::request::NodeOptions;
 use super::threads;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
@@ -55,7 +55,7 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
 }
 
 /// How long cards are waited for.

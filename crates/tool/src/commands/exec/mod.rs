@@ -7,16 +7,15 @@ mod place;
 mod process;
 mod rank;
 mod variables;
-mod virtual_rank;
-mod voice;
 
-use super::Failure;
 use super::misunderstood::misunderstood;
-use super::node::Node;
 use super::plugstack;
-use super::request::{Nics, words_help};
+use super::request::{Nics, NodeOptions, words_help};
+use super::{Ending, Failure};
 use clap::{ArgAction, ValueHint};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components};
+use nic_placement_core::diagnostic::line::one_line;
 use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::policy::Reasons;
@@ -24,12 +23,11 @@ use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_program::become_program;
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use variables::Environment;
-use voice::say;
 
 /// start a program with its NIC, CPUs and memory, in a process of a launcher
 ///
@@ -71,7 +69,7 @@ pub(super) struct Options {
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
     verbose: bool,
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// bind by --machine or --topology as if it were read from this node
     #[arg(long, help_heading = "Which node (without one of these, this one)")]
     trust_topology: bool,
@@ -88,21 +86,6 @@ const PROCESS: &str = "Which process";
 const NOT_HAD: u8 = 125;
 const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
-
-/// Why the program was not started, and the status that says so.
-#[derive(Debug)]
-pub(super) struct NotStarted {
-    pub(super) status: u8,
-    why: String,
-}
-
-impl fmt::Display for NotStarted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for NotStarted {}
 
 /// What the user and the admin want.
 struct Intent {
@@ -128,7 +111,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         say(&format!("bug at {place}: {panic}; please report this"));
     }));
-    voice::listen(true);
+    listen(true);
     let failures = catch_unwind(AssertUnwindSafe(|| {
         let intent = intent(options, words.as_ref(), &environment)?;
         let Settings { enabled, observe, strictness, dry_run, .. } = intent.wish.settings;
@@ -154,9 +137,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         }
     };
     if strict.get() && !failures.is_empty() {
-        let why =
+        let said =
             format!("`{}` is not started, as a strict word asks: {}", shown(options), failures.join("; "));
-        return Err(Box::new(NotStarted { status: NOT_HAD, why }));
+        return Err(Ending { status: NOT_HAD, said }.into());
     }
     let mut error = become_program(&options.command, environment.entries());
     // execve(2) takes so many bytes of arguments and variables
@@ -170,7 +153,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 /// Why `command` was not started, with the status of env(1) for it.
 pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
-    Box::new(NotStarted { status, why: format!("cannot start `{}`: {error}", name_of(command)) })
+    Ending { status, said: format!("cannot start `{}`: {error}", name_of(command)) }.into()
 }
 
 /// Becomes the program as it is, without placing it; returns only if that fails.
@@ -218,4 +201,38 @@ fn intent(options: &Options, words: Option<&Words>, environment: &Environment) -
     }
     let reasons = Reasons::if_read(settings.verbose || settings.dry_run);
     Ok(Intent { wish: Wish { settings, admin, reasons }, off, knows_admin })
+}
+
+/// Does this process tell what every process of its node would?
+static TELLS: AtomicBool = AtomicBool::new(false);
+
+struct ToStderr;
+
+impl Log for ToStderr {
+    fn enabled(&self, metadata: &Metadata) -> bool {
+        metadata.level() <= Level::Warn && TELLS.load(Ordering::Relaxed)
+    }
+
+    fn log(&self, record: &Record) {
+        if self.enabled(record.metadata()) {
+            say(&record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// A line on stderr, since stdout is the program's; in one piece: several processes write to one terminal.
+fn say(text: &str) {
+    let line = one_line(&format!("nic-placement: {text}")).into_owned() + "\n";
+    // where stderr is closed the line is lost: there is no other place for it
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Lets warnings be heard, if `tells`.
+fn listen(tells: bool) {
+    TELLS.store(tells, Ordering::Relaxed);
+    if log::set_logger(&ToStderr).is_ok() {
+        log::set_max_level(LevelFilter::Warn);
+    }
 }

@@ -4,8 +4,7 @@
 use super::process::{Process, is_in_a_placed_step};
 use super::rank;
 use super::variables::Environment;
-use super::voice::{self, say};
-use super::{Intent, Options};
+use super::{Intent, Options, listen, say};
 use crate::commands::Failure;
 use nic_placement_core::config::{Admin, NodeSource};
 use nic_placement_core::discover::Scope;
@@ -31,7 +30,7 @@ pub(super) fn place(
     let present = environment.values();
     let numbering = rank::find(&present, options.local_rank, options.local_size);
     let reports = intent.wish.settings.verbose || intent.wish.settings.dry_run;
-    voice::listen(reports || numbering.is_first());
+    listen(reports || numbering.is_first());
 
     let mut survey = survey(options, intent.wish)?;
     if is_in_a_placed_step(&present) && !intent.knows_admin {

@@ -1,8 +1,8 @@
 //! A plan for people: a row for each task, below it what all tasks share, and on request why.
 #![forbid(unsafe_code)]
 
-use crate::commands::left_out;
 use crate::commands::page::{Page, Style, Table, Text};
+use crate::commands::shortfalls;
 use nic_placement_core::libraries::text;
 use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
@@ -21,7 +21,7 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     if let Some(list) = placed.iter().find_map(|task| value(&task.variables, "NCCL_IB_HCA")) {
         page.line(format_args!("every task: NCCL_IB_HCA={list}"));
     }
-    left_out::lines(&map.excluded, page);
+    shortfalls::left_out(&map.excluded, page);
 }
 
 /// Tasks that follow each other and get the same stand in one row.
