@@ -166,13 +166,9 @@ impl Options {
 
     /// The codes of checks that are not made.
     fn off(&self) -> BTreeSet<String> {
-        match self.only.is_empty() {
-            true => self.off.iter().cloned().collect(),
-            false => {
-                let left_out = codes().filter(|code| !self.only.iter().any(|only| only == code));
-                left_out.map(str::to_string).collect()
-            }
-        }
+        let has = |list: &[String], code: &str| list.iter().any(|of| of == code);
+        let is_off = |code: &&str| has(&self.off, code) || !self.only.is_empty() && !has(&self.only, code);
+        codes().filter(is_off).map(str::to_string).collect()
     }
 }
 

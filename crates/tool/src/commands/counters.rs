@@ -35,9 +35,10 @@ pub(super) fn opener(source: &NodeSource) -> Open {
 /// A reading that has begun.
 pub(super) struct Reading {
     answers: Receiver<(String, Sample)>,
-    waiting: BTreeSet<String>,
-    /// could no thread be started that asks the cards?
-    unasked: bool,
+    /// the devices that have not answered
+    pub(super) waiting: BTreeSet<String>,
+    /// could no thread be started?  Then no card is asked, and none answers.
+    pub(super) is_unasked: bool,
     sample: Sample,
 }
 
@@ -49,7 +50,7 @@ impl Reading {
     pub(super) fn begin(open: &Open, silent: &BTreeSet<String>) -> Reading {
         let (told, answers) = channel();
         let Some(root) = open() else {
-            return Reading { answers, waiting: BTreeSet::new(), unasked: false, sample: Sample::new() };
+            return Reading { answers, waiting: BTreeSet::new(), is_unasked: false, sample: Sample::new() };
         };
         let mut devices = root.list(CLASS, |name| !silent.contains(name));
         devices.truncate(MAX_DEVICES);
@@ -58,13 +59,13 @@ impl Reading {
             let (left, open, told) = (Arc::clone(&left), Arc::clone(open), told.clone());
             move || ask_all(&left, &open, &told)
         };
-        let unasked = !devices.is_empty() && !threads::started(ask());
+        let is_unasked = !devices.is_empty() && !threads::started(ask());
         // with fewer threads than cards these ask all the same, as long as cards answer
-        if !unasked {
+        if !is_unasked {
             let _ = devices.iter().skip(1).try_for_each(|_| threads::start(ask()));
         }
         let sample = interfaces(&root);
-        Reading { answers, waiting: devices.into_iter().collect(), unasked, sample }
+        Reading { answers, waiting: devices.into_iter().collect(), is_unasked, sample }
     }
 
     /// Takes the answers that come in that time; `true` where all have come.
@@ -80,16 +81,6 @@ impl Reading {
             }
         }
         true
-    }
-
-    /// Could no thread be started?  Then no card is asked, and none answers.
-    pub(super) fn is_unasked(&self) -> bool {
-        self.unasked
-    }
-
-    /// The devices that have not answered.
-    pub(super) fn waiting(&self) -> &BTreeSet<String> {
-        &self.waiting
     }
 
     /// What was read.  An interface that belongs to an RDMA device is told there alone.
@@ -204,7 +195,7 @@ mod tests {
         });
         let mut reading = Reading::begin(&open, &BTreeSet::new());
         assert!(!reading.wait(Duration::from_millis(300)));
-        let silent = reading.waiting().clone();
+        let silent = reading.waiting.clone();
         assert_eq!((silent.len(), reading.into_sample().len()), (1, 1));
         let mut again = Reading::begin(&open, &silent);
         assert!(again.wait(Duration::from_secs(60)), "the others answer");

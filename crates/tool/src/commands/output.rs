@@ -54,24 +54,19 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
     }
 }
 
-/// The users that may read the file.
-enum Readers {
-    /// all, whatever the umask and the old file say
-    All,
-    /// those of the old file, else those whom the umask leaves: as where a shell writes it
-    AsBefore(Option<Metadata>),
-}
-
-/// Writes a file that all may read, as steps and engines must; a process that reads meanwhile has the old one.
+/// Writes a file that all may read, whatever the umask and the old file say, as steps and engines must; a process that reads
+/// meanwhile has the old one.
 pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     check(place)?;
-    write_for(Readers::All, place, bytes)
+    replace(place, bytes, 0o644, |file| file.set_permissions(Permissions::from_mode(0o644)))
 }
 
-/// The same for a file of the user's own: the old file's mode says which users may read it, else the umask.
+/// The same for a file of the user's own: the old file's mode says which users may read it, else the umask, as where a shell
+/// writes it.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
-    write_for(Readers::AsBefore(old), place, bytes)
+    let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
+    replace(place, bytes, mode, |file| old.map_or(Ok(()), |old| be_as(file, &old, mode)))
 }
 
 /// Writes what a program reads to such a file, or to standard output where the command line names none.
@@ -92,32 +87,26 @@ pub(super) fn could_write(place: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-fn write_for(readers: Readers, place: &Path, bytes: &[u8]) -> Result<(), String> {
+/// Writes a file of this mode beside `place`, sees to its owner and mode, and puts it there.
+fn replace(
+    place: &Path,
+    bytes: &[u8],
+    mode: u32,
+    own: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), String> {
     let (folder, name) = parts(place)?;
-    write_in(folder, name, bytes, &readers)
-        .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
-}
-
-fn write_in(folder: &Path, name: &OsStr, bytes: &[u8], readers: &Readers) -> io::Result<()> {
-    let mode = match readers {
-        Readers::All => 0o644,
-        Readers::AsBefore(Some(old)) => old.mode() & 0o777,
-        Readers::AsBefore(None) => 0o666,
-    };
-    let (new, mut file) = begin(folder, name, mode)?;
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| match readers {
-            Readers::AsBefore(None) => Ok(()),
-            Readers::AsBefore(Some(old)) => be_as(&file, old, mode),
-            Readers::All => file.set_permissions(Permissions::from_mode(mode)),
-        })
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, folder.join(name)));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+    let written = begin(folder, name, mode).and_then(|(new, mut file)| {
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| own(&file))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&new, place));
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written
+    });
+    written.map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
 /// A file that root writes anew stays its user's: if it were root's, its mode could keep that user from reading it.

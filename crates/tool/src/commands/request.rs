@@ -15,7 +15,7 @@ use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::platform;
-use nic_placement_core::step::{Access, GpuGrant};
+use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS};
 use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::step::{self, BadWish};
@@ -115,9 +115,7 @@ impl PlanOptions {
         doubts.extend(add(&mut wish.admin, more)?);
         Ok((wish, doubts))
     }
-}
 
-impl PlanOptions {
     /// Refuses a binding for a command that makes `bind=core` of it, whatever is asked.
     pub(super) fn binds_cores_alone(&self, command: &str) -> Result<(), Failure> {
         let Some(text) = &self.words else { return Ok(()) };
@@ -140,24 +138,22 @@ impl Nics {
 
 fn add(admin: &mut Admin, arguments: &[(&str, &[String])]) -> Result<Vec<Diagnostic>, Failure> {
     let mut doubts = Vec::new();
-    for (name, value) in
-        arguments.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)))
-    {
-        doubts.extend(admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
+    for (name, values) in arguments {
+        for value in *values {
+            doubts.extend(admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
+        }
     }
     Ok(doubts)
 }
 
 /// `--variable NAME=VALUE`, again for more.
 pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
-    let mut present = Present::new();
-    for text in given {
-        let Some((name, value)) = text.split_once('=') else {
-            return Err(misunderstood(format!("`--variable {text}`: expected NAME=VALUE")));
-        };
-        present.insert(name.to_string(), value.to_string());
-    }
-    Ok(present)
+    let expected = |text: &String| misunderstood(format!("`--variable {text}`: expected NAME=VALUE"));
+    let pair = |text: &String| {
+        let (name, value) = text.split_once('=').ok_or_else(|| expected(text))?;
+        Ok((name.to_string(), value.to_string()))
+    };
+    given.iter().map(pair).collect()
 }
 
 /// `1 GPU`, `8 GPUs`
@@ -181,13 +177,10 @@ pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIn
     found.ok_or_else(|| format!("`{option} {word}`: no such GPU, `{}` has {count}", topology.name).into())
 }
 
-/// The step's own list, which counts where a task has no variable.
-const STEP_GPUS: &str = "SLURM_STEP_GPUS";
-
 /// A task's evidence about its GPUs, by the options `--visible` and `--may-open`.
 pub(super) struct GpuEvidence {
     variables: BTreeMap<&'static str, String>,
-    /// `SLURM_STEP_GPUS`
+    /// `SLURM_STEP_GPUS`, the step's own list, which counts where a task has no variable
     pub(super) step_gpus: Option<String>,
     /// GPUs whose device nodes the task may open, as with `--gpus`; `none`
     may_open: Option<String>,
@@ -196,31 +189,23 @@ pub(super) struct GpuEvidence {
 impl GpuEvidence {
     /// From each `VAR=LIST` of `--visible`, and `--may-open`.
     pub(super) fn new(visible: &[String], may_open: Option<&str>) -> Result<GpuEvidence, Failure> {
-        let may_open = may_open.map(str::to_string);
-        let mut evidence = GpuEvidence { variables: BTreeMap::new(), step_gpus: None, may_open };
-        visible.iter().try_for_each(|word| evidence.take(word))?;
-        Ok(evidence)
-    }
-
-    fn take(&mut self, word: &str) -> Result<(), Failure> {
-        let known = VARIABLES.into_iter();
-        let found = word.split_once('=').and_then(|(name, list)| {
-            let name = known.clone().chain([STEP_GPUS]).find(|known| *known == name)?;
-            Some((name, list.to_string()))
-        });
-        let Some((name, list)) = found else {
-            let known: Vec<&str> = known.chain([STEP_GPUS]).collect();
-            let expected = format!("expected VAR=LIST, with VAR one of {}", known.join(", "));
-            return Err(misunderstood(format!("`--visible {word}`: {expected}")));
-        };
-        let before = match name {
-            STEP_GPUS => self.step_gpus.replace(list),
-            name => self.variables.insert(name, list),
-        };
-        match before {
-            Some(_) => Err(misunderstood(format!("`--visible {name}=` is given twice"))),
-            None => Ok(()),
+        let known = VARIABLES.into_iter().chain([STEP_GPUS]);
+        let mut variables = BTreeMap::new();
+        for word in visible {
+            let given = word.split_once('=').and_then(|(name, list)| {
+                Some((known.clone().find(|known| *known == name)?, list.to_string()))
+            });
+            let Some((name, list)) = given else {
+                let known = known.collect::<Vec<_>>().join(", ");
+                let expected = format!("expected VAR=LIST, with VAR one of {known}");
+                return Err(misunderstood(format!("`--visible {word}`: {expected}")));
+            };
+            if variables.insert(name, list).is_some() {
+                return Err(misunderstood(format!("`--visible {name}=` is given twice")));
+            }
         }
+        let step_gpus = variables.remove(STEP_GPUS);
+        Ok(GpuEvidence { variables, step_gpus, may_open: may_open.map(str::to_string) })
     }
 
     /// The evidence; `None` where no option gives any.

@@ -143,7 +143,7 @@ fn show(look: &Look, stdout: &io::Stdout) -> Result<(), Failure> {
 fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
     let mut reading = Reading::begin(open, silent);
     reading.wait(PATIENCE);
-    let silent = reading.waiting().clone();
+    let silent = reading.waiting.clone();
     (reading.into_sample(), silent)
 }
 

@@ -7,7 +7,7 @@
 use super::super::{Ending, Failure, Page, refresh};
 use super::FAIL;
 use nic_placement_core::discover::root;
-use nic_placement_fleet::audit::report::{Finding, Report};
+use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::doctor::report::{plain, reason};
 use nic_placement_sys as sys;
 use std::ffi::OsString;
@@ -72,7 +72,8 @@ pub(super) fn run(
     let lock = match folder.map_or(Lock::Ours(None), |folder| lock(folder, begun, patience)) {
         Lock::Ours(lock) => lock,
         Lock::Theirs { settled: true } => {
-            return unwell("an earlier check waits for hardware that does not answer", page);
+            let why = "an earlier check waits for hardware that does not answer";
+            return end(&plain(&[why.to_string()]), page);
         }
         Lock::Theirs { settled: false } => {
             return Err(format!("no check could be made: an earlier one waits: {UNSETTLED}").into());
@@ -84,26 +85,15 @@ pub(super) fn run(
         Outcome::Waits(said) if said.is_empty() => {
             Err(format!("no check could be made: {UNSETTLED} within {} s", patience.as_secs()).into())
         }
-        Outcome::Waits(_) => unwell(
-            &format!("no answer within {} s, hardware that does not answer?", patience.as_secs()),
-            page,
-        ),
+        Outcome::Waits(_) => {
+            let why = format!("no answer within {} s, hardware that does not answer?", patience.as_secs());
+            end(&plain(&[why]), page)
+        }
         Outcome::Ended(status, text) => {
-            let findings = findings(&text).ok_or_else(|| format!("no check could be made: {status}"))?;
-            match reason(&findings) {
-                None => Ok(()),
-                Some(line) => end(&line, page),
-            }
+            let report = Report::from_json(&text).map_err(|_| format!("no check could be made: {status}"))?;
+            reason(&report.findings).map_or(Ok(()), |line| end(&line, page))
         }
     }
-}
-
-fn findings(text: &[u8]) -> Option<Vec<Finding>> {
-    Some(Report::from_json(text).ok()?.findings)
-}
-
-fn unwell(text: &str, page: &mut Page) -> Result<(), Failure> {
-    end(&plain(&[text.to_string()]), page)
 }
 
 fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
@@ -238,6 +228,6 @@ mod tests {
 
     #[test]
     fn what_is_no_report_is_no_verdict() {
-        assert!(findings(b"").is_none() && findings(b"{}").is_none());
+        assert!(Report::from_json(b"").is_err() && Report::from_json(b"{}").is_err());
     }
 }

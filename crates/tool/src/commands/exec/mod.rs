@@ -118,7 +118,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         let is_placed = enabled && !observe && intent.off.is_none();
         strict.set(is_placed && is_strict(Some(strictness)) && !dry_run);
         if let Some(why) = intent.off.as_ref().filter(|_| enabled && !observe) {
-            say(&format!("`{}` runs without placement: {why}", shown(options)));
+            say(&format!("`{}` runs without placement: {why}", name_of(&options.command)));
         }
         if !is_placed {
             return Ok(Vec::new());
@@ -137,14 +137,17 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         }
     };
     if strict.get() && !failures.is_empty() {
-        let said =
-            format!("`{}` is not started, as a strict word asks: {}", shown(options), failures.join("; "));
+        let said = format!(
+            "`{}` is not started, as a strict word asks: {}",
+            name_of(&options.command),
+            failures.join("; ")
+        );
         return Err(Ending { status: NOT_HAD, said }.into());
     }
     let mut error = become_program(&options.command, environment.entries());
     // execve(2) takes so many bytes of arguments and variables
     if error.kind() == io::ErrorKind::ArgumentListTooLong && !strict.get() {
-        say(&format!("`{}` gets no variables of ours: there is no room: {error}", shown(options)));
+        say(&format!("`{}` gets no variables of ours: there is no room: {error}", name_of(&options.command)));
         error = become_program(&options.command, before.entries());
     }
     Err(not_started(&options.command, &error))
@@ -173,10 +176,6 @@ fn is_strict(word: Option<Strictness>) -> bool {
 
 /// The partition of the job around, if there is one.
 const PARTITION: &str = "SLURM_JOB_PARTITION";
-
-fn shown(options: &Options) -> String {
-    name_of(&options.command)
-}
 
 fn name_of(command: &[OsString]) -> String {
     command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()

@@ -40,15 +40,15 @@ pub(super) struct Watched {
 impl Before {
     pub(super) fn read(open: Open, describe: impl FnOnce() -> Option<Topology> + Send + 'static) -> Before {
         let mut reading = Reading::begin(&open, &BTreeSet::new());
-        if !reading.wait(BEFORE) && !reading.is_unasked() {
-            let names: Vec<&str> = reading.waiting().iter().map(String::as_str).collect();
+        if !reading.wait(BEFORE) && !reading.is_unasked {
+            let names: Vec<&str> = reading.waiting.iter().map(String::as_str).collect();
             tell(&format!(
                 "measure: {} did not answer in {} s and is left out; CMD starts",
                 names.join(", "),
                 BEFORE.as_secs()
             ));
         }
-        let silent = reading.waiting().clone();
+        let silent = reading.waiting.clone();
         let (told, node) = channel();
         // it asks the cards too, and CMD's start does not wait for it
         threads::started(move || {
@@ -71,7 +71,7 @@ impl Watched {
         let seconds = begun.elapsed();
         let mut reading = Reading::begin(&open, &silent);
         reading.wait(AFTER);
-        silent.extend(reading.waiting().iter().cloned());
+        silent.extend(reading.waiting.iter().cloned());
         let after = reading.into_sample();
         let node = node.recv_timeout(AFTER).ok().flatten();
         let seen = watch.end();

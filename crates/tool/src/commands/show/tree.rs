@@ -143,13 +143,10 @@ impl Node<'_> {
         let address = nic.address.and_then(PciAddress::described).unwrap_or_default();
         let interfaces = nic.netdevs.join(",");
         match nic.ports.as_slice() {
-            [port] => {
-                let facts = self.port(nic, Some(port), address, interfaces);
-                Branch::new(Of::Port, self.name(nic, Some(port), &nic.name), facts)
-            }
-            [] => {
-                let facts = self.port(nic, None, address, interfaces);
-                Branch::new(Of::Port, self.name(nic, None, &nic.name), facts)
+            [] | [_] => {
+                let port = nic.ports.first();
+                let facts = self.port(nic, port, address, interfaces);
+                Branch::new(Of::Port, self.name(nic, port, &nic.name), facts)
             }
             several => {
                 let below = several.iter().map(|port| {
