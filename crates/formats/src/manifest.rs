@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 /// The first line of every manifest.
-pub const HEADER: &str = "# nic-placement machine 1";
+pub(crate) const HEADER: &str = "# nic-placement machine 1";
 /// Entries, at most: a node of 8192 CPUs makes 25,000.
 const MAX_ENTRIES: usize = 100_000;
 /// Bytes of a manifest's text, at most.
@@ -37,7 +37,7 @@ pub struct BadText {
 
 impl BadText {
     /// An error at a line; 0 for the text as a whole.
-    pub fn new(line: u32, problem: impl Into<String>) -> BadText {
+    pub(crate) fn new(line: u32, problem: impl Into<String>) -> BadText {
         BadText { line, problem: problem.into() }
     }
 }

@@ -15,7 +15,7 @@ pub struct Counter {
     /// the drivers of the PCI functions that have it; none: any
     drivers: &'static [&'static str],
     /// how reports call it
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// of several the sum counts
     sent: &'static [&'static str],
     received: &'static [&'static str],
@@ -136,7 +136,7 @@ pub struct Count {
     pub sent: u64,
     pub received: u64,
     /// is one of them at the end of 32 bits, where it stays?
-    pub is_at_end: bool,
+    pub(crate) is_at_end: bool,
 }
 
 /// What a port and its interface have counted so far.

@@ -8,12 +8,12 @@ use std::fmt::Write;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    pub name: &'static str,
-    pub help: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
     /// `gauge`, which goes up and down, or `counter`, which only grows and whose name ends with `_total`
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// none: the metric is not written
-    pub samples: Vec<MetricSample>,
+    pub(crate) samples: Vec<MetricSample>,
 }
 
 pub type MetricSample = (Vec<(&'static str, String)>, u64);

@@ -41,7 +41,7 @@ pub struct Bytes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
     pub counter: Option<&'static str>,
-    pub rdma: Result<Bytes, NoFigure>,
+    pub(crate) rdma: Result<Bytes, NoFigure>,
     pub interface: Option<String>,
     pub tcp: Result<Bytes, NoFigure>,
     pub is_soft: bool,

@@ -33,7 +33,7 @@ pub struct Merged {
 pub struct Sum {
     pub planned_on: usize,
     pub counted_on: usize,
-    pub unknown_on: usize,
+    pub(crate) unknown_on: usize,
     pub rdma: Bytes,
     /// on the node where least left
     pub least_sent: Option<u64>,
@@ -45,8 +45,8 @@ pub struct Sum {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OfNode {
-    pub node: String,
-    pub shares: Shares,
+    pub(crate) node: String,
+    pub(crate) shares: Shares,
 }
 
 /// Why a document does not count.

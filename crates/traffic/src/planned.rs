@@ -23,7 +23,7 @@ pub enum Origin {
 pub struct Planned {
     /// its GPUs by number, with the path of each
     pub gpus: BTreeMap<usize, PathType>,
-    pub tasks: BTreeSet<u32>,
+    pub(crate) tasks: BTreeSet<u32>,
 }
 
 /// A plan, by `mlx5_0:1`.

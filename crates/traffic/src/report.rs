@@ -41,7 +41,7 @@ pub struct Shares {
 pub struct NicTraffic {
     /// `mlx5_0:1`, or an interface
     pub name: String,
-    pub is_rdma: bool,
+    pub(crate) is_rdma: bool,
     pub is_planned: bool,
     pub gpus: Vec<usize>,
     pub tasks: Vec<u32>,

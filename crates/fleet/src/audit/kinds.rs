@@ -71,7 +71,7 @@ pub struct Difference {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Duplicate {
     pub host: String,
-    pub reports: usize,
+    pub(crate) reports: usize,
     /// did it say the same each time?  Else the first report counts, in the order of what they say.
     pub alike: bool,
 }

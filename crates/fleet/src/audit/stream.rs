@@ -15,7 +15,7 @@ const MAX_OPEN: usize = 32 << 20;
 /// Labels of tasks whose documents are not whole: as many as a job has nodes.
 const MAX_LABELS: usize = 1 << 16;
 /// Braces and brackets within each other; a report has five.
-pub const MAX_DEPTH: usize = 32;
+pub(crate) const MAX_DEPTH: usize = 32;
 
 /// Why a piece of the stream is no document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,19 +4,19 @@
 #![forbid(unsafe_code)]
 
 /// Bytes of it, with the extended part.
-pub const SIZE: usize = 4096;
+pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
 /// What was found in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ConfigSpace {
+pub(crate) struct ConfigSpace {
     /// the PCIe capability's device control register
-    pub device_control: Option<u16>,
+    pub(crate) device_control: Option<u16>,
     /// the control register of Access Control Services
-    pub acs: Option<u16>,
+    pub(crate) acs: Option<u16>,
     /// the control register of Address Translation Services
-    pub ats: Option<u16>,
+    pub(crate) ats: Option<u16>,
 }
 
 /// Requests to a function beside are sent up to the root complex (`PCI_ACS_RR`).

@@ -13,25 +13,25 @@ use std::path::PathBuf;
 /// What stands below `/sys` and `/proc` beside the node's topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    pub is_live: bool,
-    pub is_virtual: bool,
-    pub kernel: Option<String>,
-    pub numa_balancing: Option<String>,
-    pub port_range: Option<String>,
+    pub(crate) is_live: bool,
+    pub(crate) is_virtual: bool,
+    pub(crate) kernel: Option<String>,
+    pub(crate) numa_balancing: Option<String>,
+    pub(crate) port_range: Option<String>,
     /// which of `MODULES` are loaded; `None` where the tree does not say
     pub modules: Option<BTreeSet<String>>,
-    pub memory_peers: BTreeSet<String>,
-    pub nvidia: Option<String>,
-    pub machine: Option<Machine>,
+    pub(crate) memory_peers: BTreeSet<String>,
+    pub(crate) nvidia: Option<String>,
+    pub(crate) machine: Option<Machine>,
     /// GPUs, NICs and the bridges above them
-    pub functions: BTreeMap<PciAddress, Function>,
-    pub nics: BTreeMap<String, NicFacts>,
-    pub has_verbs: bool,
-    pub has_mads: bool,
+    pub(crate) functions: BTreeMap<PciAddress, Function>,
+    pub(crate) nics: BTreeMap<String, NicFacts>,
+    pub(crate) has_verbs: bool,
+    pub(crate) has_mads: bool,
 }
 
 /// Modules of the kernel that decide how a NIC reaches a GPU's memory.
-pub const MODULES: [&str; 8] = [
+pub(crate) const MODULES: [&str; 8] = [
     "nvidia",
     "nvidia_peermem",
     "nv_peer_mem",
@@ -44,44 +44,44 @@ pub const MODULES: [&str; 8] = [
 
 /// The known machine that the node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Machine {
-    pub name: Option<String>,
-    pub is_a_clouds: bool,
+pub(crate) struct Machine {
+    pub(crate) name: Option<String>,
+    pub(crate) is_a_clouds: bool,
     /// what it has and the node does not show, and whether the bus has something there all the same
-    pub missing: Vec<(Missing, bool)>,
+    pub(crate) missing: Vec<(Missing, bool)>,
     /// how many GPUs machines of this product have
-    pub gpus: Option<usize>,
+    pub(crate) gpus: Option<usize>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Function {
+pub(crate) struct Function {
     /// its registers; `None` where only root may read them
-    pub config: Option<ConfigSpace>,
-    pub iommu_group: Option<String>,
+    pub(crate) config: Option<ConfigSpace>,
+    pub(crate) iommu_group: Option<String>,
     /// bytes of a GPU's BAR 1, through which others reach its memory
-    pub bar1: Option<u64>,
+    pub(crate) bar1: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NicFacts {
-    pub interfaces: Vec<Interface>,
-    pub mads: usize,
+pub(crate) struct NicFacts {
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) mads: usize,
     /// may the calling user open its device node?  `None` where it was not asked
-    pub access: Option<DeviceAccess>,
+    pub(crate) access: Option<DeviceAccess>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Interface {
-    pub name: String,
-    pub state: Option<String>,
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) state: Option<String>,
     /// `carrier`; `None` while it is switched off
-    pub carrier: Option<bool>,
-    pub mtu: Option<u32>,
+    pub(crate) carrier: Option<bool>,
+    pub(crate) mtu: Option<u32>,
 }
 
 /// May a user open a device node?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeviceAccess {
+pub(crate) enum DeviceAccess {
     Open,
     /// the node's mode or owner forbids it
     Refused,
@@ -182,7 +182,7 @@ impl PluginLine {
     }
 
     /// Has the file that it loads this in its name?
-    pub fn loads(&self, plugin: &str) -> bool {
+    pub(crate) fn loads(&self, plugin: &str) -> bool {
         self.path.file_name().is_some_and(|name| name.to_string_lossy().contains(plugin))
     }
 }
