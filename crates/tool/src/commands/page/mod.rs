@@ -73,10 +73,7 @@ impl Page {
     /// What a program reads: the same bytes in a pipe and a file.  On a terminal no program parses it, and the terminal
     /// would obey a control character.
     pub(super) fn exact(&mut self, text: &str) {
-        match self.is_terminal {
-            true => self.out.push_str(&text::defused(text)),
-            false => self.out.push_str(text),
-        }
+        if self.is_terminal { self.out.push_str(&text::defused(text)) } else { self.out.push_str(text) }
     }
 
     pub(super) fn blank(&mut self) {
