@@ -77,7 +77,6 @@ impl Tree {
         self.manifest.insert(&format!("{directory}/{name}"), Entry::File(text.to_string()));
     }
 
-    /// A file for what is known.
     fn known(&mut self, directory: &str, name: &str, text: Option<impl ToString>) {
         text.into_iter().for_each(|text| self.file(directory, name, &text.to_string()));
     }

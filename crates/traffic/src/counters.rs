@@ -14,12 +14,10 @@ use std::collections::BTreeMap;
 pub struct Counter {
     /// the drivers of the PCI functions that have it; none: any
     drivers: &'static [&'static str],
-    /// how reports call it
     pub(crate) name: &'static str,
     /// of several the sum counts
     sent: &'static [&'static str],
     received: &'static [&'static str],
-    /// bytes of one count
     unit: u64,
     /// does node_exporter's own collector have it?
     pub is_exported: bool,
@@ -85,7 +83,6 @@ const COUNTERS: [Counter; 8] = [
 /// A counter of 32 bits stays at its end (InfiniBand Architecture Specification, PortCounters).
 const END_OF_32_BITS: u64 = u32::MAX as u64;
 
-/// A port, or an interface without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedPort {
     /// the RDMA device's name, or the interface's
@@ -130,7 +127,6 @@ impl PartialOrd for CountedPort {
     }
 }
 
-/// What a counter says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     pub sent: u64,
@@ -150,7 +146,6 @@ pub struct PortCounts {
     pub is_soft: bool,
 }
 
-/// All ports of a node.
 pub type Sample = BTreeMap<CountedPort, PortCounts>;
 
 /// The counter that a port has, and what it says.  `read` reads a file below `ports/N`.

@@ -37,7 +37,6 @@ pub struct Bytes {
     pub received: u64,
 }
 
-/// What became of one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
     pub counter: Option<&'static str>,

@@ -7,10 +7,8 @@ use super::report::{Measurement, Shares, VERSION};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Nodes, at most.
 const MAX_NODES: usize = 1 << 16;
 
-/// What several nodes say together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Merged {
     pub nodes: usize,

@@ -7,7 +7,6 @@ use nic_placement_core::topology::{PathType, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whose plan it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -29,7 +28,6 @@ pub struct Planned {
 /// A plan, by `mlx5_0:1`.
 pub type PlannedNics = BTreeMap<String, Planned>;
 
-/// The node's plan.
 pub fn of_node(node: &Topology, map: &NodePlacement) -> PlannedNics {
     let mut plan = PlannedNics::new();
     for (gpu, placed) in map.numbered_gpus() {
@@ -64,7 +62,6 @@ pub fn of_tasks(tasks: &[&PlacedTask], node: Option<(&Topology, &PlannedNics)>) 
     plan
 }
 
-/// The numbers of a task's GPUs.
 pub fn numbers(task: &PlacedTask, node: &Topology) -> impl Iterator<Item = usize> {
     let gpus = task.marked.gpus.clone();
     let numbered: Vec<usize> = node

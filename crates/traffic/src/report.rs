@@ -8,7 +8,6 @@ use super::units::bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of the format.
 pub const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -85,7 +84,6 @@ fn is_idle(sent: u64, total: u64, count: usize) -> bool {
     u128::from(sent) * 100 * (count.max(1) as u128) < u128::from(total)
 }
 
-/// The NICs and the shares of a node.
 pub fn of_node(grown: &BTreeMap<CountedPort, Growth>, plan: &PlannedNics) -> (Vec<NicTraffic>, Shares) {
     let nics: Vec<NicTraffic> = grown.iter().map(|(place, growth)| nic(place, growth, plan)).collect();
     let sent = |is_planned: bool| {

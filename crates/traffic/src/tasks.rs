@@ -31,7 +31,6 @@ impl std::fmt::Display for StepId {
     }
 }
 
-/// What an environment says of Slurm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Numbers {
     pub step: Option<StepId>,
@@ -44,7 +43,6 @@ pub struct Numbers {
 pub struct Marked {
     pub numbers: Numbers,
     pub gpus: Vec<PciAddress>,
-    /// its NICs, as `mlx5_0:1`
     pub nics: Vec<String>,
 }
 

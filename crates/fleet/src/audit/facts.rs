@@ -11,7 +11,6 @@ const MAX_FACTS: usize = 8192;
 /// Bytes of a name or value, at most: a message of `check` with all its words.
 const MAX_TEXT: usize = 2048;
 
-/// What a fact is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -54,7 +53,6 @@ pub struct Inventory {
     pub nics: BTreeMap<(String, String), usize>,
 }
 
-/// So many devices of one model.
 #[derive(Serialize)]
 struct DeviceCount<'a> {
     model: &'a str,
@@ -76,7 +74,6 @@ fn nics<S: Serializer>(nics: &BTreeMap<(String, String), usize>, to: S) -> Resul
 }
 
 impl Inventory {
-    /// GPUs and NICs.
     pub(super) fn devices(&self) -> usize {
         self.gpus.values().sum::<usize>() + self.nics.values().sum::<usize>()
     }
@@ -94,7 +91,6 @@ fn differing<T: Ord>(a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>) -> usize {
     beyond(a, b).max(beyond(b, a))
 }
 
-/// What an audit needs of a report.
 pub(super) struct NodeFacts {
     pub(super) host: String,
     /// by which its kind is told

@@ -28,7 +28,6 @@ struct File<'a> {
     bad: &'a [Bad],
 }
 
-/// The whole answer.
 pub fn write(audited: &Audited, bad_count: usize, bad: &[Bad]) -> String {
     let file = File { format: "nic-placement audit", version: VERSION, audited, bad_count, bad };
     // JSON can hold all of these structures

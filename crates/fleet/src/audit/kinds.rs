@@ -24,7 +24,6 @@ struct Usual {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Audited {
     pub nodes: usize,
-    /// kinds, the one with most nodes first
     pub kinds: Vec<NodeKind>,
     pub duplicates: Vec<Duplicate>,
 }
@@ -49,7 +48,6 @@ pub struct Differing {
     pub differences: Vec<Difference>,
 }
 
-/// One fact that a node has otherwise than its kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Difference {
     /// a node, a NUMA node, a GPU, a NIC or a finding
@@ -67,7 +65,6 @@ pub struct Difference {
     pub shared_by: usize,
 }
 
-/// A node that reported more than once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Duplicate {
     pub host: String,
@@ -90,7 +87,6 @@ impl Audited {
 }
 
 impl Audit {
-    /// Compares all that was reported.
     pub fn finish(&self) -> Audited {
         let (mut of_shape, mut duplicates): (BTreeMap<u32, Vec<&str>>, _) = (BTreeMap::new(), Vec::new());
         for (host, shapes) in &self.nodes {

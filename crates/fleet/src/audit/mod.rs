@@ -30,7 +30,6 @@ use std::hash::Hash;
 const MAX_TEXTS: usize = 64 << 20;
 /// Facts of all different sets, at most: 8 bytes each.
 const MAX_KEPT: usize = 4 << 20;
-/// Nodes, at most.
 const MAX_NODES: usize = 1 << 20;
 
 /// What occurs again and again, each once.

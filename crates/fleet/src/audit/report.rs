@@ -6,12 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The field `format` of every report.
 pub const FORMAT: &str = "nic-placement check";
 /// Grows by one when a field changes its meaning or is removed, not with new fields.  Version 1 had the level `wrong` and the
 /// count of those; it is read as `fail`.
 pub const VERSION: u64 = 2;
-/// The versions that are read.
 const READ: [u64; 2] = [1, VERSION];
 
 /// What one node says of itself.
@@ -42,9 +40,7 @@ pub struct Report {
     pub processor: Option<String>,
     /// NUMA nodes in order of the kernel's number
     pub numa_nodes: Vec<NumaNode>,
-    /// GPUs in PCI order
     pub gpus: Vec<Gpu>,
-    /// NICs in PCI order
     pub nics: Vec<Nic>,
 }
 
@@ -65,7 +61,6 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-/// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -94,7 +89,6 @@ impl fmt::Display for Level {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NumaNode {
     pub node: u32,
-    /// its CPUs, as the kernel lists them
     pub cpus: String,
 }
 
@@ -125,12 +119,10 @@ pub struct Nic {
     /// the interface that programs use: `verbs`, `efa`, `slingshot`, `ethernet`
     pub kind: String,
     pub address: Option<String>,
-    /// PCI vendor and device, such as `15b3:1021`
     pub model: Option<String>,
     /// the maker's name for the card (`board_id`), such as `MT_0000000838`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    /// `fw_ver`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     pub numa_node: Option<u32>,

@@ -17,18 +17,13 @@ const MAX_LABELS: usize = 1 << 16;
 /// Braces and brackets within each other; a report has five.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// Why a piece of the stream is no document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// the stream, or another document, begins before its end
     CutShort,
-    /// more than `MAX_DOCUMENT`
     TooLong,
-    /// more than [`MAX_DEPTH`]
     TooDeep,
-    /// more than `MAX_OPEN`
     TooManyOpen,
-    /// text that is no JSON
     NoDocument,
 }
 
@@ -92,7 +87,6 @@ pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> i
     ended.map(|()| splitter.labelled)
 }
 
-/// The state between two lines.
 #[derive(Default)]
 struct Splitter {
     line: u64,
@@ -175,7 +169,6 @@ impl Splitter {
     }
 }
 
-/// What a byte means for the document.
 enum ByteStep {
     Between,
     Within,

@@ -13,9 +13,7 @@ const FOR_USERS: usize = 64;
 pub(crate) struct ConfigSpace {
     /// the PCIe capability's device control register
     pub(crate) device_control: Option<u16>,
-    /// the control register of Access Control Services
     pub(crate) acs: Option<u16>,
-    /// the control register of Address Translation Services
     pub(crate) ats: Option<u16>,
 }
 

@@ -166,9 +166,7 @@ pub struct Plugstack {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PluginLine {
-    /// `FILE:LINE`
     pub place: String,
-    /// `required`, not `optional`
     pub is_required: bool,
     pub path: PathBuf,
     pub arguments: Vec<String>,

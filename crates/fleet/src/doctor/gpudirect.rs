@@ -21,7 +21,6 @@ use super::{Examined, Verdict, first_of};
 use nic_placement_core::topology::{GpuVendor, NicKind, PathType};
 use std::collections::BTreeMap;
 
-/// The answer for a pair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     No(String),
@@ -72,7 +71,6 @@ fn nvidias(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
             _ => Memory::Unknown("the list of loaded modules is not told".to_string()),
         };
     }
-    /// PCI's number of Mellanox, whose driver is mlx5.
     const MELLANOX: u16 = 0x15b3;
     let function = pair.nic.address.and_then(|address| subject.plan.node.pci.get(address));
     let is_mlx5 = function.is_some_and(|function| function.vendor == Some(MELLANOX));

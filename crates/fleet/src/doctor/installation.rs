@@ -5,7 +5,6 @@ use super::facts::{Installation, NodeFileState, Owned, PluginLine, Plugstack, Un
 use super::{Examined, Verdict};
 use nic_placement_core::config::releases::{self, RELEASES};
 
-/// The plugin's lines.
 fn ours(installation: &Installation) -> Vec<&PluginLine> {
     let lines = installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
     lines.filter(|line| line.is_ours()).collect()

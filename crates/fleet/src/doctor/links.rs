@@ -34,7 +34,6 @@ fn segments(topology: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
     pairs.collect()
 }
 
-/// A segment that slows a path.
 struct Slow {
     now: LinkRate,
     cap: LinkRate,
@@ -44,8 +43,9 @@ struct Slow {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// a GPU's own, which it slows down while it idles; has it lanes less, too?
-    Gpus { lacks_lanes: bool },
-    /// any other
+    Gpus {
+        lacks_lanes: bool,
+    },
     Fixed,
 }
 

@@ -26,9 +26,7 @@ use std::collections::BTreeSet;
 use table::CHECKS;
 
 pub struct Examined<'a> {
-    /// the node as a step would have it
     pub plan: &'a Plan,
-    /// what was odd when it was read
     pub diagnostics: &'a [Diagnostic],
     /// its files; `None` for a node that is only described
     pub facts: Option<&'a Facts>,
@@ -36,7 +34,6 @@ pub struct Examined<'a> {
     pub caller: &'a Caller,
 }
 
-/// One line that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Verdict {
     level: Level,

@@ -89,7 +89,6 @@ impl Card<'_> {
     }
 }
 
-/// The cards by their function 0.
 fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     let mut cards: BTreeMap<PciAddress, Card> = BTreeMap::new();
     let is_physical = |nic: &&Nic| {
@@ -249,7 +248,6 @@ pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
     verdicts
 }
 
-/// The rails' ports that are RoCE.
 fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
     let topology = &*subject.plan.node;
     let rails = subject.plan.map.rails.iter().filter_map(|rail| {

@@ -76,23 +76,19 @@ impl Check {
         Check { code, title, rows: lines.filter_map(row).collect(), judge }
     }
 
-    /// The check of this code.
     pub fn of(code: &str) -> Option<&'static Check> {
         CHECKS.iter().find(|check| check.code == code)
     }
 
-    /// What the row of this word says.
     pub fn says(&self, word: &str) -> Option<&'static str> {
         self.rows.iter().find(|(row, _)| *row == word).map(|(_, text)| *text)
     }
 }
 
-/// The codes of all checks.
 pub fn codes() -> impl Iterator<Item = &'static str> {
     JUDGES.iter().map(|(code, _)| *code)
 }
 
-/// Columns of the longest code.
 pub fn widest_code() -> usize {
     codes().map(str::len).max().unwrap_or_default()
 }

@@ -78,7 +78,6 @@ fn count(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The contents of a tag.
 #[derive(Default)]
 struct Tag {
     /// bytes, from `<` to `>`

@@ -14,13 +14,11 @@ use nic_placement_core::topology::{GpuIndex, NicIndex};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// around the picture
 const MARGIN: f64 = 16.0;
 /// by which a place is set in from the one around it
 const INSET: f64 = 10.0;
 /// of a device's box
 const COLUMN: f64 = 284.0;
-/// between the columns
 const CHANNEL: f64 = 150.0;
 /// below each box
 const GAP: f64 = 7.0;
@@ -34,7 +32,6 @@ const HEADLINE: Font = Font { size: 19.0, bold: true };
 const SMALL: Font = Font { size: 11.5, bold: false };
 const PLACE: Font = Font { size: 11.5, bold: true };
 
-/// Draws the scene.
 pub(super) fn picture(scene: &Scene) -> Picture {
     let node = outline(scene.topology);
     let depth = depth(&node) as f64;
@@ -88,7 +85,6 @@ struct Canvas<'a> {
 }
 
 impl Canvas<'_> {
-    /// The left edge of the NICs.
     fn right(&self) -> f64 {
         self.left + COLUMN + CHANNEL
     }
@@ -128,7 +124,6 @@ impl Canvas<'_> {
         self.beside(Vec::new(), others, y)
     }
 
-    /// Devices in their columns.
     fn beside(&mut self, gpus: Vec<(GpuIndex, Card)>, nics: Vec<(NicIndex, Card)>, y: f64) -> f64 {
         let height = stacked(&gpus).max(stacked(&nics));
         let (left, right) = (self.left, self.right());
@@ -139,7 +134,6 @@ impl Canvas<'_> {
         y + height
     }
 
-    /// A place with its title.
     fn place(&mut self, place: &Place, level: usize, y: f64) -> f64 {
         let x = MARGIN + level as f64 * INSET;
         let at = self.shapes.len();

@@ -30,7 +30,6 @@ pub struct Scene<'a> {
     pub notes: BTreeMap<GpuIndex, String>,
 }
 
-/// A GPU and a port of a NIC that it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DrawnPair {
     pub gpu: GpuIndex,

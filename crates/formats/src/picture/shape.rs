@@ -79,7 +79,6 @@ pub(super) struct Text {
 /// How strong a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// names
     Dark,
     /// what is said of them
     Soft,

@@ -45,7 +45,6 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// What of the input is no report.
 #[derive(Default)]
 struct Rejected {
     count: usize,

@@ -32,7 +32,6 @@ pub(super) fn opener(source: &NodeSource) -> Open {
     }
 }
 
-/// A reading that has begun.
 pub(super) struct Reading {
     answers: Receiver<(String, Sample)>,
     /// the devices that have not answered
@@ -42,7 +41,6 @@ pub(super) struct Reading {
     sample: Sample,
 }
 
-/// The cards that no thread has asked yet.
 type Left = Mutex<std::vec::IntoIter<String>>;
 
 impl Reading {
@@ -140,7 +138,6 @@ fn device_of(root: &Root, device: &str) -> Sample {
     sample
 }
 
-/// A name that leads nowhere else.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains('/') && name != "." && name != ".."
 }

@@ -54,7 +54,6 @@ pub(super) struct Options {
     output: Option<PathBuf>,
 }
 
-/// The words of `--from`.
 const WORDS: [(&str, FileFormat); 5] = [
     ("hwloc", FileFormat::Hwloc),
     ("nccl", FileFormat::Nccl),

@@ -168,7 +168,6 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// One line on stderr.
 fn tell(text: &str) {
     // where stderr is closed the line is lost: there is no other place for it
     let _ = writeln!(io::stderr(), "nic-placement: {}", page::shown(text));

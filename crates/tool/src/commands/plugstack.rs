@@ -70,13 +70,10 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
 pub(super) struct PluginLines {
     /// the lines that load plugins, in the order in which Slurm loads them
     pub(super) lines: Vec<PluginLine>,
-    /// what cannot be read
     pub(super) findings: Vec<Diagnostic>,
-    /// the files that were read
     pub(super) files: Vec<PathBuf>,
     /// patterns of `include` that mean no file: where, and the pattern
     pub(super) unmatched: Vec<(String, String)>,
-    /// how many files were looked at
     looked_at: usize,
 }
 

@@ -20,11 +20,9 @@ pub(super) struct Walked {
     pub(super) placed: Vec<PlacedTask>,
     /// users, not of the system, whose environments are not for us to read
     pub(super) hidden: BTreeSet<u32>,
-    /// were all looked at?
     pub(super) is_whole: bool,
 }
 
-/// Looks at all processes that may be looked at.
 pub(super) fn walk(root: &Root) -> Walked {
     let mut walked = Walked { is_whole: true, ..Walked::default() };
     let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));

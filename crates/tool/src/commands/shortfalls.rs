@@ -10,7 +10,6 @@ use nic_placement_core::topology::Bitmap;
 /// What each of several lacks, by their numbers.
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
-/// A line for each thing that is lacking.
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
     let mut told: Vec<(&String, Vec<u32>)> = Vec::new();
     for (number, lack) in shortfalls.iter().flat_map(|(number, of)| of.iter().map(move |lack| (number, lack)))
@@ -25,7 +24,6 @@ pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
     }
 }
 
-/// Fails where srun would.
 pub(super) fn verdict(
     command: &str,
     kind: &str,

@@ -15,7 +15,6 @@ const CRAY: u16 = 0x17db;
 /// PCI vendor of Amazon; its devices `efa0` to `efa3` are Elastic Fabric Adapters.
 const AMAZON: u16 = 0x1d0f;
 
-/// The network OS devices of one PCI device.
 #[derive(Default)]
 struct Card<'o> {
     verbs: Vec<&'o Object<'o>>,
@@ -25,7 +24,6 @@ struct Card<'o> {
     interfaces: Vec<&'o Object<'o>>,
 }
 
-/// A NIC as the file lists it.
 struct Listed {
     name: String,
     kind: NicKind,

@@ -155,9 +155,7 @@ fn set(text: &str) -> Option<Bitmap> {
     Some(Bitmap::from_words(set))
 }
 
-/// All objects of the file.
 pub(super) struct Objects<'d> {
-    /// the format's major version
     pub(super) version: u32,
     pub(super) root: Node<'d, 'd>,
     /// each object after the one around it
@@ -207,7 +205,6 @@ impl<'d> Objects<'d> {
         }
     }
 
-    /// The objects of one kind.
     pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
         let objects = self.objects.iter().enumerate();
         objects.filter(move |(_, object)| object.kind == kind).map(|(index, _)| index)

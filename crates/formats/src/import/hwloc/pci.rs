@@ -41,7 +41,6 @@ impl<'f> Bus<'f> {
         Ok(Bus { file, functions })
     }
 
-    /// The function at a place of the file.
     pub(super) fn function(&self, index: usize) -> Option<&PciFunction> {
         self.functions.get(&index)
     }
@@ -133,7 +132,6 @@ fn only_node(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
     topology.numa_nodes.iter().find(|node| cpus.is_subset(&node.cpus)).map(|node| node.os_index)
 }
 
-/// The buses below a bridge.
 struct Buses {
     domain: u32,
     first: u8,

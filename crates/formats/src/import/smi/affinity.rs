@@ -34,7 +34,6 @@ impl Affinity {
     }
 }
 
-/// The surroundings of every GPU.
 pub(super) fn read(matrix: &Matrix, links: &Links, to: &mut Imported) -> Vec<Affinity> {
     if matrix.titles.is_empty() && !links.gpus.is_empty() {
         let finding = "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";

@@ -67,7 +67,6 @@ impl Matrix {
     }
 }
 
-/// The first matrix of the text.
 pub(super) fn find(lines: &[Line]) -> Result<Matrix> {
     let mut header: Option<Header> = None;
     let mut stray = None;
@@ -197,7 +196,6 @@ pub(super) fn is_header(words: &[&str], first: Option<&String>) -> bool {
     Header::of(words, 0).is_some_and(|header| header.labels.first() == first)
 }
 
-/// Is this a NIC's label?
 pub(super) fn is_nic(label: &str) -> bool {
     gpu_number(label).is_none()
 }

@@ -8,7 +8,6 @@ use crate::import::{Imported, Result};
 use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;
 
-/// The devices of the matrix and the paths between them.
 pub(super) struct Links {
     /// numbers of the GPUs, ascending
     pub(super) gpus: Vec<u8>,

@@ -25,7 +25,6 @@ impl Line {
     }
 }
 
-/// The lines that are not blank.
 pub(super) fn lines(text: &str) -> Result<Vec<Line>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));

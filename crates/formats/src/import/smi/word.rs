@@ -12,7 +12,6 @@ pub(super) enum Cell {
     Path(PathType),
 }
 
-/// Is this a row's label?
 pub(super) fn is_label(word: &str) -> bool {
     numbered(word).is_some_and(|(_, after)| after.is_empty()) || is_device_name(word)
 }

@@ -61,7 +61,6 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
     admin
 }
 
-/// Is the plugin's file there?
 fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
     // of one that is named without a folder another machine's Slurm knows where it is
     (line.path.is_absolute() || is_live).then(|| found(line).map(|path| path.is_some())).flatten()

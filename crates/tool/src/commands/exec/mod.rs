@@ -87,7 +87,6 @@ const NOT_HAD: u8 = 125;
 const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// What the user and the admin want.
 struct Intent {
     wish: Wish,
     /// why no process is placed here: the admin disabled it, or the configuration file is refused

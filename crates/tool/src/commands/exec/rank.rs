@@ -8,7 +8,6 @@ use nic_placement_core::libraries::Present;
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;
 
-/// The variables of one kind of launcher.
 struct LauncherKind {
     /// the process's number on its node
     local: &'static str,

@@ -5,12 +5,10 @@ use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::{Change, Variable};
 use std::ffi::{OsStr, OsString};
 
-/// An environment in its order.
 #[derive(Clone)]
 pub(super) struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
-    /// That of this process.
     pub(super) fn of_this_process() -> Environment {
         Environment(std::env::vars_os().collect())
     }

@@ -57,7 +57,6 @@ impl Before {
         Before { before: reading.into_sample(), silent, open, node }
     }
 
-    /// The program runs now.
     pub(super) fn while_it_runs(self) -> Watched {
         let watch = Watch::begin(&self.open);
         Watched { of: self, watch, begun: Instant::now() }
@@ -65,7 +64,6 @@ impl Before {
 }
 
 impl Watched {
-    /// The program has ended.
     pub(super) fn report(self, status: u8) -> Measurement {
         let Watched { of: Before { open, before, mut silent, node }, watch, begun } = self;
         let seconds = begun.elapsed();

@@ -20,7 +20,6 @@ impl Table {
         Table { rows: Vec::new(), indent }
     }
 
-    /// Adds a row, with a cell for each column.
     pub(in crate::commands) fn row(&mut self, cells: impl IntoIterator<Item = Text>) {
         self.rows.push(cells.into_iter().collect());
     }

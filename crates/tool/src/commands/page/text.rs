@@ -7,7 +7,6 @@
 use nic_placement_core::topology::PathType;
 use std::fmt::{Display, Write};
 
-/// How a character looks where colours are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::commands) enum Style {
     #[default]

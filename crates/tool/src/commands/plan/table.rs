@@ -80,7 +80,6 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
     ]
 }
 
-/// `0-3,7`
 fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     numbers.into_iter().collect::<Bitmap>().to_string()
 }

@@ -9,10 +9,8 @@ use nic_placement_core::topology::{
 };
 use nic_placement_formats::picture::outline::{Place, PlaceKind, cpus, memory_only, outline};
 
-/// Columns between two facts.
 const GAP: usize = 2;
 
-/// Prints the tree below the node's name.
 pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
     let node = Node { topology, placement };
     let mut branches = node.contents(&outline(topology));
