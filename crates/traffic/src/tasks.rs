@@ -79,7 +79,7 @@ fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
 }
 
 /// A task: a placed process, and those that inherited its environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlacedTask {
     /// its lowest process
     pub pid: u32,
@@ -89,7 +89,7 @@ pub struct PlacedTask {
 }
 
 /// The tasks of these placed processes, each of which is one for itself so far, in order of job, step and local id.
-pub fn tasks(processes: &[PlacedTask]) -> Vec<PlacedTask> {
+pub fn tasks<'p>(processes: impl IntoIterator<Item = &'p PlacedTask>) -> Vec<PlacedTask> {
     let mut found: BTreeMap<(&Marked, Option<u32>), PlacedTask> = BTreeMap::new();
     for process in processes {
         let of_task = found.entry((&process.marked, process.user));

@@ -81,16 +81,14 @@ impl Reading {
         true
     }
 
-    /// What was read.  An interface that belongs to an RDMA device is told there alone.
-    pub(super) fn into_sample(mut self) -> Sample {
-        let of_cards: BTreeSet<String> = self
-            .sample
-            .iter()
-            .filter(|(place, _)| place.port > 0)
-            .filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()))
-            .collect();
-        self.sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
-        self.sample
+    /// What was read, and the devices that have not answered.  An interface that belongs to an RDMA device is told there alone.
+    pub(super) fn end(self) -> (Sample, BTreeSet<String>) {
+        let Reading { mut sample, waiting, .. } = self;
+        let cards = sample.iter().filter(|(place, _)| place.port > 0);
+        let interfaces = cards.filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()));
+        let of_cards: BTreeSet<String> = interfaces.collect();
+        sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
+        (sample, waiting)
     }
 }
 
@@ -192,11 +190,11 @@ mod tests {
         });
         let mut reading = Reading::begin(&open, &BTreeSet::new());
         assert!(!reading.wait(Duration::from_millis(300)));
-        let silent = reading.waiting.clone();
-        assert_eq!((silent.len(), reading.into_sample().len()), (1, 1));
+        let (sample, silent) = reading.end();
+        assert_eq!((silent.len(), sample.len()), (1, 1));
         let mut again = Reading::begin(&open, &silent);
         assert!(again.wait(Duration::from_secs(60)), "the others answer");
-        assert!(again.into_sample().keys().all(|place| !silent.contains(&place.device)));
+        assert!(again.end().0.keys().all(|place| !silent.contains(&place.device)));
         drop(release);
     }
 }

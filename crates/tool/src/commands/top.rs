@@ -6,7 +6,7 @@ mod print;
 use super::Failure;
 use super::counters::{Open, Reading, opener};
 use super::page::Page;
-use super::processes::{Walked, walk};
+use super::processes::Processes;
 use super::request::NodeOptions;
 use super::threads;
 use nic_placement_core::config::NodeSource;
@@ -73,7 +73,7 @@ struct Look<'a> {
     seconds: f64,
     grown: BTreeMap<CountedPort, Growth>,
     tasks: Vec<PlacedTask>,
-    walked: Walked,
+    processes: Processes,
 }
 
 pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
@@ -91,14 +91,14 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         begun = Instant::now();
         silent.extend(silent_now);
         let Some(root) = open() else { return Err("top: the node's files are gone".into()) };
-        let walked = walk(&root);
+        let processes = Processes::of(&root);
         let look = Look {
             name: root.read("proc/sys/kernel/hostname").unwrap_or_else(|| "this node".to_string()),
             known: known.as_ref(),
             seconds,
             grown: growth(&before, &after, &silent),
-            tasks: tasks(&walked.placed),
-            walked,
+            tasks: tasks(&processes.placed),
+            processes,
         };
         before = after;
         match (options.json, goes_on) {
@@ -143,8 +143,7 @@ fn show(look: &Look, stdout: &io::Stdout) -> Result<(), Failure> {
 fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
     let mut reading = Reading::begin(open, silent);
     reading.wait(PATIENCE);
-    let silent = reading.waiting.clone();
-    (reading.into_sample(), silent)
+    reading.end()
 }
 
 /// To read the node asks the cards, so a thread does it: where a card does not answer in time, no plan is shown.

@@ -1,8 +1,9 @@
 //! One node: its counters before and after, the tasks meanwhile, and the report of both.
 #![forbid(unsafe_code)]
 
-use super::watch::{Seen, Watch};
+use super::watch::Watch;
 use crate::commands::counters::{Open, Reading};
+use crate::commands::processes::Processes;
 use crate::commands::tell;
 use crate::commands::threads;
 use nic_placement_core::policy::{self, Request};
@@ -48,13 +49,13 @@ impl Before {
                 BEFORE.as_secs()
             ));
         }
-        let silent = reading.waiting.clone();
+        let (before, silent) = reading.end();
         let (told, node) = channel();
         // it asks the cards too, and CMD's start does not wait for it
         threads::started(move || {
             let _ = told.send(describe());
         });
-        Before { before: reading.into_sample(), silent, open, node }
+        Before { before, silent, open, node }
     }
 
     pub(super) fn while_it_runs(self) -> Watched {
@@ -69,8 +70,8 @@ impl Watched {
         let seconds = begun.elapsed();
         let mut reading = Reading::begin(&open, &silent);
         reading.wait(AFTER);
-        silent.extend(reading.waiting.iter().cloned());
-        let after = reading.into_sample();
+        let (after, silent_now) = reading.end();
+        silent.extend(silent_now);
         let node = node.recv_timeout(AFTER).ok().flatten();
         let seen = watch.end();
         let (plan, origin, mut notes) = plan(&seen, node.as_ref());
@@ -111,8 +112,8 @@ fn is_ours(own: &Numbers, task: &PlacedTask) -> bool {
     }
 }
 
-fn plan(seen: &Seen, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<String>) {
-    let tasks = tasks(&seen.processes());
+fn plan(seen: &Processes, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<String>) {
+    let tasks = tasks(&seen.placed);
     let own = own();
     let (ours, others): (Vec<&PlacedTask>, Vec<&PlacedTask>) =
         tasks.iter().partition(|task| is_ours(&own, task));

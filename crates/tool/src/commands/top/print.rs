@@ -57,13 +57,13 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
         }
         page.table(&table);
     }
-    if !look.walked.hidden.is_empty() {
+    if !look.processes.hidden.is_empty() {
         page.line(format_args!(
             "{} other users have processes that only root may look at",
-            look.walked.hidden.len()
+            look.processes.hidden.len()
         ));
     }
-    if !look.walked.is_whole {
+    if look.processes.is_cut {
         page.line("there are more processes than were looked at");
     }
 }
@@ -188,8 +188,8 @@ pub(super) fn json(look: &Look) -> String {
         "seconds": (look.seconds * 1000.0).round() / 1000.0,
         "nics": nics,
         "tasks": tasks,
-        "hidden_users": look.walked.hidden.len(),
-        "is_whole": look.walked.is_whole,
+        "hidden_users": look.processes.hidden.len(),
+        "is_whole": !look.processes.is_cut,
     });
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
