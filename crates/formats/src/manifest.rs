@@ -54,7 +54,24 @@ impl fmt::Display for BadText {
 impl std::error::Error for BadText {}
 
 pub fn text(manifest: &Manifest) -> String {
-    Text(manifest).to_string()
+    let mut text = format!("{HEADER}\n");
+    for (path, entry) in &manifest.entries {
+        let shown = Escaped(path);
+        // writing to a string cannot fail
+        let _ = match entry {
+            // a directory of which something below is known needs no line of its own
+            Entry::Directory if manifest.first_below(path).is_some() => Ok(()),
+            Entry::Directory => writeln!(text, "{shown}/"),
+            Entry::Link(target) => writeln!(text, "{shown} -> {}", Escaped(target)),
+            Entry::File(content) if content.is_empty() => writeln!(text, "{shown} ="),
+            Entry::File(content) if !content.contains('\n') => writeln!(text, "{shown} = {content}"),
+            Entry::File(content) => {
+                let lines = content.trim_end().split('\n').map(|line| format!("| {line}\n"));
+                writeln!(text, "{shown}").map(|()| text.extend(lines))
+            }
+        };
+    }
+    text
 }
 
 pub fn parse(text: &str) -> Result<Manifest, BadText> {
@@ -137,36 +154,6 @@ fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
         }
     }
     Ok(())
-}
-
-struct Text<'a>(&'a Manifest);
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{HEADER}")?;
-        let entries = self.0.entries.iter();
-        for (of, entry) in entries {
-            let path = Escaped(of);
-            match entry {
-                Entry::Directory => {
-                    // a directory of which something below is known needs no line of its own
-                    if self.0.first_below(of).is_none() {
-                        writeln!(f, "{path}/")?;
-                    }
-                }
-                Entry::Link(target) => writeln!(f, "{path} -> {}", Escaped(target))?,
-                Entry::File(text) if text.is_empty() => writeln!(f, "{path} =")?,
-                Entry::File(text) if !text.contains('\n') => writeln!(f, "{path} = {text}")?,
-                Entry::File(text) => {
-                    writeln!(f, "{path}")?;
-                    for line in text.trim_end().split('\n') {
-                        writeln!(f, "| {line}")?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A path as it stands in a line: what would end it there is written as in a literal of Rust (`\u{20}`).  No kernel makes such

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::held;
+use nic_placement_fleet::audit::Audit;
+use nic_placement_fleet::audit::kinds::Bad;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
-use nic_placement_fleet::audit::{Audit, json};
 use std::io::BufReader;
 
 type Found = Vec<(u64, Result<Vec<u8>, String>)>;
@@ -30,16 +31,16 @@ pub fn run(data: &[u8]) {
         assert!((1..=lines).contains(line), "line {line} of {lines}");
         if let Err(why) = piece.clone().and_then(|document| audit.add(&document)) {
             held::message(&why);
-            bad.push(json::Bad { input: "-".into(), line: Some(*line), why });
+            bad.push(Bad { input: "-".into(), line: Some(*line), why });
         }
     }
-    let text = json::write(&audit.finish(), bad.len(), &bad);
+    let text = audit.finish().to_json(bad.len(), &bad);
     if held::has_turn(data, 1, 4) {
         let mut backwards = Audit::default();
         for (_, piece) in whole.iter().rev() {
             let _ = piece.clone().and_then(|document| backwards.add(&document));
         }
-        let backwards = json::write(&backwards.finish(), bad.len(), &bad);
+        let backwards = backwards.finish().to_json(bad.len(), &bad);
         assert_eq!(text, backwards, "the order of reports does not matter");
     }
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");

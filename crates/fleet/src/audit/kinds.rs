@@ -73,7 +73,36 @@ pub struct Duplicate {
     pub alike: bool,
 }
 
+/// A piece of the input that is no report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Bad {
+    /// the file's name, `-` for standard input
+    pub input: String,
+    /// the line where it begins, from 1; `null` where the file cannot be read
+    pub line: Option<u64>,
+    pub why: String,
+}
+
 impl Audited {
+    /// Versioned JSON for programs.  `bad` are the first of `bad_count` pieces of the input that are no reports.
+    pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
+        /// Grows by one when a field changes its meaning or is removed, not with new fields.
+        const VERSION: u32 = 1;
+        #[derive(Serialize)]
+        struct Answer<'a> {
+            format: &'static str,
+            version: u32,
+            #[serde(flatten)]
+            audited: &'a Audited,
+            bad_count: usize,
+            bad: &'a [Bad],
+        }
+        let answer =
+            Answer { format: "nic-placement audit", version: VERSION, audited: self, bad_count, bad };
+        // JSON can hold all of these structures
+        serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
+    }
+
     /// Is there nothing to be told?
     pub fn is_clean(&self) -> bool {
         self.duplicates.is_empty() && self.are_alike()

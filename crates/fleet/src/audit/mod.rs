@@ -5,14 +5,13 @@
 //!   name for each node.
 //! * [`kinds`] groups the nodes: those of a kind have the same machine, GPUs and NICs, or all but a few.  For each fact the
 //!   kind has what most of its nodes have, and a node differs where it has something else.
-//! * [`hostlist`] writes many names as few, [`json`] writes the answer for programs.
+//! * [`hostlist`] writes many names as few.
 //!
 //! The answer depends on what the nodes say, not on their order.
 #![forbid(unsafe_code)]
 
 pub mod facts;
 pub mod hostlist;
-pub mod json;
 pub mod kinds;
 pub mod report;
 pub mod stream;

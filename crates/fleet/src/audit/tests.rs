@@ -1,7 +1,6 @@
 //! What the audit finds, on nodes with four GPUs and five NICs.
 #![forbid(unsafe_code)]
 
-use super::json;
 use super::kinds::{Audited, Difference};
 use super::report::{FORMAT, Finding, Gpu, Level, Link, Nic, NumaNode, Port, Report, VERSION};
 use super::{Audit, MAX_TEXTS};
@@ -306,7 +305,7 @@ proptest! {
         let answer = |nodes: &[Report]| {
             let mut audit = Audit::default();
             nodes.iter().for_each(|report| audit.add(report.to_json().as_bytes()).unwrap());
-            json::write(&audit.finish(), 0, &[])
+            audit.finish().to_json(0, &[])
         };
         prop_assert_eq!(answer(&nodes), answer(&other));
     }

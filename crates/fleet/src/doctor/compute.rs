@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::facts::Machine;
-use super::{Examined, Verdict, listed};
+use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::gpus;
 use nic_placement_core::topology::NicKind;
 
@@ -70,8 +70,5 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
         let verdict = if is_fault { Verdict::fail(text) } else { Verdict::warn(text) };
         verdicts = vec![verdict.about(&all[0])];
     }
-    if verdicts.is_empty() {
-        verdicts.push(Verdict::ok(format!("it has the GPUs and NICs of `{name}`")));
-    }
-    verdicts
+    or_ok(verdicts, Some(format!("it has the GPUs and NICs of `{name}`")))
 }

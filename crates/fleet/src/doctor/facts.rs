@@ -95,17 +95,11 @@ pub(crate) enum DeviceAccess {
 pub struct Caller {
     pub is_root: bool,
     pub in_step: bool,
-    /// bytes that it may lock, at most; `None` where that is not known
-    pub memlock: Option<Limit>,
+    /// bytes that it may lock, at most: `u64::MAX` without a limit, `None` where that is not known
+    pub memlock: Option<u64>,
     pub doubts: Vec<Diagnostic>,
     /// the variables that a configuration file of NCCL's sets and we would set: the file, the variables
     pub nccl: Vec<(String, Vec<String>)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    Unlimited,
-    Bytes(u64),
 }
 
 /// What is installed, and what the admin says.

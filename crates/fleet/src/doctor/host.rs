@@ -1,8 +1,8 @@
 //! What the kernel and the calling user's limits allow, and what a site's files decide before we can.
 #![forbid(unsafe_code)]
 
-use super::facts::{DeviceAccess, Limit};
-use super::{Examined, Verdict, listed};
+use super::facts::DeviceAccess;
+use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
 pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
@@ -58,12 +58,12 @@ pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
     let text = |bytes: u64| format!("this user may lock {} KiB of memory", bytes >> 10);
     match caller.memlock {
         None => Vec::new(),
-        Some(Limit::Unlimited) => vec![Verdict::ok("unlimited")],
-        Some(Limit::Bytes(bytes)) if caller.is_root => {
+        Some(u64::MAX) => vec![Verdict::ok("unlimited")],
+        Some(bytes) if caller.is_root => {
             vec![Verdict::ok(format!("{}, and root is not held by that", text(bytes)))]
         }
-        Some(Limit::Bytes(bytes)) if caller.in_step => vec![Verdict::warn(text(bytes)).about("memlock")],
-        Some(Limit::Bytes(bytes)) => {
+        Some(bytes) if caller.in_step => vec![Verdict::warn(text(bytes)).about("memlock")],
+        Some(bytes) => {
             vec![Verdict::note(format!(
                 "{} here; srun hands this on unless slurm.conf says otherwise",
                 text(bytes)
@@ -100,11 +100,9 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
             false => Verdict::warn(format!("{text}, and other NICs have one")).about(&absent[0]),
         });
     }
-    if verdicts.is_empty() && !open.is_empty() {
-        let who = if subject.caller.is_root { "root" } else { "this user" };
-        verdicts.push(Verdict::ok(format!("{who} may open the {} NICs that may be chosen", open.len())));
-    }
-    verdicts
+    let who = if subject.caller.is_root { "root" } else { "this user" };
+    let good = || format!("{who} may open the {} NICs that may be chosen", open.len());
+    or_ok(verdicts, (!open.is_empty()).then(good))
 }
 
 pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {

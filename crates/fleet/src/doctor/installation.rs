@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::facts::{Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked};
-use super::{Examined, Verdict};
+use super::{Examined, Verdict, or_ok};
 use nic_placement_core::config::releases::{self, RELEASES};
 
 fn ours(installation: &Installation) -> Vec<&PluginLine> {
@@ -66,10 +66,7 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
             first.place
         )));
     }
-    if verdicts.is_empty() {
-        verdicts.push(Verdict::ok(format!("`{}`: loads `{}`", first.place, first.path.display())));
-    }
-    verdicts
+    or_ok(verdicts, Some(format!("`{}`: loads `{}`", first.place, first.path.display())))
 }
 
 pub(super) fn plugstack_order(subject: &Examined) -> Vec<Verdict> {
@@ -185,10 +182,8 @@ pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
             verdicts.push(Verdict::note(format!("{text}: others than root decide what root loads")));
         }
     }
-    if verdicts.is_empty() && !owners.is_empty() {
-        verdicts.push(Verdict::ok(format!("files that only root may write to: {}", owners.len())));
-    }
-    verdicts
+    let good = || format!("files that only root may write to: {}", owners.len());
+    or_ok(verdicts, (!owners.is_empty()).then(good))
 }
 
 pub(super) fn node_file(subject: &Examined) -> Vec<Verdict> {

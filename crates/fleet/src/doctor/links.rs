@@ -5,7 +5,7 @@
 //! the fifth generation behind a switch of the fourth.  An idle GPU slows its own link by itself.
 #![forbid(unsafe_code)]
 
-use super::{Examined, Verdict, listed};
+use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::topology::{GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,9 +112,5 @@ pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
         let text = "their links are slower than they can be, as a GPU that idles makes them: look again while they work";
         verdicts.push(Verdict::note(format!("GPUs {}: {text}", listed(&idle))));
     }
-    if verdicts.is_empty() {
-        let count = devices.len();
-        verdicts.push(Verdict::ok(format!("{count} devices: no link is slower than its path allows")));
-    }
-    verdicts
+    or_ok(verdicts, Some(format!("{} devices: no link is slower than its path allows", devices.len())))
 }

@@ -78,6 +78,14 @@ pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     findings
 }
 
+/// These, or where there are none, what is good.
+fn or_ok(verdicts: Vec<Verdict>, good: Option<impl ToString>) -> Vec<Verdict> {
+    match good {
+        Some(text) if verdicts.is_empty() => vec![Verdict::ok(text)],
+        _ => verdicts,
+    }
+}
+
 /// `a, b and 3 more`
 fn listed(names: &[String]) -> String {
     first_of(names, 4)

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::facts::{Facts, Interface};
-use super::{Examined, Verdict, listed};
+use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{
     Gpu, LinkLayer, Nic, NicKind, NicRole, PciAddress, Port, PortState, Topology,
@@ -31,11 +31,9 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
             _ => Verdict::fail(is),
         }
     };
-    match map.broken.is_empty() {
-        true if map.rails.is_empty() => Vec::new(),
-        true => vec![Verdict::ok(format!("ports that work: {}; none like them is down", map.rails.len()))],
-        false => map.broken.iter().map(|rail| verdict(rail).about(rail)).collect(),
-    }
+    let good = || format!("ports that work: {}; none like them is down", map.rails.len());
+    let broken = map.broken.iter().map(|rail| verdict(rail).about(rail)).collect();
+    or_ok(broken, (!map.rails.is_empty()).then(good))
 }
 
 /// Ports that are left out because they are slower than the fabric, though a GPU has no rail as near: a link that came up at
@@ -136,10 +134,8 @@ pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
             verdicts.push(verdict.about(&names[0]));
         }
     }
-    if verdicts.is_empty() && compared > 0 {
-        verdicts.push(Verdict::ok(format!("{compared} cards have as many active ports as those like them")));
-    }
-    verdicts
+    let good = || format!("{compared} cards have as many active ports as those like them");
+    or_ok(verdicts, (compared > 0).then(good))
 }
 
 /// The interface of a NIC that has only one.
@@ -178,9 +174,8 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec
     let down: Vec<_> = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(true)).collect();
     let up = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(false)).count();
     if down.is_empty() {
-        let is_told = up > 0;
-        let text = format!("{up} active ports: their interfaces say so too");
-        return is_told.then(|| Verdict::ok(text)).into_iter().collect();
+        let good = (up > 0).then(|| format!("{up} active ports: their interfaces say so too"));
+        return or_ok(Vec::new(), good);
     }
     let verdict = |(nic, port, interface): &(&Nic, &Port, &Interface)| {
         let carrier = match interface.carrier {
@@ -242,10 +237,7 @@ pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
         let text = format!("`{}` has {mads} management nodes for {ports} InfiniBand ports", nic.name);
         verdicts.push(Verdict::warn(text).about(&nic.name));
     }
-    if verdicts.is_empty() {
-        verdicts.push(Verdict::ok(format!("{} RDMA devices have their device nodes", nics.len())));
-    }
-    verdicts
+    or_ok(verdicts, Some(format!("{} RDMA devices have their device nodes", nics.len())))
 }
 
 fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
@@ -292,10 +284,7 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
         let text = "no IPv4 network is told for its interface, and others have one";
         verdicts.push(Verdict::warn(format!("{}: {text}", listed(&without_ipv4))).about(&without_ipv4[0]));
     }
-    if verdicts.is_empty() && good > 0 {
-        verdicts.push(Verdict::ok(format!("{good} ports have a GID of RoCE v2")));
-    }
-    verdicts
+    or_ok(verdicts, (good > 0).then(|| format!("{good} ports have a GID of RoCE v2")))
 }
 
 pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {

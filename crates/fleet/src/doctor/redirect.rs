@@ -9,7 +9,7 @@ use super::config_space::{
     COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,
 };
 use super::facts::{Facts, Function};
-use super::{Examined, Verdict, listed};
+use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -166,11 +166,7 @@ pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
         .collect();
     let direct = all.iter().filter(|address| is_translated(topology, **address) == Some(false)).count();
     if translated.is_empty() {
-        let is_told = direct > 0;
-        return is_told
-            .then(|| Verdict::ok(format!("{direct} GPUs and NICs: not translated")))
-            .into_iter()
-            .collect();
+        return or_ok(Vec::new(), (direct > 0).then(|| format!("{direct} GPUs and NICs: not translated")));
     }
     let kind = topology.pci.iter().find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));
     let text = format!(

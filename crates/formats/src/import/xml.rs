@@ -28,7 +28,9 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>> {
     count(text)?;
     let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
-        BadText::new(error.pos().row, format!("not well-formed XML: {}", one_line(&error.to_string())))
+        // it quotes names of the file at any length
+        let problem = format!("not well-formed XML: {}", Shown::message(&error.to_string(), 200));
+        BadText::new(error.pos().row, problem)
     })?;
     Ok(document)
 }
@@ -117,11 +119,6 @@ impl Tag {
 fn bad(text: &str, at: usize, problem: String) -> BadText {
     let line = text[..at].matches('\n').count() + 1;
     BadText::new(u32::try_from(line).unwrap_or(u32::MAX), problem)
-}
-
-/// The parser's message, which quotes names of the file at any length.
-fn one_line(message: &str) -> Shown<'_> {
-    Shown::message(message, 200)
 }
 
 #[cfg(test)]

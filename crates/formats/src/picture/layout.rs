@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::card::{Card, Line, Piece};
-use super::outline::{Place, PlaceKind, cpus, memory_only, outline};
+use super::outline::{Place, PlaceKind, memory_only, outline};
 use super::shape::{Curve, Looks, Picture, Rect, Shape, Text, Tone};
 use super::width::{Font, fitted, width};
 use super::{DrawnPair, Scene, card, legend};
@@ -37,7 +37,8 @@ pub(super) fn picture(scene: &Scene) -> Picture {
     let depth = depth(&node) as f64;
     let mut canvas = Canvas {
         scene,
-        cards: Cards { gpus: BTreeMap::new(), nics: BTreeMap::new() },
+        gpus: BTreeMap::new(),
+        nics: BTreeMap::new(),
         left: MARGIN + depth * INSET,
         width: 2.0 * (MARGIN + depth * INSET + COLUMN) + CHANNEL,
         shapes: Vec::new(),
@@ -71,14 +72,11 @@ impl Span {
     }
 }
 
-struct Cards {
-    gpus: BTreeMap<GpuIndex, Span>,
-    nics: BTreeMap<NicIndex, Span>,
-}
-
 struct Canvas<'a> {
     scene: &'a Scene<'a>,
-    cards: Cards,
+    /// where the devices stand
+    gpus: BTreeMap<GpuIndex, Span>,
+    nics: BTreeMap<NicIndex, Span>,
     left: f64,
     width: f64,
     shapes: Vec<Shape>,
@@ -97,8 +95,8 @@ impl Canvas<'_> {
         62.0
     }
 
-    fn text(&mut self, (x, y): (f64, f64), font: Font, tone: Tone, text: String) {
-        self.line(Text { x, y, ends: false, font, tone, text });
+    fn text(&mut self, place: (f64, f64), font: Font, tone: Tone, text: String) {
+        self.line(Text::at(place, font, tone, text));
     }
 
     fn line(&mut self, text: Text) {
@@ -128,16 +126,17 @@ impl Canvas<'_> {
         let height = stacked(&gpus).max(stacked(&nics));
         let (left, right) = (self.left, self.right());
         let gpus = self.stack(gpus, left, y, height);
-        self.cards.gpus.extend(gpus);
+        self.gpus.extend(gpus);
         let nics = self.stack(nics, right, y, height);
-        self.cards.nics.extend(nics);
+        self.nics.extend(nics);
         y + height
     }
 
     fn place(&mut self, place: &Place, level: usize, y: f64) -> f64 {
         let x = MARGIN + level as f64 * INSET;
         let at = self.shapes.len();
-        let (name, facts) = self.title(place);
+        let name = place.kind.to_string();
+        let facts = place.facts(self.scene.topology).unwrap_or_default();
         self.text((self.left, y + 15.0), PLACE, Tone::Soft, fitted(&name, PLACE, COLUMN));
         self.text((self.right(), y + 15.0), SMALL, Tone::Soft, fitted(&facts, SMALL, COLUMN));
         let end = self.contents(place, level + 1, y + TITLE).max(y + TITLE + GAP);
@@ -154,19 +153,6 @@ impl Canvas<'_> {
         // below what stands in it
         self.shapes.insert(at, Shape::Rect(rect));
         end + GAP
-    }
-
-    /// A place's name, and what is known of it.
-    fn title(&self, place: &Place) -> (String, String) {
-        let topology = self.scene.topology;
-        let facts = match place.kind {
-            PlaceKind::NumaNode(Some(number)) => cpus(topology, number),
-            PlaceKind::Switch(bridge) => {
-                topology.pci.get(bridge).and_then(|bridge| Some(bridge.link.current?.to_string()))
-            }
-            _ => None,
-        };
-        (place.kind.to_string(), facts.unwrap_or_default())
     }
 
     /// Boxes below each other, evenly over a height that may be more than theirs.  Where each stands.
@@ -222,9 +208,7 @@ impl Canvas<'_> {
         // near paths lie over far ones
         pairs.sort_unstable_by_key(|pair| (Reverse(pair.path), *pair));
         pairs.dedup();
-        let spans = |pair: DrawnPair| {
-            Some((pair, *self.cards.gpus.get(&pair.gpu)?, *self.cards.nics.get(&pair.nic)?))
-        };
+        let spans = |pair: DrawnPair| Some((pair, *self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?));
         let drawn: Vec<(DrawnPair, Span, Span)> = pairs.into_iter().filter_map(spans).collect();
         let starts = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.gpu.0, *gpu, nic.middle())));
         let stops = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.nic.0, *nic, gpu.middle())));

@@ -22,16 +22,9 @@ pub(super) fn entries(shapes: &[Shape], x: f64, right: f64, y: f64) -> (Vec<Shap
         if at > x && at + long > right {
             (at, top) = (x, top + ROW);
         }
-        let (x, y) = (at + SAMPLE + GAP, top + 13.0);
+        let place = (at + SAMPLE + GAP, top + 13.0);
         drawn.push(sample(at, top));
-        drawn.push(Shape::Text(Text {
-            x,
-            y,
-            ends: false,
-            font: FONT,
-            tone: Tone::Soft,
-            text: text.to_string(),
-        }));
+        drawn.push(Shape::Text(Text::at(place, FONT, Tone::Soft, text.to_string())));
         at += long + BETWEEN;
     };
     for path in PathType::ALL {

@@ -79,14 +79,6 @@ pub fn memory_only(topology: &Topology) -> NodeSet {
     bare.map(|node| node.os_index).filter(|&node| !with_devices.contains(node)).collect()
 }
 
-/// `cpus 0-55,112-167`, or that a NUMA node has none; `None` where no node's CPUs are known.
-pub fn cpus(topology: &Topology, node: u32) -> Option<String> {
-    match &topology.numa_node(node)?.cpus {
-        none if none.is_empty() => (!topology.cpus().is_empty()).then(|| "no CPUs".to_string()),
-        cpus => Some(format!("cpus {cpus}")),
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Device {
     Gpu(GpuIndex),
@@ -179,6 +171,18 @@ impl Place {
     /// The first NIC in it, smaller places included.
     pub fn first_nic(&self) -> Option<NicIndex> {
         self.nics.iter().copied().chain(self.places.iter().filter_map(Place::first_nic)).min()
+    }
+
+    /// What is known of it: a NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
+    pub fn facts(&self, topology: &Topology) -> Option<String> {
+        match self.kind {
+            PlaceKind::NumaNode(number) => match &topology.numa_node(number?)?.cpus {
+                none if none.is_empty() => (!topology.cpus().is_empty()).then(|| "no CPUs".to_string()),
+                cpus => Some(format!("cpus {cpus}")),
+            },
+            PlaceKind::Switch(bridge) => Some(topology.pci.get(bridge)?.link.current?.to_string()),
+            _ => None,
+        }
     }
 
     /// The place at the end of this way, made where there is none.

@@ -76,6 +76,13 @@ pub(super) struct Text {
     pub(super) text: String,
 }
 
+impl Text {
+    /// One that begins at a point.
+    pub(super) fn at((x, y): (f64, f64), font: Font, tone: Tone, text: String) -> Text {
+        Text { x, y, ends: false, font, tone, text }
+    }
+}
+
 /// How strong a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {

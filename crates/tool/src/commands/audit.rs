@@ -7,8 +7,7 @@ use super::{Failure, request};
 use clap::ValueHint;
 use nic_placement_core::discover::root;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
-use nic_placement_fleet::audit::json::{self, Bad};
-use nic_placement_fleet::audit::kinds::{Audited, Difference, Differing, Duplicate, NodeKind};
+use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::audit::{Audit, hostlist};
 use std::collections::BTreeMap;
@@ -71,7 +70,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
     let audited = audit.finish();
     match options.json {
-        true => page.exact(&json::write(&audited, rejected.count, &rejected.first)),
+        true => page.exact(&audited.to_json(rejected.count, &rejected.first)),
         false => print(&audited, &rejected, page),
     }
     match (rejected.count, audited.nodes) {

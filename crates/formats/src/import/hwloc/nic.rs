@@ -24,17 +24,18 @@ struct Card<'o> {
     interfaces: Vec<&'o Object<'o>>,
 }
 
-struct Listed {
+/// A NIC as the file lists it, whose name may be invalid.
+struct ListedNic {
     name: String,
     kind: NicKind,
-    /// without its address; `None` if its name is invalid
-    nic: Option<Nic>,
+    card: Option<String>,
+    ports: Vec<Port>,
+    netdevs: Vec<String>,
 }
 
-impl Listed {
-    fn new(name: &str, kind: NicKind, facts: impl FnOnce(Nic) -> Nic) -> Listed {
-        let nic = name.parse().ok().map(|name| facts(Nic::new(name, kind)));
-        Listed { name: name.to_string(), kind, nic }
+impl ListedNic {
+    fn new(name: &str, kind: NicKind, netdevs: Vec<String>) -> ListedNic {
+        ListedNic { name: name.to_string(), kind, card: None, ports: Vec::new(), netdevs }
     }
 }
 
@@ -71,7 +72,7 @@ impl<'o> Card<'o> {
     }
 
     /// The NICs of this card.
-    fn nics(&self, function: Option<&PciFunction>) -> Vec<Listed> {
+    fn nics(&self, function: Option<&PciFunction>) -> Vec<ListedNic> {
         let netdevs: Vec<String> = self.netdevs();
         if !self.verbs.is_empty() {
             let efa = |function: &PciFunction| {
@@ -82,26 +83,21 @@ impl<'o> Card<'o> {
             // the file does not tell which of several devices an interface belongs to
             let alone = self.verbs.len() == 1;
             let interfaces: &[&Object] = if alone { &self.interfaces } else { &[] };
-            let facts = |object: &Object, nic: Nic| Nic {
+            let nic = |object: &&Object| ListedNic {
                 card: guid(object.info("SysImageGUID")),
                 ports: ports(object, interfaces),
-                netdevs: if alone { netdevs.clone() } else { Vec::new() },
-                ..nic
+                ..ListedNic::new(name_of(object), kind, if alone { netdevs.clone() } else { Vec::new() })
             };
-            let nic = |object: &&Object| Listed::new(name_of(object), kind, |nic| facts(object, nic));
             return self.verbs.iter().map(nic).collect();
         }
-        if let [only] = self.slingshot.as_slice() {
-            return vec![Listed::new(name_of(only), NicKind::Slingshot, |nic| Nic { netdevs, ..nic })];
-        }
         if !self.slingshot.is_empty() {
-            let nic = |object: &&Object| Listed::new(name_of(object), NicKind::Slingshot, |nic| nic);
+            let own = if self.slingshot.len() == 1 { netdevs } else { Vec::new() };
+            let nic = |object: &&Object| ListedNic::new(name_of(object), NicKind::Slingshot, own.clone());
             return self.slingshot.iter().map(nic).collect();
         }
         // the file lacks the `cxi` device's name, so we use the interface's
         let kind = if self.is_slingshot(function) { NicKind::Slingshot } else { NicKind::Ethernet };
-        let nic = |name: &String| Listed::new(name, kind, |nic| Nic { netdevs: vec![name.clone()], ..nic });
-        netdevs.iter().map(nic).collect()
+        netdevs.iter().map(|name| ListedNic::new(name, kind, vec![name.clone()])).collect()
     }
 
     fn netdevs(&self) -> Vec<String> {
@@ -121,7 +117,7 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
         let key = (device, if device.is_some() { 0 } else { index });
         cards.entry(key).or_default().add(&file.objects[index], file.version);
     }
-    let mut found: Vec<(Option<usize>, Listed)> = Vec::new();
+    let mut found: Vec<(Option<usize>, ListedNic)> = Vec::new();
     for ((device, _), card) in &cards {
         let function = device.and_then(|device| bus.function(device));
         for object in &card.portals {
@@ -137,9 +133,10 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     found.sort_by_key(|(_, listed)| listed.kind);
     let mut names = BTreeSet::new();
     let mut unknown = Vec::new();
-    for (device, Listed { name, nic, .. }) in found {
+    for (device, ListedNic { name, kind, card, ports, netdevs }) in found {
         let function = device.and_then(|device| bus.function(device));
-        let problem = if nic.is_none() {
+        let device_name = name.parse::<DeviceName>();
+        let problem = if device_name.is_err() {
             Some("a name that no library's variable could hold: this NIC is left out".to_string())
         } else if names.contains(&name) {
             Some("a second NIC of this name: left out".to_string())
@@ -154,17 +151,17 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
             to.note(shown(&name), problem);
             continue;
         }
-        let Some(nic) = nic else { continue };
+        let Ok(device_name) = device_name else { continue };
         let address = match (device, function) {
             (Some(device), Some(function)) if bus.add(device, to)? => Some(function.address),
             (Some(_), _) => continue,
             (None, _) => None,
         };
-        if nic.ports.iter().any(|port| port.state == PortState::Unknown) {
+        if ports.iter().any(|port| port.state == PortState::Unknown) {
             unknown.push(name.clone());
         }
         names.insert(name);
-        to.topology.nics.push(Nic { address, ..nic });
+        to.topology.nics.push(Nic { address, card, ports, netdevs, ..Nic::new(device_name, kind) });
     }
     if let Some(first) = unknown.first() {
         let finding = match unknown.len() {

@@ -116,10 +116,8 @@ fn is_cut(word: &str) -> bool {
     word.len() > 1 && ("NIC".starts_with(word) || word != "Affinity" && "Affinity".starts_with(word))
 }
 
-type HeaderWord = (Vec<String>, Vec<&'static str>);
-
 /// The labels and words of titles in one word of a header: `GPU0`, `NIC8NIC9`, `NIC11CPU`, `AffinityNUMA`.
-fn header_word(word: &str) -> Option<HeaderWord> {
+fn header_word(word: &str) -> Option<(Vec<String>, Vec<&'static str>)> {
     let (mut labels, mut titles) = (Vec::new(), Vec::new());
     let mut rest = word;
     while !rest.is_empty() {

@@ -86,7 +86,7 @@ pub(super) fn find(lines: &[Line]) -> Result<Matrix> {
         };
     }
     for line in lines {
-        if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text().contains(words)) {
+        if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text.contains(words)) {
             return Err(BadText::new(line.number, format!("nvidia-smi says `{words}`: {why}")));
         }
     }

@@ -12,16 +12,12 @@ const MAX_LINES: usize = 100_000;
 /// A line that is not blank.
 pub(super) struct Line {
     pub(super) number: u32,
-    text: String,
+    pub(super) text: String,
 }
 
 impl Line {
     pub(super) fn words(&self) -> Vec<&str> {
         self.text.split_whitespace().collect()
-    }
-
-    pub(super) fn text(&self) -> &str {
-        &self.text
     }
 }
 

@@ -7,7 +7,7 @@ use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
     GpuIndex, LinkLayer, Nic, NicIndex, PciAddress, Port, PortState, Topology,
 };
-use nic_placement_formats::picture::outline::{Place, PlaceKind, cpus, memory_only, outline};
+use nic_placement_formats::picture::outline::{Place, PlaceKind, memory_only, outline};
 
 const GAP: usize = 2;
 
@@ -105,16 +105,8 @@ impl Node<'_> {
     }
 
     fn place(&self, place: &Place) -> Branch {
-        let topology = self.topology;
-        let fact = match place.kind {
-            PlaceKind::NumaNode(Some(number)) => cpus(topology, number),
-            PlaceKind::Switch(bridge) => {
-                topology.pci.get(bridge).and_then(|bridge| Some(bridge.link.current?.to_string()))
-            }
-            _ => None,
-        };
         let name = Text::styled(place.kind, Style::Heading);
-        let facts = fact.into_iter().map(Text::from).collect();
+        let facts = place.facts(self.topology).into_iter().map(Text::from).collect();
         Branch { below: self.contents(place), ..Branch::new(Of::Place, name, facts) }
     }
 
