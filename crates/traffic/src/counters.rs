@@ -9,49 +9,38 @@
 
 use std::collections::BTreeMap;
 
+type Names = &'static [&'static str];
+
 /// A counter of RDMA, with the files of what was sent and what was received, below `ports/N`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Counter {
     /// the drivers of the PCI functions that have it; none: any
-    drivers: &'static [&'static str],
+    drivers: Names,
     pub(crate) name: &'static str,
     /// of several the sum counts
-    sent: &'static [&'static str],
-    received: &'static [&'static str],
+    sent: Names,
+    received: Names,
     unit: u64,
     /// does node_exporter's own collector have it?
     pub is_exported: bool,
 }
 
 /// Of bytes, below `hw_counters`: the driver's own.
-const fn own(
-    drivers: &'static [&'static str],
-    name: &'static str,
-    sent: &'static [&'static str],
-    received: &'static [&'static str],
-) -> Counter {
+const fn own(drivers: Names, name: &'static str, sent: Names, received: Names) -> Counter {
     Counter { drivers, name, sent, received, unit: 1, is_exported: false }
 }
 
 /// As the specification of InfiniBand has it.
-const fn standard(
-    drivers: &'static [&'static str],
-    name: &'static str,
-    sent: &'static [&'static str],
-    received: &'static [&'static str],
-    unit: u64,
-) -> Counter {
+const fn standard(drivers: Names, name: &'static str, sent: Names, received: Names, unit: u64) -> Counter {
     Counter { drivers, name, sent, received, unit, is_exported: true }
 }
 
 /// In order: the first that can be read tells.
 ///
 /// A driver's own counter comes first: some drivers answer the standard query and count nothing.
-const COUNTERS: [Counter; 8] = [
-    // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa
-    own(&["efa"], "tx_bytes", &["hw_counters/tx_bytes"], &["hw_counters/rx_bytes"]),
-    // drivers/infiniband/hw/bnxt_re/hw_counters.c
-    own(&["bnxt_en"], "tx_bytes", &["hw_counters/tx_bytes"], &["hw_counters/rx_bytes"]),
+const COUNTERS: [Counter; 7] = [
+    // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa; drivers/infiniband/hw/bnxt_re/hw_counters.c
+    own(&["efa", "bnxt_en"], "tx_bytes", &["hw_counters/tx_bytes"], &["hw_counters/rx_bytes"]),
     // drivers/infiniband/hw/irdma/verbs.c; its PCI functions are those of Ethernet's drivers
     own(
         &["ice", "i40e", "idpf", "irdma"],

@@ -59,9 +59,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         page.table(&table(&plan.map, pairs));
     }
     shortfalls::lines("GPU", &lacking, page);
-    for diagnostic in diagnostics.iter().chain(&plan.map.diagnostics) {
-        page.item("note: ", diagnostic);
-    }
+    page.notes(diagnostics.iter().chain(&plan.map.diagnostics));
     shortfalls::verdict("explain", "a task with GPU", &plan, &lacking)
 }
 

@@ -130,9 +130,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         Output { why, .. } => {
             table::print(plan, &placed, page);
             shortfalls::lines("task", &lacking, page);
-            for diagnostic in diagnostics.iter().chain(&gpus::lint(&plan.node)) {
-                page.item("note: ", diagnostic);
-            }
+            page.notes(diagnostics.iter().chain(&gpus::lint(&plan.node)));
             if *why {
                 table::reasons(&placed, page);
             }

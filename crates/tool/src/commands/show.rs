@@ -60,9 +60,7 @@ fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnosti
     if let Some(model) = &topology.supplied_by {
         page.line(format_args!("* stated by the model `{model}`; the live bus does not show it"));
     }
-    for note in notes {
-        page.item("note: ", note);
-    }
+    page.notes(notes);
 }
 
 /// The part of `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.

@@ -33,9 +33,7 @@ pub(super) fn report(report: &Measurement, page: &mut Page) {
     }
     page.table(&table);
     shares(&report.shares, report.plan, page);
-    for note in &report.notes {
-        page.item("note: ", note);
-    }
+    page.notes(&report.notes);
 }
 
 fn list<T: ToString>(of: &[T]) -> Text {
@@ -141,7 +139,6 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
         let names: Vec<String> = merged.twice.iter().cloned().collect();
         page.line(format_args!("reported more than once, the first report counts: {}", some(&names)));
     }
-    for (note, count) in merged.notes.iter().take(LISTED) {
-        page.item("note: ", format_args!("{note} ({count} nodes)"));
-    }
+    let notes = merged.notes.iter().take(LISTED);
+    page.notes(notes.map(|(note, count)| format!("{note} ({count} nodes)")));
 }
