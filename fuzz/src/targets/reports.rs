@@ -13,7 +13,7 @@ type Found = Vec<(u64, Result<Vec<u8>, String>)>;
 fn pieces(stream: &[u8], at_once: usize) -> Found {
     let mut found = Vec::new();
     let mut take = |(line, piece): StreamPiece<'_>| {
-        found.push((line, piece.map(<[u8]>::to_vec).map_err(|trouble| trouble.to_string())));
+        found.push((line, piece.map(<[u8]>::to_vec).map_err(str::to_string)));
     };
     stream::read(BufReader::with_capacity(at_once, stream), &mut take).expect("memory can be read");
     found

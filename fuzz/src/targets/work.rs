@@ -182,8 +182,7 @@ fn audit(data: &[u8]) -> Work<'_> {
         let mut audit = Audit::default();
         let mut bad = Vec::new();
         let mut take = |(line, piece): StreamPiece<'_>| {
-            if let Err(why) = piece.map_err(|trouble| trouble.to_string()).and_then(|piece| audit.add(piece))
-            {
+            if let Err(why) = piece.map_err(str::to_string).and_then(|piece| audit.add(piece)) {
                 bad.push(Bad { input: "-".into(), line: Some(line), why });
             }
         };

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, BufRead, Read};
 
 /// Bytes of a document, at most: fifty times the report of a node with 8 GPUs and 14 NICs.
@@ -17,32 +16,13 @@ const MAX_LABELS: usize = 1 << 16;
 /// Braces and brackets within each other; a report has five.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// the stream, or another document, begins before its end
-    CutShort,
-    TooLong,
-    TooDeep,
-    TooManyOpen,
-    NoDocument,
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Trouble::CutShort => write!(f, "it is cut short"),
-            Trouble::TooLong => write!(f, "it has more than {MAX_DOCUMENT} bytes"),
-            Trouble::TooDeep => write!(f, "it is nested more than {MAX_DEPTH} deep"),
-            Trouble::TooManyOpen => {
-                write!(
-                    f,
-                    "too many reports are mixed line by line: give each node a file, or leave `srun -l` out"
-                )
-            }
-            Trouble::NoDocument => write!(f, "expected `{{`, where a report begins"),
-        }
-    }
-}
+/// Why a piece of the stream is no document: the stream, or another document, begins before its end.
+const CUT_SHORT: &str = "it is cut short";
+const TOO_LONG: &str = "it has more than 1048576 bytes";
+const TOO_DEEP: &str = "it is nested more than 32 deep";
+const TOO_MANY_OPEN: &str =
+    "too many reports are mixed line by line: give each node a file, or leave `srun -l` out";
+const NO_DOCUMENT: &str = "expected `{`, where a report begins";
 
 /// A document that is begun.
 #[derive(Default)]
@@ -57,7 +37,7 @@ struct OpenDocument {
 }
 
 /// What a piece of the stream is, with the line where it begins, from 1.
-pub type StreamPiece<'a> = (u64, Result<&'a [u8], Trouble>);
+pub type StreamPiece<'a> = (u64, Result<&'a [u8], &'static str>);
 
 /// Takes all of an input apart.  The answer: did a line have a label?
 pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> io::Result<bool> {
@@ -70,7 +50,7 @@ pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> i
             Ok(0) => break Ok(()),
             Ok(length) if length > MAX_LINE => {
                 splitter.line += 1;
-                take((splitter.line, Err(Trouble::TooLong)));
+                take((splitter.line, Err(TOO_LONG)));
                 splitter.abandon(label(&line).0);
                 if let (false, Err(error)) = (line.ends_with(b"\n"), input.skip_until(b'\n')) {
                     break Err(error);
@@ -83,7 +63,7 @@ pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> i
     let mut begun: Vec<u64> =
         splitter.open.values().filter(|open| open.depth > 0).map(|open| open.line).collect();
     begun.sort_unstable();
-    begun.into_iter().for_each(|line| take((line, Err(Trouble::CutShort))));
+    begun.into_iter().for_each(|line| take((line, Err(CUT_SHORT))));
     ended.map(|()| splitter.labelled)
 }
 
@@ -110,12 +90,12 @@ impl Splitter {
         let (label, text) = label(line);
         self.labelled |= label.is_some();
         if self.open.len() >= MAX_LABELS && !self.open.contains_key(&label) {
-            return take((number, Err(Trouble::TooManyOpen)));
+            return take((number, Err(TOO_MANY_OPEN)));
         }
         let open = self.open.entry(label).or_default();
         if text.first() == Some(&b'{') {
             if open.depth > 0 {
-                take((open.line, Err(Trouble::CutShort)));
+                take((open.line, Err(CUT_SHORT)));
             }
             self.held -= open.bytes.len();
             *open = OpenDocument::default();
@@ -132,7 +112,7 @@ impl Splitter {
                     let piece = &text[from..=at];
                     self.held -= open.bytes.len();
                     match open.bytes.len() + piece.len() > MAX_DOCUMENT {
-                        true => take((open.line, Err(Trouble::TooLong))),
+                        true => take((open.line, Err(TOO_LONG))),
                         false if open.bytes.is_empty() => take((open.line, Ok(piece))),
                         false => {
                             open.bytes.extend_from_slice(piece);
@@ -152,8 +132,8 @@ impl Splitter {
         }
         let piece = &text[from..];
         let trouble = match () {
-            () if open.bytes.len() + piece.len() > MAX_DOCUMENT => Trouble::TooLong,
-            () if self.held + piece.len() > MAX_OPEN => Trouble::TooManyOpen,
+            () if open.bytes.len() + piece.len() > MAX_DOCUMENT => TOO_LONG,
+            () if self.held + piece.len() > MAX_OPEN => TOO_MANY_OPEN,
             () if open.depth == 0 => {
                 self.open.remove(&label);
                 return;
@@ -173,7 +153,7 @@ enum ByteStep {
     Between,
     Within,
     End,
-    Wrong(Trouble),
+    Wrong(&'static str),
 }
 
 impl OpenDocument {
@@ -191,8 +171,8 @@ impl OpenDocument {
             // RS begins a document of RFC 7464
             (b' ' | b'\t' | b'\r' | b'\n' | 0x1e, 0) => return ByteStep::Between,
             (b'{', 0) => (self.line, self.depth) = (line, 1),
-            (_, 0) => return ByteStep::Wrong(Trouble::NoDocument),
-            (b'{' | b'[', MAX_DEPTH..) => return ByteStep::Wrong(Trouble::TooDeep),
+            (_, 0) => return ByteStep::Wrong(NO_DOCUMENT),
+            (b'{' | b'[', MAX_DEPTH..) => return ByteStep::Wrong(TOO_DEEP),
             (b'{' | b'[', _) => self.depth += 1,
             (b'}' | b']', _) => {
                 self.depth -= 1;
@@ -226,7 +206,7 @@ mod tests {
     use super::*;
 
     /// The pieces of a stream that arrives `at_once` bytes at a time.
-    fn pieces(stream: &str, at_once: usize) -> Vec<(u64, Result<String, Trouble>)> {
+    fn pieces(stream: &str, at_once: usize) -> Vec<(u64, Result<String, &'static str>)> {
         let mut found = Vec::new();
         let mut take = |(line, piece): StreamPiece<'_>| {
             found.push((line, piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())));
@@ -235,7 +215,7 @@ mod tests {
         found
     }
 
-    fn good(line: u64, text: &str) -> (u64, Result<String, Trouble>) {
+    fn good(line: u64, text: &str) -> (u64, Result<String, &'static str>) {
         (line, Ok(text.to_string()))
     }
 
@@ -252,7 +232,7 @@ mod tests {
     fn a_document_that_is_cut_short_costs_no_other() {
         assert_eq!(
             pieces("{\n \"a\": {\n{\"b\": 1}\n{", 3),
-            [(1, Err(Trouble::CutShort)), good(3, "{\"b\": 1}"), (4, Err(Trouble::CutShort))]
+            [(1, Err(CUT_SHORT)), good(3, "{\"b\": 1}"), (4, Err(CUT_SHORT))]
         );
     }
 
@@ -260,7 +240,7 @@ mod tests {
     fn text_between_documents_is_told_once_and_passed_over() {
         assert_eq!(
             pieces("srun: error: x\nmore of it\n{}\n}\n[]\n{}\n", 100),
-            [(1, Err(Trouble::NoDocument)), good(3, "{}"), (4, Err(Trouble::NoDocument)), good(6, "{}")]
+            [(1, Err(NO_DOCUMENT)), good(3, "{}"), (4, Err(NO_DOCUMENT)), good(6, "{}")]
         );
     }
 
@@ -272,17 +252,16 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_too_deep_is_not_kept() {
+        assert!(TOO_LONG.contains(&MAX_DOCUMENT.to_string()) && TOO_DEEP.contains(&MAX_DEPTH.to_string()));
         let long = format!("{{\"a\": \"{}\"}}\n{{}}\n", "x".repeat(MAX_DOCUMENT));
-        assert_eq!(pieces(&long, 4096), [(1, Err(Trouble::TooLong)), good(2, "{}")]);
+        assert_eq!(pieces(&long, 4096), [(1, Err(TOO_LONG)), good(2, "{}")]);
         let lines = format!("{{\n{}}}\n{{}}\n", " \"xxxxxxxxxxxxxx\",\n".repeat(MAX_DOCUMENT / 16));
-        assert_eq!(pieces(&lines, 4096)[0], (1, Err(Trouble::TooLong)));
+        assert_eq!(pieces(&lines, 4096)[0], (1, Err(TOO_LONG)));
         assert_eq!(pieces(&lines, 4096).len(), 2);
         let deep = format!("{{\"a\":{}\n{{}}\n", "[".repeat(MAX_DEPTH));
-        assert_eq!(pieces(&deep, 100), [(1, Err(Trouble::TooDeep)), good(2, "{}")]);
+        assert_eq!(pieces(&deep, 100), [(1, Err(TOO_DEEP)), good(2, "{}")]);
         let many: String =
             (0..100).map(|task| format!("{task}: {{\"{}\n", "x".repeat(MAX_DOCUMENT / 2))).collect();
-        assert!(
-            pieces(&many, 65536).iter().filter(|piece| piece.1 == Err(Trouble::TooManyOpen)).count() > 30
-        );
+        assert!(pieces(&many, 65536).iter().filter(|piece| piece.1 == Err(TOO_MANY_OPEN)).count() > 30);
     }
 }

@@ -43,7 +43,7 @@ pub fn outline(topology: &Topology) -> Place {
     for numa in topology.numa_nodes.iter().filter(|numa| !memory.contains(numa.os_index)) {
         node.at(&numa_chain(topology, &sockets, Some(numa.os_index)));
     }
-    let groups = Groups::of(topology);
+    let groups = groups(topology);
     let gpus = topology.numbered_gpus().map(|(index, gpu)| (gpu.address, Device::Gpu(index)));
     let nics = topology.numbered_nics().filter_map(|(index, nic)| Some((nic.address?, Device::Nic(index))));
     let mut devices: Vec<(PciAddress, Device)> = gpus.chain(nics).collect();
@@ -51,7 +51,7 @@ pub fn outline(topology: &Topology) -> Place {
     for (address, device) in devices {
         let numa = topology.numa_node_of(address).filter(|numa| topology.numa_node(*numa).is_some());
         let mut chain = numa_chain(topology, &sockets, numa);
-        chain.extend(groups.chain(topology, address));
+        chain.extend(device_chain(topology, &groups, address));
         chain.push(PlaceKind::Card(PciAddress { function: 0, ..address }));
         node.at(&chain).hold(device);
     }
@@ -110,33 +110,26 @@ fn numa_chain(topology: &Topology, sockets: &BTreeMap<u32, usize>, numa: Option<
     socket.into_iter().chain(is_shown.then_some(PlaceKind::NumaNode(numa))).collect()
 }
 
-/// Which cards are near each other by stated paths: for each kind of path the first card of each one's group.
-struct Groups(Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>);
+/// For each kind of path the cards that stated paths join, each with the first of its group; none where no path is stated.
+type Groups = Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>;
 
-impl Groups {
-    fn of(topology: &Topology) -> Groups {
-        match topology.stated_paths.is_empty() {
-            true => Groups(Vec::new()),
-            false => {
-                Groups([PathType::Pxb, PathType::Pix].map(|most| (most, joined(topology, most))).to_vec())
-            }
-        }
-    }
+fn groups(topology: &Topology) -> Groups {
+    let kinds = if topology.stated_paths.is_empty() { &[][..] } else { &[PathType::Pxb, PathType::Pix] };
+    kinds.iter().map(|&most| (most, joined(topology, most))).collect()
+}
 
-    /// The places around a card, the largest first.
-    fn chain(&self, topology: &Topology, address: PciAddress) -> Vec<PlaceKind> {
-        if !self.0.is_empty() {
-            let levels = self.0.iter();
-            let stated = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
-                firsts.get(&address).map(|&first| PlaceKind::Stated(*most, first))
-            };
-            return levels.filter_map(stated).collect();
-        }
-        let ascent = topology.ascent(address);
-        let bridges: Vec<PciAddress> = ascent.bridges().collect();
-        let host = ascent.host().map(PlaceKind::HostBridge);
-        host.into_iter().chain(bridges.into_iter().rev().map(PlaceKind::Switch)).collect()
+/// The places around a card, the largest first.
+fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Vec<PlaceKind> {
+    if !groups.is_empty() {
+        let first = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
+            firsts.get(&address).map(|&first| PlaceKind::Stated(*most, first))
+        };
+        return groups.iter().filter_map(first).collect();
     }
+    let ascent = topology.ascent(address);
+    let bridges: Vec<PciAddress> = ascent.bridges().collect();
+    let host = ascent.host().map(PlaceKind::HostBridge);
+    host.into_iter().chain(bridges.into_iter().rev().map(PlaceKind::Switch)).collect()
 }
 
 /// Devices that stated paths of at most this kind join, each with the first of its group; on each NUMA node for itself.

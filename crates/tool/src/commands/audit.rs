@@ -109,7 +109,7 @@ fn read(path: &Path, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), F
     let file = &*path.to_string_lossy();
     let input = open(path)?;
     let mut take = |(line, piece): StreamPiece<'_>| {
-        let added = piece.map_err(|trouble| trouble.to_string()).and_then(|text| audit.add(text));
+        let added = piece.map_err(str::to_string).and_then(|text| audit.add(text));
         if let Err(why) = added {
             rejected.add(file, Some(line), why);
         }

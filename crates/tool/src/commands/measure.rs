@@ -220,7 +220,7 @@ fn add_all(input: Box<dyn BufRead>, merged: &mut Merged, passed_over: &mut usize
     let mut failure = None;
     let mut take = |(_, piece): StreamPiece<'_>| {
         let added = piece
-            .map_err(|trouble| trouble.to_string())
+            .map_err(str::to_string)
             .and_then(merge::read)
             .and_then(|report| merged.add(report).map_err(|why| failure.insert(why).clone()));
         *passed_over += usize::from(added.is_err());

@@ -1,7 +1,7 @@
 //! NUMA nodes and logical CPUs.
 #![forbid(unsafe_code)]
 
-use super::object::{Kind, Object, Objects};
+use super::object::{Object, Objects};
 use crate::import::{Imported, Result};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
 use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, NumaNode, Processor, Pu, X86};
@@ -12,7 +12,7 @@ const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL
 
 /// What the processors are: infos on the packages, and on the machine where all are alike.
 pub(super) fn processor(file: &Objects) -> Option<Processor> {
-    let package = file.of(Kind::Package).next().map(|index| &file.objects[index]);
+    let package = file.of("Package").next().map(|index| &file.objects[index]);
     let info =
         |name: &str| package.and_then(|package| package.info(name)).or_else(|| file.machine_info(name));
     let number = |name: &str| info(name)?.parse::<u16>().ok().map(u32::from);
@@ -53,7 +53,7 @@ pub(super) fn numa_index(object: &Object) -> Result<u32> {
 pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     let mut nodes: Vec<(bool, CpuSet, u32)> = Vec::new();
     let mut seen = BTreeSet::new();
-    for index in file.of(Kind::NumaNode) {
+    for index in file.of("NUMANode") {
         let object = &file.objects[index];
         let number = numa_index(object)?;
         if !seen.insert(number) {
@@ -63,7 +63,7 @@ pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
         let memory_only = MEMORY_ONLY.iter().any(|word| subtype.starts_with(word));
         nodes.push((memory_only, usable_cpus(object)?, number));
     }
-    if let (true, Some(machine)) = (nodes.is_empty(), file.of(Kind::Machine).next()) {
+    if let (true, Some(machine)) = (nodes.is_empty(), file.of("Machine").next()) {
         // hwloc 2 reads files of version 1 the same way
         to.note("NUMANode", "none in the file: the machine counts as one, number 0");
         nodes.push((false, usable_cpus(&file.objects[machine])?, 0));
@@ -112,7 +112,7 @@ pub(super) fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
     // (CPU, the package around it, the core around it); a CPU without a core is its own
     let mut found: Vec<(u32, Option<usize>, usize)> = Vec::new();
     let mut seen = CpuSet::new();
-    for index in file.of(Kind::Pu) {
+    for index in file.of("PU") {
         let object = &file.objects[index];
         let number = object.os_index()?.ok_or_else(|| object.bad("a PU without os_index"))?;
         if number >= Bitmap::LIMIT {
@@ -125,11 +125,7 @@ pub(super) fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
         if object.set("online_cpuset")?.is_some_and(|online| !online.contains(number)) {
             continue;
         }
-        found.push((
-            number,
-            file.above(index, Kind::Package),
-            file.above(index, Kind::Core).unwrap_or(index),
-        ));
+        found.push((number, file.above(index, "Package"), file.above(index, "Core").unwrap_or(index)));
     }
     let packages: BTreeSet<usize> = found.iter().filter_map(|&(_, package, _)| package).collect();
     let packages = numbers(file, &packages, "Package", to)?;

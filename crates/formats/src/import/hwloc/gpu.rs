@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::free_text;
-use super::object::{Kind, Object};
+use super::object::Object;
 use super::pci::Bus;
 use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::file::MAX_GPUS;
@@ -48,7 +48,7 @@ pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     // the OS devices of each PCI device
     let mut inside: BTreeMap<usize, Vec<&Object>> = BTreeMap::new();
     let mut homeless: Vec<&str> = Vec::new();
-    for index in file.of(Kind::OsDevice) {
+    for index in file.of("OSDev") {
         let object = &file.objects[index];
         match bus.device_of(index) {
             Some(device) => inside.entry(device).or_default().push(object),
@@ -57,7 +57,7 @@ pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
         }
     }
     let none: Vec<&Object> = Vec::new();
-    for index in file.of(Kind::PciDevice) {
+    for index in file.of("PCIDev") {
         let Some(function) = bus.function(index) else { continue };
         let devices = inside.get(&index).unwrap_or(&none);
         let found = devices.iter().any(|object| library(object, file.version).is_some());

@@ -1,7 +1,7 @@
 //! NICs: OpenFabrics devices with their ports, Slingshot, EFA, and the plain network interfaces.
 #![forbid(unsafe_code)]
 
-use super::object::{Kind, Object};
+use super::object::Object;
 use super::pci::Bus;
 use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
@@ -112,7 +112,7 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();
-    for index in file.of(Kind::OsDevice) {
+    for index in file.of("OSDev") {
         let device = bus.device_of(index);
         let key = (device, if device.is_some() { 0 } else { index });
         cards.entry(key).or_default().add(&file.objects[index], file.version);

@@ -5,38 +5,6 @@ use crate::import::{BadText, Result, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
 
-/// Kinds of objects that matter here (`hwloc_obj_type_t`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Machine,
-    NumaNode,
-    Package,
-    Core,
-    Pu,
-    Bridge,
-    PciDevice,
-    OsDevice,
-    /// caches, groups, dies, memory caches, and future kinds
-    Other,
-}
-
-impl Kind {
-    fn of(word: &str) -> Kind {
-        match word {
-            "Machine" => Kind::Machine,
-            "NUMANode" => Kind::NumaNode,
-            // version 1 called a package a socket until hwloc 1.11
-            "Package" | "Socket" => Kind::Package,
-            "Core" => Kind::Core,
-            "PU" => Kind::Pu,
-            "Bridge" => Kind::Bridge,
-            "PCIDev" => Kind::PciDevice,
-            "OSDev" => Kind::OsDevice,
-            _ => Kind::Other,
-        }
-    }
-}
-
 /// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OsTypes {
@@ -75,7 +43,8 @@ impl OsTypes {
 }
 
 pub(super) struct Object<'d> {
-    pub(super) kind: Kind,
+    /// its `type` (`hwloc_obj_type_t`)
+    pub(super) kind: &'d str,
     pub(super) element: Node<'d, 'd>,
     pub(super) parent: Option<usize>,
 }
@@ -183,7 +152,11 @@ impl<'d> Objects<'d> {
             let here = if element == root {
                 None
             } else {
-                let kind = Kind::of(element.attribute("type").unwrap_or_default());
+                let kind = match element.attribute("type").unwrap_or_default() {
+                    // version 1 called a package a socket until hwloc 1.11
+                    "Socket" => "Package",
+                    kind => kind,
+                };
                 file.objects.push(Object { kind, element, parent });
                 Some(file.objects.len() - 1)
             };
@@ -192,7 +165,7 @@ impl<'d> Objects<'d> {
             ahead.extend(inner.map(|child| (child, here)));
             ahead[first..].reverse();
         }
-        let mut machines = file.of(Kind::Machine);
+        let mut machines = file.of("Machine");
         match (machines.next(), machines.next()) {
             (None, _) => Err(BadText::new(line(root), "no object of type `Machine`")),
             (Some(_), Some(second)) => {
@@ -205,7 +178,7 @@ impl<'d> Objects<'d> {
         }
     }
 
-    pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn of(&self, kind: &'static str) -> impl Iterator<Item = usize> + '_ {
         let objects = self.objects.iter().enumerate();
         objects.filter(move |(_, object)| object.kind == kind).map(|(index, _)| index)
     }
@@ -216,13 +189,13 @@ impl<'d> Objects<'d> {
     }
 
     /// The nearest object of `kind` around `index`.
-    pub(super) fn above(&self, index: usize, kind: Kind) -> Option<usize> {
+    pub(super) fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
         self.ancestors(index).find(|&above| self.objects[above].kind == kind)
     }
 
     /// The file's infos on the whole machine; version 3 has them outside all objects.
     pub(super) fn machine_info(&self, name: &str) -> Option<&'d str> {
-        let machine = self.of(Kind::Machine).next().map(|index| self.objects[index].element);
+        let machine = self.of("Machine").next().map(|index| self.objects[index].element);
         let all = infos(self.root).chain(machine.into_iter().flat_map(infos));
         all.filter(|(_, value)| !value.trim().is_empty())
             .find(|(key, _)| *key == name)

@@ -1,7 +1,7 @@
 //! PCI functions and the bridges above them.
 #![forbid(unsafe_code)]
 
-use super::object::{Kind, Object, Objects};
+use super::object::{Object, Objects};
 use crate::import::{Imported, Result, hex, shown};
 use nic_placement_core::topology::{
     CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
@@ -20,9 +20,9 @@ impl<'f> Bus<'f> {
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
             let is_function = match object.kind {
-                Kind::PciDevice => true,
+                "PCIDev" => true,
                 // a bridge without an address is a host bridge
-                Kind::Bridge => object.attribute("pci_busid").is_some(),
+                "Bridge" => object.attribute("pci_busid").is_some(),
                 _ => false,
             };
             if !is_function {
@@ -47,7 +47,7 @@ impl<'f> Bus<'f> {
 
     /// The PCI device that an OS device belongs to.
     pub(super) fn device_of(&self, os_device: usize) -> Option<usize> {
-        self.file.above(os_device, Kind::PciDevice)
+        self.file.above(os_device, "PCIDev")
     }
 
     /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
@@ -56,7 +56,7 @@ impl<'f> Bus<'f> {
         if to.topology.pci.get(device.address).is_some() {
             return Ok(true);
         }
-        if let Some(outer) = self.file.above(index, Kind::PciDevice) {
+        if let Some(outer) = self.file.above(index, "PCIDev") {
             let line = self.file.objects[outer].line();
             let problem = format!("`{}` is inside the PCI device of line {line}", device.address);
             return Err(self.file.objects[index].bad(problem));
@@ -98,8 +98,7 @@ impl<'f> Bus<'f> {
     /// The outermost host bridge above the topmost function: the kernel's tree does not count an Intel VMD
     /// controller's inner one either.
     fn host_bridge(&self, top: usize, address: PciAddress, to: &mut Imported) -> Result<HostBridge> {
-        let mut hosts =
-            self.file.ancestors(top).filter(|&above| self.file.objects[above].kind == Kind::Bridge);
+        let mut hosts = self.file.ancestors(top).filter(|&above| self.file.objects[above].kind == "Bridge");
         let outermost = hosts.by_ref().last();
         if let Some(host) = outermost {
             let object = &self.file.objects[host];
@@ -116,7 +115,7 @@ impl<'f> Bus<'f> {
     fn locality(&self, index: usize) -> Result<Option<CpuSet>> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];
-            if matches!(object.kind, Kind::Bridge | Kind::PciDevice | Kind::OsDevice) {
+            if matches!(object.kind, "Bridge" | "PCIDev" | "OSDev") {
                 continue;
             }
             if let Some(cpus) = object.set("cpuset")? {
