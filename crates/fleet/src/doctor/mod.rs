@@ -4,7 +4,6 @@
 //! all nodes share is a `warn`: a typo must not drain a cluster.  What may be meant so, or is not known, is a `note`.
 #![forbid(unsafe_code)]
 
-mod compute;
 pub mod config_space;
 pub mod facts;
 mod gpudirect;
@@ -13,7 +12,6 @@ mod installation;
 mod links;
 mod ports;
 mod redirect;
-pub mod report;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -97,4 +95,39 @@ fn first_of(names: &[String], most: usize) -> String {
         0 => names.join(", "),
         more => format!("{} and {more} more", names[..most].join(", ")),
     }
+}
+
+/// One line fit for the reason of a drained node: what fails, in less than 100 plain characters; `None` where nothing does.
+pub fn reason(findings: &[Finding]) -> Option<String> {
+    let failed: Vec<&Finding> = findings.iter().filter(|finding| finding.level == Level::Fail).collect();
+    let parts = failed.iter().map(|finding| match &finding.about {
+        Some(about) => format!("{} {about}", finding.code),
+        None => finding.code.clone(),
+    });
+    (!failed.is_empty()).then(|| plain(&parts.collect::<Vec<_>>()))
+}
+
+/// The parts behind our name, as many as there is room for, and how many more there are.
+pub fn plain(parts: &[String]) -> String {
+    /// Characters: what squeue and sinfo show of a reason at most.
+    const MOST: usize = 99;
+    const HEAD: &str = "nic-placement: ";
+    let clean = |text: &String| -> String {
+        // neither quotes nor what a shell or slurmctld could take for more than text
+        let keep = |letter: char| letter.is_ascii_alphanumeric() || " .,:;/_+-".contains(letter);
+        text.chars().map(|letter| if keep(letter) { letter } else { '?' }).collect()
+    };
+    let parts: Vec<String> = parts.iter().map(clean).collect();
+    for shown in (1..=parts.len()).rev() {
+        let more = match parts.len() - shown {
+            0 => String::new(),
+            more => format!(" +{more} more"),
+        };
+        let line = format!("{HEAD}{}{more}", parts[..shown].join(", "));
+        if line.len() <= MOST {
+            return line;
+        }
+    }
+    let line = format!("{HEAD}{}", parts.first().map(String::as_str).unwrap_or_default());
+    line.chars().take(MOST).collect()
 }

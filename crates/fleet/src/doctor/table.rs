@@ -2,7 +2,7 @@
 //! program holds; here stands which function judges it.
 #![forbid(unsafe_code)]
 
-use super::{Examined, Verdict, compute, gpudirect, host, installation, links, ports, redirect};
+use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redirect};
 use std::sync::LazyLock;
 
 /// The page, with a section `### CODE` for each check: its title, and rows `| WORD | TEXT |`.
@@ -20,8 +20,8 @@ const JUDGES: [(&str, Judge); 33] = [
     ("config-owner", installation::owner),
     ("configuration", installation::configuration),
     ("node-file", installation::node_file),
-    ("node", compute::node),
-    ("machine", compute::machine),
+    ("node", host::node),
+    ("machine", host::machine),
     ("nic-broken", ports::nic_broken),
     ("nic-slower", ports::nic_slower),
     ("ports-per-card", ports::ports_per_card),
@@ -44,7 +44,7 @@ const JUDGES: [(&str, Judge); 33] = [
     ("memlock", host::memlock),
     ("nccl-conf", host::nccl_conf),
     ("variable", host::variable),
-    ("odd", compute::odd),
+    ("odd", host::odd),
 ];
 
 /// All checks, in the order in which they are printed.

@@ -8,8 +8,9 @@ pub(crate) mod played;
 mod users;
 mod world;
 
+use super::reason;
 use super::table::{CHECKS, Check, codes, widest_code};
-use crate::audit::report::Level;
+use crate::audit::report::{Finding, Level};
 use cases::Case;
 use nic_placement_core::platform::MODELS;
 use nic_placement_formats::synthesise::synthesise;
@@ -91,4 +92,38 @@ fn a_check_that_is_switched_off_says_nothing_and_the_others_stay() {
     let (all, fewer) = (codes("none"), codes("pcie-link"));
     assert!(all.contains("pcie-link") && !fewer.contains("pcie-link"));
     assert_eq!(all.len(), fewer.len() + 1);
+}
+
+fn fail(code: &str, about: Option<&str>) -> Finding {
+    Finding {
+        level: Level::Fail,
+        code: code.into(),
+        about: about.map(str::to_string),
+        text: "at length".into(),
+        why: None,
+        remedy: None,
+    }
+}
+
+#[test]
+fn a_reason_names_what_fails_and_nothing_else() {
+    let good = Finding { level: Level::Warn, ..fail("slurm", None) };
+    assert_eq!(reason(std::slice::from_ref(&good)), None);
+    let findings = [good, fail("nic-broken", Some("mlx5_4:1")), fail("pcie-link", Some("0000:18:00.0"))];
+    let line = reason(&findings).unwrap();
+    assert_eq!(line, "nic-placement: nic-broken mlx5_4:1, pcie-link 0000:18:00.0");
+}
+
+#[test]
+fn a_reason_is_short_and_plain_whatever_devices_are_called() {
+    let odd = "\u{1b}[2J\n\"'`$(rm)\u{202e}ü ".repeat(3);
+    for count in [1, 2, 9, 40] {
+        for name in ["mlx5_0:1", &odd, &"x".repeat(300)] {
+            let findings: Vec<Finding> = (0..count).map(|_| fail("nic-broken", Some(name))).collect();
+            let line = reason(&findings).unwrap();
+            assert!(line.len() < 100 && line.starts_with("nic-placement: nic-broken"), "{line}");
+            assert!(line.chars().all(|letter| letter.is_ascii_graphic() || letter == ' '), "{line}");
+            assert!(!line.contains(['"', '\'', '`', '$', '\\']), "{line}");
+        }
+    }
 }

@@ -7,10 +7,10 @@
 
 use super::card::{Card, Line, Piece};
 use super::outline::{Place, PlaceKind, memory_only, outline};
-use super::shape::{Curve, Looks, Picture, Rect, Shape, Text, Tone};
+use super::shape::{Curve, Looks, Picture, Rect, Shape, Text, Tone, meaning};
 use super::width::{Font, fitted, width};
-use super::{DrawnPair, Scene, card, legend};
-use nic_placement_core::topology::{GpuIndex, NicIndex};
+use super::{DrawnPair, Scene, card};
+use nic_placement_core::topology::{GpuIndex, NicIndex, PathType};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(super) fn picture(scene: &Scene) -> Picture {
     y = canvas.memory(y);
     let curves = canvas.curves();
     canvas.shapes.extend(curves);
-    let (entries, y) = legend::entries(&canvas.shapes, MARGIN, canvas.width - MARGIN, y + 3.0);
+    let (entries, y) = legend(&canvas.shapes, MARGIN, canvas.width - MARGIN, y + 3.0);
     canvas.shapes.extend(entries);
     let title = scene.topology.name.clone();
     Picture { title, width: canvas.width, height: y + MARGIN, shapes: canvas.shapes }
@@ -252,4 +252,50 @@ fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
 /// The height of boxes below each other, with the gap below each.
 fn stacked<Index>(cards: &[(Index, Card)]) -> f64 {
     cards.iter().map(|(_, card)| card.height() + GAP).sum()
+}
+
+const LEGEND: Font = Font { size: 11.0, bold: false };
+/// a sample's width
+const SAMPLE: f64 = 38.0;
+/// between a sample and its text
+const SAMPLE_GAP: f64 = 7.0;
+/// between two entries
+const BETWEEN: f64 = 20.0;
+const ROW: f64 = 20.0;
+
+/// What the colours mean: the entries for what `shapes` show, in rows from `(x, y)` to `right`; and where they end below.
+fn legend(shapes: &[Shape], x: f64, right: f64, y: f64) -> (Vec<Shape>, f64) {
+    let (mut drawn, mut at, mut top) = (Vec::new(), x, y);
+    let mut add = |text: &str, sample: &dyn Fn(f64, f64) -> Shape| {
+        let long = SAMPLE + SAMPLE_GAP + width(text, LEGEND);
+        if at > x && at + long > right {
+            (at, top) = (x, top + ROW);
+        }
+        let place = (at + SAMPLE + SAMPLE_GAP, top + 13.0);
+        drawn.push(sample(at, top));
+        drawn.push(Shape::Text(Text::at(place, LEGEND, Tone::Soft, text.to_string())));
+        at += long + BETWEEN;
+    };
+    for path in PathType::ALL {
+        if shapes.iter().any(|shape| matches!(shape, Shape::Curve(curve) if curve.path == path)) {
+            add(meaning(path), &|x, y| {
+                let (from, to) = ((x, y + 9.0), (x + SAMPLE, y + 9.0));
+                Shape::Curve(Curve { from, to, path, is_thin: false, tip: None })
+            });
+        }
+    }
+    // other boxes say themselves what they are
+    for (looks, text) in [
+        (Looks::IdleGpu, "GPU that no task has"),
+        (Looks::LeftOut, "NIC that is left out"),
+        (Looks::Down, "NIC with a port that is not up"),
+    ] {
+        if shapes.iter().any(|shape| matches!(shape, Shape::Rect(rect) if rect.looks == looks)) {
+            add(text, &|x, y| {
+                Shape::Rect(Rect { x, y: y + 2.0, width: SAMPLE, height: 14.0, looks, tip: None })
+            });
+        }
+    }
+    let end = if drawn.is_empty() { y } else { top + ROW };
+    (drawn, end)
 }

@@ -7,7 +7,6 @@
 
 mod card;
 mod layout;
-mod legend;
 pub mod outline;
 mod shape;
 mod svg;

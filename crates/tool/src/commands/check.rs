@@ -75,25 +75,14 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append, help_heading = LOOKED_AT)]
     variable: Vec<String>,
     /// checks to leave out, by their codes
-    #[arg(
-        long,
-        value_name = "CODE,…",
-        value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(codes()),
-        hide_possible_values = true,
-        help_heading = LOOKED_AT
-    )]
+    #[arg(long, value_name = "CODE,…", value_delimiter = ',')]
+    #[arg(value_parser = PossibleValuesParser::new(codes()), hide_possible_values = true)]
+    #[arg(help_heading = LOOKED_AT)]
     off: Vec<String>,
     /// the only checks to make, by their codes
-    #[arg(
-        long,
-        value_name = "CODE,…",
-        value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(codes()),
-        hide_possible_values = true,
-        conflicts_with = "off",
-        help_heading = LOOKED_AT
-    )]
+    #[arg(long, value_name = "CODE,…", value_delimiter = ',')]
+    #[arg(value_parser = PossibleValuesParser::new(codes()), hide_possible_values = true)]
+    #[arg(conflicts_with = "off", help_heading = LOOKED_AT)]
     only: Vec<String>,
     /// the findings and the node's facts as versioned JSON, which `nic-placement audit` compares
     #[arg(long, help_heading = OUTPUT)]
@@ -108,28 +97,17 @@ pub(super) struct Options {
     #[arg(long, value_name = "FOLDER", hide = true, requires = "health")]
     lock: Option<PathBuf>,
     /// seconds after which --health says that the hardware does not answer (default 20)
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        requires = "health",
-        default_value = "20",
-        hide_default_value = true,
-        value_parser = clap::value_parser!(u64).range(1..=600),
-        help_heading = OUTPUT
-    )]
+    #[arg(long, value_name = "SECONDS", requires = "health", default_value = "20")]
+    #[arg(hide_default_value = true, help_heading = OUTPUT)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
     within: u64,
     /// all checks and what they ask, and nothing else
     #[arg(long, conflicts_with_all = ["json", "health"], help_heading = OUTPUT)]
     list: bool,
     /// what one check reads, when it is what, why it matters, what to do
-    #[arg(
-        long,
-        value_name = "CODE",
-        value_parser = PossibleValuesParser::new(codes()),
-        hide_possible_values = true,
-        conflicts_with_all = ["json", "health", "list"],
-        help_heading = OUTPUT
-    )]
+    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
+    #[arg(hide_possible_values = true, conflicts_with_all = ["json", "health", "list"])]
+    #[arg(help_heading = OUTPUT)]
     explain: Option<String>,
 }
 

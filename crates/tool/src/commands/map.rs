@@ -27,29 +27,17 @@ pub(super) struct Options {
     #[command(flatten)]
     node: NodeOptions,
     /// what to write (default: json)
-    #[arg(
-        long,
-        value_name = "WORD",
-        value_parser = PossibleValuesParser::new(FORMATS.map(|(word, ..)| word)),
-        default_value = "json",
-        hide_possible_values = true,
-        hide_default_value = true,
-        long_help = formats_help(),
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "WORD")]
+    #[arg(value_parser = PossibleValuesParser::new(FORMATS.map(|(word, ..)| word)), default_value = "json")]
+    #[arg(hide_possible_values = true, hide_default_value = true, long_help = formats_help())]
+    #[arg(help_heading = "Output")]
     format: String,
     /// the GPUs that the program sees, in its order: positions in PCI order (0-3,5) or PCI addresses (default: all)
     #[arg(long, value_name = "LIST", help_heading = "What is asked for")]
     gpus: Option<String>,
     /// the node's name in a rankfile (default: localhost)
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "localhost",
-        hide_default_value = true,
-        value_parser = host_name,
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "NAME", default_value = "localhost", hide_default_value = true)]
+    #[arg(value_parser = host_name, help_heading = "Output")]
     host: String,
     /// where to write it (default: standard output)
     ///

@@ -47,29 +47,15 @@ const EVERYWHERE: &str = "Options of every command";
 /// processes. The same code decides. The tool needs no privileges. It changes nothing on the node, except that `refresh`
 /// writes the node file.
 #[derive(Parser)]
-#[command(
-    name = "nic-placement",
-    version,
-    args_override_self = true,
-    disable_help_flag = true,
-    disable_version_flag = true,
-    disable_help_subcommand = true,
-    after_help = "The plugin's own words: srun --nic-placement=help"
-)]
+#[command(name = "nic-placement", version, args_override_self = true, disable_help_flag = true)]
+#[command(disable_version_flag = true, disable_help_subcommand = true)]
+#[command(after_help = "The plugin's own words: srun --nic-placement=help")]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
     /// colours: auto (on a terminal, unless NO_COLOR is set), always or never
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value = "auto",
-        global = true,
-        hide_possible_values = true,
-        hide_default_value = true,
-        help_heading = EVERYWHERE
-    )]
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", global = true)]
+    #[arg(hide_possible_values = true, hide_default_value = true, help_heading = EVERYWHERE)]
     color: Colour,
     /// this text: -h in short, --help at length
     #[arg(short, long, action = ArgAction::Help, global = true, help_heading = EVERYWHERE)]

@@ -30,14 +30,8 @@ pub(super) struct Options {
     #[command(flatten)]
     node: NodeOptions,
     /// write a snapshot's files below DIR, which must not hold sys or proc yet
-    #[arg(
-        long,
-        num_args = 2,
-        value_names = ["FILE", "DIR"],
-        value_hint = ValueHint::AnyPath,
-        conflicts_with_all = ["machine", "topology"],
-        help_heading = "Instead of recording"
-    )]
+    #[arg(long, num_args = 2, value_names = ["FILE", "DIR"], value_hint = ValueHint::AnyPath)]
+    #[arg(conflicts_with_all = ["machine", "topology"], help_heading = "Instead of recording")]
     unpack: Option<Vec<PathBuf>>,
 }
 

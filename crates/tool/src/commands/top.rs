@@ -39,14 +39,8 @@ Examples:
   nic-placement top --json")]
 pub(super) struct Options {
     /// seconds between two looks (default: 2)
-    #[arg(
-        short,
-        long,
-        value_name = "SECONDS",
-        default_value = "2",
-        hide_default_value = true,
-        value_parser = clap::value_parser!(u64).range(1..=3600)
-    )]
+    #[arg(short, long, value_name = "SECONDS", default_value = "2", hide_default_value = true)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     delay: u64,
     /// print once, after one delay
     #[arg(long, help_heading = "Output")]
