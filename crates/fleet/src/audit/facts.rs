@@ -1,7 +1,7 @@
 //! A report as facts that can be compared, and as the inventory by which nodes are of one kind.
 #![forbid(unsafe_code)]
 
-use super::report::{Gpu, Level, Link, Nic, Report};
+use super::report::{GpuReport, Level, LinkReport, NicReport, Report};
 use nic_placement_core::diagnostic::Shown;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -168,7 +168,7 @@ impl Collector {
     }
 }
 
-fn gpu(index: usize, gpu: &Gpu, facts: &mut Collector) {
+fn gpu(index: usize, gpu: &GpuReport, facts: &mut Collector) {
     let mut subject = gpu.address.clone().unwrap_or_else(|| format!("number {index}"));
     if let Some(partition) = gpu.partition {
         subject.push_str(&format!(" partition {partition}"));
@@ -185,7 +185,7 @@ fn gpu(index: usize, gpu: &Gpu, facts: &mut Collector) {
     }
 }
 
-fn nic(nic: &Nic, facts: &mut Collector) {
+fn nic(nic: &NicReport, facts: &mut Collector) {
     let subject = nic.address.as_ref().unwrap_or(&nic.name);
     let mut add = |what: &str, value: Option<String>| facts.add(Class::Nic, subject, what, value);
     add("", Some(nic_model(nic)));
@@ -193,7 +193,7 @@ fn nic(nic: &Nic, facts: &mut Collector) {
     add("board", nic.board.clone());
     add("firmware", nic.firmware.clone());
     add("NUMA node", nic.numa_node.map(|node| node.to_string()));
-    add("PCIe link", nic.link.as_ref().map(|Link { speed, width }| format!("{speed} x{width}")));
+    add("PCIe link", nic.link.as_ref().map(|LinkReport { speed, width }| format!("{speed} x{width}")));
     add("nearest GPU", nic.nearest.clone());
     for port in &nic.ports {
         let mut add = |what: &str, value| add(&format!("port {} {what}", port.number), value);
@@ -208,7 +208,7 @@ fn nic(nic: &Nic, facts: &mut Collector) {
     add("ports", Some(nic.ports.len().to_string()));
 }
 
-fn nic_model(nic: &Nic) -> String {
+fn nic_model(nic: &NicReport) -> String {
     format!("{} {}", nic.kind, model(nic.model.as_ref()))
 }
 

@@ -39,9 +39,9 @@ pub struct Report {
     /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
     /// NUMA nodes in order of the kernel's number
-    pub numa_nodes: Vec<NumaNode>,
-    pub gpus: Vec<Gpu>,
-    pub nics: Vec<Nic>,
+    pub numa_nodes: Vec<NumaReport>,
+    pub gpus: Vec<GpuReport>,
+    pub nics: Vec<NicReport>,
 }
 
 /// One line of `check`.
@@ -87,13 +87,13 @@ impl fmt::Display for Level {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NumaNode {
+pub struct NumaReport {
     pub node: u32,
     pub cpus: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Gpu {
+pub struct GpuReport {
     /// its PCI function; `null` if its description has none
     pub address: Option<String>,
     /// the driver's name for it, else PCI vendor and device
@@ -104,7 +104,7 @@ pub struct Gpu {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig_instances: Option<u32>,
     pub numa_node: Option<u32>,
-    pub link: Option<Link>,
+    pub link: Option<LinkReport>,
     /// `Video BIOS` and `GPU Firmware` of `/proc/driver/nvidia/gpus`
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
@@ -113,7 +113,7 @@ pub struct Gpu {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Nic {
+pub struct NicReport {
     /// the device's name, such as `mlx5_0`
     pub name: String,
     /// the interface that programs use: `verbs`, `efa`, `slingshot`, `ethernet`
@@ -126,22 +126,22 @@ pub struct Nic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     pub numa_node: Option<u32>,
-    pub link: Option<Link>,
+    pub link: Option<LinkReport>,
     /// the shortest path to a GPU, in the words of `nvidia-smi topo -m`
     pub nearest: Option<String>,
-    pub ports: Vec<Port>,
+    pub ports: Vec<PortReport>,
 }
 
 /// A PCIe link as its lower end reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Link {
+pub struct LinkReport {
     /// what it runs at now, such as `32.0 GT/s`; a GPU that idles slows it down
     pub speed: String,
     pub width: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Port {
+pub struct PortReport {
     pub number: u8,
     /// `active`, `down`, `init`, `armed`, `unknown`
     pub state: String,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// What stands below `/sys` and `/proc` beside the node's topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct HostFacts {
     pub(crate) is_live: bool,
     pub(crate) is_virtual: bool,
     pub(crate) kernel: Option<String>,

@@ -15,7 +15,7 @@
 //! * GeForce and GB10 cannot (the same guide, "Overview"; DGX Spark's porting guide, "GPUDirect RDMA").
 #![forbid(unsafe_code)]
 
-use super::facts::Facts;
+use super::facts::HostFacts;
 use super::redirect::{GpuWithNic, bridges_between, is_translated, pairs, redirects, translation_hurts};
 use super::{Examined, Verdict, first_of};
 use nic_placement_core::topology::{GpuVendor, NicKind, PathType};
@@ -39,7 +39,7 @@ enum Memory {
     Unknown(String),
 }
 
-fn memory(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
+fn memory(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Memory {
     match pair.gpu.vendor {
         GpuVendor::Nvidia => nvidias(subject, facts, pair),
         GpuVendor::Amd if facts.memory_peers.contains("amdkfd") => Memory::By("peer memory of amdkfd"),
@@ -48,7 +48,7 @@ fn memory(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
     }
 }
 
-fn nvidias(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
+fn nvidias(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Memory {
     let is_loaded = |name: &str| facts.modules.as_ref().is_some_and(|modules| modules.contains(name));
     let peers = ["nv_mem", "nv_mem_nc"].iter().any(|peer| facts.memory_peers.contains(*peer));
     match pair.nic.kind {
@@ -97,7 +97,7 @@ fn release(kernel: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn answer(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Answer {
+fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
     let topology = &*subject.plan.node;
     let model = pair.gpu.model.as_deref().unwrap_or_default();
     if ["GeForce", "GB10"].iter().any(|cannot| model.split(' ').any(|word| word == *cannot)) {

@@ -17,7 +17,7 @@ pub mod table;
 mod tests;
 
 use crate::audit::report::{Finding, Level};
-use facts::{Caller, Facts, Installation};
+use facts::{Caller, HostFacts, Installation};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub struct Examined<'a> {
     pub plan: &'a Plan,
     pub diagnostics: &'a [Diagnostic],
     /// its files; `None` for a node that is only described
-    pub facts: Option<&'a Facts>,
+    pub facts: Option<&'a HostFacts>,
     pub installation: &'a Installation,
     pub caller: &'a Caller,
 }

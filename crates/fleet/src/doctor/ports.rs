@@ -2,7 +2,7 @@
 //! differs from the others of its kind, not where all are alike.
 #![forbid(unsafe_code)]
 
-use super::facts::{Facts, Interface};
+use super::facts::{HostFacts, Interface};
 use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{
@@ -139,7 +139,7 @@ pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
 }
 
 /// The interface of a NIC that has only one.
-fn interface<'a>(facts: &'a Facts, nic: &Nic, port: &Port) -> Option<&'a Interface> {
+fn interface<'a>(facts: &'a HostFacts, nic: &Nic, port: &Port) -> Option<&'a Interface> {
     let all = &facts.nics.get(nic.name.as_str())?.interfaces;
     match (&port.netdev, all.as_slice()) {
         (Some(name), _) => all.iter().find(|interface| interface.name == *name),

@@ -8,7 +8,7 @@
 use super::config_space::{
     COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,
 };
-use super::facts::{Facts, Function};
+use super::facts::{Function, HostFacts};
 use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ pub(super) fn bridges_between(topology: &Topology, a: PciAddress, b: PciAddress)
     Some([below(&of_a), below(&of_b)].concat())
 }
 
-fn config(facts: &Facts, address: PciAddress) -> Option<ConfigSpace> {
+fn config(facts: &HostFacts, address: PciAddress) -> Option<ConfigSpace> {
     facts.functions.get(&address)?.config
 }
 

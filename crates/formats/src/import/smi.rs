@@ -22,7 +22,7 @@ use nic_placement_core::topology::{
     DeviceName, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent,
     Port, PortState, Provenance, Topology,
 };
-use paths::Links;
+use paths::MatrixPaths;
 
 /// The PCI domain of invented addresses: the largest, which no kernel uses.
 const INVENTED_DOMAIN: u32 = u32::MAX;
@@ -49,7 +49,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     Ok((to.topology, to.diagnostics))
 }
 
-fn fill(links: &Links, names: Vec<DeviceName>, affinities: &[Affinity], to: &mut Imported) {
+fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to: &mut Imported) {
     to.topology.numa_nodes = affinity::numa_nodes(affinities, to);
     let gpu_nodes: Vec<Option<u32>> = affinities.iter().map(Affinity::node).collect();
     for (&number, affinity) in links.gpus.iter().zip(affinities) {

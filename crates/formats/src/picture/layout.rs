@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::card::{Card, Line, Piece};
-use super::outline::{Place, PlaceKind, memory_only, outline};
-use super::shape::{Curve, Looks, Picture, Rect, Shape, Text, Tone, meaning};
+use super::outline::{NodePlace, PlaceKind, memory_only, outline};
+use super::shape::{Curve, DrawnText, Looks, Picture, Rect, Shape, Tone, meaning};
 use super::width::{Font, fitted, width};
 use super::{DrawnPair, Scene, card};
 use nic_placement_core::topology::{GpuIndex, NicIndex, PathType};
@@ -55,7 +55,7 @@ pub(super) fn picture(scene: &Scene) -> Picture {
 }
 
 /// Places inside each other, at most, the node itself aside.
-fn depth(place: &Place) -> usize {
+fn depth(place: &NodePlace) -> usize {
     place.places.iter().map(|inner| 1 + depth(inner)).max().unwrap_or(0)
 }
 
@@ -96,17 +96,17 @@ impl Canvas<'_> {
     }
 
     fn text(&mut self, place: (f64, f64), font: Font, tone: Tone, text: String) {
-        self.line(Text::at(place, font, tone, text));
+        self.line(DrawnText::at(place, font, tone, text));
     }
 
-    fn line(&mut self, text: Text) {
+    fn line(&mut self, text: DrawnText) {
         if !text.text.is_empty() {
             self.shapes.push(Shape::Text(text));
         }
     }
 
     /// What stands in a place from `y` on: smaller places, then its own devices.  Says where that ends.
-    fn contents(&mut self, place: &Place, level: usize, mut y: f64) -> f64 {
+    fn contents(&mut self, place: &NodePlace, level: usize, mut y: f64) -> f64 {
         for inner in &place.places {
             y = self.place(inner, level, y);
         }
@@ -132,7 +132,7 @@ impl Canvas<'_> {
         y + height
     }
 
-    fn place(&mut self, place: &Place, level: usize, y: f64) -> f64 {
+    fn place(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let x = MARGIN + level as f64 * INSET;
         let at = self.shapes.len();
         let name = place.kind.to_string();
@@ -186,7 +186,7 @@ impl Canvas<'_> {
             let beginning = fitted(&left.text, left.font, last - first - taken);
             self.text((first, base), left.font, left.tone, beginning);
             let Piece { font, tone, .. } = *right;
-            self.line(Text { x: last, y: base, ends: true, font, tone, text: end });
+            self.line(DrawnText { x: last, y: base, ends: true, font, tone, text: end });
         }
     }
 
@@ -273,7 +273,7 @@ fn legend(shapes: &[Shape], x: f64, right: f64, y: f64) -> (Vec<Shape>, f64) {
         }
         let place = (at + SAMPLE + SAMPLE_GAP, top + 13.0);
         drawn.push(sample(at, top));
-        drawn.push(Shape::Text(Text::at(place, LEGEND, Tone::Soft, text.to_string())));
+        drawn.push(Shape::Text(DrawnText::at(place, LEGEND, Tone::Soft, text.to_string())));
         at += long + BETWEEN;
     };
     for path in PathType::ALL {

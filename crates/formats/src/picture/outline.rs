@@ -26,18 +26,18 @@ pub enum PlaceKind {
 
 /// A place, its own devices in PCI order, and the places in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct NodePlace {
     pub kind: PlaceKind,
     /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
     /// NICs that stand in no smaller place
     pub nics: Vec<NicIndex>,
-    pub places: Vec<Place>,
+    pub places: Vec<NodePlace>,
 }
 
 /// The whole node.  Every GPU and every NIC stands in exactly one place.
-pub fn outline(topology: &Topology) -> Place {
-    let mut node = Place::new(PlaceKind::Node);
+pub fn outline(topology: &Topology) -> NodePlace {
+    let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);
     let memory = memory_only(topology);
     for numa in topology.numa_nodes.iter().filter(|numa| !memory.contains(numa.os_index)) {
@@ -151,19 +151,19 @@ fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddres
     all.into_iter().map(|at| (at, first_of(&firsts, at))).collect()
 }
 
-impl Place {
-    fn new(kind: PlaceKind) -> Place {
-        Place { kind, gpus: Vec::new(), nics: Vec::new(), places: Vec::new() }
+impl NodePlace {
+    fn new(kind: PlaceKind) -> NodePlace {
+        NodePlace { kind, gpus: Vec::new(), nics: Vec::new(), places: Vec::new() }
     }
 
     /// The first GPU in it, smaller places included.
     pub fn first_gpu(&self) -> Option<GpuIndex> {
-        self.gpus.iter().copied().chain(self.places.iter().filter_map(Place::first_gpu)).min()
+        self.gpus.iter().copied().chain(self.places.iter().filter_map(NodePlace::first_gpu)).min()
     }
 
     /// The first NIC in it, smaller places included.
     pub fn first_nic(&self) -> Option<NicIndex> {
-        self.nics.iter().copied().chain(self.places.iter().filter_map(Place::first_nic)).min()
+        self.nics.iter().copied().chain(self.places.iter().filter_map(NodePlace::first_nic)).min()
     }
 
     /// What is known of it: a NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
@@ -179,11 +179,11 @@ impl Place {
     }
 
     /// The place at the end of this way, made where there is none.
-    fn at(&mut self, chain: &[PlaceKind]) -> &mut Place {
+    fn at(&mut self, chain: &[PlaceKind]) -> &mut NodePlace {
         let Some((kind, rest)) = chain.split_first() else { return self };
         let known = self.places.iter().position(|place| place.kind == *kind);
         let at = known.unwrap_or_else(|| {
-            self.places.push(Place::new(*kind));
+            self.places.push(NodePlace::new(*kind));
             self.places.len() - 1
         });
         self.places[at].at(rest)
@@ -197,7 +197,7 @@ impl Place {
     }
 
     /// Without bridges that say nothing: those with one thing below them.
-    fn without_idle_bridges(mut self) -> Place {
+    fn without_idle_bridges(mut self) -> NodePlace {
         for inner in std::mem::take(&mut self.places) {
             let branches = inner.places.len();
             let inner = inner.without_idle_bridges();

@@ -16,7 +16,7 @@ pub(super) struct Picture {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
     Rect(Rect),
-    Text(Text),
+    Text(DrawnText),
     Curve(Curve),
 }
 
@@ -65,7 +65,7 @@ impl Looks {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Text {
+pub(super) struct DrawnText {
     /// where it begins, or ends
     pub(super) x: f64,
     pub(super) y: f64,
@@ -76,10 +76,10 @@ pub(super) struct Text {
     pub(super) text: String,
 }
 
-impl Text {
+impl DrawnText {
     /// One that begins at a point.
-    pub(super) fn at((x, y): (f64, f64), font: Font, tone: Tone, text: String) -> Text {
-        Text { x, y, ends: false, font, tone, text }
+    pub(super) fn at((x, y): (f64, f64), font: Font, tone: Tone, text: String) -> DrawnText {
+        DrawnText { x, y, ends: false, font, tone, text }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes shapes as SVG 1.1.
 #![forbid(unsafe_code)]
 
-use super::shape::{Curve, Picture, Rect, Shape, Text, stroke};
+use super::shape::{Curve, DrawnText, Picture, Rect, Shape, stroke};
 use super::width::printable;
 use nic_placement_core::topology::PathType;
 use std::fmt::{self, Display, Write};
@@ -72,8 +72,8 @@ fn write_tip(element: &str, tip: Option<&str>, out: &mut String) -> fmt::Result 
     }
 }
 
-fn write_text(text: &Text, out: &mut String) -> fmt::Result {
-    let &Text { x, y, font, tone, .. } = text;
+fn write_text(text: &DrawnText, out: &mut String) -> fmt::Result {
+    let &DrawnText { x, y, font, tone, .. } = text;
     let (x, y, size, class) = (Pixels(x), Pixels(y), Pixels(font.size), tone.class());
     write!(out, r#"<text class="{class}" x="{x}" y="{y}" font-size="{size}""#)?;
     out.push_str(if font.bold { r#" font-weight="bold""# } else { "" });

@@ -3,7 +3,7 @@
 
 mod made;
 
-use super::outline::{Place, PlaceKind, outline};
+use super::outline::{NodePlace, PlaceKind, outline};
 use super::width::{Font, width};
 use super::{DrawnPair, Scene, svg};
 use made::Shape;
@@ -150,7 +150,7 @@ fn check_node(topology: &Topology) {
     }
 }
 
-fn devices(place: &Place) -> (Vec<GpuIndex>, Vec<NicIndex>) {
+fn devices(place: &NodePlace) -> (Vec<GpuIndex>, Vec<NicIndex>) {
     let (mut gpus, mut nics) = (place.gpus.clone(), place.nics.clone());
     for (more_gpus, more_nics) in place.places.iter().map(devices) {
         gpus.extend(more_gpus);
@@ -268,7 +268,7 @@ fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
 // ---- the outline ----
 
 /// The places, as `name(gpus,nics)[inner …]`.
-fn told(place: &Place) -> String {
+fn told(place: &NodePlace) -> String {
     let inner: Vec<String> = place.places.iter().map(told).collect();
     format!("{}({},{})[{}]", place.kind, place.gpus.len(), place.nics.len(), inner.join(" "))
 }

@@ -35,7 +35,7 @@ const SHOWN: usize = 24;
 Examples:
   srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement audit --json reports/*.json")]
-pub(super) struct Options {
+pub(super) struct AuditOptions {
     /// regular files with any number of reports; - or nothing for standard input, also from a pipe
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
@@ -61,7 +61,7 @@ impl Rejected {
     }
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure> {
     let (mut audit, mut rejected) = (Audit::default(), Rejected::default());
     for file in or_stdin(&options.files) {
         if let Err(error) = read(file, &mut audit, &mut rejected) {

@@ -23,7 +23,7 @@ use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level};
-use nic_placement_fleet::doctor::facts::{Caller, Facts, Installation, Unasked};
+use nic_placement_fleet::doctor::facts::{Caller, HostFacts, Installation, Unasked};
 use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
 use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
@@ -62,7 +62,7 @@ Examples:
   nic-placement check --explain pcie-link
   srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement check --plugstack 90-nic-placement.conf --variable NCCL_IB_HCA=mlx5_1")]
-pub(super) struct Options {
+pub(super) struct CheckOptions {
     #[command(flatten)]
     node: NodeOptions,
     /// this file, with what it includes, instead of the one that Slurm reads
@@ -111,7 +111,7 @@ pub(super) struct Options {
     explain: Option<String>,
 }
 
-impl Options {
+impl CheckOptions {
     /// The command line by which another process finds what fails.
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.node.arguments();
@@ -150,7 +150,7 @@ impl Options {
     }
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure> {
     if let Some(check) = options.explain.as_deref().and_then(Check::of) {
         explain(check, page);
         return Ok(());
@@ -185,7 +185,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let wish = Wish { admin, ..Wish::default() };
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     let root = describe::root_of(&options.node.source());
-    let facts: Option<Facts> = root.as_ref().map(|root: &Root| gather::facts(root, &plan.node));
+    let facts: Option<HostFacts> = root.as_ref().map(|root: &Root| gather::facts(root, &plan.node));
     let present = if is_live && present.is_empty() { caller::environment() } else { present };
     let caller = Caller {
         doubts: caller::doubts(&plan, &present, is_live),
@@ -255,7 +255,7 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
 /// This node from where a step would have it: where that is the node file, no device is waited for.
 fn as_a_step_has_it(
     admin: &Admin,
-    options: &Options,
+    options: &CheckOptions,
     installation: &mut Installation,
 ) -> Result<(Topology, Vec<Diagnostic>), Failure> {
     // as the plugin does, which is root in a step; a description may lie on a file system of the network

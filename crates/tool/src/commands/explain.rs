@@ -23,7 +23,7 @@ use nic_placement_launch::answers;
 Examples:
   nic-placement explain --gpu 3
   nic-placement explain --machine dgx-h100 --gpu 3 --exclude mlx5_5")]
-pub(super) struct Options {
+pub(super) struct ExplainOptions {
     #[command(flatten)]
     node: NodeOptions,
     /// one GPU, by its position in PCI order or its PCI address (default: all)
@@ -36,7 +36,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failure> {
     let (wish, _) = options.request.wish(&[])?;
     let (topology, diagnostics) = options.node.read()?;
     let gpus = match &options.gpu {

@@ -22,7 +22,7 @@ Examples:
   nic-placement import lstopo.xml -o node.json
   nvidia-smi topo -m > matrix.txt; nic-placement import matrix.txt -o node.json
   nic-placement import --live --to nccl -o /etc/nccl/topology.xml")]
-pub(super) struct Options {
+pub(super) struct ImportOptions {
     /// the file; for a tar or a snapshot also a directory with sys/ and proc/
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "live")]
     file: Option<String>,
@@ -58,7 +58,7 @@ enum To {
     Nccl,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failure> {
     let from = options.from.as_deref().and_then(|from| WORDS.iter().find(|(word, _)| *word == from));
     let (topology, diagnostics) = match (&options.file, from) {
         (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,

@@ -23,7 +23,7 @@ Examples:
   nic-placement map --format sglang
   nic-placement map --machine dgx-h100 --gpus 4-7 --format vllm
   nic-placement map --format mooncake -o /run/nic-placement/mooncake.json")]
-pub(super) struct Options {
+pub(super) struct MapOptions {
     #[command(flatten)]
     node: NodeOptions,
     /// what to write (default: json)
@@ -60,7 +60,7 @@ fn formats_help() -> String {
     format!("what to write (default: json){formats}")
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> {
     options.request.binds_cores_alone("map")?;
     let (wish, doubts) = options.request.wish(&[])?;
     let (topology, diagnostics) = options.node.read()?;

@@ -50,7 +50,7 @@ Examples:
   srun -N2 --ntasks-per-node=1 nic-placement measure -- ./launcher
   srun -n16 --nic-placement nic-placement measure --json -o reports/ -- ./train
   nic-placement measure --merge reports/*.json")]
-pub(super) struct Options {
+pub(super) struct MeasureOptions {
     /// add up the reports of several nodes instead; - for standard input
     ///
     /// What --json has written, in any order, also mixed with other lines or labelled by srun -l.
@@ -75,7 +75,7 @@ pub(super) struct Options {
     node: NodeOptions,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
     if options.merge {
         return merge(options, page);
     }
@@ -126,7 +126,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 /// may make the place yet.
 ///
 /// A file system that does not answer holds no job up.
-fn warn_of_place(options: &Options) {
+fn warn_of_place(options: &MeasureOptions) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let Some(output) = options.output.clone() else { return };
     let (json, (says, hears)) = (options.json, channel());
@@ -161,7 +161,7 @@ fn status_of(status: ExitStatus) -> u8 {
     status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)
 }
 
-fn deliver(options: &Options, report: &Measurement) -> Result<(), String> {
+fn deliver(options: &MeasureOptions, report: &Measurement) -> Result<(), String> {
     let text = |page: &mut Page| match options.json {
         true => page.exact(&report.to_json()),
         false => print::report(report, page),
@@ -185,7 +185,7 @@ fn deliver(options: &Options, report: &Measurement) -> Result<(), String> {
     stderr.lock().write_all(page.as_bytes()).map_err(|error| error.to_string())
 }
 
-fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
+fn merge(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
     let (mut merged, mut passed_over) = (Merged::default(), 0usize);
     let files = or_stdin(&options.files);
     for path in &files {

@@ -31,7 +31,7 @@ Examples:
   nic-placement plan --machine dgx-h100 --gpus-per-task 1
   nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why
   nic-placement plan --machine dgx-h100 --gpus-per-task 1 --svg -o plan.svg")]
-pub(super) struct Options {
+pub(super) struct PlanCommandOptions {
     #[command(flatten)]
     node: NodeOptions,
     #[command(flatten)]
@@ -106,8 +106,8 @@ struct Output {
     drawing: Drawing,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
-    let Options { node, step: of_step, request, site, output } = options;
+pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), Failure> {
+    let PlanCommandOptions { node, step: of_step, request, site, output } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
     let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;

@@ -23,7 +23,7 @@ Examples:
   nic-placement show
   nic-placement show --machine dgx-h100 --json > node.json
   nic-placement show --svg -o node.svg")]
-pub(super) struct Options {
+pub(super) struct ShowOptions {
     #[command(flatten)]
     node: NodeOptions,
     /// the topology as JSON, to edit and give to --topology or to the plugin's topology=
@@ -33,7 +33,7 @@ pub(super) struct Options {
     drawing: Drawing,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure> {
     let (topology, diagnostics) = options.node.read()?;
     if options.json {
         page.exact(&file::to_json(&topology));

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 Examples:
   nic-placement snapshot > node.machine
   nic-placement snapshot --unpack node.machine directory")]
-pub(super) struct Options {
+pub(super) struct SnapshotOptions {
     #[command(flatten)]
     node: NodeOptions,
     /// write a snapshot's files below DIR, which must not hold sys or proc yet
@@ -35,7 +35,7 @@ pub(super) struct Options {
     unpack: Option<Vec<PathBuf>>,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &SnapshotOptions, page: &mut Page) -> Result<(), Failure> {
     match options.unpack.as_deref() {
         Some([file, directory]) => unpack(file, directory),
         _ => {

@@ -37,7 +37,7 @@ Examples:
   nic-placement top
   nic-placement top -d 10 --once
   nic-placement top --json")]
-pub(super) struct Options {
+pub(super) struct TopOptions {
     /// seconds between two looks (default: 2)
     #[arg(short, long, value_name = "SECONDS", default_value = "2", hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -70,7 +70,7 @@ struct Look<'a> {
     processes: Processes,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &TopOptions, page: &mut Page) -> Result<(), Failure> {
     let source = options.node.source();
     let open = opener(&source);
     let known = known(source);

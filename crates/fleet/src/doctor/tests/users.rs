@@ -5,7 +5,7 @@ use super::cases::{Case, case};
 use super::world::World;
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 use crate::doctor::facts::{
-    Caller, DeviceAccess, Facts, Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
+    Caller, DeviceAccess, HostFacts, Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
 };
 use nic_placement_core::diagnostic::Diagnostic;
 
@@ -170,8 +170,8 @@ pub(super) fn caller() -> Vec<Case> {
         called(|caller| *caller = Caller { memlock: Some(limit), is_root, in_step, ..Caller::default() })
     };
     let some: u64 = 8 << 20;
-    let open = |patch: fn(&mut Facts)| World::of_model("dgx-h100").patched(patch);
-    fn access(facts: &mut Facts, all: DeviceAccess, first: DeviceAccess) {
+    let open = |patch: fn(&mut HostFacts)| World::of_model("dgx-h100").patched(patch);
+    fn access(facts: &mut HostFacts, all: DeviceAccess, first: DeviceAccess) {
         facts.nics.values_mut().for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }

@@ -7,7 +7,7 @@
 use super::header::Title;
 use super::listed;
 use super::matrix::Matrix;
-use super::paths::Links;
+use super::paths::MatrixPaths;
 use crate::import::{Imported, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ impl Affinity {
     }
 }
 
-pub(super) fn read(matrix: &Matrix, links: &Links, to: &mut Imported) -> Vec<Affinity> {
+pub(super) fn read(matrix: &Matrix, links: &MatrixPaths, to: &mut Imported) -> Vec<Affinity> {
     if matrix.titles.is_empty() && !links.gpus.is_empty() {
         let finding = "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";
         to.note("header", finding);

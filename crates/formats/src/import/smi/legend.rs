@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::matrix::{self, Matrix};
-use super::text::Line;
+use super::text::TextLine;
 use super::{BadText, is_nic_number, listed};
 use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::DeviceName;
@@ -18,7 +18,7 @@ struct Entry<'a> {
 
 /// The name of each of `nics`, which are the labels of the matrix.
 pub(super) fn read(
-    lines: &[Line],
+    lines: &[TextLine],
     matrix: &Matrix,
     nics: &[String],
     to: &mut Imported,
@@ -70,7 +70,7 @@ pub(super) fn read(
 
 /// Every `NIC0: name` below the header.
 fn entries<'a>(
-    lines: &'a [Line],
+    lines: &'a [TextLine],
     matrix: &Matrix,
     to: &mut Imported,
 ) -> Result<BTreeMap<&'a str, Entry<'a>>> {

@@ -1,14 +1,14 @@
 //! The kinds of paths between GPUs and NICs: from the GPUs' rows, or from the NICs' rows if a GPU's is cut.
 #![forbid(unsafe_code)]
 
-use super::matrix::{Matrix, Row, is_nic};
+use super::matrix::{Matrix, MatrixRow, is_nic};
 use super::word::Cell;
 use super::{BadText, MAX_DEVICES, gpu_number, listed};
 use crate::import::{Imported, Result};
 use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;
 
-pub(super) struct Links {
+pub(super) struct MatrixPaths {
     /// numbers of the GPUs, ascending
     pub(super) gpus: Vec<u8>,
     /// labels of the NICs in the order of the columns
@@ -18,7 +18,7 @@ pub(super) struct Links {
 }
 
 /// Reads every cell of a GPU and a NIC; `ends_here`: nothing follows the last row.
-pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Result<Links> {
+pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Result<MatrixPaths> {
     let (gpus, nics) = devices(matrix, to)?;
     let nic_rows: Vec<Option<&[Cell]>> = nics.iter().map(|nic| nic_row(matrix, nic, to)).collect();
     let mut kinds = Vec::new();
@@ -69,7 +69,7 @@ pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Resul
         let finding = format!("its row says otherwise than the rows of {gpus}: the GPUs' rows count");
         to.note(nic, finding);
     }
-    Ok(Links { gpus, nics, kinds })
+    Ok(MatrixPaths { gpus, nics, kinds })
 }
 
 /// The numbers of the GPUs and the labels of the NICs.
@@ -88,7 +88,7 @@ fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)>
             None => nics.push(label.clone()),
         }
     }
-    let missing: Vec<&Row> = matrix.rows.iter().filter(|row| !seen.contains(&row.label)).collect();
+    let missing: Vec<&MatrixRow> = matrix.rows.iter().filter(|row| !seen.contains(&row.label)).collect();
     for row in &missing {
         if !is_nic(&row.label) {
             return Err(BadText::new(row.line, format!("no column is called `{}`", row.label)));
@@ -130,7 +130,7 @@ fn column(matrix: &Matrix, label: &str) -> Option<usize> {
 /// The cells of a GPU's row from the left, as far as their columns are certain.
 fn gpu_cells<'a>(
     matrix: &Matrix,
-    row: &'a Row,
+    row: &'a MatrixRow,
     column: Option<usize>,
     ends_here: bool,
 ) -> Result<&'a [Cell]> {
@@ -153,7 +153,7 @@ fn gpu_cells<'a>(
 
 /// Is a short row certainly cut at its end?  It is if the columns after the devices are missing too, or the
 /// text ends with it.
-fn is_cut(matrix: &Matrix, row: &Row, ends_here: bool) -> bool {
+fn is_cut(matrix: &Matrix, row: &MatrixRow, ends_here: bool) -> bool {
     let last = ends_here && matrix.last_line == row.line;
     match row.rest.as_slice() {
         [] => last || !matrix.titles.is_empty(),
@@ -168,7 +168,7 @@ fn is_cut(matrix: &Matrix, row: &Row, ends_here: bool) -> bool {
 }
 
 /// As far as the row goes, is the device's own `X` in its own column, and no other?
-fn ends_well(row: &Row, column: Option<usize>) -> bool {
+fn ends_well(row: &MatrixRow, column: Option<usize>) -> bool {
     let own = |(at, cell): (usize, &Cell)| (*cell == Cell::Own) == (Some(at) == column);
     row.cells.iter().enumerate().all(own)
 }
@@ -214,7 +214,7 @@ fn incomplete(matrix: &Matrix, gpu: &str, nic: &str, cells: usize) -> BadText {
 
 /// The NUMA node of a NIC: its nearest GPUs', if these are on its own node.
 pub(super) fn nic_node(
-    links: &Links,
+    links: &MatrixPaths,
     nic: usize,
     gpu_nodes: &[Option<u32>],
     name: &str,

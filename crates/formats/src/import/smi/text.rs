@@ -10,18 +10,18 @@ const MAX_LINE: usize = 64 * 1024;
 const MAX_LINES: usize = 100_000;
 
 /// A line that is not blank.
-pub(super) struct Line {
+pub(super) struct TextLine {
     pub(super) number: u32,
     pub(super) text: String,
 }
 
-impl Line {
+impl TextLine {
     pub(super) fn words(&self) -> Vec<&str> {
         self.text.split_whitespace().collect()
     }
 }
 
-pub(super) fn lines(text: &str) -> Result<Vec<Line>> {
+pub(super) fn lines(text: &str) -> Result<Vec<TextLine>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
@@ -36,7 +36,7 @@ pub(super) fn lines(text: &str) -> Result<Vec<Line>> {
         }
         let text = clean(line);
         if !text.is_empty() {
-            lines.push(Line { number, text });
+            lines.push(TextLine { number, text });
         }
     }
     Ok(lines)

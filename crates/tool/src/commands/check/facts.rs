@@ -7,7 +7,7 @@ use nic_placement_core::topology::{
     Arch, Gpu, GpuIndex, Nic, PciAddress, PciFunction, Processor, Topology, X86,
 };
 use nic_placement_fleet::audit::report::{
-    self, FORMAT, Finding, Level, Link, NumaNode, Port, Report, VERSION,
+    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report, VERSION,
 };
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub(super) fn report(
         numa_nodes: topology
             .numa_nodes
             .iter()
-            .map(|node| NumaNode { node: node.os_index, cpus: node.cpus.to_string() })
+            .map(|node| NumaReport { node: node.os_index, cpus: node.cpus.to_string() })
             .collect(),
         gpus: topology.gpu_indices().map(|index| gpu(plan, index, &read)).collect(),
         nics: topology.nics.iter().map(|of| nic(topology, of, &read)).collect(),
@@ -84,7 +84,7 @@ fn processor(processor: &Processor) -> String {
     }
 }
 
-fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> report::Gpu {
+fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> GpuReport {
     let topology = &*plan.node;
     let Gpu { address, model, partition, mig_instances, .. } = topology.gpu(index);
     let information = read(&format!("proc/driver/nvidia/gpus/{address}/information")).unwrap_or_default();
@@ -97,7 +97,7 @@ fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> 
             .then(|| (name.to_string(), value.to_string()))
     };
     let choices = &plan.map.gpu(index).choices;
-    report::Gpu {
+    GpuReport {
         address: address.described(),
         model: model.clone().or_else(|| model_of(topology, *address)),
         partition: *partition,
@@ -109,12 +109,12 @@ fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> 
     }
 }
 
-fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -> report::Nic {
+fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -> NicReport {
     let address = nic.address;
     let nearest = |address| topology.gpus.iter().map(|gpu| topology.path_type(gpu.address, address)).min();
     // neither file asks the card's firmware: the driver has both, or reads a register
     let of_the_device = |file: &str| read(&format!("sys/class/infiniband/{}/{file}", nic.name));
-    report::Nic {
+    NicReport {
         name: nic.name.to_string(),
         kind: nic.kind.to_string(),
         address: address.and_then(PciAddress::described),
@@ -127,7 +127,7 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
         ports: nic
             .ports
             .iter()
-            .map(|port| Port {
+            .map(|port| PortReport {
                 number: port.number,
                 state: port.state.to_string(),
                 rate_mbps: port.rate_mbps,
@@ -143,7 +143,10 @@ fn model_of(topology: &Topology, address: PciAddress) -> Option<String> {
     Some(format!("{:04x}:{:04x}", (*vendor)?, (*device)?))
 }
 
-fn link(topology: &Topology, address: PciAddress) -> Option<Link> {
+fn link(topology: &Topology, address: PciAddress) -> Option<LinkReport> {
     let now = topology.pci.get(address)?.link.current?;
-    Some(Link { speed: format!("{}.{} GT/s", now.tenths_gt / 10, now.tenths_gt % 10), width: now.width })
+    Some(LinkReport {
+        speed: format!("{}.{} GT/s", now.tenths_gt / 10, now.tenths_gt % 10),
+        width: now.width,
+    })
 }

@@ -27,7 +27,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use variables::Environment;
+use variables::ProgramEnvironment;
 
 /// start a program with its NIC, CPUs and memory, in a process of a launcher
 ///
@@ -52,7 +52,7 @@ Examples:
   torchrun --no-python --nproc-per-node=8 nic-placement exec -- python train.py
   mpirun --bind-to none nic-placement exec rail,strict -- ./app
   nic-placement exec verbose,dry-run -- true")]
-pub(super) struct Options {
+pub(super) struct ExecOptions {
     /// words of srun's option, as rail,strict (default: those of SLURM_NIC_PLACEMENT, else closest)
     #[arg(value_name = "WORDS", long_help = words_help("those of SLURM_NIC_PLACEMENT, else closest", &["help"]))]
     words: Option<String>,
@@ -96,7 +96,7 @@ struct Intent {
 }
 
 /// Returns only if the program was not started.
-pub(super) fn run(options: &Options) -> Result<(), Failure> {
+pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
     let words = options.words.as_deref().map(Words::parse).transpose().map_err(misunderstood)?;
     if words.as_ref().is_some_and(|words| words.help) {
         return Err(misunderstood("`help` starts nothing: `nic-placement exec --help`"));
@@ -104,7 +104,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     options.nics.add_to(&mut Admin::default())?;
     // known before anything can go wrong, so that it holds whatever goes wrong
     let strict = Cell::new(is_strict(words.as_ref().and_then(|words| words.strictness)));
-    let mut environment = Environment::of_this_process();
+    let mut environment = ProgramEnvironment::of_this_process();
     let before = environment.clone();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -160,13 +160,13 @@ pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
 
 /// Becomes the program as it is, without placing it; returns only if that fails.
 pub(super) fn become_as_it_is(command: &[OsString]) -> Failure {
-    let error = become_program(command, Environment::of_this_process().entries());
+    let error = become_program(command, ProgramEnvironment::of_this_process().entries());
     not_started(command, &error)
 }
 
 /// Is this process the first of its launcher's on this node, or is there no launcher?
 pub(super) fn is_first_on_node() -> bool {
-    rank::find(&Environment::of_this_process().values(), None, None).is_first()
+    rank::find(&ProgramEnvironment::of_this_process().values(), None, None).is_first()
 }
 
 fn is_strict(word: Option<Strictness>) -> bool {
@@ -181,7 +181,11 @@ fn name_of(command: &[OsString]) -> String {
 }
 
 /// What plugstack.conf, the environment and the words say; a word here beats the environment, as srun's option does.
-fn intent(options: &Options, words: Option<&Words>, environment: &Environment) -> Result<Intent, Failure> {
+fn intent(
+    options: &ExecOptions,
+    words: Option<&Words>,
+    environment: &ProgramEnvironment,
+) -> Result<Intent, Failure> {
     let values = environment.values();
     let value = |name: &str| values.get(name).cloned();
     let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());

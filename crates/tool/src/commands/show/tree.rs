@@ -7,7 +7,7 @@ use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
     GpuIndex, LinkLayer, Nic, NicIndex, PciAddress, Port, PortState, Topology,
 };
-use nic_placement_formats::picture::outline::{Place, PlaceKind, memory_only, outline};
+use nic_placement_formats::picture::outline::{NodePlace, PlaceKind, memory_only, outline};
 
 const GAP: usize = 2;
 
@@ -90,8 +90,8 @@ struct Node<'a> {
 
 impl Node<'_> {
     /// Smaller places and the place's own devices: those with GPUs in the GPUs' order, then NICs alone.
-    fn contents(&self, place: &Place) -> Vec<Branch> {
-        let order = |place: &Place| match place.kind {
+    fn contents(&self, place: &NodePlace) -> Vec<Branch> {
+        let order = |place: &NodePlace| match place.kind {
             // these stay as they are: a NUMA node without a device has its number too
             PlaceKind::Socket(_) | PlaceKind::NumaNode(_) | PlaceKind::Software => (None, None, None),
             _ => (Some(place.first_gpu().is_none()), place.first_gpu(), place.first_nic()),
@@ -104,7 +104,7 @@ impl Node<'_> {
         branches.into_iter().map(|(_, branch)| branch).collect()
     }
 
-    fn place(&self, place: &Place) -> Branch {
+    fn place(&self, place: &NodePlace) -> Branch {
         let name = Text::styled(place.kind, Style::Heading);
         let facts = place.facts(self.topology).into_iter().map(Text::from).collect();
         Branch { below: self.contents(place), ..Branch::new(Of::Place, name, facts) }
