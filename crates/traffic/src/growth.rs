@@ -60,13 +60,14 @@ pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTr
         .into_iter()
         .map(|place| {
             let growth = match (before.get(place), after.get(place)) {
-                (Some(before), Some(after)) => between(before, after),
+                (Some(before), Some(after)) => {
+                    let rdma = between(&before.rdma, &after.rdma);
+                    growth_of(after, rdma, between(&before.interface, &after.interface))
+                }
                 (one, other) => {
-                    let why = match silent.contains(&place.device) {
-                        true => NoFigure::NoAnswer,
-                        false => NoFigure::CameOrWent,
-                    };
-                    unknown(one.or(other), why)
+                    let is_silent = silent.contains(&place.device);
+                    let why = if is_silent { NoFigure::NoAnswer } else { NoFigure::CameOrWent };
+                    growth_of(one.or(other).unwrap_or(&PortCounts::default()), Err(why), Err(why))
                 }
             };
             (place.clone(), growth)
@@ -74,39 +75,25 @@ pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTr
         .collect();
     for device in silent {
         if !grown.keys().any(|place| place.device == *device) {
-            grown.insert(CountedPort { device: device.clone(), port: 1 }, unknown(None, NoFigure::NoAnswer));
+            let growth = growth_of(&PortCounts::default(), Err(NoFigure::NoAnswer), Err(NoFigure::NoAnswer));
+            grown.insert(CountedPort { device: device.clone(), port: 1 }, growth);
         }
     }
     grown
 }
 
-fn unknown(of: Option<&PortCounts>, why: NoFigure) -> Growth {
-    Growth {
-        counter: of.and_then(|of| Some(of.rdma.as_ref()?.0.name)),
-        rdma: Err(why),
-        interface: of.and_then(|of| Some(of.interface.as_ref()?.0.clone())),
-        tcp: Err(why),
-        is_soft: of.is_some_and(|of| of.is_soft),
-    }
+/// The growth of a port of which this was read.
+fn growth_of(of: &PortCounts, rdma: Result<Bytes, NoFigure>, tcp: Result<Bytes, NoFigure>) -> Growth {
+    let counter = of.rdma.as_ref().map(|(counter, _)| counter.name);
+    let interface = of.interface.as_ref().map(|(name, _)| name.clone());
+    Growth { counter, rdma, interface, tcp, is_soft: of.is_soft }
 }
 
-fn between(before: &PortCounts, after: &PortCounts) -> Growth {
-    let rdma = match (&before.rdma, &after.rdma) {
-        (Some((counter, before)), Some((other, after))) if counter == other => difference(before, after),
+fn between<T: PartialEq>(before: &Option<(T, Count)>, after: &Option<(T, Count)>) -> Result<Bytes, NoFigure> {
+    match (before, after) {
+        (Some((one, before)), Some((other, after))) if one == other => difference(before, after),
         (None, None) => Err(NoFigure::NoCounter),
         _ => Err(NoFigure::CameOrWent),
-    };
-    let tcp = match (&before.interface, &after.interface) {
-        (Some((name, before)), Some((other, after))) if name == other => difference(before, after),
-        (None, None) => Err(NoFigure::NoCounter),
-        _ => Err(NoFigure::CameOrWent),
-    };
-    Growth {
-        counter: after.rdma.as_ref().map(|(counter, _)| counter.name),
-        rdma,
-        interface: after.interface.as_ref().map(|(name, _)| name.clone()),
-        tcp,
-        is_soft: after.is_soft,
     }
 }
 

@@ -47,10 +47,7 @@ pub fn of_node(node: &Topology, map: &NodePlacement) -> PlannedNics {
 pub fn of_tasks(tasks: &[&PlacedTask], node: Option<(&Topology, &PlannedNics)>) -> PlannedNics {
     let mut plan = PlannedNics::new();
     for task in tasks {
-        let gpus: BTreeSet<usize> = match node {
-            Some((topology, _)) => numbers(task, topology).collect(),
-            None => BTreeSet::new(),
-        };
+        let gpus = node.map_or(Vec::new(), |(topology, _)| numbers(task, topology));
         for nic in &task.marked.nics {
             let planned = plan.entry(nic.clone()).or_default();
             planned.tasks.extend(task.marked.numbers.local);
@@ -62,14 +59,8 @@ pub fn of_tasks(tasks: &[&PlacedTask], node: Option<(&Topology, &PlannedNics)>) 
     plan
 }
 
-pub fn numbers(task: &PlacedTask, node: &Topology) -> impl Iterator<Item = usize> {
-    let gpus = task.marked.gpus.clone();
-    let numbered: Vec<usize> = node
-        .gpus
-        .iter()
-        .enumerate()
-        .filter(|(_, gpu)| gpus.contains(&gpu.address))
-        .map(|(number, _)| number)
-        .collect();
-    numbered.into_iter()
+pub fn numbers(task: &PlacedTask, node: &Topology) -> Vec<usize> {
+    let numbered = node.gpus.iter().enumerate();
+    let own = numbered.filter(|(_, gpu)| task.marked.gpus.contains(&gpu.address));
+    own.map(|(number, _)| number).collect()
 }

@@ -16,16 +16,12 @@ pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
         return vec![Verdict::note("none of its programs tells its release here")];
     };
     let shown: String = version.chars().take(60).collect();
-    vec![match releases::of_version(version) {
-        Some(release) => match release.tested {
-            Some(tested) => {
-                Verdict::ok(format!("`{shown}`: release {}, tested with {tested}", release.name()))
-            }
-            None => Verdict::note(format!(
-                "`{shown}`: the plugin answers to release {}, and was not tested with it",
-                release.name()
-            )),
-        },
+    let release = releases::of_version(version).map(|release| (release.name(), release.tested));
+    vec![match release {
+        Some((name, Some(tested))) => Verdict::ok(format!("`{shown}`: release {name}, tested with {tested}")),
+        Some((name, None)) => Verdict::note(format!(
+            "`{shown}`: the plugin answers to release {name}, and was not tested with it"
+        )),
         None => {
             let (first, last) = (RELEASES[0].name(), RELEASES[RELEASES.len() - 1].name());
             let text = format!(

@@ -1,9 +1,10 @@
 //! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
 #![forbid(unsafe_code)]
 
+use super::Failure;
 use super::misunderstood::misunderstood;
 use super::page::{Page, Style, Text};
-use super::{Failure, request};
+use super::request::counted;
 use clap::ValueHint;
 use nic_placement_core::discover::root;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
@@ -120,13 +121,9 @@ fn read(path: &Path, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), F
     Ok(())
 }
 
-fn counted(count: usize, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
-}
-
 fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
-    let nodes = counted(audited.nodes, "node", "nodes");
-    let kinds = counted(audited.kinds.len(), "kind", "kinds");
+    let nodes = counted(audited.nodes, "node");
+    let kinds = counted(audited.kinds.len(), "kind");
     let differing: usize = audited.kinds.iter().flat_map(|kind| &kind.differing).map(|of| of.count).sum();
     let verb = if differing == 1 { "differs from its kind" } else { "differ from their kind" };
     if audited.nodes > 0 {
@@ -153,7 +150,7 @@ fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
 }
 
 fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
-    let count = counted(kind.count, "node", "nodes");
+    let count = counted(kind.count, "node");
     let heading = format!("{count} {}: {}", kind.nodes, inventory(&kind.inventory));
     page.line(Text::styled(heading, Style::Heading));
     if kind.count == 1 && nodes > 1 {
@@ -191,10 +188,10 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
 }
 
 fn inventory(of: &Inventory) -> String {
-    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {model}", request::counted_gpus(*count)));
+    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {model}", counted(*count, "GPU")));
     let nics = of.nics.iter().map(|((model, path), count)| {
         let path = if path.is_empty() { String::new() } else { format!(" at {path}") };
-        format!("{} {model}{path}", counted(*count, "NIC", "NICs"))
+        format!("{} {model}{path}", counted(*count, "NIC"))
     });
     let parts: Vec<String> = [of.machine.clone()].into_iter().chain(gpus).chain(nics).collect();
     parts.join(", ")

@@ -191,16 +191,9 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         doubts: caller::doubts(&plan, &present, is_live),
         ..if is_live { caller::here(&plan) } else { Caller::default() }
     };
-    let findings = examine(
-        &Examined {
-            plan: &plan,
-            diagnostics: &diagnostics,
-            facts: facts.as_ref(),
-            installation: &installation,
-            caller: &caller,
-        },
-        &off,
-    );
+    let (diagnostics, facts) = (&diagnostics, facts.as_ref());
+    let subject = Examined { plan: &plan, diagnostics, facts, installation: &installation, caller: &caller };
+    let findings = examine(&subject, &off);
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));
     match options.json {
@@ -267,16 +260,16 @@ fn as_a_step_has_it(
         Some(Kept { topology, diagnostics, .. }) => Ok((topology, diagnostics)),
         None => options.node.read(),
     };
-    let Some(described) = described else { return here(kept) };
     match described {
-        Ok((mut described, mut diagnostics)) => {
+        None => here(kept),
+        Some(Ok((mut described, mut diagnostics))) => {
             let described_elsewhere = !matches!(admin.source, NodeSource::Sysfs(_));
             if described_elsewhere {
                 diagnostics.extend(node::confirm(&mut described, &here(kept)?.0));
             }
             Ok((described, diagnostics))
         }
-        Err(why) => {
+        Some(Err(why)) => {
             installation.no_node = Some(why.to_string());
             here(kept)
         }

@@ -84,7 +84,7 @@ fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
         };
         let users = match pair.users {
             0 => "unused".to_string(),
-            users => request::counted_gpus(users),
+            users => request::counted(users, "GPU"),
         };
         let may_be_chosen =
             pair.alone_mbps.is_some() || node.rails.iter().any(|rail| rail.to_string() == name);

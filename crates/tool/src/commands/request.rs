@@ -152,8 +152,8 @@ pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
 }
 
 /// `1 GPU`, `8 GPUs`
-pub(super) fn counted_gpus(gpus: usize) -> String {
-    if gpus == 1 { "1 GPU".to_string() } else { format!("{gpus} GPUs") }
+pub(super) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// GPUs by their positions in PCI order (`0-3,5`) or by PCI addresses; in the order given.  All of the node where there is no list.
@@ -168,7 +168,7 @@ pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIn
         (_, Ok(address)) => topology.gpu_index(address),
         _ => return Err(misunderstood(format!("`{option} {word}`: expected an index or a PCI address"))),
     };
-    let count = counted_gpus(topology.gpus.len());
+    let count = counted(topology.gpus.len(), "GPU");
     found.ok_or_else(|| format!("`{option} {word}`: no such GPU, `{}` has {count}", topology.name).into())
 }
 

@@ -7,6 +7,7 @@ use nic_placement_core::topology::{
     CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
 };
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// All PCI functions of the file by their place in it.
 pub(super) struct Bus<'f> {
@@ -80,7 +81,10 @@ impl<'f> Bus<'f> {
                 Some(bridge) => {
                     let bridge_function = &self.functions[bridge];
                     let (object, address) = (&self.file.objects[*bridge], bridge_function.address);
-                    if buses(object)?.is_some_and(|buses| !buses.hold(function.address)) {
+                    let holds = |(domain, buses): &(u32, RangeInclusive<u8>)| {
+                        *domain == function.address.domain && buses.contains(&function.address.bus)
+                    };
+                    if buses(object)?.is_some_and(|buses| !holds(&buses)) {
                         let finding =
                             format!("stands below `{address}`, which leads to other buses: it is left there");
                         to.note(function.address.to_string(), finding);
@@ -103,7 +107,7 @@ impl<'f> Bus<'f> {
         if let Some(host) = outermost {
             let object = &self.file.objects[host];
             let buses = buses(object)?.ok_or_else(|| object.bad("a host bridge without bridge_pci"))?;
-            return Ok(HostBridge { domain: buses.domain, bus: buses.first });
+            return Ok(HostBridge { domain: buses.0, bus: *buses.1.start() });
         }
         // lstopo can leave bridges out; functions of one bus share a host bridge in any case
         let finding = "no host bridge above it in the file: only what is on its bus counts as near";
@@ -131,26 +135,14 @@ fn only_node(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
     topology.numa_nodes.iter().find(|node| cpus.is_subset(&node.cpus)).map(|node| node.os_index)
 }
 
-struct Buses {
-    domain: u32,
-    first: u8,
-    last: u8,
-}
-
-impl Buses {
-    fn hold(&self, address: PciAddress) -> bool {
-        self.domain == address.domain && (self.first..=self.last).contains(&address.bus)
-    }
-}
-
-/// `bridge_pci="0000:[d0-d7]"`
-fn buses(object: &Object) -> Result<Option<Buses>> {
+/// The domain and the buses below a bridge: `bridge_pci="0000:[d0-d7]"`
+fn buses(object: &Object) -> Result<Option<(u32, RangeInclusive<u8>)>> {
     let Some(text) = object.attribute("bridge_pci") else { return Ok(None) };
     let read = || {
         let (domain, buses) = text.split_once(':')?;
         let (first, last) = buses.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
         let (domain, first, last) = (hex(domain, 8)?, hex(first, 2)?, hex(last, 2)?);
-        Some(Buses { domain, first: first as u8, last: last as u8 })
+        Some((domain, first as u8..=last as u8))
     };
     let expected = || {
         object

@@ -12,7 +12,6 @@ use nic_placement_core::step::{GpuGrant, Task};
 use nic_placement_fleet::doctor::facts::Caller;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// This process as the one that asks, on this system.
@@ -61,8 +60,8 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         true => plugstack::names(Path::new("/sys/class/net")),
         false => topology.nics.iter().flat_map(|nic| nic.netdevs.iter().cloned()).collect(),
     };
-    let variables = BTreeMap::from(gpus::VARIABLES.map(|name| (name, present.get(name).cloned())));
-    let variables = variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let given = gpus::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone())));
+    let variables = given.collect();
     let task = Task { gpus: GpuGrant { variables, access: Vec::new() }, ..Task::default() };
     // another machine's files are not here to be looked at
     let there = |_: &str| Some(FileText::default());

@@ -125,7 +125,7 @@ fn tcp(growth: &Growth, seconds: f64) -> Text {
 }
 
 fn task_gpus(known: Option<&Known>, task: &PlacedTask) -> Text {
-    let numbers = known.map(|known| planned::numbers(task, &known.topology).collect::<Vec<_>>());
+    let numbers = known.map(|known| planned::numbers(task, &known.topology));
     let shown: Vec<String> = match numbers {
         Some(numbers) if !numbers.is_empty() => numbers.iter().map(usize::to_string).collect(),
         _ => task.marked.gpus.iter().map(ToString::to_string).collect(),
