@@ -82,18 +82,14 @@ impl Merged {
         self.seconds = self.seconds.max(seconds);
         self.failed.extend((status != 0).then(|| node.clone()));
         self.failed.sort();
-        for (to, more) in [
-            (&mut self.shares.planned, shares.planned),
-            (&mut self.shares.others, shares.others),
-            (&mut self.shares.tcp, shares.tcp),
-        ] {
-            add(to, more);
+        let all = &mut self.shares;
+        add(&mut all.planned, shares.planned);
+        add(&mut all.others, shares.others);
+        add(&mut all.tcp, shares.tcp);
+        for (to, names) in [(&mut all.idle, &shares.idle), (&mut all.unknown, &shares.unknown)] {
+            to.extend(names.iter().map(|nic| format!("{node}/{nic}")));
+            to.sort();
         }
-        let named = |names: &[String]| names.iter().map(|nic| format!("{node}/{nic}")).collect::<Vec<_>>();
-        self.shares.idle.extend(named(&shares.idle));
-        self.shares.unknown.extend(named(&shares.unknown));
-        self.shares.idle.sort();
-        self.shares.unknown.sort();
         for nic in nics {
             let sum = self.nics.entry(nic.name).or_default();
             sum.is_rdma |= nic.is_rdma;

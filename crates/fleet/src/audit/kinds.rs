@@ -145,13 +145,13 @@ impl Audit {
     fn centres(&self, of_shape: &BTreeMap<u32, Vec<&str>>) -> BTreeMap<u32, Vec<u32>> {
         let mut counts: BTreeMap<u32, (usize, Vec<u32>)> = BTreeMap::new();
         for (&shape, hosts) in of_shape {
-            let of = counts.entry(self.shapes.get(shape).inventory).or_default();
+            let of = counts.entry(self.shapes[shape as usize].inventory).or_default();
             of.0 += hosts.len();
             of.1.push(shape);
         }
         let mut common: Vec<(u32, usize, Vec<u32>)> =
             counts.into_iter().map(|(number, (count, shapes))| (number, count, shapes)).collect();
-        let inventory = |number: u32| self.inventories.get(number);
+        let inventory = |number: u32| &self.inventories[number as usize];
         common.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| inventory(a.0).cmp(inventory(b.0))));
         let mut centres: BTreeMap<&str, Vec<(u32, usize)>> = BTreeMap::new();
         let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -183,7 +183,7 @@ impl Audit {
         let usual = self.usual(shapes, of_shape, count);
         let mut differing: BTreeMap<Vec<Difference>, Vec<&str>> = BTreeMap::new();
         for shape in shapes {
-            let differences = self.differences(self.shapes.get(*shape), &usual);
+            let differences = self.differences(&self.shapes[*shape as usize], &usual);
             if !differences.is_empty() {
                 differing.entry(differences).or_default().extend(hosts(shape));
             }
@@ -196,7 +196,7 @@ impl Audit {
         let mut differing: Vec<Differing> = differing.into_iter().map(group).collect();
         differing.sort_by(|a, b| a.nodes.cmp(&b.nodes));
         let nodes = compressed(shapes.iter().flat_map(hosts).copied());
-        NodeKind { inventory: self.inventories.get(inventory).clone(), nodes, count, differing }
+        NodeKind { inventory: self.inventories[inventory as usize].clone(), nodes, count, differing }
     }
 
     /// What most nodes of a kind have, for each fact that any of them has; of two as common the one that sorts first.
@@ -204,22 +204,22 @@ impl Audit {
         let mut values: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
         for shape in shapes {
             let hosts = of_shape.get(shape).map_or(0, Vec::len);
-            for &(key, value) in &self.shapes.get(*shape).facts {
+            for &(key, value) in &self.shapes[*shape as usize].facts {
                 *values.entry(key).or_default().entry(value).or_default() += hosts;
             }
         }
         let most = |(key, values): (u32, BTreeMap<u32, usize>)| {
             let told: usize = values.values().sum();
             let absent = Some((None, count - told))
-                .filter(|(_, nodes)| *nodes > 0 && self.keys.get(key).counts_where_absent());
+                .filter(|(_, nodes)| *nodes > 0 && self.keys[key as usize].counts_where_absent());
             let present = values.into_iter().map(|(value, nodes)| (Some(value), nodes));
-            let name = |value: Option<u32>| value.map(|value| self.values.get(value).as_str());
+            let name = |value: Option<u32>| value.map(|value| self.values[value as usize].as_str());
             let usual = present.chain(absent).min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
             (key, usual.unwrap_or((None, 0)))
         };
         let values: BTreeMap<u32, (Option<u32>, usize)> = values.into_iter().map(most).collect();
         let must_be = |key: &u32| {
-            let key = self.keys.get(*key);
+            let key = &self.keys[*key as usize];
             // that others have a finding and a node has not is no fault of that node
             key.counts_where_absent() && key.class != Class::Finding
         };
@@ -232,14 +232,14 @@ impl Audit {
         let mut found: BTreeSet<(&Key, Difference)> = BTreeSet::new();
         let keys: BTreeSet<u32> = here.keys().chain(&usual.expected).copied().collect();
         for key in keys {
-            let (name, here) = (self.keys.get(key), here.get(&key).copied());
+            let (name, here) = (&self.keys[key as usize], here.get(&key).copied());
             let (kind, shared_by) = usual.values.get(&key).copied().unwrap_or((None, 0));
             // two texts of one finding differ in what changes from hour to hour
             let is_same_finding = name.class == Class::Finding && here.is_some() && kind.is_some();
             if here == kind || is_same_finding {
                 continue;
             }
-            let text = |value: Option<u32>| value.map(|value| self.values.get(value).clone());
+            let text = |value: Option<u32>| value.map(|value| self.values[value as usize].clone());
             let difference = Difference {
                 class: name.class,
                 subject: self.subject(name, shape, usual),
@@ -257,10 +257,10 @@ impl Audit {
     fn subject(&self, key: &Key, shape: &Shape, usual: &Usual) -> String {
         let name = || {
             let key = Key { what: "name".to_string(), ..key.clone() };
-            let key = self.keys.0.get_index_of(&key)? as u32;
+            let key = self.keys.get_index_of(&key)? as u32;
             let own = shape.facts.iter().find(|(own, _)| *own == key).map(|(_, value)| *value);
             let kinds = usual.values.get(&key).and_then(|(value, _)| *value);
-            Some(self.values.get(kinds.or(own)?))
+            Some(&self.values[kinds.or(own)? as usize])
         };
         match (key.class, name()) {
             (Class::Nic, Some(name)) if *name != key.subject => format!("{name} ({})", key.subject),

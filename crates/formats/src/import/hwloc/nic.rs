@@ -164,14 +164,13 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
         to.topology.nics.push(Nic { address, card, ports, netdevs, ..Nic::new(device_name, kind) });
     }
     if let Some(first) = unknown.first() {
-        let finding = match unknown.len() {
-            1 => "the file does not say whether its ports are active, and only active ones are used"
-                .to_string(),
-            count => format!(
-                "as of {} more, the file does not say whether its ports are active, and only active ones are used",
-                count - 1
-            ),
+        let others = match unknown.len() {
+            1 => String::new(),
+            count => format!("as of {} more, ", count - 1),
         };
+        let finding = format!(
+            "{others}the file does not say whether its ports are active, and only active ones are used"
+        );
         to.note(first.clone(), finding);
     }
     Ok(())

@@ -169,9 +169,7 @@ impl Writer<'_> {
             self.close(indent, "pci");
         }
     }
-}
 
-impl Writer<'_> {
     /// The class; NCCL's own values for a device whose class does not tell what it is.
     fn class(&self, address: PciAddress, is_gpu: bool) -> String {
         let class = self.topology.pci.get(address).and_then(|function| function.class);
