@@ -1,5 +1,5 @@
-//! The table of checks.  What a check reads, when it is what, why it matters and what to do stands once, in docs/checks.md, which the
-//! program holds; here stands which function judges it.
+//! The table of checks.  What a check reads, when it is what, why it matters and what to do stands once, in docs/checks.md,
+//! which the program holds; here stands which function judges it.
 #![forbid(unsafe_code)]
 
 use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redirect};

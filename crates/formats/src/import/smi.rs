@@ -1,8 +1,7 @@
 //! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.
 //!
-//! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so
-//! no devices look related by accident.  The matrix's path of a GPU and a NIC is in
-//! [`Topology::stated_paths`].
+//! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so no devices look
+//! related by accident.  The matrix's path of a GPU and a NIC is in [`Topology::stated_paths`].
 #![forbid(unsafe_code)]
 
 mod affinity;
@@ -31,8 +30,7 @@ const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one matrix: one bus each.
 const MAX_DEVICES: usize = 128;
 
-/// Reads the output of `nvidia-smi topo -m`, with or without text around it: a prompt, quotes, fences,
-/// timestamps.
+/// Reads the output of `nvidia-smi topo -m`, with or without text around it: a prompt, quotes, fences, timestamps.
 ///
 /// It repairs unambiguous faults, and a diagnostic reports each.  A GPU's own row counts: a NIC's row may
 /// differ or be missing without loss.

@@ -1,5 +1,5 @@
-//! What the options of several commands ask for: which node, which GPUs, the words of the plugin's option, and the admin's arguments
-//! that change a map.
+//! What the options of several commands ask for: which node, which GPUs, the words of the plugin's option, and the admin's
+//! arguments that change a map.
 #![forbid(unsafe_code)]
 
 use super::Failure;

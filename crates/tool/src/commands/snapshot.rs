@@ -45,8 +45,7 @@ pub(super) fn run(options: &SnapshotOptions, page: &mut Page) -> Result<(), Fail
     }
 }
 
-/// A live node or a captured tree is recorded as it is; a model or a topology file is written as the tree that would show
-/// it.
+/// A live node or a captured tree is recorded as it is; a model or a topology file is written as the tree that would show it.
 fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
     let mut root = match &node.source() {
         NodeSource::Live => Root::live(),

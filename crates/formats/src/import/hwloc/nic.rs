@@ -201,8 +201,7 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
         }
     }
     if said.is_empty() {
-        // there is at least one port: ports count from 1 (the kernel's include/rdma/ib_verbs.h,
-        // `rdma_start_port`)
+        // there is at least one port: ports count from 1 (the kernel's include/rdma/ib_verbs.h, `rdma_start_port`)
         said.insert(1, BTreeMap::new());
     }
     let single = said.len() == 1;

@@ -189,10 +189,9 @@ fn ids(text: &str) -> Option<(u32, u16, u16)> {
 
 /// Speed and width for a bandwidth in GB/s; hwloc keeps only the bandwidth of a link.
 ///
-/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8).  We take the nearest, and of equally near
-/// ones the slowest and widest up to 16 lanes; [`LinkRate::mbps`] is right in any case.  The rate stays
-/// unknown if no PCIe link comes within a tenth of the bandwidth (a conventional bus, 0 if the kernel does
-/// not tell).
+/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8).  We take the nearest, and of equally near ones the slowest
+/// and widest up to 16 lanes; [`LinkRate::mbps`] is right in any case.  The rate stays unknown if no PCIe link comes within a
+/// tenth of the bandwidth (a conventional bus, 0 if the kernel does not tell).
 fn link_rate(gigabytes: f64) -> Option<LinkRate> {
     let wanted = Some(gigabytes * 8_000.0).filter(|wanted| wanted.is_finite())?;
     let mut best: Option<(f64, LinkRate)> = None;

@@ -113,8 +113,7 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
             affinity
         }
     };
-    // if one node has the even CPUs and the other the odd ones, nvidia-smi prints only 12 characters of
-    // `0,2,4,6,8,10,12,…`
+    // if one node has the even CPUs and the other the odd ones, nvidia-smi prints only 12 characters of `0,2,4,6,8,10,12,…`
     let singles = words[0].split(',').count() > 3 && !words[0].contains('-');
     if singles && affinity.cpus.is_some() {
         note(format!("`{}` may be the beginning of a longer list, which nvidia-smi cuts", shown(words[0])));
@@ -179,8 +178,7 @@ fn take_apart<'a>(
         let (value, left) = word.split_at(end);
         let fits = match title {
             Title::Cpu => value == "N/A" || ranges(value, Bitmap::LIMIT).is_some(),
-            // only Grace machines have lists of nodes, and there no values touch: without lists fewer cases
-            // are ambiguous
+            // only Grace machines have lists of nodes, and there no values touch: without lists fewer cases are ambiguous
             Title::Numa | Title::GpuNuma => {
                 value == "N/A" || !value.contains(['-', ',']) && ranges(value, MAX_NODE).is_some()
             }

@@ -151,8 +151,7 @@ fn gpu_cells<'a>(
     Ok(&row.cells)
 }
 
-/// Is a short row certainly cut at its end?  It is if the columns after the devices are missing too, or the
-/// text ends with it.
+/// Is a short row certainly cut at its end?  It is if the columns after the devices are missing too, or the text ends with it.
 fn is_cut(matrix: &Matrix, row: &MatrixRow, ends_here: bool) -> bool {
     let last = ends_here && matrix.last_line == row.line;
     match row.rest.as_slice() {

@@ -27,8 +27,9 @@ pub(super) enum Outcome {
     Waits(Vec<u8>),
 }
 
-/// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output, where
-/// JSON may begin with white space, and by the length of the file that holds the lock, for a check that waits for the lock.
+/// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output,
+/// where JSON may begin with white space, and by the length of the file that holds the lock, for a check that waits for the
+/// lock.
 ///
 /// Slurm's configuration and its plugins may lie on a network's file system, which is none of this node's hardware: where
 /// that does not answer, no node is to be drained.

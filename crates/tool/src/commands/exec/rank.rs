@@ -256,9 +256,9 @@ fn slurms_count(values: &Present) -> Option<u32> {
     None
 }
 
-/// The worker's number on its node under torchrun's `--virtual-local-rank`: each worker has a GPU of its own, and torchrun made `LOCAL_RANK` 0 for all (PyTorch,
-/// torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`): nodes with as many workers each have
-/// their numbers one after another.
+/// The worker's number on its node under torchrun's `--virtual-local-rank`: each worker has a GPU of its own, and torchrun made
+/// `LOCAL_RANK` 0 for all (PyTorch, torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`):
+/// nodes with as many workers each have their numbers one after another.
 pub(super) fn virtual_number(values: &Present) -> Option<u32> {
     let number = |name: &str| number(values, name);
     let one_gpu = |list: &String| !list.is_empty() && !list.contains(',');
