@@ -209,14 +209,12 @@ pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
 /// What the NICs' device control registers say, where they were read.
 fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     let Some(facts) = subject.facts else { return Vec::new() };
-    let mut nics: Vec<(&Nic, ConfigSpace)> = pairs(subject)
-        .into_iter()
-        .filter_map(|pair| Some((pair.nic, config(facts, pair.nic.address?)?)))
-        .filter(|(_, space)| space.device_control.is_some())
-        .collect();
-    nics.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-    nics.dedup_by(|(a, _), (b, _)| a.name == b.name);
-    nics
+    let of_pair = |pair: GpuWithNic<'a>| {
+        let space = config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
+        Some((pair.nic.name.as_str(), (pair.nic, space)))
+    };
+    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> = pairs(subject).into_iter().filter_map(of_pair).collect();
+    nics.into_values().collect()
 }
 
 pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {

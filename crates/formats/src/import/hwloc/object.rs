@@ -165,15 +165,12 @@ impl<'d> Objects<'d> {
             ahead.extend(inner.map(|child| (child, here)));
             ahead[first..].reverse();
         }
-        let mut machines = file.of("Machine");
-        match (machines.next(), machines.next()) {
-            (None, _) => Err(BadText::new(line(root), "no object of type `Machine`")),
-            (Some(_), Some(second)) => {
+        let machines: Vec<usize> = file.of("Machine").collect();
+        match machines[..] {
+            [] => Err(BadText::new(line(root), "no object of type `Machine`")),
+            [_] => Ok(file),
+            [_, second, ..] => {
                 Err(file.objects[second].bad("a second object of type `Machine`: expected one machine"))
-            }
-            (Some(_), None) => {
-                drop(machines);
-                Ok(file)
             }
         }
     }

@@ -32,6 +32,22 @@ impl Affinity {
     pub(super) fn node(&self) -> Option<u32> {
         self.nodes.first().copied()
     }
+
+    /// Can `word` stand below this title?  If so, its value is kept.
+    fn set(&mut self, title: Title, word: &str) -> bool {
+        if matches!(word, "N/A" | "-1") {
+            return true;
+        }
+        let limit = if title == Title::Cpu { Bitmap::LIMIT } else { MAX_NODE };
+        let Some(ranges) = ranges(word, limit) else { return false };
+        let members = ranges.into_iter().flat_map(|(low, high)| low..=high);
+        match title {
+            Title::Cpu => self.cpus = Some(members.collect()),
+            Title::Numa => self.nodes = members.collect(),
+            Title::GpuNuma => self.memory = members.collect(),
+        }
+        true
+    }
 }
 
 pub(super) fn read(matrix: &Matrix, links: &MatrixPaths, to: &mut Imported) -> Vec<Affinity> {
@@ -119,24 +135,6 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
         note(format!("`{}` may be the beginning of a longer list, which nvidia-smi cuts", shown(words[0])));
     }
     affinity
-}
-
-impl Affinity {
-    /// Can `word` stand below this title?  If so, its value is kept.
-    fn set(&mut self, title: Title, word: &str) -> bool {
-        if matches!(word, "N/A" | "-1") {
-            return true;
-        }
-        let limit = if title == Title::Cpu { Bitmap::LIMIT } else { MAX_NODE };
-        let Some(ranges) = ranges(word, limit) else { return false };
-        let members = ranges.into_iter().flat_map(|(low, high)| low..=high);
-        match title {
-            Title::Cpu => self.cpus = Some(members.collect()),
-            Title::Numa => self.nodes = members.collect(),
-            Title::GpuNuma => self.memory = members.collect(),
-        }
-        true
-    }
 }
 
 /// A list such as `0-3,8` as ranges.  They must ascend, as the kernel's and NVML's do: that bounds the work,

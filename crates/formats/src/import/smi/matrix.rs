@@ -20,6 +20,7 @@ const FAILURES: [(&str, &str); 3] = [
     ("No devices were found", "it needs a GPU that it may see"),
 ];
 
+#[derive(Default)]
 pub(super) struct MatrixRow {
     pub(super) label: String,
     pub(super) line: u32,
@@ -114,11 +115,6 @@ fn row_label(words: &[&str]) -> Option<usize> {
 }
 
 impl MatrixRow {
-    fn new(label: &str, line: u32) -> MatrixRow {
-        let (cells, rest) = (Vec::new(), Vec::new());
-        MatrixRow { label: label.to_string(), line, cells, rest, touching: false, broken: false }
-    }
-
     fn add(&mut self, words: &[&str], line: u32) -> Result<()> {
         for word in words {
             match (cells_of(word), self.rest.first()) {
@@ -162,7 +158,8 @@ fn table(mut header: MatrixHeader, lines: &[TextLine]) -> Result<Matrix> {
                 let problem = format!("a second row of `{}`: the first is in line {}", words[at], first.line);
                 return Err(BadText::new(line.number, problem));
             }
-            let mut row = MatrixRow::new(words[at], line.number);
+            let (label, line_number) = (words[at].to_string(), line.number);
+            let mut row = MatrixRow { label, line: line_number, ..MatrixRow::default() };
             row.add(&words[at + 1..], line.number)?;
             matrix.rows.push(row);
             if matrix.rows.len() > MAX_COLUMNS {

@@ -28,14 +28,11 @@ pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Resul
         let label = format!("GPU{number}");
         let column = column(matrix, &label);
         let row = matrix.row(&label);
-        let cells = match row {
-            Some(row) => gpu_cells(matrix, row, column, ends_here)?,
-            None => &[],
-        };
+        let cells = row.map_or(Ok(&[][..]), |row| gpu_cells(matrix, row, column, ends_here))?;
         let mut completed = false;
         let mut of_gpu = Vec::new();
         for (position, nic) in nics.iter().enumerate() {
-            let own = matrix.columns.iter().position(|label| label == nic).and_then(|at| cells.get(at));
+            let own = self::column(matrix, nic).and_then(|at| cells.get(at));
             let other = nic_rows[position].and_then(|cells| cells.get(column?));
             let line = row.map_or(matrix.last_line, |row| row.line);
             let kind = match (own, other) {

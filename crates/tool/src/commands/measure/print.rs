@@ -37,10 +37,7 @@ pub(super) fn report(report: &Measurement, page: &mut Page) {
 }
 
 fn list<T: ToString>(of: &[T]) -> Text {
-    match of {
-        [] => "-".into(),
-        some => some.iter().map(T::to_string).collect::<Vec<_>>().join(",").into(),
-    }
+    Text::joined(of.iter().map(|one| Text::from(one.to_string())), ",").or("-")
 }
 
 fn figure(of: Option<Bytes>, missing: Option<NoFigure>, pick: fn(Bytes) -> u64) -> Text {

@@ -81,6 +81,11 @@ impl Text {
         all
     }
 
+    /// This, or if it is empty another.
+    pub(in crate::commands) fn or(self, otherwise: &str) -> Text {
+        if self.0.is_empty() { otherwise.into() } else { self }
+    }
+
     pub(in crate::commands) fn width(&self) -> usize {
         self.0.len()
     }

@@ -56,7 +56,6 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         let name = map.rail(rail).to_string();
         Text::from(format_args!("{name:<width$} ")).then(Text::of_path(path)).unbroken()
     };
-    let or = |text: Text, otherwise: &str| if text.width() == 0 { otherwise.into() } else { text };
     let nics = match placement.rails.as_slice() {
         [] => "none".into(),
         [one] => nic(one, nic_width),
@@ -67,8 +66,8 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
     let nics = others.fold(nics, |nics, of| nics.then(format!(", but {}: {of}", of.reader)));
     let cpus = placement.cpus.cpus();
     vec![
-        or(ranges(gpus).into(), "none"),
-        or(Text::joined(addresses, ", "), "-"),
+        Text::from(ranges(gpus)).or("none"),
+        Text::joined(addresses, ", ").or("-"),
         nics,
         if cpus.is_empty() { "unknown".into() } else { cpus.into() },
         placement.mems.nodes().map_or("any".into(), Text::from),

@@ -117,8 +117,7 @@ impl Node<'_> {
             let name = Text::from(format_args!("{} ", self.placement.rail(choice.rail)));
             name.then(Text::of_path(choice.path)).unbroken()
         });
-        let choices = Text::joined(choices, ", ");
-        let choices = if choices.width() == 0 { Text::from("no NIC") } else { choices };
+        let choices = Text::joined(choices, ", ").or("no NIC");
         let model = gpu.model.as_deref().unwrap_or("model unknown");
         let facts = vec![
             gpu.address.described().unwrap_or_default().into(),

@@ -4,6 +4,7 @@
 use super::{Known, Look};
 use crate::commands::page::{Page, Table, Text};
 use nic_placement_core::policy::gbps;
+use nic_placement_core::topology::PathType;
 use nic_placement_traffic::growth::{Bytes, Growth, NoFigure};
 use nic_placement_traffic::planned;
 use nic_placement_traffic::tasks::PlacedTask;
@@ -29,7 +30,7 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
         nics.row([
             Text::from(&name),
             gpus(look.known, &name),
-            rate(look.known, &name),
+            rate_mbps(look.known, &name).map_or("-".into(), |mbps| Text::from(gbps(mbps)).unbroken()),
             per_second(|of| of.sent),
             per_second(|of| of.received),
             growth.interface.as_deref().unwrap_or("-").into(),
@@ -105,10 +106,6 @@ fn gpus(known: Option<&Known>, nic: &str) -> Text {
     })
 }
 
-fn rate(known: Option<&Known>, nic: &str) -> Text {
-    rate_mbps(known, nic).map_or("-".into(), |mbps| Text::from(gbps(mbps)).unbroken())
-}
-
 fn rate_mbps(known: Option<&Known>, nic: &str) -> Option<u64> {
     let (name, port) = nic.split_once(':')?;
     let topology = &known?.topology;
@@ -139,15 +136,10 @@ fn task_nics(known: Option<&Known>, task: &PlacedTask) -> Text {
         Some(path) => Text::from(format_args!("{nic} ")).then(Text::of_path(path)).unbroken(),
         None => Text::from(nic),
     });
-    let all = Text::joined(shown, ", ");
-    if all.width() == 0 { "-".into() } else { all }
+    Text::joined(shown, ", ").or("-")
 }
 
-fn path(
-    known: Option<&Known>,
-    task: &PlacedTask,
-    nic: &str,
-) -> Option<nic_placement_core::topology::PathType> {
+fn path(known: Option<&Known>, task: &PlacedTask, nic: &str) -> Option<PathType> {
     let topology = &known?.topology;
     let index = topology.nic_index(nic.split_once(':')?.0)?;
     let address = topology.nic(index).address?;
