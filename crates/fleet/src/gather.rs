@@ -28,7 +28,7 @@ const MOST: usize = 512;
 pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
     let read = |path: &str| root.read(path).filter(|text| !text.is_empty());
     let dmi = dmi(root);
-    let loaded = root.list(MODULE, |name| MODULES.contains(&name));
+    let loaded = root.list(MODULE, |name| MODULES.split(' ').any(|module| module == name));
     let peers = root.list(PEERS, |_| true).into_iter().take(MOST);
     let has_modules = root.is_live() || !loaded.is_empty();
     HostFacts {

@@ -31,16 +31,8 @@ pub struct HostFacts {
 }
 
 /// Modules of the kernel that decide how a NIC reaches a GPU's memory.
-pub(crate) const MODULES: [&str; 8] = [
-    "nvidia",
-    "nvidia_peermem",
-    "nv_peer_mem",
-    "efa_nv_peermem",
-    "amdgpu",
-    "ib_uverbs",
-    "ib_umad",
-    "ib_peer_mem",
-];
+pub(crate) const MODULES: &str =
+    "nvidia nvidia_peermem nv_peer_mem efa_nv_peermem amdgpu ib_uverbs ib_umad ib_peer_mem";
 
 /// The known machine that the node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

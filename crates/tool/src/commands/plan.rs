@@ -171,11 +171,8 @@ fn step_of(
     Ok((step, tasks))
 }
 
-fn variable_name(text: &str) -> Result<String, String> {
-    match is_variable_name(text) {
-        true => Ok(text.to_string()),
-        false => Err("expected the name of a variable".to_string()),
-    }
+fn variable_name(text: &str) -> Result<String, &'static str> {
+    is_variable_name(text).then(|| text.to_string()).ok_or("expected the name of a variable")
 }
 
 /// Lines that a shell can evaluate: `case $SLURM_LOCALID in 0) export …`.

@@ -12,19 +12,8 @@ use nic_placement_fleet::audit::report::{
 use std::collections::BTreeMap;
 
 /// Kernel modules of GPUs and NICs that may state a version; those of the kernel's own tree state none.
-const MODULES: [&str; 11] = [
-    "nvidia",
-    "nvidia_peermem",
-    "gdrdrv",
-    "amdgpu",
-    "mlx5_core",
-    "ib_core",
-    "bnxt_re",
-    "irdma",
-    "efa",
-    "cxi_ss1",
-    "nvidia_fs",
-];
+const MODULES: &str =
+    "nvidia nvidia_peermem gdrdrv amdgpu mlx5_core ib_core bnxt_re irdma efa cxi_ss1 nvidia_fs";
 
 /// The report of a node with these findings; `root` has the files that [`Topology`] does not hold.
 pub(super) fn report(
@@ -67,7 +56,7 @@ fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<S
     let of_the_node =
         [("kernel", "proc/sys/kernel/osrelease"), ("BIOS", "sys/devices/virtual/dmi/id/bios_version")];
     let files = of_the_node.map(|(name, path)| (name, path.to_string())).into_iter();
-    let modules = MODULES.iter().map(|name| (*name, format!("sys/module/{name}/version")));
+    let modules = MODULES.split(' ').map(|name| (name, format!("sys/module/{name}/version")));
     let ours = is_live.then(|| ("nic-placement".to_string(), env!("CARGO_PKG_VERSION").to_string()));
     let read = files.chain(modules).filter_map(|(name, path)| Some((name.to_string(), read(&path)?)));
     ours.into_iter().chain(read).collect()
