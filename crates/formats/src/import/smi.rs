@@ -96,10 +96,9 @@ fn is_nic_number(label: &str) -> bool {
 }
 
 /// Labels for a message: all if there are few, else the first ones.
-fn listed<'a>(labels: impl IntoIterator<Item = &'a str>) -> String {
+fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
-    let labels: Vec<&str> = labels.into_iter().collect();
-    let shown: Vec<String> = labels.iter().take(SHOWN).map(|label| format!("`{label}`")).collect();
+    let shown: Vec<String> = labels.iter().take(SHOWN).map(|label| format!("`{}`", label.as_ref())).collect();
     match labels.len().saturating_sub(SHOWN) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

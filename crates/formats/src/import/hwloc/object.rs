@@ -4,6 +4,7 @@
 use crate::import::{BadText, Result, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
+use std::collections::BTreeMap;
 
 /// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -147,23 +148,18 @@ impl<'d> Objects<'d> {
             BadText::new(line(root), format!("version `{}` of hwloc's XML: expected 1, 2 or 3", shown(said)))
         })?;
         let mut file = Objects { version, root, objects: Vec::new() };
-        let mut ahead: Vec<(Node, Option<usize>)> = vec![(root, None)];
-        while let Some((element, parent)) = ahead.pop() {
-            let here = if element == root {
-                None
-            } else {
-                let kind = match element.attribute("type").unwrap_or_default() {
-                    // version 1 called a package a socket until hwloc 1.11
-                    "Socket" => "Package",
-                    kind => kind,
-                };
-                file.objects.push(Object { kind, element, parent });
-                Some(file.objects.len() - 1)
+        // objects stand in the root or in objects
+        let mut indices = BTreeMap::from([(root, None)]);
+        for element in root.descendants().filter(|element| element.has_tag_name("object")) {
+            let around = element.parent().and_then(|parent| indices.get(&parent));
+            let Some(&parent) = around else { continue };
+            let kind = match element.attribute("type").unwrap_or_default() {
+                // version 1 called a package a socket until hwloc 1.11
+                "Socket" => "Package",
+                kind => kind,
             };
-            let inner = element.children().filter(|child| child.has_tag_name("object"));
-            let first = ahead.len();
-            ahead.extend(inner.map(|child| (child, here)));
-            ahead[first..].reverse();
+            indices.insert(element, Some(file.objects.len()));
+            file.objects.push(Object { kind, element, parent });
         }
         let machines: Vec<usize> = file.of("Machine").collect();
         match machines[..] {

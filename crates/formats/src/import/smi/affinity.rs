@@ -70,7 +70,7 @@ pub(super) fn read(matrix: &Matrix, links: &MatrixPaths, to: &mut Imported) -> V
         }));
     }
     for (finding, labels) in findings {
-        let labels = listed(labels.iter().map(String::as_str));
+        let labels = listed(&labels);
         to.note("CPU Affinity", format!("{finding}, in the rows of {labels}"));
     }
     // `0,2-17`: the first one is the CPUs' node, unless the others have CPUs too
@@ -112,7 +112,7 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
         None => {
             let mut readings = Vec::new();
             if count < columns && words.iter().all(|word| word.len() <= MAX_TOUCHING) {
-                take_apart(words, titles, &mut Vec::new(), &mut readings);
+                take_apart(&said, titles, &mut Vec::new(), &mut readings);
             }
             let mut affinity = Affinity::default();
             match readings.as_slice() {
@@ -159,21 +159,18 @@ fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
 
 /// The ways to read touching words as one value below each title; two ways already make it ambiguous.
 fn take_apart<'a>(
-    words: &[&'a str],
+    text: &'a str,
     titles: &[Title],
     read: &mut Vec<&'a str>,
     readings: &mut Vec<Vec<&'a str>>,
 ) {
-    let (Some((word, more_words)), Some((title, more_titles))) = (words.split_first(), titles.split_first())
-    else {
-        if words.is_empty() && titles.is_empty() {
-            readings.push(read.clone());
-        }
+    let Some((title, more_titles)) = titles.split_first() else {
+        readings.extend(text.is_empty().then(|| read.clone()));
         return;
     };
-    // the rest of the word would need more titles than there are
+    let word = text.split(' ').next().unwrap_or_default();
     for end in (1..=word.len()).filter(|&end| word.is_char_boundary(end)) {
-        let (value, left) = word.split_at(end);
+        let value = &word[..end];
         let fits = match title {
             Title::Cpu => value == "N/A" || ranges(value, Bitmap::LIMIT).is_some(),
             // only Grace machines have lists of nodes, and there no values touch: without lists fewer cases are ambiguous
@@ -181,18 +178,11 @@ fn take_apart<'a>(
                 value == "N/A" || !value.contains(['-', ',']) && ranges(value, MAX_NODE).is_some()
             }
         };
-        if !fits || readings.len() > 1 {
-            continue;
+        if fits && readings.len() < 2 {
+            read.push(value);
+            take_apart(text[end..].trim_start(), more_titles, read, readings);
+            read.pop();
         }
-        read.push(value);
-        match left {
-            "" => take_apart(more_words, more_titles, read, readings),
-            left => {
-                let words: Vec<&str> = std::iter::once(left).chain(more_words.iter().copied()).collect();
-                take_apart(&words, more_titles, read, readings);
-            }
-        }
-        read.pop();
     }
 }
 

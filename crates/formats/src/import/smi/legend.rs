@@ -58,7 +58,7 @@ pub(super) fn read(
     }
     let mut note = |labels: Vec<&str>, finding: &str| {
         if !labels.is_empty() {
-            to.note("NIC Legend", format!("{finding} {}", listed(labels)));
+            to.note("NIC Legend", format!("{finding} {}", listed(&labels)));
         }
     };
     note(unnamed, "no name, so the matrix's own word is used, which no library knows, for");

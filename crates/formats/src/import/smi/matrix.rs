@@ -57,9 +57,11 @@ impl Matrix {
             notes.push(Diagnostic::new("header", "labels touch each other: read as one each"));
         }
         let mut note = |which: fn(&MatrixRow) -> bool, finding: &str| {
-            let labels = listed(self.rows.iter().filter(|row| which(row)).map(|row| row.label.as_str()));
+            let labels: Vec<&String> =
+                self.rows.iter().filter(|row| which(row)).map(|row| &row.label).collect();
             if !labels.is_empty() {
-                notes.push(Diagnostic::new("rows", format!("{finding} of {labels}: read as one each")));
+                let finding = format!("{finding} of {}: read as one each", listed(&labels));
+                notes.push(Diagnostic::new("rows", finding));
             }
         };
         note(|row| row.touching, "cells touch each other in the rows");

@@ -62,9 +62,8 @@ pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Resul
         kinds.push(of_gpu);
     }
     for (nic, gpus) in nics.iter().zip(&otherwise).filter(|(_, gpus)| !gpus.is_empty()) {
-        let gpus = listed(gpus.iter().map(String::as_str));
-        let finding = format!("its row says otherwise than the rows of {gpus}: the GPUs' rows count");
-        to.note(nic, finding);
+        let gpus = listed(gpus);
+        to.note(nic, format!("its row says otherwise than the rows of {gpus}: the GPUs' rows count"));
     }
     Ok(MatrixPaths { gpus, nics, kinds })
 }
@@ -101,9 +100,8 @@ fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)>
         nics.push(row.label.clone());
     }
     if !missing.is_empty() {
-        let labels = listed(missing.iter().map(|row| row.label.as_str()));
-        let finding = format!("no columns for {labels}: their own rows count");
-        to.note("header", finding);
+        let labels: Vec<&String> = missing.iter().map(|row| &row.label).collect();
+        to.note("header", format!("no columns for {}: their own rows count", listed(&labels)));
     }
     if nics.len() > MAX_DEVICES {
         return bad(format!("{} NICs: expected at most {MAX_DEVICES}", nics.len()));
@@ -111,11 +109,8 @@ fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)>
     gpus.sort_unstable();
     if gpus.iter().enumerate().any(|(position, &number)| position != usize::from(number)) {
         let labels: Vec<String> = gpus.iter().map(|number| format!("GPU{number}")).collect();
-        let finding = format!(
-            "shows only {}: a GPU's position among them is its index",
-            listed(labels.iter().map(String::as_str))
-        );
-        to.note("header", finding);
+        let labels = listed(&labels);
+        to.note("header", format!("shows only {labels}: a GPU's position among them is its index"));
     }
     Ok((gpus, nics))
 }
