@@ -89,7 +89,7 @@ impl CountedPort {
         }
     }
 
-    /// The place of such a name.
+    /// The port of such a name.
     pub fn named(name: &str) -> CountedPort {
         let port = name.split_once(':').and_then(|(device, port)| Some((device, port.parse().ok()?)));
         let (device, port) = port.unwrap_or((name, 0));

@@ -15,7 +15,7 @@ pub enum NoFigure {
     /// a counter of 32 bits stands at its end
     AtItsEnd,
     NoAnswer,
-    /// it was there at one of the readings alone
+    /// it is in only one of the two readings
     CameOrWent,
 }
 

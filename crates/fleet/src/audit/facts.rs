@@ -35,7 +35,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Is it a difference where one node has this fact and another has it not?  What a node does not tell is none.
+    /// True for a fact that a device or a finding is there: a node without it differs.  A value that a node does not report is no
+    /// difference.
     pub(super) fn counts_where_absent(&self) -> bool {
         self.what.is_empty()
     }

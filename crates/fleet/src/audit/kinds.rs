@@ -7,10 +7,10 @@ use super::{Audit, Shape};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Devices by which a node may differ and still be of a kind: one, or this part of the kind's.
+/// A node is of a kind if it differs by one device, or by at most one in so many of the kind's devices.
 const PART: usize = 4;
-/// Kinds of a machine that take in nodes with a few devices more or less, the most common ones: the time must not grow with
-/// the square of the input.
+/// The most common kinds of a machine, to which nodes with a few devices more or less are added: the time must not grow with the
+/// square of the input.
 const MOST_CENTRES: usize = 64;
 
 /// What most nodes of a kind have.

@@ -39,7 +39,7 @@ pub(crate) const MODULES: &str =
 pub(crate) struct Machine {
     pub(crate) name: Option<String>,
     pub(crate) is_a_clouds: bool,
-    /// what it has and the node does not show, and whether the bus has something there all the same
+    /// devices of the model that the node does not show; true: the bus has a function at that address
     pub(crate) missing: Vec<(Missing, bool)>,
     /// how many GPUs machines of this product have
     pub(crate) gpus: Option<usize>,
@@ -108,7 +108,7 @@ pub struct Installation {
     pub off: Option<(String, bool)>,
     /// what steps get here that do not ask; `None` where no line loads the plugin
     pub unasked: Option<Unasked>,
-    /// why the admin's description of the node cannot be gone by
+    /// why the admin's description of the node cannot be used
     pub no_node: Option<String>,
     /// what a step would make of the node file; `None` where it was not looked for
     pub node_file: Option<(String, NodeFileState)>,

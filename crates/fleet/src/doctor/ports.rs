@@ -148,7 +148,7 @@ fn interface<'a>(facts: &'a HostFacts, nic: &Nic, port: &Port) -> Option<&'a Int
     }
 }
 
-/// Does it say that nothing passes?  `unknown` is what drivers say that do not tell.
+/// True: the interface reports no link.  Drivers that do not report it say `unknown`.
 fn is_down(interface: &Interface) -> Option<bool> {
     match (interface.state.as_deref(), interface.carrier) {
         (Some("down" | "lowerlayerdown" | "notpresent"), _) | (_, Some(false)) => Some(true),

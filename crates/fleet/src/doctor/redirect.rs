@@ -51,7 +51,7 @@ fn config(facts: &HostFacts, address: PciAddress) -> Option<ConfigSpace> {
     facts.functions.get(&address)?.config
 }
 
-/// Does this port send on what could turn round in its switch?
+/// True: the port sends packets up to the root complex that its switch could route back.
 pub(super) fn redirects(config: ConfigSpace) -> bool {
     config.acs.is_some_and(|acs| acs & (REQUEST_REDIRECT | COMPLETION_REDIRECT | UPSTREAM_FORWARDING) != 0)
 }

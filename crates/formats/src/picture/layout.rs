@@ -227,8 +227,8 @@ impl Canvas<'_> {
     }
 }
 
-/// Where curves meet their boxes, given for each the box's number and place and where it comes from: spread over the box in the
-/// order in which they come, so that no two of them cross there.
+/// Where each curve meets its box.  A curve is given by its box's number, the box's span, and the height of its other end; the ends
+/// are spread over the box in the order of those heights, so that no two curves cross there.
 fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
     let curves: Vec<(usize, Span, f64)> = curves.collect();
     let mut order: Vec<usize> = (0..curves.len()).collect();

@@ -196,7 +196,7 @@ impl NodePlace {
         }
     }
 
-    /// Without bridges that say nothing: those with one thing below them.
+    /// Without bridges that have only one card or place below them.
     fn without_idle_bridges(mut self) -> NodePlace {
         for inner in std::mem::take(&mut self.places) {
             let branches = inner.places.len();

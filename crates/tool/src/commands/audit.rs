@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
-/// Bad pieces that are told; all are counted.
+/// Bad pieces that are printed; all are counted.
 const TOLD: usize = 20;
 /// Differences of a node that are printed; JSON has all.
 const SHOWN: usize = 24;
@@ -49,7 +49,7 @@ pub(super) struct AuditOptions {
 struct Rejected {
     count: usize,
     first: Vec<Bad>,
-    /// may lines of several tasks have come in between each other?
+    /// may lines of several tasks be mixed?
     mixed: bool,
 }
 

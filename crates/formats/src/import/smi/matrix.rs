@@ -84,7 +84,7 @@ pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
         header = match (header.take(), MatrixHeader::of(&words, line.number)) {
             (Some(begun), Some(more)) => begun.and(more),
             (None, more) => more.filter(|more| !more.labels.is_empty()),
-            // a log's blank line is not blank; after a second other line the header no longer counts
+            // in a log a blank line is not blank; after two other lines the header no longer counts
             (Some(begun), None) => begun.end(),
         };
     }

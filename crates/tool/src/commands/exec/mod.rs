@@ -205,7 +205,7 @@ fn intent(
     Ok(Intent { wish: Wish { settings, admin, reasons }, off, knows_admin })
 }
 
-/// Does this process tell what every process of its node would?
+/// Does this process report for all of its node?
 static TELLS: AtomicBool = AtomicBool::new(false);
 
 struct ToStderr;
@@ -231,7 +231,7 @@ fn say(text: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Lets warnings be heard, if `tells`.
+/// Writes warnings to stderr from now on, if `tells`.
 fn listen(tells: bool) {
     TELLS.store(tells, Ordering::Relaxed);
     if log::set_logger(&ToStderr).is_ok() {

@@ -80,21 +80,21 @@ const SLURMS_COUNTS: &str = "SLURM_STEP_TASKS_PER_NODE";
 pub(super) struct Numbering {
     /// on its node; `None` where neither the user nor a launcher's variable gives a number that can be one
     pub(super) rank: Option<Rank>,
-    /// the variable that says so; none where the user did
+    /// the variable that gave the number; `None` if the user gave it
     pub(super) variable: Option<&'static str>,
-    /// the variable of the launcher that gave it, below which a wrapper or the user may have said number and count again; that is
-    /// not sought for Slurm's ([`Numbering::repeats_slurm`])
+    /// the variable of the launcher that started this process, also where a wrapper or the user repeated its number in another
+    /// variable; not searched for Slurm, of which [`Numbering::repeats_slurm`] says it
     pub(super) numbered_by: Option<&'static str>,
-    /// is it the number that Slurm gave its task, among as many: may a shell in the task or its user have said it again?
+    /// number and count are those of Slurm's task: a shell in the task, or the user, may have repeated them
     pub(super) repeats_slurm: bool,
     pub(super) global: u32,
     pub(super) total: u32,
-    /// what was said and is not understood
+    /// a number that is not understood
     pub(super) doubt: Option<String>,
 }
 
 impl Numbering {
-    /// Is it the one that tells what all would?
+    /// True for the process that reports for all of its node.
     pub(super) fn is_first(&self) -> bool {
         self.rank.as_ref().is_none_or(|rank| rank.number == 0)
     }

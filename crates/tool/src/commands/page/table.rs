@@ -59,7 +59,7 @@ impl Table {
         // with a line for each character every column is as narrow as it can be
         let longest = full.iter().copied().max().unwrap_or(1);
         let mut widths = (2..=longest).map(at_most).find(|widths| fits(widths)).unwrap_or(least);
-        // what is left goes to whom it spares a line, first to those that lack least
+        // the room left over goes to columns that need fewer lines with it, first to those that are nearly wide enough
         let mut lacking: Vec<usize> = (0..columns).collect();
         lacking.sort_by_key(|&column| full[column] - widths[column]);
         for column in lacking {
