@@ -57,6 +57,13 @@ pub struct NicTraffic {
 /// The counter of soft RoCE.
 pub(crate) const OF_THE_INTERFACE: &str = "the interface's tx_bytes";
 
+impl NicTraffic {
+    /// Does its RDMA pass through the interface, as that of soft RoCE?
+    pub fn is_soft(&self) -> bool {
+        self.counter.as_deref() == Some(OF_THE_INTERFACE)
+    }
+}
+
 fn nic(place: &CountedPort, growth: &Growth, plan: &PlannedNics) -> NicTraffic {
     let name = place.name();
     let planned = plan.get(&name);
@@ -125,7 +132,7 @@ pub fn notes(nics: &[NicTraffic], shares: &Shares, origin: Origin) -> Vec<String
             notes.push(format!("{}: {what}", names.join(", ")));
         }
     }
-    if nics.iter().any(|nic| nic.counter.as_deref() == Some(OF_THE_INTERFACE)) {
+    if nics.iter().any(NicTraffic::is_soft) {
         notes.push("soft RoCE: the interface counts RDMA and TCP together".to_string());
     }
     let rdma = shares.planned.saturating_add(shares.others);

@@ -87,14 +87,14 @@ impl fmt::Display for Level {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename = "NumaNode")]
+#[serde(expecting = "struct NumaNode")]
 pub struct NumaReport {
     pub node: u32,
     pub cpus: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename = "Gpu")]
+#[serde(expecting = "struct Gpu")]
 pub struct GpuReport {
     /// its PCI function; `null` if its description has none
     pub address: Option<String>,
@@ -115,7 +115,7 @@ pub struct GpuReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename = "Nic")]
+#[serde(expecting = "struct Nic")]
 pub struct NicReport {
     /// the device's name, such as `mlx5_0`
     pub name: String,
@@ -137,7 +137,7 @@ pub struct NicReport {
 
 /// A PCIe link as its lower end reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename = "Link")]
+#[serde(expecting = "struct Link")]
 pub struct LinkReport {
     /// what it runs at now, such as `32.0 GT/s`; a GPU that idles slows it down
     pub speed: String,
@@ -145,7 +145,7 @@ pub struct LinkReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename = "Port")]
+#[serde(expecting = "struct Port")]
 pub struct PortReport {
     pub number: u8,
     /// `active`, `down`, `init`, `armed`, `unknown`

@@ -5,6 +5,8 @@ mod node;
 mod print;
 mod watch;
 
+pub(super) use print::{figure, list};
+
 use super::audit::{open, or_stdin};
 use super::counters::opener;
 use super::exec::{become_as_it_is, is_first_on_node, not_started};

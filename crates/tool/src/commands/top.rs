@@ -15,11 +15,12 @@ use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::describe;
 use nic_placement_sys as sys;
-use nic_placement_traffic::counters::{CountedPort, Sample};
-use nic_placement_traffic::growth::{Growth, growth};
+use nic_placement_traffic::counters::Sample;
+use nic_placement_traffic::growth::growth;
 use nic_placement_traffic::planned::{self, PlannedNics};
+use nic_placement_traffic::report::{self, NicTraffic};
 use nic_placement_traffic::tasks::{PlacedTask, tasks};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
@@ -65,7 +66,7 @@ struct Look<'a> {
     name: String,
     known: Option<&'a Known>,
     seconds: f64,
-    grown: BTreeMap<CountedPort, Growth>,
+    nics: Vec<NicTraffic>,
     tasks: Vec<PlacedTask>,
     processes: Processes,
 }
@@ -74,6 +75,8 @@ pub(super) fn run(options: &TopOptions, page: &mut Page) -> Result<(), Failure> 
     let source = options.node.source();
     let open = opener(&source);
     let known = known(source);
+    let none = PlannedNics::new();
+    let plan = known.as_ref().map_or(&none, |known| &known.plan);
     let (mut before, mut silent) = read(&open, &BTreeSet::new());
     let mut begun = Instant::now();
     let stdout = io::stdout();
@@ -90,7 +93,7 @@ pub(super) fn run(options: &TopOptions, page: &mut Page) -> Result<(), Failure> 
             name: root.read("proc/sys/kernel/hostname").unwrap_or_else(|| "this node".to_string()),
             known: known.as_ref(),
             seconds,
-            grown: growth(&before, &after, &silent),
+            nics: report::of_node(&growth(&before, &after, &silent), plan).0,
             tasks: tasks(&processes.placed),
             processes,
         };

@@ -26,11 +26,16 @@ pub(super) fn report(report: &Measurement, page: &mut Page) {
     page.notes(&report.notes);
 }
 
-fn list<T: ToString>(of: &[T]) -> Text {
+pub(in crate::commands) fn list<T: ToString>(of: &[T]) -> Text {
     Text::joined(of.iter().map(|one| Text::from(one.to_string())), ",").or("-")
 }
 
-fn figure(of: Option<Bytes>, missing: Option<NoFigure>, pick: fn(Bytes) -> u64) -> Text {
+/// Bytes, or why they are not known.
+pub(in crate::commands) fn figure(
+    of: Option<Bytes>,
+    missing: Option<NoFigure>,
+    pick: impl Fn(Bytes) -> u64,
+) -> Text {
     match (of, missing) {
         (Some(of), _) => Text::from(bytes(pick(of))).unbroken(),
         (None, Some(missing)) => Text::from(missing).unbroken(),
