@@ -92,10 +92,3 @@ pub fn codes() -> impl Iterator<Item = &'static str> {
 pub fn widest_code() -> usize {
     codes().map(str::len).max().unwrap_or_default()
 }
-
-/// The checks by which a node can be drained, as a part of a Markdown page.
-pub fn draining() -> String {
-    let fails = CHECKS.iter().filter_map(|check| Some((check, check.says("fail")?)));
-    let rows = fails.map(|(Check { code, title, .. }, when)| format!("| `{code}` | {title} | {when} |\n"));
-    ["| check | asks | `fail` |\n|---|---|---|\n".to_string()].into_iter().chain(rows).collect()
-}

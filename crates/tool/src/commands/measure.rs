@@ -29,7 +29,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 /// run a program and count the bytes of each NIC meanwhile
@@ -131,15 +131,16 @@ pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failu
 fn warn_of_place(options: &MeasureOptions) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let Some(output) = options.output.clone() else { return };
-    let (json, (says, hears)) = (options.json, channel());
-    let asks = threads::started(move || {
-        // after `PATIENCE` the receiver is gone
-        let _ = says.send(output::file_for(&output, "", json).and_then(|file| output::could_write(&file)));
+    let json = options.json;
+    let answer = threads::answer_of(move || {
+        output::file_for(&output, "", json).and_then(|file| output::could_write(&file))
     });
-    let why = match asks.then(|| hears.recv_timeout(PATIENCE)) {
-        None | Some(Ok(Ok(()))) => return,
-        Some(Ok(Err(why))) => why,
-        Some(Err(_)) => format!("the place of the report has not answered within {} s", PATIENCE.as_secs()),
+    let why = match answer.recv_timeout(PATIENCE) {
+        Ok(Ok(())) | Err(RecvTimeoutError::Disconnected) => return,
+        Ok(Err(why)) => why,
+        Err(RecvTimeoutError::Timeout) => {
+            format!("the place of the report has not answered within {} s", PATIENCE.as_secs())
+        }
     };
     tell(&format!("measure: {why}: CMD runs, and if that stays so, the report goes to stderr"));
 }

@@ -74,9 +74,8 @@ fn matrix(topology: &Topology, page: &mut Page) {
     }
     let gpus: Vec<(usize, PciAddress)> = topology.gpus.iter().map(|gpu| gpu.address).enumerate().collect();
     for gpus in gpus.chunks(ABREAST) {
-        let headings: Vec<String> = gpus.iter().map(|(index, _)| format!("GPU {index}")).collect();
-        let mut table =
-            Table::headed(&[&[""], &*headings.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+        let headings = gpus.iter().map(|(index, _)| format!("GPU {index}"));
+        let mut table = Table::headed([String::new()].into_iter().chain(headings));
         for &(nic, address) in &nics {
             let paths = gpus.iter().map(|&(_, gpu)| path(topology, gpu, address));
             table.row([Text::from(&nic.name)].into_iter().chain(paths));

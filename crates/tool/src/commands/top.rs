@@ -23,7 +23,6 @@ use nic_placement_traffic::tasks::{PlacedTask, tasks};
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -145,10 +144,8 @@ fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
 
 /// To read the node asks the cards, so a thread does it: where a card does not answer in time, no plan is shown.
 fn known(source: NodeSource) -> Option<Known> {
-    let (told, answer) = channel();
-    threads::started(move || {
-        let topology = describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
-        let _ = told.send(topology);
+    let answer = threads::answer_of(move || {
+        describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology)
     });
     let topology = answer.recv_timeout(PATIENCE).ok().flatten()?;
     let plan = planned::of_node(&topology, &policy::map(&topology, &Request::default()));

@@ -15,7 +15,7 @@ use nic_placement_traffic::report::{self, Measurement, VERSION};
 use nic_placement_traffic::tasks::{Numbers, PlacedTask, numbers, tasks};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How long CMD waits for cards, at most: they answer in microseconds.
@@ -50,11 +50,8 @@ impl Before {
             ));
         }
         let (before, silent) = reading.end();
-        let (told, node) = channel();
         // it asks the cards too, and CMD's start does not wait for it
-        threads::started(move || {
-            let _ = told.send(describe());
-        });
+        let node = threads::answer_of(describe);
         Before { before, silent, open, node }
     }
 

@@ -17,7 +17,7 @@ pub(super) fn report(report: &Measurement, page: &mut Page) {
     page.line(format_args!("node {node}: {seconds:.1} s, CMD ended with {status}"));
     let total = report.shares.planned.saturating_add(report.shares.others);
     let headings = "NIC/GPUs/tasks/sent/share/received/interface/TCP sent/received/counted by";
-    let mut table = Table::headed(&headings.split('/').collect::<Vec<_>>());
+    let mut table = Table::headed(headings.split('/'));
     for nic in &report.nics {
         table.row(row(nic, total));
     }

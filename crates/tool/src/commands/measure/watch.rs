@@ -33,12 +33,9 @@ impl Watch {
     /// All that was seen, also now that the program has ended: other tasks of the node may still be there.
     pub(super) fn end(self) -> Processes {
         let mut all = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        let (told, answer) = channel();
         let open = self.open;
         // by a thread: the memory of one of the processes may be locked
-        threads::started(move || {
-            let _ = told.send(look(&open));
-        });
+        let answer = threads::answer_of(move || look(&open));
         answer.recv_timeout(LAST_LOOK).into_iter().for_each(|now| all.add(now));
         all
     }

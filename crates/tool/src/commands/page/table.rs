@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::text::{Style, Text};
+use std::fmt::Display;
 
 const GAP: usize = 2;
 
@@ -11,8 +12,8 @@ pub(in crate::commands) struct Table {
 }
 
 impl Table {
-    pub(in crate::commands) fn headed(headings: &[&str]) -> Table {
-        let headings = headings.iter().map(|heading| Text::styled(heading, Style::Heading));
+    pub(in crate::commands) fn headed(headings: impl IntoIterator<Item = impl Display>) -> Table {
+        let headings = headings.into_iter().map(|heading| Text::styled(heading, Style::Heading));
         Table { rows: vec![headings.collect()], indent: 0 }
     }
 
