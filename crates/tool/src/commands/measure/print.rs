@@ -101,7 +101,7 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
     ));
     let total = merged.shares.planned.saturating_add(merged.shares.others);
     let mut table =
-        Table::headed(&["NIC", "in the plan", "counted", "sent", "share", "least", "most", "TCP sent"]);
+        Table::headed(["NIC", "in the plan", "counted", "sent", "share", "least", "most", "TCP sent"]);
     let mut nics: Vec<_> = merged.nics.iter().collect();
     nics.sort_by_key(|(name, _)| CountedPort::named(name));
     for (name, sum) in nics {

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn columns_stand_under_their_headings() {
-        let mut table = Table::headed(&["task", "NIC"]);
+        let mut table = Table::headed(["task", "NIC"]);
         table.row(["0".into(), "mlx5_0:1".into()]);
         table.row(["10".into(), "-".into()]);
         assert_eq!(printed(&table, 100), ["task  NIC", "0     mlx5_0:1", "10    -"]);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn no_line_is_wider_than_the_page_whatever_the_cells_hold() {
-        let mut table = Table::headed(&["a", "b", "c"]);
+        let mut table = Table::headed(["a", "b", "c"]);
         table.row(["x".repeat(300).into(), "y,".repeat(90).into(), "z ".repeat(200).into()]);
         let lines = printed(&table, 100);
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");

@@ -19,7 +19,7 @@ const NAMED: usize = 4;
 pub(super) fn tables(look: &Look, page: &mut Page) {
     page.line(format_args!("node {}: the last {:.1} s", look.name, look.seconds));
     let mut nics =
-        Table::headed(&["NIC", "GPUs", "rate", "sent/s", "received/s", "interface", "TCP/s", "tasks"]);
+        Table::headed(["NIC", "GPUs", "rate", "sent/s", "received/s", "interface", "TCP/s", "tasks"]);
     let users = users(&look.tasks);
     for nic in &look.nics {
         let per_second = |of, missing, pick: fn(Bytes) -> u64| {
@@ -42,7 +42,7 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
     if look.tasks.is_empty() {
         page.line("no placed task that this user may see");
     } else {
-        let mut table = Table::headed(&["task", "user", "process", "GPUs", "NICs"]);
+        let mut table = Table::headed(["task", "user", "process", "GPUs", "NICs"]);
         for task in &look.tasks {
             table.row([
                 Text::from(label(task)).unbroken(),
