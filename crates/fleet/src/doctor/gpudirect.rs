@@ -72,6 +72,7 @@ fn nvidias(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Result<&
             _ => unknown("the list of loaded modules is not told"),
         };
     }
+    /// PCI's number of Mellanox, whose driver is mlx5.
     const MELLANOX: u16 = 0x15b3;
     let function = pair.nic.address.and_then(|address| subject.plan.node.pci.get(address));
     let is_mlx5 = function.is_some_and(|function| function.vendor == Some(MELLANOX));

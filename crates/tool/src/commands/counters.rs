@@ -46,7 +46,7 @@ type Left = Mutex<std::vec::IntoIter<String>>;
 impl Reading {
     /// Asks all RDMA devices but those that are known to be silent, and all interfaces of cards.
     pub(super) fn begin(open: &Open, silent: &BTreeSet<String>) -> Reading {
-        let (told, answers) = channel();
+        let (sender, answers) = channel();
         let Some(root) = open() else {
             return Reading { answers, waiting: BTreeSet::new(), is_unasked: false, sample: Sample::new() };
         };
@@ -54,8 +54,8 @@ impl Reading {
         devices.truncate(MAX_DEVICES);
         let left: Arc<Left> = Arc::new(Mutex::new(devices.clone().into_iter()));
         let ask = || {
-            let (left, open, told) = (Arc::clone(&left), Arc::clone(open), told.clone());
-            move || ask_all(&left, &open, &told)
+            let (left, open, sender) = (Arc::clone(&left), Arc::clone(open), sender.clone());
+            move || ask_all(&left, &open, &sender)
         };
         let is_unasked = !devices.is_empty() && !threads::started(ask());
         // with fewer threads than cards these ask all the same, as long as cards answer
@@ -93,13 +93,13 @@ impl Reading {
 }
 
 /// Asks card after card, until all are asked or one does not answer.
-fn ask_all(left: &Left, open: &Open, told: &Sender<(String, Sample)>) {
+fn ask_all(left: &Left, open: &Open, sender: &Sender<(String, Sample)>) {
     loop {
         let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(device) = next else { return };
         let sample = open().map(|root| device_of(&root, &device)).unwrap_or_default();
         // this fails where the reading has ended without the answer
-        let _ = told.send((device, sample));
+        let _ = sender.send((device, sample));
     }
 }
 

@@ -11,15 +11,15 @@ use nic_placement_core::topology::Bitmap;
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
-    let mut told: Vec<(&String, Vec<u32>)> = Vec::new();
+    let mut groups: Vec<(&String, Vec<u32>)> = Vec::new();
     for (number, lack) in shortfalls.iter().flat_map(|(number, of)| of.iter().map(move |lack| (number, lack)))
     {
-        match told.iter_mut().find(|(known, _)| *known == lack) {
+        match groups.iter_mut().find(|(known, _)| *known == lack) {
             Some((_, numbers)) => numbers.push(*number),
-            None => told.push((lack, vec![*number])),
+            None => groups.push((lack, vec![*number])),
         }
     }
-    for (lack, numbers) in told {
+    for (lack, numbers) in groups {
         page.item("lacks: ", format_args!("{}: {lack}", named(kind, numbers)));
     }
 }

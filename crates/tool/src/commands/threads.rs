@@ -30,10 +30,10 @@ pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
 
 /// What a thread answers, if one could be started.
 pub(super) fn answer_of<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
-    let (told, answer) = channel();
+    let (sender, answer) = channel();
     started(move || {
         // this fails where nothing waits for the answer any more
-        let _ = told.send(work());
+        let _ = sender.send(work());
     });
     answer
 }

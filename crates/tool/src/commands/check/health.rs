@@ -129,9 +129,9 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
 pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let (says, hears) = channel();
+    let (sender, receiver) = channel();
     if let Some(stdout) = child.stdout.take() {
-        let listener = thread::Builder::new().spawn(move || listen(stdout, &says));
+        let listener = thread::Builder::new().spawn(move || listen(stdout, &sender));
         if let Err(error) = listener {
             child.kill()?;
             return Err(error);
@@ -139,7 +139,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     }
     let mut said = Vec::new();
     loop {
-        match hears.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(part) => said.extend(part?),
             // the process has closed its output, as it does at its end: it waits for nothing any more
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
@@ -152,7 +152,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
 }
 
 /// Passes on what is written, as it comes, until its end or an error, or until the receiver is gone.
-fn listen(mut stdout: ChildStdout, says: &Sender<io::Result<Vec<u8>>>) {
+fn listen(mut stdout: ChildStdout, sender: &Sender<io::Result<Vec<u8>>>) {
     let mut part = [0; 4096];
     loop {
         let read = match stdout.read(&mut part) {
@@ -162,7 +162,7 @@ fn listen(mut stdout: ChildStdout, says: &Sender<io::Result<Vec<u8>>>) {
             Err(error) => Err(error),
         };
         let is_last = read.is_err();
-        if says.send(read).is_err() || is_last {
+        if sender.send(read).is_err() || is_last {
             return;
         }
     }
