@@ -12,7 +12,7 @@ const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL
 
 /// What the processors are: infos on the packages, and on the machine where all are alike.
 pub(super) fn processor(file: &Objects) -> Option<Processor> {
-    let package = file.of("Package").next().map(|index| &file.objects[index]);
+    let package = file.of("Package").next();
     let info =
         |name: &str| package.and_then(|package| package.info(name)).or_else(|| file.machine_info(name));
     let number = |name: &str| info(name)?.parse::<u16>().ok().map(u32::from);
@@ -53,8 +53,7 @@ pub(super) fn numa_index(object: &Object) -> Result<u32> {
 pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     let mut nodes: Vec<(bool, CpuSet, u32)> = Vec::new();
     let mut seen = BTreeSet::new();
-    for index in file.of("NUMANode") {
-        let object = &file.objects[index];
+    for object in file.of("NUMANode") {
         let number = numa_index(object)?;
         if !seen.insert(number) {
             return Err(object.bad(format!("NUMA node `{number}` is there twice")));
@@ -66,7 +65,7 @@ pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     if let (true, Some(machine)) = (nodes.is_empty(), file.of("Machine").next()) {
         // hwloc 2 reads files of version 1 the same way
         to.note("NUMANode", "none in the file: the machine counts as one, number 0");
-        nodes.push((false, usable_cpus(&file.objects[machine])?, 0));
+        nodes.push((false, usable_cpus(machine)?, 0));
     }
     // For the kernel, a CPU belongs to one node only.  hwloc 2 gives a node without CPUs (memory of a GPU,
     // MCDRAM, CXL) the CPUs of neighbouring nodes, so the innermost node around a CPU keeps it.
@@ -112,8 +111,7 @@ pub(super) fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
     // (CPU, the package around it, the core around it); a CPU without a core is its own
     let mut found: Vec<(u32, Option<usize>, usize)> = Vec::new();
     let mut seen = CpuSet::new();
-    for index in file.of("PU") {
-        let object = &file.objects[index];
+    for object in file.of("PU") {
         let number = object.os_index()?.ok_or_else(|| object.bad("a PU without os_index"))?;
         if number >= Bitmap::LIMIT {
             return Err(object.bad(format!("PU `{number}`: expected a number below {}", Bitmap::LIMIT)));
@@ -125,6 +123,7 @@ pub(super) fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
         if object.set("online_cpuset")?.is_some_and(|online| !online.contains(number)) {
             continue;
         }
+        let index = object.index;
         found.push((number, file.above(index, "Package"), file.above(index, "Core").unwrap_or(index)));
     }
     let packages: BTreeSet<usize> = found.iter().filter_map(|&(_, package, _)| package).collect();

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::cpu::numa_index;
-use super::object::Objects;
+use super::object::{Object, Objects};
 use crate::import::{Imported, shown};
 use nic_placement_core::topology::Topology;
 use roxmltree::Node;
@@ -71,11 +71,11 @@ fn not_a_number(text: &str) -> String {
 fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
     let mut found = Vec::new();
     // only an object around the first node can have a matrix of all nodes
-    let around = file.of("NUMANode").next().into_iter().flat_map(|first| file.ancestors(first));
+    let around = file.of("NUMANode").next().into_iter().flat_map(|first| file.ancestors(first.index));
     for index in around {
-        let below = |&node: &usize| file.ancestors(node).any(|above| above == index);
+        let below = |node: &&Object| file.ancestors(node.index).any(|above| above == index);
         let nodes = file.of("NUMANode").filter(below);
-        let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(&file.objects[node]).ok()).collect();
+        let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(node).ok()).collect();
         for element in children(file.objects[index].element, "distances") {
             // only between as many objects as there are nodes: we need no matrices between cores or groups
             if element.attribute("nbobjs").and_then(|count| count.parse().ok()) != Some(nodes.len()) {
@@ -131,7 +131,7 @@ fn matrix(file: &Objects, element: Node, by_gp_index: bool) -> Result<Matrix, St
     if by_gp_index {
         // hwloc's own numbers, valid in this file only
         let mut of_gp_index = BTreeMap::new();
-        for object in file.of("NUMANode").map(|index| &file.objects[index]) {
+        for object in file.of("NUMANode") {
             if let (Some(gp), Ok(number)) = (object.attribute("gp_index"), numa_index(object)) {
                 of_gp_index.insert(gp, number);
             }

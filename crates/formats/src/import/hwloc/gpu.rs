@@ -47,16 +47,15 @@ pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     // the OS devices of each PCI device
     let mut inside: BTreeMap<usize, Vec<&Object>> = BTreeMap::new();
     let mut homeless: Vec<&str> = Vec::new();
-    for index in file.of("OSDev") {
-        let object = &file.objects[index];
-        match bus.device_of(index) {
+    for object in file.of("OSDev") {
+        match bus.device_of(object.index) {
             Some(device) => inside.entry(device).or_default().push(object),
             None if library(object, file.version).is_some() => homeless.extend(object.attribute("name")),
             None => {}
         }
     }
     let none: Vec<&Object> = Vec::new();
-    for index in file.of("PCIDev") {
+    for index in file.of("PCIDev").map(|device| device.index) {
         let Some(function) = bus.function(index) else { continue };
         let devices = inside.get(&index).unwrap_or(&none);
         let found = devices.iter().any(|object| library(object, file.version).is_some());

@@ -112,10 +112,10 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();
-    for index in file.of("OSDev") {
-        let device = bus.device_of(index);
-        let key = (device, if device.is_some() { 0 } else { index });
-        cards.entry(key).or_default().add(&file.objects[index], file.version);
+    for object in file.of("OSDev") {
+        let device = bus.device_of(object.index);
+        let key = (device, if device.is_some() { 0 } else { object.index });
+        cards.entry(key).or_default().add(object, file.version);
     }
     let mut found: Vec<(Option<usize>, ListedNic)> = Vec::new();
     for ((device, _), card) in &cards {

@@ -44,6 +44,8 @@ impl OsTypes {
 }
 
 pub(super) struct Object<'d> {
+    /// its place among the objects
+    pub(super) index: usize,
     /// its `type` (`hwloc_obj_type_t`)
     pub(super) kind: &'d str,
     pub(super) element: Node<'d, 'd>,
@@ -158,22 +160,20 @@ impl<'d> Objects<'d> {
                 "Socket" => "Package",
                 kind => kind,
             };
-            indices.insert(element, Some(file.objects.len()));
-            file.objects.push(Object { kind, element, parent });
+            let index = file.objects.len();
+            indices.insert(element, Some(index));
+            file.objects.push(Object { index, kind, element, parent });
         }
-        let machines: Vec<usize> = file.of("Machine").collect();
+        let machines: Vec<&Object> = file.of("Machine").collect();
         match machines[..] {
             [] => Err(BadText::new(line(root), "no object of type `Machine`")),
             [_] => Ok(file),
-            [_, second, ..] => {
-                Err(file.objects[second].bad("a second object of type `Machine`: expected one machine"))
-            }
+            [_, second, ..] => Err(second.bad("a second object of type `Machine`: expected one machine")),
         }
     }
 
-    pub(super) fn of(&self, kind: &'static str) -> impl Iterator<Item = usize> + '_ {
-        let objects = self.objects.iter().enumerate();
-        objects.filter(move |(_, object)| object.kind == kind).map(|(index, _)| index)
+    pub(super) fn of(&self, kind: &'static str) -> impl Iterator<Item = &Object<'d>> {
+        self.objects.iter().filter(move |object| object.kind == kind)
     }
 
     /// The objects around `index`, nearest first.
@@ -188,7 +188,7 @@ impl<'d> Objects<'d> {
 
     /// The file's infos on the whole machine; version 3 has them outside all objects.
     pub(super) fn machine_info(&self, name: &str) -> Option<&'d str> {
-        let machine = self.of("Machine").next().map(|index| self.objects[index].element);
+        let machine = self.of("Machine").next().map(|machine| machine.element);
         let all = infos(self.root).chain(machine.into_iter().flat_map(infos));
         all.filter(|(_, value)| !value.trim().is_empty())
             .find(|(key, _)| *key == name)
