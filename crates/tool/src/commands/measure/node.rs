@@ -1,6 +1,7 @@
 //! One node: its counters before and after, the tasks meanwhile, and the report of both.
 #![forbid(unsafe_code)]
 
+use super::print::first_of;
 use super::watch::Watch;
 use crate::commands::counters::{Open, Reading};
 use crate::commands::processes::Processes;
@@ -118,21 +119,14 @@ fn plan(seen: &Processes, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<
     let known = node.zip(map.as_ref());
     let published = planned::of_tasks(&ours, known);
     let mut notes = Vec::new();
-    let steps: BTreeSet<String> = others
-        .iter()
-        .map(|task| match task.marked.numbers.step {
-            Some(step) => format!("step {step}"),
-            None => format!("process {}", task.pid),
-        })
-        .collect();
+    let step = |task: &&PlacedTask| match task.marked.numbers.step {
+        Some(step) => format!("step {step}"),
+        None => format!("process {}", task.pid),
+    };
+    let steps = Vec::from_iter(others.iter().map(step).collect::<BTreeSet<_>>());
     if !steps.is_empty() {
-        let named: Vec<&str> = steps.iter().take(NAMED).map(String::as_str).collect();
-        let more =
-            if steps.len() > NAMED { format!(" and {} more", steps.len() - NAMED) } else { String::new() };
-        notes.push(format!(
-            "others ran on this node too, and their bytes are among these: {}{more}",
-            named.join(", ")
-        ));
+        let named = first_of(&steps, NAMED);
+        notes.push(format!("others ran on this node too, and their bytes are among these: {named}"));
     }
     if !seen.hidden.is_empty() {
         notes.push(format!(

@@ -80,17 +80,18 @@ fn shares(shares: &Shares, plan: Origin, page: &mut Page) {
     }
     page.line(format_args!("by TCP: {}", bytes(*tcp)));
     if !idle.is_empty() {
-        page.line(format_args!("idle NICs of the plan: {}", some(idle)));
+        page.line(format_args!("idle NICs of the plan: {}", first_of(idle, LISTED)));
     }
     if !unknown.is_empty() {
-        page.line(format_args!("unknown: {}", some(unknown)));
+        page.line(format_args!("unknown: {}", first_of(unknown, LISTED)));
     }
 }
 
-fn some(names: &[String]) -> String {
-    match names.len() {
-        count if count > LISTED => format!("{} and {} more", names[..LISTED].join(", "), count - LISTED),
-        _ => names.join(", "),
+/// `a, b and 3 more`: at most so many names.
+pub(super) fn first_of(names: &[String], most: usize) -> String {
+    match names.len().saturating_sub(most) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..most].join(", ")),
     }
 }
 
@@ -125,11 +126,14 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
     let plan = if *by_tasks == 0 { Origin::Node } else { Origin::Tasks };
     shares(&merged.shares, plan, page);
     if !merged.failed.is_empty() {
-        page.line(format_args!("CMD failed on: {}", some(&merged.failed)));
+        page.line(format_args!("CMD failed on: {}", first_of(&merged.failed, LISTED)));
     }
     if !merged.twice.is_empty() {
         let names: Vec<String> = merged.twice.iter().cloned().collect();
-        page.line(format_args!("reported more than once, the first report counts: {}", some(&names)));
+        page.line(format_args!(
+            "reported more than once, the first report counts: {}",
+            first_of(&names, LISTED)
+        ));
     }
     let notes = merged.notes.iter().take(LISTED);
     page.notes(notes.map(|(note, count)| format!("{note} ({count} nodes)")));
