@@ -41,7 +41,7 @@ impl LauncherKind {
 const LAUNCHERS: [LauncherKind; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
     kind("LOCAL_RANK", &["LOCAL_WORLD_SIZE", "LOCAL_SIZE"], ["RANK", "WORLD_SIZE"]),
-    // Open MPI (docs.open-mpi.org, "ProgramEnvironment variables set for MPI applications")
+    // Open MPI (docs.open-mpi.org, "Environment variables set for MPI applications")
     kind(MPIS[0], &["OMPI_COMM_WORLD_LOCAL_SIZE"], ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"]),
     // MVAPICH2's mpirun_rsh
     kind(MPIS[1], &["MV2_COMM_WORLD_LOCAL_SIZE"], ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"]),
