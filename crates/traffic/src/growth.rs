@@ -39,7 +39,7 @@ pub struct Bytes {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
-    pub counter: Option<&'static str>,
+    pub counter: Option<String>,
     pub(crate) rdma: Result<Bytes, NoFigure>,
     pub interface: Option<String>,
     pub tcp: Result<Bytes, NoFigure>,
@@ -84,7 +84,7 @@ pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTr
 
 /// The growth of a port of which this was read.
 fn growth_of(of: &PortCounts, rdma: Result<Bytes, NoFigure>, tcp: Result<Bytes, NoFigure>) -> Growth {
-    let counter = of.rdma.as_ref().map(|(counter, _)| counter.name);
+    let counter = of.rdma.as_ref().map(|(counter, _)| counter.name());
     let interface = of.interface.as_ref().map(|(name, _)| name.clone());
     Growth { counter, rdma, interface, tcp, is_soft: of.is_soft }
 }

@@ -69,14 +69,14 @@ fn nic(place: &CountedPort, growth: &Growth, plan: &PlannedNics) -> NicTraffic {
     let planned = plan.get(&name);
     let is_rdma = place.port > 0;
     let carried = growth.carried();
-    let counter = if growth.is_soft { Some(OF_THE_INTERFACE) } else { growth.counter };
+    let of_the_interface = growth.is_soft.then(|| OF_THE_INTERFACE.to_string());
     let tcp = if growth.is_soft { Err(NoFigure::NoCounter) } else { growth.tcp };
     NicTraffic {
         is_rdma,
         is_planned: planned.is_some(),
         gpus: planned.map(|planned| planned.gpus.keys().copied().collect()).unwrap_or_default(),
         tasks: planned.map(|planned| planned.tasks.iter().copied().collect()).unwrap_or_default(),
-        counter: counter.map(str::to_string),
+        counter: of_the_interface.or_else(|| growth.counter.clone()),
         rdma: carried.ok().filter(|_| is_rdma),
         rdma_missing: carried.err().filter(|_| is_rdma),
         interface: growth.interface.clone(),

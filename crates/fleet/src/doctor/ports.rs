@@ -68,7 +68,7 @@ pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
 }
 
 /// What makes two cards siblings: the PCI device, how many ports they have, what they are for.
-type Kind = (Option<u16>, usize, Option<&'static str>);
+type Kind = (Option<u16>, usize, Option<String>);
 
 /// A card: all functions of one device.
 #[derive(Default)]
@@ -96,11 +96,7 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     for nic in topology.nics.iter().filter(is_physical) {
         let Some(address) = nic.address else { continue };
         let device = topology.pci.get(address).and_then(|function| function.device);
-        let role = nic.role.map(|role| match role {
-            NicRole::Compute => "compute",
-            NicRole::Storage => "storage",
-            NicRole::Management => "management",
-        });
+        let role = nic.role.map(|role| role.to_string());
         let card = cards.entry(PciAddress { function: 0, ..address }).or_default();
         card.nics.push(nic);
         card.kind = (device, card.ports().count(), role);
@@ -110,7 +106,7 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
 
 pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
     let cards = cards(&subject.plan.node);
-    let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind).collect();
+    let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind.clone()).collect();
     let (mut verdicts, mut compared) = (Vec::new(), 0);
     for kind in kinds {
         let alike: Vec<_> = cards.iter().filter(|(_, card)| card.kind == kind).collect();
@@ -128,7 +124,7 @@ pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
                 card.active(),
                 card.ports().count()
             );
-            let is_for_jobs = kind.2.is_none_or(|role| role == "compute");
+            let is_for_jobs = kind.2.as_ref().is_none_or(|role| role == "compute");
             // a port that no rail is like was perhaps never cabled
             let verdict = if is_for_jobs { Verdict::warn(text) } else { Verdict::note(text) };
             verdicts.push(verdict.about(&names[0]));

@@ -50,13 +50,11 @@ pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Resul
             };
             of_gpu.push(kind);
         }
-        if completed || row.is_none() {
-            let finding = match row {
-                Some(_) => {
-                    format!("ends after {} cells: the rest is taken from the rows of the NICs", cells.len())
-                }
-                None => "has no row: its cells are taken from the rows of the NICs".to_string(),
-            };
+        if row.is_none() {
+            to.note(&label, "has no row: its cells are taken from the rows of the NICs");
+        } else if completed {
+            let count = cells.len();
+            let finding = format!("ends after {count} cells: the rest is taken from the rows of the NICs");
             to.note(&label, finding);
         }
         kinds.push(of_gpu);
