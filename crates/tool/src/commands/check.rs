@@ -76,13 +76,11 @@ pub(super) struct CheckOptions {
     variable: Vec<String>,
     /// checks to leave out, by their codes
     #[arg(long, value_name = "CODE,…", value_delimiter = ',')]
-    #[arg(value_parser = PossibleValuesParser::new(codes()), hide_possible_values = true)]
-    #[arg(help_heading = LOOKED_AT)]
+    #[arg(value_parser = PossibleValuesParser::new(codes()), help_heading = LOOKED_AT)]
     off: Vec<String>,
     /// the only checks to make, by their codes
     #[arg(long, value_name = "CODE,…", value_delimiter = ',')]
-    #[arg(value_parser = PossibleValuesParser::new(codes()), hide_possible_values = true)]
-    #[arg(conflicts_with = "off", help_heading = LOOKED_AT)]
+    #[arg(value_parser = PossibleValuesParser::new(codes()), conflicts_with = "off", help_heading = LOOKED_AT)]
     only: Vec<String>,
     /// the findings and the node's facts as versioned JSON, which `nic-placement audit` compares
     #[arg(long, help_heading = OUTPUT)]
@@ -106,8 +104,7 @@ pub(super) struct CheckOptions {
     list: bool,
     /// what one check reads, when it is what, why it matters, what to do
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
-    #[arg(hide_possible_values = true, conflicts_with_all = ["json", "health", "list"])]
-    #[arg(help_heading = OUTPUT)]
+    #[arg(conflicts_with_all = ["json", "health", "list"], help_heading = OUTPUT)]
     explain: Option<String>,
 }
 

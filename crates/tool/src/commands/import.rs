@@ -31,11 +31,9 @@ pub(super) struct ImportOptions {
     live: bool,
     /// what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
     #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(WORDS.map(|(word, _)| word)))]
-    #[arg(hide_possible_values = true)]
     from: Option<String>,
     /// what to write: json, or nccl for XML that NCCL_TOPO_FILE takes (default: json)
-    #[arg(long, value_name = "WORD", value_enum, default_value = "json", hide_possible_values = true)]
-    #[arg(hide_default_value = true)]
+    #[arg(long, value_name = "WORD", value_enum, default_value = "json", hide_default_value = true)]
     to: To,
     /// where to write it (default: standard output)
     ///

@@ -29,8 +29,7 @@ pub(super) struct MapOptions {
     /// what to write (default: json)
     #[arg(long, value_name = "WORD")]
     #[arg(value_parser = PossibleValuesParser::new(FORMATS.map(|(word, ..)| word)), default_value = "json")]
-    #[arg(hide_possible_values = true, hide_default_value = true, long_help = formats_help())]
-    #[arg(help_heading = "Output")]
+    #[arg(hide_default_value = true, long_help = formats_help(), help_heading = "Output")]
     format: String,
     /// the GPUs that the program sees, in its order: positions in PCI order (0-3,5) or PCI addresses (default: all)
     #[arg(long, value_name = "LIST", help_heading = "What is asked for")]

@@ -48,7 +48,7 @@ const EVERYWHERE: &str = "Options of every command";
 /// writes the node file.
 #[derive(Parser)]
 #[command(name = "nic-placement", version, args_override_self = true, disable_help_flag = true)]
-#[command(disable_version_flag = true, disable_help_subcommand = true)]
+#[command(disable_version_flag = true, disable_help_subcommand = true, hide_possible_values = true)]
 #[command(after_help = "The plugin's own words: srun --nic-placement=help")]
 struct CommandLine {
     #[command(subcommand)]

@@ -26,8 +26,8 @@ use std::ffi::OsString;
 #[command(next_help_heading = "Which node (without one of these, this one)")]
 pub(super) struct NodeOptions {
     /// a built-in machine: `nic-placement machines` lists them
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(platform::names()))]
-    #[arg(hide_possible_values = true, conflicts_with = "topology")]
+    #[arg(long, value_name = "NAME", conflicts_with = "topology")]
+    #[arg(value_parser = PossibleValuesParser::new(platform::names()))]
     machine: Option<String>,
     /// a file of any format that `nic-placement import` reads
     ///
