@@ -48,7 +48,12 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries
-	$(libraries) $(CARGO) test --locked --no-fail-fast
+	$(libraries) $(CARGO) test --locked --no-run
+	# the guests under qemu beside the other tests: each of the two waits most of its time
+	@$(libraries) $(CARGO) test --locked --no-fail-fast --test vm --test vm_slurm --test clients > $(target)/guests.log 2>&1 & \
+	guests=$$!; \
+	$(libraries) NIC_PLACEMENT_SKIP_VM=1 $(CARGO) test --locked --no-fail-fast; rest=$$?; \
+	wait $$guests; of_guests=$$?; cat $(target)/guests.log; exit $$((rest + of_guests))
 
 # 300 pairs of it are part of `make test`; NICP_ROOT= attacks another release of Slurm
 attack: N = 3000
@@ -72,7 +77,7 @@ SHARD ?= 0/40
 mutants:        ## does a test notice each small change to what decides? SHARD=0/40 IN=crates/core/src/maps.rs (cargo-mutants)
 	CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=8 PROPTEST_RNG_SEED=1 $(CARGO) mutants -p nic-placement-core \
 		--shard $(SHARD) $(addprefix -f ,$(IN)) -o $(target) -- --lib -- \
-		policy:: bind:: gpus:: render:: maps:: judge:: plan:: placement:: platform:: \
+		policy:: bind:: gpus:: libraries:: maps:: plan:: placement:: platform:: \
 		--skip eight_gpus_on_eight --skip recognise --skip more_interfaces_than_a_variable
 
 test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs/releases.md's table of them (root, apt, 1.2 GB)
@@ -100,7 +105,8 @@ test-libraries:
 	tests/exec/install.sh
 	tests/clients/install.sh
 	$(CARGO) build --release --locked
-	$(CARGO) build --locked -p nic-placement --features panic-in-hooks --target-dir target/panic
+	$(CARGO) build --locked -p nic-placement --features panic-in-hooks
+	install -D $(target)/debug/libnic_placement.so target/panic/debug/libnic_placement.so
 	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked -p nic-placement
 	install -D $(target)/debug/libnic_placement.so target/stamped/libnic_placement.so
 

@@ -36,8 +36,8 @@ fn of_model(model: &str) -> Report {
     for gpu in &mut report.gpus {
         gpu.versions = [("Video BIOS".to_string(), "96.00.74.00.01".to_string())].into();
     }
-    let text = format!("a step has the node from `/run/nic-placement/node.json`, which is {} s old", 17);
-    let about = Some("/run/nic-placement/node.json".to_string());
+    let text = format!("a step has the node from `/run/nic-placement/node.cache`, which is {} s old", 17);
+    let about = Some("/run/nic-placement/node.cache".to_string());
     report.findings.insert(
         0,
         Finding { level: Level::Ok, code: "node-file".into(), about, text, why: None, remedy: None },

@@ -100,15 +100,12 @@ seed("topology", "sample", (ROOT / "crates/core/src/topology/file/tests/sample.j
 for name in ["backwards", "broken", "unequal"]:
     seed("topology", name, (MACHINES / f"odd/{name}.json").read_bytes())
 seed("topology", "lines", (ROOT / "crates/core/src/topology/file/tests/written.json").read_bytes())
-schema = "".join((ROOT / f"crates/core/src/topology/file/{name}.rs").read_text() for name in ["schema", "function"])
-fields = sorted(set(re.findall(r"pub(?:\(\w+\))? (\w+):", schema)))
+written = (ROOT / "crates/core/src/topology/file/write.rs").read_text()
+fields = re.search(r'ORDER: &str = "([^"]*)"', written)[1].replace("\\", " ").split()
 json_words = [f'"{f}"' for f in fields] + ['"format"', '"version"', "null", "true", "0000:00:00.0", "PIX", "PXB", "PHB", "NODE", "SYS", " below ", "; ", "; link ", "; link.max ", "; numa_node ", "active", "down", "InfiniBand", "0-7", "-1", "1e9", "18446744073709551615"]
 dictionary("topology", json_words)
-node = (MACHINES / "guest-four-nodes/node.json").read_bytes()
-seed("node_file", "guest", node)
-for name in ["newer", "wrong", "cut"]:
-    seed("node_file", name, (MACHINES / f"guest-four-nodes/{name}.node").read_bytes()[:4000])
-dictionary("node_file", json_words + ['"boot_id"', '"boottime"', '"registered"', '"links"', '"supplied_by"', "nic-placement node"])
+for nth, changes in enumerate([b"\x00", b"\x01\x04\x00\x10\x05\x00\x03", b"\x02\x00\x01\x20\x30\x02\xff", b"\x03\x02\x00\x30\x01\x00\x00\x80\x01\x01", b"\x44\x05\x00\x01"]):
+    seed("node_file", f"changes-{nth}", changes)
 for name in ["dgx-a100-mig", "guest-four-nodes", "dgx-h100-nic-down"]:
     whole = (MACHINES / name / "node.machine").read_bytes()
     if len(whole) < 60000:

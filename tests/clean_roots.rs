@@ -234,7 +234,7 @@ fn the_timer_that_an_admin_enabled_goes_with_the_package(root: &Root) {
     root.ok(&format!("dpkg -i {FIRST}"));
     assert!(!root.everything().contains("timers.target.wants/nic-placement"), "the package enables nothing");
     // a login node has no GPU: the file is written, and says so
-    root.ok("nic-placement refresh && test -s /run/nic-placement/node.json");
+    root.ok("nic-placement refresh && test -s /run/nic-placement/node.cache");
     if root.run("command -v systemctl").status.success() {
         root.ok("systemctl enable nic-placement-refresh.timer");
         assert!(root.everything().contains("timers.target.wants/nic-placement"));

@@ -178,8 +178,8 @@ fn check_says_from_where_a_step_has_the_node_and_how_old_that_is() {
     }
     let said = check("cache=0");
     assert!(said.contains("note node-file `cache=0`: each step reads the node itself"), "{said}");
-    let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, &text[..text.len() / 2]).unwrap();
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
     let said = check("");
     assert!(said.contains("warn node-file each step reads the node itself: "), "{said}");
     fs::remove_dir_all(&folder).unwrap();
@@ -306,7 +306,7 @@ fn in_a_user_namespace_the_hosts_configuration_is_no_strangers() {
 
 #[test]
 fn the_usual_folder_is_made_and_no_other() {
-    let line = "mount -t tmpfs none /run && $T refresh && test -s /run/nic-placement/node.json && \
+    let line = "mount -t tmpfs none /run && $T refresh && test -s /run/nic-placement/node.cache && \
         ! $T refresh -o /run/other/node.json && test ! -e /run/other";
     let Some(mut command) = namespace(line) else { return };
     let output = command.env("T", env!("CARGO_BIN_EXE_nic-placement")).output().unwrap();

@@ -11,7 +11,7 @@ mod rules;
 
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::manifest::{Entry, Manifest};
-use nic_placement_core::node::file as node_file;
+use nic_placement_core::node::cache;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology, file};
@@ -70,13 +70,13 @@ fn read(bytes: &[u8]) -> Result<Topology, String> {
 /// Writes a node in every format, and reads it again.
 fn survives(topology: &Topology) -> Result<(), String> {
     same("topology file", topology, &read(file::to_json(topology).as_bytes())?)?;
-    let node = node_file::NodeFile {
-        stamp: node_file::Stamp { boot_id: "b".to_string(), boottime: 1, time: "now".to_string() },
+    let node = cache::NodeFile {
+        stamp: cache::Stamp { boot_id: "b".to_string(), boottime: 1, time: "now".to_string() },
         registered: Default::default(),
         links: BTreeMap::new(),
         topology: topology.clone(),
     };
-    same("node file", topology, &read(node_file::to_json(&node).as_bytes())?)?;
+    same("node file", topology, &read(&cache::to_bytes(&node))?)?;
     let manifest = synthesise(topology);
     same("snapshot", topology, &read(manifest::text(&manifest).as_bytes())?)?;
     same("tar", topology, &read(&tar_of(&manifest))?)?;

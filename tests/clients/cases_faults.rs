@@ -17,7 +17,7 @@ pub const COMMANDS: &[Command] = &[
         "down.before",
         "srun -N2 -n2 /guest/nic-placement refresh && ip link set rail1 down && sleep 1; \
          srun -N2 -n2 --gpus-per-task=1 --nic-placement=verbose /guest/pair.sh; code=$?; \
-         sh /guest/rails.sh up rail1; srun -N2 -n2 rm /run/nic-placement/node.json; exit $code",
+         sh /guest/rails.sh up rail1; srun -N2 -n2 rm /run/nic-placement/node.cache; exit $code",
     ),
     (
         "down.placed",

@@ -6,6 +6,8 @@ use crate::harness::{Bed, Case, Ran, cases};
 use crate::machines::ucx_of;
 use crate::plugins::between;
 use crate::report::Task;
+use nic_placement_core::node::cache::{self, NodeFile};
+use nic_placement_core::topology::Provenance;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -119,7 +121,7 @@ fn node_file(bed: &Bed) -> PathBuf {
     file
 }
 
-fn write(file: &Path, text: &str) {
+fn write(file: &Path, text: &[u8]) {
     let next = file.with_extension("next");
     fs::write(&next, text).and_then(|()| fs::rename(&next, file)).expect("a node file");
 }
@@ -129,21 +131,25 @@ fn a_node_file_that_is_broken_replaced_or_of_another_time_harms_no_job(bed: &Bed
         crate::harness::skip("the tool of this machine does not run in another distribution's root");
     }
     let file = node_file(bed);
-    let good = fs::read_to_string(&file).expect("it was written");
+    let good = fs::read(&file).expect("it was written");
     let arguments = format!("node-file={}", file.display());
     let (ran, lines) = under(bed, "a good node file", "@", &arguments);
     assert!(is_placed(&ran.tasks) && !lines.iter().any(|line| line.contains("node file")), "{lines:#?}");
 
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
-    let other_boot = good.replace(boot_id.trim(), "00000000-0000-4000-8000-000000000000");
-    let written = good.split("\"boottime\": ").nth(1).expect("when it was written");
-    let written = written.split([',', '\n']).next().expect("a number");
-    let later = good.replace(&format!("\"boottime\": {written}"), "\"boottime\": 4000000000");
-    assert!(other_boot != good && later != good, "{good}");
-    let devices = good.replace("mlx5_3", "mlx5_33");
+    let node = cache::from_bytes(&good, Provenance::ThisSystem).expect("a node file");
+    let changed = |change: &dyn Fn(&mut NodeFile)| {
+        let mut node = node.clone();
+        change(&mut node);
+        cache::to_bytes(&node)
+    };
+    let other_boot = changed(&|node| node.stamp.boot_id = "00000000-0000-4000-8000-000000000000".to_string());
+    let later = changed(&|node| node.stamp.boottime = 4_000_000_000);
+    let devices = changed(&|node| {
+        node.registered.values_mut().for_each(|entries| *entries = entries.replace("mlx5_3", "mlx5_33"));
+    });
     for (fault, text, why) in [
-        ("a truncated node file", &good[..good.len() / 2], "it is no node file"),
-        ("an empty node file", "", "it is no node file"),
+        ("a truncated node file", &good[..good.len() / 2], "it is damaged"),
+        ("an empty node file", &b""[..], "it is no node file"),
         ("a node file of another boot", &other_boot, "before this system was started"),
         ("a clock that was set back", &later, "s from now"),
         ("a node file of other devices", &devices, "mlx5_3"),

@@ -2,6 +2,11 @@
 
 use crate::harness;
 use crate::played::{Node, Report, node};
+use nic_placement_core::node::cache::{self, NodeFile};
+use nic_placement_core::topology::{PortState, Provenance};
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// `exec` for a whole task that sees all GPUs, and below it for each of eight workers.
 fn nested(node: &Node, between: &str, words: &str) -> String {
@@ -109,21 +114,50 @@ fn the_admins_arguments_hold() {
 #[test]
 fn the_node_comes_from_the_node_file_where_that_is_as_the_node_is() {
     let Some(node) = node() else { return };
-    let file = harness::private_folder("exec-node-file").join("node.json");
+    let file = harness::private_folder("exec-node-file").join("node.cache");
     let plugstack = plugstack("exec-file", &format!("node-file={}", file.display()));
     let worker = format!(
         "LOCAL_RANK=0 LOCAL_WORLD_SIZE=8 REPORTED_RANK=0 nic-placement exec --plugstack {plugstack} -- {}",
         node.report()
     );
     let refresh = format!("nic-placement refresh -o {}", file.display());
+    // runs the worker after the file was changed
+    let with_a_file_of = |change: fn(&mut NodeFile)| {
+        let [written, changed] = ["written", "changed"].map(|name| file.with_extension(name));
+        let _ = [&written, &changed].map(fs::remove_file);
+        let wait = format!(
+            "touch {} && while [ ! -e {} ]; do sleep 0.02; done",
+            written.display(),
+            changed.display()
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let is_there = (0..3000).any(|_| {
+                    sleep(Duration::from_millis(20));
+                    written.exists()
+                });
+                assert!(is_there, "no refresh in a minute");
+                let mut node = cache::from_bytes(&fs::read(&file).unwrap(), Provenance::ThisSystem).unwrap();
+                change(&mut node);
+                fs::write(&file, cache::to_bytes(&node)).unwrap();
+                fs::write(&changed, "").unwrap();
+            });
+            node.reports(&[], &format!("{refresh} && {wait} && {worker}"))
+        })
+    };
     // nothing but the file says that this link is down
-    let spoil = format!("sed -i '/\"mlx5_0\"/s/\"active\"/\"down\"/' {}", file.display());
+    let spoil: fn(&mut NodeFile) = |node| {
+        let nic = node.topology.nics.iter_mut().find(|nic| nic.name == "mlx5_0").unwrap();
+        nic.ports[0].state = PortState::Down;
+    };
     let reports = node.reports(&[], &format!("{refresh} && {worker}"));
     assert_eq!(ports(&reports), ["mlx5_0:1"]);
-    let reports = node.reports(&[], &format!("{refresh} && {spoil} && {worker}"));
+    let reports = with_a_file_of(spoil);
     assert_ne!(ports(&reports), ["mlx5_0:1"], "the file counts");
-    let aged = format!("sed -i 's/\"boottime\": [0-9]*/\"boottime\": 1/' {}", file.display());
-    let reports = node.reports(&[], &format!("{refresh} && {spoil} && {aged} && {worker}"));
+    let reports = with_a_file_of(|node| {
+        node.topology.nics.iter_mut().for_each(|nic| nic.ports[0].state = PortState::Down);
+        node.stamp.boottime = 1;
+    });
     assert_eq!(ports(&reports), ["mlx5_0:1"], "a file that is not believed costs nothing");
 }
 

@@ -5,7 +5,9 @@
 use crate::harness::{self, Step};
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root::Author;
-use nic_placement_core::node::{file, kept};
+use nic_placement_core::node::cache::{self, NodeFile};
+use nic_placement_core::node::kept;
+use nic_placement_core::topology::Provenance;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -41,7 +43,7 @@ impl Node {
         (0..8).for_each(|gpu| fs::write(place(&format!("dev/nvidia{gpu}")), "").unwrap());
         fs::create_dir_all(place("proc/net")).unwrap();
         fs::write(place("proc/net/route"), "Iface\tDestination\tGateway\tFlags\n").unwrap();
-        let node = Node { file: tree.parent().unwrap().join("node.json"), tree };
+        let node = Node { file: tree.parent().unwrap().join("node.cache"), tree };
         node.refresh(uptime());
         node
     }
@@ -50,7 +52,7 @@ impl Node {
     pub fn refresh(&self, boottime: u64) {
         let root = Root::directory(&self.tree, Author::Anyone).unwrap();
         let (node, _) = kept::make(&root, boottime, "then".to_string()).unwrap();
-        fs::write(&self.file, file::to_json(&node)).unwrap();
+        fs::write(&self.file, cache::to_bytes(&node)).unwrap();
         fs::set_permissions(&self.file, fs::Permissions::from_mode(0o644)).unwrap();
     }
 
@@ -68,10 +70,15 @@ impl Node {
         self
     }
 
-    /// Changes the file's text.
-    pub fn edit(&self, from: &str, to: &str) {
-        let text = fs::read_to_string(&self.file).unwrap();
-        assert!(text.contains(from), "{from}");
-        fs::write(&self.file, text.replacen(from, to, 1)).unwrap();
+    /// Changes what the file says.
+    pub fn edit(&self, change: impl Fn(&mut NodeFile)) {
+        let mut node = cache::from_bytes(&fs::read(&self.file).unwrap(), Provenance::ThisSystem).unwrap();
+        change(&mut node);
+        fs::write(&self.file, cache::to_bytes(&node)).unwrap();
+    }
+
+    /// Makes it another version's.
+    pub fn age_version(&self) {
+        fs::write(&self.file, "nic-placement node file 99.0.0-1\nwhat that version says").unwrap();
     }
 }

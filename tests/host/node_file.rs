@@ -1,7 +1,8 @@
 //! The node file: a step uses it where it is the node as it is, asks no hardware then, and says else why it does not.
 
 use super::*;
-use node::{BOOT_ID, Node, uptime};
+use nic_placement_core::topology::LinkLayer;
+use node::{Node, uptime};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::process::Command;
 
@@ -37,7 +38,7 @@ fn with_the_file_every_task_gets_the_same_and_no_port_is_asked() {
     for task in 0..8 {
         assert_eq!(kept.whole_env(task), read.whole_env(task), "task {task}");
     }
-    assert!(said(&kept, "debug", &["the node from `", "node.json`, which is", "s old"]), "{kept}");
+    assert!(said(&kept, "debug", &["the node from `", "node.cache`, which is", "s old"]), "{kept}");
     let opened = opened(&kept);
     let asks_firmware = |path: &&String| path.contains("/ports/") || path.contains("/infiniband/mlx5");
     assert_eq!(opened.iter().find(asks_firmware), None, "{kept}");
@@ -57,13 +58,14 @@ fn cache_0_never_reads_the_file() {
 
 #[test]
 fn a_file_that_is_not_of_this_node_as_it_is_is_named_and_the_node_is_read() {
-    let text = fs::read_to_string(BOOT_ID).unwrap();
-    let boot_id = text.trim();
     type Case<'c> = (&'c str, &'c dyn Fn(&Node), &'c str);
     let cases: [Case; 6] = [
         (
             "other-boot",
-            &|node| node.edit(boot_id, "00000000-0000-4000-8000-000000000000"),
+            &|node| {
+                let other = "00000000-0000-4000-8000-000000000000";
+                node.edit(|kept| kept.stamp.boot_id = other.to_string());
+            },
             "was written before this system was started",
         ),
         (
@@ -82,16 +84,12 @@ fn a_file_that_is_not_of_this_node_as_it_is_is_named_and_the_node_is_read() {
         (
             "truncated",
             &|node| {
-                let text = fs::read_to_string(&node.file).unwrap();
-                fs::write(&node.file, &text[..text.len() / 2]).unwrap();
+                let bytes = fs::read(&node.file).unwrap();
+                fs::write(&node.file, &bytes[..bytes.len() / 2]).unwrap();
             },
-            "it is no node file: EOF",
+            "it is damaged: its checksum is that of other bytes",
         ),
-        (
-            "unknown-version",
-            &|node| node.edit("\"version\": 2", "\"version\": 3"),
-            "of version `3`: expected `2`",
-        ),
+        ("unknown-version", &Node::age_version, "it is a node file of version `99.0.0-1`, expected `"),
         ("empty", &|node| fs::write(&node.file, "").unwrap(), "it is no node file"),
     ];
     for (name, change, why) in cases {
@@ -142,13 +140,13 @@ fn what_is_no_file_of_roots_is_not_read_and_no_step_waits_for_it() {
         assert!(said(&played, "info", &[why, "; the node is read instead"]), "{why}\n{played}");
         Some(())
     };
-    refused("node.json` is a symbolic link: expected a regular file");
+    refused("node.cache` is a symbolic link: expected a regular file");
     fs::remove_file(&node.file).unwrap();
     assert!(Command::new("mkfifo").arg(&node.file).status().unwrap().success());
-    refused("node.json` is a named pipe: expected a regular file");
+    refused("node.cache` is a named pipe: expected a regular file");
     fs::remove_file(&node.file).unwrap();
     fs::create_dir(&node.file).unwrap();
-    refused("node.json` is a directory: expected a regular file");
+    refused("node.cache` is a directory: expected a regular file");
     fs::remove_dir(&node.file).unwrap();
     if !files::is_root() {
         return;
@@ -156,11 +154,11 @@ fn what_is_no_file_of_roots_is_not_read_and_no_step_waits_for_it() {
     fs::rename(&kept, &node.file).unwrap();
     for mode in [0o664, 0o646] {
         fs::set_permissions(&node.file, fs::Permissions::from_mode(mode)).unwrap();
-        refused("node.json` can be written by others than root: chmod go-w");
+        refused("node.cache` can be written by others than root: chmod go-w");
     }
     fs::set_permissions(&node.file, fs::Permissions::from_mode(0o644)).unwrap();
     chown(&node.file, Some(65534), None).unwrap();
-    refused("node.json` belongs to user 65534, not to root: chown root");
+    refused("node.cache` belongs to user 65534, not to root: chown root");
 }
 
 #[test]
@@ -174,8 +172,11 @@ fn a_described_node_is_confirmed_by_the_file_too() {
 #[test]
 fn a_roce_link_that_went_down_since_is_not_used_and_an_infiniband_port_is_as_the_file_says() {
     let node = Node::new("links");
-    let text = fs::read_to_string(&node.file).unwrap();
-    assert!(text.contains("\"InfiniBand\""), "the model's fabric");
+    node.edit(|kept| {
+        let is_infiniband =
+            kept.topology.nics.iter().any(|nic| nic.ports[0].link_layer == LinkLayer::InfiniBand);
+        assert!(is_infiniband, "the model's fabric");
+    });
     let place = |path: &str| node.tree.join("sys/class").join(path);
     // makes RoCE of it
     for name in fs::read_dir(place("infiniband")).unwrap() {
@@ -214,7 +215,7 @@ fn a_roce_link_that_went_down_since_is_not_used_and_an_infiniband_port_is_as_the
 #[test]
 fn no_line_is_made_that_slurms_log_drops_and_warnings_are_told() {
     let node = Node::new("quiet-log");
-    node.edit("\"version\": 2", "\"version\": 3");
+    node.age_version();
     let kinds = |level: &str| {
         let played = node.step().word("--log-level", level).play()?;
         let lines = played.log();

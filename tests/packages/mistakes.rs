@@ -95,7 +95,7 @@ const MISTAKES: [Mistake; 21] = [
         "topology",
     ),
     mistake("the switch was forgotten", "touch /etc/nic-placement.disabled", STEP, "disabled"),
-    mistake("nothing writes the node file", ":", CHECK, "node.json"),
+    mistake("nothing writes the node file", ":", CHECK, "node.cache"),
 ];
 
 /// A line of slurmd's log without its time and its step.

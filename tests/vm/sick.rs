@@ -3,8 +3,8 @@
 
 use super::boot::{Boot, CANNOT, unwanted};
 use super::harness;
-use nic_placement_core::topology::Provenance;
-use nic_placement_core::{node, topology::PortState};
+use nic_placement_core::node::cache;
+use nic_placement_core::topology::{PortState, Provenance};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,10 @@ fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_
     let Some((said, out)) = played() else { return };
     let file =
         |name: &str| fs::read_to_string(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let node = |name: &str| node::file::from_json(&file(name), Provenance::ThisSystem).unwrap();
+    let node = |name: &str| {
+        let bytes = fs::read(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        cache::from_bytes(&bytes, Provenance::ThisSystem).unwrap()
+    };
     println!("with the file, on the sick node, emulated:\n{}", file("step-sick-times.out"));
 
     // a reader of the node waits, uninterruptibly, and a second refresh does not join it
@@ -82,16 +85,16 @@ fn a_card_that_does_not_answer_holds_up_who_reads_the_node_and_no_step_with_the_
     assert!(!environment("step-well-live.out").is_empty());
     for name in ["step-well-file.out", "step-sick-file.out"] {
         assert_eq!(environment(name), environment("step-well-live.out"), "{name}");
-        assert!(file(name).contains("the node from `/run/nic-placement/node.json`"), "{}", file(name));
+        assert!(file(name).contains("the node from `/run/nic-placement/node.cache`"), "{}", file(name));
     }
 
     // the watcher, on real rtnetlink
     assert!(said.contains("link: in the file after "), "{said}");
-    assert_eq!(node("before-link.json").links["eth0"], "unknown");
-    assert_eq!(node("after-link.json").links["eth0"], "down", "{said}{}", file("watch.out"));
+    assert_eq!(node("before-link.cache").links["eth0"], "unknown");
+    assert_eq!(node("after-link.cache").links["eth0"], "down", "{said}{}", file("watch.out"));
     let (after, lost) = (file("step-after-link.out"), file("step-link-lost.out"));
     let told = "port 1: the link of `eth0` is down";
     assert!(lost.contains(told) && !after.contains(told), "{after}{lost}");
-    let ports = node("node.json").topology.nics.into_iter().flat_map(|nic| nic.ports);
+    let ports = node("node.cache").topology.nics.into_iter().flat_map(|nic| nic.ports);
     assert!(ports.filter(|port| port.state == PortState::Active).count() > 3);
 }

@@ -3,7 +3,7 @@
 # /out.  A line is `WHAT: …`; times are hundredths of a second since the guest was started.
 set -eu
 sleep_ms=/sys/module/rdma_nics/parameters/query_sleep_ms
-file=/run/nic-placement/node.json
+file=/run/nic-placement/node.cache
 mkdir -p /run
 
 now() {
@@ -33,7 +33,7 @@ in_driver() {
 
 timed live-well nic-placement show
 timed refresh nic-placement refresh
-cp "$file" node.json
+cp "$file" node.cache
 timed step-well-file step
 timed step-well-live step --arg cache=0
 
@@ -64,14 +64,15 @@ timed refresh-again nic-placement refresh
 nic-placement refresh --watch > watch.out 2>&1 &
 watch=$!
 sleep 3
-cp "$file" before-link.json
+cp "$file" before-link.cache
 begun=$(now)
 ip link set eth0 down
-while ! grep -q '"eth0": "down"' "$file" && [ $(($(now) - begun)) -lt 3000 ]; do sleep 0.02; done
+# a map of names and states, each behind its length
+while ! grep -q 'eth0.down' "$file" && [ $(($(now) - begun)) -lt 3000 ]; do sleep 0.02; done
 echo "link: in the file after $((($(now) - begun) * 10)) ms"
-cp "$file" after-link.json
+cp "$file" after-link.cache
 kill $watch
 timed step-after-link step
 # to a step with the older file the link is lost since
-cp before-link.json "$file"
+cp before-link.cache "$file"
 timed step-link-lost step

@@ -6,6 +6,7 @@ use nic_placement_core::libraries::Present;
 use nic_placement_core::step::Starter;
 use nic_placement_core::topology::file::{self, Document};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step::{GpuSplit, StepRequest};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -20,13 +21,12 @@ pub(crate) const MAX_BYTES: usize = file::MAX_BYTES + 6 * 1024 * 1024;
 /// A request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Request<'a> {
+pub(crate) struct Request {
     #[serde(rename = "format")]
     _format: String,
     #[serde(rename = "version")]
     _version: u32,
-    #[serde(borrow)]
-    node: Option<Described<'a>>,
+    node: Option<Described>,
     /// is it about this node?
     #[serde(skip)]
     pub(crate) is_here: bool,
@@ -70,11 +70,11 @@ pub(crate) enum Form {
 /// A node that need not be this one.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Described<'a> {
+pub(crate) enum Described {
     /// a built-in model
     Machine(String),
     /// a topology file's content
-    Topology(#[serde(borrow)] Box<Document<'a>>),
+    Topology(Box<Document>),
 }
 
 #[derive(Deserialize)]
@@ -90,9 +90,9 @@ struct Task {
     gpus: String,
 }
 
-impl<'a> Request<'a> {
+impl Request {
     /// The request, and the node if that need not be this one.
-    pub(crate) fn parse(text: &'a str) -> Result<(Request<'a>, Option<Described<'a>>), Failure> {
+    pub(crate) fn parse(text: &str) -> Result<(Request, Option<Described>), Failure> {
         // a newer request is refused for its version, not for the fields that it adds
         #[derive(Deserialize)]
         struct Header {
@@ -161,5 +161,5 @@ impl<'a> Request<'a> {
 }
 
 fn listed(field: &str, list: &str, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
-    topology.gpus_named(list).map_err(|bad| Failure::request(format!("`{field}`: {bad}")))
+    gpus_named(topology, list).map_err(|bad| Failure::request(format!("`{field}`: {bad}")))
 }

@@ -64,14 +64,14 @@ fn sorted_places(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering
 }
 
 /// A set; `collect` would sort first.
-pub fn set<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
+pub(crate) fn set<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
     let mut set = BTreeSet::new();
     set.extend(items);
     set
 }
 
 /// A map, of equal keys with the last value; `collect` would sort first.
-pub fn map<K: Ord, V>(items: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
+pub(crate) fn map<K: Ord, V>(items: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
     let mut map = BTreeMap::new();
     map.extend(items);
     map

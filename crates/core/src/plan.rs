@@ -213,8 +213,8 @@ impl TaskPlan<'_> {
     }
 
     /// What a line about the task is made of.
-    fn text_of(&self) -> text::Task<'_> {
-        text::Task { placement: &self.placement, variables: &self.variables, uses: &self.uses }
+    fn text_of(&self) -> text::TaskFacts<'_> {
+        text::TaskFacts { placement: &self.placement, variables: &self.variables, uses: &self.uses }
     }
 
     /// Does the user's word fail the task for what it lacks?

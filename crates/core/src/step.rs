@@ -112,7 +112,7 @@ pub struct Memory {
 
 impl Step {
     /// Tasks on this node, at least one.
-    pub fn tasks_here(&self) -> usize {
+    pub(crate) fn tasks_here(&self) -> usize {
         self.tasks.max(1) as usize
     }
 }

@@ -3,12 +3,12 @@
 //! The content decides the format, not the name.
 #![forbid(unsafe_code)]
 
-use crate::{archive, import, manifest};
+use crate::{archive, import, manifest, packed};
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::discover::{Manifest, Root, Scope};
-use nic_placement_core::node::{self, NoTopology, read_root};
+use nic_placement_core::node::{self, NoTopology, cache, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
 use std::path::Path;
 
@@ -18,8 +18,14 @@ pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Dia
     if Path::new(path).is_dir() {
         return node::read(&NodeSource::Sysfs(path.clone()), scope, Author::Anyone);
     }
-    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).map_err(NoTopology::Unreadable)?;
+    let bytes = contents(path)?;
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
+}
+
+/// What is in a file, unpacked where gzip, bzip2 or xz packed it.
+pub fn contents(path: &str) -> Result<Vec<u8>, NoTopology> {
+    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).map_err(NoTopology::Unreadable)?;
+    packed::unpacked(bytes, MAX_FILE).map_err(|problem| NoTopology::Bad(path.to_string(), problem))
 }
 
 /// The files of that node; `None` where it was described otherwise, or cannot be read.
@@ -31,7 +37,7 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
             Root::directory(Path::new(path), Author::Anyone).ok()
         }
         NodeSource::Topology(path) => {
-            let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).ok()?;
+            let bytes = contents(path).ok()?;
             let is_captured = format_of(&bytes) == Ok(FileFormat::Sysfs);
             captured(&bytes).ok().filter(|_| is_captured).map(Root::manifest)
         }
@@ -45,8 +51,10 @@ pub const MAX_FILE: usize = 256 * 1024 * 1024;
 /// The formats of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
-    /// the project's own topology JSON, or the node file around one
+    /// the project's own topology JSON
     Json,
+    /// what `refresh` writes
+    NodeFile,
     /// a snapshot, or a tar of a machine's `/sys`
     Sysfs,
     /// hwloc's XML
@@ -67,9 +75,8 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     if archive::is_tar(bytes) {
         return Ok(FileFormat::Sysfs);
     }
-    let compressed = [&b"\x1f\x8b"[..], b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
-    if compressed.iter().any(|magic| bytes.starts_with(magic)) {
-        return Err("it is compressed: unpack it first".to_string());
+    if cache::is_node_file(bytes) {
+        return Ok(FileFormat::NodeFile);
     }
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
     let start = head.trim_start_matches('\u{feff}').trim_start();
@@ -104,8 +111,8 @@ pub fn describe_as(
             let root = Root::manifest(captured(bytes)?);
             Ok(read_root(&root, scope, Provenance::Captured(name.to_string())))
         }
-        FileFormat::Json if node::file::is_node_file(text()?) => {
-            let node = node::file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?;
+        FileFormat::NodeFile => {
+            let node = cache::from_bytes(bytes, provenance).map_err(|bad| bad.to_string())?;
             let finding = format!("a node file, written {}", node.stamp.time);
             Ok((node.topology, vec![Diagnostic::new(name, finding)]))
         }

@@ -5,7 +5,7 @@
 use nic_placement_core::config::rollout::Rollout;
 use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Settings, Words, conf, settle};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::root::{self, Author, Beginning, Problem};
+use nic_placement_core::discover::root::{self, Author, Beginning, Obstacle};
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ fn read(path: &str, is_promised: bool, author: Author) -> Result<Option<(Conf, V
         Ok(bytes) => bytes,
         Err(unreadable) => {
             let is_absent =
-                matches!(&unreadable.problem, Problem::System(error) if error.kind() == ErrorKind::NotFound);
+                matches!(&unreadable.problem, Obstacle::System(error) if error.kind() == ErrorKind::NotFound);
             return if is_absent && !is_promised { Ok(None) } else { Err(unreadable.to_string()) };
         }
     };

@@ -6,7 +6,7 @@ mod walk;
 
 use nic_placement_core::discover::root::{self, Beginning, Root, Standing, read_configuration};
 use nic_placement_core::libraries::FileText;
-use nic_placement_sys::{Answer, Known, Question, Scout, known};
+use nic_placement_sys::{Known, Question, Reply, Scout, known};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use walk::{End, FileSystems, walk};
@@ -90,7 +90,7 @@ enum Looks {
 }
 
 impl Looks {
-    fn ask(&mut self, question: Question, path: &str) -> Result<Answer, &'static str> {
+    fn ask(&mut self, question: Question, path: &str) -> Result<Reply, &'static str> {
         if let Looks::None = self {
             *self = match Scout::send(Root::MAX_FILE + 1, PATIENCE) {
                 Ok(scout) => Looks::Sent(scout),
@@ -109,7 +109,7 @@ impl Looks {
     }
 
     fn beginning(&mut self, path: &str) -> Result<Option<FileText>, &'static str> {
-        let Answer { error, mut bytes, .. } = self.ask(Question::Beginning, path)?;
+        let Reply { error, mut bytes, .. } = self.ask(Question::Beginning, path)?;
         let is_cut = bytes.len() > Root::MAX_FILE;
         bytes.truncate(Root::MAX_FILE);
         let text = || String::from_utf8_lossy(&bytes).into_owned();
@@ -134,7 +134,7 @@ impl FileSystems for Looks {
             _ if answer.is_directory() => Standing::Directory,
             _ if answer.is_file() => Standing::File,
             // a link leads somewhere, and nothing else has bytes
-            Answer { bytes, .. } if !bytes.is_empty() => {
+            Reply { bytes, .. } if !bytes.is_empty() => {
                 String::from_utf8(bytes).map_or(Standing::Nothing, Standing::Link)
             }
             _ => Standing::Nothing,

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::Admin;
-use nic_placement_core::discover::root::{Author, Problem, read_unlinked};
+use nic_placement_core::discover::root::{Author, Obstacle, read_unlinked};
 use nic_placement_core::libraries::wanted::MapFile;
 use nic_placement_core::maps::{Format, KEPT};
 use std::io::ErrorKind;
@@ -31,7 +31,7 @@ pub fn find(admin: &mut Admin, author: Author) {
                 text: Some(String::from_utf8_lossy(&bytes).into_owned()),
             }),
             Err(unreadable) => match &unreadable.problem {
-                Problem::System(error) if error.kind() == ErrorKind::NotFound => {
+                Obstacle::System(error) if error.kind() == ErrorKind::NotFound => {
                     log::debug!("there is no `{}`", place.display());
                 }
                 _ => log::warn!("{unreadable}: no task is told of it"),

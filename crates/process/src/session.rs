@@ -10,7 +10,7 @@ use crate::{admin, bind, files, gpus, maps, node};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::Author;
-use nic_placement_core::libraries::findings::{Subject, lint};
+use nic_placement_core::libraries::findings::{Checked, lint};
 use nic_placement_core::libraries::{Evidence, FileText, Present, ReadFile};
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::placement::Variable;
@@ -184,7 +184,7 @@ impl OpenPlan<'_> {
         // the user's variables are the same in all tasks: their faults are told once for each node
         if task.local_id == 0 {
             let interfaces = interfaces();
-            let doubts = lint(&Subject {
+            let doubts = lint(&Checked {
                 present: evidence.present,
                 topology: &self.plan().node,
                 node: &self.plan().map,

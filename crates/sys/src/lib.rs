@@ -24,7 +24,7 @@ pub use environment::set_variable_before_threads;
 pub use loaded::is_loaded_after_us;
 pub use lock::try_lock;
 pub use memory::{Balancing, MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
-pub use scout::{Answer, Question, Scout};
+pub use scout::{Question, Reply, Scout};
 pub use stack::stack_limit;
 pub use terminal::{terminal_columns, terminal_lines};
 

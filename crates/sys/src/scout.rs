@@ -14,7 +14,7 @@ use std::ptr;
 /// What a scout is asked to do with a path that leads over no symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// what is it?  See [`Answer::mode`]; of a symbolic link the bytes say where it leads
+    /// what is it?  See [`Reply::mode`]; of a symbolic link the bytes say where it leads
     Kind,
     /// go into this directory, which may let a file system be mounted there
     Enter,
@@ -24,7 +24,7 @@ pub enum Question {
 
 /// What a file system said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Reply {
     /// errno(3); 0 where it did what was asked
     pub error: i32,
     /// `st_mode`, for [`Question::Kind`]
@@ -33,7 +33,7 @@ pub struct Answer {
     pub bytes: Vec<u8>,
 }
 
-impl Answer {
+impl Reply {
     /// Is it a directory?
     pub fn is_directory(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
@@ -83,11 +83,11 @@ impl Scout {
     }
 
     /// The answer; `None` where none came in time, or the scout is gone.
-    pub fn ask(&mut self, question: Question, path: &str) -> Option<Answer> {
+    pub fn ask(&mut self, question: Question, path: &str) -> Option<Reply> {
         let mut packet = vec![question as u8];
         packet.extend(CString::new(path).ok()?.into_bytes_with_nul());
         if packet.len() > PACKET {
-            return Some(Answer { error: libc::ENAMETOOLONG, ..Answer::default() });
+            return Some(Reply { error: libc::ENAMETOOLONG, ..Reply::default() });
         }
         let socket = self.socket.as_raw_fd();
         // SAFETY: the packet is readable for its length, and the descriptor is open as long as `self` lives.
@@ -95,7 +95,7 @@ impl Scout {
         if sent < 0 {
             return None;
         }
-        let mut answer = Answer::default();
+        let mut answer = Reply::default();
         loop {
             self.wait()?;
             let mut packet = [0u8; PACKET];
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(ask(Question::Beginning, "file").bytes, &long.as_bytes()[..9_000]);
         assert_eq!(ask(Question::Beginning, "link").error, libc::ELOOP);
         assert_eq!(ask(Question::Enter, "file").error, libc::ENOTDIR);
-        assert_eq!(ask(Question::Enter, "."), Answer::default());
+        assert_eq!(ask(Question::Enter, "."), Reply::default());
         assert!(is_there(process));
         drop(scout);
         assert!(!is_there(process));

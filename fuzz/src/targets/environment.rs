@@ -6,7 +6,7 @@ use super::{held, machines};
 use nic_placement_core::config::{Admin, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
-use nic_placement_core::libraries::findings::{Subject, lint};
+use nic_placement_core::libraries::findings::{Checked, lint};
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::libraries::names;
 use nic_placement_core::libraries::{self, Evidence, FileText, Present};
@@ -122,7 +122,7 @@ pub fn work(data: &[u8]) -> Work<'_> {
 }
 
 fn findings(plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFile) -> Vec<Diagnostic> {
-    lint(&Subject {
+    lint(&Checked {
         present,
         topology: &plan.node,
         node: &plan.map,

@@ -1,11 +1,11 @@
 //! Descriptions of a node: the project's own JSON, snapshots, tars, and other programs' files.
 #![forbid(unsafe_code)]
 
-use super::{held, machines};
+use super::{held, kept, machines};
 use nic_placement_core::config::Admin;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Manifest, Root, Scope};
-use nic_placement_core::node::{self, read_root};
+use nic_placement_core::node::{cache, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
 use nic_placement_formats::import::{self, BadText};
 use nic_placement_formats::{archive, manifest};
@@ -51,15 +51,32 @@ pub fn topology(data: &[u8]) {
     }
 }
 
+/// The bytes as they are, behind a checksum that fits, and as changes to the file of a known machine.
 pub fn node_file(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let is_one = node::file::is_node_file(text);
-    match node::file::from_json(text, from()) {
+    kept_bytes(data, data);
+    kept_bytes(data, &cache::sealed(data));
+    let Some((&machine, changes)) = data.split_first() else { return };
+    let whole = cache::to_bytes(&kept::node_file(machine));
+    let head = whole.iter().position(|&byte| byte == b'\n').expect("a version") + 5;
+    let mut content = whole[head..].to_vec();
+    for change in changes.chunks_exact(3) {
+        let place = usize::from(u16::from_le_bytes([change[0], change[1]])) % content.len();
+        content[place] = change[2];
+    }
+    kept_bytes(data, &cache::sealed(&content));
+}
+
+fn kept_bytes(data: &[u8], bytes: &[u8]) {
+    match cache::from_bytes(bytes, from()) {
         Ok(read) => {
-            assert!(is_one);
-            let written = node::file::to_json(&read);
-            assert_eq!(node::file::from_json(&written, from()).as_ref(), Ok(&read));
-            plans(data, &read.topology);
+            assert!(cache::is_node_file(bytes));
+            let again = cache::from_bytes(&cache::to_bytes(&read), from());
+            assert_eq!(again.as_ref(), Ok(&read));
+            // `refresh` writes none that is not consistent
+            let of_json = file::from_json(&file::to_json(&read.topology), from());
+            if of_json.is_ok_and(|again| again.name == read.topology.name) {
+                plans(data, &read.topology);
+            }
         }
         Err(bad) => held::message(&bad.to_string()),
     }

@@ -5,7 +5,7 @@ use super::work::Work;
 use super::{formats, held, tree};
 use nic_placement_core::discover::manifest::Entry;
 use nic_placement_core::discover::{Manifest, Root, Scope};
-use nic_placement_core::node::file::NodeFile;
+use nic_placement_core::node::cache::NodeFile;
 use nic_placement_core::node::kept::{self, Kept};
 use nic_placement_core::node::{confirm, read_root};
 use nic_placement_core::platform;
@@ -31,6 +31,11 @@ fn booted(mut manifest: Manifest) -> Root {
 fn made(model: &str) -> NodeFile {
     let manifest = tree::manifest(tree::entries(model));
     kept::make(&booted(manifest), THEN, "then".to_string()).expect("a node").0
+}
+
+/// The node file of one of the machines.
+pub(super) fn node_file(choice: u8) -> NodeFile {
+    KEPT.with(|kept| kept[tree::chosen(choice)].clone())
 }
 
 /// The node that an input changes, as it was kept, and as it is now.

@@ -10,7 +10,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::libraries::wanted::Template;
 use nic_placement_core::maps::{self, FORMATS, Subject};
-use nic_placement_core::node::{self, read_root};
+use nic_placement_core::node::{cache, read_root};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::platform;
 use nic_placement_core::step::Step;
@@ -19,6 +19,7 @@ use nic_placement_fleet::audit::Audit;
 use nic_placement_fleet::audit::kinds::Bad;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_formats::{archive, import, manifest};
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step;
 use std::hint::black_box;
 
@@ -119,9 +120,9 @@ fn sysfs(data: &[u8]) -> Work<'_> {
 }
 
 fn node_file(data: &[u8]) -> Work<'_> {
-    let text = held::text(data);
+    let bytes = cache::sealed(data);
     Box::new(move || {
-        if let Ok(read) = node::file::from_json(&text, made()) {
+        if let Ok(read) = cache::from_bytes(&bytes, made()) {
             black_box(mapped(read.topology, Admin::default()));
         }
     })
@@ -227,7 +228,7 @@ fn lists(data: &[u8]) -> Work<'_> {
         let words: Vec<String> = text.split('\n').map(str::to_string).collect();
         drop(black_box(CpuSet::from_list(line)));
         drop(black_box(CpuSet::from_mask(line)));
-        drop(black_box(node.gpus_named(line).map_err(|bad| bad.to_string())));
+        drop(black_box(gpus_named(&node, line).map_err(|bad| bad.to_string())));
         if let Ok(patterns) = patterns(line) {
             black_box(node.nics.iter().filter(|nic| patterns.iter().any(|one| one.matches(nic))).count());
         }

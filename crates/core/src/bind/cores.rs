@@ -42,7 +42,7 @@ pub(super) fn own_cores(
 
 /// The number of cores that a task on `cpus` can use alone: its own ones, else an even share; `None` if it is not known how
 /// many tasks share them.
-pub fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
+pub(crate) fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = topology.cores();
     if cores.is_empty() {
         cores = task.step_cpus.iter().map(|cpu| [cpu].into_iter().collect()).collect();
@@ -166,7 +166,8 @@ const LESS: &str = "cores of its own would be less than a task's share of the st
 const MEMORY: &str = "the tasks' memory is bound by `--mem-bind`, and tasks stay by it";
 
 /// Nothing can be divided among so many.
-pub const UNCOUNTED: &str = "nobody says how many processes share these CPUs, which `--local-size` would";
+pub(crate) const UNCOUNTED: &str =
+    "nobody says how many processes share these CPUs, which `--local-size` would";
 
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ use tasks::{StepTasks, have_own_gpus, memory_bound, nodes_of};
 const MAX_SHOWN: usize = 64;
 
 /// The facts for binding a task.
-pub struct Situation<'a> {
+pub(crate) struct Situation<'a> {
     /// the node
     pub topology: &'a Topology,
     /// the step
@@ -42,7 +42,7 @@ pub struct Situation<'a> {
 
 /// A task's binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// where it may run
     pub cpus: CpuDecision,
     /// where its memory comes from
@@ -52,7 +52,7 @@ pub struct Bound {
 }
 
 /// Decides both; memory follows the CPUs.
-pub fn bind(situation: &Situation) -> Bound {
+pub(crate) fn bind(situation: &Situation) -> Bound {
     let near = near_nodes(situation);
     let (cpus, missed) = match movable(situation, &near) {
         Ok(near) => match situation.binding.bind {
@@ -67,7 +67,7 @@ pub fn bind(situation: &Situation) -> Bound {
 }
 
 /// What a task misses, in one sentence.
-pub fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
+pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
     match (first, second) {
         (Some(first), Some(second)) => Some(format!("{first}; {second}")),
         (first, second) => first.or(second),

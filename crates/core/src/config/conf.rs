@@ -7,7 +7,7 @@
 
 use super::hostlist::HostList;
 use super::off;
-use super::options::Reach;
+use super::options::AdminLevel;
 use crate::diagnostic::{Diagnostic, Shown};
 
 /// Where it is, unless plugstack.conf says `conf=`.
@@ -52,10 +52,10 @@ pub enum Audience {
 
 impl Audience {
     /// What may stand on such a line.
-    pub(super) fn reach(self) -> Reach {
+    pub(super) fn level(self) -> AdminLevel {
         match self {
-            Audience::Partitions | Audience::Both => Reach::Partition,
-            Audience::Cluster | Audience::Nodes | Audience::Unclear => Reach::Node,
+            Audience::Partitions | Audience::Both => AdminLevel::Partition,
+            Audience::Cluster | Audience::Nodes | Audience::Unclear => AdminLevel::Node,
         }
     }
 }
@@ -99,7 +99,7 @@ impl Conf {
                 Ok(mut line) => {
                     let arguments: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
                     if let Some((off, finding)) =
-                        off::misspelt_off(&place, line.audience().reach(), &arguments)
+                        off::misspelt_off(&place, line.audience().level(), &arguments)
                     {
                         findings.push(finding);
                         line.arguments.push(off.to_string());

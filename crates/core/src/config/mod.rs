@@ -63,7 +63,7 @@ pub struct Settings {
 
 impl Settings {
     /// What the renderer needs of the step's settings and of the admin's.
-    pub fn wanted(&self, admin: &Admin) -> Wanted {
+    pub(crate) fn wanted(&self, admin: &Admin) -> Wanted {
         Wanted {
             libraries: self.libraries,
             named: self.env_names.clone(),

@@ -3,7 +3,7 @@
 //! A switch that is not understood must not leave placement on: a user's job would be the first to notice.
 #![forbid(unsafe_code)]
 
-use super::options::{ARGUMENTS, Reach, WORDS, distance};
+use super::options::{ARGUMENTS, AdminLevel, WORDS, distance};
 use super::rollout::Rollout;
 use super::words::{Switch, Words};
 use crate::diagnostic::{Diagnostic, Shown};
@@ -17,13 +17,13 @@ const DEFAULT_OFF: &str = "default=off";
 /// that they stand for, and what the log says.
 pub(super) fn misspelt_off(
     place: &str,
-    reach: Reach,
+    level: AdminLevel,
     arguments: &[&str],
 ) -> Option<(&'static str, Diagnostic)> {
     let all = || arguments.iter().copied();
     let meant = meant_off(all())?;
     // a line for a partition can say no more
-    let meant = if reach < Reach::Node { DEFAULT_OFF } else { meant };
+    let meant = if level < AdminLevel::Node { DEFAULT_OFF } else { meant };
     if all().filter_map(exact).any(|said| said == meant) {
         return None;
     }

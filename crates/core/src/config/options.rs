@@ -13,7 +13,7 @@ pub struct Spec {
     /// one sentence
     pub help: &'static str,
     /// the narrowest line of the configuration file on which an argument may stand
-    pub reach: Reach,
+    pub level: AdminLevel,
 }
 
 /// The narrowest set of steps for which an argument may stand.
@@ -22,7 +22,7 @@ pub struct Spec {
 /// partition holds nothing that a user must not choose: no path that root opens, and no switch that a user must not get
 /// around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum AdminLevel {
     /// also on a line for partitions
     Partition,
     /// also on a line for nodes, and on one for the whole cluster
@@ -32,15 +32,15 @@ pub enum Reach {
 }
 
 const fn option(name: &'static str, value: &'static str) -> Spec {
-    Spec { name, value, help: "", reach: Reach::Partition }
+    Spec { name, value, help: "", level: AdminLevel::Partition }
 }
 
 const fn of_nodes(name: &'static str, value: &'static str) -> Spec {
-    Spec { reach: Reach::Node, ..option(name, value) }
+    Spec { level: AdminLevel::Node, ..option(name, value) }
 }
 
 const fn of_plugstack(name: &'static str, value: &'static str) -> Spec {
-    Spec { reach: Reach::Plugstack, ..option(name, value) }
+    Spec { level: AdminLevel::Plugstack, ..option(name, value) }
 }
 
 impl Spec {
@@ -58,10 +58,10 @@ impl Spec {
 
     /// What it does, and where an argument may not stand.
     pub fn sentence(&self) -> String {
-        match self.reach {
-            Reach::Partition => self.help.to_string(),
-            Reach::Node => format!("{}; not for a partition", self.help),
-            Reach::Plugstack => format!("{}; in plugstack.conf alone", self.help),
+        match self.level {
+            AdminLevel::Partition => self.help.to_string(),
+            AdminLevel::Node => format!("{}; not for a partition", self.help),
+            AdminLevel::Plugstack => format!("{}; in plugstack.conf alone", self.help),
         }
     }
 }
@@ -85,41 +85,39 @@ pub const WORDS: &[Spec] = &[
     option("verbose", "").help("one line for each task: GPUs, NICs, CPUs, memory, variables, and why"),
     option("dry-run", "").help("print those lines and change nothing"),
     option("nics-per-task", "auto|N").help(
-        "NICs for each GPU under closest, rail and spread: its even part of its nearest ones where these are \
-         more than the GPUs that share them, else one (default), or 1 to 8",
+        "NICs for each GPU under closest, rail and spread: auto (default) is one, or more where its nearest \
+         NICs outnumber the GPUs that share them; or 1 to 8",
     ),
     option("best-effort", "").help("run every task, whatever it got (the default)"),
     option("strict", "").help(
-        "fail a task whose placement cannot be had, instead of running it without; srun -K ends the others \
-         too, which may otherwise wait for it",
+        "fail a task whose placement cannot be had, instead of running it without; the other tasks may wait \
+         for it unless srun has -K",
     ),
     option("restricted", "")
         .help("as strict, and fail a task whose NICs or CPUs are far from its GPUs though near ones exist"),
     option("single-numa-node", "")
         .help("as strict, and fail a task whose GPUs, NICs and CPUs are not all on one NUMA node"),
     option("gpu", "visible|local-id").help(
-        "the GPUs that a task uses: all that it sees (default), or where all tasks see the same, the one of \
-         its local id, which you promise",
+        "the GPUs that a task uses: all that it sees (default), or the one of its local id: your promise, \
+         where all tasks see the same GPUs",
     ),
     option("bind", "auto|numa|core|none").help(
-        "a task's CPUs, where srun was given no --cpu-bind: near its GPUs where that leaves every task its \
-         part (default), its GPUs' NUMA node whatever it holds, whole cores of its own there, or those that \
-         Slurm gave it",
+        "a task's CPUs, where srun has no --cpu-bind: auto (default), near its GPUs if every task keeps its \
+         share; numa, the NUMA node of its GPUs; core, whole cores of its own there; none, those that Slurm \
+         gave it",
     ),
     option("mem", "prefer|strict|none").help(
-        "a task's memory, where srun was given no --mem-bind: near nodes first (default; none with \
-         bind=none), or alone",
+        "a task's memory, where srun has no --mem-bind: near NUMA nodes first (default), near NUMA nodes \
+         alone, or as Slurm left it (default with bind=none)",
     ),
     option("omp", "on|off")
         .help("set OMP_NUM_THREADS to the task's cores, and let no runtime pin (default off)"),
     option("env", "LIBRARY,…").help(
-        "only these libraries' variables: ucx, nccl, nvshmem, cray-mpich, site, rocshmem, deepep, openmpi \
-         (those eight: default), nvshmem-pe, libfabric, mooncake, mori, oneccl, ucx-gda, none; or a variable \
-         by its name",
+        "only these libraries' variables; by default ucx, nccl, nvshmem, cray-mpich, site, rocshmem, deepep \
+         and openmpi; also nvshmem-pe, libfabric, mooncake, mori, oneccl, ucx-gda, none, or a variable's name",
     ),
     option("no-env", "NAME,…").help(
-        "never these variables; NCCL_* means all whose names begin so, and none takes back what was said \
-         before",
+        "never these variables; NCCL_* means all whose names begin so; none means that all may be set again",
     ),
 ];
 
@@ -133,11 +131,11 @@ pub const ARGUMENTS: &[Spec] = &[
         "default= holds for so many of a hundred jobs, by their ids; the others are off, or observed \
          (default 100%)",
     ),
-    of_nodes("disable", "").help("no step is placed, whoever asks and however"),
+    of_nodes("disable", "").help("no step is placed, whatever a user or an admin says elsewhere"),
     of_plugstack("conf", "FILE").help("where the configuration file is (default /etc/nic-placement.conf)"),
     option("include", "NIC,…").help(
-        "use only these NICs, whatever speaks against them: names, PCI addresses, interfaces, * and ?, or \
-         subnets",
+        "use only these NICs, even where nic-placement would leave one out: names, PCI addresses, \
+         interfaces, * and ?, or subnets",
     ),
     option("exclude", "NIC,…").help("never use these NICs"),
     option("rails", "NIC,…")
@@ -155,7 +153,7 @@ pub const ARGUMENTS: &[Spec] = &[
     of_nodes("cache", "SECONDS").help(
         "how old the node file may be for a step to use it instead of reading /sys (default 900; 0: never)",
     ),
-    of_nodes("node-file", "PATH").help("where the node file is (default /run/nic-placement/node.json)"),
+    of_nodes("node-file", "PATH").help("where the node file is (default /run/nic-placement/node.cache)"),
     of_nodes("topology", "FILE").help("the node as this file describes it, instead of reading /sys"),
     of_nodes("machine", "NAME").help("the node as this built-in model describes it, instead of reading /sys"),
     of_nodes("sysfs", "DIR").help("read sys/ and proc/ below this directory instead of /"),

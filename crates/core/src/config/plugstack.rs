@@ -7,7 +7,7 @@
 
 use super::conf::{Audience, Conf, ConfLine};
 use super::off;
-use super::options::{self, ARGUMENTS, Reach};
+use super::options::{self, ARGUMENTS, AdminLevel};
 use super::rollout::Rollout;
 use super::words::{Words, named};
 use crate::diagnostic::{Diagnostic, Shown};
@@ -41,7 +41,7 @@ pub struct NodeFileUse {
 
 impl Default for NodeFileUse {
     fn default() -> NodeFileUse {
-        NodeFileUse { path: "/run/nic-placement/node.json".to_string(), max_age: 900 }
+        NodeFileUse { path: "/run/nic-placement/node.cache".to_string(), max_age: 900 }
     }
 }
 
@@ -79,7 +79,7 @@ pub struct Admin {
 /// One place with arguments, while it is read.
 struct Layer {
     /// the narrowest arguments that may stand there
-    reach: Reach,
+    level: AdminLevel,
     /// what `default=` says without this layer
     default: Words,
     /// the lists, sources and variables that it has named: the first naming replaces those of earlier layers
@@ -93,8 +93,8 @@ impl Layer {
     /// and each step reads it.
     const MOST_LOOKED_UP: usize = 16;
 
-    fn over(admin: &Admin, reach: Reach) -> Layer {
-        Layer { reach, default: admin.default.clone(), said: BTreeSet::new(), unknown: 0 }
+    fn over(admin: &Admin, level: AdminLevel) -> Layer {
+        Layer { level, default: admin.default.clone(), said: BTreeSet::new(), unknown: 0 }
     }
 
     /// Why an argument or word is not understood: `why`, which compares the known ones, for the first few.
@@ -119,10 +119,10 @@ impl Admin {
         let mut admin = Admin::default();
         let arguments: Vec<&str> = arguments.into_iter().collect();
         let (off, mut findings): (Vec<&str>, Vec<Diagnostic>) =
-            off::misspelt_off("plugstack.conf", Reach::Plugstack, &arguments).into_iter().unzip();
+            off::misspelt_off("plugstack.conf", AdminLevel::Plugstack, &arguments).into_iter().unzip();
         let placed = arguments.into_iter().chain(off);
         let placed = placed.map(|argument| ("plugstack.conf".to_string(), argument));
-        findings.extend(admin.take_layer(Reach::Plugstack, placed));
+        findings.extend(admin.take_layer(AdminLevel::Plugstack, placed));
         (admin, findings)
     }
 
@@ -139,7 +139,7 @@ impl Admin {
             [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear]
         {
             let lines = conf.lines_for(audience, node, partition);
-            findings.extend(self.take_layer(audience.reach(), lines.flat_map(|line| line.arguments(path))));
+            findings.extend(self.take_layer(audience.level(), lines.flat_map(|line| line.arguments(path))));
         }
         findings
     }
@@ -147,16 +147,16 @@ impl Admin {
     /// What is wrong with any line of the file at `path`, for all nodes and partitions.
     pub fn check_conf(conf: &Conf, path: &str) -> Vec<Diagnostic> {
         let of_line =
-            |line: &ConfLine| Admin::default().take_layer(line.audience().reach(), line.arguments(path));
+            |line: &ConfLine| Admin::default().take_layer(line.audience().level(), line.arguments(path));
         conf.lines.iter().flat_map(of_line).collect()
     }
 
     fn take_layer<'a>(
         &mut self,
-        reach: Reach,
+        level: AdminLevel,
         arguments: impl IntoIterator<Item = (String, &'a str)>,
     ) -> Vec<Diagnostic> {
-        let mut layer = Layer::over(self, reach);
+        let mut layer = Layer::over(self, level);
         let mut findings = Vec::new();
         for (place, argument) in arguments {
             // an argument that holds can be doubtful too
@@ -180,7 +180,7 @@ impl Admin {
 
     /// Takes one more argument: the tool has options of the same names.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
-        let mut layer = Layer::over(self, Reach::Plugstack);
+        let mut layer = Layer::over(self, AdminLevel::Plugstack);
         // its lists continue those of the other arguments
         layer.said.extend(["include", "exclude", "rails"].map(str::to_string));
         layer.said.extend(self.templates.iter().map(|template| template.name().to_string()));
@@ -196,9 +196,9 @@ impl Admin {
             return Err(layer.looked_up("unknown argument", why));
         };
         let misfit = || format!("expected `{}`", spec.spelling());
-        if layer.reach < spec.reach {
-            return Err(match spec.reach {
-                Reach::Plugstack => "stands in plugstack.conf alone".into(),
+        if layer.level < spec.level {
+            return Err(match spec.level {
+                AdminLevel::Plugstack => "stands in plugstack.conf alone".into(),
                 _ => "not for a partition, which a user's process names: for nodes or the cluster".into(),
             });
         }
@@ -276,7 +276,7 @@ impl Admin {
     fn set(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (template, doubt) = Template::parse(text)?;
         let names_a_file = template.is_file() || template.map_files().next().is_some();
-        if names_a_file && layer.reach < Reach::Node {
+        if names_a_file && layer.level < AdminLevel::Node {
             return Err(format!(
                 "`{}` names a file, which root looks for: not for a partition, which a user's process names",
                 template.name()

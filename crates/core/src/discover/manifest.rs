@@ -29,7 +29,7 @@ impl Manifest {
     }
 
     /// Is this a link, or below one?
-    pub fn is_over_link(&self, path: &str) -> bool {
+    pub(crate) fn is_over_link(&self, path: &str) -> bool {
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
         above.chain([path]).any(|path| matches!(self.get(path), Some(Entry::Link(_))))
     }

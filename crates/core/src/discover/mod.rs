@@ -43,7 +43,7 @@ pub enum Scope {
 
 /// GPUs and NICs of one node, at most.  The largest node known has 64 GPUs (8 x MI300X in CPX mode); a virtual
 /// machine monitor can show thousands of functions.
-pub const MAX_DEVICES: usize = 256;
+pub(crate) const MAX_DEVICES: usize = 256;
 
 /// Reads the node below `root`.
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {

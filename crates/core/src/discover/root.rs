@@ -7,7 +7,7 @@ mod open;
 mod tests;
 
 pub use open::{
-    Author, Beginning, Problem, Standing, Unreadable, directory_descriptor, identity, is_there, kind,
+    Author, Beginning, Obstacle, Standing, Unreadable, directory_descriptor, identity, is_there, kind,
     open_long, open_to_lock, read_configuration, read_file, read_unlinked, standing,
 };
 
@@ -58,7 +58,7 @@ impl Root {
     pub fn directory(path: &Path, author: Author) -> Result<Root, Unreadable> {
         let check = |path: &Path| open::check_directory(path, author).map_err(|problem| problem.of(path));
         check(path)?;
-        let tree = Contained::new(path).map_err(|error| Problem::System(error).of(path))?;
+        let tree = Contained::new(path).map_err(|error| Obstacle::System(error).of(path))?;
         check(&tree.base)?;
         Ok(Root::of(Backing::Directory(tree)))
     }
@@ -126,9 +126,9 @@ impl Root {
         opened.map_err(|problem| self.pass_over(path, &problem)).ok().map(|file| Box::new(file) as _)
     }
 
-    fn pass_over(&self, path: &str, problem: &Problem) {
+    fn pass_over(&self, path: &str, problem: &Obstacle) {
         // that a file is not there, or that its driver has nothing to say, is a fact
-        if !matches!(problem, Problem::System(_)) {
+        if !matches!(problem, Obstacle::System(_)) {
             self.note(path, format!("it {problem}: not read"));
         }
     }
@@ -274,7 +274,7 @@ fn text<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
 }
 
 /// All of a file.
-fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Problem> {
+fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle> {
     let mut page = [0u8; 4096];
     let count = loop {
         match file.read(&mut page) {
@@ -288,5 +288,5 @@ fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Problem>
     if !is_attribute || count == page.len() {
         file.take((Root::MAX_FILE + 1 - count) as u64).read_to_end(&mut bytes)?;
     }
-    if bytes.len() > Root::MAX_FILE { Err(Problem::TooLong(Root::MAX_FILE)) } else { Ok(bytes) }
+    if bytes.len() > Root::MAX_FILE { Err(Obstacle::TooLong(Root::MAX_FILE)) } else { Ok(bytes) }
 }

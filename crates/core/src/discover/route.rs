@@ -6,20 +6,16 @@
 use super::nic::{RdmaDevice, is_active_ethernet};
 use super::{Discovery, Root, number};
 use crate::topology::file::MAX_NETWORKS;
+use crate::topology::network::{Ipv4Route, is_usable};
 use crate::topology::{DeviceName, Network, Nic, NicKind, Port};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 const IPV4: &str = "proc/net/route";
 const IPV6: &str = "proc/net/ipv6_route";
 const NET: &str = "sys/class/net";
 /// Interfaces looked at for one route, at most: a bridge can have hundreds of a container runtime's below it.
 const MAX_BELOW: usize = 256;
-
-/// Flags of a route (include/uapi/linux/route.h): usable, through a gateway, a refusal.
-const UP: u32 = 0x1;
-const GATEWAY: u32 = 0x2;
-const REJECT: u32 = 0x200;
 
 impl Discovery<'_> {
     /// Marks the ports of `devices`.
@@ -139,12 +135,12 @@ struct DefaultRoute {
 }
 
 impl DefaultRoute {
-    fn add(&mut self, route: Route) {
-        if self.interfaces.is_empty() || route.metric < self.metric {
-            *self = DefaultRoute { metric: route.metric, interfaces: BTreeSet::new() };
+    fn add(&mut self, (metric, interface): (u32, String)) {
+        if self.interfaces.is_empty() || metric < self.metric {
+            *self = DefaultRoute { metric, interfaces: BTreeSet::new() };
         }
-        if route.metric == self.metric {
-            self.interfaces.insert(route.interface);
+        if metric == self.metric {
+            self.interfaces.insert(interface);
         }
     }
 }
@@ -155,15 +151,16 @@ fn tables(root: &Root) -> Tables {
     let mut tables = Tables::default();
     root.lines(IPV4, |line| {
         tables.is_there = true;
-        let Some(route) = ipv4(line) else { return };
-        if let Some(network) = route.network() {
+        let Some(route) = Ipv4Route::of_line(line) else { return };
+        let Some(interface) = plain(route.interface) else { return };
+        if let Some(network) = network_of(&route) {
             if tables.kept >= MAX_NETWORKS {
                 tables.dropped += 1;
-            } else if tables.networks.entry(route.interface).or_default().insert(network) {
+            } else if tables.networks.entry(interface).or_default().insert(network) {
                 tables.kept += 1;
             }
-        } else if route.is_default() {
-            tables.default.add(route);
+        } else if route.is_usable() && route.mask.is_unspecified() && route.destination.is_unspecified() {
+            tables.default.add((route.metric, interface));
         }
     });
     if tables.default.interfaces.is_empty() {
@@ -172,54 +169,23 @@ fn tables(root: &Root) -> Tables {
     tables
 }
 
-struct Route {
-    interface: String,
-    destination: u32,
-    mask: u32,
-    flags: u32,
-    metric: u32,
+/// The network that the route's own interface is in.
+fn network_of(route: &Ipv4Route) -> Option<Network> {
+    let (address, bits) = (route.destination, u32::from(route.mask).leading_ones() as u8);
+    let attached = route.is_usable() && !route.has_gateway() && (1..=31).contains(&bits);
+    Network::new(address, bits).filter(|_| attached && !address.is_link_local())
 }
 
-impl Route {
-    fn is_default(&self) -> bool {
-        self.mask == 0 && self.destination == 0 && self.flags & (UP | REJECT) == UP
-    }
-
-    /// The network that the interface itself is in.
-    fn network(&self) -> Option<Network> {
-        // printed as a number of this processor's, though it stands in memory in the network's order
-        let [address, mask] = [self.destination, self.mask].map(|text| Ipv4Addr::from(text.to_ne_bytes()));
-        let bits = u32::from(mask).leading_ones() as u8;
-        let attached = self.flags & (UP | GATEWAY | REJECT) == UP && (1..=31).contains(&bits);
-        Network::new(address, bits).filter(|_| attached && !address.is_link_local())
-    }
-}
-
-/// `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references, use, metric,
-/// mask
-fn ipv4(line: &str) -> Option<Route> {
-    let words: Vec<&str> = line.split_whitespace().take(8).collect();
-    let &[interface, destination, _, flags, _, _, metric, mask] = words.as_slice() else { return None };
-    let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-    Some(Route {
-        interface: plain(interface)?,
-        destination: hex(destination)?,
-        mask: hex(mask)?,
-        flags: hex(flags)?,
-        // printed as a signed number (`fib_route_seq_show`, net/ipv4/fib_trie.c), by newer kernels as what it is
-        metric: metric.parse::<i64>().ok()? as u32,
-    })
-}
-
-/// Destination and its bits, source and its bits, gateway, metric, references, use, flags, interface; only default routes
-fn ipv6_default(line: &str) -> Option<Route> {
+/// Metric and interface of a default route: destination and its bits, source and its bits, gateway, metric, references, use,
+/// flags, interface.
+fn ipv6_default(line: &str) -> Option<(u32, String)> {
     let words: Vec<&str> = line.split_whitespace().take(10).collect();
     let &[destination, "00", _, _, _, metric, _, _, flags, interface] = words.as_slice() else { return None };
     let hex = |text: &str| u32::from_str_radix(text, 16).ok();
     let (metric, flags) = (hex(metric)?, hex(flags)?);
     // every table ends with the kernel's own "no route"
-    let usable = flags & (UP | REJECT) == UP && interface != "lo" && destination.bytes().all(|b| b == b'0');
-    usable.then_some(Route { interface: plain(interface)?, destination: 0, mask: 0, flags, metric })
+    let usable = is_usable(flags) && interface != "lo" && destination.bytes().all(|b| b == b'0');
+    Some((metric, plain(interface)?)).filter(|_| usable)
 }
 
 /// A name that can stand in a path and in a topology file; `*` is a route without an interface.

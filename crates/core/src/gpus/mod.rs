@@ -42,7 +42,7 @@ use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
 /// The GPUs that the program will see.
-pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
+pub(crate) fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     let sight = Sight { topology, grant };
     sight.claim().unwrap_or_else(|| by_step(&sight, step))
 }
@@ -302,7 +302,7 @@ fn counts_mig(topology: &Topology) -> bool {
 /// (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with `AutoDetect=nvml` PCI order.  These differ
 /// if the driver did not number in PCI order; then we assume the first two.  A place is not a number: AMD's
 /// files begin at `renderD128`, and a failed GPU leaves a hole.
-pub fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
+pub(crate) fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(topology);
     let mut gpus = Vec::new();
     let entries = list::entries(step.gpus.as_deref().unwrap_or_default());

@@ -22,7 +22,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 
 /// What the findings are about.
-pub struct Subject<'a> {
+pub struct Checked<'a> {
     /// the task's environment, [`variables`] of it at least
     pub present: &'a Present,
     /// the node
@@ -41,7 +41,7 @@ pub struct Subject<'a> {
     pub read: ReadFile<'a>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> Checked<'a> {
     /// A variable's value, if it is not empty.
     pub(super) fn value(&self, name: &str) -> Option<&'a str> {
         self.present.get(name).map(String::as_str).filter(|value| !value.is_empty())
@@ -59,16 +59,16 @@ impl<'a> Subject<'a> {
 }
 
 /// Everything that looks wrong.
-pub fn lint(subject: &Subject) -> Vec<Diagnostic> {
+pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for library in LIBRARIES {
         // the map leaves the NICs of other kinds to their own libraries
         for list in library.lists.iter().filter(|list| list.kind == NicKind::Verbs) {
-            admitted_though_left_out(subject, list, &mut found);
+            admitted_though_left_out(checked, list, &mut found);
         }
-        (library.doubts.0)(subject, &mut found);
+        (library.doubts.0)(checked, &mut found);
     }
-    device_order(subject, &mut found);
+    device_order(checked, &mut found);
     found
 }
 
@@ -114,9 +114,9 @@ pub(super) fn of_space(entry: &str) -> String {
 }
 
 /// What is wrong with an entry that is the whole name of a device, with or without a port.
-pub(super) fn unknown_device(subject: &Subject, entry: &str, device: &str) -> Option<String> {
+pub(super) fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String> {
     let port = entry.split_once(':').map(|(_, port)| port);
-    let Some(nic) = subject.verbs().find(|nic| nic.name == device) else {
+    let Some(nic) = checked.verbs().find(|nic| nic.name == device) else {
         let shown = Shown::word(entry, 64);
         return Some(format!("`{shown}` is no device of this node: `nic-placement show` lists them"));
     };
@@ -133,9 +133,9 @@ pub(super) fn whole_names(list: &str) -> impl Iterator<Item = &str> {
 
 /// Ports that a list admits and that the map leaves out, as a storage NIC: NCCL may well prefer it to the compute NIC beside
 /// it (src/graph/topo.cc, `ncclTopoGetLocal`).
-fn admitted_though_left_out(subject: &Subject, list: &List, found: &mut Vec<Diagnostic>) {
-    let Subject { topology, node, .. } = subject;
-    let Some(text) = subject.value(list.variable) else { return };
+fn admitted_though_left_out(checked: &Checked, list: &List, found: &mut Vec<Diagnostic>) {
+    let Checked { topology, node, .. } = checked;
+    let Some(text) = checked.value(list.variable) else { return };
     let admitted = list.admitted(text, topology);
     // UCX finds storage NICs without a list too, and what filters nothing is no choice of the user's
     if admitted.len() == list.found_without(topology) && text.trim() == "all" {
@@ -149,8 +149,8 @@ fn admitted_though_left_out(subject: &Subject, list: &List, found: &mut Vec<Diag
 }
 
 /// CUDA's numbers of unequal GPUs are not those of the bus.
-fn device_order(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let topology = subject.topology;
+fn device_order(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let topology = checked.topology;
     let kind = |gpu: &Gpu| {
         let function = topology.pci.get(gpu.address);
         (gpu.model.clone(), function.and_then(|function| function.device))
@@ -158,7 +158,7 @@ fn device_order(subject: &Subject, found: &mut Vec<Diagnostic>) {
     let mut kinds = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia).map(kind);
     let first = kinds.next();
     let is_unequal = kinds.any(|kind| Some(kind) != first);
-    if is_unequal && subject.value(DEVICE_ORDER) != Some("PCI_BUS_ID") {
+    if is_unequal && checked.value(DEVICE_ORDER) != Some("PCI_BUS_ID") {
         let text =
             "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
         found.push(Diagnostic::new(DEVICE_ORDER, text));

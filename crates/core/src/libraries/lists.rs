@@ -5,7 +5,7 @@ use crate::placement::Rail;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
 
 /// A variable that tells a library which NICs it may use.
-pub struct List {
+pub(crate) struct List {
     /// its name
     pub variable: &'static str,
     /// the NICs that it is about

@@ -86,7 +86,7 @@ struct Library {
     /// its variables that list NICs
     lists: &'static [List],
     /// what looks wrong in the user's variables, and those that it looks at beside the lists, separated by white space
-    doubts: (fn(&findings::Subject, &mut Vec<Diagnostic>), &'static str),
+    doubts: (fn(&findings::Checked, &mut Vec<Diagnostic>), &'static str),
     /// what no topology tells, beside [`names::DOUBTFUL`]: names, and beginnings with a star, separated by white space
     doubtful: &'static str,
     /// its variables that must be equal in every task, written alike: different values break it, or silently cost bandwidth
@@ -255,7 +255,7 @@ impl<'a> Answer<'a> {
 }
 
 /// The changes to one task's environment, the marker last, each with its reason.
-pub fn environment<'p>(
+pub(crate) fn environment<'p>(
     prepared: &'p Prepared,
     topology: &Topology,
     node: &NodePlacement,

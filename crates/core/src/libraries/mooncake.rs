@@ -12,7 +12,7 @@
 //! not set beside any of them.
 #![forbid(unsafe_code)]
 
-use super::findings::{Subject, tell_entries, unknown_device, whole_names};
+use super::findings::{Checked, tell_entries, unknown_device, whole_names};
 use super::lists::{List, entries};
 use super::{Answer, Asked, Library, uniform};
 use crate::diagnostic::Diagnostic;
@@ -42,11 +42,11 @@ fn admits(list: &str, nic: &Nic, _: &Port) -> bool {
 }
 
 /// What is wrong with the entries of the user's list.
-fn doubts(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let Some(list) = subject.value(FILTERS).filter(|_| subject.verbs().next().is_some()) else { return };
+fn doubts(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let Some(list) = checked.value(FILTERS).filter(|_| checked.verbs().next().is_some()) else { return };
     // whether spaces are taken away is not known
     let names = whole_names(list).map(str::trim).filter(|name| !name.is_empty());
-    let wrong = |name: &&str| unknown_device(subject, name, name.split(':').next().unwrap_or_default());
+    let wrong = |name: &&str| unknown_device(checked, name, name.split(':').next().unwrap_or_default());
     tell_entries((FILTERS, list), names, wrong, found);
 }
 

@@ -40,7 +40,7 @@ pub fn is_refused(name: &str) -> bool {
 
 /// Is it quality of service, an algorithm, debugging, or an address that only the site knows?  None follows from a topology.
 /// We never set them, and where an admin's `set=` does we ask whether it is meant.
-pub fn is_doubtful(name: &str) -> bool {
+pub(crate) fn is_doubtful(name: &str) -> bool {
     is_in(DOUBTFUL, name) || LIBRARIES.iter().any(|library| is_in(library.doubtful, name))
 }
 

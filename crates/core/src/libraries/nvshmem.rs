@@ -26,7 +26,7 @@
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
-use super::findings::{Subject, has_space, of_space, tell_entries, unknown_device, whole_names};
+use super::findings::{Checked, has_space, of_space, tell_entries, unknown_device, whole_names};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
@@ -101,12 +101,12 @@ fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
 }
 
 /// What is wrong with the entries of the user's list.
-fn doubts(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let Some(list) = subject.value(HCA_LIST).filter(|_| subject.verbs().next().is_some()) else { return };
+fn doubts(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let Some(list) = checked.value(HCA_LIST).filter(|_| checked.verbs().next().is_some()) else { return };
     let wrong = |entry: &&str| {
         // the number of a port may have a space
         let device = entry.split(':').next().unwrap_or_default();
-        if has_space(device) { Some(of_space(entry)) } else { unknown_device(subject, entry, device) }
+        if has_space(device) { Some(of_space(entry)) } else { unknown_device(checked, entry, device) }
     };
     tell_entries((HCA_LIST, list), whole_names(list), wrong, found);
 }

@@ -69,7 +69,7 @@ pub struct Prepared {
 impl Prepared {
     /// Works it out.  `read` reads a site's file on this node; it is called only if the answer can change a
     /// value.
-    pub fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
+    pub(crate) fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
         let once = Once::new(read);
         let read: ReadFile = &|path| once.read(path);
         let rows = rows(&wanted);
@@ -124,12 +124,12 @@ impl Prepared {
     }
 
     /// All variables that we read or change, some more than once.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.rows.iter().map(|row| &*row.name).chain(evidence().map(|name| -> &str { name }))
     }
 
     /// Names in the user's or the admin's `env=` and `no-env=` of variables that no row sets.
-    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+    pub(crate) fn diagnostics(&self) -> Vec<Diagnostic> {
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
         let without_row = |word: &str, entries: &[String]| {
             let unknown = entries.iter().map(String::as_str).filter(|entry| *entry != marker::NAME);

@@ -25,12 +25,11 @@ pub(super) struct Facts<'f> {
 
 /// A fact that a template can name.
 #[derive(Debug)]
-struct Fact {
+pub(super) struct Fact {
     /// its word between braces
-    word: &'static str,
+    pub(super) word: &'static str,
     /// is it one of the task?
     is_per_task: bool,
-    what: &'static str,
     source: Source,
 }
 
@@ -42,65 +41,49 @@ enum Source {
     MapFile(Format),
 }
 
-const fn of_task(word: &'static str, what: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
-    Fact { word, is_per_task: true, what, source: Source::Value(value) }
+const fn of_task(word: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
+    Fact { word, is_per_task: true, source: Source::Value(value) }
 }
 
-const fn of_node(word: &'static str, what: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
-    Fact { word, is_per_task: false, what, source: Source::Value(value) }
+const fn of_node(word: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
+    Fact { word, is_per_task: false, source: Source::Value(value) }
 }
 
-const fn map_file(word: &'static str, what: &'static str, format: Format) -> Fact {
-    Fact { word, is_per_task: true, what, source: Source::MapFile(format) }
+const fn map_file(word: &'static str, format: Format) -> Fact {
+    Fact { word, is_per_task: true, source: Source::MapFile(format) }
 }
 
-static FACTS: [Fact; 20] = [
-    of_task("nic", "the name of the task's NIC, if it has exactly one", |facts| {
-        Some(facts.one_rail()?.name.to_string())
-    }),
-    of_task("port", "its port's number", |facts| Some(facts.one_rail()?.port.to_string())),
-    of_task("nic_address", "its PCI address", |facts| {
-        facts.topology.nic(facts.one_rail()?.nic).address?.described()
-    }),
-    of_task("nics", "the task's NICs, as mlx5_0:1,mlx5_1:1", |facts| Some(joined(facts.rails()))),
-    of_task("nic_names", "their names alone", |facts| {
-        Some(names_of(facts.rails().map(|rail| rail.name.as_str())))
-    }),
-    of_task("gpu", "the index of the task's GPU in PCI order, if it has exactly one", |facts| {
-        Some(facts.one_gpu()?.to_string())
-    }),
-    of_task("gpu_address", "its PCI address", |facts| {
-        facts.topology.gpu(facts.one_gpu()?).address.described()
-    }),
-    of_task("gpus", "the indices of all its GPUs", |facts| Some(joined(facts.gpus().iter()))),
-    of_task("numa", "the NUMA node of its GPUs, if it is one", |facts| {
+pub(super) static FACTS: [Fact; 20] = [
+    of_task("nic", |facts| Some(facts.one_rail()?.name.to_string())),
+    of_task("port", |facts| Some(facts.one_rail()?.port.to_string())),
+    of_task("nic_address", |facts| facts.topology.nic(facts.one_rail()?.nic).address?.described()),
+    of_task("nics", |facts| Some(joined(facts.rails()))),
+    of_task("nic_names", |facts| Some(names_of(facts.rails().map(|rail| rail.name.as_str())))),
+    of_task("gpu", |facts| Some(facts.one_gpu()?.to_string())),
+    of_task("gpu_address", |facts| facts.topology.gpu(facts.one_gpu()?).address.described()),
+    of_task("gpus", |facts| Some(joined(facts.gpus().iter()))),
+    of_task("numa", |facts| {
         let topology = facts.topology;
         let mut nodes = facts.gpus().iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
         let first = nodes.next()??;
         nodes.all(|node| node == Some(first)).then(|| first.to_string())
     }),
-    of_task("local_id", "the task's number on the node", |facts| Some(facts.task?.local_id.to_string())),
-    of_task("task_id", "the task's number in the step", |facts| Some(facts.task?.global_id.to_string())),
-    of_node("rails", "all NICs of the node that may be used, as mlx5_0:1,mlx5_1:1", |facts| {
-        Some(joined(facts.node.rails.iter()))
-    }),
-    of_node("rail_names", "their names alone", |facts| {
-        Some(names_of(facts.node.rails.iter().map(|rail| rail.name.as_str())))
-    }),
-    of_node("rail_count", "how many ports that are", |facts| Some(facts.node.rails.len().to_string())),
-    of_node("machine", "what `nic-placement show` calls the node in its first line", |facts| {
+    of_task("local_id", |facts| Some(facts.task?.local_id.to_string())),
+    of_task("task_id", |facts| Some(facts.task?.global_id.to_string())),
+    of_node("rails", |facts| Some(joined(facts.node.rails.iter()))),
+    of_node("rail_names", |facts| Some(names_of(facts.node.rails.iter().map(|rail| rail.name.as_str())))),
+    of_node("rail_count", |facts| Some(facts.node.rails.len().to_string())),
+    of_node("machine", |facts| {
         // a slash in the name would change the path
         Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))
     }),
-    of_task("map:sglang", "the NICs of all GPUs that the task sees, as SGLang takes them", |facts| {
+    of_task("map:sglang", |facts| {
         Some(maps::write(Format::Sglang, facts.seen()?).ok()?.trim_end().to_string())
     }),
-    of_task("map:vllm", "the same for vLLM's VLLM_GPU_NIC_PCIE_MAPPING", |facts| {
-        Some(maps::pairs(facts.seen()?).ok()?.trim_end().to_string())
-    }),
-    map_file("map_file:json", "the path of a file with them, as `nic-placement map` writes it", Format::Json),
-    map_file("map_file:sglang", "the same for SGLang", Format::Sglang),
-    map_file("map_file:mooncake", "the same for Mooncake's MC_CUSTOM_TOPO_JSON", Format::Mooncake),
+    of_task("map:vllm", |facts| Some(maps::pairs(facts.seen()?).ok()?.trim_end().to_string())),
+    map_file("map_file:json", Format::Json),
+    map_file("map_file:sglang", Format::Sglang),
+    map_file("map_file:mooncake", Format::Mooncake),
 ];
 
 impl<'f> Facts<'f> {
@@ -180,11 +163,6 @@ enum Piece {
 pub struct Template {
     name: String,
     pieces: Vec<Piece>,
-}
-
-/// The words that may stand in braces, as messages and documents list them: `(word, what it is)`.
-pub fn placeholders() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FACTS.iter().map(|fact| (fact.word, fact.what))
 }
 
 impl Template {

@@ -6,7 +6,7 @@ use crate::placement::{Change, NodePlacement, RailIndex, TaskPlacement, Variable
 use crate::topology::{GpuIndex, Topology};
 
 /// What is told of a task.
-pub struct Task<'t> {
+pub struct TaskFacts<'t> {
     /// its GPUs, NICs, CPUs and memory
     pub placement: &'t TaskPlacement,
     /// the changes to its variables
@@ -19,12 +19,12 @@ pub struct Task<'t> {
 ///
 /// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines from
 /// separate tasks align.
-pub fn task_line(
+pub(crate) fn task_line(
     topology: &Topology,
     node: &NodePlacement,
     node_name: &str,
     tasks: u32,
-    Task { placement: task, variables, uses }: Task,
+    TaskFacts { placement: task, variables, uses }: TaskFacts,
 ) -> String {
     let gpus = match task.gpus.as_slice() {
         [] => "no gpu".to_string(),
@@ -64,7 +64,7 @@ pub fn task_line(
 }
 
 /// What a step would get on its node: its GPUs, as far as Slurm names them, with their NICs, and the NICs left out.
-pub fn step_line(topology: &Topology, node: &NodePlacement, tasks: u32, gpus: &[GpuIndex]) -> String {
+pub(crate) fn step_line(topology: &Topology, node: &NodePlacement, tasks: u32, gpus: &[GpuIndex]) -> String {
     let pair = |gpu: &GpuIndex| {
         let choices = node.gpu(*gpu).choices.iter();
         let nics: Vec<String> =

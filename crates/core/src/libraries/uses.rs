@@ -96,7 +96,7 @@ impl fmt::Display for Use {
 
 /// The lists of a task that are not ours, and what comes of them.  `is_admins` says which variables the admin's
 /// `set=` fills.
-pub fn uses(
+pub(crate) fn uses(
     topology: &Topology,
     node: &NodePlacement,
     through: &Through,
@@ -199,7 +199,7 @@ pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
 
 /// The NICs by which a strict word judges a task: those of the lists that stand, and the plan's own where a library
 /// may still use them.
-pub fn judged(
+pub(crate) fn judged(
     node: &NodePlacement,
     task: &TaskPlacement,
     variables: &[Variable],

@@ -46,7 +46,7 @@ impl Libraries {
 
     /// The union.
     #[must_use]
-    pub fn with(self, others: Libraries) -> Libraries {
+    pub(crate) fn with(self, others: Libraries) -> Libraries {
         Libraries(self.0 | others.0)
     }
 
@@ -78,7 +78,7 @@ pub enum Fabric {
 
 /// Everything wanted in one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// what `env=` asks for
     pub libraries: Libraries,
     /// variables that may be set beside those (`env=NAME`)

@@ -1,13 +1,13 @@
 //! Decides whether the node file tells this node as it is now, and makes one.
 #![forbid(unsafe_code)]
 
-use super::file::{self, NodeFile, Stamp};
+use super::cache::{self, NodeFile, Stamp};
 use super::read_root;
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::discover::registered::{complete, difference, follow_links, links, registered};
-use crate::discover::root::{Author, Problem, Root, Unreadable, read_unlinked};
-use crate::topology::{Provenance, Topology};
+use crate::discover::root::{Author, Obstacle, Root, Unreadable, read_unlinked};
+use crate::topology::{Provenance, Topology, file};
 use std::fmt;
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub enum NotUsed {
     /// it is not to be trusted, or cannot be read
     Unreadable(Unreadable),
     /// it is no node file
-    Bad(file::BadNodeFile),
+    Bad(cache::BadNodeFile),
     /// it was written before this system was started
     OtherBoot,
     /// it was written this many seconds ago, and that is more than the second number
@@ -77,16 +77,13 @@ const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes =
-        read_unlinked(path, file::MAX_BYTES, author).map_err(|unreadable| match unreadable.problem {
-            Problem::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        read_unlinked(path, cache::MAX_BYTES, author).map_err(|unreadable| match unreadable.problem {
+            Obstacle::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 NotUsed::Absent(unreadable.path)
             }
             problem => NotUsed::Unreadable(Unreadable { problem, ..unreadable }),
         })?;
-    // a lossy reading of good text takes fifty times as long
-    let text =
-        String::from_utf8(bytes).unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned());
-    let node = file::from_json(&text, Provenance::ThisSystem).map_err(NotUsed::Bad)?;
+    let node = cache::from_bytes(&bytes, Provenance::ThisSystem).map_err(NotUsed::Bad)?;
     settle(&Root::live(), node, max_age, boottime)
 }
 
@@ -123,9 +120,12 @@ pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<D
         return Err(format!("the node changed while it was read: {what}"));
     }
     let stamp = Stamp { boot_id, boottime, time };
-    let node = NodeFile { stamp, registered: before, links, topology };
-    match file::from_json(&file::to_json(&node), Provenance::ThisSystem) {
-        Ok(again) if again == node => Ok((node, diagnostics)),
+    let again = file::from_json(&file::to_json(&topology), Provenance::ThisSystem);
+    // a topology file does not say which model supplied what
+    match again.map(|again| Topology { supplied_by: topology.supplied_by.clone(), ..again }) {
+        Ok(again) if again == topology => {
+            Ok((NodeFile { stamp, registered: before, links, topology }, diagnostics))
+        }
         Ok(_) => Err("the node's topology is not consistent: a file would not give it back".to_string()),
         Err(bad) => Err(format!("the node's topology is not consistent: {bad}")),
     }

@@ -1,7 +1,7 @@
 //! The node, from wherever the admin wants it read: this system, a directory, a built-in machine, a topology file.
 #![forbid(unsafe_code)]
 
-pub mod file;
+pub mod cache;
 pub mod kept;
 
 use crate::config::NodeSource;

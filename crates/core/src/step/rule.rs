@@ -11,7 +11,7 @@ const SHARES: [&str; 2] = ["shard", "mps"];
 
 /// A rule for one kind of device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rule<'a> {
+pub(crate) struct Rule<'a> {
     device: &'a str,
     /// such as `per_task:1`, without the `verbose,` before it
     pub text: &'a str,
@@ -32,12 +32,12 @@ fn rules(bind: &str) -> impl Iterator<Item = Rule<'_>> {
 }
 
 /// The rule for GPUs; Slurm takes the first.
-pub fn of_gpus(bind: &str) -> Option<Rule<'_>> {
+pub(crate) fn of_gpus(bind: &str) -> Option<Rule<'_>> {
     rules(bind).find(|rule| rule.device == "gpu")
 }
 
 /// Does this leave all GPUs of the step to every task: no rule for them, or `none`?
-pub fn shows_all(bind: &str) -> bool {
+pub(crate) fn shows_all(bind: &str) -> bool {
     let about_gpus = |rule: &Rule| rule.device == "gpu" || SHARES.contains(&rule.device);
     rules(bind).filter(about_gpus).all(|rule| rule.text == "none")
 }

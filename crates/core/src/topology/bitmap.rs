@@ -1,9 +1,11 @@
 //! Sets of small numbers (CPUs, NUMA nodes) in the kernel's two spellings, list and mask.
 #![forbid(unsafe_code)]
 
+use super::text::serde_as_text;
 use crate::diagnostic::Shown;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 /// Sets of logical CPUs by os index (hwloc's `cpuset`).
 pub type CpuSet = Bitmap;
@@ -45,18 +47,11 @@ impl Bitmap {
 
     /// Adds `member`; members at or above [`Bitmap::LIMIT`] are ignored.
     pub fn insert(&mut self, member: u32) {
-        if member >= Bitmap::LIMIT {
-            return;
-        }
-        let word = (member / 64) as usize;
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
-        self.words[word] |= 1 << (member % 64);
+        self.insert_range(member..=member);
     }
 
     /// Adds a range of members; those at or above [`Bitmap::LIMIT`] are ignored.
-    pub fn insert_range(&mut self, members: RangeInclusive<u32>) {
+    pub(crate) fn insert_range(&mut self, members: RangeInclusive<u32>) {
         let (low, high) = (*members.start(), (*members.end()).min(Bitmap::LIMIT - 1));
         if low > high {
             return;
@@ -114,16 +109,13 @@ impl Bitmap {
 
     /// Members of either set.
     pub fn union(&self, other: &Bitmap) -> Bitmap {
-        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
-        let mut words = long.words.clone();
-        for (word, more) in words.iter_mut().zip(&short.words) {
-            *word |= more;
-        }
-        Bitmap { words }
+        let mut both = self.clone();
+        both.add(other);
+        both
     }
 
     /// Adds the members of another set.
-    pub fn add(&mut self, other: &Bitmap) {
+    pub(crate) fn add(&mut self, other: &Bitmap) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
         }
@@ -158,11 +150,7 @@ impl Bitmap {
     /// Reads the kernel's list format, as in `cpulist` files: `0-3,8,10-12`; empty text is the empty set.
     pub fn from_list(text: &str) -> Result<Bitmap, BadBitmap> {
         let mut set = Bitmap::new();
-        let text = text.trim();
-        if text.is_empty() {
-            return Ok(set);
-        }
-        for part in text.split(',') {
+        for part in text.split(',').filter(|_| !text.trim().is_empty()) {
             let members = Bitmap::range(part).map_err(|bad| BadBitmap { text: cut(text), ..bad })?;
             set.insert_range(members);
         }
@@ -170,7 +158,7 @@ impl Bitmap {
     }
 
     /// Reads one part of a list: `8` or `0-3`.
-    pub fn range(part: &str) -> Result<RangeInclusive<u32>, BadBitmap> {
+    pub(crate) fn range(part: &str) -> Result<RangeInclusive<u32>, BadBitmap> {
         let bad = |expected| BadBitmap { text: cut(part), expected };
         let (low, high) = part.split_once('-').unwrap_or((part, part));
         let number = |digits: &str| digits.trim().parse::<u32>().map_err(|_| bad("a list such as `0-3,8`"));
@@ -208,6 +196,22 @@ impl Bitmap {
         Ok(Bitmap::from_words(words))
     }
 }
+
+impl FromStr for Bitmap {
+    type Err = BadBitmap;
+
+    fn from_str(text: &str) -> Result<Bitmap, BadBitmap> {
+        Bitmap::from_list(text)
+    }
+}
+
+serde_as_text!(
+    Bitmap,
+    "a list such as `0-3,8` of numbers below 8192",
+    Vec<u64>,
+    |set| set.words.clone(),
+    |words| Some(Bitmap::from_words(words.clone())).filter(|set| set.words == words)
+);
 
 /// The beginning of a text, for a message.
 fn cut(text: &str) -> String {

@@ -1,11 +1,14 @@
 //! GPUs, NICs and their ports, as data.
 #![forbid(unsafe_code)]
 
+use super::text::unless_default;
 use super::{DeviceName, Network, PciAddress, SubnetPrefix};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A GPU's vendor, which decides the variable that lists it and the device node that opens it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum GpuVendor {
     /// PCI vendor 10de
     Nvidia,
@@ -29,6 +32,18 @@ impl GpuVendor {
         }
     }
 
+    /// The vendor of a function that looks like a GPU: a VGA (class 0300), 3D (0302) or display controller (0380), or an
+    /// accelerator (1200) of AMD, as the MI300X is one.  Intel's and others' of that class are FPGAs (include/linux/pci_ids.h).
+    pub fn of_function(class: u32, vendor: u16) -> Option<GpuVendor> {
+        let vendor = GpuVendor::from_pci(vendor)?;
+        let is_one = match class >> 8 {
+            0x0300 | 0x0302 | 0x0380 => true,
+            0x1200 => vendor == GpuVendor::Amd,
+            _ => false,
+        };
+        is_one.then_some(vendor)
+    }
+
     /// The variable in which Slurm, and the vendor's runtime, list a task's GPUs (Slurm's
     /// src/interfaces/gres.c, `gres_common_gpu_set_env`).
     pub fn list_variable(self) -> &'static str {
@@ -40,8 +55,19 @@ impl GpuVendor {
     }
 }
 
+impl fmt::Display for GpuVendor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GpuVendor::Nvidia => "nvidia",
+            GpuVendor::Amd => "amd",
+            GpuVendor::Intel => "intel",
+        })
+    }
+}
+
 /// A GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Gpu {
     /// its PCI function
     pub address: PciAddress,
@@ -97,21 +123,25 @@ impl Gpu {
 }
 
 /// An RDMA device (NCCL: `NIC`; the libraries' device name is [`Nic::name`]).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Nic {
     /// its name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet `/sys/class/net`
     pub name: DeviceName,
     /// the interface that programs use
+    #[serde(default, with = "unless_default")]
     pub kind: NicKind,
     /// its PCI function; `None` for software devices such as rxe and siw
     pub address: Option<PciAddress>,
     /// its use, from a topology file or a model; the live bus does not tell
     pub role: Option<NicRole>,
     /// its ports in order of number
+    #[serde(default)]
     pub ports: Vec<Port>,
     /// its character device under `/dev/infiniband`, such as `uverbs0`
     pub uverbs: Option<String>,
     /// its network interfaces, sorted
+    #[serde(default)]
     pub netdevs: Vec<String>,
     /// `node_guid`: its own
     pub guid: Option<String>,
@@ -137,7 +167,8 @@ impl Nic {
 }
 
 /// The interface through which programs use a NIC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NicKind {
     /// libibverbs: InfiniBand, RoCE, iWARP
     #[default]
@@ -162,7 +193,8 @@ impl fmt::Display for NicKind {
 }
 
 /// What a site uses a NIC for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NicRole {
     /// the fabric between GPUs
     Compute,
@@ -183,15 +215,18 @@ impl fmt::Display for NicRole {
 }
 
 /// A port of an RDMA device (NCCL: `NET`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Port {
     /// its number, from 1
     pub number: u8,
     /// `ports/N/state`
+    #[serde(default, with = "unless_default")]
     pub state: PortState,
     /// `ports/N/rate` in Mbit/s
     pub rate_mbps: Option<u64>,
     /// `ports/N/link_layer`
+    #[serde(default, with = "unless_default")]
     pub link_layer: LinkLayer,
     /// `ports/N/phys_state`, such as `LinkUp`
     pub phys_state: Option<String>,
@@ -205,10 +240,13 @@ pub struct Port {
     /// bridge or VLAN above
     pub default_route: Option<String>,
     /// its interface's IPv4 networks, such as `10.1.0.0/16`, by address
+    #[serde(default)]
     pub networks: Vec<Network>,
     /// has its interface addresses though none of these networks is known: IPv6's alone, or routes in a table of their own
+    #[serde(default)]
     pub routes_elsewhere: bool,
     /// is its interface in another network namespace, as one that a container has?
+    #[serde(default)]
     pub other_namespace: bool,
 }
 
@@ -233,7 +271,8 @@ impl Port {
 }
 
 /// State of a port (`enum ib_port_state`, the kernel's include/rdma/ib_verbs.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PortState {
     /// 4: data flows
     Active,
@@ -244,6 +283,7 @@ pub enum PortState {
     /// 3: configured, not yet active
     Armed,
     /// 0, 5, or not said
+    #[default]
     Unknown,
 }
 
@@ -260,13 +300,14 @@ impl fmt::Display for PortState {
 }
 
 /// A port's link layer (`ports/N/link_layer`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum LinkLayer {
     /// InfiniBand
     InfiniBand,
     /// Ethernet: RoCE or iWARP
     Ethernet,
     /// something else, or not said
+    #[default]
     Unknown,
 }
 

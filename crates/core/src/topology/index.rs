@@ -55,7 +55,7 @@ impl Topology {
     }
 
     /// `mlx5_0:1`, as UCX and NCCL spell a port.
-    pub fn port_name(&self, at: PortRef) -> String {
+    pub(crate) fn port_name(&self, at: PortRef) -> String {
         format!("{}:{}", self.nic(at.nic).name, at.port)
     }
 

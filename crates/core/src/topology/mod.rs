@@ -4,29 +4,32 @@
 pub mod bitmap;
 mod device;
 pub mod file;
-pub mod gpu_list;
 pub mod index;
+mod link;
 mod name;
-mod network;
+pub(crate) mod network;
 pub mod path;
 pub mod pci;
 mod processor;
+mod text;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
 pub use index::{GpuIndex, NicIndex, PortRef};
+pub use link::{LinkRate, MAX_TENTHS_GT, MAX_WIDTH, PcieLink};
 pub use name::{BadDeviceName, DeviceName};
-pub use network::{BadNetwork, BadSubnetPrefix, Network, SubnetPrefix};
+pub use network::{Network, SubnetPrefix};
 pub use path::{Ascent, Link, Meeting, PathType, Way};
-pub use pci::{HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink};
+pub use pci::{HostBridge, PciAddress, PciFunction, PciParent, PciTree};
 pub use processor::{Arch, CpuVendor, Processor, X86};
 
 use crate::order::Order;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// One node of the cluster, as far as placement cares.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// the machine's name: a model's, a file's own, or the host's
     pub name: String,
@@ -53,7 +56,7 @@ pub struct Topology {
 
 /// Where a topology's facts come from.  Only [`Provenance::ThisSystem`] may move a process (hwloc's
 /// `is_thissystem` rule).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provenance {
     /// read from this kernel's `/sys` and `/proc`
     ThisSystem,
@@ -84,7 +87,7 @@ impl fmt::Display for Provenance {
 }
 
 /// A NUMA node (hwloc: `NUMANode`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
     /// the kernel's number
     pub os_index: u32,
@@ -97,7 +100,7 @@ pub struct NumaNode {
 }
 
 /// A logical CPU (hwloc: `PU`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pu {
     /// the kernel's CPU number
     pub os_index: u32,

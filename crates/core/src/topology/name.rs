@@ -1,6 +1,7 @@
 //! Device names, which programs find in lists and paths.
 #![forbid(unsafe_code)]
 
+use super::text::serde_as_text;
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
@@ -37,6 +38,10 @@ impl DeviceName {
         &self.0
     }
 }
+
+serde_as_text!(DeviceName, &BadDeviceName.to_string(), String, |name| name.0.clone(), |text| text
+    .parse()
+    .ok());
 
 /// The text cannot be a device's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,13 @@
 //! A port's networks: InfiniBand's by subnet prefix, IPv4's by address and mask.
 #![forbid(unsafe_code)]
 
+use super::text::serde_as_text;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
+
+const NETWORK: &str = "an IPv4 network such as `10.1.0.0/16`";
+const PREFIX: &str = "an InfiniBand subnet's prefix such as `fe80:0000:0000:0001`";
 
 /// An IPv4 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,13 +16,20 @@ pub struct Network {
     bits: u8,
 }
 
-/// The text is no network.
+serde_as_text!(Network, NETWORK, (u32, u8), |network| (network.address.to_bits(), network.bits), |(
+    address,
+    bits,
+)| {
+    Network::new(Ipv4Addr::from_bits(address), bits)
+});
+
+/// The text is no network, or no subnet's prefix: what was expected instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadNetwork;
+pub struct BadNetwork(&'static str);
 
 impl fmt::Display for BadNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected an IPv4 network such as `10.1.0.0/16`")
+        write!(f, "expected {}", self.0)
     }
 }
 
@@ -26,7 +37,7 @@ impl std::error::Error for BadNetwork {}
 
 impl Network {
     /// The network of an address whose hosts have the first `bits` bits in common, 0 to 32.
-    pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
+    pub(crate) fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
         (bits <= 32).then_some(Network { address, bits })
     }
 
@@ -41,7 +52,7 @@ impl Network {
     }
 
     /// Is `other` inside this network?
-    pub fn contains(self, other: Network) -> bool {
+    pub(crate) fn contains(self, other: Network) -> bool {
         let first = |network: Network| network.address & self.mask();
         self.bits <= other.bits && first(self) == first(other)
     }
@@ -57,28 +68,70 @@ impl FromStr for Network {
     type Err = BadNetwork;
 
     fn from_str(text: &str) -> Result<Network, BadNetwork> {
-        let (address, bits) = text.split_once('/').ok_or(BadNetwork)?;
-        let (address, bits) = (address.parse().map_err(drop), bits.parse().map_err(drop));
-        let (Ok(address), Ok(bits)) = (address, bits) else { return Err(BadNetwork) };
-        Network::new(address, bits).ok_or(BadNetwork)
+        let read = || {
+            let (address, bits) = text.split_once('/')?;
+            Network::new(address.parse().ok()?, bits.parse().ok()?)
+        };
+        read().ok_or(BadNetwork(NETWORK))
     }
+}
+
+/// A route of `/proc/net/route` (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ipv4Route<'t> {
+    /// the interface's name; `*` where there is none
+    pub(crate) interface: &'t str,
+    pub(crate) destination: Ipv4Addr,
+    pub(crate) mask: Ipv4Addr,
+    /// 0.0.0.0 where there is none, or an IPv6 one
+    pub(crate) gateway: Ipv4Addr,
+    flags: u32,
+    pub(crate) metric: u32,
+}
+
+impl<'t> Ipv4Route<'t> {
+    /// `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references, use, metric,
+    /// mask; `None` of any other line, the table's head too.
+    pub(crate) fn of_line(line: &'t str) -> Option<Ipv4Route<'t>> {
+        let mut words = line.split_whitespace();
+        let mut next = || words.next();
+        let [interface, destination, gateway, flags] = [next()?, next()?, next()?, next()?];
+        let (metric, mask) = (words.nth(2)?, words.next()?);
+        let hex = |text: &str| u32::from_str_radix(text, 16).ok();
+        // printed as a number of this processor's, though it stands in memory in the network's order
+        let address = |text: &str| Some(Ipv4Addr::from(hex(text)?.to_ne_bytes()));
+        Some(Ipv4Route {
+            interface,
+            destination: address(destination)?,
+            mask: address(mask)?,
+            gateway: address(gateway)?,
+            flags: hex(flags)?,
+            // printed as a signed number, by newer kernels as what it is
+            metric: metric.parse::<i64>().ok()? as u32,
+        })
+    }
+
+    pub(crate) fn is_usable(&self) -> bool {
+        is_usable(self.flags)
+    }
+
+    pub(crate) fn has_gateway(&self) -> bool {
+        /// `RTF_GATEWAY` of include/uapi/linux/route.h
+        const GATEWAY: u32 = 0x2;
+        self.flags & GATEWAY != 0
+    }
+}
+
+/// Is a route with these flags up, and no refusal (`RTF_UP`, `RTF_REJECT` of include/uapi/linux/route.h)?
+pub(crate) fn is_usable(flags: u32) -> bool {
+    flags & 0x201 == 0x1
 }
 
 /// The prefix of an InfiniBand subnet: the first half of every GID in it (InfiniBand Architecture Specification 1, 4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubnetPrefix(pub u64);
 
-/// The text is no prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadSubnetPrefix;
-
-impl fmt::Display for BadSubnetPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected the prefix of an InfiniBand subnet such as `fe80:0000:0000:0001`")
-    }
-}
-
-impl std::error::Error for BadSubnetPrefix {}
+serde_as_text!(SubnetPrefix, PREFIX, u64, |prefix| prefix.0, |prefix| Some(SubnetPrefix(prefix)));
 
 impl SubnetPrefix {
     /// The prefix of a GID as the kernel writes it, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
@@ -99,10 +152,10 @@ impl fmt::Display for SubnetPrefix {
 }
 
 impl FromStr for SubnetPrefix {
-    type Err = BadSubnetPrefix;
+    type Err = BadNetwork;
 
     /// `fe80:0000:0000:0001`, as GIDs have it, or `0xfe80000000000001`, as opensm.conf's `subnet_prefix` has it.
-    fn from_str(text: &str) -> Result<SubnetPrefix, BadSubnetPrefix> {
+    fn from_str(text: &str) -> Result<SubnetPrefix, BadNetwork> {
         let hex = |digits: &str| {
             // from_str_radix accepts a sign, which no number here has
             let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -117,7 +170,7 @@ impl FromStr for SubnetPrefix {
                 groups.iter().try_fold(0, join).filter(|_| whole)
             }
         };
-        prefix.map(SubnetPrefix).ok_or(BadSubnetPrefix)
+        prefix.map(SubnetPrefix).ok_or(BadNetwork(PREFIX))
     }
 }
 
@@ -133,7 +186,7 @@ mod tests {
         }
         for text in ["", "10.1.0.0", "10.1/16", "10.1.0.0/33", "10.1.0.0/-1", "10.1.0.0/", "fe80::/64", "a/8"]
         {
-            assert_eq!(network(text), Err(BadNetwork), "`{text}`");
+            assert_eq!(network(text), Err(BadNetwork(NETWORK)), "`{text}`");
         }
         assert_eq!(network("10.1.0.0/20").unwrap().mask(), Ipv4Addr::new(255, 255, 240, 0));
         assert_eq!(network("10.1.0.0/0").unwrap().mask(), Ipv4Addr::UNSPECIFIED);
@@ -163,7 +216,7 @@ mod tests {
         for text in
             ["", "fe80", "fe80:0:0", "fe80:0:0:1:2", "fe80:0:0:+1", "fe80::1:1", "fe80:0:0:00001", "0xfe80"]
         {
-            assert_eq!(text.parse::<SubnetPrefix>(), Err(BadSubnetPrefix), "`{text}`");
+            assert_eq!(text.parse::<SubnetPrefix>(), Err(BadNetwork(PREFIX)), "`{text}`");
         }
         let gid = "fe80:0000:0000:00a1:b859:9f03:00d4:1a2e";
         assert_eq!(SubnetPrefix::of_gid(gid), Some(prefix));

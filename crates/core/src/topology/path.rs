@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::{GpuVendor, HostBridge, PciAddress, PciFunction, Topology};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Kind of path, nearest first, in the words of `nvidia-smi topo -m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum PathType {
     /// at most a single PCIe switch
     Pix,
@@ -92,7 +94,7 @@ pub struct Meeting {
 
 impl Ascent {
     /// The links above the function, nearest first: the device below each, and its rate in Mbit/s where that is known.
-    pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
+    pub(crate) fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
 
@@ -116,7 +118,7 @@ impl Ascent {
 
 impl Meeting {
     /// How many of the nearest links of each side are on the way.
-    pub fn links(&self) -> (usize, usize) {
+    pub(crate) fn links(&self) -> (usize, usize) {
         (self.links_a, self.links_b)
     }
 }
@@ -165,7 +167,7 @@ impl Topology {
     }
 
     /// Where the ascents of two functions meet.
-    pub fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
+    pub(crate) fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
         let same_host = a.host.is_some() && a.host == b.host;
         let common = match same_host || a.host.is_none() || b.host.is_none() {
             true => a.bridges.iter().enumerate().find_map(|(below_a, bridge)| {
@@ -181,12 +183,8 @@ impl Topology {
             None if a.numa_node.is_some() && a.numa_node == b.numa_node => PathType::Node,
             None => PathType::Sys,
         };
-        let stated = match self.stated_paths.is_empty() {
-            true => None,
-            false => [(a.address, b.address), (b.address, a.address)]
-                .iter()
-                .find_map(|pair| self.stated_paths.get(pair)),
-        };
+        let mut pairs = [(a.address, b.address), (b.address, a.address)].into_iter();
+        let stated = pairs.find_map(|pair| self.stated_paths.get(&pair));
         let kind = stated.copied().unwrap_or(kind);
         let crossing = match (kind, a.numa_node, b.numa_node) {
             (PathType::Sys, Some(from), Some(to)) if from != to => Some((from.min(to), from.max(to))),
@@ -197,7 +195,7 @@ impl Topology {
     }
 
     /// Distance of two NUMA nodes (ACPI SLIT, 10 = local); `None` where the kernel does not tell.
-    pub fn distance(&self, from: u32, to: u32) -> Option<u32> {
+    pub(crate) fn distance(&self, from: u32, to: u32) -> Option<u32> {
         let column = self.numa_nodes.iter().position(|node| node.os_index == to)?;
         self.numa_node(from)?.distances.get(column).copied()
     }

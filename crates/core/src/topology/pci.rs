@@ -2,8 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::bitmap::CpuSet;
+use super::link::PcieLink;
+use super::text::{self, hex, serde_as_text};
 use crate::diagnostic::Shown;
 use crate::order::Order;
+use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
@@ -60,6 +63,10 @@ impl PciAddress {
             | u64::from(self.function)
     }
 
+    fn is_valid(self) -> bool {
+        self.device < 32 && self.function < 8
+    }
+
     /// Readers of files without addresses invent domains from here on; no report shows those as facts.
     pub const INVENTED: u32 = 0xfffd_0000;
 
@@ -78,55 +85,22 @@ impl FromStr for PciAddress {
 
     /// Accepts `0000:1b:00.0`, `1b:00.0` (domain 0) and nvidia-smi's `00000000:1B:00.0`.
     fn from_str(text: &str) -> Result<PciAddress, BadPciAddress> {
-        read(text.as_bytes()).ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
+        let read = || {
+            let (rest, function) = text.rsplit_once('.')?;
+            let (rest, device) = rest.rsplit_once(':')?;
+            let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
+            let [bus, device] = [hex(bus, 2)? as u8, hex(device, 2)? as u8];
+            Some(PciAddress { domain: hex(domain, 8)?, bus, device, function: hex(function, 1)? as u8 })
+        };
+        read().filter(|at| at.is_valid()).ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
     }
 }
 
-/// A node file has hundreds of addresses, and a step waits for them: what is written in full has its parts in their places.
-fn read(text: &[u8]) -> Option<PciAddress> {
-    let [domain, bus, device, function] = match text {
-        [domain @ .., b':', b1, b2, b':', d1, d2, b'.', f] => {
-            [hex(domain, 8), hex(&[*b1, *b2], 2), hex(&[*d1, *d2], 2), hex(&[*f], 1)]
-        }
-        _ => {
-            let (rest, function) = split_last(text, b'.')?;
-            let (rest, device) = split_last(rest, b':')?;
-            let (domain, bus) = split_last(rest, b':').unwrap_or((b"0", rest));
-            [hex(domain, 8), hex(bus, 2), hex(device, 2), hex(function, 1)]
-        }
-    };
-    let (domain, bus, device, function) = (domain?, bus?, device?, function?);
-    let fits = device < 32 && function < 8;
-    fits.then_some(PciAddress { domain, bus: bus as u8, device: device as u8, function: function as u8 })
-}
-
-/// What stands before and after the last `separator`.
-fn split_last(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
-    let at = text.iter().rposition(|&byte| byte == separator)?;
-    Some((&text[..at], &text[at + 1..]))
-}
-
-/// A number of at least one and at most `most` (8 or fewer) hexadecimal digits, without a sign.
-pub(in crate::topology) fn hex(digits: &[u8], most: usize) -> Option<u32> {
-    /// What each byte stands for; more than 15 where it is no digit.
-    const VALUES: [u8; 256] = {
-        let mut values = [u8::MAX; 256];
-        let mut value = 0;
-        while value < 16 {
-            values[b"0123456789abcdef"[value] as usize] = value as u8;
-            values[b"0123456789ABCDEF"[value] as usize] = value as u8;
-            value += 1;
-        }
-        values
-    };
-    let (mut number, mut largest) = (0u32, 0);
-    // one that is no digit shows at the end: fewer steps for those that are
-    for &digit in digits.iter().take(8) {
-        let value = VALUES[usize::from(digit)];
-        (number, largest) = (number << 4 | u32::from(value & 15), largest.max(value));
-    }
-    ((1..=most).contains(&digits.len()) && largest < 16).then_some(number)
-}
+serde_as_text!(PciAddress, "a PCI address such as `0000:1b:00.0`", u64, |at| at.number(), |number| {
+    let [.., bus, device, function] = number.to_be_bytes();
+    let domain = (number >> 32) as u32;
+    Some(PciAddress { domain, bus, device, function }).filter(|at| at.number() == number && at.is_valid())
+});
 
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,8 +123,8 @@ impl FromStr for HostBridge {
     /// Accepts sysfs's directory name, `pci0000:15`.
     fn from_str(text: &str) -> Result<HostBridge, BadPciAddress> {
         let read = || {
-            let place = text.strip_prefix("pci")?.as_bytes();
-            let (domain, bus) = split_last(place, b':').unwrap_or((b"0", place));
+            let place = text.strip_prefix("pci")?;
+            let (domain, bus) = place.rsplit_once(':').unwrap_or(("0", place));
             Some(HostBridge { domain: hex(domain, 8)?, bus: hex(bus, 2)? as u8 })
         };
         read().ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
@@ -182,59 +156,67 @@ impl PciParent {
     }
 }
 
-/// Speed and width of a PCIe link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinkRate {
-    /// transfer rate of a lane in tenths of GT/s: 2.5 GT/s is 25
-    pub tenths_gt: u32,
-    /// lanes
-    pub width: u32,
-}
-
-impl LinkRate {
-    /// The link's bandwidth in one direction, in Mbit/s, after the line code: 8b/10b up to 5 GT/s and
-    /// 128b/130b from 8 GT/s on (PCI Express Base Specification, "Encoding").
-    pub fn mbps(self) -> u64 {
-        let raw = u64::from(self.tenths_gt) * 100 * u64::from(self.width);
-        if self.tenths_gt <= 50 { raw * 8 / 10 } else { raw * 128 / 130 }
-    }
-}
-
-impl fmt::Display for LinkRate {
+impl fmt::Display for PciParent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{} GT/s x{}", self.tenths_gt / 10, self.tenths_gt % 10, self.width)
+        match self {
+            PciParent::Bridge(bridge) => bridge.fmt(f),
+            PciParent::Host(host) => host.fmt(f),
+        }
     }
 }
 
-/// A PCIe link as the function at its lower end reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PcieLink {
-    /// what the link runs at now (`current_link_speed`, `current_link_width`)
-    pub current: Option<LinkRate>,
-    /// what the function could do (`max_link_speed`, `max_link_width`)
-    pub max: Option<LinkRate>,
+impl FromStr for PciParent {
+    type Err = BadPciAddress;
+
+    fn from_str(text: &str) -> Result<PciParent, BadPciAddress> {
+        match text.starts_with("pci") {
+            true => text.parse().map(PciParent::Host),
+            false => text.parse().map(PciParent::Bridge),
+        }
+    }
 }
+
+serde_as_text!(
+    PciParent,
+    "the bridge above, such as `0000:17:00.0`, or the host bridge, such as `pci0000:15`",
+    Result<PciAddress, (u32, u8)>,
+    |parent| match *parent {
+        PciParent::Bridge(bridge) => Ok(bridge),
+        PciParent::Host(HostBridge { domain, bus }) => Err((domain, bus)),
+    },
+    |parent| Some(match parent {
+        Ok(bridge) => PciParent::Bridge(bridge),
+        Err((domain, bus)) => PciParent::Host(HostBridge { domain, bus }),
+    })
+);
 
 /// One PCI function: a GPU, a NIC, or a bridge above one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+// `remote` makes what is derived functions beside the traits, by which a topology file also reads a line: see file/function.rs
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct PciFunction {
     /// its address
     pub address: PciAddress,
     /// what stands directly above it
     pub parent: PciParent,
     /// class code, 24 bits (`0x030200`: 3D controller)
+    #[serde(default, with = "text::class")]
     pub class: Option<u32>,
     /// vendor id
+    #[serde(default, with = "text::id")]
     pub vendor: Option<u16>,
     /// device id
+    #[serde(default, with = "text::id")]
     pub device: Option<u16>,
     /// subsystem vendor and device id
+    #[serde(default, with = "text::ids")]
     pub subsystem: Option<(u16, u16)>,
     /// `numa_node`; `None` where the kernel says -1 or nothing
     pub numa_node: Option<u32>,
     /// `local_cpulist`
     pub local_cpus: Option<CpuSet>,
     /// the link above it
+    #[serde(default)]
     pub link: PcieLink,
     /// the physical function that this virtual one belongs to
     pub physfn: Option<PciAddress>,
@@ -265,7 +247,7 @@ impl PciFunction {
 }
 
 /// The PCI functions that matter to placement, with every bridge above them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciTree {
     /// in address order: what reads a node comes to them in that order, mostly, and a step looks them up a thousand times
     functions: Vec<PciFunction>,
@@ -325,19 +307,6 @@ impl PciTree {
         (functions, None)
     }
 
-    /// Do the bridges above `address` lead to a host bridge?
-    pub fn reaches_host(&self, address: PciAddress) -> bool {
-        let mut here = address;
-        for _ in 0..=PciTree::MAX_DEPTH {
-            match self.get(here).map(|function| function.parent) {
-                Some(PciParent::Bridge(bridge)) => here = bridge,
-                Some(PciParent::Host(_)) => return true,
-                None => return false,
-            }
-        }
-        false
-    }
-
     /// The bridges above `address`, nearest first, and the host bridge at the top.
     ///
     /// The host bridge is `None` where the tree does not reach one: a bridge is missing, the parents form a circle, or
@@ -351,9 +320,8 @@ impl PciTree {
     }
 
     /// The NUMA node of `address`: its own, else that of the nearest bridge above it that knows one.
-    pub fn numa_node(&self, address: PciAddress) -> Option<u32> {
-        let own = self.get(address)?.numa_node;
-        own.or_else(|| self.ancestors(address).0.iter().find_map(|&bridge| self.get(bridge)?.numa_node))
+    pub(crate) fn numa_node(&self, address: PciAddress) -> Option<u32> {
+        self.climb(address).0.iter().find_map(|function| function.numa_node)
     }
 }
 
@@ -390,11 +358,5 @@ mod tests {
         tree.insert(PciFunction::new(address, PciParent::Bridge(address)));
         assert_eq!(tree.ancestors(address).1, None);
         assert_eq!(tree.numa_node(address), None);
-    }
-
-    #[test]
-    fn a_gen5_x16_link_moves_504_gbit_and_a_gen1_x1_link_2() {
-        assert_eq!(LinkRate { tenths_gt: 320, width: 16 }.mbps(), 504_123);
-        assert_eq!(LinkRate { tenths_gt: 25, width: 1 }.mbps(), 2_000);
     }
 }

@@ -1,8 +1,11 @@
 //! What the node's processors are, by which NCCL tells how fast their sockets are connected.
 #![forbid(unsafe_code)]
 
+use serde::{Deserialize, Serialize};
+
 /// The node's processors; all sockets of a node have the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Row", into = "Row")]
 pub struct Processor {
     /// the instruction set
     pub arch: Arch,
@@ -11,13 +14,16 @@ pub struct Processor {
 }
 
 /// An instruction set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arch {
     /// 64-bit x86
+    #[serde(rename = "x86_64")]
     X86,
     /// 64-bit Arm
+    #[serde(rename = "arm64")]
     Arm,
     /// 64-bit POWER
+    #[serde(rename = "ppc64")]
     Power,
 }
 
@@ -33,17 +39,22 @@ pub struct X86 {
 }
 
 /// A maker of x86 processors (the kernel's arch/x86/include/asm/processor.h, `X86_VENDOR_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CpuVendor {
-    /// GenuineIntel
+    /// Intel
+    #[serde(rename = "GenuineIntel")]
     Intel,
-    /// AuthenticAMD
+    /// AMD
+    #[serde(rename = "AuthenticAMD")]
     Amd,
-    /// HygonGenuine
+    /// Hygon
+    #[serde(rename = "HygonGenuine")]
     Hygon,
-    /// CentaurHauls
+    /// Centaur
+    #[serde(rename = "CentaurHauls")]
     Centaur,
-    /// Shanghai, with two spaces before and after
+    /// Zhaoxin
+    #[serde(rename = "  Shanghai  ")]
     Zhaoxin,
 }
 
@@ -65,6 +76,42 @@ impl CpuVendor {
     /// The maker whose word this is.
     pub fn from_word(word: &str) -> Option<CpuVendor> {
         CpuVendor::ALL.iter().find(|(.., known)| *known == word).map(|(vendor, ..)| *vendor)
+    }
+}
+
+/// A processor as a file has it: `vendor`, `family` and `model` together, or none of them.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    arch: Arch,
+    vendor: Option<CpuVendor>,
+    family: Option<u32>,
+    model: Option<u32>,
+}
+
+impl From<Processor> for Row {
+    fn from(Processor { arch, x86 }: Processor) -> Row {
+        let (family, model) = (x86.map(|x86| x86.family), x86.map(|x86| x86.model));
+        Row { arch, vendor: x86.map(|x86| x86.vendor), family, model }
+    }
+}
+
+impl TryFrom<Row> for Processor {
+    type Error = &'static str;
+
+    fn try_from(row: Row) -> Result<Processor, &'static str> {
+        let x86 = match (row.vendor, row.family, row.model) {
+            (Some(vendor), Some(family), Some(model)) if row.arch == Arch::X86 => {
+                // the kernel's words for a processor have four digits for each number
+                if family.max(model) > 0xffff {
+                    return Err("expected `family` and `model` below `65536`");
+                }
+                Some(X86 { vendor, family, model })
+            }
+            (None, None, None) => None,
+            _ => return Err("expected `vendor`, `family` and `model` together, on `x86_64`"),
+        };
+        Ok(Processor { arch: row.arch, x86 })
     }
 }
 

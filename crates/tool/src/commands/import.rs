@@ -7,7 +7,6 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
-use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::topology::{Topology, file};
 use nic_placement_formats::describe::{self, FileFormat};
 use nic_placement_formats::import::nccl;
@@ -23,7 +22,7 @@ Examples:
   nvidia-smi topo -m > matrix.txt; nic-placement import matrix.txt -o node.json
   nic-placement import --live --to nccl -o /etc/nccl/topology.xml")]
 pub(super) struct ImportOptions {
-    /// the file; for a tar or a snapshot also a directory with sys/ and proc/
+    /// the file, which gzip, bzip2 or xz may have packed; for a tar or a snapshot also a directory with sys/ and proc/
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "live")]
     file: Option<String>,
     /// this node instead of a file
@@ -61,8 +60,7 @@ pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failur
     let (topology, diagnostics) = match (&options.file, from) {
         (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,
         (Some(file), Some((_, format))) if !Path::new(file).is_dir() => {
-            let bytes = root::read_file(Path::new(file), describe::MAX_FILE, Author::Anyone)
-                .map_err(|unreadable| unreadable.to_string())?;
+            let bytes = describe::contents(file)?;
             describe::describe_as(file, &bytes, Scope::Full, *format)
                 .map_err(|problem| format!("`{file}` is no topology: {problem}"))?
         }

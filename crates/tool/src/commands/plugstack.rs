@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::root::{self, Author, Problem};
+use nic_placement_core::discover::root::{self, Author, Obstacle};
 use nic_placement_core::policy::pattern::glob;
 use nic_placement_fleet::doctor::facts::PluginLine;
 use nic_placement_process::admin::{self, Found};
@@ -88,7 +88,7 @@ pub(super) fn read(file: &Path) -> PluginLines {
 fn text(file: &Path) -> Result<String, String> {
     let bytes =
         root::read_file(file, MOST_BYTES, Author::Anyone).map_err(|unreadable| match unreadable.problem {
-            problem @ Problem::System(_) => problem.to_string(),
+            problem @ Obstacle::System(_) => problem.to_string(),
             problem => format!("it {problem}"),
         })?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_string())

@@ -10,8 +10,8 @@ use super::{Failure, output, plugstack};
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::discover::Root;
-use nic_placement_core::discover::root::{self, Author, Problem, Unreadable};
-use nic_placement_core::node::{file, kept};
+use nic_placement_core::discover::root::{self, Author, Obstacle, Unreadable};
+use nic_placement_core::node::{cache, kept};
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::import::nccl;
 use nic_placement_sys as sys;
@@ -37,9 +37,9 @@ use std::time::{Duration, SystemTime};
 Examples:
   nic-placement refresh
   nic-placement refresh --watch
-  nic-placement refresh --output node.json; nic-placement show --topology node.json")]
+  nic-placement refresh --output node.cache; nic-placement show --topology node.cache")]
 pub(super) struct RefreshOptions {
-    /// where to write it, instead of /run/nic-placement/node.json
+    /// where to write it, instead of /run/nic-placement/node.cache
     ///
     /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused, and so is a
     /// folder that does not exist.
@@ -115,7 +115,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     // the age counts from before the first question: what is read may be as old as that
     let (node, diagnostics) = kept::make(&Root::live(), sys::seconds_since_boot(), utc(SystemTime::now()))?;
     diagnostics.iter().for_each(|diagnostic| super::tell(&diagnostic.to_string()));
-    output::write(place, file::to_json(&node).as_bytes())?;
+    output::write(place, &cache::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
     let admin = plugstack::admin(plugstack, None).0.admin;
     engines::keep(node.topology.clone(), place, admin.clone())?;
@@ -178,7 +178,7 @@ fn there(beside: &Path) -> There {
     match root::read_unlinked(beside, MAX_OURS, Author::Anyone) {
         Ok(bytes) if bytes.starts_with(HEADING.as_bytes()) => There::Ours(bytes),
         Ok(_) => There::Anothers(format!("`{}` was not written by `refresh`", beside.display())),
-        Err(Unreadable { problem: Problem::System(error), .. })
+        Err(Unreadable { problem: Obstacle::System(error), .. })
             if error.kind() == io::ErrorKind::NotFound =>
         {
             There::Nothing

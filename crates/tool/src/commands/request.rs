@@ -18,6 +18,7 @@ use nic_placement_core::platform;
 use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS};
 use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
 use nic_placement_formats::describe;
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step::{self, BadWish};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -159,7 +160,7 @@ pub(super) fn counted(count: usize, what: &str) -> String {
 /// GPUs by their positions in PCI order (`0-3,5`) or by PCI addresses; in the order given.  All of the node where there is no list.
 pub(super) fn gpus(option: &str, list: Option<&str>, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
     let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
-    Ok(topology.gpus_named(list).map_err(|bad| format!("`{option}`: {bad}"))?)
+    Ok(gpus_named(topology, list).map_err(|bad| format!("`{option}`: {bad}"))?)
 }
 
 pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {

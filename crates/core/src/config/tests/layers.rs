@@ -1,7 +1,7 @@
 //! What plugstack.conf and the configuration file say together, and what is left to users.
 #![forbid(unsafe_code)]
 
-use super::super::options::Reach;
+use super::super::options::AdminLevel;
 use super::super::rollout::Rollout;
 use super::*;
 
@@ -99,8 +99,12 @@ fn a_partition_gets_no_word_that_a_user_must_not_choose() {
         assert_eq!(found.0, Admin::default());
         assert!(found.1[0].contains("`/c:1: conf=/a`: stands in plugstack.conf alone"), "{:?}", found.1);
     }
-    let reaches = ARGUMENTS.iter().map(|spec| spec.reach).collect::<Vec<_>>();
-    assert!([Reach::Partition, Reach::Node, Reach::Plugstack].iter().all(|reach| reaches.contains(reach)));
+    let levels = ARGUMENTS.iter().map(|spec| spec.level).collect::<Vec<_>>();
+    assert!(
+        [AdminLevel::Partition, AdminLevel::Node, AdminLevel::Plugstack]
+            .iter()
+            .all(|level| levels.contains(level))
+    );
 }
 
 #[test]

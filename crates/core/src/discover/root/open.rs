@@ -22,12 +22,12 @@ pub struct Unreadable {
     /// its path
     pub path: String,
     /// what is wrong with it
-    pub problem: Problem,
+    pub problem: Obstacle,
 }
 
 /// What is wrong with a file or directory.
 #[derive(Debug)]
-pub enum Problem {
+pub enum Obstacle {
     /// the system's own answer
     System(io::Error),
     /// it is this, and that was expected: it was not opened
@@ -40,27 +40,27 @@ pub enum Problem {
     Writable(u32),
 }
 
-impl Problem {
+impl Obstacle {
     /// The problem of the file at `path`.
     pub(super) fn of(self, path: &Path) -> Unreadable {
         Unreadable { path: path.display().to_string(), problem: self }
     }
 }
 
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Problem {
-        Problem::System(error)
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Obstacle {
+        Obstacle::System(error)
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::System(error) => write!(f, "cannot be read: {error}"),
-            Problem::Kind(found, expected) => write!(f, "is {found}: expected {expected}"),
-            Problem::TooLong(limit) => write!(f, "is longer than {limit} bytes"),
-            Problem::Owner(user) => write!(f, "belongs to user {user}, not to root: chown root"),
-            Problem::Writable(_) => write!(f, "can be written by others than root: chmod go-w"),
+            Obstacle::System(error) => write!(f, "cannot be read: {error}"),
+            Obstacle::Kind(found, expected) => write!(f, "is {found}: expected {expected}"),
+            Obstacle::TooLong(limit) => write!(f, "is longer than {limit} bytes"),
+            Obstacle::Owner(user) => write!(f, "belongs to user {user}, not to root: chown root"),
+            Obstacle::Writable(_) => write!(f, "can be written by others than root: chmod go-w"),
         }
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unreadable { path, problem } = self;
         match problem {
-            Problem::System(error) => write!(f, "cannot read `{path}`: {error}"),
+            Obstacle::System(error) => write!(f, "cannot read `{path}`: {error}"),
             problem => write!(f, "`{path}` {problem}"),
         }
     }
@@ -81,34 +81,34 @@ impl std::error::Error for Unreadable {}
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
 
 /// Opens a file below `/sys` or `/proc`, where only the kernel puts files.
-pub(super) fn open_kernel_file(path: &Path) -> Result<File, Problem> {
+pub(super) fn open_kernel_file(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS)
 }
 
 /// Opens a file whose path has been followed to its end: a link that has taken its place since is not followed.
-pub(super) fn open_resolved(path: &Path) -> Result<File, Problem> {
+pub(super) fn open_resolved(path: &Path) -> Result<File, Obstacle> {
     is_regular(&fs::symlink_metadata(path)?)?;
     open(path, FLAGS | libc::O_NOFOLLOW)
 }
 
 /// Opens a file in any other place; links are followed.
-fn open_followed(path: &Path) -> Result<File, Problem> {
+fn open_followed(path: &Path) -> Result<File, Obstacle> {
     // opening a device can already have an effect, so the type is asked first
     is_regular(&fs::metadata(path)?)?;
     open(path, FLAGS)
 }
 
-fn open(path: &Path, flags: i32) -> Result<File, Problem> {
+fn open(path: &Path, flags: i32) -> Result<File, Obstacle> {
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     // another file may have taken its place since
     is_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-fn is_regular(facts: &Metadata) -> Result<(), Problem> {
+fn is_regular(facts: &Metadata) -> Result<(), Obstacle> {
     match facts.is_file() {
         true => Ok(()),
-        false => Err(Problem::Kind(kind(facts.file_type()), "a regular file")),
+        false => Err(Obstacle::Kind(kind(facts.file_type()), "a regular file")),
     }
 }
 
@@ -126,12 +126,12 @@ pub fn kind(file_type: FileType) -> &'static str {
     }
 }
 
-fn is_by(author: Author, facts: &Metadata) -> Result<(), Problem> {
+fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
     let others = libc::S_IWGRP | libc::S_IWOTH;
     match author {
         Author::Anyone => Ok(()),
-        Author::Root if facts.uid() != 0 => Err(Problem::Owner(facts.uid())),
-        Author::Root if facts.mode() & others != 0 => Err(Problem::Writable(facts.mode())),
+        Author::Root if facts.uid() != 0 => Err(Obstacle::Owner(facts.uid())),
+        Author::Root if facts.mode() & others != 0 => Err(Obstacle::Writable(facts.mode())),
         Author::Root => Ok(()),
     }
 }
@@ -149,13 +149,13 @@ pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8
     open_resolved(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
 
-fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Problem> {
+fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Obstacle> {
     let facts = file.metadata()?;
     is_by(author, &facts)?;
     let most = limit as u64 + 1;
     let mut bytes = Vec::with_capacity(facts.len().min(most) as usize + 1);
     file.take(most).read_to_end(&mut bytes)?;
-    if bytes.len() > limit { Err(Problem::TooLong(limit)) } else { Ok(bytes) }
+    if bytes.len() > limit { Err(Obstacle::TooLong(limit)) } else { Ok(bytes) }
 }
 
 /// The beginning of a file.
@@ -252,10 +252,10 @@ pub fn directory_descriptor(path: &Path) -> io::Result<File> {
 }
 
 /// Refuses what is no directory, or can be written by others than its author.
-pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Problem> {
+pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Obstacle> {
     let facts = fs::metadata(path)?;
     if !facts.is_dir() {
-        return Err(Problem::Kind(kind(facts.file_type()), "a directory"));
+        return Err(Obstacle::Kind(kind(facts.file_type()), "a directory"));
     }
     is_by(author, &facts)
 }

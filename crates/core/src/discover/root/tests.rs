@@ -261,7 +261,7 @@ fn a_tree_inside_the_named_directory_is_held_to_the_same() {
     fs::set_permissions(&machine, fs::Permissions::from_mode(0o777)).unwrap();
     let refusal = Root::directory(&place.0, Author::Root).map(drop).unwrap_err();
     assert_eq!(Path::new(&refusal.path), machine);
-    assert!(matches!(refusal.problem, Problem::Writable(_)));
+    assert!(matches!(refusal.problem, Obstacle::Writable(_)));
 }
 
 // ---- how much of it ----
@@ -293,7 +293,7 @@ fn a_file_beyond_the_bound_is_passed_over_with_a_note() {
     assert_eq!(root.read("sys/class/long"), None);
     assert_eq!(notes(&root), ["`/sys/class/long`: it is longer than 65536 bytes: not read"]);
     let refusal = read_file(&place.0.join("sys/class/long"), Root::MAX_FILE, Author::Anyone).unwrap_err();
-    assert!(matches!(refusal.problem, Problem::TooLong(Root::MAX_FILE)));
+    assert!(matches!(refusal.problem, Obstacle::TooLong(Root::MAX_FILE)));
 }
 
 /// A table of lines with 128 bytes each, as `/proc/net/route` has them, numbered from 0.

@@ -43,7 +43,7 @@ fn told_on(
     let interfaces = ["lo".to_string(), "eth0".to_string()];
     let node = crate::policy::map(topology, &Default::default());
     let read = |path: &str| (path == "/there.xml").then(Default::default);
-    let subject = Subject {
+    let checked = Checked {
         present: &present,
         topology,
         node: &node,
@@ -53,7 +53,7 @@ fn told_on(
         interfaces: &interfaces,
         read: &read,
     };
-    lint(&subject).iter().map(ToString::to_string).collect()
+    lint(&checked).iter().map(ToString::to_string).collect()
 }
 
 fn told(values: &[(&str, &str)]) -> Vec<String> {

@@ -3,7 +3,7 @@
 //! Sources are NCCL 2.30's; each function names its file.
 #![forbid(unsafe_code)]
 
-use super::super::findings::{Subject, finding, has_space, of_space, tell_entries};
+use super::super::findings::{Checked, finding, has_space, of_space, tell_entries};
 use super::super::wanted::Fabric;
 use super::{CROSS_NIC, IB_HCA, NameList};
 use crate::diagnostic::{Diagnostic, Shown};
@@ -15,35 +15,35 @@ pub(super) const READ: &str = "NCCL_BUFFSIZE NCCL_CROSS_NIC NCCL_DEBUG NCCL_IB_D
     NCCL_MAX_NCHANNELS NCCL_MIN_NCHANNELS NCCL_NET_GDR_LEVEL NCCL_NSOCKS_PERTHREAD NCCL_NVLS_ENABLE NCCL_P2P_DISABLE \
     NCCL_P2P_PXN_LEVEL NCCL_SHM_DISABLE NCCL_SOCKET_IFNAME NCCL_SOCKET_NTHREADS NCCL_TOPO_FILE";
 
-pub(super) fn doubts(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    disabled(subject, found);
-    list(subject, found);
-    affinity(subject, found);
-    channels(subject, found);
-    buffer(subject, found);
-    gpudirect(subject, found);
-    in_network(subject, found);
-    topology_file(subject, found);
-    sockets(subject, found);
-    isolation(subject, found);
+pub(super) fn doubts(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    disabled(checked, found);
+    list(checked, found);
+    affinity(checked, found);
+    channels(checked, found);
+    buffer(checked, found);
+    gpudirect(checked, found);
+    in_network(checked, found);
+    topology_file(checked, found);
+    sockets(checked, found);
+    isolation(checked, found);
 }
 
 /// Switches that turn a transport off (NCCL's environment variables, "Debugging": not for production), and
 /// verbose logs.
-fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
+fn disabled(checked: &Checked, found: &mut Vec<Diagnostic>) {
     // on Slingshot and EFA there are no NICs to disable
-    let has_verbs = subject.verbs().next().is_some();
+    let has_verbs = checked.verbs().next().is_some();
     for (name, is_there, off) in [
         ("NCCL_P2P_DISABLE", true, "GPUs of this node then talk through host memory"),
         ("NCCL_SHM_DISABLE", true, "tasks of this node then talk through the network"),
         ("NCCL_IB_DISABLE", has_verbs, "NCCL then uses sockets in place of this node's NICs"),
     ] {
-        let Some(value) = subject.value(name).filter(|_| is_there) else { continue };
+        let Some(value) = checked.value(name).filter(|_| is_there) else { continue };
         if value.parse().is_ok_and(|number: i64| number > 0) {
             found.push(finding(name, value, format!("{off}: unset it where it is not for a test")));
         }
     }
-    if let Some(value) = subject.value("NCCL_DEBUG") {
+    if let Some(value) = checked.value("NCCL_DEBUG") {
         if ["INFO", "TRACE"].iter().any(|level| value.eq_ignore_ascii_case(level)) {
             found.push(finding("NCCL_DEBUG", value, "every task writes much: use `WARN` for production"));
         }
@@ -51,11 +51,11 @@ fn disabled(subject: &Subject, found: &mut Vec<Diagnostic>) {
 }
 
 /// Entries of the list that mean no NIC or more than one, and lists that leave none.
-fn list(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let Some(value) = subject.value(IB_HCA) else { return };
+fn list(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let Some(value) = checked.value(IB_HCA) else { return };
     let list = NameList::new(value);
     let is_active = |nic: &&Nic| nic.ports.iter().any(|port| port.state == PortState::Active);
-    let active = || subject.verbs().filter(is_active);
+    let active = || checked.verbs().filter(is_active);
     if active().next().is_none() {
         return;
     }
@@ -85,19 +85,19 @@ fn list(subject: &Subject, found: &mut Vec<Diagnostic>) {
 
 /// With it NCCL's own threads take all CPUs of the GPU's NUMA node, in place of those that the task has
 /// (src/graph/topo.cc, `ncclTopoGetCpuAffinity`).  Azure's images set it.
-fn affinity(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    if let Some(number) = subject.number("NCCL_IGNORE_CPU_AFFINITY").filter(|number| *number != 0) {
+fn affinity(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    if let Some(number) = checked.number("NCCL_IGNORE_CPU_AFFINITY").filter(|number| *number != 0) {
         let text = "NCCL's threads then leave the task's CPUs for all of its GPU's NUMA node, where other tasks run: unset it";
         found.push(finding("NCCL_IGNORE_CPU_AFFINITY", &number.to_string(), text));
     }
 }
 
 /// A channel uses one NIC (src/graph/search.cc), so fewer channels leave NICs idle.
-fn channels(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let (least, most) = (subject.number("NCCL_MIN_NCHANNELS"), subject.number("NCCL_MAX_NCHANNELS"));
-    let nics = subject.node.rails.len();
+fn channels(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let (least, most) = (checked.number("NCCL_MIN_NCHANNELS"), checked.number("NCCL_MAX_NCHANNELS"));
+    let nics = checked.node.rails.len();
     if let Some(most @ 1..) = most {
-        if (most as u64) < nics as u64 && subject.topology.gpus.len() > 1 {
+        if (most as u64) < nics as u64 && checked.topology.gpus.len() > 1 {
             let text = format!(
                 "a channel uses one NIC, so with {most} NCCL cannot use all {nics} of this node at once: unset it"
             );
@@ -111,9 +111,9 @@ fn channels(subject: &Subject, found: &mut Vec<Diagnostic>) {
 }
 
 /// 4 MiB without it, and powers of 2 are recommended (NCCL's environment variables, `NCCL_BUFFSIZE`).
-fn buffer(subject: &Subject, found: &mut Vec<Diagnostic>) {
+fn buffer(checked: &Checked, found: &mut Vec<Diagnostic>) {
     const OWN: i64 = 4 << 20;
-    let Some(bytes) = subject.number("NCCL_BUFFSIZE") else { return };
+    let Some(bytes) = checked.number("NCCL_BUFFSIZE") else { return };
     let text = if bytes < 1 {
         return;
     } else if bytes.count_ones() != 1 {
@@ -128,8 +128,8 @@ fn buffer(subject: &Subject, found: &mut Vec<Diagnostic>) {
 
 /// The farthest path over which GPUDirect RDMA is used: names in capitals, or the numbers of old releases; anything else is
 /// passed over (src/graph/paths.cc, `ncclGetLevel`, `ncclTopoCheckGdr`).
-fn gpudirect(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let Some(text) = subject.value("NCCL_NET_GDR_LEVEL") else { return };
+fn gpudirect(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let Some(text) = checked.value("NCCL_NET_GDR_LEVEL") else { return };
     let level = match text {
         "LOC" | "NVL" | "NVB" | "C2C" | "0" => None,
         "PIX" | "1" => Some(PathType::Pix),
@@ -140,7 +140,7 @@ fn gpudirect(subject: &Subject, found: &mut Vec<Diagnostic>) {
         _ => return,
     };
     let paths: Vec<PathType> =
-        subject.node.gpus.iter().filter_map(|gpu| Some(gpu.choices.first()?.path)).collect();
+        checked.node.gpus.iter().filter_map(|gpu| Some(gpu.choices.first()?.path)).collect();
     let off = paths.iter().filter(|path| level.is_none_or(|level| **path > level)).count();
     if off > 0 {
         let gpus = paths.len();
@@ -153,14 +153,14 @@ fn gpudirect(subject: &Subject, found: &mut Vec<Diagnostic>) {
 
 /// Reductions in the NVSwitch (NVLS, src/transport/nvls.cc: Hopper and later).  Those in the fabric (`NCCL_COLLNET_ENABLE`)
 /// are off without a word.
-fn in_network(subject: &Subject, found: &mut Vec<Diagnostic>) {
+fn in_network(checked: &Checked, found: &mut Vec<Diagnostic>) {
     // also of the `GH200`, `GB200` and `GB300`; a mere `GB` would be the memory of an `A100-SXM4-80GB`
     const WITH_NVLS: [&str; 7] = ["H100", "H200", "H800", "H20", "B100", "B200", "B300"];
-    let has_nvls = subject.topology.gpus.iter().filter(|gpu| {
+    let has_nvls = checked.topology.gpus.iter().filter(|gpu| {
         let model = gpu.model.as_deref().unwrap_or_default();
         gpu.vendor == GpuVendor::Nvidia && WITH_NVLS.iter().any(|name| model.contains(name))
     });
-    if has_nvls.count() >= 4 && subject.number("NCCL_NVLS_ENABLE") == Some(0) {
+    if has_nvls.count() >= 4 && checked.number("NCCL_NVLS_ENABLE") == Some(0) {
         let text = "the NVSwitches of this node then reduce nothing: unset it where it is not for a test";
         found.push(finding("NCCL_NVLS_ENABLE", "0", text));
     }
@@ -168,19 +168,19 @@ fn in_network(subject: &Subject, found: &mut Vec<Diagnostic>) {
 
 /// A file that cannot be opened is passed over, and told under `NCCL_DEBUG=INFO` alone (src/graph/xml.cc,
 /// `ncclTopoGetXmlFromFile`).
-fn topology_file(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let Some(file) = subject.value("NCCL_TOPO_FILE") else { return };
+fn topology_file(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let Some(file) = checked.value("NCCL_TOPO_FILE") else { return };
     // programs hand files over as descriptors, which mean nothing in another process
-    if !file.starts_with("/proc/") && (subject.read)(file).is_none() {
+    if !file.starts_with("/proc/") && (checked.read)(file).is_none() {
         let text = "no such file can be read here; NCCL then goes by the bus, and does not say so";
         found.push(finding("NCCL_TOPO_FILE", file, text));
     }
 }
 
 /// At most 64 sockets for a connection (src/transport/net_socket.cc, `MAX_SOCKETS`), over interfaces that exist.
-fn sockets(subject: &Subject, found: &mut Vec<Diagnostic>) {
+fn sockets(checked: &Checked, found: &mut Vec<Diagnostic>) {
     const MAX_SOCKETS: u64 = 64;
-    let number = |name: &str| subject.value(name).and_then(|value| value.parse::<u64>().ok());
+    let number = |name: &str| checked.value(name).and_then(|value| value.parse::<u64>().ok());
     if let (Some(sockets), Some(threads)) = (number("NCCL_NSOCKS_PERTHREAD"), number("NCCL_SOCKET_NTHREADS"))
     {
         if sockets.saturating_mul(threads) > MAX_SOCKETS {
@@ -190,30 +190,30 @@ fn sockets(subject: &Subject, found: &mut Vec<Diagnostic>) {
             found.push(finding("NCCL_NSOCKS_PERTHREAD", &sockets.to_string(), text));
         }
     }
-    let Some(value) = subject.value("NCCL_SOCKET_IFNAME") else { return };
+    let Some(value) = checked.value("NCCL_SOCKET_IFNAME") else { return };
     let list = NameList::new(value);
-    let is_here = |name: &str| subject.interfaces.iter().any(|interface| list.means(name, interface));
-    if !list.excludes && !subject.interfaces.is_empty() && !list.names().any(is_here) {
+    let is_here = |name: &str| checked.interfaces.iter().any(|interface| list.means(name, interface));
+    if !list.excludes && !checked.interfaces.is_empty() && !list.names().any(is_here) {
         let text = "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it";
         found.push(finding("NCCL_SOCKET_IFNAME", value, text));
     }
 }
 
 /// Tasks that see their own GPU alone: NCCL counts each of them as GPU 0.
-fn isolation(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let access = &subject.task.gpus.access;
+fn isolation(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let access = &checked.task.gpus.access;
     let is_isolated = access.contains(&Access::Denied) && access.contains(&Access::Allowed);
-    let nvidia = subject.topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia).count();
-    if !is_isolated || nvidia < 2 || subject.tasks < 2 {
+    let nvidia = checked.topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia).count();
+    if !is_isolated || nvidia < 2 || checked.tasks < 2 {
         return;
     }
     // with 0 a message leaves by the NIC of the own GPU that has the number of the peer's (src/graph/search.cc,
     // `ncclTopoGetNetDev`), and all have the number 0
-    let stays_on_rail = match subject.value(CROSS_NIC) {
+    let stays_on_rail = match checked.value(CROSS_NIC) {
         Some(value) => value.trim().parse() == Ok(0),
-        None => subject.fabric == Fabric::IsolatedRails,
+        None => checked.fabric == Fabric::IsolatedRails,
     };
-    let text = match subject.value("NCCL_P2P_PXN_LEVEL") {
+    let text = match checked.value("NCCL_P2P_PXN_LEVEL") {
         _ if stays_on_rail => {
             "each task sees its own GPU alone, so NCCL counts all as GPU 0, and with `NCCL_CROSS_NIC=0` sends all messages \
              between tasks through one NIC: try `--gpu-bind=none`"

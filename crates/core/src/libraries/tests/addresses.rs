@@ -10,7 +10,7 @@ const WITH_INTERFACES: &str = "UCX_NET_DEVICES=mlx5_1:1,eth0,ib0,lo";
 
 /// A node with two IP interfaces, and with this file.
 fn files(file: (&'static str, &'static str)) -> Files {
-    let table = "Iface\tDestination\tGateway\tFlags\nib0\t0\t0\t0001\neth0\t0\t0100A8C0\t0003\n";
+    let table = "Iface\tDestination\tGateway\tFlags\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n";
     Box::leak(Box::new([("/proc/net/route", table), ("/sys/class/net/lo/operstate", "unknown\n"), file]))
 }
 

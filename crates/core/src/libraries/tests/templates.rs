@@ -30,8 +30,7 @@ fn every_placeholder_is_filled_with_its_fact() {
         fill(&template, &situation, &one)
     };
     let mut filled: Vec<(&str, Result<String, String>)> = Vec::new();
-    for (word, what) in template::placeholders() {
-        assert!(!what.is_empty());
+    for word in template::FACTS.iter().map(|fact| fact.word) {
         filled.push((word, value(word)));
     }
     let filled: Vec<String> =

@@ -17,7 +17,10 @@ fn a_task_with_several_gpus_may_use_all_their_nics() {
 
 /// A node with two IP interfaces.
 const ROUTES: Files = &[
-    ("/proc/net/route", "Iface\tDestination\tGateway\tFlags\nib0\t0\t0\t0001\neth0\t0\t0100A8C0\t0003\n"),
+    (
+        "/proc/net/route",
+        "Iface\tDestination\tGateway\tFlags\nib0 0 0 0001 0 0 0 0\neth0 0 0100A8C0 0003 0 0 0 0\n",
+    ),
     ("/sys/class/net/lo/operstate", "unknown\n"),
 ];
 
@@ -66,7 +69,7 @@ fn an_interface_that_is_called_as_a_nic_stays_and_the_report_says_what_its_name_
 
 #[test]
 fn no_interface_is_hidden_because_its_name_is_not_known() {
-    let line = |count: usize| format!("eth{count}\t0\t0\t0001\n");
+    let line = |count: usize| format!("eth{count} 0 0 0001 0 0 0 0\n");
     let value = |table: &str, transports: &str| {
         let files: Files = Box::leak(Box::new([("/proc/net/route", &*table.to_string().leak())]));
         let situation = Situation { files, ..Situation::new(PortState::Active) };

@@ -11,6 +11,7 @@
 
 use super::super::ReadFile;
 use crate::order::Order;
+use crate::topology::network::Ipv4Route;
 use std::collections::BTreeMap;
 
 /// IPv4 routes of the main table (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
@@ -66,34 +67,19 @@ fn note<'t>(found: &mut Found<'t>, name: &'t str, leads_on: bool) {
     *found.entry(name).or_default() |= leads_on;
 }
 
-/// Those with a route that stands for an address of their own: `Iface Destination Gateway Flags … Mask` in columns,
-/// numbers as little-endian words in hexadecimal.
+/// Those with a route that stands for an address of their own.
 ///
 /// Not those whose only routes lead to single hosts: so a container network's interfaces are, one for each container,
 /// and they have no address.  Nor do routes by an IPv6 next hop, whose gateway stands there as 0, tell of one: where BGP numbers no
 /// links, the node's address is that of `lo`.  Not those of link-local networks (169.254.0.0/16), as a board's management has.
 fn with_routes(routes: &str) -> Found<'_> {
-    /// include/uapi/linux/route.h
-    const RTF_UP: u32 = 1;
-    const RTF_GATEWAY: u32 = 2;
-    const RTF_REJECT: u32 = 0x200;
     let mut found = Found::new();
-    for line in routes.lines().skip(1) {
-        let mut columns = line.split_whitespace();
-        let (Some(name), Some(network), Some(gateway), Some(flags), mask) =
-            (columns.next(), columns.next(), columns.next(), columns.next(), columns.nth(3))
-        else {
-            continue;
-        };
-        let number = |text: &str| u32::from_str_radix(text, 16);
-        let (Ok(flags), Ok(network)) = (number(flags), number(network)) else { continue };
-        let leads_on = flags & RTF_GATEWAY != 0;
-        let is_host = mask.is_some_and(|mask| mask == "FFFFFFFF");
-        let is_link_local = network.to_be() >> 16 == 0xa9fe;
-        let is_up = flags & RTF_UP != 0 && flags & RTF_REJECT == 0;
-        let is_by_ipv6 = leads_on && number(gateway) == Ok(0);
-        if is_up && !is_link_local && !is_by_ipv6 && (leads_on || !is_host) {
-            note(&mut found, name, leads_on);
+    for route in routes.lines().filter_map(Ipv4Route::of_line) {
+        let leads_on = route.has_gateway();
+        let is_by_ipv6 = leads_on && route.gateway.is_unspecified();
+        let is_of_its_own = leads_on || !route.mask.is_broadcast();
+        if route.is_usable() && !route.destination.is_link_local() && !is_by_ipv6 && is_of_its_own {
+            note(&mut found, route.interface, leads_on);
         }
     }
     found
@@ -166,7 +152,7 @@ mod tests {
         assert_eq!(routed(&[CONNECTED, DEFAULT, CONNECTED, "odd", ""], &[]), ["eth0", "ib0"]);
         assert_eq!(routed(&["old0\t0000A8C0\t00000000\t0000\t0\t0\t0\t00FFFFFF"], &[]), [""; 0]);
         assert_eq!(known(&[(ROUTES, "")]), Some(Vec::new()));
-        assert_eq!(known(&[(ROUTES, "Iface\neth0 0 0 0001\n")]), Some(vec!["eth0".to_string()]));
+        assert_eq!(known(&[(ROUTES, "Iface\neth0 0 0 0001 0 0 0 0\n")]), Some(vec!["eth0".to_string()]));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::findings::{
-    Subject, finding, has_space, of_space, tell_entries, unknown_device, whole_names,
+    Checked, finding, has_space, of_space, tell_entries, unknown_device, whole_names,
 };
 use super::super::lists::{List, entries, marked};
 use super::{NET_DEVICES, TLS};
@@ -55,13 +55,13 @@ fn is_in_range(entry: &str, name: &str) -> bool {
 }
 
 /// What is wrong with the user's list.
-pub(super) fn doubts(subject: &Subject, found: &mut Vec<Diagnostic>) {
-    let Some(list) = subject.value(NET_DEVICES).filter(|list| *list != "all") else { return };
-    if subject.verbs().next().is_some() {
-        tell_entries((NET_DEVICES, list), whole_names(list), |entry| wrong(subject, entry), found);
+pub(super) fn doubts(checked: &Checked, found: &mut Vec<Diagnostic>) {
+    let Some(list) = checked.value(NET_DEVICES).filter(|list| *list != "all") else { return };
+    if checked.verbs().next().is_some() {
+        tell_entries((NET_DEVICES, list), whole_names(list), |entry| wrong(checked, entry), found);
     }
     // GPUs that send by themselves have devices of their own, which a list of NICs rules out
-    let is_named = subject.value(TLS).is_some_and(|tls| transports(Some(tls)).gpu_initiated);
+    let is_named = checked.value(TLS).is_some_and(|tls| transports(Some(tls)).gpu_initiated);
     if is_named && !list.starts_with('^') && !list.contains("cuda") {
         let text =
             "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
@@ -69,7 +69,7 @@ pub(super) fn doubts(subject: &Subject, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn wrong(subject: &Subject, entry: &str) -> Option<String> {
+fn wrong(checked: &Checked, entry: &str) -> Option<String> {
     if has_space(entry) {
         return Some(of_space(entry));
     }
@@ -81,14 +81,14 @@ fn wrong(subject: &Subject, entry: &str) -> Option<String> {
         Some((number, nic)) if is_number(number) => nic,
         _ => device,
     };
-    let is_interface = !has_port && subject.interfaces.iter().any(|known| known == device);
+    let is_interface = !has_port && checked.interfaces.iter().any(|known| known == device);
     // without a list of interfaces, a name without a port may be an interface
-    let may_be_interface = is_interface || !has_port && subject.interfaces.is_empty();
-    let is_nic = subject.verbs().any(|nic| nic.name == device);
+    let may_be_interface = is_interface || !has_port && checked.interfaces.is_empty();
+    let is_nic = checked.verbs().any(|nic| nic.name == device);
     if !is_nic && may_be_interface {
         return None;
     }
-    unknown_device(subject, entry, device).or_else(|| {
+    unknown_device(checked, entry, device).or_else(|| {
         let shown = Shown::word(entry, 64);
         let text = || format!("before UCX 1.21 `{shown}` means nothing without a port: write `{shown}:1`");
         (port.is_none_or(|port| port.parse::<u8>().is_err()) && !is_interface).then(text)

@@ -240,7 +240,7 @@ fn with_files_on(
     let words = Words::parse(words).unwrap();
     let settings = crate::config::settle(&Words::default(), None, Some(&words));
     let wish = Wish { settings, ..Wish::default() };
-    let routes = [("/proc/net/route", "Iface\tDestination\tGateway\tFlags\neth0\t0\t0100A8C0\t0003\n")];
+    let routes = [("/proc/net/route", "Iface\tDestination\tGateway\tFlags\neth0 0 0100A8C0 0003 0 0 0 0\n")];
     let read = |path: &str| {
         let (_, text) = files.iter().chain(&routes).find(|(name, _)| *name == path)?;
         Some(FileText { text: text.to_string(), ..FileText::default() })

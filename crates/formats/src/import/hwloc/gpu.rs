@@ -38,7 +38,7 @@ fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
     let console = vendor == GpuVendor::Amd && function.device.is_some_and(|id| CONSOLES.contains(&id));
     // an Intel CPU's built-in graphics, on the host bridge itself; cards of that class stand behind a port
     let built_in = vendor == GpuVendor::Intel && class == 0x0300 && function.parent.bridge().is_none();
-    let looks_like_one = matches!(class, 0x0300 | 0x0302 | 0x0380 | 0x1200);
+    let looks_like_one = GpuVendor::of_function(function.class?, function.vendor?).is_some();
     (!console && !built_in && (looks_like_one || found_by_library)).then_some(vendor)
 }
 

@@ -5,8 +5,9 @@
 #![forbid(unsafe_code)]
 
 use crate::import::hex;
-use nic_placement_core::topology::file::{MAX_RATE_MBPS, MAX_TENTHS_GT, MAX_WIDTH};
+use nic_placement_core::topology::file::MAX_RATE_MBPS;
 use nic_placement_core::topology::{CpuSet, LinkRate};
+use nic_placement_core::topology::{MAX_TENTHS_GT, MAX_WIDTH};
 
 /// The kernel's `cpumap`: `0000ffff,ffffffff`.  Each group is 32 bits, even without its leading zeros.
 pub(super) fn affinity(text: &str) -> Option<CpuSet> {

@@ -5,7 +5,7 @@ use super::super::plugstack;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Root;
 use nic_placement_core::gpus;
-use nic_placement_core::libraries::findings::{self, Subject, lint};
+use nic_placement_core::libraries::findings::{self, Checked, lint};
 use nic_placement_core::libraries::{self, FileText, Present, ReadFile};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::{GpuGrant, Task};
@@ -67,7 +67,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };
-    lint(&Subject {
+    lint(&Checked {
         present,
         topology,
         node: &plan.map,
