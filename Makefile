@@ -25,7 +25,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 .DEFAULT_GOAL := help
 .PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
 	soak deb rpm \
-	install uninstall clean
+	install uninstall clean clean-cache
 
 help:           ## this list
 	@sed -n 's/^\([a-z -]*\): *##/  make \1\t/p' Makefile | expand -t 21
@@ -48,7 +48,12 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries
-	$(libraries) $(CARGO) test --locked --no-fail-fast
+	$(libraries) $(CARGO) test --locked --no-run
+	# the guests under qemu beside the other tests: each of the two waits most of its time
+	@$(libraries) $(CARGO) test --locked --no-fail-fast --test vm --test vm_slurm --test clients > $(target)/guests.log 2>&1 & \
+	guests=$$!; \
+	$(libraries) NIC_PLACEMENT_SKIP_VM=1 $(CARGO) test --locked --no-fail-fast; rest=$$?; \
+	wait $$guests; of_guests=$$?; cat $(target)/guests.log; exit $$((rest + of_guests))
 
 # 300 pairs of it are part of `make test`; NICP_ROOT= attacks another release of Slurm
 attack: N = 3000
@@ -66,6 +71,9 @@ slow:           ## the input of each parser that costs most: TARGET=name BLOCKS=
 
 sanitize:       ## the libraries' tests and the fake Slurm under AddressSanitizer (a nightly toolchain)
 	fuzz/sanitize.sh
+
+# need PROGRAM,PACKAGE: said before anything is built
+need = @command -v $(1) > /dev/null || { echo '$@: no `$(1)`: Debian has it in $(2)' >&2; exit 1; }
 
 # judged by the tests that lie beside it, without those that take longest; the seed makes two runs alike
 SHARD ?= 0/40
@@ -100,7 +108,8 @@ test-libraries:
 	tests/exec/install.sh
 	tests/clients/install.sh
 	$(CARGO) build --release --locked
-	$(CARGO) build --locked -p nic-placement --features panic-in-hooks --target-dir target/panic
+	$(CARGO) build --locked -p nic-placement --features panic-in-hooks
+	install -D $(target)/debug/libnic_placement.so target/panic/debug/libnic_placement.so
 	NIC_PLACEMENT_SLURM_RELEASE=31.02 $(CARGO) build --locked -p nic-placement
 	install -D $(target)/debug/libnic_placement.so target/stamped/libnic_placement.so
 
@@ -120,6 +129,8 @@ soak:           ## 10,000 steps (N=) with faults on a real Slurm, then slurmstep
 	$(libraries) tests/slurm/valgrind.sh
 
 pictures:       ## README's picture, from the tool's own output (rsvg-convert, pngquant, DejaVu Sans)
+	$(call need,rsvg-convert,librsvg2-bin)
+	$(call need,pngquant,pngquant)
 	$(CARGO) run --locked -p nic-placement-cli -- \
 		plan --machine dgx-h100 --gpus-per-task 1 --svg -o docs/plan-dgx-h100.svg
 	rsvg-convert --zoom 1.5 docs/plan-dgx-h100.svg | pngquant --speed 1 64 - > docs/plan-dgx-h100.png.new
@@ -188,3 +199,6 @@ completions = install -d $(dir $(DESTDIR)$(2)) && \
 
 clean:          ## remove what was built
 	$(CARGO) clean
+
+clean-cache:    ## remove what the tests keep outside of the checkout: other releases of Slurm, guests, compilers
+	rm -rf $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nic-placement $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nic-placement-vm

@@ -3,7 +3,7 @@
 //! `cargo bench -p nic-placement-cli --bench audit` prints a table and fails above 5 s or 100 MB; a number behind `--` is that
 //! of nodes, `write FILE` keeps the reports.
 
-use nic_placement_fleet::audit::report::{Finding, Level, Link, Report};
+use nic_placement_fleet::audit::report::{Finding, Level, LinkReport, Report};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -60,7 +60,7 @@ fn node(number: usize, models: &[Report]) -> Report {
             nic.firmware = Some(format!("28.36.10{}", 10 + number % 4));
         }
         if every(number, 301) {
-            nic.link = Some(Link { speed: "16.0 GT/s".into(), width: 8 });
+            nic.link = Some(LinkReport { speed: "16.0 GT/s".into(), width: 8 });
         }
         if every(number, 211) {
             nic.ports.iter_mut().for_each(|port| port.state = "down".into());

@@ -20,6 +20,10 @@ case $kind-$arch in
     rpm-x86_64 | rpm-aarch64) name=$arch libdir=/usr/lib64 ;;
     *) sed -n '3,12p' "$0" >&2; exit 2 ;;
 esac
+need() { command -v "$1" > /dev/null || { echo "package: no \`$1\`: Debian has it in $2" >&2; exit 1; }; }
+need readelf binutils
+need python3 'python3 and python3-venv'
+if [ "$kind" = deb ]; then need dpkg-deb dpkg; else need rpmbuild rpm; fi
 umask 022
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || date +%s)}
 export SOURCE_DATE_EPOCH

@@ -13,7 +13,6 @@ use nic_placement_core::node::NoTopology;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::policy::Reasons;
 use nic_placement_core::step::{Counted, STEP_GPUS, Starter, Step};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_process::admin::{self, Found, Off};
@@ -119,7 +118,7 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     let option = option::of_this_component(spank);
     let settings = admin::settings(&admin, job, environment.as_ref(), option.as_ref());
     let are_read = settings.verbose || settings.dry_run || log::log_enabled!(log::Level::Debug);
-    (Wish { admin, settings, reasons: Reasons::if_read(are_read) }, off)
+    (Wish { admin, settings, wordless: !are_read }, off)
 }
 
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";

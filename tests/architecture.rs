@@ -373,6 +373,13 @@ fn no_function_is_too_long_to_read() {
     assert!(long.is_empty(), "more than {MAX_FUNCTION_LINES} lines:\n{}", long.join("\n"));
 }
 
+/// A type's name means one thing in all crates.
+#[test]
+fn no_two_public_types_share_a_name() {
+    let found = sums::types_of_one_name(&sources());
+    assert!(found.is_empty(), "one of them gets another name: {found:#?}");
+}
+
 /// A comment names the user, the admin, the task, the GPU or the file that it speaks of.
 #[test]
 fn every_comment_names_its_subject() {

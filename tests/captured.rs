@@ -65,13 +65,61 @@ fn a_snapshot_a_directory_the_directory_above_it_and_a_tar_of_it_give_the_same_p
     assert_eq!(plan(&above.0), expected);
 }
 
+/// The file, packed by this program; `None` where it is not installed.
+fn packed(program: &str, file: &Path) -> Option<Vec<u8>> {
+    let output = Command::new(program).arg("-c").arg(file).output().ok()?;
+    output.status.success().then_some(output.stdout)
+}
+
 #[test]
-fn a_compressed_tar_is_refused_with_what_to_do() {
-    let place = Place::new("compressed");
-    let file = place.0.join("machine.tar.gz");
-    fs::write(&file, b"\x1f\x8b\x08\x00rest").unwrap();
+fn a_packed_tar_and_a_packed_topology_file_are_read_and_a_broken_one_is_refused() {
+    let place = Place::new("packed");
+    let machine = unpacked(&place);
+    let tar = place.0.join("machine.tar");
+    let made =
+        Command::new("tar").arg("-C").arg(&place.0).arg("-cf").arg(&tar).arg("machine").status().unwrap();
+    assert!(made.success());
+    let (json, _, _) = tool(&["show", "--json", "--topology", machine.to_str().unwrap()]);
+    let topology = place.0.join("node.json");
+    fs::write(&topology, json).unwrap();
+    let expected = plan(&machine);
+    for (program, ending) in [("gzip", "gz"), ("bzip2", "bz2"), ("xz", "xz")] {
+        for source in [&tar, &topology] {
+            let Some(bytes) = packed(program, source) else {
+                println!("skipped: no {program}");
+                continue;
+            };
+            let file = place.0.join(format!("packed.{ending}"));
+            fs::write(&file, &bytes).unwrap();
+            assert_eq!(plan(&file), expected, "{program}");
+            let (imported, errors, done) = tool(&["import", file.to_str().unwrap()]);
+            assert!(done && imported.contains("mlx5_11"), "{program}: {errors}");
+            fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+            let (_, errors, done) = tool(&["show", "--topology", file.to_str().unwrap()]);
+            assert!(
+                !done && errors.contains("is no topology: it cannot be unpacked: "),
+                "{program}: {errors}"
+            );
+        }
+    }
+    let file = place.0.join("machine.tar.zst");
+    fs::write(&file, b"\x28\xb5\x2f\xfdrest").unwrap();
     let (_, errors, done) = tool(&["show", "--topology", file.to_str().unwrap()]);
-    assert!(!done && errors.ends_with("is no topology: it is compressed: unpack it first\n"), "{errors}");
+    let refused = "is no topology: zstd packed it: unpack it first, or pack it with gzip, bzip2 or xz\n";
+    assert!(!done && errors.ends_with(refused), "{errors}");
+}
+
+#[test]
+fn a_small_file_that_grows_without_end_is_refused_before_it_fills_the_memory() {
+    let place = Place::new("bomb");
+    let file = place.0.join("zeros");
+    // 300 MB of zeros, of which gzip makes 300 kB
+    fs::File::create(&file).unwrap().set_len(300 << 20).unwrap();
+    let Some(bytes) = packed("gzip", &file) else { return println!("skipped: no gzip") };
+    let bomb = place.0.join("bomb.gz");
+    fs::write(&bomb, &bytes).unwrap();
+    let (_, errors, done) = tool(&["show", "--topology", bomb.to_str().unwrap()]);
+    assert!(!done && errors.contains("it cannot be unpacked: it has more than 268435456 bytes"), "{errors}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::cpu_time;
 use nic_placement_core::placement::NicsEach;
-use nic_placement_core::policy::{self, Reasons, Request, Selection};
+use nic_placement_core::policy::{self, Request, Selection};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicIndex, NicKind, NumaNode, PciAddress, PciFunction,
     PciParent, PcieLink, Port, PortState, Provenance, Topology,
@@ -171,7 +171,7 @@ pub fn cost(genes: &Genes, turns: usize) -> Cost {
     let topology = genes.topology();
     let nics_each = genes.nics_each();
     // a step words its reasons only for `verbose`, `dry-run` or slurmd's debug log
-    let of_step = Request { nics_each, reasons: Reasons::Wordless, ..Request::default() };
+    let of_step = Request { nics_each, wordless: true, ..Request::default() };
     let node = policy::map(&topology, &of_step);
     let unopenable = (0..topology.nics.len().min(2)).map(|nic| (NicIndex(nic), String::new())).collect();
     let selection = Selection { unopenable, ..Selection::default() };

@@ -174,7 +174,10 @@ pub struct WrittenPath<'a> {
 pub fn paths<'a>(tokens: &[Token<'a>]) -> Vec<WrittenPath<'a>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < tokens.len() {
-        if is_ident(tokens[at].text) {
+        if starts(&tokens[at..], &["pub", "(", "crate", ")"]) {
+            // a visibility uses nothing
+            at += 4;
+        } else if is_ident(tokens[at].text) {
             at += read_path(tokens, at, &[], &mut found);
         } else {
             at += 1;

@@ -1,6 +1,7 @@
-//! The parts of documents that are made from the option table, the table of checks and the runs on other releases.
+//! The parts of documents that are made from the option table, the checks and the runs on other releases.
 
 use super::*;
+use nic_placement_fleet::doctor::table::{CHECKS, Check};
 
 /// How one kind of document writes one option, and what comes before the options.
 struct Style {
@@ -37,11 +38,17 @@ fn block(name: &str, style: &Style) -> String {
         "arguments" => ARGUMENTS.iter().map(style.entry).collect(),
         "policies" => WORDS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
         "releases" => return releases(),
-        "checks" => return nic_placement_fleet::doctor::report::markdown(),
-        "draining" => return nic_placement_fleet::doctor::report::draining(),
+        "draining" => return draining(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries
+}
+
+/// The checks by which a node can be drained.
+fn draining() -> String {
+    let fails = CHECKS.iter().filter_map(|check| Some((check, check.says("fail")?)));
+    let row = |(check, when): (&Check, &str)| format!("| `{}` | {} | {when} |\n", check.code, check.title);
+    "| check | asks | `fail` |\n|---|---|---|\n".to_string() + &fails.map(row).collect::<String>()
 }
 
 /// One line of tests/slurm/releases.tsv, which `make test-slurms` writes.

@@ -72,10 +72,13 @@ fn checks() -> String {
     body(|roff| {
         roff.control("SH", ["CHECKS"]);
         roff.text([bold("nic-placement check --explain"), roman(" says more of each.")]);
-        for check in CHECKS {
+        for check in CHECKS.iter() {
             roff.control("TP", []);
             roff.text([bold(check.code)]);
-            roff.text([roman(format!("{} {}. {}.", check.title, check.why, check.remedy))]);
+            roff.text([roman({
+                let says = |word| check.says(word).expect("the page says it");
+                format!("{} {}. {}.", check.title, says("why"), says("do"))
+            })]);
         }
     })
 }

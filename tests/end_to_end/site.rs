@@ -27,6 +27,22 @@ pub struct Site {
     pub dir: PathBuf,
 }
 
+/// Where each run has its folder, by its process id.
+const PLACE: &str = "/var/tmp/nic-placement-end-to-end.";
+
+/// Removes the folders of runs that were killed, unless something is mounted in one.
+fn remove_what_was_left() {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    for entry in fs::read_dir("/var/tmp").into_iter().flatten().flatten() {
+        let path = entry.path();
+        let pid = path.to_str().and_then(|path| path.strip_prefix(PLACE)?.parse::<u32>().ok());
+        let is_left = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        if is_left && !mounts.contains(&*path.to_string_lossy()) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
 impl Site {
     pub fn new() -> Result<Site, Unfit> {
         let identity =
@@ -60,7 +76,8 @@ impl Site {
         let plugin = built(plugin)?;
         // a separate folder, so that two runs do not meet; not in TMPDIR, which other users may be unable to reach, and not
         // in /tmp, because a job may have its own /tmp
-        let dir = PathBuf::from(format!("/var/tmp/nic-placement-end-to-end.{}", std::process::id()));
+        let dir = PathBuf::from(format!("{PLACE}{}", std::process::id()));
+        remove_what_was_left();
         let release = release_in(&root)?;
         let site = Site { repository, root, release, plugin, command, dir };
         fs::create_dir_all(site.dir.join("machines")).map_err(|e| Unfit::Broken(e.to_string()))?;

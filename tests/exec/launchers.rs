@@ -113,7 +113,13 @@ fn torchrun_s_workers_are_each_beside_their_gpu() {
     let Some(node) = node() else { return };
     // 1.13 of Debian 12 knows a way to send outputs by its number alone, and not 0, the default, on Python 3.11
     let outputs = "--redirects 2 --tee 2";
-    let torchrun = format!("{} --standalone --no_python --nproc_per_node=8 {outputs}", torchrun.display());
+    // it leaves a folder for each run
+    let own = crate::harness::private_folder("exec-torchrun");
+    let torchrun = format!(
+        "TMPDIR={} {} --standalone --no_python --nproc_per_node=8 {outputs}",
+        own.display(),
+        torchrun.display()
+    );
     let program = format!("sh -c 'REPORTED_RANK=$LOCAL_RANK exec {}'", node.report());
     is_unplaced(&node.reports(&[], &format!("{torchrun} {program}")));
     let worker = crate::harness::private_folder("exec-worker").join("worker.py");

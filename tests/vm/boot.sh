@@ -71,7 +71,11 @@ exec 9>&-
 
 # ---- this guest ----
 
-run=$(mktemp -d)
+# a guest that was killed leaves its folder; a process id may have come round
+for old in "$cache"/run.*; do [ -d "/proc/${old##*.}" ] || rm -rf "$old"; done
+run=$cache/run.$$
+rm -rf "$run"
+mkdir "$run"
 trap 'rm -rf "$run"' EXIT
 trap 'exit 130' INT TERM
 root=$run/root

@@ -6,6 +6,7 @@ use nic_placement_core::libraries::Present;
 use nic_placement_core::step::Starter;
 use nic_placement_core::topology::file::{self, Document};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step::{GpuSplit, StepRequest};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -160,5 +161,5 @@ impl Request {
 }
 
 fn listed(field: &str, list: &str, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
-    topology.gpus_named(list).map_err(|bad| Failure::request(format!("`{field}`: {bad}")))
+    gpus_named(topology, list).map_err(|bad| Failure::request(format!("`{field}`: {bad}")))
 }

@@ -18,7 +18,7 @@ use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
     Variable,
 };
-use crate::policy::{self, Reasons, Request, Selection, explain, strictness};
+use crate::policy::{self, Request, Selection, explain, strictness};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub struct Wish {
     pub admin: Admin,
     /// the settings of the step
     pub settings: Settings,
-    /// is it to be told in words why each GPU has its NICs?
-    pub reasons: Reasons,
+    /// are the reasons why each GPU has its NICs left empty, since they are not shown?
+    pub wordless: bool,
 }
 
 impl Wish {
@@ -54,7 +54,7 @@ impl Wish {
             rails: &self.admin.rails,
             through: self.admin.through,
             alone,
-            reasons: self.reasons,
+            wordless: self.wordless,
             known: None,
         }
     }

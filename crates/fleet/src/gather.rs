@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 
 use crate::doctor::config_space::{self, ConfigSpace};
-use crate::doctor::facts::{DeviceAccess, Facts, Function, Interface, MODULES, Machine, NicFacts};
+use crate::doctor::facts::{DeviceAccess, Function, HostFacts, Interface, MODULES, Machine, NicFacts};
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root;
 use nic_placement_core::node::dmi;
 use nic_placement_core::platform::recognise::{Dmi, recognise};
-use nic_placement_core::platform::shortfall::{self, gpus_of_the_product, missing};
+use nic_placement_core::platform::shortfall::{gpus_of_the_product, missing};
 use nic_placement_core::topology::{GpuVendor, Nic, NicKind, PciAddress, Topology};
 use nic_placement_sys::{self as sys, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +25,13 @@ const MADS: &str = "sys/class/infiniband_mad";
 const MOST: usize = 512;
 
 /// The facts of the node below `root`, whose topology this is.
-pub fn facts(root: &Root, topology: &Topology) -> Facts {
+pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
     let read = |path: &str| root.read(path).filter(|text| !text.is_empty());
     let dmi = dmi(root);
-    let loaded = root.list(MODULE, |name| MODULES.contains(&name));
+    let loaded = root.list(MODULE, |name| MODULES.split(' ').any(|module| module == name));
     let peers = root.list(PEERS, |_| true).into_iter().take(MOST);
     let has_modules = root.is_live() || !loaded.is_empty();
-    Facts {
+    HostFacts {
         is_live: root.is_live(),
         is_virtual: is_virtual(root, &dmi),
         kernel: read("proc/sys/kernel/osrelease"),
@@ -69,7 +69,7 @@ fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
     let missing = missing(topology, model).into_iter();
     Some(Machine {
         name: Some(model.name.to_string()),
-        is_a_clouds: shortfall::is_a_clouds(model.name),
+        is_a_clouds: model.is_a_clouds(),
         missing: missing.map(|device| (device.clone(), is_there(device.address))).collect(),
         gpus: None,
     })

@@ -1,5 +1,4 @@
-//! Reads a tar of another machine's `/sys` and `/proc`, from `hwloc-gather-topology` or plain tar(1), into a
-//! manifest.
+//! Reads a tar of another machine's `/sys` and `/proc`, from `hwloc-gather-topology` or plain tar(1), into a manifest.
 #![forbid(unsafe_code)]
 
 use crate::manifest::BadText;
@@ -16,7 +15,7 @@ const MAX_ENTRIES: usize = 1_000_000;
 const KFD: &str = "sys/devices/virtual/kfd/kfd/topology/nodes/";
 
 /// Does it look like a tar?  POSIX and GNU archives are marked at byte 257.
-pub fn is_tar(bytes: &[u8]) -> bool {
+pub(crate) fn is_tar(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 

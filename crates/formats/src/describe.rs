@@ -3,7 +3,7 @@
 //! The content decides the format, not the name.
 #![forbid(unsafe_code)]
 
-use crate::{archive, import, manifest};
+use crate::{archive, import, manifest, packed};
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::discover::root::{self, Author};
@@ -18,8 +18,14 @@ pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Dia
     if Path::new(path).is_dir() {
         return node::read(&NodeSource::Sysfs(path.clone()), scope, Author::Anyone);
     }
-    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).map_err(NoTopology::Unreadable)?;
+    let bytes = contents(path)?;
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
+}
+
+/// What is in a file, unpacked where gzip, bzip2 or xz packed it.
+pub fn contents(path: &str) -> Result<Vec<u8>, NoTopology> {
+    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).map_err(NoTopology::Unreadable)?;
+    packed::unpacked(bytes, MAX_FILE).map_err(|problem| NoTopology::Bad(path.to_string(), problem))
 }
 
 /// The files of that node; `None` where it was described otherwise, or cannot be read.
@@ -31,7 +37,7 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
             Root::directory(Path::new(path), Author::Anyone).ok()
         }
         NodeSource::Topology(path) => {
-            let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).ok()?;
+            let bytes = contents(path).ok()?;
             let is_captured = format_of(&bytes) == Ok(FileFormat::Sysfs);
             captured(&bytes).ok().filter(|_| is_captured).map(Root::manifest)
         }
@@ -71,10 +77,6 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     }
     if cache::is_node_file(bytes) {
         return Ok(FileFormat::NodeFile);
-    }
-    let compressed = [&b"\x1f\x8b"[..], b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
-    if compressed.iter().any(|magic| bytes.starts_with(magic)) {
-        return Err("it is compressed: unpack it first".to_string());
     }
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
     let start = head.trim_start_matches('\u{feff}').trim_start();

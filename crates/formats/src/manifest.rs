@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 /// The first line of every manifest.
-pub const HEADER: &str = "# nic-placement machine 1";
+pub(crate) const HEADER: &str = "# nic-placement machine 1";
 /// Entries, at most: a node of 8192 CPUs makes 25,000.
 const MAX_ENTRIES: usize = 100_000;
 /// Bytes of a manifest's text, at most.
@@ -37,7 +37,7 @@ pub struct BadText {
 
 impl BadText {
     /// An error at a line; 0 for the text as a whole.
-    pub fn new(line: u32, problem: impl Into<String>) -> BadText {
+    pub(crate) fn new(line: u32, problem: impl Into<String>) -> BadText {
         BadText { line, problem: problem.into() }
     }
 }
@@ -53,69 +53,77 @@ impl fmt::Display for BadText {
 
 impl std::error::Error for BadText {}
 
-/// The text of a manifest.
 pub fn text(manifest: &Manifest) -> String {
-    Text(manifest).to_string()
+    let mut text = format!("{HEADER}\n");
+    for (path, entry) in &manifest.entries {
+        let shown = Escaped(path);
+        // writing to a string cannot fail
+        let _ = match entry {
+            // a directory of which something below is known needs no line of its own
+            Entry::Directory if manifest.first_below(path).is_some() => Ok(()),
+            Entry::Directory => writeln!(text, "{shown}/"),
+            Entry::Link(target) => writeln!(text, "{shown} -> {}", Escaped(target)),
+            Entry::File(content) if content.is_empty() => writeln!(text, "{shown} ="),
+            Entry::File(content) if !content.contains('\n') => writeln!(text, "{shown} = {content}"),
+            Entry::File(content) => {
+                let lines = content.trim_end().split('\n').map(|line| format!("| {line}\n"));
+                writeln!(text, "{shown}").map(|()| text.extend(lines))
+            }
+        };
+    }
+    text
 }
 
-/// Reads a manifest.
 pub fn parse(text: &str) -> Result<Manifest, BadText> {
-    let bad = |line: u32, problem: String| Err(BadText::new(line, problem));
     if text.len() > MAX_BYTES {
-        return bad(0, format!("longer than {} bytes", MAX_BYTES));
+        return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
-    if text.lines().next() != Some(HEADER) {
-        let first = cut(text.lines().next().unwrap_or_default());
-        return bad(1, format!("expected `{HEADER}`, found `{first}`"));
+    let first = text.lines().next().unwrap_or_default();
+    if first != HEADER {
+        return Err(BadText::new(1, format!("expected `{HEADER}`, found `{}`", cut(first))));
     }
     let mut manifest = Manifest::default();
+    // a file of several lines
     let mut open: Option<(String, Vec<&str>)> = None;
+    let file = |lines: &[&str]| Entry::File(lines.join("\n").trim_end().to_string());
     // an editor's line ends; of any other text a carriage return is a part
     let end = if text[HEADER.len()..].starts_with('\r') { "\r" } else { "" };
     for (index, line) in text.split('\n').enumerate().skip(1) {
-        let (line, number) = (line.strip_suffix(end).unwrap_or(line), index as u32 + 1);
+        let line = line.strip_suffix(end).unwrap_or(line);
+        let bad = |problem: String| Err(BadText::new(index as u32 + 1, problem));
         if let Some(content) = line.strip_prefix("| ").or((line == "|").then_some("")) {
-            match &mut open {
-                Some((_, lines)) => lines.push(content),
-                None => {
-                    return bad(number, "text that belongs to no file: a path must come before it".into());
-                }
-            }
+            let Some((_, lines)) = &mut open else {
+                return bad("text that belongs to no file: a path must come before it".into());
+            };
+            lines.push(content);
             continue;
         }
         if let Some((path, lines)) = open.take() {
-            manifest.insert(&path, Entry::File(lines.join("\n").trim_end().to_string()));
+            manifest.insert(&path, file(&lines));
         }
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let (path, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let (path, entry) = match rest {
-            "" if path.ends_with('/') => (path.trim_end_matches('/'), Some(Entry::Directory)),
-            "" => (path, None),
-            "=" => (path, Some(Entry::File(String::new()))),
-            rest => match (rest.strip_prefix("= "), rest.strip_prefix("-> ")) {
-                (Some(text), _) => (path, Some(Entry::File(text.trim_end().to_string()))),
-                (_, Some(target)) => (path, Some(Entry::Link(unescaped(target).into_owned()))),
-                _ => {
-                    return bad(number, format!("expected ` = text` or ` -> target` after `{}`", cut(path)));
-                }
-            },
+        let (path, entry) = match (rest, rest.strip_prefix("= "), rest.strip_prefix("-> ")) {
+            ("", ..) if path.ends_with('/') => (path.trim_end_matches('/'), Some(Entry::Directory)),
+            ("", ..) => (path, None),
+            ("=", ..) => (path, Some(Entry::File(String::new()))),
+            (_, Some(text), _) => (path, Some(file(&[text]))),
+            (.., Some(target)) => (path, Some(Entry::Link(unescaped(target).into_owned()))),
+            _ => return bad(format!("expected ` = text` or ` -> target` after `{}`", cut(path))),
         };
         let path = &*unescaped(path);
         if !is_clean(path) {
-            return bad(
-                number,
-                format!("`{}` is not a path below `sys` or `proc` without `.` and `..`", cut(path)),
-            );
+            return bad(format!("`{}` is not a path below `sys` or `proc` without `.` and `..`", cut(path)));
         }
         if let Some(Entry::Link(target)) = &entry {
             if normalise(path, target).is_none() {
-                return bad(number, format!("the link's target `{}` leaves the tree", cut(target)));
+                return bad(format!("the link's target `{}` leaves the tree", cut(target)));
             }
         }
         if manifest.entries.len() >= MAX_ENTRIES {
-            return bad(number, format!("more than {} entries", MAX_ENTRIES));
+            return bad(format!("more than {MAX_ENTRIES} entries"));
         }
         match entry {
             Some(entry) => manifest.insert(path, entry),
@@ -123,7 +131,7 @@ pub fn parse(text: &str) -> Result<Manifest, BadText> {
         }
     }
     if let Some((path, lines)) = open {
-        manifest.insert(&path, Entry::File(lines.join("\n").trim_end().to_string()));
+        manifest.insert(&path, file(&lines));
     }
     check_nesting(&manifest)?;
     Ok(manifest)
@@ -139,36 +147,6 @@ fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
         }
     }
     Ok(())
-}
-
-struct Text<'a>(&'a Manifest);
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{HEADER}")?;
-        let entries = self.0.entries.iter();
-        for (of, entry) in entries {
-            let path = Escaped(of);
-            match entry {
-                Entry::Directory => {
-                    // a directory of which something below is known needs no line of its own
-                    if self.0.first_below(of).is_none() {
-                        writeln!(f, "{path}/")?;
-                    }
-                }
-                Entry::Link(target) => writeln!(f, "{path} -> {}", Escaped(target))?,
-                Entry::File(text) if text.is_empty() => writeln!(f, "{path} =")?,
-                Entry::File(text) if !text.contains('\n') => writeln!(f, "{path} = {text}")?,
-                Entry::File(text) => {
-                    writeln!(f, "{path}")?;
-                    for line in text.trim_end().split('\n') {
-                        writeln!(f, "| {line}")?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A path as it stands in a line: what would end it there is written as in a literal of Rust (`\u{20}`).  No kernel makes such

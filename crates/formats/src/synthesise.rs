@@ -19,16 +19,13 @@ use std::net::Ipv4Addr;
 pub fn synthesise(topology: &Topology) -> Manifest {
     let mut tree = Tree::default();
     tree.file("sys/devices/virtual/dmi/id", "product_name", &topology.name);
-    if let Some(processor) = &topology.processor {
-        tree.file("sys/devices/system/cpu", "modalias", &processor.modalias());
-    }
+    let processor = topology.processor.as_ref().map(|processor| processor.modalias());
+    tree.known("sys/devices/system/cpu", "modalias", processor);
     for node in &topology.numa_nodes {
         let directory = format!("sys/devices/system/node/node{}", node.os_index);
         tree.file(&directory, "cpulist", &node.cpus.to_string());
-        if !node.distances.is_empty() {
-            let row: Vec<String> = node.distances.iter().map(u32::to_string).collect();
-            tree.file(&directory, "distance", &row.join(" "));
-        }
+        let row: Vec<String> = node.distances.iter().map(u32::to_string).collect();
+        tree.known(&directory, "distance", (!row.is_empty()).then(|| row.join(" ")));
     }
     let topology_of = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/topology");
     for pu in &topology.pus {
@@ -80,6 +77,10 @@ impl Tree {
         self.manifest.insert(&format!("{directory}/{name}"), Entry::File(text.to_string()));
     }
 
+    fn known(&mut self, directory: &str, name: &str, text: Option<impl ToString>) {
+        text.into_iter().for_each(|text| self.file(directory, name, &text.to_string()));
+    }
+
     fn link(&mut self, directory: &str, name: &str, to: &str) {
         let up = "../".repeat(directory.split('/').count() - 1);
         let to = to.strip_prefix("sys/").unwrap_or(to);
@@ -108,14 +109,9 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
         let location = u32::from(at.bus) << 8 | u32::from(at.device) << 3 | u32::from(at.function);
         let location = gpu.partition.unwrap_or(0) << 28 | location;
         let mut text = format!("simd_count 4\nlocation_id {location}\ndomain {}", at.domain);
-        if let Some(minor) = gpu.minor {
-            text.push_str(&format!("\ndrm_render_minor {minor}"));
-        }
-        let id =
-            gpu.uuid.as_deref().and_then(|uuid| u64::from_str_radix(uuid.strip_prefix("GPU-")?, 16).ok());
-        if let Some(id) = id {
-            text.push_str(&format!("\nunique_id {id}"));
-        }
+        text.extend(gpu.minor.map(|minor| format!("\ndrm_render_minor {minor}")));
+        let id = |uuid: &String| u64::from_str_radix(uuid.strip_prefix("GPU-")?, 16).ok();
+        text.extend(gpu.uuid.as_ref().and_then(id).map(|id| format!("\nunique_id {id}")));
         tree.file(&directory(cpus + index), "properties", &text);
     }
 }
@@ -174,22 +170,17 @@ fn directory(pci: &PciTree, address: PciAddress) -> Option<String> {
 }
 
 fn pci(tree: &mut Tree, directory: &str, function: &PciFunction) {
-    let numa_node = function.numa_node.map_or("-1".to_string(), |node| node.to_string());
-    tree.file(directory, "numa_node", &numa_node);
     for (name, value) in [
+        ("numa_node", Some(function.numa_node.map_or("-1".to_string(), |node| node.to_string()))),
         ("class", function.class.map(|class| format!("0x{class:06x}"))),
         ("vendor", function.vendor.map(|id| format!("0x{id:04x}"))),
         ("device", function.device.map(|id| format!("0x{id:04x}"))),
         ("subsystem_vendor", function.subsystem.map(|(vendor, _)| format!("0x{vendor:04x}"))),
         ("subsystem_device", function.subsystem.map(|(_, device)| format!("0x{device:04x}"))),
         ("local_cpulist", function.local_cpus.as_ref().map(|cpus| cpus.to_string())),
+        ("sriov_numvfs", function.vfs.map(|vfs| vfs.to_string())),
     ] {
-        if let Some(value) = value {
-            tree.file(directory, name, &value);
-        }
-    }
-    if let Some(vfs) = function.vfs {
-        tree.file(directory, "sriov_numvfs", &vfs.to_string());
+        tree.known(directory, name, value);
     }
     for (which, rate) in [("current", function.link.current), ("max", function.link.max)] {
         if let Some(LinkRate { tenths_gt, width }) = rate {
@@ -214,17 +205,14 @@ fn gpu(tree: &mut Tree, directory: &str, gpu: &Gpu) {
     tree.link("sys/bus/pci/devices", &address, directory);
     match gpu.vendor {
         GpuVendor::Nvidia => {
-            let mut text = String::new();
-            for (key, value) in [
+            let lines = [
                 ("Model", gpu.model.clone()),
                 ("GPU UUID", gpu.uuid.clone()),
                 ("Bus Location", Some(address.clone())),
                 ("Device Minor", gpu.minor.map(|minor| minor.to_string())),
-            ] {
-                if let Some(value) = value {
-                    text.push_str(&format!("{key}: \t {value}\n"));
-                }
-            }
+            ];
+            let line = |(key, value): (&str, Option<String>)| Some(format!("{key}: \t {}\n", value?));
+            let text: String = lines.into_iter().filter_map(line).collect();
             tree.file(&format!("proc/driver/nvidia/gpus/{address}"), "information", text.trim_end());
             if let (Some(minor), Some(count)) = (gpu.minor, gpu.mig_instances) {
                 for instance in 0..count {
@@ -273,14 +261,13 @@ fn nic(tree: &mut Tree, topology: &Topology, nic: &Nic) {
 fn interface(tree: &mut Tree, parent: &str, nic: &Nic) {
     let (Some(netdev), Some(port)) = (nic.netdevs.first(), nic.ports.first()) else { return };
     let directory = format!("{parent}/net/{netdev}");
-    match port.state {
-        PortState::Active => tree.file(&directory, "operstate", "up"),
-        PortState::Down => tree.file(&directory, "operstate", "down"),
-        PortState::Init | PortState::Armed | PortState::Unknown => {}
-    }
-    if let Some(mbps) = port.rate_mbps {
-        tree.file(&directory, "speed", &mbps.to_string());
-    }
+    let state = match port.state {
+        PortState::Active => Some("up"),
+        PortState::Down => Some("down"),
+        PortState::Init | PortState::Armed | PortState::Unknown => None,
+    };
+    tree.known(&directory, "operstate", state);
+    tree.known(&directory, "speed", port.rate_mbps);
 }
 
 fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
@@ -290,20 +277,13 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
     if nic.kind == NicKind::Efa {
         tree.link(parent, "driver", "sys/bus/pci/drivers/efa");
     }
-    for (name, text) in [("node_guid", &nic.guid), ("sys_image_guid", &nic.card)] {
-        if let Some(text) = text {
-            tree.file(&device, name, text);
-        }
-    }
-    if let (None, Some(netdev)) = (nic.address, nic.netdevs.first()) {
-        tree.file(&device, "parent", netdev);
-    }
-    if nic.address.is_some() {
-        if let Some(uverbs) = &nic.uverbs {
-            let device = format!("{parent}/infiniband_verbs/{uverbs}");
-            tree.link("sys/class/infiniband_verbs", uverbs, &device);
-            tree.directory(&device);
-        }
+    tree.known(&device, "node_guid", nic.guid.as_ref());
+    tree.known(&device, "sys_image_guid", nic.card.as_ref());
+    tree.known(&device, "parent", nic.netdevs.first().filter(|_| nic.address.is_none()));
+    if let Some(uverbs) = nic.uverbs.as_ref().filter(|_| nic.address.is_some()) {
+        let device = format!("{parent}/infiniband_verbs/{uverbs}");
+        tree.link("sys/class/infiniband_verbs", uverbs, &device);
+        tree.directory(&device);
     }
     for port in &nic.ports {
         let directory = format!("{device}/ports/{}", port.number);
@@ -315,33 +295,19 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
             PortState::Unknown => "0: NOP",
         };
         tree.file(&directory, "state", state);
-        if let Some(mbps) = port.rate_mbps {
-            let tenth = mbps % 1000 / 100;
-            let fraction = if tenth == 0 { String::new() } else { format!(".{tenth}") };
-            tree.file(&directory, "rate", &format!("{}{fraction} Gb/sec", mbps / 1000));
-        }
-        match port.link_layer {
-            LinkLayer::InfiniBand => tree.file(&directory, "link_layer", "InfiniBand"),
-            LinkLayer::Ethernet => tree.file(&directory, "link_layer", "Ethernet"),
-            LinkLayer::Unknown => {}
-        }
-        if let Some(phys_state) = &port.phys_state {
-            tree.file(&directory, "phys_state", &format!("5: {phys_state}"));
-        }
-        if let Some(netdev) = &port.netdev {
-            tree.file(&format!("{directory}/gid_attrs/ndevs"), "0", netdev);
-        }
-        if let Some(subnet) = &port.subnet {
-            tree.file(&format!("{directory}/gids"), "0", &format!("{subnet}:0000:0000:0000:0001"));
-        }
-        if port.other_namespace && port.netdev.is_none() {
-            tree.file(&format!("{directory}/gid_attrs/ndevs"), "0", "away");
-        }
-        if port.routes_elsewhere {
-            tree.file(&format!("{directory}/gids"), "1", "fd00:0000:0000:0000:0000:0000:0000:0001");
-        }
-        if let Some(gid_type) = &port.gid_type {
-            tree.file(&format!("{directory}/gid_attrs/types"), "0", gid_type);
-        }
+        let gbps = |mbps: u64| match mbps % 1000 / 100 {
+            0 => format!("{} Gb/sec", mbps / 1000),
+            tenth => format!("{}.{tenth} Gb/sec", mbps / 1000),
+        };
+        tree.known(&directory, "rate", port.rate_mbps.map(gbps));
+        let layer = Some(port.link_layer).filter(|layer| *layer != LinkLayer::Unknown);
+        tree.known(&directory, "link_layer", layer);
+        tree.known(&directory, "phys_state", port.phys_state.as_ref().map(|state| format!("5: {state}")));
+        let away = port.other_namespace.then_some("away");
+        tree.known(&format!("{directory}/gid_attrs/ndevs"), "0", port.netdev.as_deref().or(away));
+        tree.known(&format!("{directory}/gid_attrs/types"), "0", port.gid_type.as_ref());
+        let gids = format!("{directory}/gids");
+        tree.known(&gids, "0", port.subnet.map(|subnet| format!("{subnet}:0000:0000:0000:0001")));
+        tree.known(&gids, "1", port.routes_elsewhere.then_some("fd00:0000:0000:0000:0000:0000:0000:0001"));
     }
 }

@@ -9,83 +9,63 @@
 
 use std::collections::BTreeMap;
 
+type Names = &'static [&'static str];
+
 /// A counter of RDMA, with the files of what was sent and what was received, below `ports/N`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Counter {
     /// the drivers of the PCI functions that have it; none: any
-    drivers: &'static [&'static str],
-    /// how reports call it
-    pub name: &'static str,
+    drivers: Names,
+    folder: &'static str,
     /// of several the sum counts
-    sent: &'static [&'static str],
-    received: &'static [&'static str],
-    /// bytes of one count
+    sent: Names,
+    received: Names,
     unit: u64,
     /// does node_exporter's own collector have it?
     pub is_exported: bool,
 }
 
-/// Of bytes, below `hw_counters`: the driver's own.
-const fn own(
-    drivers: &'static [&'static str],
-    name: &'static str,
-    sent: &'static [&'static str],
-    received: &'static [&'static str],
-) -> Counter {
-    Counter { drivers, name, sent, received, unit: 1, is_exported: false }
+/// Of bytes: the driver's own.
+const fn own(drivers: Names, sent: Names, received: Names) -> Counter {
+    Counter { drivers, folder: "hw_counters", sent, received, unit: 1, is_exported: false }
 }
 
 /// As the specification of InfiniBand has it.
-const fn standard(
-    drivers: &'static [&'static str],
-    name: &'static str,
-    sent: &'static [&'static str],
-    received: &'static [&'static str],
-    unit: u64,
-) -> Counter {
-    Counter { drivers, name, sent, received, unit, is_exported: true }
+const fn standard(drivers: Names, folder: &'static str, sent: Names, received: Names, unit: u64) -> Counter {
+    Counter { drivers, folder, sent, received, unit, is_exported: true }
 }
 
 /// In order: the first that can be read tells.
 ///
 /// A driver's own counter comes first: some drivers answer the standard query and count nothing.
-const COUNTERS: [Counter; 8] = [
-    // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa
-    own(&["efa"], "tx_bytes", &["hw_counters/tx_bytes"], &["hw_counters/rx_bytes"]),
-    // drivers/infiniband/hw/bnxt_re/hw_counters.c
-    own(&["bnxt_en"], "tx_bytes", &["hw_counters/tx_bytes"], &["hw_counters/rx_bytes"]),
+const COUNTERS: [Counter; 7] = [
+    // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa; drivers/infiniband/hw/bnxt_re/hw_counters.c
+    own(&["efa", "bnxt_en"], &["tx_bytes"], &["rx_bytes"]),
     // drivers/infiniband/hw/irdma/verbs.c; its PCI functions are those of Ethernet's drivers
     own(
         &["ice", "i40e", "idpf", "irdma"],
-        "ip4OutOctets + ip6OutOctets",
-        &["hw_counters/ip4OutOctets", "hw_counters/ip6OutOctets"],
-        &["hw_counters/ip4InOctets", "hw_counters/ip6InOctets"],
+        &["ip4OutOctets", "ip6OutOctets"],
+        &["ip4InOctets", "ip6InOctets"],
     ),
     // drivers/infiniband/hw/ionic
-    own(
-        &["ionic"],
-        "tx_rdma_ucast_bytes",
-        &["hw_counters/tx_rdma_ucast_bytes"],
-        &["hw_counters/rx_rdma_ucast_bytes"],
-    ),
+    own(&["ionic"], &["tx_rdma_ucast_bytes"], &["rx_rdma_ucast_bytes"]),
     // drivers/infiniband/hw/erdma/erdma_hw.h
-    own(&["erdma"], "hw_tx_bytes_cnt", &["hw_counters/hw_tx_bytes_cnt"], &["hw_counters/hw_rx_bytes_cnt"]),
-    standard(&["hfi1"], "port_xmit_data", &["counters/port_xmit_data"], &["counters/port_rcv_data"], 8),
+    own(&["erdma"], &["hw_tx_bytes_cnt"], &["hw_rx_bytes_cnt"]),
+    standard(&["hfi1"], "counters", &["port_xmit_data"], &["port_rcv_data"], 8),
     // of old kernels and vendors' drivers, whose port_xmit_data has 32 bits
-    standard(
-        &[],
-        "port_xmit_data_64",
-        &["counters_ext/port_xmit_data_64"],
-        &["counters_ext/port_rcv_data_64"],
-        4,
-    ),
-    standard(&[], "port_xmit_data", &["counters/port_xmit_data"], &["counters/port_rcv_data"], 4),
+    standard(&[], "counters_ext", &["port_xmit_data_64"], &["port_rcv_data_64"], 4),
+    standard(&[], "counters", &["port_xmit_data"], &["port_rcv_data"], 4),
 ];
+
+impl Counter {
+    pub(crate) fn name(&self) -> String {
+        self.sent.join(" + ")
+    }
+}
 
 /// A counter of 32 bits stays at its end (InfiniBand Architecture Specification, PortCounters).
 const END_OF_32_BITS: u64 = u32::MAX as u64;
 
-/// A port, or an interface without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedPort {
     /// the RDMA device's name, or the interface's
@@ -103,7 +83,7 @@ impl CountedPort {
         }
     }
 
-    /// The place of such a name.
+    /// The port of such a name.
     pub fn named(name: &str) -> CountedPort {
         let port = name.split_once(':').and_then(|(device, port)| Some((device, port.parse().ok()?)));
         let (device, port) = port.unwrap_or((name, 0));
@@ -130,15 +110,12 @@ impl PartialOrd for CountedPort {
     }
 }
 
-/// What a counter says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// in bytes
     pub sent: u64,
-    /// in bytes
     pub received: u64,
     /// is one of them at the end of 32 bits, where it stays?
-    pub is_at_end: bool,
+    pub(crate) is_at_end: bool,
 }
 
 /// What a port and its interface have counted so far.
@@ -152,7 +129,6 @@ pub struct PortCounts {
     pub is_soft: bool,
 }
 
-/// All ports of a node.
 pub type Sample = BTreeMap<CountedPort, PortCounts>;
 
 /// The counter that a port has, and what it says.  `read` reads a file below `ports/N`.
@@ -160,19 +136,19 @@ pub fn rdma(
     driver: Option<&str>,
     read: &dyn Fn(&str) -> Option<String>,
 ) -> Option<(&'static Counter, Count)> {
-    let sum = |files: &[&str], unit: u64| {
-        let values: Option<Vec<u64>> = files.iter().map(|file| number(&read(file)?)).collect();
-        let values = values?;
-        let is_at_end = unit > 1 && values.contains(&END_OF_32_BITS);
+    let sum = |counter: &Counter, files: Names| {
+        let file = |name: &&str| number(&read(&format!("{}/{name}", counter.folder))?);
+        let values: Vec<u64> = files.iter().map(file).collect::<Option<_>>()?;
+        let is_at_end = counter.unit > 1 && values.contains(&END_OF_32_BITS);
         let sum = values.iter().fold(0u64, |sum, value| sum.saturating_add(*value));
-        Some((sum.saturating_mul(unit), is_at_end))
+        Some((sum.saturating_mul(counter.unit), is_at_end))
     };
     let fits = |counter: &&Counter| {
         counter.drivers.is_empty() || driver.is_some_and(|driver| counter.drivers.contains(&driver))
     };
     COUNTERS.iter().filter(fits).find_map(|counter| {
-        let (sent, sent_at_end) = sum(counter.sent, counter.unit)?;
-        let (received, received_at_end) = sum(counter.received, counter.unit)?;
+        let (sent, sent_at_end) = sum(counter, counter.sent)?;
+        let (received, received_at_end) = sum(counter, counter.received)?;
         Some((counter, Count { sent, received, is_at_end: sent_at_end || received_at_end }))
     })
 }

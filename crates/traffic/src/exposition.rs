@@ -6,35 +6,28 @@
 
 use std::fmt::Write;
 
-/// A metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    /// its name
-    pub name: &'static str,
-    /// what it says
-    pub help: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
     /// `gauge`, which goes up and down, or `counter`, which only grows and whose name ends with `_total`
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// none: the metric is not written
-    pub samples: Vec<MetricSample>,
+    pub(crate) samples: Vec<MetricSample>,
 }
 
-/// Labels and a value.
 pub type MetricSample = (Vec<(&'static str, String)>, u64);
 
 impl Metric {
-    /// A gauge.
     pub fn gauge(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
         Metric { name, help, kind: "gauge", samples }
     }
 
-    /// A counter.
     pub fn counter(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
         Metric { name, help, kind: "counter", samples }
     }
 }
 
-/// The whole text.
 pub fn write(metrics: &[Metric]) -> String {
     let mut out = String::new();
     for Metric { name, help, kind, samples } in metrics.iter().filter(|metric| !metric.samples.is_empty()) {

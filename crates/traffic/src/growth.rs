@@ -6,19 +6,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Why there is no figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoFigure {
-    /// the driver counts no bytes
     NoCounter,
     /// the later reading is the smaller
     WentBackwards,
     /// a counter of 32 bits stands at its end
     AtItsEnd,
-    /// the card did not answer in time
     NoAnswer,
-    /// it was there at one of the readings alone
+    /// it is in only one of the two readings
     CameOrWent,
 }
 
@@ -34,27 +31,18 @@ impl fmt::Display for NoFigure {
     }
 }
 
-/// Bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
-    /// that left
     pub sent: u64,
-    /// that came
     pub received: u64,
 }
 
-/// What became of one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
-    /// the counter's name, where there is one
-    pub counter: Option<&'static str>,
-    /// by RDMA
-    pub rdma: Result<Bytes, NoFigure>,
-    /// the interface's name
+    pub counter: Option<String>,
+    pub(crate) rdma: Result<Bytes, NoFigure>,
     pub interface: Option<String>,
-    /// by the interface
     pub tcp: Result<Bytes, NoFigure>,
-    /// does RDMA pass through the interface?
     pub is_soft: bool,
 }
 
@@ -72,13 +60,14 @@ pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTr
         .into_iter()
         .map(|place| {
             let growth = match (before.get(place), after.get(place)) {
-                (Some(before), Some(after)) => between(before, after),
+                (Some(before), Some(after)) => {
+                    let rdma = between(&before.rdma, &after.rdma);
+                    growth_of(after, rdma, between(&before.interface, &after.interface))
+                }
                 (one, other) => {
-                    let why = match silent.contains(&place.device) {
-                        true => NoFigure::NoAnswer,
-                        false => NoFigure::CameOrWent,
-                    };
-                    unknown(one.or(other), why)
+                    let is_silent = silent.contains(&place.device);
+                    let why = if is_silent { NoFigure::NoAnswer } else { NoFigure::CameOrWent };
+                    growth_of(one.or(other).unwrap_or(&PortCounts::default()), Err(why), Err(why))
                 }
             };
             (place.clone(), growth)
@@ -86,39 +75,25 @@ pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTr
         .collect();
     for device in silent {
         if !grown.keys().any(|place| place.device == *device) {
-            grown.insert(CountedPort { device: device.clone(), port: 1 }, unknown(None, NoFigure::NoAnswer));
+            let growth = growth_of(&PortCounts::default(), Err(NoFigure::NoAnswer), Err(NoFigure::NoAnswer));
+            grown.insert(CountedPort { device: device.clone(), port: 1 }, growth);
         }
     }
     grown
 }
 
-fn unknown(of: Option<&PortCounts>, why: NoFigure) -> Growth {
-    Growth {
-        counter: of.and_then(|of| Some(of.rdma.as_ref()?.0.name)),
-        rdma: Err(why),
-        interface: of.and_then(|of| Some(of.interface.as_ref()?.0.clone())),
-        tcp: Err(why),
-        is_soft: of.is_some_and(|of| of.is_soft),
-    }
+/// The growth of a port of which this was read.
+fn growth_of(of: &PortCounts, rdma: Result<Bytes, NoFigure>, tcp: Result<Bytes, NoFigure>) -> Growth {
+    let counter = of.rdma.as_ref().map(|(counter, _)| counter.name());
+    let interface = of.interface.as_ref().map(|(name, _)| name.clone());
+    Growth { counter, rdma, interface, tcp, is_soft: of.is_soft }
 }
 
-fn between(before: &PortCounts, after: &PortCounts) -> Growth {
-    let rdma = match (&before.rdma, &after.rdma) {
-        (Some((counter, before)), Some((other, after))) if counter == other => difference(before, after),
+fn between<T: PartialEq>(before: &Option<(T, Count)>, after: &Option<(T, Count)>) -> Result<Bytes, NoFigure> {
+    match (before, after) {
+        (Some((one, before)), Some((other, after))) if one == other => difference(before, after),
         (None, None) => Err(NoFigure::NoCounter),
         _ => Err(NoFigure::CameOrWent),
-    };
-    let tcp = match (&before.interface, &after.interface) {
-        (Some((name, before)), Some((other, after))) if name == other => difference(before, after),
-        (None, None) => Err(NoFigure::NoCounter),
-        _ => Err(NoFigure::CameOrWent),
-    };
-    Growth {
-        counter: after.rdma.as_ref().map(|(counter, _)| counter.name),
-        rdma,
-        interface: after.interface.as_ref().map(|(name, _)| name.clone()),
-        tcp,
-        is_soft: after.is_soft,
     }
 }
 

@@ -7,25 +7,18 @@ use super::report::{Measurement, Shares, VERSION};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Nodes, at most.
 const MAX_NODES: usize = 1 << 16;
 
-/// What several nodes say together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Merged {
-    /// how many
     pub nodes: usize,
     /// of how many the plan is the tasks' own
     pub by_tasks: usize,
     /// the bytes of all; `idle` and `unknown` name NICs as `node/nic`
     pub shares: Shares,
-    /// by name
     pub nics: BTreeMap<String, Sum>,
-    /// each node
     pub of_nodes: Vec<OfNode>,
-    /// the longest time
     pub seconds: f64,
-    /// nodes whose command did not end with 0
     pub failed: Vec<String>,
     /// nodes that reported more than once: the first report counts
     pub twice: BTreeSet<String>,
@@ -36,31 +29,22 @@ pub struct Merged {
 /// One name on all nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Sum {
-    /// nodes on which it is in the plan
     pub planned_on: usize,
-    /// nodes that know its bytes
     pub counted_on: usize,
-    /// nodes that do not
-    pub unknown_on: usize,
-    /// of all that know
+    pub(crate) unknown_on: usize,
     pub rdma: Bytes,
     /// on the node where least left
     pub least_sent: Option<u64>,
     /// on the node where most left
     pub most_sent: Option<u64>,
-    /// by the interface
     pub tcp: Bytes,
-    /// has it RDMA?
     pub is_rdma: bool,
 }
 
-/// One node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OfNode {
-    /// its name
-    pub node: String,
-    /// its bytes
-    pub shares: Shares,
+    pub(crate) node: String,
+    pub(crate) shares: Shares,
 }
 
 /// Why a document does not count.
@@ -78,7 +62,6 @@ fn add(to: &mut u64, more: u64) {
 }
 
 impl Merged {
-    /// Adds a node.
     pub fn add(&mut self, report: Measurement) -> Result<(), String> {
         if self.nodes >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} nodes"));
@@ -99,18 +82,14 @@ impl Merged {
         self.seconds = self.seconds.max(seconds);
         self.failed.extend((status != 0).then(|| node.clone()));
         self.failed.sort();
-        for (to, more) in [
-            (&mut self.shares.planned, shares.planned),
-            (&mut self.shares.others, shares.others),
-            (&mut self.shares.tcp, shares.tcp),
-        ] {
-            add(to, more);
+        let all = &mut self.shares;
+        add(&mut all.planned, shares.planned);
+        add(&mut all.others, shares.others);
+        add(&mut all.tcp, shares.tcp);
+        for (to, names) in [(&mut all.idle, &shares.idle), (&mut all.unknown, &shares.unknown)] {
+            to.extend(names.iter().map(|nic| format!("{node}/{nic}")));
+            to.sort();
         }
-        let named = |names: &[String]| names.iter().map(|nic| format!("{node}/{nic}")).collect::<Vec<_>>();
-        self.shares.idle.extend(named(&shares.idle));
-        self.shares.unknown.extend(named(&shares.unknown));
-        self.shares.idle.sort();
-        self.shares.unknown.sort();
         for nic in nics {
             let sum = self.nics.entry(nic.name).or_default();
             sum.is_rdma |= nic.is_rdma;

@@ -7,7 +7,6 @@ use nic_placement_core::topology::{PathType, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whose plan it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -19,19 +18,16 @@ pub enum Origin {
     Nobody,
 }
 
-/// A NIC of the plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Planned {
     /// its GPUs by number, with the path of each
     pub gpus: BTreeMap<usize, PathType>,
-    /// its tasks' local ids
-    pub tasks: BTreeSet<u32>,
+    pub(crate) tasks: BTreeSet<u32>,
 }
 
 /// A plan, by `mlx5_0:1`.
 pub type PlannedNics = BTreeMap<String, Planned>;
 
-/// The node's plan.
 pub fn of_node(node: &Topology, map: &NodePlacement) -> PlannedNics {
     let mut plan = PlannedNics::new();
     for (gpu, placed) in map.numbered_gpus() {
@@ -51,10 +47,7 @@ pub fn of_node(node: &Topology, map: &NodePlacement) -> PlannedNics {
 pub fn of_tasks(tasks: &[&PlacedTask], node: Option<(&Topology, &PlannedNics)>) -> PlannedNics {
     let mut plan = PlannedNics::new();
     for task in tasks {
-        let gpus: BTreeSet<usize> = match node {
-            Some((topology, _)) => numbers(task, topology).collect(),
-            None => BTreeSet::new(),
-        };
+        let gpus = node.map_or(Vec::new(), |(topology, _)| numbers(task, topology));
         for nic in &task.marked.nics {
             let planned = plan.entry(nic.clone()).or_default();
             planned.tasks.extend(task.marked.numbers.local);
@@ -66,15 +59,8 @@ pub fn of_tasks(tasks: &[&PlacedTask], node: Option<(&Topology, &PlannedNics)>) 
     plan
 }
 
-/// The numbers of a task's GPUs.
-pub fn numbers(task: &PlacedTask, node: &Topology) -> impl Iterator<Item = usize> {
-    let gpus = task.marked.gpus.clone();
-    let numbered: Vec<usize> = node
-        .gpus
-        .iter()
-        .enumerate()
-        .filter(|(_, gpu)| gpus.contains(&gpu.address))
-        .map(|(number, _)| number)
-        .collect();
-    numbered.into_iter()
+pub fn numbers(task: &PlacedTask, node: &Topology) -> Vec<usize> {
+    let numbered = node.gpus.iter().enumerate();
+    let own = numbered.filter(|(_, gpu)| task.marked.gpus.contains(&gpu.address));
+    own.map(|(number, _)| number).collect()
 }

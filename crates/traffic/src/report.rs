@@ -8,36 +8,25 @@ use super::units::bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// One node's report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// [`VERSION`]; by this name a report is known among other JSON
     pub nic_placement_measure: u32,
-    /// the node's name
     pub node: String,
-    /// how long the command ran
     pub seconds: f64,
-    /// the status with which the command ended
     pub status: i32,
-    /// whose plan it is
     pub plan: Origin,
-    /// the bytes that left
     pub shares: Shares,
-    /// all NICs
     pub nics: Vec<NicTraffic>,
-    /// what a reader should know
     pub notes: Vec<String>,
 }
 
 /// Where the bytes left, of the NICs that count RDMA.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
-    /// by NICs of the plan
     pub planned: u64,
-    /// by other NICs
     pub others: u64,
     /// by TCP, where RDMA is counted apart
     pub tcp: u64,
@@ -47,49 +36,47 @@ pub struct Shares {
     pub unknown: Vec<String>,
 }
 
-/// One NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicTraffic {
     /// `mlx5_0:1`, or an interface
     pub name: String,
-    /// has it RDMA?
-    pub is_rdma: bool,
-    /// is it in the plan?
+    pub(crate) is_rdma: bool,
     pub is_planned: bool,
-    /// its GPUs' numbers in the plan
     pub gpus: Vec<usize>,
-    /// its tasks' local ids
     pub tasks: Vec<u32>,
     /// which counter tells; of soft RoCE the interface's
     pub counter: Option<String>,
-    /// by RDMA
     pub rdma: Option<Bytes>,
-    /// why that is not known
     pub rdma_missing: Option<NoFigure>,
-    /// its interface
     pub interface: Option<String>,
     /// by the interface; of soft RoCE, `rdma` says it
     pub tcp: Option<Bytes>,
-    /// why that is not known
     pub tcp_missing: Option<NoFigure>,
 }
 
 /// The counter of soft RoCE.
 pub(crate) const OF_THE_INTERFACE: &str = "the interface's tx_bytes";
 
+impl NicTraffic {
+    /// Does its RDMA pass through the interface, as that of soft RoCE?
+    pub fn is_soft(&self) -> bool {
+        self.counter.as_deref() == Some(OF_THE_INTERFACE)
+    }
+}
+
 fn nic(place: &CountedPort, growth: &Growth, plan: &PlannedNics) -> NicTraffic {
     let name = place.name();
     let planned = plan.get(&name);
     let is_rdma = place.port > 0;
     let carried = growth.carried();
-    let counter = if growth.is_soft { Some(OF_THE_INTERFACE) } else { growth.counter };
+    let of_the_interface = growth.is_soft.then(|| OF_THE_INTERFACE.to_string());
     let tcp = if growth.is_soft { Err(NoFigure::NoCounter) } else { growth.tcp };
     NicTraffic {
         is_rdma,
         is_planned: planned.is_some(),
         gpus: planned.map(|planned| planned.gpus.keys().copied().collect()).unwrap_or_default(),
         tasks: planned.map(|planned| planned.tasks.iter().copied().collect()).unwrap_or_default(),
-        counter: counter.map(str::to_string),
+        counter: of_the_interface.or_else(|| growth.counter.clone()),
         rdma: carried.ok().filter(|_| is_rdma),
         rdma_missing: carried.err().filter(|_| is_rdma),
         interface: growth.interface.clone(),
@@ -104,7 +91,6 @@ fn is_idle(sent: u64, total: u64, count: usize) -> bool {
     u128::from(sent) * 100 * (count.max(1) as u128) < u128::from(total)
 }
 
-/// The NICs and the shares of a node.
 pub fn of_node(grown: &BTreeMap<CountedPort, Growth>, plan: &PlannedNics) -> (Vec<NicTraffic>, Shares) {
     let nics: Vec<NicTraffic> = grown.iter().map(|(place, growth)| nic(place, growth, plan)).collect();
     let sent = |is_planned: bool| {
@@ -146,7 +132,7 @@ pub fn notes(nics: &[NicTraffic], shares: &Shares, origin: Origin) -> Vec<String
             notes.push(format!("{}: {what}", names.join(", ")));
         }
     }
-    if nics.iter().any(|nic| nic.counter.as_deref() == Some(OF_THE_INTERFACE)) {
+    if nics.iter().any(NicTraffic::is_soft) {
         notes.push("soft RoCE: the interface counts RDMA and TCP together".to_string());
     }
     let rdma = shares.planned.saturating_add(shares.others);

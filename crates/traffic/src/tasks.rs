@@ -13,7 +13,6 @@ const MAX_DEVICES: usize = 256;
 /// A step: the job's number and the step's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StepId {
-    /// `SLURM_JOB_ID`
     pub job: u64,
     /// `SLURM_STEP_ID`; `None` outside of srun
     pub step: Option<u64>,
@@ -32,25 +31,18 @@ impl std::fmt::Display for StepId {
     }
 }
 
-/// What an environment says of Slurm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Numbers {
-    /// the step
     pub step: Option<StepId>,
-    /// `SLURM_LOCALID`
     pub local: Option<u32>,
-    /// `SLURM_PROCID`
     pub rank: Option<u32>,
 }
 
 /// What the environment of a placed process says.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Marked {
-    /// of Slurm
     pub numbers: Numbers,
-    /// its GPUs
     pub gpus: Vec<PciAddress>,
-    /// its NICs, as `mlx5_0:1`
     pub nics: Vec<String>,
 }
 
@@ -87,20 +79,17 @@ fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
 }
 
 /// A task: a placed process, and those that inherited its environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlacedTask {
     /// its lowest process
     pub pid: u32,
-    /// whose it is
     pub user: Option<u32>,
-    /// how many processes
     pub processes: usize,
-    /// its environment
     pub marked: Marked,
 }
 
 /// The tasks of these placed processes, each of which is one for itself so far, in order of job, step and local id.
-pub fn tasks(processes: &[PlacedTask]) -> Vec<PlacedTask> {
+pub fn tasks<'p>(processes: impl IntoIterator<Item = &'p PlacedTask>) -> Vec<PlacedTask> {
     let mut found: BTreeMap<(&Marked, Option<u32>), PlacedTask> = BTreeMap::new();
     for process in processes {
         let of_task = found.entry((&process.marked, process.user));

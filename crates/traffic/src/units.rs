@@ -19,19 +19,7 @@ pub fn bytes(count: u64) -> String {
         _ => (0, 1000),
     };
     let rounded = (thousandths + step / 2) / step;
-    let scale = 10u128.pow(places);
-    match places {
-        0 => format!("{rounded} {}", UNITS[unit]),
-        places => {
-            format!(
-                "{}.{:0width$} {}",
-                rounded / scale,
-                rounded % scale,
-                UNITS[unit],
-                width = places as usize
-            )
-        }
-    }
+    format!("{:.*} {}", places, rounded as f64 / 10f64.powi(places as i32), UNITS[unit])
 }
 
 /// Tenths of a per cent, so that nothing is lost to rounding but what is less: `0.0 %` is only said of none.

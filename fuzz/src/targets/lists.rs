@@ -11,6 +11,7 @@ use nic_placement_core::topology::{
     CpuSet, DeviceName, HostBridge, Network, PciAddress, Processor, SubnetPrefix, Topology,
 };
 use nic_placement_fleet::audit::hostlist::compressed;
+use nic_placement_launch::gpu_list::gpus_named;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
@@ -41,7 +42,7 @@ pub fn run(data: &[u8]) {
     if let Some(processor) = Processor::from_modalias(line) {
         assert_eq!(Processor::from_modalias(&processor.modalias()), Some(processor));
     }
-    NODE.with(|node| match node.gpus_named(line) {
+    NODE.with(|node| match gpus_named(node, line) {
         Ok(gpus) => assert!(gpus.iter().all(|gpu| gpu.0 < node.gpus.len())),
         Err(bad) => held::message(&bad.to_string()),
     });

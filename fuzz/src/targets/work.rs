@@ -15,9 +15,11 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::platform;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file};
-use nic_placement_fleet::audit::stream::Splitter;
-use nic_placement_fleet::audit::{Audit, json};
+use nic_placement_fleet::audit::Audit;
+use nic_placement_fleet::audit::kinds::Bad;
+use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_formats::{archive, import, manifest};
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step;
 use std::hint::black_box;
 
@@ -180,16 +182,13 @@ fn audit(data: &[u8]) -> Work<'_> {
     Box::new(move || {
         let mut audit = Audit::default();
         let mut bad = Vec::new();
-        let mut splitter = Splitter::default();
-        let mut take = |(line, piece): nic_placement_fleet::audit::stream::Piece<'_>| {
-            if let Err(why) = piece.map_err(|trouble| trouble.to_string()).and_then(|piece| audit.add(piece))
-            {
-                bad.push(json::Bad { input: "-".into(), line: Some(line), why });
+        let mut take = |(line, piece): StreamPiece<'_>| {
+            if let Err(why) = piece.map_err(str::to_string).and_then(|piece| audit.add(piece)) {
+                bad.push(Bad { input: "-".into(), line: Some(line), why });
             }
         };
-        data.chunks(4096).for_each(|chunk| splitter.push(chunk, &mut take));
-        splitter.finish(&mut take);
-        black_box(json::write(&audit.finish(), bad.len(), &bad));
+        stream::read(data, &mut take).expect("memory can be read");
+        black_box(audit.finish().to_json(bad.len(), &bad));
     })
 }
 
@@ -229,7 +228,7 @@ fn lists(data: &[u8]) -> Work<'_> {
         let words: Vec<String> = text.split('\n').map(str::to_string).collect();
         drop(black_box(CpuSet::from_list(line)));
         drop(black_box(CpuSet::from_mask(line)));
-        drop(black_box(node.gpus_named(line).map_err(|bad| bad.to_string())));
+        drop(black_box(gpus_named(&node, line).map_err(|bad| bad.to_string())));
         if let Ok(patterns) = patterns(line) {
             black_box(node.nics.iter().filter(|nic| patterns.iter().any(|one| one.matches(nic))).count());
         }

@@ -149,6 +149,13 @@ impl<'a> StepCores<'a> {
         if is_known && !shares.are_kept(&parts) {
             return Err(LESS);
         }
+        let is_farther = |(id, gpu_nodes): (usize, &Option<NodeSet>)| {
+            let away = |cpus: &CpuSet| gpu_nodes.as_ref().map(|nodes| tasks.distance(cpus, nodes));
+            away(&parts[id]) > away(tasks.mask(id))
+        };
+        if tasks.gpu_nodes.iter().enumerate().any(is_farther) {
+            return Err(FARTHER);
+        }
         let how = match is_known {
             true => "cores of its own, divided among the tasks that belong there",
             false => {
@@ -162,6 +169,8 @@ impl<'a> StepCores<'a> {
 const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c` may change";
 
 const LESS: &str = "cores of its own would be less than a task's share of the step's CPUs";
+
+const FARTHER: &str = "cores of its own would be farther from a task's GPUs than the CPUs that Slurm gave it";
 
 const MEMORY: &str = "the tasks' memory is bound by `--mem-bind`, and tasks stay by it";
 

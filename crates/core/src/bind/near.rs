@@ -105,7 +105,9 @@ pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
                 let away = |mask: &CpuSet| tasks.distance(mask, mover.gpu_nodes);
                 away(&near[mover.id]) > away(masks[mover.id])
             };
-            give_way = moves.moving().filter(is_farther).map(|mover| mover.id).collect();
+            // nothing is nearer than the GPUs' own NUMA nodes, and most tasks reach these
+            let not_there = moves.moving().filter(|mover| mover.target > 0);
+            give_way = not_there.filter(is_farther).map(|mover| mover.id).collect();
         }
         if give_way.is_empty() {
             if moves.shares.are_kept(&near) {

@@ -124,16 +124,12 @@ fn is_address(name: &str) -> bool {
     name.parse::<PciAddress>().is_ok()
 }
 
-/// Where no driver has a GPU: display and accelerator functions of the GPU vendors that this system could use.  Class 0300 is
-/// a VGA controller, 0302 a 3D controller, 1200 a processing accelerator (include/linux/pci_ids.h).
+/// Where no driver has a GPU: functions that look like one and that this system could use.
 fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     let of_function = |name: String| {
         let path = root.follow(&format!("{BUS}/{name}"))?;
-        let class = hex::<u32>(root.read(&format!("{path}/class")))? >> 8;
-        if !matches!(class, 0x0300 | 0x0302 | 0x0380 | 0x1200) {
-            return None;
-        }
-        let vendor = hex(root.read(&format!("{path}/vendor"))).and_then(GpuVendor::from_pci)?;
+        let id = |name: &str| root.read(&format!("{path}/{name}"));
+        let vendor = GpuVendor::of_function(hex(id("class"))?, hex(id("vendor"))?)?;
         let address = name.parse().ok()?;
         (!is_given_away(root, &path)).then_some((address, name, vendor))
     };

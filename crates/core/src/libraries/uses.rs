@@ -6,11 +6,10 @@
 use super::lists::List;
 use super::{LIBRARIES, Present};
 use crate::order::Order;
-use crate::placement::{Change, Excluded, NodePlacement, Rail, TaskPlacement, Variable};
-use crate::policy::Through;
-use crate::policy::reach::Reach;
+use crate::placement::{Change, Excluded, NodePlacement, Rail, RailIndex, TaskPlacement, Variable};
 use crate::policy::strictness::Judged;
-use crate::topology::{NicKind, PathType, Topology};
+use crate::policy::{Through, Ways};
+use crate::topology::{GpuIndex, NicKind, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -150,13 +149,14 @@ fn used(
     admitted: Vec<Rail>,
 ) -> Vec<UsedPort> {
     let ports = [&admitted, planned].concat();
-    let reach = Reach::new(topology, &ports, through);
-    let best_planned =
-        |gpu| (admitted.len()..ports.len()).filter_map(|port| reach.alone_mbps(gpu, port)).max();
+    let ways = Ways::one_each(topology, &ports, through);
+    let alone = |gpu: GpuIndex, port: usize| ways.alone_mbps(gpu, RailIndex(port));
+    let path = |gpu: GpuIndex, port: usize| ways.kind(gpu, RailIndex(port));
+    let best_planned = |gpu| (admitted.len()..ports.len()).filter_map(|port| alone(gpu, port)).max();
     let is_planned = |port: &usize| planned.iter().any(|rail| rail.at() == ports[*port].at());
     let mut found: BTreeMap<usize, UsedPort> = BTreeMap::new();
     for &gpu in &task.gpus {
-        let rank = |port: usize| (Reverse(reach.alone_mbps(gpu, port)), reach.path(gpu, port));
+        let rank = |port: usize| (Reverse(alone(gpu, port)), path(gpu, port));
         let best = (0..admitted.len()).map(rank).min();
         let mut used: Vec<usize> =
             (0..admitted.len()).filter(|port| list.uses_all || best == Some(rank(*port))).collect();
@@ -165,11 +165,11 @@ fn used(
             used.retain(is_planned);
         }
         for port in used {
-            let percent = match (reach.alone_mbps(gpu, port), best_planned(gpu)) {
+            let percent = match (alone(gpu, port), best_planned(gpu)) {
                 (Some(alone), Some(planned @ 1..)) => Some(alone * 100 / planned),
                 _ => None,
             };
-            let path = reach.path(gpu, port);
+            let path = path(gpu, port);
             let known = found.entry(port).or_insert_with(|| UsedPort {
                 // the map leaves the NICs of other kinds to their own libraries
                 left_out: (list.kind == NicKind::Verbs).then(|| left_out(node, &ports[port])).flatten(),
@@ -210,14 +210,14 @@ pub(crate) fn judged(
     let mut judged = Vec::new();
     if uses.is_empty() || sets_one_of_ours {
         let planned = task.rails.iter().map(|&(rail, _)| node.rail(rail));
-        judged.extend(planned.map(|rail| Judged::Nic { name: rail.to_string(), nic: rail.nic }));
+        judged.extend(planned.map(|rail| Judged { name: rail.to_string(), nic: Some(rail.nic) }));
     }
     for of in uses {
         let list = format!("{} `{}`", of.whose, of.variable);
         let name = |port: &UsedPort| format!("{} of {list}", port.rail);
-        judged.extend(of.ports.iter().map(|port| Judged::Nic { name: name(port), nic: port.rail.nic }));
+        judged.extend(of.ports.iter().map(|port| Judged { name: name(port), nic: Some(port.rail.nic) }));
         if of.ports.is_empty() && !of.is_of_interfaces {
-            judged.push(Judged::Nothing { of: list });
+            judged.push(Judged { name: list, nic: None });
         }
     }
     judged

@@ -90,10 +90,9 @@ pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology
         diagnostics.extend(root.notes());
         return (topology, diagnostics);
     }
-    let known = recognise(&dmi(root), &topology).and_then(|model| Some((model.name, model.topology().ok()?)));
-    if let Some((name, model)) = known {
-        let supplied = supply(&mut topology, &model);
-        topology.supplied_by = (!supplied.is_empty()).then(|| name.to_string());
+    if let Some(model) = recognise(&dmi(root), &topology) {
+        let supplied = supply(&mut topology, model);
+        topology.supplied_by = (!supplied.is_empty()).then(|| model.name.to_string());
         diagnostics.extend(supplied);
     }
     diagnostics.extend(root.notes());

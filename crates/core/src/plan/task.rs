@@ -5,8 +5,7 @@ use crate::bind::{Bound, Situation, bind, cores, joined};
 use crate::gpus;
 use crate::order;
 use crate::placement::{Binding, CpuDecision, GpuUse, NodePlacement, RailIndex, TaskPlacement};
-use crate::policy::Through;
-use crate::policy::reach::Reach;
+use crate::policy::{Through, Ways};
 use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 
@@ -109,7 +108,7 @@ impl TaskRequest<'_> {
         let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
         for &gpu in gpus {
             let placement = self.map.gpu(gpu);
-            // it is empty under `Reasons::Wordless`
+            // it is empty where the wish is wordless
             if gpus.len() == 1 && !placement.reason.is_empty() {
                 reasons.push(placement.reason.clone());
             }
@@ -144,13 +143,12 @@ impl TaskRequest<'_> {
         let names: Vec<String> = refused.into_iter().map(|rail| map.rail(rail).to_string()).collect();
         let mut reason = format!("its device cgroup denies it {}", names.join(" "));
         if rails.is_empty() {
-            let reach = Reach::new(self.topology, &map.rails, self.through);
-            let allowed = map.rail_indices().filter(|&rail| !self.is_denied(rail)).map(|rail| rail.0);
-            match reach.best(gpu, allowed) {
+            let ways = Ways::one_each(self.topology, &map.rails, self.through);
+            match ways.best(gpu, map.rail_indices().filter(|&rail| !self.is_denied(rail))) {
                 Some(best) => {
-                    let (rail, path) = (map.rail(RailIndex(best)), reach.path(gpu, best));
+                    let (rail, path) = (map.rail(best), ways.kind(gpu, best));
                     reason.push_str(&format!(", and {rail} at {path} is the next best for GPU {gpu}"));
-                    rails.push((RailIndex(best), path));
+                    rails.push((best, path));
                 }
                 None => reason.push_str(" and every other NIC that may be chosen"),
             }

@@ -4,7 +4,7 @@
 //! live node.  Nothing is ever bound by it, since its [`Provenance`] is not this system.
 #![forbid(unsafe_code)]
 
-mod marks;
+mod known;
 pub mod recognise;
 pub mod shortfall;
 #[cfg(test)]
@@ -12,6 +12,8 @@ mod tests;
 
 use crate::topology::file::{self, BadTopology};
 use crate::topology::{Provenance, Topology};
+pub use known::MODELS;
+use known::{Cloud, GpuKind};
 
 /// A known machine.
 #[derive(Debug)]
@@ -21,43 +23,19 @@ pub struct Model {
     /// its description, for people
     pub title: &'static str,
     json: &'static str,
+    /// beginnings of such machines' DMI product or board names
+    products: &'static [&'static str],
+    /// where it is a guest of a cloud
+    cloud: Option<Cloud>,
+    /// the kinds of GPU that it may have
+    kinds: &'static [GpuKind],
+    /// GPUs, as PCI functions
+    gpus: usize,
+    /// do its sources state the PCI addresses?  Assumed ones identify no live machine.
+    addresses: bool,
+    /// NICs whose addresses are assumed although the others are stated
+    assumed: &'static [&'static str],
 }
-
-/// A model whose file has its name.
-macro_rules! built_in {
-    ($name:literal, $title:literal) => {
-        Model { name: $name, title: $title, json: include_str!(concat!("models/", $name, ".json")) }
-    };
-}
-
-/// All known machines, in order of name.
-pub const MODELS: &[Model] = &[
-    built_in!("aws-g5", "AWS g5.48xlarge: 8 A10G, 1 EFA"),
-    built_in!("aws-p4d", "AWS p4d.24xlarge: 8 A100, 4 EFA"),
-    built_in!("aws-p5", "AWS p5.48xlarge: 8 H100, 32 EFA"),
-    built_in!("azure-nd128isr-gb300-v6", "Azure ND128isr GB300 v6: 4 GB300, 4 ConnectX (800 Gb/s)"),
-    built_in!("azure-nd96asr-a100-v4", "Azure ND96asr and ND96amsr A100 v4: 8 A100, 8 ConnectX-6 (HDR)"),
-    built_in!("azure-nd96isr-h100-v5", "Azure ND96isr H100 v5: 8 H100, 8 ConnectX-7 (NDR)"),
-    built_in!("azure-nd96isr-h200-v5", "Azure ND96isr H200 v5: 8 H200, 8 ConnectX-7 (NDR)"),
-    built_in!("dgx-a100", "NVIDIA DGX A100: 8 A100 SXM4, 8 ConnectX-6 (HDR), 2 EPYC 7742"),
-    built_in!("dgx-b200", "NVIDIA DGX B200: 8 B200, 8 ConnectX-7 (NDR), 2 BlueField-3, 2 Xeon 8570"),
-    built_in!("dgx-h100", "NVIDIA DGX H100: 8 H100 SXM5, 8 ConnectX-7 (NDR), 2 Xeon 8480C"),
-    built_in!("dgx-h200", "NVIDIA DGX H200: 8 H200 SXM5, 8 ConnectX-7 (NDR), 2 Xeon 8480C"),
-    built_in!("dgx-spark", "NVIDIA DGX Spark: 1 GB10, 2 dual-port ConnectX-7"),
-    built_in!("frontier", "HPE Cray EX235a (Frontier, Tioga): 8 GCDs of 4 MI250X, 4 Slingshot NICs"),
-    built_in!("gb200-nvl72", "a compute tray of an NVIDIA GB200 NVL72: 4 GB200, 4 ConnectX-7, 2 BlueField-3"),
-    built_in!("gh200", "NVIDIA GH200: 1 Grace Hopper superchip, 1 ConnectX-7"),
-    built_in!("gke-a3-ultra", "Google Cloud A3 Ultra: 8 H200, 8 ConnectX-7 (RoCE)"),
-    built_in!(
-        "hgx-h100-bf3",
-        "HGX H100 with storage beside two of its GPUs: 8 H100, 8 ConnectX-7 (RoCE), 2 BlueField-3"
-    ),
-    built_in!("juwels-booster", "JUWELS Booster: 4 A100, 4 ConnectX-6 (HDR), 2 EPYC 7402"),
-    built_in!("levante", "DKRZ Levante GPU node: 4 A100, 2 ConnectX-6 (HDR), 2 EPYC 7763"),
-    built_in!("mi300x-8", "8 MI300X, 8 ConnectX-7 (NDR), 2 Xeon"),
-    built_in!("oci-bm-gpu-h100-8", "OCI BM.GPU.H100.8: 8 H100, 16 ports of ConnectX-7 (200 Gb/s RoCE)"),
-    built_in!("oci-bm-gpu-h200-8", "OCI BM.GPU.H200.8: 8 H200, 8 ConnectX-7 (RoCE)"),
-];
 
 impl Model {
     /// The machine's topology.
@@ -73,6 +51,11 @@ impl Model {
     /// Its topology file, as a start for one's own.
     pub fn json(&self) -> &'static str {
         self.json
+    }
+
+    /// Is it a guest of a cloud?
+    pub fn is_a_clouds(&self) -> bool {
+        self.cloud.is_some()
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a known machine has and this node lacks.
 #![forbid(unsafe_code)]
 
-use super::marks::MARKS;
-use super::recognise::{Dmi, carries_the_fabric, contradicts, gpu_addresses, has_product, marks};
+use super::recognise::{Dmi, carries_the_fabric, contradicts, gpu_addresses, has_product, is_stated};
 use super::{MODELS, Model};
 use crate::order;
 use crate::topology::{PciAddress, Topology};
@@ -18,14 +17,13 @@ pub struct Missing {
 
 /// The GPUs and the fabric's NICs that `model` has at addresses which its sources state, and at which the node has none.
 pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
-    let Some(marks) = marks(model.name).filter(|marks| marks.addresses) else { return Vec::new() };
-    let Ok(known) = model.topology() else { return Vec::new() };
+    let Some(known) = model.topology().ok().filter(|_| model.addresses) else { return Vec::new() };
     let here = gpu_addresses(live);
     let gpus = gpu_addresses(&known).into_iter().filter(|gpu| !here.contains(gpu));
     let gpus = gpus.map(|address| Missing { what: "GPU".to_string(), address });
     let nics = known.nics.iter().filter(|nic| {
-        let is_stated = !marks.assumed.contains(&nic.name.as_str());
-        carries_the_fabric(nic) && is_stated && !live.nics.iter().any(|other| other.address == nic.address)
+        let is_here = live.nics.iter().any(|other| other.address == nic.address);
+        carries_the_fabric(nic) && is_stated(nic, model) && !is_here
     });
     let nics = nics.filter_map(|nic| Some(Missing { what: nic.name.to_string(), address: nic.address? }));
     gpus.chain(nics).collect()
@@ -34,15 +32,9 @@ pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
 /// How many GPUs a machine of this product has, if all known machines that call themselves so have as many and nothing else
 /// contradicts that the node is one.
 pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
-    let of_the_name = MARKS.iter().filter(|marks| has_product(dmi, marks) && !contradicts(dmi, live, marks));
-    let counts = order::set(of_the_name.map(|marks| marks.gpus));
+    let of_the_name = MODELS.iter().filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model));
+    let counts = order::set(of_the_name.map(|model| model.gpus));
     counts.first().copied().filter(|_| counts.len() == 1)
-}
-
-/// Is the machine a guest of a cloud?
-pub fn is_a_clouds(model: &str) -> bool {
-    MODELS.iter().any(|known| known.name == model)
-        && marks(model).is_some_and(|marks| marks.provider.is_some())
 }
 
 #[cfg(test)]
@@ -80,6 +72,7 @@ mod tests {
         };
         assert_eq!((of("DGXH100"), of("A desk")), (Some(8), None));
         assert!(live.pci.iter().any(|function| matches!(function.parent, PciParent::Host(_))));
+        let is_a_clouds = |name: &str| MODELS.iter().any(|model| model.name == name && model.is_a_clouds());
         assert!(is_a_clouds("aws-p5") && !is_a_clouds("dgx-h100"));
     }
 }

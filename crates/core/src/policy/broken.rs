@@ -3,7 +3,7 @@
 //! A rail's number is its place among all rails of the node, and must not change when another rail fails.
 #![forbid(unsafe_code)]
 
-use super::fabric::Candidate;
+use super::evidence::{Candidate, device};
 use crate::order;
 use crate::placement::Rail;
 use crate::topology::{Ascent, LinkLayer, Nic, NicIndex, PathType, PciAddress, Topology};
@@ -66,9 +66,10 @@ impl<'a> Likeness<'a> {
             <= *farthest
     }
 
-    /// Do the rails lack this NIC: is a GPU nearer to it than to any of them, or is another port of its card one of them?
+    /// Is a GPU nearer to this NIC than to any rail, or is another port of its card a rail?
     ///
-    /// So is a port that came up at less than its rate.  Storage's NICs stand beside compute NICs, and not in their place.
+    /// Only then is a port that is slower than the rails one that came up at less than its rate: a NIC for storage has
+    /// compute NICs beside it.
     pub(super) fn is_missed(&self, nic: NicIndex) -> bool {
         let card = |address: PciAddress| PciAddress { function: 0, ..address };
         let Some(address) = self.topology.nic(nic).address else { return false };
@@ -92,12 +93,6 @@ impl<'a> Likeness<'a> {
             Distances { gpus: gpus.collect(), farthest }
         })
     }
-}
-
-/// The device id of a NIC's function.  We do not read the vendor id for a decision: it hardly ever differs if
-/// the device id agrees.
-pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
-    topology.pci.get(nic.address?)?.device
 }
 
 /// The GPUs from which the paths differ: those below one bridge reach every NIC alike, unless a path is stated.
@@ -131,7 +126,7 @@ mod tests {
 
     /// The ports that do not work, and those that came up at less than their rate.
     fn lacking(topology: &Topology) -> (Vec<String>, Vec<String>) {
-        let found = candidates::rails(topology, &Selection::default());
+        let found = candidates::rails(topology, &Selection::default(), &[]);
         let [broken, degraded] =
             [found.broken, found.degraded].map(|rails| rails.iter().map(ToString::to_string).collect());
         (broken, degraded)

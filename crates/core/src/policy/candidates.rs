@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::broken::Likeness;
-use super::fabric::{Candidate, most_bandwidth};
-use super::{Selection, evidence, gbps};
+use super::evidence::{self, Candidate, Physical, most_bandwidth};
+use super::{Selection, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
 use crate::placement::{Excluded, Rail};
@@ -11,30 +11,26 @@ use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// The most rails of a node: UCX marks the entries of its device list in a mask of 64 bits
 /// (src/ucp/core/ucp_context.c). NCCL's own limit is in `libraries::nccl`.
-pub const MAX_RAILS: usize = super::solve::MOST_RAILS;
+pub(crate) const MAX_RAILS: usize = super::solve::MOST_RAILS;
 
 /// The ports of a node, judged.
 #[derive(Debug, Default)]
-pub struct Candidates {
+pub(crate) struct Candidates {
     /// the ports that may be chosen, in rail order (PCI order)
-    pub rails: Vec<Rail>,
+    pub(crate) rails: Vec<Rail>,
     /// the ports that would be rails if they worked, in the same order; each is in `excluded` too
-    pub broken: Vec<Rail>,
+    pub(crate) broken: Vec<Rail>,
     /// the ports that would be rails if they had the others' rate; each is in `excluded` too
-    pub degraded: Vec<Rail>,
+    pub(crate) degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen, and why
-    pub excluded: Vec<Excluded>,
+    pub(crate) excluded: Vec<Excluded>,
     /// warnings
-    pub diagnostics: Vec<Diagnostic>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Judges every port of the node.
-pub fn rails(topology: &Topology, selection: &Selection) -> Candidates {
-    rails_beside(topology, selection, &[])
-}
-
-/// The same, where these were rails when more worked: what fails of them would be a rail.
-pub(super) fn rails_beside(topology: &Topology, selection: &Selection, were: &[Rail]) -> Candidates {
+/// Judges every port of the node.  Of ports that fail, those in `were` count as rails that are broken: they were rails when
+/// more worked.
+pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -> Candidates {
     let mut judging = Judging::new(topology, selection);
     judging.say_what_means_no_nic(selection);
     let failed = judging.leave_out_what_fails(selection);
@@ -45,28 +41,24 @@ pub(super) fn rails_beside(topology: &Topology, selection: &Selection, were: &[R
     let (fabrics_rate, slower) = judging.leave_out_slower();
     judging.leave_out_by_evidence();
     let rails = judging.first_rails();
-    let is_asked = !failed.is_empty() || !slower.is_empty();
-    let likeness = is_asked.then(|| Likeness::new(topology, &rails));
-    let others = if is_asked { judging.without_facts() } else { Vec::new() };
-    let would_be_left_out = |candidate: &Candidate| {
-        let facts = evidence::facts(topology, &judging.good, &judging.cut, candidate);
-        !candidate.wanted && evidence::are_enough(topology, &others, candidate.nic, facts.len())
-    };
-    let would_be_a_rail = |candidate: &&Candidate| {
-        !rails.is_empty() && were.iter().any(|rail| rail.at() == candidate.at())
-            || likeness.as_ref().is_some_and(|likeness| likeness.would_be_a_rail(candidate))
-                && !would_be_left_out(candidate)
-    };
-    let broken = failed.iter().filter(would_be_a_rail);
-    // a port without a link may tell a lower rate than it had
-    let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
-    let broken = broken.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
-    let is_degraded = |candidate: &&Candidate| {
-        would_be_a_rail(candidate)
-            && likeness.as_ref().is_some_and(|likeness| likeness.is_missed(candidate.nic))
-    };
-    let degraded = slower.iter().filter(is_degraded);
-    let degraded = degraded.map(|candidate| rail(topology, candidate, candidate.port.rate_mbps)).collect();
+    let (mut broken, mut degraded) = (Vec::new(), Vec::new());
+    if !failed.is_empty() || !slower.is_empty() {
+        let (likeness, others) = (Likeness::new(topology, &rails), judging.without_facts());
+        let would_be_left_out = |candidate: &Candidate| {
+            let facts = evidence::facts(topology, &judging.good, &judging.physical, candidate);
+            !candidate.wanted && evidence::are_enough(topology, &others, candidate.nic, facts.len())
+        };
+        let would_be_a_rail = |candidate: &&Candidate| {
+            !rails.is_empty() && were.iter().any(|rail| rail.at() == candidate.at())
+                || likeness.would_be_a_rail(candidate) && !would_be_left_out(candidate)
+        };
+        // a port without a link may tell a lower rate than it had
+        let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
+        let failed = failed.iter().filter(would_be_a_rail);
+        broken = failed.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
+        let slower = slower.iter().filter(would_be_a_rail).filter(|slower| likeness.is_missed(slower.nic));
+        degraded = slower.map(|candidate| rail(topology, candidate, candidate.port.rate_mbps)).collect();
+    }
     let Judging { mut excluded, diagnostics, .. } = judging;
     excluded.order_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
     Candidates { rails, broken, degraded, excluded, diagnostics }
@@ -77,7 +69,7 @@ struct Judging<'a> {
     topology: &'a Topology,
     /// no evidence against these so far
     good: Vec<Candidate<'a>>,
-    cut: evidence::Cut,
+    physical: Physical,
     excluded: Vec<Excluded>,
     diagnostics: Vec<Diagnostic>,
 }
@@ -93,7 +85,7 @@ impl<'a> Judging<'a> {
                 None => good.extend(nic.ports.iter().map(|port| Candidate { nic: index, port, wanted })),
             }
         }
-        Judging { topology, good, cut: evidence::cut(topology), excluded, diagnostics: Vec::new() }
+        Judging { topology, good, physical: evidence::physical(topology), excluded, diagnostics: Vec::new() }
     }
 
     fn say_what_means_no_nic(&mut self, selection: &Selection) {
@@ -169,9 +161,9 @@ impl<'a> Judging<'a> {
     }
 
     fn leave_out_by_evidence(&mut self) {
-        let mut verdict = evidence::judge(self.topology, &self.good, &self.cut);
-        self.leave_out(|position, _| verdict.left_out.get(&position).cloned());
-        self.diagnostics.append(&mut verdict.notes);
+        let (left_out, notes) = evidence::judge(self.topology, &self.good, &self.physical);
+        self.leave_out(|position, _| left_out[position].clone());
+        self.diagnostics.extend(notes);
     }
 
     /// The remaining ports, up to the limit.
@@ -197,7 +189,8 @@ impl<'a> Judging<'a> {
 
     fn without_facts(&self) -> Vec<Candidate<'a>> {
         let is_free = |candidate: &Candidate| {
-            candidate.wanted || evidence::facts(self.topology, &self.good, &self.cut, candidate).is_empty()
+            candidate.wanted
+                || evidence::facts(self.topology, &self.good, &self.physical, candidate).is_empty()
         };
         self.good.iter().copied().filter(is_free).collect()
     }

@@ -2,56 +2,50 @@
 #![forbid(unsafe_code)]
 
 use super::explain::why_this;
-use super::solve::{MOST_RAILS, Score, solve, solve_around};
-use super::{Reasons, Request, Ways, parts};
+use super::solve::{MOST_RAILS, RailSet, solve};
+use super::{Request, Ways, parts, placements};
 use crate::order::Order;
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Rail};
 use crate::topology::Topology;
 
 pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
     let (ways, rails_of) = steady(topology, node, request);
-    placements(topology, node, &ways, &rails_of, request)
+    explained(topology, node, &ways, &rails_of, request)
 }
 
 /// The best answer.  Where NICs of the node are broken, GPUs whose NICs work keep those that they have when all work,
 /// unless the worst-off GPU would get more if they moved: a node that lost a NIC then still pairs like the others.
-pub(super) fn steady(
-    topology: &Topology,
-    node: &NodePlacement,
-    request: &Request,
-) -> (Ways, Vec<Vec<usize>>) {
+pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Request) -> (Ways, Vec<RailSet>) {
     let healthy = in_order(node);
     if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
         return best(topology, &node.rails, request);
     }
     let usable: Vec<Option<usize>> = healthy.iter().map(|rail| Some(node.rail_at(rail.at())?.0)).collect();
-    let working = |rails: Vec<usize>| rails.into_iter().filter_map(|rail| usable[rail]).collect();
+    let working = |rails: RailSet| rails.iter().filter_map(|rail| usable[rail]).collect();
     let (_, when_healthy) = best(topology, &healthy, request);
-    let left: Vec<Vec<usize>> = when_healthy.into_iter().map(working).collect();
-    // under `auto` a GPU gets as many NICs as work of those that it has on a healthy node
-    let wants: Vec<usize> = match request.nics_each {
-        NicsEach::Auto => left.iter().map(|rails| rails.len().max(1)).collect(),
-        NicsEach::Number(number) => vec![usize::from(number).clamp(1, node.rails.len()); topology.gpus.len()],
+    let left: Vec<RailSet> = when_healthy.into_iter().map(working).collect();
+    let want = |left: &RailSet| match request.nics_each {
+        NicsEach::Auto => left.len().max(1),
+        NicsEach::Number(number) => usize::from(number).clamp(1, node.rails.len()),
     };
-    let ways = Ways::new(topology, &node.rails, &request.through, &wants);
-    let is_part_named = request.nics_each == NicsEach::Auto && request.reasons == Reasons::Worded;
-    let parts = if is_part_named { parts::of_nearest(&ways.problem) } else { Vec::new() };
-    let ways = ways.with_parts(parts);
-    let keeps_all = |(rails, want): (Vec<usize>, &usize)| Some(rails).filter(|rails| rails.len() == *want);
-    let kept: Vec<Option<Vec<usize>>> = left.into_iter().zip(&wants).map(keeps_all).collect();
-    let (stay, anew) = (solve_around(&ways.problem, &kept), solve(&ways.problem));
-    let worst = |rails_of: &[Vec<usize>]| Score::of(&ways.problem, rails_of).worst_mbps();
-    let rails_of = if worst(&anew) > worst(&stay) { anew } else { stay };
+    let wants: Vec<usize> = left.iter().map(want).collect();
+    let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
+    let anew = solve(&ways.problem);
+    let (worst, anew) = (anew.worst_mbps(), anew.rails_of);
+    let keeps = |(left, want): (RailSet, &usize)| (left.len() == *want).then_some(left);
+    ways.problem.keep(&left.into_iter().zip(&wants).map(keeps).collect::<Vec<_>>());
+    let stay = solve(&ways.problem);
+    let rails_of = if worst > stay.worst_mbps() { anew } else { stay.rails_of };
     (ways, rails_of)
 }
 
 /// The best answer for these rails.
-fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<Vec<usize>>) {
+fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
     let NicsEach::Number(number) = request.nics_each else {
         return parts::solved(topology, rails, &request.through);
     };
     let ways = Ways::new(topology, rails, &request.through, &vec![number.into(); topology.gpus.len()]);
-    let rails_of = solve(&ways.problem);
+    let rails_of = solve(&ways.problem).rails_of;
     (ways, rails_of)
 }
 
@@ -62,32 +56,21 @@ pub(super) fn in_order(node: &NodePlacement) -> Vec<Rail> {
     rails
 }
 
-/// The answer with its reasons.
-pub(super) fn placements(
+/// An answer with the reasons why each GPU has these rails and no nearer ones.
+pub(super) fn explained(
     topology: &Topology,
     node: &NodePlacement,
     ways: &Ways,
-    rails_of: &[Vec<usize>],
+    rails_of: &[RailSet],
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let mut answer = ways.answer(rails_of);
-    let mut choices = ways.choices(&answer).into_iter();
-    topology
-        .numbered_gpus()
-        .map(|(gpu, device)| {
-            let choices = choices.next().unwrap_or_default();
-            let reason = request.reasons.say(|| match choices.is_empty() {
-                true => "no NIC of this node may be chosen".to_string(),
-                false => why_this(node, ways, &mut answer, gpu, &choices),
-            });
-            GpuPlacement {
-                choices,
-                numa_node: topology.numa_node_of(device.address),
-                reason,
-                shortfall: None,
-            }
-        })
-        .collect()
+    let parts = match request.nics_each {
+        NicsEach::Auto if !request.wordless => parts::of_nearest(&ways.problem),
+        _ => Vec::new(),
+    };
+    placements(topology, ways, rails_of, request, |answer, gpu, choices| {
+        why_this(node, ways, answer, gpu, choices, parts.get(gpu.0))
+    })
 }
 
 #[cfg(test)]

@@ -5,67 +5,92 @@
 //! nearest NIC; then the port stays, and a diagnostic says so.
 #![forbid(unsafe_code)]
 
-use super::broken::device;
-use super::fabric::{Candidate, most_bandwidth};
 use crate::diagnostic::Diagnostic;
-use crate::topology::{LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, Topology};
+use crate::topology::{
+    LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, PortRef, Topology,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The result of the evidence.
-#[derive(Default)]
-pub(super) struct Verdict {
-    /// positions of refused candidates, and why
-    pub(super) left_out: BTreeMap<usize, String>,
-    /// evidence that was too weak
-    pub(super) notes: Vec<Diagnostic>,
+/// A port without evidence against it so far.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    pub(super) nic: NicIndex,
+    pub(super) port: &'a Port,
+    /// does the admin want it whatever the evidence?
+    pub(super) wanted: bool,
 }
 
-/// Judges ports of one link layer and one rate, except those that the admin wants.
+impl Candidate<'_> {
+    /// Where it is.
+    pub(super) fn at(&self) -> PortRef {
+        PortRef { nic: self.nic, port: self.port.number }
+    }
+}
+
+/// The fabric among the ports of a node: the kind of port that carries most, by total bandwidth, then by number of ports,
+/// then the lesser kind, so InfiniBand before Ethernet.
+pub(super) fn most_bandwidth<K: Ord + Copy>(good: &[Candidate], kind: impl Fn(&Candidate) -> K) -> Option<K> {
+    let mut carried: BTreeMap<K, (u64, usize)> = BTreeMap::new();
+    for candidate in good {
+        let (mbps, ports) = carried.entry(kind(candidate)).or_default();
+        (*mbps, *ports) = (*mbps + candidate.port.rate_mbps.unwrap_or(0), *ports + 1);
+    }
+    // of equals the last one is taken
+    carried.into_iter().rev().max_by_key(|(_, carried)| *carried).map(|(kind, _)| kind)
+}
+
+// the tie in `most_bandwidth` rests on this order
+const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));
+
+/// Judges ports of one link layer and one rate, except those that the admin wants.  For each port why it is left out, if it
+/// is; and the evidence that is too weak for that.
 ///
 /// A port's judgement rests on itself and on ports without evidence against them.  So leaving a port out
 /// never changes the judgement of the others.
-pub(super) fn judge(topology: &Topology, good: &[Candidate], cut: &Cut) -> Verdict {
-    let mut against: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (position, candidate) in good.iter().enumerate() {
-        let pieces = facts(topology, good, cut, candidate);
-        if !candidate.wanted && !pieces.is_empty() {
-            against.insert(position, pieces);
+pub(super) fn judge(
+    topology: &Topology,
+    good: &[Candidate],
+    physical: &Physical,
+) -> (Vec<Option<String>>, Vec<Diagnostic>) {
+    let facts = |candidate: &Candidate| match candidate.wanted {
+        true => Vec::new(),
+        false => facts(topology, good, physical, candidate),
+    };
+    let mut against: Vec<Vec<String>> = good.iter().map(facts).collect();
+    let without_evidence = |against: &[Vec<String>]| -> Vec<Candidate> {
+        good.iter().zip(against).filter(|(_, pieces)| pieces.is_empty()).map(|(port, _)| *port).collect()
+    };
+    if let Some(common) = common_subnet(&without_evidence(&against)) {
+        for (candidate, pieces) in good.iter().zip(&mut against).filter(|(port, _)| !port.wanted) {
+            let own = subnet(candidate.port).filter(|own| *own != common);
+            pieces.extend(own.map(|own| format!("it is on the subnet {own}, the node's fabric on {common}")));
         }
     }
-    if let Some(common) = common_subnet(without(good, &against)) {
-        for (position, candidate) in good.iter().enumerate().filter(|(_, candidate)| !candidate.wanted) {
-            if let Some(own) = subnet(candidate.port).filter(|own| *own != common) {
-                let piece = format!("it is on the subnet {own}, the node's fabric on {common}");
-                against.entry(position).or_default().push(piece);
-            }
+    let others = without_evidence(&against);
+    let mut notes = Vec::new();
+    let mut left_out = Vec::with_capacity(good.len());
+    for (candidate, mut pieces) in good.iter().zip(against) {
+        if !pieces.is_empty() {
+            pieces.extend(another_device(topology, &others, candidate.nic));
         }
+        let need = if pieces.len() == 1 { needed(topology, &others, candidate.nic) } else { None };
+        notes.extend(need.as_ref().map(|need| note(topology, candidate, &pieces[0], need)));
+        let is_left_out = !pieces.is_empty() && need.is_none();
+        left_out.push(is_left_out.then(|| pieces.join(", and ")));
     }
-    let others: Vec<Candidate> = without(good, &against).collect();
-    let mut verdict = Verdict::default();
-    for (&position, pieces) in &against {
-        let candidate = &good[position];
-        let mut pieces = pieces.clone();
-        pieces.extend(another_device(topology, &others, candidate.nic));
-        let is_strong = pieces.len() > 1;
-        let pieces = pieces.join(", and ");
-        match needed(topology, &others, candidate.nic) {
-            Some(need) if !is_strong => verdict.notes.push(note(topology, candidate, &pieces, &need)),
-            _ => drop(verdict.left_out.insert(position, pieces)),
-        }
-    }
-    verdict.notes.extend(undecided(topology, &others));
-    verdict
+    notes.extend(undecided(topology, &others));
+    (left_out, notes)
 }
 
 /// The evidence against a port by itself, whatever the others are.
 pub(super) fn facts(
     topology: &Topology,
     good: &[Candidate],
-    cut: &Cut,
+    physical: &Physical,
     candidate: &Candidate,
 ) -> Vec<String> {
     let &Candidate { nic, port, .. } = candidate;
-    [default_route(port), virtual_functions(topology, good, cut, nic)].into_iter().flatten().collect()
+    [default_route(port), virtual_functions(topology, good, physical, nic)].into_iter().flatten().collect()
 }
 
 /// Would so many pieces of evidence leave out a port that fails, if it worked?  `others` have none against them.
@@ -76,21 +101,12 @@ pub(super) fn are_enough(topology: &Topology, others: &[Candidate], nic: NicInde
 }
 
 /// The physical functions of which a NIC of the node is a virtual one.
-pub(super) type Cut = BTreeSet<PciAddress>;
+pub(super) type Physical = BTreeSet<PciAddress>;
 
 /// Looked up once for all ports.
-pub(super) fn cut(topology: &Topology) -> Cut {
+pub(super) fn physical(topology: &Topology) -> Physical {
     let functions = topology.nics.iter().filter_map(|nic| topology.pci.get(nic.address?));
     functions.filter_map(|function| function.physfn).collect()
-}
-
-/// The candidates without evidence against them.
-fn without<'a, 'b>(
-    good: &'b [Candidate<'a>],
-    against: &'b BTreeMap<usize, Vec<String>>,
-) -> impl Iterator<Item = Candidate<'a>> + 'b {
-    let free = good.iter().enumerate().filter(|(position, _)| !against.contains_key(position));
-    free.map(|(_, candidate)| *candidate)
 }
 
 fn note(topology: &Topology, candidate: &Candidate, pieces: &str, need: &str) -> Diagnostic {
@@ -108,10 +124,15 @@ fn default_route(port: &Port) -> Option<String> {
 /// A physical function and its virtual ones share one port.  If a virtual one may be chosen, the site hands
 /// out virtual ones, and the physical one stays the host's.  If none is visible here, virtual machines or
 /// containers have them, and the port carries their traffic too.
-fn virtual_functions(topology: &Topology, good: &[Candidate], cut: &Cut, nic: NicIndex) -> Option<String> {
+fn virtual_functions(
+    topology: &Topology,
+    good: &[Candidate],
+    physical: &Physical,
+    nic: NicIndex,
+) -> Option<String> {
     let address = topology.nic(nic).address?;
     let own = topology.pci.get(address)?;
-    if own.vfs.is_none() && !cut.contains(&address) {
+    if own.vfs.is_none() && !physical.contains(&address) {
         return None;
     }
     let is_virtual = |nic: &Nic| {
@@ -132,10 +153,10 @@ fn virtual_functions(topology: &Topology, good: &[Candidate], cut: &Cut, nic: Ni
 
 /// The subnet of more than half of these ports.  Sites give each rail its own subnet, or all rails one; only a few ports
 /// outside the subnet of many are evidence.
-fn common_subnet<'a>(good: impl Iterator<Item = Candidate<'a>>) -> Option<String> {
+fn common_subnet(good: &[Candidate]) -> Option<String> {
     let mut ports: BTreeMap<String, usize> = BTreeMap::new();
-    good.filter_map(|candidate| subnet(candidate.port))
-        .for_each(|subnet| *ports.entry(subnet).or_default() += 1);
+    let subnets = good.iter().filter_map(|candidate| subnet(candidate.port));
+    subnets.for_each(|subnet| *ports.entry(subnet).or_default() += 1);
     let known: usize = ports.values().sum();
     ports.into_iter().find(|&(_, count)| count > 1 && 2 * count > known).map(|(subnet, _)| subnet)
 }
@@ -162,6 +183,12 @@ fn subnet(port: &Port) -> Option<String> {
         LinkLayer::InfiniBand => port.subnet.map(|prefix| prefix.to_string()),
         _ => port.networks.first().map(Network::to_string),
     }
+}
+
+/// The device id of a NIC's function.  We do not read the vendor id for a decision: it hardly ever differs if
+/// the device id agrees.
+pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
+    topology.pci.get(nic.address?)?.device
 }
 
 /// A different kind of card than the cards that carry most: it counts only as a second piece of evidence.

@@ -5,16 +5,20 @@
 //! NIC out.
 #![forbid(unsafe_code)]
 
-use super::solve::{Answer, Loss};
+use super::solve::{Answer, Loss, Part, RailSet};
 use super::{Request, Ways};
-use crate::order::Order;
 use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
-pub fn pairs(topology: &Topology, node: &NodePlacement, request: &Request, gpu: GpuIndex) -> Vec<Pair> {
+pub(crate) fn pairs(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+    gpu: GpuIndex,
+) -> Vec<Pair> {
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of(node));
-    let mut answer = ways.answer(&rails_of(node));
+    let mut answer = Answer::new(&ways.problem, rails_of(node));
     let own = &node.gpu(gpu).choices;
     let mut pairs: Vec<Pair> = own
         .iter()
@@ -54,7 +58,7 @@ fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail:
         nic: node.rail(rail).name.to_string(),
         port: Some(node.rail(rail).port),
         path: Some(ways.kind(gpu, rail)),
-        alone_mbps: ways.rates_known().then(|| ways.value(gpu, rail)),
+        alone_mbps: ways.alone_mbps(gpu, rail),
         share_mbps: None,
         users: answer.users(rail.0),
         chosen: false,
@@ -63,47 +67,41 @@ fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail:
 }
 
 /// The map as the solver's answer.
-fn rails_of(node: &NodePlacement) -> Vec<Vec<usize>> {
-    let rails = |choices: &[RailUse]| {
-        let mut rails: Vec<usize> = choices.iter().map(|choice| choice.rail.0).collect();
-        rails.order();
-        rails
-    };
-    node.gpus.iter().map(|gpu| rails(&gpu.choices)).collect()
+fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
+    node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect()).collect()
 }
 
-/// Why these rails and no others, in one sentence.
+/// Why these rails and no others, in one sentence.  `part` is what `NicsEach::Auto` gives the GPU of its nearest rails.
 pub(super) fn why_this(
     node: &NodePlacement,
     ways: &Ways,
     answer: &mut Answer,
     gpu: GpuIndex,
     choices: &[RailUse],
+    part: Option<&Part>,
 ) -> String {
     let names: Vec<String> = choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
     let farthest = choices.iter().map(|choice| choice.path).max().unwrap_or(PathType::Sys);
     let kind = |rail: RailIndex| ways.kind(gpu, rail);
     let as_near = node.rail_indices().filter(|&rail| kind(rail) <= farthest).count();
-    let others = node.rail_indices().filter(|rail| !choices.iter().any(|choice| choice.rail == *rail));
-    let nearer = others.filter(|&rail| kind(rail) < farthest);
-    let distance = match nearer.min_by_key(|&rail| (kind(rail), rail)) {
-        Some(nearer) => {
+    let is_own = |rail: &RailIndex| choices.iter().any(|choice| choice.rail == *rail);
+    let nearer = node.rail_indices().filter(|rail| !is_own(rail) && kind(*rail) < farthest);
+    let is_of = |part: &&Part| choices.iter().all(|choice| part.nearest.contains(choice.rail.0));
+    let distance = match (nearer.min_by_key(|&rail| (kind(rail), rail)), choices.len()) {
+        (Some(nearer), _) => {
             let why = loss(node, ways, answer, gpu, nearer);
             format!("at {farthest}, for {} is {} but {why}", node.rail(nearer), kind(nearer))
         }
-        None if choices.len() > 1 && ways.part(gpu).is_some_and(|part| part.holds(choices)) => {
-            part_of_nearest(ways, gpu, choices.len(), farthest)
-        }
-        None if as_near == choices.len() && choices.len() == 1 => format!("the only NIC at {farthest}"),
-        None if as_near == choices.len() => format!("the only {as_near} NICs up to {farthest}"),
-        None if choices.len() == 1 => format!("one of {as_near} NICs at {farthest}, the nearest there are"),
-        None => format!("{} of {as_near} NICs up to {farthest}, the nearest there are", choices.len()),
+        (None, 1) if as_near == 1 => format!("the only NIC at {farthest}"),
+        (None, 1) => format!("one of {as_near} NICs at {farthest}, the nearest there are"),
+        (None, count) => match part.filter(is_of) {
+            Some(part) => part_of_nearest(part, count, farthest),
+            None if as_near == count => format!("the only {as_near} NICs up to {farthest}"),
+            None => format!("{count} of {as_near} NICs up to {farthest}, the nearest there are"),
+        },
     };
-    let share = choices
-        .iter()
-        .map(|choice| choice.share_mbps)
-        .sum::<Option<u64>>()
-        .and_then(|share| ways.rate(share));
+    let shares = choices.iter().map(|choice| choice.share_mbps);
+    let share = shares.sum::<Option<u64>>().and_then(|share| ways.rate(share));
     let use_of_it = match (choices, share) {
         ([RailUse { users: 0 | 1, .. }], Some(share)) => format!("{share} to itself"),
         ([RailUse { users: 0 | 1, .. }], None) => "no other GPU uses it".to_string(),
@@ -123,11 +121,10 @@ pub(super) fn why_this(
 }
 
 /// How many of its nearest rails a GPU has under `NicsEach::Auto`, and why.
-fn part_of_nearest(ways: &Ways, gpu: GpuIndex, rails: usize, path: PathType) -> String {
-    let Some(part) = ways.part(gpu) else { return String::new() };
-    let of_all = part.nearest.count_ones();
+fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
+    let of_all = part.nearest.len();
     let why = match rails < part.rails {
-        _ if part.is_nccls(rails) => "as NCCL uses them",
+        _ if of_all == rails * part.sharers => "as NCCL uses them",
         true => "and more would help nobody",
         false => "its even part",
     };
@@ -137,7 +134,7 @@ fn part_of_nearest(ways: &Ways, gpu: GpuIndex, rails: usize, path: PathType) -> 
 /// Why not this rail.
 fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     match node.policy {
-        Policy::Closest | Policy::Spread if !answer.rails_of()[gpu.0].is_empty() => {
+        Policy::Closest | Policy::Spread if !answer.rails_of[gpu.0].is_empty() => {
             loss(node, ways, answer, gpu, rail)
         }
         Policy::Closest | Policy::Spread => "the job does not have this GPU".to_string(),
@@ -151,8 +148,8 @@ fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex
 /// What the node would lose if this GPU took that rail instead of the one of its own that it would miss least.
 fn loss(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     let kind = ways.kind(gpu, rail);
-    let own = answer.rails_of()[gpu.0].iter();
-    let farthest = own.map(|&rail| ways.kind(gpu, RailIndex(rail))).max().unwrap_or(kind);
+    let own = answer.rails_of[gpu.0].iter();
+    let farthest = own.map(|rail| ways.kind(gpu, RailIndex(rail))).max().unwrap_or(kind);
     match answer.loss(gpu.0, rail.0) {
         None => "it has no NIC to give up".to_string(),
         Some(Loss::Less { gpu: other, there, here }) => {

@@ -14,19 +14,11 @@ pub(super) struct Climb {
     up_to: Vec<(usize, u64)>,
 }
 
-/// The beginning of a climb.
-pub(super) struct Beginning<'a> {
-    /// the places of the links on it that are shared
-    pub(super) places: &'a [u16],
-    /// the narrowest of the others, in Mbit/s
-    pub(super) narrowest: u64,
-}
-
 impl Climb {
-    /// The first links of it, so many.
-    pub(super) fn up_to(&self, links: usize) -> Beginning<'_> {
+    /// Of the first links of it, so many: the places of those that are shared, and the narrowest of the others, in Mbit/s.
+    pub(super) fn up_to(&self, links: usize) -> (&[u16], u64) {
         let (places, narrowest) = self.up_to[links.min(self.up_to.len() - 1)];
-        Beginning { places: &self.places[..places], narrowest }
+        (&self.places[..places], narrowest)
     }
 }
 

@@ -5,29 +5,28 @@
 
 mod all;
 mod broken;
-pub mod candidates;
+pub(crate) mod candidates;
 mod closest;
 mod evidence;
-pub mod explain;
-mod fabric;
+pub(crate) mod explain;
 pub(crate) mod ladder;
 mod links;
 mod numa;
 mod parts;
 pub mod pattern;
 mod rail;
-pub mod reach;
-pub mod solve;
+mod solve;
 mod spread;
-pub mod strictness;
+pub(crate) mod strictness;
 mod ways;
 
 pub use pattern::Pattern;
 
-use crate::placement::{NicsEach, NodePlacement, Policy, Rail};
-use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
+use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail, RailUse};
+use crate::topology::{Gpu, GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
-use ways::Ways;
+use solve::{Answer, RailSet};
+pub(crate) use ways::Ways;
 
 /// The NICs that the admin wants and does not want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,31 +65,6 @@ impl Through {
     }
 }
 
-/// Are the reasons put in words?
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reasons {
-    /// for people
-    #[default]
-    Worded,
-    /// left empty, where they are not shown: a step with hundreds of GPUs and NICs saves a third of its time
-    Wordless,
-}
-
-impl Reasons {
-    /// `Worded` if the caller shows them, else `Wordless`.
-    pub fn if_read(are_read: bool) -> Reasons {
-        if are_read { Reasons::Worded } else { Reasons::Wordless }
-    }
-
-    /// The sentence, where it is to be read.
-    fn say(self, sentence: impl FnOnce() -> String) -> String {
-        match self {
-            Reasons::Worded => sentence(),
-            Reasons::Wordless => String::new(),
-        }
-    }
-}
-
 /// What a map is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request<'a> {
@@ -106,8 +80,8 @@ pub struct Request<'a> {
     pub through: Through,
     /// for `spread`, the GPUs of a job that is alone on the node
     pub alone: Option<&'a [GpuIndex]>,
-    /// for each GPU why it has its rails
-    pub reasons: Reasons,
+    /// are the reasons left empty, since they are not shown?  A step with hundreds of GPUs and NICs saves a third of its time.
+    pub wordless: bool,
     /// the step's map, for a task that may not open some NICs: those that were rails count as broken ones
     pub known: Option<&'a NodePlacement>,
 }
@@ -118,7 +92,7 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let selection = request.selection.unwrap_or(&everything);
     let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
     let Candidates { rails, broken, degraded, excluded, diagnostics } =
-        candidates::rails_beside(topology, selection, were);
+        candidates::rails(topology, selection, were);
     let mut node = NodePlacement {
         policy: request.policy,
         rails,
@@ -135,7 +109,33 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
         Policy::Numa => numa::map_gpus(topology, &node, request),
         Policy::All => all::map_gpus(topology, &node, request),
     };
+    if request.wordless {
+        node.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
+    }
     node
+}
+
+/// What each GPU has by an answer; `reason` says in words why it has these rails.
+fn placements(
+    topology: &Topology,
+    ways: &Ways,
+    rails_of: &[RailSet],
+    request: &Request,
+    mut reason: impl FnMut(&mut Answer, GpuIndex, &[RailUse]) -> String,
+) -> Vec<GpuPlacement> {
+    let mut answer = Answer::new(&ways.problem, rails_of.to_vec());
+    let choices = ways.choices(&answer);
+    let placement = |((gpu, device), choices): ((GpuIndex, &Gpu), Vec<RailUse>)| GpuPlacement {
+        reason: match choices.is_empty() {
+            _ if request.wordless => String::new(),
+            true => "no NIC of this node may be chosen".to_string(),
+            false => reason(&mut answer, gpu, &choices),
+        },
+        choices,
+        numa_node: topology.numa_node_of(device.address),
+        shortfall: None,
+    };
+    topology.numbered_gpus().zip(choices).map(placement).collect()
 }
 
 /// `400 Gb/s`, `2.5 Gb/s`

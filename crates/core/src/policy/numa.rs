@@ -1,21 +1,23 @@
 //! `numa`: each GPU gets all rails of its NUMA node; if that has none, the node's nearest.
 #![forbid(unsafe_code)]
 
-use super::{Request, Ways};
+use super::solve::RailSet;
+use super::{Request, Ways, placements};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{PathType, Topology};
 
 pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
-    let ways = Ways::new(topology, &node.rails, &request.through, &vec![1; topology.gpus.len()]);
-    let near = |kinds: &Vec<PathType>| -> Vec<usize> {
-        let local: Vec<usize> = (0..kinds.len()).filter(|&rail| kinds[rail] < PathType::Sys).collect();
+    let ways = Ways::one_each(topology, &node.rails, &request.through);
+    let near = |kinds: &Vec<PathType>| {
+        let local: RailSet = (0..kinds.len()).filter(|&rail| kinds[rail] < PathType::Sys).collect();
         // without any, all are as far
-        if local.is_empty() { (0..kinds.len()).collect() } else { local }
+        if local.is_empty() { RailSet::first(kinds.len()) } else { local }
     };
-    let rails_of: Vec<Vec<usize>> = ways.kinds.iter().map(near).collect();
-    super::all::serve(topology, node, request, &rails_of, |gpu, rails| {
-        match rails.iter().any(|&rail| ways.kinds[gpu.0][rail] < PathType::Sys) {
-            true => format!("all {} good NICs of its NUMA node", rails.len()),
+    let rails_of: Vec<RailSet> = ways.kinds.iter().map(near).collect();
+    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
+    placements(topology, &ways, &rails_of, request, |_, _, choices| {
+        match choices.iter().any(|choice| choice.path < PathType::Sys) {
+            true => format!("all {} good NICs of its NUMA node", choices.len()),
             false => "its NUMA node has no good NIC: all that are nearest".to_string(),
         }
     })

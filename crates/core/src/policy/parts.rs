@@ -6,57 +6,55 @@
 #![forbid(unsafe_code)]
 
 use super::Through;
-use super::solve::{Most, Problem, Score, add_idle, solve};
-use super::ways::{Part, Ways};
+use super::solve::{Answer, Part, Problem, RailSet, add_idle, solve};
+use super::ways::Ways;
 use crate::placement::{NicsEach, Rail};
 use crate::topology::Topology;
 
 /// Each GPU's part.
 pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
-    let nearest: Vec<u64> = (0..problem.gpus()).map(|gpu| nearest(problem, gpu)).collect();
-    let part = |&nearest_of_one: &u64| {
+    let nearest: Vec<RailSet> = (0..problem.gpus()).map(|gpu| nearest(problem, gpu)).collect();
+    let part = |&own: &RailSet| {
         // a single rail has no parts
-        let sharers = match nearest_of_one.count_ones() {
+        let sharers = match own.len() {
             0 | 1 => 1,
-            _ => nearest.iter().filter(|others| **others & nearest_of_one != 0).count(),
+            _ => nearest.iter().filter(|others| !others.and(own).is_empty()).count(),
         };
-        let rails = (nearest_of_one.count_ones() as usize / sharers).clamp(1, NicsEach::MOST.into());
-        Part { nearest: nearest_of_one, sharers, rails }
+        Part { nearest: own, sharers, rails: (own.len() / sharers).clamp(1, NicsEach::MOST.into()) }
     };
     nearest.iter().map(part).collect()
 }
 
 /// The rails that give a GPU most, and of these the nearest.
-fn nearest(problem: &Problem, gpu: usize) -> u64 {
+fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     let key = |rail: usize| (u64::MAX - problem.alone_mbps(gpu, rail), problem.kind(gpu, rail));
     let best = (0..problem.rails()).map(key).min();
-    (0..problem.rails()).filter(|&rail| Some(key(rail)) == best).fold(0, |all, rail| all | 1 << rail)
+    (0..problem.rails()).filter(|&rail| Some(key(rail)) == best).collect()
 }
 
 /// The answer under `NicsEach::Auto`.  First every GPU gets one rail.  Then idle rails go to the GPUs to which they are
 /// nearest, up to each GPU's part, and as long as no GPU with less bandwidth loses by it.  With these numbers all is solved
 /// anew, so that a GPU's rails stand beside each other.
-pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<Vec<usize>>) {
-    let ways = Ways::new(topology, rails, through, &vec![1; topology.gpus.len()]);
-    let one_each = solve(&ways.problem);
+pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
+    let ways = Ways::one_each(topology, rails, through);
+    let one_each = solve(&ways.problem).rails_of;
     let parts = of_nearest(&ways.problem);
-    let used = one_each.iter().flatten().fold(0u64, |used, rail| used | 1 << rail);
-    if !parts.iter().any(|part| part.rails > 1 && part.nearest & !used != 0) || one_each.is_empty() {
+    let used = RailSet::union(&one_each);
+    if !parts.iter().any(|part| part.rails > 1 && !part.nearest.minus(used).is_empty()) {
         return (ways, one_each);
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
     let several = Ways::new(topology, rails, through, &wants);
-    let most: Vec<Most> = parts.iter().map(|part| Most { of: part.nearest, rails: part.rails }).collect();
-    let with_idle = add_idle(&several.problem, one_each.clone(), &most);
+    let with_idle = add_idle(&several.problem, one_each.clone(), &parts);
     if with_idle == one_each {
         return (ways, one_each);
     }
     let all_have_theirs = with_idle.iter().zip(&wants).all(|(rails, &wants)| rails.len() == wants);
     let ways = if all_have_theirs { several } else { Ways::for_answer(topology, rails, through, &with_idle) };
     let anew = solve(&ways.problem);
-    let score = |rails_of: &[Vec<usize>]| Score::of(&ways.problem, rails_of);
-    let rails_of = if score(&anew) <= score(&with_idle) { anew } else { with_idle };
-    (ways.with_parts(parts), rails_of)
+    let with_idle = Answer::new(&ways.problem, with_idle);
+    let rails_of = if anew.score() <= with_idle.score() { anew } else { with_idle }.rails_of;
+    (ways, rails_of)
 }
 
 #[cfg(test)]

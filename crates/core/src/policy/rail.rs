@@ -5,8 +5,8 @@
 //! are the k-th group of them.  A GPU whose rail is broken gets what `closest` leaves it, unless others of its group work.
 #![forbid(unsafe_code)]
 
-use super::closest::{in_order, placements};
-use super::solve::solve_around;
+use super::closest::{explained, in_order};
+use super::solve::{RailSet, solve};
 use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
@@ -31,20 +31,17 @@ pub(super) fn map_gpus(
     }
     let asked = numbers(topology, rails.len(), request.nics_each);
     let is_auto = request.nics_each == NicsEach::Auto;
-    let kept: Vec<Option<Vec<usize>>> =
-        asked.iter().map(|numbers| working(&rails, numbers, is_auto)).collect();
+    let kept: Vec<Option<RailSet>> = asked.iter().map(|numbers| working(&rails, numbers, is_auto)).collect();
     let wants = kept.iter().zip(&asked).map(|(kept, asked)| match kept {
         Some(kept) => kept.len(),
         None if is_auto => 1,
         None => asked.len(),
     });
     let wants: Vec<usize> = wants.collect();
-    let ways = Ways::new(topology, &node.rails, &request.through, &wants);
-    let rails_of = match node.rails.is_empty() {
-        true => Vec::new(),
-        false => solve_around(&ways.problem, &kept),
-    };
-    let mut gpus = placements(topology, node, &ways, &rails_of, request);
+    let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
+    ways.problem.keep(&kept);
+    let rails_of = solve(&ways.problem).rails_of;
+    let mut gpus = explained(topology, node, &ways, &rails_of, request);
     if rails.is_empty() {
         return gpus;
     }
@@ -57,11 +54,11 @@ pub(super) fn map_gpus(
         let working = list(&mut asked[index].iter().filter(|number| !is_broken(number)));
         let broken = list(&mut asked[index].iter().filter(is_broken));
         let is_own = || format!("{working} is GPU {index}'s");
-        gpu.reason = request.reasons.say(|| match (&kept[index], broken.is_empty()) {
+        gpu.reason = match (&kept[index], broken.is_empty()) {
             (Some(_), true) => is_own(),
             (Some(_), false) => format!("{}; {broken} is broken", is_own()),
             (None, _) => format!("{broken} is broken; in its place {}", gpu.reason),
-        });
+        };
         gpu.shortfall = (!broken.is_empty()).then(|| format!("GPU {index}: {broken} is broken"));
     }
     gpus
@@ -87,13 +84,10 @@ fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>>
     topology.gpus.iter().map(of_gpu).collect()
 }
 
-/// The places of a GPU's rails among the usable ones, ascending.  `None` where one is broken, or where `some` are enough, if
+/// The places of a GPU's rails among the usable ones.  `None` where one is broken, or where `some` are enough, if
 /// all are.
-fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<Vec<usize>> {
-    let usable = numbers.iter().filter_map(|&number| Some(rails[number].usable?.0));
-    let mut usable: Vec<usize> = usable.collect();
-    usable.order();
-    usable.dedup();
+fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<RailSet> {
+    let usable: RailSet = numbers.iter().filter_map(|&number| Some(rails[number].usable?.0)).collect();
     let is_usable = |number: &usize| rails[*number].usable.is_some();
     let is_enough = !usable.is_empty() && (some || numbers.iter().all(is_usable));
     is_enough.then_some(usable)

@@ -1,19 +1,18 @@
 //! `spread`: as `closest`, and a job that has the node to itself also uses the rails that would be idle.
 #![forbid(unsafe_code)]
 
-use super::closest::{placements, steady};
+use super::closest::{explained, steady};
+use super::solve::{Answer, RailSet};
 use super::{Request, Ways};
-use crate::order::Order;
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
 
 pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
     let (ways, mut rails_of) = steady(topology, node, request);
-    let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !rails_of.is_empty()) else {
-        let mut gpus = placements(topology, node, &ways, &rails_of, request);
+    let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !node.rails.is_empty()) else {
+        let mut gpus = explained(topology, node, &ways, &rails_of, request);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
-            let more = || "; no idle NIC is added, since the job may not be alone on the node".to_string();
-            gpu.reason.push_str(&request.reasons.say(more));
+            gpu.reason.push_str("; no idle NIC is added, since the job may not be alone on the node");
         }
         return gpus;
     };
@@ -21,33 +20,31 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
     // only the job's GPUs can use rails, so what the others would have is idle
     for (gpu, rails) in rails_of.iter_mut().enumerate() {
         if !alone.contains(&GpuIndex(gpu)) {
-            rails.clear();
+            *rails = RailSet::default();
         }
     }
-    let idle: Vec<usize> =
-        (0..node.rails.len()).filter(|rail| !rails_of.iter().flatten().any(|used| used == rail)).collect();
-    for rail in idle {
+    for rail in RailSet::first(node.rails.len()).minus(RailSet::union(&rails_of)).iter() {
         let best = alone.iter().map(|gpu| gpu.0).min_by_key(|&gpu| {
             let value = ways.problem.alone_mbps(gpu, rail);
             (u64::MAX - value, ways.problem.kind(gpu, rail), rails_of[gpu].len(), gpu)
         });
         if let Some(gpu) = best {
-            rails_of[gpu].push(rail);
-            rails_of[gpu].order();
+            rails_of[gpu] = rails_of[gpu].with(rail);
         }
     }
-    let mut gpus = placements(topology, node, &ways, &own, request);
+    let mut gpus = explained(topology, node, &ways, &own, request);
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
-    for (gpu, choices) in ways.choices(&ways.answer(&rails_of)).into_iter().enumerate() {
-        let more = choices.len().saturating_sub(own[gpu].len());
-        gpus[gpu].choices = choices;
-        let reason = std::mem::take(&mut gpus[gpu].reason);
-        gpus[gpu].reason = request.reasons.say(|| match (alone.contains(&GpuIndex(gpu)), more) {
-            (false, _) => "the job does not have this GPU".to_string(),
-            (true, 0) => reason,
-            (true, 1) => format!("{reason}; with it a NIC that would be idle"),
-            (true, more) => format!("{reason}; with it {more} NICs that would be idle"),
-        });
+    for (gpu, choices) in ways.choices(&Answer::new(&ways.problem, rails_of)).into_iter().enumerate() {
+        let placement = &mut gpus[gpu];
+        match choices.len().saturating_sub(own[gpu].len()) {
+            _ if !alone.contains(&GpuIndex(gpu)) => {
+                placement.reason = "the job does not have this GPU".to_string();
+            }
+            0 => {}
+            1 => placement.reason.push_str("; with it a NIC that would be idle"),
+            more => placement.reason.push_str(&format!("; with it {more} NICs that would be idle")),
+        }
+        placement.choices = choices;
     }
     gpus
 }

@@ -9,25 +9,16 @@
 use crate::placement::{CpuDecision, NodePlacement, Strictness, TaskPlacement};
 use crate::topology::{Nic, NicIndex, NicKind, NodeSet, PortState, Topology};
 
-/// What a task will use.
+/// A NIC that a task will use, or a list that admits none that works.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judged {
-    /// a NIC
-    Nic {
-        /// what it is called in a sentence
-        name: String,
-        /// which
-        nic: NicIndex,
-    },
-    /// none, since a list admits none that works
-    Nothing {
-        /// the list, as a sentence calls it
-        of: String,
-    },
+pub(crate) struct Judged {
+    /// what the NIC, or the list, is called in a sentence
+    pub(crate) name: String,
+    pub(crate) nic: Option<NicIndex>,
 }
 
 /// What the task lacks, in one sentence each; a `best-effort` task runs, and we report what it lacks.
-pub fn shortfalls(
+pub(crate) fn shortfalls(
     topology: &Topology,
     node: &NodePlacement,
     task: &TaskPlacement,
@@ -55,13 +46,10 @@ pub fn shortfalls(
     if single && near.len() > 1 {
         missing.push(format!("its GPUs are on NUMA nodes {near}"));
     }
-    for of_it in used {
-        let (name, nic) = match of_it {
-            Judged::Nic { name, nic } => (name, nic),
-            Judged::Nothing { of } => {
-                missing.push(format!("no NIC of {of} works here"));
-                continue;
-            }
+    for Judged { name, nic } in used {
+        let Some(nic) = nic else {
+            missing.push(format!("no NIC of {name} works here"));
+            continue;
         };
         let is_near = |nic: NicIndex| numa_node_of(nic).is_some_and(|its| near.contains(its));
         // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
@@ -137,7 +125,7 @@ mod tests {
             .rails
             .iter()
             .map(|&(rail, _)| node.rail(rail))
-            .map(|rail| Judged::Nic { name: rail.to_string(), nic: rail.nic })
+            .map(|rail| Judged { name: rail.to_string(), nic: Some(rail.nic) })
             .collect();
         shortfalls(&topology, &node, &task, &used, strictness)
     }

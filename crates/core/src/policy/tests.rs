@@ -150,7 +150,7 @@ proptest! {
             // where every GPU keeps the NICs it has left, no choice for the other GPUs gives the worst-off one as much
             let ways = Ways::new(&degraded, &after.rails, &Through::default(), &is.iter().map(Vec::len).collect::<Vec<usize>>());
             let rail = |name: &String| after.rails.iter().position(|rail| rail.to_string() == *name);
-            let rails_of = |names: &[Vec<String>]| -> Vec<Vec<usize>> {
+            let rails_of = |names: &[Vec<String>]| -> Vec<solve::RailSet> {
                 names.iter().map(|names| names.iter().map(|name| rail(name).unwrap()).collect()).collect()
             };
             let fixed = rails_of(&left);
@@ -159,12 +159,12 @@ proptest! {
             let staying = (0..rails.pow(free.len() as u32)).map(|mut code| {
                 let mut answer = fixed.clone();
                 for &gpu in &free {
-                    answer[gpu] = vec![code % rails];
+                    answer[gpu] = [code % rails].into_iter().collect();
                     code /= rails;
                 }
-                solve::Score::of(&ways.problem, &answer).worst_mbps()
+                solve::Answer::new(&ways.problem, answer).worst_mbps()
             });
-            prop_assert!(solve::Score::of(&ways.problem, &rails_of(&is)).worst_mbps() > staying.max().unwrap());
+            prop_assert!(solve::Answer::new(&ways.problem, rails_of(&is)).worst_mbps() > staying.max().unwrap());
         }
     }
 

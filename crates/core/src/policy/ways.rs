@@ -2,26 +2,25 @@
 #![forbid(unsafe_code)]
 
 use super::links::{Climb, Links};
-use super::solve::{Answer, KINDS, Problem};
+use super::solve::{Answer, KINDS, Problem, RailSet};
 use super::{Through, gbps};
 use crate::order::Order;
 use crate::placement::{Rail, RailIndex, RailUse};
 use crate::topology::{Ascent, GpuIndex, PathType, Topology};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Rate that stands for an unknown one, so that machines without any rate are still compared by their paths, in Mbit/s.
 const UNKNOWN_RATE: u64 = 100_000;
 
 /// How every GPU reaches every rail.
-pub(super) struct Ways {
+pub(crate) struct Ways {
     /// `[gpu][rail]`
     pub(super) kinds: Vec<Vec<PathType>>,
     /// the same for the solver
     pub(super) problem: Problem,
     /// is any rate or link known?
     rates_known: bool,
-    /// for each GPU its part of its nearest rails; none where a GPU gets a number of them, or one each
-    parts: Vec<Part>,
 }
 
 impl Ways {
@@ -30,14 +29,15 @@ impl Ways {
         topology: &Topology,
         rails: &[Rail],
         through: &Through,
-        rails_of: &[Vec<usize>],
+        rails_of: &[RailSet],
     ) -> Ways {
-        Ways::new(topology, rails, through, &rails_of.iter().map(Vec::len).collect::<Vec<usize>>())
+        let wants: Vec<usize> = rails_of.iter().map(|rails| rails.len()).collect();
+        Ways::new(topology, rails, through, &wants)
     }
 
-    /// The same, where GPUs have these parts, and no numbers.
-    pub(super) fn with_parts(self, parts: Vec<Part>) -> Ways {
-        Ways { parts, ..self }
+    /// The ways to these rails, or to any ports; each GPU is to get one of them.
+    pub(crate) fn one_each(topology: &Topology, rails: &[Rail], through: &Through) -> Ways {
+        Ways::new(topology, rails, through, &vec![1; topology.gpus.len()])
     }
 
     /// The ways to these rails; each GPU is to get so many of them, but at least one.
@@ -45,29 +45,31 @@ impl Ways {
         let nics: Vec<Option<Ascent>> =
             rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
         let gpus: Vec<Ascent> = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect();
+        // where a port does not tell its rate, its NIC's own link stands for it
         let own_link = |nic: &Option<Ascent>| Some(nic.as_ref()?.links().first()?.as_ref()?.1);
-        let rates = rails.iter().zip(&nics).map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic)));
-        let rates: Vec<Option<u64>> = rates.collect();
-        let is_known = |ascent: &Ascent| ascent.links().iter().any(Option::is_some);
-        let rates_known = rates.iter().any(Option::is_some)
-            || !rails.is_empty() && gpus.iter().chain(nics.iter().flatten()).any(is_known);
-        let rates: Vec<u64> = rates.into_iter().map(|rate| rate.unwrap_or(UNKNOWN_RATE)).collect();
-        let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
+        let told = rails.iter().zip(&nics).map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic)));
+        let told: Vec<Option<u64>> = told.collect();
+        let rates: Vec<u64> = told.iter().map(|rate| rate.unwrap_or(UNKNOWN_RATE)).collect();
+        let mut links = gpus.iter().chain(nics.iter().flatten()).flat_map(Ascent::links);
+        let rates_known =
+            !rails.is_empty() && (told.iter().any(Option::is_some) || links.any(Option::is_some));
+
         let mut problem = Problem::new(&rates, wants);
         // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
+        let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
         let climbing = gpus.iter().zip(&has_c2c).map(|(gpu, has_c2c)| (!has_c2c).then_some(gpu));
         let mut links = Links::new(climbing.clone(), &nics, &rates, wants.iter().copied().max().unwrap_or(1));
         let of_gpus: Vec<Climb> = climbing.map(|gpu| links.climb(gpu, &mut problem)).collect();
         let of_nics: Vec<Climb> = nics.iter().map(|nic| links.climb(nic.as_ref(), &mut problem)).collect();
+
         let mut connections = Connections::new(topology, through, &rates);
-        let mut kinds = Vec::with_capacity(gpus.len());
-        for ((gpu, above_gpu), has_c2c) in gpus.iter().zip(&of_gpus).zip(has_c2c) {
-            let mut row = Vec::with_capacity(rails.len());
+        let mut kinds = vec![Vec::with_capacity(rails.len()); gpus.len()];
+        for (((gpu, above_gpu), has_c2c), kinds) in gpus.iter().zip(&of_gpus).zip(has_c2c).zip(&mut kinds) {
             for ((nic, above_nic), rate) in nics.iter().zip(&of_nics).zip(&rates) {
                 let Some(nic) = nic else {
                     let limit = rate * through.of(PathType::Sys) / 1000;
                     problem.add_way(limit, PathType::Sys as u8, [&[], &[]], None);
-                    row.push(PathType::Sys);
+                    kinds.push(PathType::Sys);
                     continue;
                 };
                 let meeting = topology.meeting(gpu, nic);
@@ -78,31 +80,31 @@ impl Ways {
                     kind => through.of(kind),
                 };
                 let (gpu_links, nic_links) = meeting.links();
-                let (of_gpu, of_nic) = (above_gpu.up_to(gpu_links), above_nic.up_to(nic_links));
-                let narrowest = of_gpu.narrowest.min(of_nic.narrowest);
+                let (gpu_places, of_gpu) = above_gpu.up_to(gpu_links);
+                let (nic_places, of_nic) = above_nic.up_to(nic_links);
+                let limit = (rate * lets_through / 1000).min(of_gpu).min(of_nic);
                 let kind = meeting.kind as u8 + farther;
-                let limit = (rate * lets_through / 1000).min(narrowest);
-                problem.add_way(limit, kind, [of_gpu.places, of_nic.places], connection);
-                row.push(meeting.kind);
+                problem.add_way(limit, kind, [gpu_places, nic_places], connection);
+                kinds.push(meeting.kind);
             }
-            kinds.push(row);
         }
-        Ways { kinds, problem, rates_known, parts: Vec::new() }
+        Ways { kinds, problem, rates_known }
     }
 
     /// The path between a GPU and a rail.
-    pub(super) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
+    pub(crate) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
         self.kinds[gpu.0][rail.0]
     }
 
-    /// What the way between a GPU and a rail gives when no other way shares it, in Mbit/s.
-    pub(super) fn value(&self, gpu: GpuIndex, rail: RailIndex) -> u64 {
-        self.problem.alone_mbps(gpu.0, rail.0)
+    /// What the way between a GPU and a rail gives when no other way shares it, in Mbit/s; `None` if no rate is known.
+    pub(crate) fn alone_mbps(&self, gpu: GpuIndex, rail: RailIndex) -> Option<u64> {
+        self.rates_known.then(|| self.problem.alone_mbps(gpu.0, rail.0))
     }
 
-    /// An answer: for each GPU its rails.
-    pub(super) fn answer(&self, rails_of: &[Vec<usize>]) -> Answer<'_> {
-        Answer::new(&self.problem, rails_of.to_vec())
+    /// Of these rails the one that gives the GPU most; of equals the nearest, of these the first.
+    pub(crate) fn best(&self, gpu: GpuIndex, rails: impl Iterator<Item = RailIndex>) -> Option<RailIndex> {
+        rails
+            .min_by_key(|&rail| (Reverse(self.problem.alone_mbps(gpu.0, rail.0)), self.kind(gpu, rail), rail))
     }
 
     /// The answer as data: for each GPU its rails with what each gives it.
@@ -113,51 +115,18 @@ impl Ways {
             share_mbps: self.rates_known.then(|| answer.share_mbps(gpu, rail)),
             users: answer.users(rail),
         };
-        let of_gpu = |(gpu, rails): (usize, &Vec<usize>)| {
-            let mut choices: Vec<RailUse> = rails.iter().map(|&rail| choice(gpu, rail)).collect();
+        let of_gpu = |(gpu, rails): (usize, &RailSet)| {
+            let mut choices: Vec<RailUse> = rails.iter().map(|rail| choice(gpu, rail)).collect();
             choices
                 .order_by_key(|choice| (u64::MAX - choice.share_mbps.unwrap_or(0), choice.path, choice.rail));
             choices
         };
-        answer.rails_of().iter().enumerate().map(of_gpu).collect()
+        answer.rails_of.iter().enumerate().map(of_gpu).collect()
     }
 
     /// `400 Gb/s`, or nothing where no rate is known.
     pub(super) fn rate(&self, mbps: u64) -> Option<String> {
         self.rates_known.then(|| gbps(mbps))
-    }
-
-    /// A GPU's part of its nearest rails, where parts were dealt.
-    pub(super) fn part(&self, gpu: GpuIndex) -> Option<&Part> {
-        self.parts.get(gpu.0)
-    }
-
-    /// Is any rate or link known?
-    pub(super) fn rates_known(&self) -> bool {
-        self.rates_known
-    }
-}
-
-/// A GPU's part of its nearest rails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
-    /// its nearest rails, a bit for each
-    pub(super) nearest: u64,
-    /// GPUs that have one of these among their own nearest, itself included
-    pub(super) sharers: usize,
-    /// its even part of them, at least one
-    pub(super) rails: usize,
-}
-
-impl Part {
-    /// Are all of these rails among its nearest?
-    pub(super) fn holds(&self, choices: &[RailUse]) -> bool {
-        choices.iter().all(|choice| self.nearest >> choice.rail.0 & 1 == 1)
-    }
-
-    /// Is it the number that NCCL uses too?
-    pub(super) fn is_nccls(&self, rails: usize) -> bool {
-        self.nearest.count_ones() as usize == rails * self.sharers
     }
 }
 
@@ -170,7 +139,7 @@ struct Connections<'a> {
     topology: &'a Topology,
     /// by pairs of NUMA nodes
     known: BTreeMap<(u32, u32), Connection>,
-    /// the last question and its answer
+    /// the last question and its answer: rails of one NUMA node mostly follow each other
     last: Option<((u32, u32), Connection)>,
     /// by pairs of sockets
     places: BTreeMap<(u32, u32), u16>,
@@ -190,7 +159,7 @@ impl<'a> Connections<'a> {
             places: BTreeMap::new(),
             distances: far_distances(topology),
             // Where nothing is known of it, all flows together get what one gets.  So it was measured on Azure's ND MI300X
-            // v5, where four flows between sockets had a seventh of what they have on theirs.  It is told by the rails'
+            // v5, where four flows between sockets had a seventh of what they have on theirs.  It follows from the rails'
             // rate, so that a description without rates is answered as one with them.
             carries: widest * through.of(PathType::Sys) / 1000,
         }
@@ -198,28 +167,24 @@ impl<'a> Connections<'a> {
 
     /// The connection of the sockets of two NUMA nodes, and how much farther apart these are than the nearest two.
     fn between(&mut self, nodes: (u32, u32), problem: &mut Problem) -> Connection {
-        // rails of one NUMA node mostly follow each other
-        if let Some((_, answer)) = self.last.filter(|(last, _)| *last == nodes) {
-            return answer;
+        let Connections { topology, known, last, places, distances, carries } = self;
+        if let Some((_, connection)) = last.filter(|(last, _)| *last == nodes) {
+            return connection;
         }
-        let answer = self.known.get(&nodes).copied().unwrap_or_else(|| self.met(nodes, problem));
-        self.last = Some((nodes, answer));
-        answer
-    }
-
-    /// The same for two nodes that have not been asked about.
-    fn met(&mut self, nodes: (u32, u32), problem: &mut Problem) -> Connection {
-        let (one, other) = (self.topology.socket_of(nodes.0), self.topology.socket_of(nodes.1));
-        let sockets = (one.min(other), one.max(other));
-        let place = (one != other)
-            .then(|| *self.places.entry(sockets).or_insert_with(|| problem.add_place(self.carries)));
-        let distance = self.topology.distance(nodes.0, nodes.1);
-        let farther = distance.and_then(|distance| self.distances.binary_search(&distance).ok()).unwrap_or(0);
-        let farther = u8::try_from(farther).unwrap_or(u8::MAX).min(KINDS);
-        self.known.insert(nodes, (place, farther));
-        (place, farther)
+        let connection = *known.entry(nodes).or_insert_with(|| {
+            let (one, other) = (topology.socket_of(nodes.0), topology.socket_of(nodes.1));
+            let sockets = (one.min(other), one.max(other));
+            let new_place = || problem.add_place(*carries);
+            let place = (one != other).then(|| *places.entry(sockets).or_insert_with(new_place));
+            let distance = topology.distance(nodes.0, nodes.1);
+            let farther = distance.and_then(|distance| distances.binary_search(&distance).ok());
+            (place, u8::try_from(farther.unwrap_or(0)).unwrap_or(u8::MAX).min(KINDS))
+        });
+        *last = Some((nodes, connection));
+        connection
     }
 }
+
 /// The distances between different NUMA nodes, nearest first.
 fn far_distances(topology: &Topology) -> Vec<u32> {
     let numa_nodes = &topology.numa_nodes;

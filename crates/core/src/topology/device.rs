@@ -32,6 +32,18 @@ impl GpuVendor {
         }
     }
 
+    /// The vendor of a function that looks like a GPU: a VGA (class 0300), 3D (0302) or display controller (0380), or an
+    /// accelerator (1200) of AMD, as the MI300X is one.  Intel's and others' of that class are FPGAs (include/linux/pci_ids.h).
+    pub fn of_function(class: u32, vendor: u16) -> Option<GpuVendor> {
+        let vendor = GpuVendor::from_pci(vendor)?;
+        let is_one = match class >> 8 {
+            0x0300 | 0x0302 | 0x0380 => true,
+            0x1200 => vendor == GpuVendor::Amd,
+            _ => false,
+        };
+        is_one.then_some(vendor)
+    }
+
     /// The variable in which Slurm, and the vendor's runtime, list a task's GPUs (Slurm's
     /// src/interfaces/gres.c, `gres_common_gpu_set_env`).
     pub fn list_variable(self) -> &'static str {

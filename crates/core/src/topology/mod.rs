@@ -4,7 +4,6 @@
 pub mod bitmap;
 mod device;
 pub mod file;
-pub mod gpu_list;
 pub mod index;
 mod link;
 mod name;

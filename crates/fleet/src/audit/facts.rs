@@ -1,7 +1,7 @@
 //! A report as facts that can be compared, and as the inventory by which nodes are of one kind.
 #![forbid(unsafe_code)]
 
-use super::report::{Gpu, Level, Link, Nic, Report};
+use super::report::{GpuReport, Level, LinkReport, NicReport, Report};
 use nic_placement_core::diagnostic::Shown;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -11,13 +11,10 @@ const MAX_FACTS: usize = 8192;
 /// Bytes of a name or value, at most: a message of `check` with all its words.
 const MAX_TEXT: usize = 2048;
 
-/// What a fact is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// the node as a whole
     Node,
-    /// a NUMA node, by its number
     #[serde(rename = "numa_node")]
     Numa,
     /// a GPU, by its PCI function
@@ -31,16 +28,15 @@ pub enum Class {
 /// The name of a fact; the order is that of a report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
-    /// of what
     pub(super) class: Class,
-    /// which of them
     pub(super) subject: String,
     /// what about it; empty for that it is there
     pub(super) what: String,
 }
 
 impl Key {
-    /// Is it a difference where one node has this fact and another has it not?  What a node does not tell is none.
+    /// True for a fact that a device or a finding is there: a node without it differs.  A value that a node does not report is no
+    /// difference.
     pub(super) fn counts_where_absent(&self) -> bool {
         self.what.is_empty()
     }
@@ -49,7 +45,6 @@ impl Key {
 /// What nodes of one kind have in common, without addresses and names, which shift where a device is missing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Inventory {
-    /// the machine's model
     pub machine: String,
     /// each model of GPU, how many there are
     #[serde(serialize_with = "gpus")]
@@ -59,7 +54,6 @@ pub struct Inventory {
     pub nics: BTreeMap<(String, String), usize>,
 }
 
-/// So many devices of one model.
 #[derive(Serialize)]
 struct DeviceCount<'a> {
     model: &'a str,
@@ -81,7 +75,6 @@ fn nics<S: Serializer>(nics: &BTreeMap<(String, String), usize>, to: S) -> Resul
 }
 
 impl Inventory {
-    /// GPUs and NICs.
     pub(super) fn devices(&self) -> usize {
         self.gpus.values().sum::<usize>() + self.nics.values().sum::<usize>()
     }
@@ -99,13 +92,10 @@ fn differing<T: Ord>(a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>) -> usize {
     beyond(a, b).max(beyond(b, a))
 }
 
-/// What an audit needs of a report.
 pub(super) struct NodeFacts {
-    /// the node's name
     pub(super) host: String,
     /// by which its kind is told
     pub(super) inventory: Inventory,
-    /// what is compared within a kind
     pub(super) facts: BTreeMap<Key, String>,
 }
 
@@ -179,7 +169,7 @@ impl Collector {
     }
 }
 
-fn gpu(index: usize, gpu: &Gpu, facts: &mut Collector) {
+fn gpu(index: usize, gpu: &GpuReport, facts: &mut Collector) {
     let mut subject = gpu.address.clone().unwrap_or_else(|| format!("number {index}"));
     if let Some(partition) = gpu.partition {
         subject.push_str(&format!(" partition {partition}"));
@@ -196,7 +186,7 @@ fn gpu(index: usize, gpu: &Gpu, facts: &mut Collector) {
     }
 }
 
-fn nic(nic: &Nic, facts: &mut Collector) {
+fn nic(nic: &NicReport, facts: &mut Collector) {
     let subject = nic.address.as_ref().unwrap_or(&nic.name);
     let mut add = |what: &str, value: Option<String>| facts.add(Class::Nic, subject, what, value);
     add("", Some(nic_model(nic)));
@@ -204,7 +194,7 @@ fn nic(nic: &Nic, facts: &mut Collector) {
     add("board", nic.board.clone());
     add("firmware", nic.firmware.clone());
     add("NUMA node", nic.numa_node.map(|node| node.to_string()));
-    add("PCIe link", nic.link.as_ref().map(|Link { speed, width }| format!("{speed} x{width}")));
+    add("PCIe link", nic.link.as_ref().map(|LinkReport { speed, width }| format!("{speed} x{width}")));
     add("nearest GPU", nic.nearest.clone());
     for port in &nic.ports {
         let mut add = |what: &str, value| add(&format!("port {} {what}", port.number), value);
@@ -219,7 +209,7 @@ fn nic(nic: &Nic, facts: &mut Collector) {
     add("ports", Some(nic.ports.len().to_string()));
 }
 
-fn nic_model(nic: &Nic) -> String {
+fn nic_model(nic: &NicReport) -> String {
     format!("{} {}", nic.kind, model(nic.model.as_ref()))
 }
 

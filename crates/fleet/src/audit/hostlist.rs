@@ -6,36 +6,29 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Digits of a number in a name, at most: what a 64-bit integer holds.
 const MOST_DIGITS: usize = 18;
 
-/// A name around its last number.
-struct Parts<'a> {
-    before: &'a str,
-    digits: &'a str,
-    after: &'a str,
-}
-
-fn parts(name: &str) -> Option<Parts<'_>> {
+/// A name around its last number: what stands before it, its digits, what stands behind.
+fn parts(name: &str) -> Option<(&str, &str, &str)> {
     let end = name.rfind(|letter: char| letter.is_ascii_digit())? + 1;
     let start = name[..end].rfind(|letter: char| !letter.is_ascii_digit()).map_or(0, |at| at + 1);
     let digits = &name[start..end];
-    (digits.len() <= MOST_DIGITS).then(|| Parts { before: &name[..start], digits, after: &name[end..] })
+    (digits.len() <= MOST_DIGITS).then(|| (&name[..start], digits, &name[end..]))
 }
 
 /// The names in one list, in order of their numbers; `scontrol show hostnames` takes it apart.
 pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: BTreeSet<&str> = names.into_iter().collect();
-    let pad = |digits: &str| if digits.len() > 1 && digits.starts_with('0') { digits.len() } else { 0 };
     // `10` is of the same series as `08` where there is one, else of that of `8`
     let padded: BTreeSet<(&str, &str, usize)> = names
         .iter()
         .filter_map(|name| parts(name))
-        .filter(|parts| pad(parts.digits) > 0)
-        .map(|parts| (parts.before, parts.after, parts.digits.len()))
+        .filter(|(_, digits, _)| digits.len() > 1 && digits.starts_with('0'))
+        .map(|(before, digits, after)| (before, after, digits.len()))
         .collect();
     // a name without a number has no width, and stands before those that go on with one
     let mut series: BTreeMap<(&str, &str, Option<usize>), BTreeSet<u64>> = BTreeMap::new();
     for name in &names {
         match parts(name) {
-            Some(Parts { before, digits, after }) => {
+            Some((before, digits, after)) => {
                 let width = digits.len();
                 let width = if padded.contains(&(before, after, width)) { width } else { 0 };
                 // MOST_DIGITS fit

@@ -7,10 +7,10 @@ use super::{Audit, Shape};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Devices by which a node may differ and still be of a kind: one, or this part of the kind's.
+/// A node is of a kind if it differs by one device, or by at most one in so many of the kind's devices.
 const PART: usize = 4;
-/// Kinds of a machine that take in nodes with a few devices more or less, the most common ones: the time must not grow with
-/// the square of the input.
+/// The most common kinds of a machine, to which nodes with a few devices more or less are added: the time must not grow with the
+/// square of the input.
 const MOST_CENTRES: usize = 64;
 
 /// What most nodes of a kind have.
@@ -21,14 +21,10 @@ struct Usual {
     expected: Vec<u32>,
 }
 
-/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Audited {
-    /// how many nodes reported
     pub nodes: usize,
-    /// kinds, the one with most nodes first
     pub kinds: Vec<NodeKind>,
-    /// nodes that reported more than once
     pub duplicates: Vec<Duplicate>,
 }
 
@@ -38,9 +34,7 @@ pub struct NodeKind {
     /// machine, GPUs and NICs of most of them
     #[serde(flatten)]
     pub inventory: Inventory,
-    /// their names, compressed
     pub nodes: String,
-    /// how many there are
     pub count: usize,
     /// those with a difference, by their differences
     pub differing: Vec<Differing>,
@@ -49,15 +43,11 @@ pub struct NodeKind {
 /// Nodes with the same differences from their kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
-    /// their names, compressed
     pub nodes: String,
-    /// how many there are
     pub count: usize,
-    /// what they have otherwise
     pub differences: Vec<Difference>,
 }
 
-/// One fact that a node has otherwise than its kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Difference {
     /// a node, a NUMA node, a GPU, a NIC or a finding
@@ -75,18 +65,44 @@ pub struct Difference {
     pub shared_by: usize,
 }
 
-/// A node that reported more than once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Duplicate {
-    /// its name
     pub host: String,
-    /// how often
-    pub reports: usize,
+    pub(crate) reports: usize,
     /// did it say the same each time?  Else the first report counts, in the order of what they say.
     pub alike: bool,
 }
 
+/// A piece of the input that is no report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Bad {
+    /// the file's name, `-` for standard input
+    pub input: String,
+    /// the line where it begins, from 1; `null` where the file cannot be read
+    pub line: Option<u64>,
+    pub why: String,
+}
+
 impl Audited {
+    /// Versioned JSON for programs.  `bad` are the first of `bad_count` pieces of the input that are no reports.
+    pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
+        /// Grows by one when a field changes its meaning or is removed, not with new fields.
+        const VERSION: u32 = 1;
+        #[derive(Serialize)]
+        struct Answer<'a> {
+            format: &'static str,
+            version: u32,
+            #[serde(flatten)]
+            audited: &'a Audited,
+            bad_count: usize,
+            bad: &'a [Bad],
+        }
+        let answer =
+            Answer { format: "nic-placement audit", version: VERSION, audited: self, bad_count, bad };
+        // JSON can hold all of these structures
+        serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
+    }
+
     /// Is there nothing to be told?
     pub fn is_clean(&self) -> bool {
         self.duplicates.is_empty() && self.are_alike()
@@ -100,7 +116,6 @@ impl Audited {
 }
 
 impl Audit {
-    /// Compares all that was reported.
     pub fn finish(&self) -> Audited {
         let (mut of_shape, mut duplicates): (BTreeMap<u32, Vec<&str>>, _) = (BTreeMap::new(), Vec::new());
         for (host, shapes) in &self.nodes {
@@ -130,13 +145,13 @@ impl Audit {
     fn centres(&self, of_shape: &BTreeMap<u32, Vec<&str>>) -> BTreeMap<u32, Vec<u32>> {
         let mut counts: BTreeMap<u32, (usize, Vec<u32>)> = BTreeMap::new();
         for (&shape, hosts) in of_shape {
-            let of = counts.entry(self.shapes.get(shape).inventory).or_default();
+            let of = counts.entry(self.shapes[shape as usize].inventory).or_default();
             of.0 += hosts.len();
             of.1.push(shape);
         }
         let mut common: Vec<(u32, usize, Vec<u32>)> =
             counts.into_iter().map(|(number, (count, shapes))| (number, count, shapes)).collect();
-        let inventory = |number: u32| self.inventories.get(number);
+        let inventory = |number: u32| &self.inventories[number as usize];
         common.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| inventory(a.0).cmp(inventory(b.0))));
         let mut centres: BTreeMap<&str, Vec<(u32, usize)>> = BTreeMap::new();
         let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -168,7 +183,7 @@ impl Audit {
         let usual = self.usual(shapes, of_shape, count);
         let mut differing: BTreeMap<Vec<Difference>, Vec<&str>> = BTreeMap::new();
         for shape in shapes {
-            let differences = self.differences(self.shapes.get(*shape), &usual);
+            let differences = self.differences(&self.shapes[*shape as usize], &usual);
             if !differences.is_empty() {
                 differing.entry(differences).or_default().extend(hosts(shape));
             }
@@ -181,7 +196,7 @@ impl Audit {
         let mut differing: Vec<Differing> = differing.into_iter().map(group).collect();
         differing.sort_by(|a, b| a.nodes.cmp(&b.nodes));
         let nodes = compressed(shapes.iter().flat_map(hosts).copied());
-        NodeKind { inventory: self.inventories.get(inventory).clone(), nodes, count, differing }
+        NodeKind { inventory: self.inventories[inventory as usize].clone(), nodes, count, differing }
     }
 
     /// What most nodes of a kind have, for each fact that any of them has; of two as common the one that sorts first.
@@ -189,22 +204,22 @@ impl Audit {
         let mut values: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
         for shape in shapes {
             let hosts = of_shape.get(shape).map_or(0, Vec::len);
-            for &(key, value) in &self.shapes.get(*shape).facts {
+            for &(key, value) in &self.shapes[*shape as usize].facts {
                 *values.entry(key).or_default().entry(value).or_default() += hosts;
             }
         }
         let most = |(key, values): (u32, BTreeMap<u32, usize>)| {
             let told: usize = values.values().sum();
             let absent = Some((None, count - told))
-                .filter(|(_, nodes)| *nodes > 0 && self.keys.get(key).counts_where_absent());
+                .filter(|(_, nodes)| *nodes > 0 && self.keys[key as usize].counts_where_absent());
             let present = values.into_iter().map(|(value, nodes)| (Some(value), nodes));
-            let name = |value: Option<u32>| value.map(|value| self.values.get(value).as_str());
+            let name = |value: Option<u32>| value.map(|value| self.values[value as usize].as_str());
             let usual = present.chain(absent).min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
             (key, usual.unwrap_or((None, 0)))
         };
         let values: BTreeMap<u32, (Option<u32>, usize)> = values.into_iter().map(most).collect();
         let must_be = |key: &u32| {
-            let key = self.keys.get(*key);
+            let key = &self.keys[*key as usize];
             // that others have a finding and a node has not is no fault of that node
             key.counts_where_absent() && key.class != Class::Finding
         };
@@ -217,14 +232,14 @@ impl Audit {
         let mut found: BTreeSet<(&Key, Difference)> = BTreeSet::new();
         let keys: BTreeSet<u32> = here.keys().chain(&usual.expected).copied().collect();
         for key in keys {
-            let (name, here) = (self.keys.get(key), here.get(&key).copied());
+            let (name, here) = (&self.keys[key as usize], here.get(&key).copied());
             let (kind, shared_by) = usual.values.get(&key).copied().unwrap_or((None, 0));
             // two texts of one finding differ in what changes from hour to hour
             let is_same_finding = name.class == Class::Finding && here.is_some() && kind.is_some();
             if here == kind || is_same_finding {
                 continue;
             }
-            let text = |value: Option<u32>| value.map(|value| self.values.get(value).clone());
+            let text = |value: Option<u32>| value.map(|value| self.values[value as usize].clone());
             let difference = Difference {
                 class: name.class,
                 subject: self.subject(name, shape, usual),
@@ -242,10 +257,10 @@ impl Audit {
     fn subject(&self, key: &Key, shape: &Shape, usual: &Usual) -> String {
         let name = || {
             let key = Key { what: "name".to_string(), ..key.clone() };
-            let key = self.keys.0.get_index_of(&key)? as u32;
+            let key = self.keys.get_index_of(&key)? as u32;
             let own = shape.facts.iter().find(|(own, _)| *own == key).map(|(_, value)| *value);
             let kinds = usual.values.get(&key).and_then(|(value, _)| *value);
-            Some(self.values.get(kinds.or(own)?))
+            Some(&self.values[kinds.or(own)? as usize])
         };
         match (key.class, name()) {
             (Class::Nic, Some(name)) if *name != key.subject => format!("{name} ({})", key.subject),

@@ -5,14 +5,13 @@
 //!   name for each node.
 //! * [`kinds`] groups the nodes: those of a kind have the same machine, GPUs and NICs, or all but a few.  For each fact the
 //!   kind has what most of its nodes have, and a node differs where it has something else.
-//! * [`hostlist`] writes many names as few, [`json`] writes the answer for programs.
+//! * [`hostlist`] writes many names as few.
 //!
 //! The answer depends on what the nodes say, not on their order.
 #![forbid(unsafe_code)]
 
 pub mod facts;
 pub mod hostlist;
-pub mod json;
 pub mod kinds;
 pub mod report;
 pub mod stream;
@@ -30,29 +29,16 @@ use std::hash::Hash;
 const MAX_TEXTS: usize = 64 << 20;
 /// Facts of all different sets, at most: 8 bytes each.
 const MAX_KEPT: usize = 4 << 20;
-/// Nodes, at most.
 const MAX_NODES: usize = 1 << 20;
 
 /// What occurs again and again, each once.
-struct Pool<T>(IndexSet<T>);
+type Pool<T> = IndexSet<T>;
 
-impl<T> Default for Pool<T> {
-    fn default() -> Pool<T> {
-        Pool(IndexSet::new())
-    }
-}
-
-impl<T: Hash + Eq> Pool<T> {
-    /// The number of this one, which is counted in `used` if it is new.
-    fn number(&mut self, one: T, size: usize, used: &mut usize) -> u32 {
-        let (number, is_new) = self.0.insert_full(one);
-        *used += if is_new { size + std::mem::size_of::<T>() } else { 0 };
-        number as u32
-    }
-
-    fn get(&self, number: u32) -> &T {
-        &self.0[number as usize]
-    }
+/// The number of this one in its pool, which is counted in `used` if it is new.
+fn number<T: Hash + Eq>(pool: &mut Pool<T>, one: T, size: usize, used: &mut usize) -> u32 {
+    let (number, is_new) = pool.insert_full(one);
+    *used += if is_new { size + std::mem::size_of::<T>() } else { 0 };
+    number as u32
 }
 
 /// What a set of nodes has in common: an inventory, and facts as numbers of keys and values.
@@ -71,7 +57,6 @@ pub struct Audit {
     shapes: Pool<Shape>,
     /// bytes of names and values
     used: usize,
-    /// facts of all shapes
     kept: usize,
     /// the shapes that each node was reported with, and how often
     nodes: BTreeMap<String, BTreeMap<u32, u32>>,
@@ -91,19 +76,19 @@ impl Audit {
         }
         let used = &mut self.used;
         let size = inventory.devices().min(512) * 64;
-        let inventory = self.inventories.number(inventory, size, used);
+        let inventory = number(&mut self.inventories, inventory, size, used);
         let mut numbered: Vec<(u32, u32)> = Vec::with_capacity(facts.len());
         for (key, value) in facts {
             let size = key.subject.len() + key.what.len();
-            let key = self.keys.number(key, size, used);
+            let key = number(&mut self.keys, key, size, used);
             let size = value.len();
-            numbered.push((key, self.values.number(value, size, used)));
+            numbered.push((key, number(&mut self.values, value, size, used)));
         }
         numbered.sort_unstable();
         let length = numbered.len();
-        let before = self.shapes.0.len();
-        let shape = self.shapes.number(Shape { inventory, facts: numbered }, 0, used);
-        if self.shapes.0.len() > before {
+        let before = self.shapes.len();
+        let shape = number(&mut self.shapes, Shape { inventory, facts: numbered }, 0, used);
+        if self.shapes.len() > before {
             self.kept += length;
         }
         *self.nodes.entry(host).or_default().entry(shape).or_default() += 1;
@@ -112,7 +97,10 @@ impl Audit {
 
     /// The facts of a shape by name, in the order of names, which unlike numbers does not depend on the order of reports.
     fn named(&self, shape: u32) -> BTreeMap<&Key, &str> {
-        let facts = &self.shapes.get(shape).facts;
-        facts.iter().map(|(key, value)| (self.keys.get(*key), self.values.get(*value).as_str())).collect()
+        let facts = &self.shapes[shape as usize].facts;
+        facts
+            .iter()
+            .map(|(key, value)| (&self.keys[*key as usize], self.values[*value as usize].as_str()))
+            .collect()
     }
 }

@@ -6,26 +6,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The field `format` of every report.
 pub const FORMAT: &str = "nic-placement check";
 /// Grows by one when a field changes its meaning or is removed, not with new fields.  Version 1 had the level `wrong` and the
 /// count of those; it is read as `fail`.
 pub const VERSION: u64 = 2;
-/// The versions that are read.
 const READ: [u64; 2] = [1, VERSION];
 
 /// What one node says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`FORMAT`]
     pub format: String,
-    /// [`VERSION`]
     pub version: u64,
     /// Slurm's name of the node, else the host's up to its first dot; `null` for a node that is only described
     pub host: Option<String>,
     /// the machine's model (`product_name` of its firmware), or the description's name
     pub machine: String,
-    /// where the facts come from
     pub source: String,
     /// how many findings make this node worse than its kind
     #[serde(alias = "wrong")]
@@ -33,7 +28,6 @@ pub struct Report {
     /// how many are to be put right
     #[serde(default)]
     pub warn: usize,
-    /// what `check` prints
     pub findings: Vec<Finding>,
     /// what runs on the node: `kernel`, `BIOS`, the modules that have a version, and `nic-placement` itself
     #[serde(default)]
@@ -45,38 +39,31 @@ pub struct Report {
     /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
     /// NUMA nodes in order of the kernel's number
-    pub numa_nodes: Vec<NumaNode>,
-    /// GPUs in PCI order
-    pub gpus: Vec<Gpu>,
-    /// NICs in PCI order
-    pub nics: Vec<Nic>,
+    pub numa_nodes: Vec<NumaReport>,
+    pub gpus: Vec<GpuReport>,
+    pub nics: Vec<NicReport>,
 }
 
 /// One line of `check`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// how bad it is
     pub level: Level,
     /// what was looked at: a code of the doctor's table
     pub code: String,
     /// what it names, where its text also has what changes from hour to hour, such as an age
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// for people
     pub text: String,
     /// why it matters; of what is good nothing is said
     #[serde(default, skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub why: Option<String>,
-    /// what to do
     #[serde(default, rename = "do", skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub remedy: Option<String>,
 }
 
-/// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// as it should be
     Ok,
     /// worth knowing: it may be meant so, or it is not known
     Note,
@@ -99,18 +86,16 @@ impl fmt::Display for Level {
     }
 }
 
-/// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NumaNode {
-    /// the kernel's number
+#[serde(expecting = "struct NumaNode")]
+pub struct NumaReport {
     pub node: u32,
-    /// its CPUs, as the kernel lists them
     pub cpus: String,
 }
 
-/// A GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Gpu {
+#[serde(expecting = "struct Gpu")]
+pub struct GpuReport {
     /// its PCI function; `null` if its description has none
     pub address: Option<String>,
     /// the driver's name for it, else PCI vendor and device
@@ -118,13 +103,10 @@ pub struct Gpu {
     /// its number among the partitions of its function
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    /// MIG instances
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig_instances: Option<u32>,
-    /// the NUMA node that it is on
     pub numa_node: Option<u32>,
-    /// the PCIe link above it
-    pub link: Option<Link>,
+    pub link: Option<LinkReport>,
     /// `Video BIOS` and `GPU Firmware` of `/proc/driver/nvidia/gpus`
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
@@ -132,54 +114,45 @@ pub struct Gpu {
     pub nics: Vec<String>,
 }
 
-/// A NIC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Nic {
+#[serde(expecting = "struct Nic")]
+pub struct NicReport {
     /// the device's name, such as `mlx5_0`
     pub name: String,
     /// the interface that programs use: `verbs`, `efa`, `slingshot`, `ethernet`
     pub kind: String,
-    /// its PCI function
     pub address: Option<String>,
-    /// PCI vendor and device, such as `15b3:1021`
     pub model: Option<String>,
     /// the maker's name for the card (`board_id`), such as `MT_0000000838`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    /// `fw_ver`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
-    /// the NUMA node that it is on
     pub numa_node: Option<u32>,
-    /// the PCIe link above it
-    pub link: Option<Link>,
+    pub link: Option<LinkReport>,
     /// the shortest path to a GPU, in the words of `nvidia-smi topo -m`
     pub nearest: Option<String>,
-    /// its ports in order of number
-    pub ports: Vec<Port>,
+    pub ports: Vec<PortReport>,
 }
 
 /// A PCIe link as its lower end reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Link {
+#[serde(expecting = "struct Link")]
+pub struct LinkReport {
     /// what it runs at now, such as `32.0 GT/s`; a GPU that idles slows it down
     pub speed: String,
-    /// lanes that it has now
     pub width: u32,
 }
 
-/// A port of a NIC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Port {
-    /// its number, from 1
+#[serde(expecting = "struct Port")]
+pub struct PortReport {
     pub number: u8,
     /// `active`, `down`, `init`, `armed`, `unknown`
     pub state: String,
     /// Mbit/s
     pub rate_mbps: Option<u64>,
-    /// `InfiniBand` or `Ethernet`
     pub link_layer: String,
-    /// its InfiniBand subnet's prefix
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
 }

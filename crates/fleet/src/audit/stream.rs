@@ -5,8 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
 /// Bytes of a document, at most: fifty times the report of a node with 8 GPUs and 14 NICs.
 const MAX_DOCUMENT: usize = 1 << 20;
@@ -15,43 +14,19 @@ const MAX_OPEN: usize = 32 << 20;
 /// Labels of tasks whose documents are not whole: as many as a job has nodes.
 const MAX_LABELS: usize = 1 << 16;
 /// Braces and brackets within each other; a report has five.
-pub const MAX_DEPTH: usize = 32;
+pub(crate) const MAX_DEPTH: usize = 32;
 
-/// Why a piece of the stream is no document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// the stream, or another document, begins before its end
-    CutShort,
-    /// more than `MAX_DOCUMENT`
-    TooLong,
-    /// more than [`MAX_DEPTH`]
-    TooDeep,
-    /// more than `MAX_OPEN`
-    TooManyOpen,
-    /// text that is no JSON
-    NoDocument,
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Trouble::CutShort => write!(f, "it is cut short"),
-            Trouble::TooLong => write!(f, "it has more than {MAX_DOCUMENT} bytes"),
-            Trouble::TooDeep => write!(f, "it is nested more than {MAX_DEPTH} deep"),
-            Trouble::TooManyOpen => {
-                write!(
-                    f,
-                    "too many reports are mixed line by line: give each node a file, or leave `srun -l` out"
-                )
-            }
-            Trouble::NoDocument => write!(f, "expected `{{`, where a report begins"),
-        }
-    }
-}
+/// Why a piece of the stream is no document: the stream, or another document, begins before its end.
+const CUT_SHORT: &str = "it is cut short";
+const TOO_LONG: &str = "it has more than 1048576 bytes";
+const TOO_DEEP: &str = "it is nested more than 32 deep";
+const TOO_MANY_OPEN: &str =
+    "too many reports are mixed line by line: give each node a file, or leave `srun -l` out";
+const NO_DOCUMENT: &str = "expected `{`, where a report begins";
 
 /// A document that is begun.
 #[derive(Default)]
-struct Open {
+struct OpenDocument {
     line: u64,
     bytes: Vec<u8>,
     depth: usize,
@@ -62,118 +37,82 @@ struct Open {
 }
 
 /// What a piece of the stream is, with the line where it begins, from 1.
-pub type Piece<'a> = (u64, Result<&'a [u8], Trouble>);
+pub type StreamPiece<'a> = (u64, Result<&'a [u8], &'static str>);
 
-/// The state between two pieces of input.
+/// Takes all of an input apart.  The answer: did a line have a label?
+pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> io::Result<bool> {
+    /// A label and the line's end come on top.
+    const MAX_LINE: usize = MAX_DOCUMENT + 64;
+    let (mut splitter, mut line) = (Splitter::default(), Vec::new());
+    let ended = loop {
+        line.clear();
+        match input.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line) {
+            Ok(0) => break Ok(()),
+            Ok(length) if length > MAX_LINE => {
+                splitter.line += 1;
+                take((splitter.line, Err(TOO_LONG)));
+                splitter.abandon(label(&line).0);
+                if let (false, Err(error)) = (line.ends_with(b"\n"), input.skip_until(b'\n')) {
+                    break Err(error);
+                }
+            }
+            Ok(_) => splitter.line(&line, take),
+            Err(error) => break Err(error),
+        }
+    };
+    let mut begun: Vec<u64> =
+        splitter.open.values().filter(|open| open.depth > 0).map(|open| open.line).collect();
+    begun.sort_unstable();
+    begun.into_iter().for_each(|line| take((line, Err(CUT_SHORT))));
+    ended.map(|()| splitter.labelled)
+}
+
 #[derive(Default)]
-pub struct Splitter {
+struct Splitter {
     line: u64,
-    /// a line whose end is not here yet
-    rest: Vec<u8>,
-    /// the rest of this line is too long to be kept
-    overlong: bool,
     /// by the label of `srun -l`
-    open: BTreeMap<Option<u64>, Open>,
+    open: BTreeMap<Option<u64>, OpenDocument>,
     held: usize,
     labelled: bool,
 }
 
 impl Splitter {
-    /// Takes more of the stream.
-    pub fn push(&mut self, mut input: &[u8], take: &mut dyn FnMut(Piece<'_>)) {
-        while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
-            let (line, after) = input.split_at(end + 1);
-            input = after;
-            if self.rest.is_empty() && !self.overlong {
-                self.line(line, take);
-            } else {
-                self.keep(line);
-                self.end_line(take);
-            }
-        }
-        self.keep(input);
-    }
-
-    /// Takes all of an input.  The answer: did a line have a label?
-    pub fn read(mut self, mut input: impl Read, take: &mut dyn FnMut(Piece<'_>)) -> Result<bool, io::Error> {
-        let mut buffer = vec![0; 64 * 1024];
-        let ended = loop {
-            match input.read(&mut buffer) {
-                Ok(0) => break Ok(()),
-                Ok(length) => self.push(&buffer[..length], take),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
-        let labelled = self.labelled;
-        self.finish(take);
-        ended.map(|()| labelled)
-    }
-
-    /// The stream has ended.
-    pub fn finish(mut self, take: &mut dyn FnMut(Piece<'_>)) {
-        self.end_line(take);
-        let mut lines: Vec<u64> =
-            self.open.values().filter(|open| open.depth > 0).map(|open| open.line).collect();
-        lines.sort_unstable();
-        lines.into_iter().for_each(|line| take((line, Err(Trouble::CutShort))));
-    }
-
-    fn keep(&mut self, input: &[u8]) {
-        // a label and the line's end come on top
-        let room = (MAX_DOCUMENT + 64).saturating_sub(self.rest.len());
-        self.overlong |= input.len() > room;
-        self.rest.extend_from_slice(&input[..input.len().min(room)]);
-    }
-
-    fn end_line(&mut self, take: &mut dyn FnMut(Piece<'_>)) {
-        let line = std::mem::take(&mut self.rest);
-        if std::mem::take(&mut self.overlong) {
-            self.line += 1;
-            take((self.line, Err(Trouble::TooLong)));
-            self.abandon(label(&line).0);
-        } else if !line.is_empty() {
-            self.line(&line, take);
-        }
-    }
-
     fn abandon(&mut self, label: Option<u64>) {
         let open = self.open.entry(label).or_default();
         self.held -= open.bytes.len();
-        *open = Open { passing: true, ..Open::default() };
+        *open = OpenDocument { passing: true, ..OpenDocument::default() };
     }
 
-    fn line(&mut self, line: &[u8], take: &mut dyn FnMut(Piece<'_>)) {
+    fn line(&mut self, line: &[u8], take: &mut dyn FnMut(StreamPiece<'_>)) {
         self.line += 1;
         let number = self.line;
         let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
         let (label, text) = label(line);
         self.labelled |= label.is_some();
         if self.open.len() >= MAX_LABELS && !self.open.contains_key(&label) {
-            return take((number, Err(Trouble::TooManyOpen)));
+            return take((number, Err(TOO_MANY_OPEN)));
         }
         let open = self.open.entry(label).or_default();
         if text.first() == Some(&b'{') {
             if open.depth > 0 {
-                take((open.line, Err(Trouble::CutShort)));
+                take((open.line, Err(CUT_SHORT)));
             }
             self.held -= open.bytes.len();
-            *open = Open::default();
+            *open = OpenDocument::default();
         }
         if open.passing {
             return;
         }
         let mut from = 0;
         for (at, byte) in text.iter().enumerate() {
-            let found = open.step(*byte, number);
-            match found {
-                Step::Between => from = at + 1,
-                Step::Within => {}
-                Step::End => {
+            match open.step(*byte, number) {
+                ByteStep::Between => from = at + 1,
+                ByteStep::Within => {}
+                ByteStep::End => {
                     let piece = &text[from..=at];
                     self.held -= open.bytes.len();
                     match open.bytes.len() + piece.len() > MAX_DOCUMENT {
-                        true => take((open.line, Err(Trouble::TooLong))),
+                        true => take((open.line, Err(TOO_LONG))),
                         false if open.bytes.is_empty() => take((open.line, Ok(piece))),
                         false => {
                             open.bytes.extend_from_slice(piece);
@@ -181,10 +120,10 @@ impl Splitter {
                         }
                     }
                     // a label's document is over; what it held goes back
-                    *open = Open::default();
+                    *open = OpenDocument::default();
                     from = at + 1;
                 }
-                Step::Wrong(trouble) => {
+                ByteStep::Wrong(trouble) => {
                     take((if open.depth > 0 { open.line } else { number }, Err(trouble)));
                     self.abandon(label);
                     return;
@@ -193,8 +132,8 @@ impl Splitter {
         }
         let piece = &text[from..];
         let trouble = match () {
-            () if open.bytes.len() + piece.len() > MAX_DOCUMENT => Trouble::TooLong,
-            () if self.held + piece.len() > MAX_OPEN => Trouble::TooManyOpen,
+            () if open.bytes.len() + piece.len() > MAX_DOCUMENT => TOO_LONG,
+            () if self.held + piece.len() > MAX_OPEN => TOO_MANY_OPEN,
             () if open.depth == 0 => {
                 self.open.remove(&label);
                 return;
@@ -210,16 +149,15 @@ impl Splitter {
     }
 }
 
-/// What a byte means for the document.
-enum Step {
+enum ByteStep {
     Between,
     Within,
     End,
-    Wrong(Trouble),
+    Wrong(&'static str),
 }
 
-impl Open {
-    fn step(&mut self, byte: u8, line: u64) -> Step {
+impl OpenDocument {
+    fn step(&mut self, byte: u8, line: u64) -> ByteStep {
         if self.in_string {
             match byte {
                 _ if self.escaped => self.escaped = false,
@@ -227,25 +165,25 @@ impl Open {
                 b'"' => self.in_string = false,
                 _ => {}
             }
-            return Step::Within;
+            return ByteStep::Within;
         }
         match (byte, self.depth) {
             // RS begins a document of RFC 7464
-            (b' ' | b'\t' | b'\r' | b'\n' | 0x1e, 0) => return Step::Between,
+            (b' ' | b'\t' | b'\r' | b'\n' | 0x1e, 0) => return ByteStep::Between,
             (b'{', 0) => (self.line, self.depth) = (line, 1),
-            (_, 0) => return Step::Wrong(Trouble::NoDocument),
-            (b'{' | b'[', MAX_DEPTH..) => return Step::Wrong(Trouble::TooDeep),
+            (_, 0) => return ByteStep::Wrong(NO_DOCUMENT),
+            (b'{' | b'[', MAX_DEPTH..) => return ByteStep::Wrong(TOO_DEEP),
             (b'{' | b'[', _) => self.depth += 1,
             (b'}' | b']', _) => {
                 self.depth -= 1;
                 if self.depth == 0 {
-                    return Step::End;
+                    return ByteStep::End;
                 }
             }
             (b'"', _) => self.in_string = true,
             _ => {}
         }
-        Step::Within
+        ByteStep::Within
     }
 }
 
@@ -268,18 +206,16 @@ mod tests {
     use super::*;
 
     /// The pieces of a stream that arrives `at_once` bytes at a time.
-    fn pieces(stream: &str, at_once: usize) -> Vec<(u64, Result<String, Trouble>)> {
+    fn pieces(stream: &str, at_once: usize) -> Vec<(u64, Result<String, &'static str>)> {
         let mut found = Vec::new();
-        let mut take = |(line, piece): Piece<'_>| {
+        let mut take = |(line, piece): StreamPiece<'_>| {
             found.push((line, piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())));
         };
-        let mut splitter = Splitter::default();
-        stream.as_bytes().chunks(at_once).for_each(|chunk| splitter.push(chunk, &mut take));
-        splitter.finish(&mut take);
+        read(io::BufReader::with_capacity(at_once, stream.as_bytes()), &mut take).unwrap();
         found
     }
 
-    fn good(line: u64, text: &str) -> (u64, Result<String, Trouble>) {
+    fn good(line: u64, text: &str) -> (u64, Result<String, &'static str>) {
         (line, Ok(text.to_string()))
     }
 
@@ -296,7 +232,7 @@ mod tests {
     fn a_document_that_is_cut_short_costs_no_other() {
         assert_eq!(
             pieces("{\n \"a\": {\n{\"b\": 1}\n{", 3),
-            [(1, Err(Trouble::CutShort)), good(3, "{\"b\": 1}"), (4, Err(Trouble::CutShort))]
+            [(1, Err(CUT_SHORT)), good(3, "{\"b\": 1}"), (4, Err(CUT_SHORT))]
         );
     }
 
@@ -304,7 +240,7 @@ mod tests {
     fn text_between_documents_is_told_once_and_passed_over() {
         assert_eq!(
             pieces("srun: error: x\nmore of it\n{}\n}\n[]\n{}\n", 100),
-            [(1, Err(Trouble::NoDocument)), good(3, "{}"), (4, Err(Trouble::NoDocument)), good(6, "{}")]
+            [(1, Err(NO_DOCUMENT)), good(3, "{}"), (4, Err(NO_DOCUMENT)), good(6, "{}")]
         );
     }
 
@@ -316,17 +252,16 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_too_deep_is_not_kept() {
+        assert!(TOO_LONG.contains(&MAX_DOCUMENT.to_string()) && TOO_DEEP.contains(&MAX_DEPTH.to_string()));
         let long = format!("{{\"a\": \"{}\"}}\n{{}}\n", "x".repeat(MAX_DOCUMENT));
-        assert_eq!(pieces(&long, 4096), [(1, Err(Trouble::TooLong)), good(2, "{}")]);
+        assert_eq!(pieces(&long, 4096), [(1, Err(TOO_LONG)), good(2, "{}")]);
         let lines = format!("{{\n{}}}\n{{}}\n", " \"xxxxxxxxxxxxxx\",\n".repeat(MAX_DOCUMENT / 16));
-        assert_eq!(pieces(&lines, 4096)[0], (1, Err(Trouble::TooLong)));
+        assert_eq!(pieces(&lines, 4096)[0], (1, Err(TOO_LONG)));
         assert_eq!(pieces(&lines, 4096).len(), 2);
         let deep = format!("{{\"a\":{}\n{{}}\n", "[".repeat(MAX_DEPTH));
-        assert_eq!(pieces(&deep, 100), [(1, Err(Trouble::TooDeep)), good(2, "{}")]);
+        assert_eq!(pieces(&deep, 100), [(1, Err(TOO_DEEP)), good(2, "{}")]);
         let many: String =
             (0..100).map(|task| format!("{task}: {{\"{}\n", "x".repeat(MAX_DOCUMENT / 2))).collect();
-        assert!(
-            pieces(&many, 65536).iter().filter(|piece| piece.1 == Err(Trouble::TooManyOpen)).count() > 30
-        );
+        assert!(pieces(&many, 65536).iter().filter(|piece| piece.1 == Err(TOO_MANY_OPEN)).count() > 30);
     }
 }

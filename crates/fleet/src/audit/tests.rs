@@ -1,19 +1,20 @@
 //! What the audit finds, on nodes with four GPUs and five NICs.
 #![forbid(unsafe_code)]
 
-use super::json;
 use super::kinds::{Audited, Difference};
-use super::report::{FORMAT, Finding, Gpu, Level, Link, Nic, NumaNode, Port, Report, VERSION};
+use super::report::{
+    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report, VERSION,
+};
 use super::{Audit, MAX_TEXTS};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn link(width: u32) -> Option<Link> {
-    Some(Link { speed: "32.0 GT/s".into(), width })
+fn link(width: u32) -> Option<LinkReport> {
+    Some(LinkReport { speed: "32.0 GT/s".into(), width })
 }
 
-fn nic(number: usize) -> Nic {
-    Nic {
+fn nic(number: usize) -> NicReport {
+    NicReport {
         name: format!("mlx5_{number}"),
         kind: "verbs".into(),
         address: Some(format!("0000:{number}0:00.1")),
@@ -23,7 +24,7 @@ fn nic(number: usize) -> Nic {
         numa_node: Some(number as u32 / 2),
         link: link(16),
         nearest: Some(if number < 4 { "PIX" } else { "NODE" }.into()),
-        ports: vec![Port {
+        ports: vec![PortReport {
             number: 1,
             state: "active".into(),
             rate_mbps: Some(400_000),
@@ -33,8 +34,8 @@ fn nic(number: usize) -> Nic {
     }
 }
 
-fn gpu(number: usize) -> Gpu {
-    Gpu {
+fn gpu(number: usize) -> GpuReport {
+    GpuReport {
         address: Some(format!("0000:{number}0:00.0")),
         model: Some("NVIDIA H100 80GB HBM3".into()),
         partition: None,
@@ -60,7 +61,9 @@ fn node(host: &str) -> Report {
         versions: BTreeMap::from([("kernel".into(), "6.8.0".into())]),
         default: Some("default=closest".into()),
         processor: Some("x86 GenuineIntel family 6 model 143".into()),
-        numa_nodes: cpus.map(|(node, cpus)| NumaNode { node: node as u32, cpus: cpus.to_string() }).collect(),
+        numa_nodes: cpus
+            .map(|(node, cpus)| NumaReport { node: node as u32, cpus: cpus.to_string() })
+            .collect(),
         gpus: (0..4).map(gpu).collect(),
         nics: (0..5).map(nic).collect(),
     }
@@ -140,7 +143,7 @@ fn a_link_with_fewer_lanes_a_lower_rate_and_a_port_that_is_down_are_told() {
         report.nics[1].ports[0].rate_mbps = Some(200_000);
         report.nics[2].ports[0].state = "down".into();
         report.nics[2].ports[0].rate_mbps = Some(10_000);
-        report.gpus[0].link = Some(Link { speed: "2.5 GT/s".into(), width: 8 });
+        report.gpus[0].link = Some(LinkReport { speed: "2.5 GT/s".into(), width: 8 });
     });
     assert_eq!(
         told,
@@ -306,7 +309,7 @@ proptest! {
         let answer = |nodes: &[Report]| {
             let mut audit = Audit::default();
             nodes.iter().for_each(|report| audit.add(report.to_json().as_bytes()).unwrap());
-            json::write(&audit.finish(), 0, &[])
+            audit.finish().to_json(0, &[])
         };
         prop_assert_eq!(answer(&nodes), answer(&other));
     }

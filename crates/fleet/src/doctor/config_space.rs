@@ -3,20 +3,20 @@
 //! Offsets and bits are those of the kernel's include/uapi/linux/pci_regs.h.
 #![forbid(unsafe_code)]
 
+use std::iter::successors;
+
 /// Bytes of it, with the extended part.
-pub const SIZE: usize = 4096;
+pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
 /// What was found in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ConfigSpace {
+pub(crate) struct ConfigSpace {
     /// the PCIe capability's device control register
-    pub device_control: Option<u16>,
-    /// the control register of Access Control Services
-    pub acs: Option<u16>,
-    /// the control register of Address Translation Services
-    pub ats: Option<u16>,
+    pub(crate) device_control: Option<u16>,
+    pub(crate) acs: Option<u16>,
+    pub(crate) ats: Option<u16>,
 }
 
 /// Requests to a function beside are sent up to the root complex (`PCI_ACS_RR`).
@@ -67,34 +67,15 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 fn capability(bytes: &[u8], id: u8) -> Option<usize> {
     /// Capabilities, at most: a broken list may be a circle.
     const MOST: usize = 48;
-    let mut at = usize::from(*bytes.get(0x34)? & 0xfc);
-    for _ in 0..MOST {
-        if at < 0x40 {
-            return None;
-        }
-        if *bytes.get(at)? == id {
-            return Some(at);
-        }
-        at = usize::from(*bytes.get(at + 1)? & 0xfc);
-    }
-    None
+    let next = |at: usize| Some(usize::from(*bytes.get(at)? & 0xfc)).filter(|at| *at >= 0x40);
+    successors(next(0x34), |at| next(at + 1)).take(MOST).find(|at| bytes.get(*at) == Some(&id))
 }
 
 /// Where an extended capability stands; their list begins at 0x100.
 fn extended(bytes: &[u8], id: u16) -> Option<usize> {
     const MOST: usize = (SIZE - 0x100) / 8;
-    let mut at = 0x100;
-    for _ in 0..MOST {
-        let (found, next) = (word(bytes, at)?, word(bytes, at + 2)? >> 4);
-        if found == id {
-            return Some(at);
-        }
-        at = usize::from(next & 0xffc);
-        if at < 0x100 {
-            return None;
-        }
-    }
-    None
+    let next = |at: usize| Some(usize::from(word(bytes, at + 2)? >> 4 & 0xffc)).filter(|at| *at >= 0x100);
+    successors(Some(0x100), |at| next(*at)).take(MOST).find(|at| word(bytes, *at) == Some(id))
 }
 
 #[cfg(test)]

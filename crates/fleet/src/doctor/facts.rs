@@ -12,130 +12,86 @@ use std::path::PathBuf;
 
 /// What stands below `/sys` and `/proc` beside the node's topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// is it this system, and not a captured tree?
-    pub is_live: bool,
-    /// is the system a guest of another?
-    pub is_virtual: bool,
-    /// `/proc/sys/kernel/osrelease`
-    pub kernel: Option<String>,
-    /// `/proc/sys/kernel/numa_balancing`
-    pub numa_balancing: Option<String>,
-    /// `/proc/sys/net/ipv4/ip_local_port_range`
-    pub port_range: Option<String>,
+pub struct HostFacts {
+    pub(crate) is_live: bool,
+    pub(crate) is_virtual: bool,
+    pub(crate) kernel: Option<String>,
+    pub(crate) numa_balancing: Option<String>,
+    pub(crate) port_range: Option<String>,
     /// which of `MODULES` are loaded; `None` where the tree does not say
     pub modules: Option<BTreeSet<String>>,
-    /// clients of `/sys/kernel/mm/memory_peers`
-    pub memory_peers: BTreeSet<String>,
-    /// `/proc/driver/nvidia/version`
-    pub nvidia: Option<String>,
-    /// the machine that the node is
-    pub machine: Option<Machine>,
+    pub(crate) memory_peers: BTreeSet<String>,
+    pub(crate) nvidia: Option<String>,
+    pub(crate) machine: Option<Machine>,
     /// GPUs, NICs and the bridges above them
-    pub functions: BTreeMap<PciAddress, Function>,
-    /// by name
-    pub nics: BTreeMap<String, NicFacts>,
-    /// `/sys/class/infiniband_verbs` lists something
-    pub has_verbs: bool,
-    /// `/sys/class/infiniband_mad` lists something
-    pub has_mads: bool,
+    pub(crate) functions: BTreeMap<PciAddress, Function>,
+    pub(crate) nics: BTreeMap<String, NicFacts>,
+    pub(crate) has_verbs: bool,
+    pub(crate) has_mads: bool,
 }
 
 /// Modules of the kernel that decide how a NIC reaches a GPU's memory.
-pub const MODULES: [&str; 8] = [
-    "nvidia",
-    "nvidia_peermem",
-    "nv_peer_mem",
-    "efa_nv_peermem",
-    "amdgpu",
-    "ib_uverbs",
-    "ib_umad",
-    "ib_peer_mem",
-];
+pub(crate) const MODULES: &str =
+    "nvidia nvidia_peermem nv_peer_mem efa_nv_peermem amdgpu ib_uverbs ib_umad ib_peer_mem";
 
 /// The known machine that the node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Machine {
-    /// the model's name
-    pub name: Option<String>,
-    /// is it a guest of a cloud?
-    pub is_a_clouds: bool,
-    /// what it has and the node does not show, and whether the bus has something there all the same
-    pub missing: Vec<(Missing, bool)>,
+pub(crate) struct Machine {
+    pub(crate) name: Option<String>,
+    pub(crate) is_a_clouds: bool,
+    /// devices of the model that the node does not show; true: the bus has a function at that address
+    pub(crate) missing: Vec<(Missing, bool)>,
     /// how many GPUs machines of this product have
-    pub gpus: Option<usize>,
+    pub(crate) gpus: Option<usize>,
 }
 
-/// A PCI function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Function {
+pub(crate) struct Function {
     /// its registers; `None` where only root may read them
-    pub config: Option<ConfigSpace>,
-    /// the number of its IOMMU group
-    pub iommu_group: Option<String>,
+    pub(crate) config: Option<ConfigSpace>,
+    pub(crate) iommu_group: Option<String>,
     /// bytes of a GPU's BAR 1, through which others reach its memory
-    pub bar1: Option<u64>,
+    pub(crate) bar1: Option<u64>,
 }
 
-/// An RDMA device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NicFacts {
-    /// the interfaces that share its PCI function
-    pub interfaces: Vec<Interface>,
-    /// its `umad` devices
-    pub mads: usize,
+pub(crate) struct NicFacts {
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) mads: usize,
     /// may the calling user open its device node?  `None` where it was not asked
-    pub access: Option<DeviceAccess>,
+    pub(crate) access: Option<DeviceAccess>,
 }
 
-/// A network interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Interface {
-    /// its name
-    pub name: String,
-    /// `operstate`
-    pub state: Option<String>,
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) state: Option<String>,
     /// `carrier`; `None` while it is switched off
-    pub carrier: Option<bool>,
-    /// `mtu`
-    pub mtu: Option<u32>,
+    pub(crate) carrier: Option<bool>,
+    pub(crate) mtu: Option<u32>,
 }
 
 /// May a user open a device node?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeviceAccess {
-    /// yes
+pub(crate) enum DeviceAccess {
     Open,
     /// the node's mode or owner forbids it
     Refused,
     /// the job's device cgroup forbids it
     Fenced,
-    /// there is no node
     Absent,
 }
 
 /// The process that asks for the check: its user, its limits and its environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// is it root?
     pub is_root: bool,
-    /// does it run in a step of Slurm's?
     pub in_step: bool,
-    /// bytes that it may lock, at most; `None` where that is not known
-    pub memlock: Option<Limit>,
-    /// what looks wrong in its variables
+    /// bytes that it may lock, at most: `u64::MAX` without a limit, `None` where that is not known
+    pub memlock: Option<u64>,
     pub doubts: Vec<Diagnostic>,
     /// the variables that a configuration file of NCCL's sets and we would set: the file, the variables
     pub nccl: Vec<(String, Vec<String>)>,
-}
-
-/// A limit of resources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// none
-    Unlimited,
-    /// so many bytes
-    Bytes(u64),
 }
 
 /// What is installed, and what the admin says.
@@ -152,7 +108,7 @@ pub struct Installation {
     pub off: Option<(String, bool)>,
     /// what steps get here that do not ask; `None` where no line loads the plugin
     pub unasked: Option<Unasked>,
-    /// why the admin's description of the node cannot be gone by
+    /// why the admin's description of the node cannot be used
     pub no_node: Option<String>,
     /// what a step would make of the node file; `None` where it was not looked for
     pub node_file: Option<(String, NodeFileState)>,
@@ -179,18 +135,12 @@ impl Unasked {
     }
 }
 
-/// plugstack.conf.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plugstack {
-    /// the file
     pub path: String,
-    /// did the command line name it?
     pub is_named: bool,
-    /// is there such a file?
     pub is_there: bool,
-    /// what cannot be read in it
     pub findings: Vec<Diagnostic>,
-    /// its lines, and those of the files that it includes
     pub lines: Vec<PluginLine>,
     /// patterns of `include` that mean no file: where, and the pattern
     pub unmatched: Vec<(String, String)>,
@@ -200,29 +150,23 @@ pub struct Plugstack {
     pub is_shadowed: bool,
 }
 
-/// A line that loads a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PluginLine {
-    /// `FILE:LINE`
     pub place: String,
-    /// `required`, not `optional`
     pub is_required: bool,
-    /// the plugin
     pub path: PathBuf,
-    /// what stands behind it
     pub arguments: Vec<String>,
     /// is the file there?  `None` where the folder that Slurm would look in is not known
     pub is_there: Option<bool>,
 }
 
 impl PluginLine {
-    /// Is it this plugin?
     pub fn is_ours(&self) -> bool {
         self.loads("nic_placement")
     }
 
     /// Has the file that it loads this in its name?
-    pub fn loads(&self, plugin: &str) -> bool {
+    pub(crate) fn loads(&self, plugin: &str) -> bool {
         self.path.file_name().is_some_and(|name| name.to_string_lossy().contains(plugin))
     }
 }
@@ -232,9 +176,7 @@ impl PluginLine {
 pub enum NodeFileState {
     /// it uses it: seconds of its age
     Used(u64),
-    /// the admin wants none
     Unwanted,
-    /// there is none
     Absent,
     /// the node is another than when it was written: how
     Outdated(String),
@@ -245,12 +187,8 @@ pub enum NodeFileState {
 /// A file's owner, group and mode, which say what users may write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
-    /// the file
     pub path: String,
-    /// its owner
     pub user: u32,
-    /// its group
     pub group: u32,
-    /// its mode
     pub mode: u32,
 }

@@ -15,13 +15,12 @@
 //! * GeForce and GB10 cannot (the same guide, "Overview"; DGX Spark's porting guide, "GPUDirect RDMA").
 #![forbid(unsafe_code)]
 
-use super::facts::Facts;
+use super::facts::HostFacts;
 use super::redirect::{GpuWithNic, bridges_between, is_translated, pairs, redirects, translation_hurts};
 use super::{Examined, Verdict, first_of};
 use nic_placement_core::topology::{GpuVendor, NicKind, PathType};
 use std::collections::BTreeMap;
 
-/// The answer for a pair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     No(String),
@@ -33,43 +32,44 @@ enum Answer {
     Yes(String),
 }
 
-/// How the NIC's driver gets at the GPU's memory.
-enum Memory {
-    By(&'static str),
-    None(String),
-    Unknown(String),
+fn no(why: &str) -> Result<&'static str, Answer> {
+    Err(Answer::No(why.to_string()))
 }
 
-fn memory(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
+fn unknown(why: &str) -> Result<&'static str, Answer> {
+    Err(Answer::Unknown(why.to_string()))
+}
+
+/// How the NIC's driver gets at the GPU's memory, or the answer that says why it does not.
+fn memory(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Result<&'static str, Answer> {
     match pair.gpu.vendor {
         GpuVendor::Nvidia => nvidias(subject, facts, pair),
-        GpuVendor::Amd if facts.memory_peers.contains("amdkfd") => Memory::By("peer memory of amdkfd"),
-        GpuVendor::Amd => Memory::Unknown("amdkfd is no client of peer memory; a dma-buf may do".to_string()),
-        GpuVendor::Intel => Memory::Unknown("only by a dma-buf, which is for the driver to say".to_string()),
+        GpuVendor::Amd if facts.memory_peers.contains("amdkfd") => Ok("peer memory of amdkfd"),
+        GpuVendor::Amd => unknown("amdkfd is no client of peer memory; a dma-buf may do"),
+        GpuVendor::Intel => unknown("only by a dma-buf, which is for the driver to say"),
     }
 }
 
-fn nvidias(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
+fn nvidias(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Result<&'static str, Answer> {
     let is_loaded = |name: &str| facts.modules.as_ref().is_some_and(|modules| modules.contains(name));
     let peers = ["nv_mem", "nv_mem_nc"].iter().any(|peer| facts.memory_peers.contains(*peer));
     match pair.nic.kind {
-        NicKind::Verbs if is_loaded("nvidia_peermem") => return Memory::By("nvidia_peermem"),
-        NicKind::Verbs if peers || is_loaded("nv_peer_mem") => return Memory::By("nv_peer_mem"),
-        NicKind::Efa if is_loaded("efa_nv_peermem") => return Memory::By("efa_nv_peermem"),
-        NicKind::Slingshot => return Memory::Unknown("cxi has its own way to GPU memory".to_string()),
+        NicKind::Verbs if is_loaded("nvidia_peermem") => return Ok("nvidia_peermem"),
+        NicKind::Verbs if peers || is_loaded("nv_peer_mem") => return Ok("nv_peer_mem"),
+        NicKind::Efa if is_loaded("efa_nv_peermem") => return Ok("efa_nv_peermem"),
+        NicKind::Slingshot => return unknown("cxi has its own way to GPU memory"),
         _ => {}
     }
     let Some(driver) = &facts.nvidia else {
-        return Memory::Unknown("NVIDIA's driver does not tell its version here".to_string());
+        return unknown("NVIDIA's driver does not tell its version here");
     };
     if !driver.contains("Open Kernel Module") {
         // a tree without the list of modules says nothing of nvidia_peermem
         return match (&facts.modules, pair.nic.kind) {
-            (Some(_), NicKind::Verbs) => Memory::None(
-                "nvidia_peermem is not loaded, and NVIDIA's driver is not of the open modules, which offer a dma-buf"
-                    .to_string(),
+            (Some(_), NicKind::Verbs) => no(
+                "nvidia_peermem is not loaded, and NVIDIA's driver is not of the open modules, which offer a dma-buf",
             ),
-            _ => Memory::Unknown("the list of loaded modules is not told".to_string()),
+            _ => unknown("the list of loaded modules is not told"),
         };
     }
     /// PCI's number of Mellanox, whose driver is mlx5.
@@ -79,17 +79,13 @@ fn nvidias(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Memory {
     match facts.kernel.as_deref().and_then(release) {
         Some(kernel) if kernel < (5, 12) => {
             match facts.kernel.as_deref().is_some_and(|of| of.contains(".el")) {
-                true => Memory::Unknown(
-                    "whether this distribution's kernel registers a dma-buf is not known".to_string(),
-                ),
-                false => Memory::None(
-                    "nvidia_peermem is not loaded, and Linux before 5.12 registers no dma-buf".to_string(),
-                ),
+                true => unknown("whether this distribution's kernel registers a dma-buf is not known"),
+                false => no("nvidia_peermem is not loaded, and Linux before 5.12 registers no dma-buf"),
             }
         }
-        Some(_) if pair.nic.kind == NicKind::Verbs && is_mlx5 => Memory::By("dma-buf"),
-        Some(_) => Memory::Unknown("by a dma-buf, if the NIC's driver registers one".to_string()),
-        None => Memory::Unknown("the kernel's release is not told".to_string()),
+        Some(_) if pair.nic.kind == NicKind::Verbs && is_mlx5 => Ok("dma-buf"),
+        Some(_) => unknown("by a dma-buf, if the NIC's driver registers one"),
+        None => unknown("the kernel's release is not told"),
     }
 }
 
@@ -99,16 +95,15 @@ fn release(kernel: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn answer(subject: &Examined, facts: &Facts, pair: &GpuWithNic) -> Answer {
+fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
     let topology = &*subject.plan.node;
     let model = pair.gpu.model.as_deref().unwrap_or_default();
     if ["GeForce", "GB10"].iter().any(|cannot| model.split(' ').any(|word| word == *cannot)) {
         return Answer::Never(format!("NVIDIA does not support it on `{model}`"));
     }
     let by = match memory(subject, facts, pair) {
-        Memory::None(why) => return Answer::No(why),
-        Memory::Unknown(why) => return Answer::Unknown(why),
-        Memory::By(how) => how,
+        Ok(by) => by,
+        Err(answer) => return answer,
     };
     let Some(nic) = pair.nic.address else { return Answer::Unknown("the NIC stands on no bus".to_string()) };
     let translated = [pair.gpu.address, nic].iter().any(|at| is_translated(topology, *at) == Some(true));

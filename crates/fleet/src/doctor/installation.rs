@@ -2,10 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::facts::{Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked};
-use super::{Examined, Verdict};
+use super::{Examined, Verdict, or_ok};
 use nic_placement_core::config::releases::{self, RELEASES};
 
-/// The plugin's lines.
 fn ours(installation: &Installation) -> Vec<&PluginLine> {
     let lines = installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
     lines.filter(|line| line.is_ours()).collect()
@@ -17,16 +16,12 @@ pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
         return vec![Verdict::note("none of its programs tells its release here")];
     };
     let shown: String = version.chars().take(60).collect();
-    vec![match releases::of_version(version) {
-        Some(release) => match release.tested {
-            Some(tested) => {
-                Verdict::ok(format!("`{shown}`: release {}, tested with {tested}", release.name()))
-            }
-            None => Verdict::note(format!(
-                "`{shown}`: the plugin answers to release {}, and was not tested with it",
-                release.name()
-            )),
-        },
+    let release = releases::of_version(version).map(|release| (release.name(), release.tested));
+    vec![match release {
+        Some((name, Some(tested))) => Verdict::ok(format!("`{shown}`: release {name}, tested with {tested}")),
+        Some((name, None)) => Verdict::note(format!(
+            "`{shown}`: the plugin answers to release {name}, and was not tested with it"
+        )),
         None => {
             let (first, last) = (RELEASES[0].name(), RELEASES[RELEASES.len() - 1].name());
             let text = format!(
@@ -67,10 +62,7 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
             first.place
         )));
     }
-    if verdicts.is_empty() {
-        verdicts.push(Verdict::ok(format!("`{}`: loads `{}`", first.place, first.path.display())));
-    }
-    verdicts
+    or_ok(verdicts, Some(format!("`{}`: loads `{}`", first.place, first.path.display())))
 }
 
 pub(super) fn plugstack_order(subject: &Examined) -> Vec<Verdict> {
@@ -186,10 +178,8 @@ pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
             verdicts.push(Verdict::note(format!("{text}: others than root decide what root loads")));
         }
     }
-    if verdicts.is_empty() && !owners.is_empty() {
-        verdicts.push(Verdict::ok(format!("files that only root may write to: {}", owners.len())));
-    }
-    verdicts
+    let good = || format!("files that only root may write to: {}", owners.len());
+    or_ok(verdicts, (!owners.is_empty()).then(good))
 }
 
 pub(super) fn node_file(subject: &Examined) -> Vec<Verdict> {

@@ -5,7 +5,7 @@
 //! the fifth generation behind a switch of the fourth.  An idle GPU slows its own link by itself.
 #![forbid(unsafe_code)]
 
-use super::{Examined, Verdict, listed};
+use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::topology::{GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,19 +34,11 @@ fn segments(topology: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
     pairs.collect()
 }
 
-/// A segment that slows a path.
 struct Slow {
     now: LinkRate,
     cap: LinkRate,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// a GPU's own, which it slows down while it idles; has it lanes less, too?
-    Gpus { lacks_lanes: bool },
-    /// any other
-    Fixed,
+    /// a GPU's own, which it slows down while it idles
+    is_gpus: bool,
 }
 
 /// The segments that run below the cap of a path on which they are, by the address of the lower end.
@@ -64,13 +56,9 @@ fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
                 segment.child.address == address
                     || segment.child.vendor.and_then(GpuVendor::from_pci) == Some(vendor)
             };
-            let kind = match vendor {
-                Some(vendor) if of_the_gpu(vendor) => {
-                    Kind::Gpus { lacks_lanes: segment.now.width < segment.cap.width }
-                }
-                _ => Kind::Fixed,
-            };
-            found.entry(segment.child.address).or_insert(Slow { now: segment.now, cap: segment.cap, kind });
+            let Segment { child, now, cap } = *segment;
+            let is_gpus = vendor.is_some_and(of_the_gpu);
+            found.entry(child.address).or_insert(Slow { now, cap, is_gpus });
         }
     }
     found
@@ -94,27 +82,22 @@ pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
     }
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     let (mut verdicts, mut idle) = (Vec::new(), Vec::new());
-    for (child, Slow { now, cap, kind }) in slow_ones(topology) {
+    for (child, Slow { now, cap, is_gpus }) in slow_ones(topology) {
         let facts = format!("the link above `{child}` runs at {now}, and both its ends can do {cap}");
-        match kind {
-            _ if is_virtual => {
-                verdicts.push(Verdict::note(format!("{facts}: a virtual machine's links tell little")));
-            }
-            Kind::Fixed => verdicts.push(Verdict::fail(facts).about(child)),
-            Kind::Gpus { lacks_lanes: true } if lanes_of_siblings(topology, child) > Some(now.width) => {
-                verdicts
-                    .push(Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
-            }
-            Kind::Gpus { .. } => idle.push(child.to_string()),
+        let lacks_lanes = || now.width < cap.width && lanes_of_siblings(topology, child) > Some(now.width);
+        if is_virtual {
+            verdicts.push(Verdict::note(format!("{facts}: a virtual machine's links tell little")));
+        } else if !is_gpus {
+            verdicts.push(Verdict::fail(facts).about(child));
+        } else if lacks_lanes() {
+            verdicts.push(Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
+        } else {
+            idle.push(child.to_string());
         }
     }
     if !idle.is_empty() {
         let text = "their links are slower than they can be, as a GPU that idles makes them: look again while they work";
         verdicts.push(Verdict::note(format!("GPUs {}: {text}", listed(&idle))));
     }
-    if verdicts.is_empty() {
-        let count = devices.len();
-        verdicts.push(Verdict::ok(format!("{count} devices: no link is slower than its path allows")));
-    }
-    verdicts
+    or_ok(verdicts, Some(format!("{} devices: no link is slower than its path allows", devices.len())))
 }

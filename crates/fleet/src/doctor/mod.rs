@@ -4,7 +4,6 @@
 //! all nodes share is a `warn`: a typo must not drain a cluster.  What may be meant so, or is not known, is a `note`.
 #![forbid(unsafe_code)]
 
-mod compute;
 pub mod config_space;
 pub mod facts;
 mod gpudirect;
@@ -13,65 +12,26 @@ mod installation;
 mod links;
 mod ports;
 mod redirect;
-pub mod report;
-mod siblings;
 pub mod table;
 #[cfg(test)]
 mod tests;
 
 use crate::audit::report::{Finding, Level};
-use facts::{Caller, Facts, Installation};
+use facts::{Caller, HostFacts, Installation};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
 use std::collections::BTreeSet;
 use table::CHECKS;
 
-/// One thing that is looked at.
-#[derive(Debug)]
-pub struct Check {
-    /// its name in commands, scripts and reports: it does not change
-    pub code: &'static str,
-    /// what is asked, in a few words
-    pub title: &'static str,
-    /// what is read
-    pub reads: &'static str,
-    /// when it is what
-    pub rules: &'static [(Level, &'static str)],
-    /// why it matters
-    pub why: &'static str,
-    /// what to do
-    pub remedy: &'static str,
-    /// the document or source that this rests on
-    pub source: &'static str,
-    /// what is found
-    judge: fn(&Examined) -> Vec<Verdict>,
-}
-
-impl Check {
-    /// The code of the one that asks Slurm's programs.
-    pub const RELEASE: &str = "slurm";
-
-    /// The one with this code.
-    pub fn of(code: &str) -> Option<&'static Check> {
-        CHECKS.iter().copied().find(|check| check.code == code)
-    }
-}
-
-/// All that checks judge.
 pub struct Examined<'a> {
-    /// the node as a step would have it
     pub plan: &'a Plan,
-    /// what was odd when it was read
     pub diagnostics: &'a [Diagnostic],
     /// its files; `None` for a node that is only described
-    pub facts: Option<&'a Facts>,
-    /// what is installed
+    pub facts: Option<&'a HostFacts>,
     pub installation: &'a Installation,
-    /// the process that asks
     pub caller: &'a Caller,
 }
 
-/// One line that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Verdict {
     level: Level,
@@ -108,12 +68,20 @@ pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
         for Verdict { level, about, text } in (check.judge)(subject) {
             let code = check.code.to_string();
-            let told = |words: &str| (level != Level::Ok).then(|| words.to_string());
-            let (why, remedy) = (told(check.why), told(check.remedy));
+            let told = |row: &str| check.says(row).filter(|_| level != Level::Ok).map(str::to_string);
+            let (why, remedy) = (told("why"), told("do"));
             findings.push(Finding { level, code, about, text, why, remedy });
         }
     }
     findings
+}
+
+/// These, or where there are none, what is good.
+fn or_ok(verdicts: Vec<Verdict>, good: Option<impl ToString>) -> Vec<Verdict> {
+    match good {
+        Some(text) if verdicts.is_empty() => vec![Verdict::ok(text)],
+        _ => verdicts,
+    }
 }
 
 /// `a, b and 3 more`
@@ -127,4 +95,39 @@ fn first_of(names: &[String], most: usize) -> String {
         0 => names.join(", "),
         more => format!("{} and {more} more", names[..most].join(", ")),
     }
+}
+
+/// One line fit for the reason of a drained node: what fails, in less than 100 plain characters; `None` where nothing does.
+pub fn reason(findings: &[Finding]) -> Option<String> {
+    let failed: Vec<&Finding> = findings.iter().filter(|finding| finding.level == Level::Fail).collect();
+    let parts = failed.iter().map(|finding| match &finding.about {
+        Some(about) => format!("{} {about}", finding.code),
+        None => finding.code.clone(),
+    });
+    (!failed.is_empty()).then(|| plain(&parts.collect::<Vec<_>>()))
+}
+
+/// The parts behind our name, as many as there is room for, and how many more there are.
+pub fn plain(parts: &[String]) -> String {
+    /// Characters: what squeue and sinfo show of a reason at most.
+    const MOST: usize = 99;
+    const HEAD: &str = "nic-placement: ";
+    let clean = |text: &String| -> String {
+        // neither quotes nor what a shell or slurmctld could take for more than text
+        let keep = |letter: char| letter.is_ascii_alphanumeric() || " .,:;/_+-".contains(letter);
+        text.chars().map(|letter| if keep(letter) { letter } else { '?' }).collect()
+    };
+    let parts: Vec<String> = parts.iter().map(clean).collect();
+    for shown in (1..=parts.len()).rev() {
+        let more = match parts.len() - shown {
+            0 => String::new(),
+            more => format!(" +{more} more"),
+        };
+        let line = format!("{HEAD}{}{more}", parts[..shown].join(", "));
+        if line.len() <= MOST {
+            return line;
+        }
+    }
+    let line = format!("{HEAD}{}", parts.first().map(String::as_str).unwrap_or_default());
+    line.chars().take(MOST).collect()
 }

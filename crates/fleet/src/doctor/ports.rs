@@ -1,9 +1,9 @@
-//! Ports of NICs: which work, what their interfaces say, and how they differ from their siblings.
+//! Ports of NICs: which work, what their interfaces say, and how they differ from their siblings.  A fault shows where one device
+//! differs from the others of its kind, not where all are alike.
 #![forbid(unsafe_code)]
 
-use super::facts::{Facts, Interface};
-use super::siblings::majority;
-use super::{Examined, Verdict, listed};
+use super::facts::{HostFacts, Interface};
+use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{
     Gpu, LinkLayer, Nic, NicKind, NicRole, PciAddress, Port, PortState, Topology,
@@ -31,11 +31,9 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
             _ => Verdict::fail(is),
         }
     };
-    match map.broken.is_empty() {
-        true if map.rails.is_empty() => Vec::new(),
-        true => vec![Verdict::ok(format!("ports that work: {}; none like them is down", map.rails.len()))],
-        false => map.broken.iter().map(|rail| verdict(rail).about(rail)).collect(),
-    }
+    let good = || format!("ports that work: {}; none like them is down", map.rails.len());
+    let broken = map.broken.iter().map(|rail| verdict(rail).about(rail)).collect();
+    or_ok(broken, (!map.rails.is_empty()).then(good))
 }
 
 /// Ports that are left out because they are slower than the fabric, though a GPU has no rail as near: a link that came up at
@@ -70,7 +68,7 @@ pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
 }
 
 /// What makes two cards siblings: the PCI device, how many ports they have, what they are for.
-type Kind = (Option<u16>, usize, Option<&'static str>);
+type Kind = (Option<u16>, usize, Option<String>);
 
 /// A card: all functions of one device.
 #[derive(Default)]
@@ -89,7 +87,6 @@ impl Card<'_> {
     }
 }
 
-/// The cards by their function 0.
 fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     let mut cards: BTreeMap<PciAddress, Card> = BTreeMap::new();
     let is_physical = |nic: &&Nic| {
@@ -99,11 +96,7 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     for nic in topology.nics.iter().filter(is_physical) {
         let Some(address) = nic.address else { continue };
         let device = topology.pci.get(address).and_then(|function| function.device);
-        let role = nic.role.map(|role| match role {
-            NicRole::Compute => "compute",
-            NicRole::Storage => "storage",
-            NicRole::Management => "management",
-        });
+        let role = nic.role.map(|role| role.to_string());
         let card = cards.entry(PciAddress { function: 0, ..address }).or_default();
         card.nics.push(nic);
         card.kind = (device, card.ports().count(), role);
@@ -113,7 +106,7 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
 
 pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
     let cards = cards(&subject.plan.node);
-    let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind).collect();
+    let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind.clone()).collect();
     let (mut verdicts, mut compared) = (Vec::new(), 0);
     for kind in kinds {
         let alike: Vec<_> = cards.iter().filter(|(_, card)| card.kind == kind).collect();
@@ -131,20 +124,18 @@ pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
                 card.active(),
                 card.ports().count()
             );
-            let is_for_jobs = kind.2.is_none_or(|role| role == "compute");
+            let is_for_jobs = kind.2.as_ref().is_none_or(|role| role == "compute");
             // a port that no rail is like was perhaps never cabled
             let verdict = if is_for_jobs { Verdict::warn(text) } else { Verdict::note(text) };
             verdicts.push(verdict.about(&names[0]));
         }
     }
-    if verdicts.is_empty() && compared > 0 {
-        verdicts.push(Verdict::ok(format!("{compared} cards have as many active ports as those like them")));
-    }
-    verdicts
+    let good = || format!("{compared} cards have as many active ports as those like them");
+    or_ok(verdicts, (compared > 0).then(good))
 }
 
 /// The interface of a NIC that has only one.
-fn interface<'a>(facts: &'a Facts, nic: &Nic, port: &Port) -> Option<&'a Interface> {
+fn interface<'a>(facts: &'a HostFacts, nic: &Nic, port: &Port) -> Option<&'a Interface> {
     let all = &facts.nics.get(nic.name.as_str())?.interfaces;
     match (&port.netdev, all.as_slice()) {
         (Some(name), _) => all.iter().find(|interface| interface.name == *name),
@@ -153,7 +144,7 @@ fn interface<'a>(facts: &'a Facts, nic: &Nic, port: &Port) -> Option<&'a Interfa
     }
 }
 
-/// Does it say that nothing passes?  `unknown` is what drivers say that do not tell.
+/// True: the interface reports no link.  Drivers that do not report it say `unknown`.
 fn is_down(interface: &Interface) -> Option<bool> {
     match (interface.state.as_deref(), interface.carrier) {
         (Some("down" | "lowerlayerdown" | "notpresent"), _) | (_, Some(false)) => Some(true),
@@ -179,9 +170,8 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec
     let down: Vec<_> = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(true)).collect();
     let up = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(false)).count();
     if down.is_empty() {
-        let is_told = up > 0;
-        let text = format!("{up} active ports: their interfaces say so too");
-        return is_told.then(|| Verdict::ok(text)).into_iter().collect();
+        let good = (up > 0).then(|| format!("{up} active ports: their interfaces say so too"));
+        return or_ok(Vec::new(), good);
     }
     let verdict = |(nic, port, interface): &(&Nic, &Port, &Interface)| {
         let carrier = match interface.carrier {
@@ -243,13 +233,9 @@ pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
         let text = format!("`{}` has {mads} management nodes for {ports} InfiniBand ports", nic.name);
         verdicts.push(Verdict::warn(text).about(&nic.name));
     }
-    if verdicts.is_empty() {
-        verdicts.push(Verdict::ok(format!("{} RDMA devices have their device nodes", nics.len())));
-    }
-    verdicts
+    or_ok(verdicts, Some(format!("{} RDMA devices have their device nodes", nics.len())))
 }
 
-/// The rails' ports that are RoCE.
 fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
     let topology = &*subject.plan.node;
     let rails = subject.plan.map.rails.iter().filter_map(|rail| {
@@ -294,10 +280,7 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
         let text = "no IPv4 network is told for its interface, and others have one";
         verdicts.push(Verdict::warn(format!("{}: {text}", listed(&without_ipv4))).about(&without_ipv4[0]));
     }
-    if verdicts.is_empty() && good > 0 {
-        verdicts.push(Verdict::ok(format!("{good} ports have a GID of RoCE v2")));
-    }
-    verdicts
+    or_ok(verdicts, (good > 0).then(|| format!("{good} ports have a GID of RoCE v2")))
 }
 
 pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
@@ -324,4 +307,25 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
         });
     }
     verdicts
+}
+
+/// The value that more than half of them have, if there is one and at least one device has another.
+fn majority<T: Ord + Clone>(values: impl IntoIterator<Item = T>) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    values.into_iter().for_each(|value| *counts.entry(value).or_default() += 1);
+    let all: usize = counts.values().sum();
+    let is_alike = counts.len() < 2;
+    let (value, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    (!is_alike && count * 2 > all).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_majority_is_more_than_half_of_those_that_differ() {
+        assert_eq!(majority([1, 1, 2]), Some(1));
+        assert_eq!((majority([1, 1]), majority([1, 2]), majority::<u32>([])), (None, None, None));
+    }
 }

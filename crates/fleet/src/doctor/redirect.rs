@@ -8,8 +8,8 @@
 use super::config_space::{
     COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,
 };
-use super::facts::{Facts, Function};
-use super::{Examined, Verdict, listed};
+use super::facts::{Function, HostFacts};
+use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,11 +47,11 @@ pub(super) fn bridges_between(topology: &Topology, a: PciAddress, b: PciAddress)
     Some([below(&of_a), below(&of_b)].concat())
 }
 
-fn config(facts: &Facts, address: PciAddress) -> Option<ConfigSpace> {
+fn config(facts: &HostFacts, address: PciAddress) -> Option<ConfigSpace> {
     facts.functions.get(&address)?.config
 }
 
-/// Does this port send on what could turn round in its switch?
+/// True: the port sends packets up to the root complex that its switch could route back.
 pub(super) fn redirects(config: ConfigSpace) -> bool {
     config.acs.is_some_and(|acs| acs & (REQUEST_REDIRECT | COMPLETION_REDIRECT | UPSTREAM_FORWARDING) != 0)
 }
@@ -166,11 +166,7 @@ pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
         .collect();
     let direct = all.iter().filter(|address| is_translated(topology, **address) == Some(false)).count();
     if translated.is_empty() {
-        let is_told = direct > 0;
-        return is_told
-            .then(|| Verdict::ok(format!("{direct} GPUs and NICs: not translated")))
-            .into_iter()
-            .collect();
+        return or_ok(Vec::new(), (direct > 0).then(|| format!("{direct} GPUs and NICs: not translated")));
     }
     let kind = topology.pci.iter().find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));
     let text = format!(
@@ -213,14 +209,12 @@ pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
 /// What the NICs' device control registers say, where they were read.
 fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     let Some(facts) = subject.facts else { return Vec::new() };
-    let mut nics: Vec<(&Nic, ConfigSpace)> = pairs(subject)
-        .into_iter()
-        .filter_map(|pair| Some((pair.nic, config(facts, pair.nic.address?)?)))
-        .filter(|(_, space)| space.device_control.is_some())
-        .collect();
-    nics.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-    nics.dedup_by(|(a, _), (b, _)| a.name == b.name);
-    nics
+    let of_pair = |pair: GpuWithNic<'a>| {
+        let space = config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
+        Some((pair.nic.name.as_str(), (pair.nic, space)))
+    };
+    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> = pairs(subject).into_iter().filter_map(of_pair).collect();
+    nics.into_values().collect()
 }
 
 pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {

@@ -8,9 +8,9 @@ pub(crate) mod played;
 mod users;
 mod world;
 
-use super::report::widest_code;
-use super::table::CHECKS;
-use crate::audit::report::Level;
+use super::reason;
+use super::table::{CHECKS, Check, codes, widest_code};
+use crate::audit::report::{Finding, Level};
 use cases::Case;
 use nic_placement_core::platform::MODELS;
 use nic_placement_formats::synthesise::synthesise;
@@ -19,17 +19,27 @@ use world::World;
 
 #[test]
 fn each_check_has_a_code_that_is_short_and_its_own_and_says_all() {
-    let mut codes = BTreeSet::new();
-    for check in CHECKS {
-        assert!(codes.insert(check.code), "{} twice", check.code);
+    let known: BTreeSet<&str> = codes().collect();
+    assert_eq!(known.len(), CHECKS.len(), "each code once");
+    for check in CHECKS.iter() {
         assert!(check.code.len() <= 16 && check.code.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
-        assert!(check.title.ends_with('?') && !check.rules.is_empty(), "{}", check.code);
-        for text in [check.reads, check.why, check.remedy, check.source] {
+        assert!(check.title.ends_with('?') && !rules(check).is_empty(), "{}", check.code);
+        for word in ["reads", "why", "do", "source"] {
+            let text = check.says(word).unwrap_or_else(|| panic!("{}: no row `{word}`", check.code));
             assert!(text.len() > 5 && !text.ends_with('.'), "{}: {text}", check.code);
         }
-        assert!(check.rules.is_sorted_by_key(|(level, _)| *level), "{}: from good to bad", check.code);
+        assert!(rules(check).is_sorted(), "{}: from good to bad", check.code);
     }
     assert!(widest_code() <= 16);
+}
+
+/// The levels that a check's rules name.
+fn rules(check: &Check) -> Vec<Level> {
+    let known = [Level::Ok, Level::Note, Level::Warn, Level::Fail];
+    let level = |word: &str| known.into_iter().find(|level| level.to_string() == word);
+    let others = ["reads", "why", "do", "source"];
+    let words = check.rows.iter().map(|(word, _)| *word).filter(|word| !others.contains(word));
+    words.map(|word| level(word).unwrap_or_else(|| panic!("{}: a row `{word}`", check.code))).collect()
 }
 
 #[test]
@@ -50,7 +60,7 @@ fn no_machine_as_it_is_described_is_at_fault() {
 #[test]
 fn each_check_has_a_healthy_case_and_a_sick_one_and_judges_them_as_its_rules_say() {
     let cases = cases::all();
-    for check in CHECKS {
+    for check in CHECKS.iter() {
         let of_it: Vec<_> = cases.iter().filter(|case| case.code == check.code).collect();
         let healthy = of_it.iter().filter(|case| case.worst.is_none_or(|level| level == Level::Ok)).count();
         assert!(healthy > 0 && of_it.len() > healthy, "`{}` has {} cases", check.code, of_it.len());
@@ -63,8 +73,8 @@ fn each_check_has_a_healthy_case_and_a_sick_one_and_judges_them_as_its_rules_say
 fn misjudged(case: &Case) -> Option<String> {
     let findings = case.world.of_check(case.code);
     let worst = findings.iter().map(|finding| finding.level).max();
-    let rules = super::Check::of(case.code).unwrap().rules;
-    let is_stated = worst.is_none_or(|worst| rules.iter().any(|(level, _)| *level == worst));
+    let rules = rules(Check::of(case.code).unwrap());
+    let is_stated = worst.is_none_or(|worst| rules.contains(&worst));
     // a `fail` names the device or file: the reason for which a node is drained is made of these names
     let names = findings.iter().all(|finding| finding.level != Level::Fail || finding.about.is_some());
     let says = case.says.is_empty() || findings.iter().any(|finding| finding.text.contains(case.says));
@@ -82,4 +92,38 @@ fn a_check_that_is_switched_off_says_nothing_and_the_others_stay() {
     let (all, fewer) = (codes("none"), codes("pcie-link"));
     assert!(all.contains("pcie-link") && !fewer.contains("pcie-link"));
     assert_eq!(all.len(), fewer.len() + 1);
+}
+
+fn fail(code: &str, about: Option<&str>) -> Finding {
+    Finding {
+        level: Level::Fail,
+        code: code.into(),
+        about: about.map(str::to_string),
+        text: "at length".into(),
+        why: None,
+        remedy: None,
+    }
+}
+
+#[test]
+fn a_reason_names_what_fails_and_nothing_else() {
+    let good = Finding { level: Level::Warn, ..fail("slurm", None) };
+    assert_eq!(reason(std::slice::from_ref(&good)), None);
+    let findings = [good, fail("nic-broken", Some("mlx5_4:1")), fail("pcie-link", Some("0000:18:00.0"))];
+    let line = reason(&findings).unwrap();
+    assert_eq!(line, "nic-placement: nic-broken mlx5_4:1, pcie-link 0000:18:00.0");
+}
+
+#[test]
+fn a_reason_is_short_and_plain_whatever_devices_are_called() {
+    let odd = "\u{1b}[2J\n\"'`$(rm)\u{202e}ü ".repeat(3);
+    for count in [1, 2, 9, 40] {
+        for name in ["mlx5_0:1", &odd, &"x".repeat(300)] {
+            let findings: Vec<Finding> = (0..count).map(|_| fail("nic-broken", Some(name))).collect();
+            let line = reason(&findings).unwrap();
+            assert!(line.len() < 100 && line.starts_with("nic-placement: nic-broken"), "{line}");
+            assert!(line.chars().all(|letter| letter.is_ascii_graphic() || letter == ' '), "{line}");
+            assert!(!line.contains(['"', '\'', '`', '$', '\\']), "{line}");
+        }
+    }
 }

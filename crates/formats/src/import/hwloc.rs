@@ -14,7 +14,7 @@ mod pci;
 #[cfg(test)]
 mod tests;
 
-use super::{BadText, xml};
+use super::{BadText, Imported, Result, xml};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::file::{MAX_PCI, MAX_TEXT};
 use nic_placement_core::topology::{DeviceName, Provenance, Topology};
@@ -24,18 +24,19 @@ use object::Objects;
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// Reads a machine; `provenance` says where the text is from.
-pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     let document = xml::parse(text)?;
     let file = Objects::new(&document)?;
-    let mut diagnostics = Vec::new();
-    let mut topology = Topology::empty(&machine_name(&file), provenance);
-    topology.processor = cpu::processor(&file);
-    cpu::numa_nodes(&file, &mut topology, &mut diagnostics)?;
-    cpu::pus(&file, &mut topology, &mut diagnostics)?;
-    distance::distances(&file, &mut topology, &mut diagnostics);
+    let topology = Topology::empty(&machine_name(&file), provenance);
+    let mut to = Imported { topology, diagnostics: Vec::new() };
+    to.topology.processor = cpu::processor(&file);
+    cpu::numa_nodes(&file, &mut to)?;
+    cpu::pus(&file, &mut to)?;
+    distance::distances(&file, &mut to);
     let bus = pci::Bus::new(&file)?;
-    gpu::gpus(&bus, &mut topology, &mut diagnostics)?;
-    nic::nics(&bus, &mut topology, &mut diagnostics)?;
+    gpu::gpus(&bus, &mut to)?;
+    nic::nics(&bus, &mut to)?;
+    let Imported { mut topology, mut diagnostics } = to;
     let functions = topology.pci.iter().count();
     if functions > MAX_PCI {
         let problem = format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}");

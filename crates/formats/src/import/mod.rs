@@ -1,5 +1,4 @@
-//! Reads other programs' descriptions of a node: hwloc's XML, NCCL's XML, and the matrix of `nvidia-smi topo
-//! -m`.
+//! Reads other programs' descriptions of a node: hwloc's XML, NCCL's XML, and the matrix of `nvidia-smi topo -m`.
 //!
 //! Pure: text in, topology out.  Every reader is bounded, returns one located error for a text it cannot
 //! read, and reports in a diagnostic what it left out or repaired.
@@ -12,10 +11,25 @@ mod xml;
 
 pub use crate::manifest::BadText;
 
-use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::diagnostic::{Diagnostic, Shown};
+use nic_placement_core::topology::Topology;
 
 /// The most bytes of one file: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+type Result<T, E = BadText> = std::result::Result<T, E>;
+
+/// A node as it is read, and what was left out or repaired.
+struct Imported {
+    topology: Topology,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Imported {
+    fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::new(place, finding));
+    }
+}
 
 /// Text from a file as a message may show it: short, and without characters that move a terminal's cursor.
 fn shown(text: &str) -> Shown<'_> {

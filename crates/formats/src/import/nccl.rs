@@ -24,7 +24,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use write::{Unwritable, Written, write};
+pub use write::{Written, write};
 
 use super::{BadText, shown, xml};
 use nic_placement_core::diagnostic::Diagnostic;

@@ -1,8 +1,7 @@
 //! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.
 //!
-//! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so
-//! no devices look related by accident.  The matrix's path of a GPU and a NIC is in
-//! [`Topology::stated_paths`].
+//! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so no devices look
+//! related by accident.  The matrix's path of a GPU and a NIC is in [`Topology::stated_paths`].
 #![forbid(unsafe_code)]
 
 mod affinity;
@@ -15,14 +14,14 @@ mod tests;
 mod text;
 mod word;
 
-use super::BadText;
+use super::{BadText, Imported, Result};
 use affinity::Affinity;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
     DeviceName, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent,
     Port, PortState, Provenance, Topology,
 };
-use paths::Links;
+use paths::MatrixPaths;
 
 /// The PCI domain of invented addresses: the largest, which no kernel uses.
 const INVENTED_DOMAIN: u32 = u32::MAX;
@@ -31,62 +30,51 @@ const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one matrix: one bus each.
 const MAX_DEVICES: usize = 128;
 
-/// Reads the output of `nvidia-smi topo -m`, with or without text around it: a prompt, quotes, fences,
-/// timestamps.
+/// Reads the output of `nvidia-smi topo -m`, with or without text around it: a prompt, quotes, fences, timestamps.
 ///
 /// It repairs unambiguous faults, and a diagnostic reports each.  A GPU's own row counts: a NIC's row may
 /// differ or be missing without loss.
-pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
+pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     let lines = text::lines(text)?;
     let matrix = matrix::find(&lines)?;
-    let mut diagnostics = matrix.notes();
+    let topology = Topology::empty("nvidia-smi-topo", provenance);
+    let mut to = Imported { topology, diagnostics: matrix.notes() };
     let ends_here = lines.last().is_some_and(|line| line.number == matrix.last_line);
-    let links = paths::read(&matrix, ends_here, &mut diagnostics)?;
-    let names = legend::read(&lines, &matrix, &links.nics, &mut diagnostics)?;
-    let affinities = affinity::read(&matrix, &links, &mut diagnostics);
-    Ok((topology(&links, names, &affinities, provenance, &mut diagnostics), diagnostics))
+    let links = paths::read(&matrix, ends_here, &mut to)?;
+    let names = legend::read(&lines, &matrix, &links.nics, &mut to)?;
+    let affinities = affinity::read(&matrix, &links, &mut to);
+    fill(&links, names, &affinities, &mut to);
+    Ok((to.topology, to.diagnostics))
 }
 
-fn topology(
-    links: &Links,
-    names: Vec<DeviceName>,
-    affinities: &[Affinity],
-    provenance: Provenance,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Topology {
-    let mut topology = Topology::empty("nvidia-smi-topo", provenance);
-    topology.numa_nodes = affinity::numa_nodes(affinities, diagnostics);
+fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to: &mut Imported) {
+    to.topology.numa_nodes = affinity::numa_nodes(affinities, to);
     let gpu_nodes: Vec<Option<u32>> = affinities.iter().map(Affinity::node).collect();
     for (&number, affinity) in links.gpus.iter().zip(affinities) {
         let address = invented(number);
-        let mut function = alone(address);
-        function.vendor = Some(0x10de);
-        function.numa_node = affinity.node();
-        function.local_cpus = affinity.cpus.clone();
-        topology.pci.insert(function);
-        topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
+        let (vendor, local_cpus) = (Some(0x10de), affinity.cpus.clone());
+        let numa_node = affinity.node();
+        to.topology.pci.insert(PciFunction { vendor, numa_node, local_cpus, ..alone(address) });
+        to.topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
     }
     for (position, name) in names.into_iter().enumerate() {
         let address = invented(FIRST_NIC_BUS + position as u8);
-        let mut function = alone(address);
-        function.numa_node = paths::nic_node(links, position, &gpu_nodes, &name, diagnostics);
-        topology.pci.insert(function);
-        for (gpu, row) in links.kinds.iter().enumerate() {
-            topology.stated_paths.insert((topology.gpus[gpu].address, address), row[position]);
+        let numa_node = paths::nic_node(links, position, &gpu_nodes, &name, to);
+        let topology = &mut to.topology;
+        topology.pci.insert(PciFunction { numa_node, ..alone(address) });
+        for (gpu, row) in topology.gpus.iter().zip(&links.kinds) {
+            topology.stated_paths.insert((gpu.address, address), row[position]);
         }
-        let mut nic = Nic::new(name, NicKind::Verbs);
-        nic.address = Some(address);
         // placement chooses active ports only, so any other state would make the matrix useless
-        nic.ports.push(Port::new(1, PortState::Active, LinkLayer::Unknown, None));
-        topology.nics.push(nic);
+        let ports = vec![Port::new(1, PortState::Active, LinkLayer::Unknown, None)];
+        topology.nics.push(Nic { address: Some(address), ports, ..Nic::new(name, NicKind::Verbs) });
     }
-    if !topology.nics.is_empty() {
+    if !to.topology.nics.is_empty() {
         let finding = "the matrix lists NICs, not the states, rates and numbers of their ports: each counts as one \
                        active port of unknown rate";
-        diagnostics.push(Diagnostic::new("nvidia-smi topo -m", finding));
+        to.note("nvidia-smi topo -m", finding);
     }
-    topology.sort();
-    topology
+    to.topology.sort();
 }
 
 fn invented(bus: u8) -> PciAddress {
@@ -108,10 +96,9 @@ fn is_nic_number(label: &str) -> bool {
 }
 
 /// Labels for a message: all if there are few, else the first ones.
-fn listed<'a>(labels: impl IntoIterator<Item = &'a str>) -> String {
+fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
-    let labels: Vec<&str> = labels.into_iter().collect();
-    let shown: Vec<String> = labels.iter().take(SHOWN).map(|label| format!("`{label}`")).collect();
+    let shown: Vec<String> = labels.iter().take(SHOWN).map(|label| format!("`{}`", label.as_ref())).collect();
     match labels.len().saturating_sub(SHOWN) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

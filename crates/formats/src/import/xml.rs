@@ -4,7 +4,7 @@
 //! with its own: time grows with the square of both.  So we count them first, in one pass over the text.
 #![forbid(unsafe_code)]
 
-use super::{BadText, MAX_BYTES};
+use super::{BadText, MAX_BYTES, Result};
 use nic_placement_core::diagnostic::Shown;
 use roxmltree::{Document, ParsingOptions};
 
@@ -18,7 +18,7 @@ const MAX_ATTRIBUTES: usize = 64;
 const MAX_NAMESPACES: usize = 16;
 
 /// Reads a document.  hwloc writes a document type without content, so we accept that much.
-pub(super) fn parse(text: &str) -> Result<Document<'_>, BadText> {
+pub(super) fn parse(text: &str) -> Result<Document<'_>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
@@ -28,7 +28,9 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadText> {
     count(text)?;
     let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
-        BadText::new(error.pos().row, format!("not well-formed XML: {}", one_line(&error.to_string())))
+        // it quotes names of the file at any length
+        let problem = format!("not well-formed XML: {}", Shown::message(&error.to_string(), 200));
+        BadText::new(error.pos().row, problem)
     })?;
     Ok(document)
 }
@@ -36,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, BadText> {
 /// Refuses texts that would be slow to parse.
 ///
 /// Up to the text's first error it sees the same tags as the parser, which does not parse the rest.
-fn count(text: &str) -> Result<(), BadText> {
+fn count(text: &str) -> Result<()> {
     let (mut depth, mut namespaces, mut at) = (0usize, 0, 0);
     while let Some(found) = text[at..].find('<') {
         let start = at + found;
@@ -78,7 +80,6 @@ fn count(text: &str) -> Result<(), BadText> {
     Ok(())
 }
 
-/// The contents of a tag.
 #[derive(Default)]
 struct Tag {
     /// bytes, from `<` to `>`
@@ -118,11 +119,6 @@ impl Tag {
 fn bad(text: &str, at: usize, problem: String) -> BadText {
     let line = text[..at].matches('\n').count() + 1;
     BadText::new(u32::try_from(line).unwrap_or(u32::MAX), problem)
-}
-
-/// The parser's message, which quotes names of the file at any length.
-fn one_line(message: &str) -> Shown<'_> {
-    Shown::message(message, 200)
 }
 
 #[cfg(test)]

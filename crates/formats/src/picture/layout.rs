@@ -6,21 +6,19 @@
 #![forbid(unsafe_code)]
 
 use super::card::{Card, Line, Piece};
-use super::outline::{Place, PlaceKind, cpus, memory_only, outline};
-use super::shape::{Curve, Looks, Picture, Rect, Shape, Text, Tone};
+use super::outline::{NodePlace, PlaceKind, memory_only, outline};
+use super::shape::{Curve, DrawnText, Looks, Picture, Rect, Shape, Tone, meaning};
 use super::width::{Font, fitted, width};
-use super::{DrawnPair, Scene, card, legend};
-use nic_placement_core::topology::{GpuIndex, NicIndex};
+use super::{DrawnPair, Scene, card};
+use nic_placement_core::topology::{GpuIndex, NicIndex, PathType};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// around the picture
 const MARGIN: f64 = 16.0;
 /// by which a place is set in from the one around it
 const INSET: f64 = 10.0;
 /// of a device's box
 const COLUMN: f64 = 284.0;
-/// between the columns
 const CHANNEL: f64 = 150.0;
 /// below each box
 const GAP: f64 = 7.0;
@@ -34,13 +32,13 @@ const HEADLINE: Font = Font { size: 19.0, bold: true };
 const SMALL: Font = Font { size: 11.5, bold: false };
 const PLACE: Font = Font { size: 11.5, bold: true };
 
-/// Draws the scene.
 pub(super) fn picture(scene: &Scene) -> Picture {
     let node = outline(scene.topology);
     let depth = depth(&node) as f64;
     let mut canvas = Canvas {
         scene,
-        cards: Cards { gpus: BTreeMap::new(), nics: BTreeMap::new() },
+        gpus: BTreeMap::new(),
+        nics: BTreeMap::new(),
         left: MARGIN + depth * INSET,
         width: 2.0 * (MARGIN + depth * INSET + COLUMN) + CHANNEL,
         shapes: Vec::new(),
@@ -50,14 +48,14 @@ pub(super) fn picture(scene: &Scene) -> Picture {
     y = canvas.memory(y);
     let curves = canvas.curves();
     canvas.shapes.extend(curves);
-    let (entries, y) = legend::entries(&canvas.shapes, MARGIN, canvas.width - MARGIN, y + 3.0);
+    let (entries, y) = legend(&canvas.shapes, MARGIN, canvas.width - MARGIN, y + 3.0);
     canvas.shapes.extend(entries);
     let title = scene.topology.name.clone();
     Picture { title, width: canvas.width, height: y + MARGIN, shapes: canvas.shapes }
 }
 
 /// Places inside each other, at most, the node itself aside.
-fn depth(place: &Place) -> usize {
+fn depth(place: &NodePlace) -> usize {
     place.places.iter().map(|inner| 1 + depth(inner)).max().unwrap_or(0)
 }
 
@@ -74,23 +72,17 @@ impl Span {
     }
 }
 
-/// Where the devices stand.
-struct Cards {
-    gpus: BTreeMap<GpuIndex, Span>,
-    nics: BTreeMap<NicIndex, Span>,
-}
-
 struct Canvas<'a> {
     scene: &'a Scene<'a>,
-    cards: Cards,
-    /// the left edge of the GPUs
+    /// where the devices stand
+    gpus: BTreeMap<GpuIndex, Span>,
+    nics: BTreeMap<NicIndex, Span>,
     left: f64,
     width: f64,
     shapes: Vec<Shape>,
 }
 
 impl Canvas<'_> {
-    /// The left edge of the NICs.
     fn right(&self) -> f64 {
         self.left + COLUMN + CHANNEL
     }
@@ -103,18 +95,18 @@ impl Canvas<'_> {
         62.0
     }
 
-    fn text(&mut self, (x, y): (f64, f64), font: Font, tone: Tone, text: String) {
-        self.line(Text { x, y, ends: false, font, tone, text });
+    fn text(&mut self, place: (f64, f64), font: Font, tone: Tone, text: String) {
+        self.line(DrawnText::at(place, font, tone, text));
     }
 
-    fn line(&mut self, text: Text) {
+    fn line(&mut self, text: DrawnText) {
         if !text.text.is_empty() {
             self.shapes.push(Shape::Text(text));
         }
     }
 
     /// What stands in a place from `y` on: smaller places, then its own devices.  Says where that ends.
-    fn contents(&mut self, place: &Place, level: usize, mut y: f64) -> f64 {
+    fn contents(&mut self, place: &NodePlace, level: usize, mut y: f64) -> f64 {
         for inner in &place.places {
             y = self.place(inner, level, y);
         }
@@ -130,22 +122,21 @@ impl Canvas<'_> {
         self.beside(Vec::new(), others, y)
     }
 
-    /// Devices in their columns.
     fn beside(&mut self, gpus: Vec<(GpuIndex, Card)>, nics: Vec<(NicIndex, Card)>, y: f64) -> f64 {
         let height = stacked(&gpus).max(stacked(&nics));
         let (left, right) = (self.left, self.right());
         let gpus = self.stack(gpus, left, y, height);
-        self.cards.gpus.extend(gpus);
+        self.gpus.extend(gpus);
         let nics = self.stack(nics, right, y, height);
-        self.cards.nics.extend(nics);
+        self.nics.extend(nics);
         y + height
     }
 
-    /// A place with its title.
-    fn place(&mut self, place: &Place, level: usize, y: f64) -> f64 {
+    fn place(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let x = MARGIN + level as f64 * INSET;
         let at = self.shapes.len();
-        let (name, facts) = self.title(place);
+        let name = place.kind.to_string();
+        let facts = place.facts(self.scene.topology).unwrap_or_default();
         self.text((self.left, y + 15.0), PLACE, Tone::Soft, fitted(&name, PLACE, COLUMN));
         self.text((self.right(), y + 15.0), SMALL, Tone::Soft, fitted(&facts, SMALL, COLUMN));
         let end = self.contents(place, level + 1, y + TITLE).max(y + TITLE + GAP);
@@ -162,19 +153,6 @@ impl Canvas<'_> {
         // below what stands in it
         self.shapes.insert(at, Shape::Rect(rect));
         end + GAP
-    }
-
-    /// A place's name, and what is known of it.
-    fn title(&self, place: &Place) -> (String, String) {
-        let topology = self.scene.topology;
-        let facts = match place.kind {
-            PlaceKind::NumaNode(Some(number)) => cpus(topology, number),
-            PlaceKind::Switch(bridge) => {
-                topology.pci.get(bridge).and_then(|bridge| Some(bridge.link.current?.to_string()))
-            }
-            _ => None,
-        };
-        (place.kind.to_string(), facts.unwrap_or_default())
     }
 
     /// Boxes below each other, evenly over a height that may be more than theirs.  Where each stands.
@@ -208,7 +186,7 @@ impl Canvas<'_> {
             let beginning = fitted(&left.text, left.font, last - first - taken);
             self.text((first, base), left.font, left.tone, beginning);
             let Piece { font, tone, .. } = *right;
-            self.line(Text { x: last, y: base, ends: true, font, tone, text: end });
+            self.line(DrawnText { x: last, y: base, ends: true, font, tone, text: end });
         }
     }
 
@@ -230,9 +208,7 @@ impl Canvas<'_> {
         // near paths lie over far ones
         pairs.sort_unstable_by_key(|pair| (Reverse(pair.path), *pair));
         pairs.dedup();
-        let spans = |pair: DrawnPair| {
-            Some((pair, *self.cards.gpus.get(&pair.gpu)?, *self.cards.nics.get(&pair.nic)?))
-        };
+        let spans = |pair: DrawnPair| Some((pair, *self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?));
         let drawn: Vec<(DrawnPair, Span, Span)> = pairs.into_iter().filter_map(spans).collect();
         let starts = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.gpu.0, *gpu, nic.middle())));
         let stops = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.nic.0, *nic, gpu.middle())));
@@ -251,8 +227,8 @@ impl Canvas<'_> {
     }
 }
 
-/// Where curves meet their boxes, given for each the box's number and place and where it comes from: spread over the box in the
-/// order in which they come, so that no two of them cross there.
+/// Where each curve meets its box.  A curve is given by its box's number, the box's span, and the height of its other end; the ends
+/// are spread over the box in the order of those heights, so that no two curves cross there.
 fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
     let curves: Vec<(usize, Span, f64)> = curves.collect();
     let mut order: Vec<usize> = (0..curves.len()).collect();
@@ -276,4 +252,50 @@ fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
 /// The height of boxes below each other, with the gap below each.
 fn stacked<Index>(cards: &[(Index, Card)]) -> f64 {
     cards.iter().map(|(_, card)| card.height() + GAP).sum()
+}
+
+const LEGEND: Font = Font { size: 11.0, bold: false };
+/// a sample's width
+const SAMPLE: f64 = 38.0;
+/// between a sample and its text
+const SAMPLE_GAP: f64 = 7.0;
+/// between two entries
+const BETWEEN: f64 = 20.0;
+const ROW: f64 = 20.0;
+
+/// What the colours mean: the entries for what `shapes` show, in rows from `(x, y)` to `right`; and where they end below.
+fn legend(shapes: &[Shape], x: f64, right: f64, y: f64) -> (Vec<Shape>, f64) {
+    let (mut drawn, mut at, mut top) = (Vec::new(), x, y);
+    let mut add = |text: &str, sample: &dyn Fn(f64, f64) -> Shape| {
+        let long = SAMPLE + SAMPLE_GAP + width(text, LEGEND);
+        if at > x && at + long > right {
+            (at, top) = (x, top + ROW);
+        }
+        let place = (at + SAMPLE + SAMPLE_GAP, top + 13.0);
+        drawn.push(sample(at, top));
+        drawn.push(Shape::Text(DrawnText::at(place, LEGEND, Tone::Soft, text.to_string())));
+        at += long + BETWEEN;
+    };
+    for path in PathType::ALL {
+        if shapes.iter().any(|shape| matches!(shape, Shape::Curve(curve) if curve.path == path)) {
+            add(meaning(path), &|x, y| {
+                let (from, to) = ((x, y + 9.0), (x + SAMPLE, y + 9.0));
+                Shape::Curve(Curve { from, to, path, is_thin: false, tip: None })
+            });
+        }
+    }
+    // other boxes say themselves what they are
+    for (looks, text) in [
+        (Looks::IdleGpu, "GPU that no task has"),
+        (Looks::LeftOut, "NIC that is left out"),
+        (Looks::Down, "NIC with a port that is not up"),
+    ] {
+        if shapes.iter().any(|shape| matches!(shape, Shape::Rect(rect) if rect.looks == looks)) {
+            add(text, &|x, y| {
+                Shape::Rect(Rect { x, y: y + 2.0, width: SAMPLE, height: 14.0, looks, tip: None })
+            });
+        }
+    }
+    let end = if drawn.is_empty() { y } else { top + ROW };
+    (drawn, end)
 }

@@ -7,7 +7,6 @@
 
 mod card;
 mod layout;
-mod legend;
 pub mod outline;
 mod shape;
 mod svg;
@@ -19,31 +18,22 @@ use nic_placement_core::placement::Excluded;
 use nic_placement_core::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::collections::BTreeMap;
 
-/// What a picture shows.
 #[derive(Debug, Clone)]
 pub struct Scene<'a> {
-    /// the node
     pub topology: &'a Topology,
     /// below the node's name: where the facts come from, what decided
     pub subtitle: String,
-    /// which GPU uses which port of which NIC
     pub pairs: Vec<DrawnPair>,
-    /// NICs and ports that may not be chosen
     pub excluded: &'a [Excluded],
     /// for each GPU a line of its own, such as its task; with any of them a GPU without one is grey
     pub notes: BTreeMap<GpuIndex, String>,
 }
 
-/// A GPU and a port of a NIC that it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DrawnPair {
-    /// the GPU
     pub gpu: GpuIndex,
-    /// the NIC
     pub nic: NicIndex,
-    /// the port's number
     pub port: u8,
-    /// what is between them
     pub path: PathType,
 }
 

@@ -5,10 +5,8 @@ use nic_placement_core::topology::{GpuIndex, HostBridge, NicIndex, NodeSet, Path
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaceKind {
-    /// all of it
     Node,
     /// a processor package, counted from 0 in order of its first NUMA node
     Socket(usize),
@@ -21,7 +19,6 @@ pub enum PlaceKind {
     /// cards whose paths to each other are stated, at most this far, and the first of them: the bus does not show what is
     /// between them
     Stated(PathType, PciAddress),
-    /// NICs without a PCI function
     Software,
     /// a PCI device, by its function 0: in no finished outline, its functions stand in the place around it
     Card(PciAddress),
@@ -29,26 +26,24 @@ pub enum PlaceKind {
 
 /// A place, its own devices in PCI order, and the places in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// what it is
+pub struct NodePlace {
     pub kind: PlaceKind,
     /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
     /// NICs that stand in no smaller place
     pub nics: Vec<NicIndex>,
-    /// smaller places, in PCI order
-    pub places: Vec<Place>,
+    pub places: Vec<NodePlace>,
 }
 
 /// The whole node.  Every GPU and every NIC stands in exactly one place.
-pub fn outline(topology: &Topology) -> Place {
-    let mut node = Place::new(PlaceKind::Node);
+pub fn outline(topology: &Topology) -> NodePlace {
+    let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);
     let memory = memory_only(topology);
     for numa in topology.numa_nodes.iter().filter(|numa| !memory.contains(numa.os_index)) {
         node.at(&numa_chain(topology, &sockets, Some(numa.os_index)));
     }
-    let groups = Groups::of(topology);
+    let groups = groups(topology);
     let gpus = topology.numbered_gpus().map(|(index, gpu)| (gpu.address, Device::Gpu(index)));
     let nics = topology.numbered_nics().filter_map(|(index, nic)| Some((nic.address?, Device::Nic(index))));
     let mut devices: Vec<(PciAddress, Device)> = gpus.chain(nics).collect();
@@ -56,7 +51,7 @@ pub fn outline(topology: &Topology) -> Place {
     for (address, device) in devices {
         let numa = topology.numa_node_of(address).filter(|numa| topology.numa_node(*numa).is_some());
         let mut chain = numa_chain(topology, &sockets, numa);
-        chain.extend(groups.chain(topology, address));
+        chain.extend(device_chain(topology, &groups, address));
         chain.push(PlaceKind::Card(PciAddress { function: 0, ..address }));
         node.at(&chain).hold(device);
     }
@@ -82,14 +77,6 @@ pub fn memory_only(topology: &Topology) -> NodeSet {
     let with_devices: NodeSet = addresses.filter_map(|address| topology.numa_node_of(address)).collect();
     let bare = topology.numa_nodes.iter().filter(|node| node.cpus.is_empty());
     bare.map(|node| node.os_index).filter(|&node| !with_devices.contains(node)).collect()
-}
-
-/// `cpus 0-55,112-167`, or that a NUMA node has none; `None` where no node's CPUs are known.
-pub fn cpus(topology: &Topology, node: u32) -> Option<String> {
-    match &topology.numa_node(node)?.cpus {
-        none if none.is_empty() => (!topology.cpus().is_empty()).then(|| "no CPUs".to_string()),
-        cpus => Some(format!("cpus {cpus}")),
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,33 +110,26 @@ fn numa_chain(topology: &Topology, sockets: &BTreeMap<u32, usize>, numa: Option<
     socket.into_iter().chain(is_shown.then_some(PlaceKind::NumaNode(numa))).collect()
 }
 
-/// Which cards are near each other by stated paths: for each kind of path the first card of each one's group.
-struct Groups(Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>);
+/// For each kind of path the cards that stated paths join, each with the first of its group; none where no path is stated.
+type Groups = Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>;
 
-impl Groups {
-    fn of(topology: &Topology) -> Groups {
-        match topology.stated_paths.is_empty() {
-            true => Groups(Vec::new()),
-            false => {
-                Groups([PathType::Pxb, PathType::Pix].map(|most| (most, joined(topology, most))).to_vec())
-            }
-        }
-    }
+fn groups(topology: &Topology) -> Groups {
+    let kinds = if topology.stated_paths.is_empty() { &[][..] } else { &[PathType::Pxb, PathType::Pix] };
+    kinds.iter().map(|&most| (most, joined(topology, most))).collect()
+}
 
-    /// The places around a card, the largest first.
-    fn chain(&self, topology: &Topology, address: PciAddress) -> Vec<PlaceKind> {
-        if !self.0.is_empty() {
-            let levels = self.0.iter();
-            let stated = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
-                firsts.get(&address).map(|&first| PlaceKind::Stated(*most, first))
-            };
-            return levels.filter_map(stated).collect();
-        }
-        let ascent = topology.ascent(address);
-        let bridges: Vec<PciAddress> = ascent.bridges().collect();
-        let host = ascent.host().map(PlaceKind::HostBridge);
-        host.into_iter().chain(bridges.into_iter().rev().map(PlaceKind::Switch)).collect()
+/// The places around a card, the largest first.
+fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Vec<PlaceKind> {
+    if !groups.is_empty() {
+        let first = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
+            firsts.get(&address).map(|&first| PlaceKind::Stated(*most, first))
+        };
+        return groups.iter().filter_map(first).collect();
     }
+    let ascent = topology.ascent(address);
+    let bridges: Vec<PciAddress> = ascent.bridges().collect();
+    let host = ascent.host().map(PlaceKind::HostBridge);
+    host.into_iter().chain(bridges.into_iter().rev().map(PlaceKind::Switch)).collect()
 }
 
 /// Devices that stated paths of at most this kind join, each with the first of its group; on each NUMA node for itself.
@@ -171,27 +151,39 @@ fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddres
     all.into_iter().map(|at| (at, first_of(&firsts, at))).collect()
 }
 
-impl Place {
-    fn new(kind: PlaceKind) -> Place {
-        Place { kind, gpus: Vec::new(), nics: Vec::new(), places: Vec::new() }
+impl NodePlace {
+    fn new(kind: PlaceKind) -> NodePlace {
+        NodePlace { kind, gpus: Vec::new(), nics: Vec::new(), places: Vec::new() }
     }
 
     /// The first GPU in it, smaller places included.
     pub fn first_gpu(&self) -> Option<GpuIndex> {
-        self.gpus.iter().copied().chain(self.places.iter().filter_map(Place::first_gpu)).min()
+        self.gpus.iter().copied().chain(self.places.iter().filter_map(NodePlace::first_gpu)).min()
     }
 
     /// The first NIC in it, smaller places included.
     pub fn first_nic(&self) -> Option<NicIndex> {
-        self.nics.iter().copied().chain(self.places.iter().filter_map(Place::first_nic)).min()
+        self.nics.iter().copied().chain(self.places.iter().filter_map(NodePlace::first_nic)).min()
+    }
+
+    /// What is known of it: a NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
+    pub fn facts(&self, topology: &Topology) -> Option<String> {
+        match self.kind {
+            PlaceKind::NumaNode(number) => match &topology.numa_node(number?)?.cpus {
+                none if none.is_empty() => (!topology.cpus().is_empty()).then(|| "no CPUs".to_string()),
+                cpus => Some(format!("cpus {cpus}")),
+            },
+            PlaceKind::Switch(bridge) => Some(topology.pci.get(bridge)?.link.current?.to_string()),
+            _ => None,
+        }
     }
 
     /// The place at the end of this way, made where there is none.
-    fn at(&mut self, chain: &[PlaceKind]) -> &mut Place {
+    fn at(&mut self, chain: &[PlaceKind]) -> &mut NodePlace {
         let Some((kind, rest)) = chain.split_first() else { return self };
         let known = self.places.iter().position(|place| place.kind == *kind);
         let at = known.unwrap_or_else(|| {
-            self.places.push(Place::new(*kind));
+            self.places.push(NodePlace::new(*kind));
             self.places.len() - 1
         });
         self.places[at].at(rest)
@@ -204,8 +196,8 @@ impl Place {
         }
     }
 
-    /// Without bridges that say nothing: those with one thing below them.
-    fn without_idle_bridges(mut self) -> Place {
+    /// Without bridges that have only one card or place below them.
+    fn without_idle_bridges(mut self) -> NodePlace {
         for inner in std::mem::take(&mut self.places) {
             let branches = inner.places.len();
             let inner = inner.without_idle_bridges();

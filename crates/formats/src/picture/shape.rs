@@ -13,29 +13,24 @@ pub(super) struct Picture {
     pub(super) shapes: Vec<Shape>,
 }
 
-/// One thing that is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
     Rect(Rect),
-    Text(Text),
-    /// a curve between a GPU and a NIC, or a sample of one
+    Text(DrawnText),
     Curve(Curve),
 }
 
-/// A box.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Rect {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// what it stands for
     pub(super) looks: Looks,
     /// the text that a viewer shows when the pointer rests on it
     pub(super) tip: Option<String>,
 }
 
-/// What a box stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Looks {
     Socket,
@@ -54,7 +49,6 @@ pub(super) enum Looks {
 }
 
 impl Looks {
-    /// Its class in the SVG's style sheet.
     pub(super) fn class(self) -> &'static str {
         match self {
             Looks::Socket => "socket",
@@ -70,12 +64,10 @@ impl Looks {
     }
 }
 
-/// A line of text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Text {
+pub(super) struct DrawnText {
     /// where it begins, or ends
     pub(super) x: f64,
-    /// its base line
     pub(super) y: f64,
     /// does it end at `x`?
     pub(super) ends: bool,
@@ -84,10 +76,16 @@ pub(super) struct Text {
     pub(super) text: String,
 }
 
+impl DrawnText {
+    /// One that begins at a point.
+    pub(super) fn at((x, y): (f64, f64), font: Font, tone: Tone, text: String) -> DrawnText {
+        DrawnText { x, y, ends: false, font, tone, text }
+    }
+}
+
 /// How strong a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// names
     Dark,
     /// what is said of them
     Soft,
@@ -98,7 +96,6 @@ pub(super) enum Tone {
 }
 
 impl Tone {
-    /// Its class in the SVG's style sheet.
     pub(super) fn class(self) -> &'static str {
         match self {
             Tone::Dark => "dark",
@@ -114,9 +111,7 @@ impl Tone {
 pub(super) struct Curve {
     pub(super) from: (f64, f64),
     pub(super) to: (f64, f64),
-    /// what it crosses
     pub(super) path: PathType,
-    /// is it one of very many?
     pub(super) is_thin: bool,
     /// the text that a viewer shows when the pointer rests on it
     pub(super) tip: Option<String>,

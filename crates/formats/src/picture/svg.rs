@@ -1,10 +1,10 @@
 //! Writes shapes as SVG 1.1.
 #![forbid(unsafe_code)]
 
-use super::shape::{Curve, Picture, Rect, Shape, Text, stroke};
+use super::shape::{Curve, DrawnText, Picture, Rect, Shape, stroke};
 use super::width::printable;
 use nic_placement_core::topology::PathType;
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Write};
 
 /// Text and backgrounds differ by 4.5 to 1 and more in luminance (WCAG 2.1, 1.4.3), what is not used included.
 const STYLE: &str = "\
@@ -26,13 +26,13 @@ pub(super) fn document(picture: &Picture) -> String {
 }
 
 fn write(picture: &Picture, out: &mut String) -> fmt::Result {
-    let (width, height) = (Pixels(picture.width), Pixels(picture.height));
+    let (width, height) = (pixels(picture.width), pixels(picture.height));
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     writeln!(
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">"#
     )?;
-    writeln!(out, "<title>{}</title>", Escaped(&picture.title))?;
+    writeln!(out, "<title>{}</title>", escaped(&picture.title))?;
     write!(out, "<style>{STYLE}")?;
     for path in PathType::ALL {
         let (colour, dashes) = stroke(path);
@@ -50,7 +50,7 @@ fn write(picture: &Picture, out: &mut String) -> fmt::Result {
 
 fn write_rect(rect: &Rect, out: &mut String) -> fmt::Result {
     let &Rect { x, y, width, height, looks, .. } = rect;
-    let [x, y, width, height] = [x, y, width, height].map(Pixels);
+    let [x, y, width, height] = [x, y, width, height].map(pixels);
     let class = looks.class();
     write!(out, r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}" rx="4""#)?;
     write_tip("rect", rect.tip.as_deref(), out)
@@ -59,7 +59,7 @@ fn write_rect(rect: &Rect, out: &mut String) -> fmt::Result {
 fn write_curve(curve: &Curve, out: &mut String) -> fmt::Result {
     let (x1, y1, x2, y2) = (curve.from.0, curve.from.1, curve.to.0, curve.to.1);
     let bend = (x2 - x1) / 2.0;
-    let [x1, y1, x2, y2, a, b] = [x1, y1, x2, y2, x1 + bend, x2 - bend].map(Pixels);
+    let [x1, y1, x2, y2, a, b] = [x1, y1, x2, y2, x1 + bend, x2 - bend].map(pixels);
     write!(out, r#"<path class="{}" d="M{x1} {y1}C{a} {y1} {b} {y2} {x2} {y2}""#, class(curve.path))?;
     out.push_str(if curve.is_thin { r#" style="stroke-width:0.8""# } else { "" });
     write_tip("path", curve.tip.as_deref(), out)
@@ -67,18 +67,18 @@ fn write_curve(curve: &Curve, out: &mut String) -> fmt::Result {
 
 fn write_tip(element: &str, tip: Option<&str>, out: &mut String) -> fmt::Result {
     match tip {
-        Some(tip) => writeln!(out, "><title>{}</title></{element}>", Escaped(tip)),
+        Some(tip) => writeln!(out, "><title>{}</title></{element}>", escaped(tip)),
         None => writeln!(out, "/>"),
     }
 }
 
-fn write_text(text: &Text, out: &mut String) -> fmt::Result {
-    let &Text { x, y, font, tone, .. } = text;
-    let (x, y, size, class) = (Pixels(x), Pixels(y), Pixels(font.size), tone.class());
+fn write_text(text: &DrawnText, out: &mut String) -> fmt::Result {
+    let &DrawnText { x, y, font, tone, .. } = text;
+    let (x, y, size, class) = (pixels(x), pixels(y), pixels(font.size), tone.class());
     write!(out, r#"<text class="{class}" x="{x}" y="{y}" font-size="{size}""#)?;
     out.push_str(if font.bold { r#" font-weight="bold""# } else { "" });
     out.push_str(if text.ends { r#" text-anchor="end""# } else { "" });
-    writeln!(out, ">{}</text>", Escaped(&text.text))
+    writeln!(out, ">{}</text>", escaped(&text.text))
 }
 
 fn class(path: PathType) -> String {
@@ -86,28 +86,15 @@ fn class(path: PathType) -> String {
 }
 
 /// A length with at most one decimal.
-struct Pixels(f64);
-
-impl Display for Pixels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tenths = (self.0 * 10.0).round() as i64;
-        match tenths % 10 {
-            0 => write!(f, "{}", tenths / 10),
-            tenth => write!(f, "{}.{tenth}", tenths / 10),
-        }
+fn pixels(length: f64) -> String {
+    let tenths = (length * 10.0).round() as i64;
+    match tenths % 10 {
+        0 => (tenths / 10).to_string(),
+        tenth => format!("{}.{tenth}", tenths / 10),
     }
 }
 
 /// Text as XML's character data: without what XML cannot hold, and with references for what it would take for markup.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        printable(self.0).chars().try_for_each(|letter| match letter {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            other => f.write_char(other),
-        })
-    }
+fn escaped(text: &str) -> String {
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -3,10 +3,10 @@
 
 mod made;
 
-use super::outline::{Place, PlaceKind, outline};
+use super::outline::{NodePlace, PlaceKind, outline};
 use super::width::{Font, width};
 use super::{DrawnPair, Scene, svg};
-use made::Shape;
+use made::NodeShape;
 use nic_placement_core::placement::{NodePlacement, RailUse};
 use nic_placement_core::platform;
 use nic_placement_core::policy::{self, Request};
@@ -150,7 +150,7 @@ fn check_node(topology: &Topology) {
     }
 }
 
-fn devices(place: &Place) -> (Vec<GpuIndex>, Vec<NicIndex>) {
+fn devices(place: &NodePlace) -> (Vec<GpuIndex>, Vec<NicIndex>) {
     let (mut gpus, mut nics) = (place.gpus.clone(), place.nics.clone());
     for (more_gpus, more_nics) in place.places.iter().map(devices) {
         gpus.extend(more_gpus);
@@ -179,7 +179,7 @@ proptest! {
 }
 
 fn large(gpus: u8, nics: u8) -> Topology {
-    let shape = Shape {
+    let shape = NodeShape {
         gpus,
         nics,
         numa_nodes: 8,
@@ -268,7 +268,7 @@ fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
 // ---- the outline ----
 
 /// The places, as `name(gpus,nics)[inner …]`.
-fn told(place: &Place) -> String {
+fn told(place: &NodePlace) -> String {
     let inner: Vec<String> = place.places.iter().map(told).collect();
     format!("{}({},{})[{}]", place.kind, place.gpus.len(), place.nics.len(), inner.join(" "))
 }
@@ -317,7 +317,7 @@ fn a_switch_that_shows_itself_as_two_is_one_place() {
 
 #[test]
 fn switches_stand_inside_switches() {
-    let shape = Shape { per_switch: 4, levels: 3, ..shape_of(16, 16) };
+    let shape = NodeShape { per_switch: 4, levels: 3, ..shape_of(16, 16) };
     let node = shape.node();
     let told = told(&outline(&node));
     let inner = outline(&node)
@@ -347,14 +347,14 @@ fn stated_paths_make_places_where_the_bus_shows_none() {
 
 #[test]
 fn a_node_of_which_no_numa_node_is_known_is_drawn_without() {
-    let shape = Shape { numa_nodes: 0, ..shape_of(8, 8) };
+    let shape = NodeShape { numa_nodes: 0, ..shape_of(8, 8) };
     let node = shape.node();
     assert!(!told(&outline(&node)).contains("NUMA"));
     check_node(&node);
 }
 
-fn shape_of(gpus: u8, nics: u8) -> Shape {
-    Shape {
+fn shape_of(gpus: u8, nics: u8) -> NodeShape {
+    NodeShape {
         gpus,
         nics,
         numa_nodes: 2,

@@ -1,21 +1,21 @@
 //! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
 #![forbid(unsafe_code)]
 
+use super::Failure;
 use super::misunderstood::misunderstood;
 use super::page::{Page, Style, Text};
-use super::{Failure, gpu_list};
+use super::request::counted;
 use clap::ValueHint;
 use nic_placement_core::discover::root;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
-use nic_placement_fleet::audit::json::{self, Bad};
-use nic_placement_fleet::audit::kinds::{Audited, Difference, Differing, Duplicate, NodeKind};
-use nic_placement_fleet::audit::stream::{Piece, Splitter};
+use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
+use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::audit::{Audit, hostlist};
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
-/// Bad pieces that are told; all are counted.
+/// Bad pieces that are printed; all are counted.
 const TOLD: usize = 20;
 /// Differences of a node that are printed; JSON has all.
 const SHOWN: usize = 24;
@@ -36,7 +36,7 @@ const SHOWN: usize = 24;
 Examples:
   srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement audit --json reports/*.json")]
-pub(super) struct Options {
+pub(super) struct AuditOptions {
     /// regular files with any number of reports; - or nothing for standard input, also from a pipe
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
@@ -45,12 +45,11 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// What of the input is no report.
 #[derive(Default)]
 struct Rejected {
     count: usize,
     first: Vec<Bad>,
-    /// may lines of several tasks have come in between each other?
+    /// may lines of several tasks be mixed?
     mixed: bool,
 }
 
@@ -63,7 +62,7 @@ impl Rejected {
     }
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure> {
     let (mut audit, mut rejected) = (Audit::default(), Rejected::default());
     for file in or_stdin(&options.files) {
         if let Err(error) = read(file, &mut audit, &mut rejected) {
@@ -72,7 +71,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
     let audited = audit.finish();
     match options.json {
-        true => page.exact(&json::write(&audited, rejected.count, &rejected.first)),
+        true => page.exact(&audited.to_json(rejected.count, &rejected.first)),
         false => print(&audited, &rejected, page),
     }
     match (rejected.count, audited.nodes) {
@@ -100,32 +99,31 @@ pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
 }
 
 /// A file, or standard input for `-`.
-pub(super) fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
-    Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(root::open_long(path)?) })
+pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+    Ok(match path == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(io::BufReader::new(root::open_long(path)?)),
+    })
 }
 
 fn read(path: &Path, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), Failure> {
     let file = &*path.to_string_lossy();
     let input = open(path)?;
-    let mut take = |(line, piece): Piece<'_>| {
-        let added = piece.map_err(|trouble| trouble.to_string()).and_then(|text| audit.add(text));
+    let mut take = |(line, piece): StreamPiece<'_>| {
+        let added = piece.map_err(str::to_string).and_then(|text| audit.add(text));
         if let Err(why) = added {
             rejected.add(file, Some(line), why);
         }
     };
-    let labelled = Splitter::default().read(input, &mut take);
-    let is_labelled = labelled.map_err(|error| format!("`{file}`: cannot be read: {error}"))?;
+    let is_labelled =
+        stream::read(input, &mut take).map_err(|error| format!("`{file}`: cannot be read: {error}"))?;
     rejected.mixed |= file == "-" && !is_labelled;
     Ok(())
 }
 
-fn counted(count: usize, one: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { more })
-}
-
 fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
-    let nodes = counted(audited.nodes, "node", "nodes");
-    let kinds = counted(audited.kinds.len(), "kind", "kinds");
+    let nodes = counted(audited.nodes, "node");
+    let kinds = counted(audited.kinds.len(), "kind");
     let differing: usize = audited.kinds.iter().flat_map(|kind| &kind.differing).map(|of| of.count).sum();
     let verb = if differing == 1 { "differs from its kind" } else { "differ from their kind" };
     if audited.nodes > 0 {
@@ -152,7 +150,7 @@ fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
 }
 
 fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
-    let count = counted(kind.count, "node", "nodes");
+    let count = counted(kind.count, "node");
     let heading = format!("{count} {}: {}", kind.nodes, inventory(&kind.inventory));
     page.line(Text::styled(heading, Style::Heading));
     if kind.count == 1 && nodes > 1 {
@@ -190,10 +188,10 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
 }
 
 fn inventory(of: &Inventory) -> String {
-    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {model}", gpu_list::counted(*count)));
+    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {model}", counted(*count, "GPU")));
     let nics = of.nics.iter().map(|((model, path), count)| {
         let path = if path.is_empty() { String::new() } else { format!(" at {path}") };
-        format!("{} {model}{path}", counted(*count, "NIC", "NICs"))
+        format!("{} {model}{path}", counted(*count, "NIC"))
     });
     let parts: Vec<String> = [of.machine.clone()].into_iter().chain(gpus).chain(nics).collect();
     parts.join(", ")

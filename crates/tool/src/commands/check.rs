@@ -7,9 +7,9 @@ mod facts;
 mod health;
 mod installed;
 
-use super::node::Node;
 use super::page::{Page, Style, Text};
-use super::{Ending, Failure, request};
+use super::request::{self, NodeOptions};
+use super::{Ending, Failure};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
@@ -23,10 +23,9 @@ use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level};
-use nic_placement_fleet::doctor::facts::{Caller, Facts, Installation, Unasked};
-use nic_placement_fleet::doctor::report::{explained, widest_code};
-use nic_placement_fleet::doctor::table::{CHECKS, codes};
-use nic_placement_fleet::doctor::{Check, Examined, examine};
+use nic_placement_fleet::doctor::facts::{Caller, HostFacts, Installation, Unasked};
+use nic_placement_fleet::doctor::table::{CHECKS, Check, codes, widest_code};
+use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
 use nic_placement_formats::describe;
 use nic_placement_sys as sys;
@@ -63,9 +62,9 @@ Examples:
   nic-placement check --explain pcie-link
   srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
   nic-placement check --plugstack 90-nic-placement.conf --variable NCCL_IB_HCA=mlx5_1")]
-pub(super) struct Options {
+pub(super) struct CheckOptions {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// this file, with what it includes, instead of the one that Slurm reads
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = LOOKED_AT)]
     plugstack: Option<PathBuf>,
@@ -76,25 +75,12 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME=VALUE", action = clap::ArgAction::Append, help_heading = LOOKED_AT)]
     variable: Vec<String>,
     /// checks to leave out, by their codes
-    #[arg(
-        long,
-        value_name = "CODE,…",
-        value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(codes()),
-        hide_possible_values = true,
-        help_heading = LOOKED_AT
-    )]
+    #[arg(long, value_name = "CODE,…", value_delimiter = ',')]
+    #[arg(value_parser = PossibleValuesParser::new(codes()), help_heading = LOOKED_AT)]
     off: Vec<String>,
     /// the only checks to make, by their codes
-    #[arg(
-        long,
-        value_name = "CODE,…",
-        value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(codes()),
-        hide_possible_values = true,
-        conflicts_with = "off",
-        help_heading = LOOKED_AT
-    )]
+    #[arg(long, value_name = "CODE,…", value_delimiter = ',')]
+    #[arg(value_parser = PossibleValuesParser::new(codes()), conflicts_with = "off", help_heading = LOOKED_AT)]
     only: Vec<String>,
     /// the findings and the node's facts as versioned JSON, which `nic-placement audit` compares
     #[arg(long, help_heading = OUTPUT)]
@@ -109,32 +95,20 @@ pub(super) struct Options {
     #[arg(long, value_name = "FOLDER", hide = true, requires = "health")]
     lock: Option<PathBuf>,
     /// seconds after which --health says that the hardware does not answer (default 20)
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        requires = "health",
-        default_value = "20",
-        hide_default_value = true,
-        value_parser = clap::value_parser!(u64).range(1..=600),
-        help_heading = OUTPUT
-    )]
+    #[arg(long, value_name = "SECONDS", requires = "health", default_value = "20")]
+    #[arg(hide_default_value = true, help_heading = OUTPUT)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
     within: u64,
     /// all checks and what they ask, and nothing else
     #[arg(long, conflicts_with_all = ["json", "health"], help_heading = OUTPUT)]
     list: bool,
     /// what one check reads, when it is what, why it matters, what to do
-    #[arg(
-        long,
-        value_name = "CODE",
-        value_parser = PossibleValuesParser::new(codes()),
-        hide_possible_values = true,
-        conflicts_with_all = ["json", "health", "list"],
-        help_heading = OUTPUT
-    )]
+    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
+    #[arg(conflicts_with_all = ["json", "health", "list"], help_heading = OUTPUT)]
     explain: Option<String>,
 }
 
-impl Options {
+impl CheckOptions {
     /// The command line by which another process finds what fails.
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.node.arguments();
@@ -167,24 +141,20 @@ impl Options {
 
     /// The codes of checks that are not made.
     fn off(&self) -> BTreeSet<String> {
-        match self.only.is_empty() {
-            true => self.off.iter().cloned().collect(),
-            false => {
-                let left_out = codes().filter(|code| !self.only.iter().any(|only| only == code));
-                left_out.map(str::to_string).collect()
-            }
-        }
+        let has = |list: &[String], code: &str| list.iter().any(|of| of == code);
+        let is_off = |code: &&str| has(&self.off, code) || !self.only.is_empty() && !has(&self.only, code);
+        codes().filter(is_off).map(str::to_string).collect()
     }
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure> {
     if let Some(check) = options.explain.as_deref().and_then(Check::of) {
         explain(check, page);
         return Ok(());
     }
     if options.list {
-        for check in CHECKS {
-            page.item(format!("{:width$}  ", check.code, width = widest_code()), check.title);
+        for check in CHECKS.iter() {
+            page.item(format!("{:width$}  ", check.code, width = widest_code()), &check.title);
         }
         return Ok(());
     }
@@ -212,22 +182,15 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     let wish = Wish { admin, ..Wish::default() };
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     let root = describe::root_of(&options.node.source());
-    let facts: Option<Facts> = root.as_ref().map(|root: &Root| gather::facts(root, &plan.node));
+    let facts: Option<HostFacts> = root.as_ref().map(|root: &Root| gather::facts(root, &plan.node));
     let present = if is_live && present.is_empty() { caller::environment() } else { present };
     let caller = Caller {
         doubts: caller::doubts(&plan, &present, is_live),
         ..if is_live { caller::here(&plan) } else { Caller::default() }
     };
-    let findings = examine(
-        &Examined {
-            plan: &plan,
-            diagnostics: &diagnostics,
-            facts: facts.as_ref(),
-            installation: &installation,
-            caller: &caller,
-        },
-        &off,
-    );
+    let (diagnostics, facts) = (&diagnostics, facts.as_ref());
+    let subject = Examined { plan: &plan, diagnostics, facts, installation: &installation, caller: &caller };
+    let findings = examine(&subject, &off);
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));
     match options.json {
@@ -257,7 +220,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 fn explain(check: &Check, page: &mut Page) {
     page.line(format!("{}: {}", check.code, check.title));
     page.blank();
-    for (word, text) in explained(check) {
+    for (word, text) in &check.rows {
         page.item(format!("{word:<8}"), text);
     }
 }
@@ -282,7 +245,7 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
 /// This node from where a step would have it: where that is the node file, no device is waited for.
 fn as_a_step_has_it(
     admin: &Admin,
-    options: &Options,
+    options: &CheckOptions,
     installation: &mut Installation,
 ) -> Result<(Topology, Vec<Diagnostic>), Failure> {
     // as the plugin does, which is root in a step; a description may lie on a file system of the network
@@ -294,16 +257,16 @@ fn as_a_step_has_it(
         Some(Kept { topology, diagnostics, .. }) => Ok((topology, diagnostics)),
         None => options.node.read(),
     };
-    let Some(described) = described else { return here(kept) };
     match described {
-        Ok((mut described, mut diagnostics)) => {
+        None => here(kept),
+        Some(Ok((mut described, mut diagnostics))) => {
             let described_elsewhere = !matches!(admin.source, NodeSource::Sysfs(_));
             if described_elsewhere {
                 diagnostics.extend(node::confirm(&mut described, &here(kept)?.0));
             }
             Ok((described, diagnostics))
         }
-        Err(why) => {
+        Some(Err(why)) => {
             installation.no_node = Some(why.to_string());
             here(kept)
         }

@@ -13,13 +13,13 @@ use nic_placement_core::config::options;
 Examples:
   source <(nic-placement completions bash)
   nic-placement completions fish > ~/.config/fish/completions/nic-placement.fish")]
-pub(super) struct Options {
+pub(super) struct CompletionsOptions {
     /// bash, zsh, fish, elvish or powershell
     #[arg(value_enum, hide_possible_values = true)]
     shell: Shell,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &CompletionsOptions, page: &mut Page) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut with_words(command_line()), "nic-placement", &mut script);
     // clap_complete 4.6 spells the state of a hyphenated program in two ways, and then completes no option in bash

@@ -32,39 +32,38 @@ pub(super) fn opener(source: &NodeSource) -> Open {
     }
 }
 
-/// A reading that has begun.
 pub(super) struct Reading {
     answers: Receiver<(String, Sample)>,
-    waiting: BTreeSet<String>,
-    /// could no thread be started that asks the cards?
-    unasked: bool,
+    /// the devices that have not answered
+    pub(super) waiting: BTreeSet<String>,
+    /// could no thread be started?  Then no card is asked, and none answers.
+    pub(super) is_unasked: bool,
     sample: Sample,
 }
 
-/// The cards that no thread has asked yet.
 type Left = Mutex<std::vec::IntoIter<String>>;
 
 impl Reading {
     /// Asks all RDMA devices but those that are known to be silent, and all interfaces of cards.
     pub(super) fn begin(open: &Open, silent: &BTreeSet<String>) -> Reading {
-        let (told, answers) = channel();
+        let (sender, answers) = channel();
         let Some(root) = open() else {
-            return Reading { answers, waiting: BTreeSet::new(), unasked: false, sample: Sample::new() };
+            return Reading { answers, waiting: BTreeSet::new(), is_unasked: false, sample: Sample::new() };
         };
         let mut devices = root.list(CLASS, |name| !silent.contains(name));
         devices.truncate(MAX_DEVICES);
         let left: Arc<Left> = Arc::new(Mutex::new(devices.clone().into_iter()));
         let ask = || {
-            let (left, open, told) = (Arc::clone(&left), Arc::clone(open), told.clone());
-            move || ask_all(&left, &open, &told)
+            let (left, open, sender) = (Arc::clone(&left), Arc::clone(open), sender.clone());
+            move || ask_all(&left, &open, &sender)
         };
-        let unasked = !devices.is_empty() && !threads::started(ask());
+        let is_unasked = !devices.is_empty() && !threads::started(ask());
         // with fewer threads than cards these ask all the same, as long as cards answer
-        if !unasked {
+        if !is_unasked {
             let _ = devices.iter().skip(1).try_for_each(|_| threads::start(ask()));
         }
         let sample = interfaces(&root);
-        Reading { answers, waiting: devices.into_iter().collect(), unasked, sample }
+        Reading { answers, waiting: devices.into_iter().collect(), is_unasked, sample }
     }
 
     /// Takes the answers that come in that time; `true` where all have come.
@@ -82,37 +81,25 @@ impl Reading {
         true
     }
 
-    /// Could no thread be started?  Then no card is asked, and none answers.
-    pub(super) fn is_unasked(&self) -> bool {
-        self.unasked
-    }
-
-    /// The devices that have not answered.
-    pub(super) fn waiting(&self) -> &BTreeSet<String> {
-        &self.waiting
-    }
-
-    /// What was read.  An interface that belongs to an RDMA device is told there alone.
-    pub(super) fn into_sample(mut self) -> Sample {
-        let of_cards: BTreeSet<String> = self
-            .sample
-            .iter()
-            .filter(|(place, _)| place.port > 0)
-            .filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()))
-            .collect();
-        self.sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
-        self.sample
+    /// What was read, and the devices that have not answered.  An interface that belongs to an RDMA device is told there alone.
+    pub(super) fn end(self) -> (Sample, BTreeSet<String>) {
+        let Reading { mut sample, waiting, .. } = self;
+        let cards = sample.iter().filter(|(place, _)| place.port > 0);
+        let interfaces = cards.filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()));
+        let of_cards: BTreeSet<String> = interfaces.collect();
+        sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
+        (sample, waiting)
     }
 }
 
 /// Asks card after card, until all are asked or one does not answer.
-fn ask_all(left: &Left, open: &Open, told: &Sender<(String, Sample)>) {
+fn ask_all(left: &Left, open: &Open, sender: &Sender<(String, Sample)>) {
     loop {
         let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(device) = next else { return };
         let sample = open().map(|root| device_of(&root, &device)).unwrap_or_default();
         // this fails where the reading has ended without the answer
-        let _ = told.send((device, sample));
+        let _ = sender.send((device, sample));
     }
 }
 
@@ -149,7 +136,6 @@ fn device_of(root: &Root, device: &str) -> Sample {
     sample
 }
 
-/// A name that leads nowhere else.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains('/') && name != "." && name != ".."
 }
@@ -204,11 +190,11 @@ mod tests {
         });
         let mut reading = Reading::begin(&open, &BTreeSet::new());
         assert!(!reading.wait(Duration::from_millis(300)));
-        let silent = reading.waiting().clone();
-        assert_eq!((silent.len(), reading.into_sample().len()), (1, 1));
+        let (sample, silent) = reading.end();
+        assert_eq!((silent.len(), sample.len()), (1, 1));
         let mut again = Reading::begin(&open, &silent);
         assert!(again.wait(Duration::from_secs(60)), "the others answer");
-        assert!(again.into_sample().keys().all(|place| !silent.contains(&place.device)));
+        assert!(again.end().0.keys().all(|place| !silent.contains(&place.device)));
         drop(release);
     }
 }

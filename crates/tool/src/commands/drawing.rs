@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Failure, gpu_list, output};
+use super::{Failure, output, request};
 use clap::ValueHint;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::{Plan, TaskPlan};
@@ -70,7 +70,7 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
         }
     }
     let notes = tasks.into_iter().map(|(gpu, tasks)| (gpu, note(&tasks))).collect();
-    let count = if placed.len() == 1 { "1 task".to_string() } else { format!("{} tasks", placed.len()) };
+    let count = request::counted(placed.len(), "task");
     let subtitle = format!("{} · {count}", subtitle(node, map));
     Scene { topology: node, subtitle, pairs, excluded: &map.excluded, notes }
 }
@@ -89,10 +89,7 @@ fn note(tasks: &[&TaskPlan]) -> String {
 }
 
 fn subtitle(topology: &Topology, placement: &NodePlacement) -> String {
-    let gpus = gpu_list::counted(topology.gpus.len());
-    let nics = match topology.nics.len() {
-        1 => "1 NIC".to_string(),
-        nics => format!("{nics} NICs"),
-    };
+    let gpus = request::counted(topology.gpus.len(), "GPU");
+    let nics = request::counted(topology.nics.len(), "NIC");
     format!("{gpus}, {nics} · {} · policy {}", topology.provenance, placement.policy)
 }

@@ -2,10 +2,9 @@
 //! not get that NIC.
 #![forbid(unsafe_code)]
 
-use super::node::Node;
 use super::page::{Page, Style, Table, Text};
-use super::request::PlanOptions;
-use super::{Failure, gpu_list, shortfalls};
+use super::request::{self, NodeOptions, PlanOptions};
+use super::{Failure, shortfalls};
 use nic_placement_core::libraries::FileText;
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::Plan;
@@ -24,9 +23,9 @@ use nic_placement_launch::answers;
 Examples:
   nic-placement explain --gpu 3
   nic-placement explain --machine dgx-h100 --gpu 3 --exclude mlx5_5")]
-pub(super) struct Options {
+pub(super) struct ExplainOptions {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// one GPU, by its position in PCI order or its PCI address (default: all)
     #[arg(long, value_name = "N", help_heading = "What is asked for")]
     gpu: Option<String>,
@@ -37,11 +36,11 @@ pub(super) struct Options {
     json: bool,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failure> {
     let (wish, _) = options.request.wish(&[])?;
     let (topology, diagnostics) = options.node.read()?;
     let gpus = match &options.gpu {
-        Some(word) => vec![gpu_list::one("--gpu", word, &topology)?],
+        Some(word) => vec![request::gpu("--gpu", word, &topology)?],
         None => topology.gpu_indices().collect(),
     };
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
@@ -60,9 +59,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         page.table(&table(&plan.map, pairs));
     }
     shortfalls::lines("GPU", &lacking, page);
-    for diagnostic in diagnostics.iter().chain(&plan.map.diagnostics) {
-        page.item("note: ", diagnostic);
-    }
+    page.notes(diagnostics.iter().chain(&plan.map.diagnostics));
     shortfalls::verdict("explain", "a task with GPU", &plan, &lacking)
 }
 
@@ -87,7 +84,7 @@ fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
         };
         let users = match pair.users {
             0 => "unused".to_string(),
-            users => gpu_list::counted(users),
+            users => request::counted(users, "GPU"),
         };
         let may_be_chosen =
             pair.alone_mbps.is_some() || node.rails.iter().any(|rail| rail.to_string() == name);

@@ -7,7 +7,6 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
-use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::topology::{Topology, file};
 use nic_placement_formats::describe::{self, FileFormat};
 use nic_placement_formats::import::nccl;
@@ -22,30 +21,18 @@ Examples:
   nic-placement import lstopo.xml -o node.json
   nvidia-smi topo -m > matrix.txt; nic-placement import matrix.txt -o node.json
   nic-placement import --live --to nccl -o /etc/nccl/topology.xml")]
-pub(super) struct Options {
-    /// the file; for a tar or a snapshot also a directory with sys/ and proc/
+pub(super) struct ImportOptions {
+    /// the file, which gzip, bzip2 or xz may have packed; for a tar or a snapshot also a directory with sys/ and proc/
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "live")]
     file: Option<String>,
     /// this node instead of a file
     #[arg(long, conflicts_with_all = ["file", "from"])]
     live: bool,
     /// what the file is: hwloc, nccl, smi, sysfs or json (default: what it looks like)
-    #[arg(
-        long,
-        value_name = "WORD",
-        value_parser = PossibleValuesParser::new(WORDS.map(|(word, _)| word)),
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(WORDS.map(|(word, _)| word)))]
     from: Option<String>,
     /// what to write: json, or nccl for XML that NCCL_TOPO_FILE takes (default: json)
-    #[arg(
-        long,
-        value_name = "WORD",
-        value_enum,
-        default_value = "json",
-        hide_possible_values = true,
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "WORD", value_enum, default_value = "json", hide_default_value = true)]
     to: To,
     /// where to write it (default: standard output)
     ///
@@ -54,7 +41,6 @@ pub(super) struct Options {
     output: Option<PathBuf>,
 }
 
-/// The words of `--from`.
 const WORDS: [(&str, FileFormat); 5] = [
     ("hwloc", FileFormat::Hwloc),
     ("nccl", FileFormat::Nccl),
@@ -69,13 +55,12 @@ enum To {
     Nccl,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failure> {
     let from = options.from.as_deref().and_then(|from| WORDS.iter().find(|(word, _)| *word == from));
     let (topology, diagnostics) = match (&options.file, from) {
         (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,
         (Some(file), Some((_, format))) if !Path::new(file).is_dir() => {
-            let bytes = root::read_file(Path::new(file), describe::MAX_FILE, Author::Anyone)
-                .map_err(|unreadable| unreadable.to_string())?;
+            let bytes = describe::contents(file)?;
             describe::describe_as(file, &bytes, Scope::Full, *format)
                 .map_err(|problem| format!("`{file}` is no topology: {problem}"))?
         }

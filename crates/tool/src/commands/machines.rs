@@ -10,9 +10,9 @@ use nic_placement_core::platform::MODELS;
 /// Each has the sources of its facts in its file. A live node that is one of them is recognised, and gets from the model
 /// what its bus hides.
 #[derive(clap::Args)]
-pub(super) struct Options {}
+pub(super) struct MachinesOptions {}
 
-pub(super) fn run(_: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(_: &MachinesOptions, page: &mut Page) -> Result<(), Failure> {
     let mut table = Table::indented(0);
     for model in MODELS {
         table.row([model.name.into(), model.title.into()]);

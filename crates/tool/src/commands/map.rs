@@ -1,10 +1,9 @@
 //! `nic-placement map`: which NICs each GPU has, as engines and launchers want it that drive all GPUs of a node.
 #![forbid(unsafe_code)]
 
-use super::node::Node;
 use super::page::Page;
-use super::request::PlanOptions;
-use super::{Failure, gpu_list, output, tell};
+use super::request::{self, NodeOptions, PlanOptions};
+use super::{Failure, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::libraries::FileText;
@@ -24,33 +23,20 @@ Examples:
   nic-placement map --format sglang
   nic-placement map --machine dgx-h100 --gpus 4-7 --format vllm
   nic-placement map --format mooncake -o /run/nic-placement/mooncake.json")]
-pub(super) struct Options {
+pub(super) struct MapOptions {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// what to write (default: json)
-    #[arg(
-        long,
-        value_name = "WORD",
-        value_parser = PossibleValuesParser::new(FORMATS.map(|(word, ..)| word)),
-        default_value = "json",
-        hide_possible_values = true,
-        hide_default_value = true,
-        long_help = formats_help(),
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "WORD")]
+    #[arg(value_parser = PossibleValuesParser::new(FORMATS.map(|(word, ..)| word)), default_value = "json")]
+    #[arg(hide_default_value = true, long_help = formats_help(), help_heading = "Output")]
     format: String,
     /// the GPUs that the program sees, in its order: positions in PCI order (0-3,5) or PCI addresses (default: all)
     #[arg(long, value_name = "LIST", help_heading = "What is asked for")]
     gpus: Option<String>,
     /// the node's name in a rankfile (default: localhost)
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "localhost",
-        hide_default_value = true,
-        value_parser = host_name,
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "NAME", default_value = "localhost", hide_default_value = true)]
+    #[arg(value_parser = host_name, help_heading = "Output")]
     host: String,
     /// where to write it (default: standard output)
     ///
@@ -73,14 +59,14 @@ fn formats_help() -> String {
     format!("what to write (default: json){formats}")
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> {
     options.request.binds_cores_alone("map")?;
     let (wish, doubts) = options.request.wish(&[])?;
     let (topology, diagnostics) = options.node.read()?;
     for diagnostic in diagnostics.iter().chain(&doubts) {
         tell(&format!("note: {diagnostic}"));
     }
-    let gpus = gpu_list::several("--gpus", options.gpus.as_deref(), &topology)?;
+    let gpus = request::gpus("--gpus", options.gpus.as_deref(), &topology)?;
     if gpus.is_empty() {
         return Err(format!("`{}` has no GPU", topology.name).into());
     }

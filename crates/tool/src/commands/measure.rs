@@ -2,33 +2,34 @@
 #![forbid(unsafe_code)]
 
 mod node;
-mod place;
 mod print;
 mod watch;
+
+pub(super) use print::{figure, list};
 
 use super::audit::{open, or_stdin};
 use super::counters::opener;
 use super::exec::{become_as_it_is, is_first_on_node, not_started};
 use super::misunderstood::misunderstood;
-use super::node::Node;
 use super::page::Page;
+use super::request::NodeOptions;
 use super::{Ending, Failure, output, tell, threads};
 use clap::ValueHint;
 use nic_placement_core::discover::Scope;
-use nic_placement_fleet::audit::stream::{Piece, Splitter};
+use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_formats::describe;
 use nic_placement_program::Signals;
 use nic_placement_sys as sys;
 use nic_placement_traffic::merge::{self, Merged};
 use nic_placement_traffic::report::Measurement;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 /// run a program and count the bytes of each NIC meanwhile
@@ -51,7 +52,7 @@ Examples:
   srun -N2 --ntasks-per-node=1 nic-placement measure -- ./launcher
   srun -n16 --nic-placement nic-placement measure --json -o reports/ -- ./train
   nic-placement measure --merge reports/*.json")]
-pub(super) struct Options {
+pub(super) struct MeasureOptions {
     /// add up the reports of several nodes instead; - for standard input
     ///
     /// What --json has written, in any order, also mixed with other lines or labelled by srun -l.
@@ -73,10 +74,10 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = "Output")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
     if options.merge {
         return merge(options, page);
     }
@@ -127,18 +128,19 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
 /// may make the place yet.
 ///
 /// A file system that does not answer holds no job up.
-fn warn_of_place(options: &Options) {
+fn warn_of_place(options: &MeasureOptions) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let Some(output) = options.output.clone() else { return };
-    let (json, (says, hears)) = (options.json, channel());
-    let asks = threads::started(move || {
-        // after `PATIENCE` the receiver is gone
-        let _ = says.send(place::check(&output, json));
+    let json = options.json;
+    let answer = threads::answer_of(move || {
+        output::file_for(&output, "", json).and_then(|file| output::could_write(&file))
     });
-    let why = match asks.then(|| hears.recv_timeout(PATIENCE)) {
-        None | Some(Ok(Ok(()))) => return,
-        Some(Ok(Err(why))) => why,
-        Some(Err(_)) => format!("the place of the report has not answered within {} s", PATIENCE.as_secs()),
+    let why = match answer.recv_timeout(PATIENCE) {
+        Ok(Ok(())) | Err(RecvTimeoutError::Disconnected) => return,
+        Ok(Err(why)) => why,
+        Err(RecvTimeoutError::Timeout) => {
+            format!("the place of the report has not answered within {} s", PATIENCE.as_secs())
+        }
     };
     tell(&format!("measure: {why}: CMD runs, and if that stays so, the report goes to stderr"));
 }
@@ -162,7 +164,7 @@ fn status_of(status: ExitStatus) -> u8 {
     status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)
 }
 
-fn deliver(options: &Options, report: &Measurement) -> Result<(), String> {
+fn deliver(options: &MeasureOptions, report: &Measurement) -> Result<(), String> {
     let text = |page: &mut Page| match options.json {
         true => page.exact(&report.to_json()),
         false => print::report(report, page),
@@ -170,7 +172,7 @@ fn deliver(options: &Options, report: &Measurement) -> Result<(), String> {
     if let Some(output) = &options.output {
         let mut page = Page::new(false, false);
         text(&mut page);
-        let written = place::file(output, &report.node, options.json)
+        let written = output::file_for(output, &report.node, options.json)
             .and_then(|file| output::write_own(&file, page.as_bytes()));
         match written {
             Ok(()) => return Ok(()),
@@ -186,7 +188,7 @@ fn deliver(options: &Options, report: &Measurement) -> Result<(), String> {
     stderr.lock().write_all(page.as_bytes()).map_err(|error| error.to_string())
 }
 
-fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
+fn merge(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
     let (mut merged, mut passed_over) = (Merged::default(), 0usize);
     let files = or_stdin(&options.files);
     for path in &files {
@@ -217,15 +219,15 @@ fn merge(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
-fn add_all(input: Box<dyn Read>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
+fn add_all(input: Box<dyn BufRead>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
     let mut failure = None;
-    let mut take = |(_, piece): Piece<'_>| {
+    let mut take = |(_, piece): StreamPiece<'_>| {
         let added = piece
-            .map_err(|trouble| trouble.to_string())
+            .map_err(str::to_string)
             .and_then(merge::read)
             .and_then(|report| merged.add(report).map_err(|why| failure.insert(why).clone()));
         *passed_over += usize::from(added.is_err());
     };
-    Splitter::default().read(input, &mut take)?;
+    stream::read(input, &mut take)?;
     failure.map_or(Ok(()), |why| Err(io::Error::other(why)))
 }

@@ -6,7 +6,6 @@ use super::{Ending, Failure, command_line};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt;
 
-/// The failure of a command line that was not understood.
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
     Ending { status: 2, said: problem.to_string() }.into()
 }

@@ -9,17 +9,13 @@ mod check;
 mod completions;
 mod counters;
 mod drawing;
-mod evidence;
 mod exec;
 mod explain;
-mod gpu_list;
 mod import;
-mod left_out;
 mod machines;
 mod map;
 mod measure;
 mod misunderstood;
-mod node;
 mod output;
 mod page;
 mod plan;
@@ -34,7 +30,6 @@ mod threads;
 mod top;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
-use exec::NotStarted;
 use nic_placement_sys as sys;
 use page::{Colour, Page};
 use std::ffi::OsString;
@@ -52,29 +47,15 @@ const EVERYWHERE: &str = "Options of every command";
 /// processes. The same code decides. The tool needs no privileges. It changes nothing on the node, except that `refresh`
 /// writes the node file.
 #[derive(Parser)]
-#[command(
-    name = "nic-placement",
-    version,
-    args_override_self = true,
-    disable_help_flag = true,
-    disable_version_flag = true,
-    disable_help_subcommand = true,
-    after_help = "The plugin's own words: srun --nic-placement=help"
-)]
+#[command(name = "nic-placement", version, args_override_self = true, disable_help_flag = true)]
+#[command(disable_version_flag = true, disable_help_subcommand = true, hide_possible_values = true)]
+#[command(after_help = "The plugin's own words: srun --nic-placement=help")]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
     /// colours: auto (on a terminal, unless NO_COLOR is set), always or never
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value = "auto",
-        global = true,
-        hide_possible_values = true,
-        hide_default_value = true,
-        help_heading = EVERYWHERE
-    )]
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", global = true)]
+    #[arg(hide_possible_values = true, hide_default_value = true, help_heading = EVERYWHERE)]
     color: Colour,
     /// this text: -h in short, --help at length
     #[arg(short, long, action = ArgAction::Help, global = true, help_heading = EVERYWHERE)]
@@ -86,20 +67,20 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    Show(show::Options),
-    Plan(plan::Options),
-    Explain(explain::Options),
-    Exec(exec::Options),
-    Check(check::Options),
-    Audit(audit::Options),
-    Snapshot(snapshot::Options),
-    Refresh(refresh::Options),
-    Measure(measure::Options),
-    Top(top::Options),
-    Map(map::Options),
-    Import(import::Options),
-    Machines(machines::Options),
-    Completions(completions::Options),
+    Show(show::ShowOptions),
+    Plan(plan::PlanCommandOptions),
+    Explain(explain::ExplainOptions),
+    Exec(exec::ExecOptions),
+    Check(check::CheckOptions),
+    Audit(audit::AuditOptions),
+    Snapshot(snapshot::SnapshotOptions),
+    Refresh(refresh::RefreshOptions),
+    Measure(measure::MeasureOptions),
+    Top(top::TopOptions),
+    Map(map::MapOptions),
+    Import(import::ImportOptions),
+    Machines(machines::MachinesOptions),
+    Completions(completions::CompletionsOptions),
     Help(Help),
 }
 
@@ -168,14 +149,11 @@ pub fn main() -> ExitCode {
             if !said.is_empty() {
                 tell(&said);
             }
-            let of_program = failure.downcast_ref().map(|NotStarted { status, .. }| *status);
-            let status = failure.downcast_ref().map(|Ending { status, .. }| *status);
-            ExitCode::from(status.or(of_program).unwrap_or(1))
+            ExitCode::from(failure.downcast_ref().map_or(1, |Ending { status, .. }| *status))
         }
     }
 }
 
-/// One line on stderr.
 fn tell(text: &str) {
     // where stderr is closed the line is lost: there is no other place for it
     let _ = writeln!(io::stderr(), "nic-placement: {}", page::shown(text));

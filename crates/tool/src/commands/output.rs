@@ -54,24 +54,19 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
     }
 }
 
-/// The users that may read the file.
-enum Readers {
-    /// all, whatever the umask and the old file say
-    All,
-    /// those of the old file, else those whom the umask leaves: as where a shell writes it
-    AsBefore(Option<Metadata>),
-}
-
-/// Writes a file that all may read, as steps and engines must; a process that reads meanwhile has the old one.
+/// Writes a file that all may read, whatever the umask and the old file say, as steps and engines must; a process that reads
+/// meanwhile has the old one.
 pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     check(place)?;
-    write_for(Readers::All, place, bytes)
+    replace(place, bytes, 0o644, |file| file.set_permissions(Permissions::from_mode(0o644)))
 }
 
-/// The same for a file of the user's own: the old file's mode says which users may read it, else the umask.
+/// The same for a file of the user's own: the old file's mode says which users may read it, else the umask, as where a shell
+/// writes it.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
-    write_for(Readers::AsBefore(old), place, bytes)
+    let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
+    replace(place, bytes, mode, |file| old.map_or(Ok(()), |old| be_as(file, &old, mode)))
 }
 
 /// Writes what a program reads to such a file, or to standard output where the command line names none.
@@ -92,32 +87,26 @@ pub(super) fn could_write(place: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-fn write_for(readers: Readers, place: &Path, bytes: &[u8]) -> Result<(), String> {
+/// Writes a file of this mode beside `place`, sees to its owner and mode, and puts it there.
+fn replace(
+    place: &Path,
+    bytes: &[u8],
+    mode: u32,
+    own: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), String> {
     let (folder, name) = parts(place)?;
-    write_in(folder, name, bytes, &readers)
-        .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
-}
-
-fn write_in(folder: &Path, name: &OsStr, bytes: &[u8], readers: &Readers) -> io::Result<()> {
-    let mode = match readers {
-        Readers::All => 0o644,
-        Readers::AsBefore(Some(old)) => old.mode() & 0o777,
-        Readers::AsBefore(None) => 0o666,
-    };
-    let (new, mut file) = begin(folder, name, mode)?;
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| match readers {
-            Readers::AsBefore(None) => Ok(()),
-            Readers::AsBefore(Some(old)) => be_as(&file, old, mode),
-            Readers::All => file.set_permissions(Permissions::from_mode(mode)),
-        })
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, folder.join(name)));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+    let written = begin(folder, name, mode).and_then(|(new, mut file)| {
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| own(&file))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&new, place));
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written
+    });
+    written.map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
 /// A file that root writes anew stays its user's: if it were root's, its mode could keep that user from reading it.
@@ -149,6 +138,39 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
     let (folder, name) = (folder.display(), Path::new(name).display());
     let left = format!("`{folder}` has {MAX_IN_THE_WAY} files `.{name}.*.new`: remove them");
     Err(io::Error::other(left))
+}
+
+/// Where `-o` puts a report of this node: a file, or in a folder a file for each node.
+pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
+    if output.as_os_str().as_bytes().ends_with(b"/") {
+        make_folder(output)?;
+    }
+    if !output.is_dir() {
+        return Ok(output.to_path_buf());
+    }
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    let name: String = node.chars().map(|letter| if is_part(letter) { letter } else { '_' }).collect();
+    let name = name.trim_start_matches('.');
+    Ok(output.join(format!(
+        "{}.{}",
+        if name.is_empty() { "node" } else { name },
+        if json { "json" } else { "txt" }
+    )))
+}
+
+/// All nodes of a step make it at once: that another node has made it already is no error.
+fn make_folder(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| {
+        let shown = folder.display();
+        // without the slash at its end, by which a link would be followed
+        let there = fs::symlink_metadata(folder.components().as_path());
+        match there {
+            Ok(there) if error.kind() == io::ErrorKind::AlreadyExists => {
+                format!("cannot make the folder `{shown}`: {} is there", root::kind(there.file_type()))
+            }
+            _ => format!("cannot make the folder `{shown}`: {error}"),
+        }
+    })
 }
 
 #[cfg(test)]

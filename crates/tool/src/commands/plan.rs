@@ -4,12 +4,10 @@
 mod table;
 
 use super::drawing::{self, Drawing};
-use super::evidence::GpuEvidence;
 use super::misunderstood::misunderstood;
-use super::node::Node;
 use super::page::Page;
-use super::request::{self, PlanOptions};
-use super::{Failure, gpu_list, shortfalls};
+use super::request::{self, GpuEvidence, NodeOptions, PlanOptions};
+use super::{Failure, shortfalls};
 use clap::ArgAction::Append;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries;
@@ -33,9 +31,9 @@ Examples:
   nic-placement plan --machine dgx-h100 --gpus-per-task 1
   nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why
   nic-placement plan --machine dgx-h100 --gpus-per-task 1 --svg -o plan.svg")]
-pub(super) struct Options {
+pub(super) struct PlanCommandOptions {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     #[command(flatten)]
     step: StepOptions,
     #[command(flatten)]
@@ -108,8 +106,8 @@ struct Output {
     drawing: Drawing,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
-    let Options { node, step: of_step, request, site, output } = options;
+pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), Failure> {
+    let PlanCommandOptions { node, step: of_step, request, site, output } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
     let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
@@ -132,9 +130,7 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         Output { why, .. } => {
             table::print(plan, &placed, page);
             shortfalls::lines("task", &lacking, page);
-            for diagnostic in diagnostics.iter().chain(&gpus::lint(&plan.node)) {
-                page.item("note: ", diagnostic);
-            }
+            page.notes(diagnostics.iter().chain(&gpus::lint(&plan.node)));
             if *why {
                 table::reasons(&placed, page);
             }
@@ -156,7 +152,7 @@ fn step_of(
     }
     let request = StepRequest {
         starter: Starter::Slurm,
-        gpus: gpu_list::several("--gpus", of_step.gpus.as_deref(), topology)?,
+        gpus: request::gpus("--gpus", of_step.gpus.as_deref(), topology)?,
         split: of_step.gpus_per_task.map_or(GpuSplit::All, GpuSplit::Each),
         tasks: of_step.ntasks.or(played.as_ref().map(|_| 1)),
         cpus_per_task: of_step.cpus_per_task,
@@ -175,11 +171,8 @@ fn step_of(
     Ok((step, tasks))
 }
 
-fn variable_name(text: &str) -> Result<String, String> {
-    match is_variable_name(text) {
-        true => Ok(text.to_string()),
-        false => Err("expected the name of a variable".to_string()),
-    }
+fn variable_name(text: &str) -> Result<String, &'static str> {
+    is_variable_name(text).then(|| text.to_string()).ok_or("expected the name of a variable")
 }
 
 /// Lines that a shell can evaluate: `case $SLURM_LOCALID in 0) export …`.

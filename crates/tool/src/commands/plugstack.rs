@@ -66,24 +66,22 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
     values.next()
 }
 
-/// What was read.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct PluginLines {
     /// the lines that load plugins, in the order in which Slurm loads them
     pub(super) lines: Vec<PluginLine>,
-    /// what cannot be read
     pub(super) findings: Vec<Diagnostic>,
-    /// the files that were read
     pub(super) files: Vec<PathBuf>,
     /// patterns of `include` that mean no file: where, and the pattern
     pub(super) unmatched: Vec<(String, String)>,
+    looked_at: usize,
 }
 
 /// Its lines, and those of the files that it includes.
-pub(super) fn read(file: &Path) -> Read {
-    let mut reader = Reader { read: Read::default(), files: 0 };
-    reader.include(file, 0);
-    reader.read
+pub(super) fn read(file: &Path) -> PluginLines {
+    let mut read = PluginLines::default();
+    read.include(file, 0);
+    read
 }
 
 /// A file's text, which is neither waited for nor longer than a configuration is.
@@ -96,33 +94,27 @@ fn text(file: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_string())
 }
 
-struct Reader {
-    read: Read,
-    /// how many were looked at
-    files: usize,
-}
-
-impl Reader {
+impl PluginLines {
     fn include(&mut self, file: &Path, depth: usize) {
         let shown = file.display().to_string();
-        self.files += 1;
-        if self.files > MOST_FILES {
+        self.looked_at += 1;
+        if self.looked_at > MOST_FILES {
             // said once: what stands behind it is no news
-            if self.files == MOST_FILES + 1 {
+            if self.looked_at == MOST_FILES + 1 {
                 let finding =
                     format!("more than {MOST_FILES} files include each other: the others are not read");
-                self.read.findings.push(Diagnostic::new(shown, finding));
+                self.findings.push(Diagnostic::new(shown, finding));
             }
             return;
         }
         if depth > MOST_DEPTH {
-            return self.read.findings.push(Diagnostic::new(shown, "files include each other: not read"));
+            return self.findings.push(Diagnostic::new(shown, "files include each other: not read"));
         }
         let text = match text(file) {
             Ok(text) => text,
-            Err(problem) => return self.read.findings.push(Diagnostic::new(shown, problem)),
+            Err(problem) => return self.findings.push(Diagnostic::new(shown, problem)),
         };
-        self.read.files.push(file.to_path_buf());
+        self.files.push(file.to_path_buf());
         for (number, line) in text.lines().enumerate() {
             let place = format!("{shown}:{}", number + 1);
             let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
@@ -131,18 +123,18 @@ impl Reader {
                 (Some("include"), Some(pattern)) => {
                     let files = matches(&file.parent().unwrap_or(Path::new("/")).join(pattern));
                     if files.is_empty() {
-                        self.read.unmatched.push((place, pattern.to_string()));
+                        self.unmatched.push((place, pattern.to_string()));
                     }
                     files.iter().for_each(|file| self.include(file, depth + 1));
                 }
-                (Some(kind @ ("required" | "optional")), Some(path)) => self.read.lines.push(PluginLine {
+                (Some(kind @ ("required" | "optional")), Some(path)) => self.lines.push(PluginLine {
                     place,
                     is_required: kind == "required",
                     path: PathBuf::from(path),
                     arguments: words.map(str::to_string).collect(),
                     is_there: None,
                 }),
-                (Some(word), _) => self.read.findings.push(Diagnostic::new(
+                (Some(word), _) => self.findings.push(Diagnostic::new(
                     place,
                     format!(
                         "`{}`: expected `optional PATH`, `required PATH` or `include PATTERN`",
@@ -242,7 +234,7 @@ mod tests {
     fn a_file_that_includes_itself_ends() {
         let file = std::env::temp_dir().join(format!("nic-placement-circle-{}", std::process::id()));
         std::fs::write(&file, format!("include {}\n", file.display())).unwrap();
-        let Read { lines, findings, .. } = read(&file);
+        let PluginLines { lines, findings, .. } = read(&file);
         std::fs::remove_file(&file).unwrap();
         assert!(lines.is_empty());
         assert!(findings[0].to_string().contains("files include each other"), "{findings:?}");

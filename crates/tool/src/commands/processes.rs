@@ -12,43 +12,52 @@ use std::collections::BTreeSet;
 const MAX_ENVIRONMENT: usize = 1 << 20;
 /// Bytes of all environments, at most: ten thousand processes with 25 KiB each.
 const MAX_ALL: usize = 256 << 20;
+/// Processes that are kept of several looks, at most.
+const MAX_KEPT: usize = 16 * 1024;
 /// Below this number are the users of the system (login.defs(5), `UID_MIN`).
 const FIRST_USER: u32 = 1000;
 
-/// What was found.
 #[derive(Default)]
-pub(super) struct Walked {
+pub(super) struct Processes {
     /// those with a marker
-    pub(super) placed: Vec<PlacedTask>,
+    pub(super) placed: BTreeSet<PlacedTask>,
     /// users, not of the system, whose environments are not for us to read
     pub(super) hidden: BTreeSet<u32>,
-    /// were all looked at?
-    pub(super) is_whole: bool,
+    /// there are more than were looked at
+    pub(super) is_cut: bool,
 }
 
-/// Looks at all processes that may be looked at.
-pub(super) fn walk(root: &Root) -> Walked {
-    let mut walked = Walked { is_whole: true, ..Walked::default() };
-    let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
-    walked.is_whole = root.notes().is_empty();
-    let mut left = MAX_ALL;
-    let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    pids.sort_unstable();
-    for pid in pids {
-        let user = root.owner(&format!("proc/{pid}"));
-        let Some(environment) = root.beginning(&format!("proc/{pid}/environ"), MAX_ENVIRONMENT.min(left))
-        else {
-            walked.hidden.extend(user.filter(|user| *user >= FIRST_USER));
-            continue;
-        };
-        left -= environment.len();
-        if let Some(marked) = marked(&environment) {
-            walked.placed.push(PlacedTask { pid, user, processes: 1, marked });
+impl Processes {
+    /// Those that may be looked at now.
+    pub(super) fn of(root: &Root) -> Processes {
+        let mut found = Processes::default();
+        let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        found.is_cut = !root.notes().is_empty();
+        let mut left = MAX_ALL;
+        let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        pids.sort_unstable();
+        for pid in pids {
+            let user = root.owner(&format!("proc/{pid}"));
+            let path = format!("proc/{pid}/environ");
+            let Some(environment) = root.beginning(&path, MAX_ENVIRONMENT.min(left)) else {
+                found.hidden.extend(user.filter(|user| *user >= FIRST_USER));
+                continue;
+            };
+            left -= environment.len();
+            let task = |marked| PlacedTask { pid, user, processes: 1, marked };
+            found.placed.extend(marked(&environment).map(task));
+            if left == 0 {
+                found.is_cut = true;
+                break;
+            }
         }
-        if left == 0 {
-            walked.is_whole = false;
-            break;
-        }
+        found
     }
-    walked
+
+    /// Adds what was seen at another time.
+    pub(super) fn add(&mut self, other: Processes) {
+        self.hidden.extend(other.hidden);
+        let room = MAX_KEPT.saturating_sub(self.placed.len());
+        self.placed.extend(other.placed.into_iter().take(room));
+    }
 }

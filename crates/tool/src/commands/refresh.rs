@@ -38,7 +38,7 @@ Examples:
   nic-placement refresh
   nic-placement refresh --watch
   nic-placement refresh --output node.cache; nic-placement show --topology node.cache")]
-pub(super) struct Options {
+pub(super) struct RefreshOptions {
     /// where to write it, instead of /run/nic-placement/node.cache
     ///
     /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused, and so is a
@@ -73,7 +73,7 @@ pub(super) struct Options {
     every: u64,
 }
 
-pub(super) fn run(options: &Options, _: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &RefreshOptions, _: &mut Page) -> Result<(), Failure> {
     let place = options.output.clone().unwrap_or_else(|| NodeFileUse::default().path.into());
     // before anything is made beside it
     output::check(&place)?;

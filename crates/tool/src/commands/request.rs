@@ -1,15 +1,66 @@
-//! What a map is asked for: the words of the plugin's option, and the admin's arguments that change a map.
+//! What the options of several commands ask for: which node, which GPUs, the words of the plugin's option, and the admin's
+//! arguments that change a map.
 #![forbid(unsafe_code)]
 
 use super::Failure;
 use super::misunderstood::misunderstood;
+use clap::ValueHint;
+use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::options::WORDS;
-use nic_placement_core::config::{Admin, Words};
+use nic_placement_core::config::{Admin, NodeSource, Words};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::Scope;
+use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Wish;
+use nic_placement_core::platform;
+use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS};
+use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
+use nic_placement_formats::describe;
+use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step::{self, BadWish};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Which node (without one of these, this one)")]
+pub(super) struct NodeOptions {
+    /// a built-in machine: `nic-placement machines` lists them
+    #[arg(long, value_name = "NAME", conflicts_with = "topology")]
+    #[arg(value_parser = PossibleValuesParser::new(platform::names()))]
+    machine: Option<String>,
+    /// a file of any format that `nic-placement import` reads
+    ///
+    /// A topology file, a snapshot, a directory or tar with sys/ and proc/ in it, XML of hwloc or of NCCL, or the text of
+    /// nvidia-smi topo -m.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    topology: Option<String>,
+}
+
+impl NodeOptions {
+    pub(super) fn source(&self) -> NodeSource {
+        match (&self.machine, &self.topology) {
+            (Some(name), _) => NodeSource::Machine(name.clone()),
+            (None, Some(path)) => NodeSource::Topology(path.clone()),
+            (None, None) => NodeSource::Live,
+        }
+    }
+
+    /// The same node on another command line.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        match (&self.machine, &self.topology) {
+            (Some(name), _) => vec!["--machine".into(), name.into()],
+            (None, Some(path)) => vec!["--topology".into(), path.into()],
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// The node, and what was odd about it.
+    pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
+        Ok(describe::read_node(&self.source(), Scope::Full)?)
+    }
+}
 
 /// Options of all commands that make a map.
 #[derive(clap::Args)]
@@ -60,9 +111,7 @@ impl PlanOptions {
         doubts.extend(add(&mut wish.admin, more)?);
         Ok((wish, doubts))
     }
-}
 
-impl PlanOptions {
     /// Refuses a binding for a command that makes `bind=core` of it, whatever is asked.
     pub(super) fn binds_cores_alone(&self, command: &str) -> Result<(), Failure> {
         let Some(text) = &self.words else { return Ok(()) };
@@ -85,22 +134,92 @@ impl Nics {
 
 fn add(admin: &mut Admin, arguments: &[(&str, &[String])]) -> Result<Vec<Diagnostic>, Failure> {
     let mut doubts = Vec::new();
-    for (name, value) in
-        arguments.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)))
-    {
-        doubts.extend(admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
+    for (name, values) in arguments {
+        for value in *values {
+            doubts.extend(admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
+        }
     }
     Ok(doubts)
 }
 
 /// `--variable NAME=VALUE`, again for more.
 pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
-    let mut present = Present::new();
-    for text in given {
-        let Some((name, value)) = text.split_once('=') else {
-            return Err(misunderstood(format!("`--variable {text}`: expected NAME=VALUE")));
-        };
-        present.insert(name.to_string(), value.to_string());
+    let expected = |text: &String| misunderstood(format!("`--variable {text}`: expected NAME=VALUE"));
+    let pair = |text: &String| {
+        let (name, value) = text.split_once('=').ok_or_else(|| expected(text))?;
+        Ok((name.to_string(), value.to_string()))
+    };
+    given.iter().map(pair).collect()
+}
+
+/// `1 GPU`, `8 GPUs`
+pub(super) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// GPUs by their positions in PCI order (`0-3,5`) or by PCI addresses; in the order given.  All of the node where there is no list.
+pub(super) fn gpus(option: &str, list: Option<&str>, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
+    let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
+    Ok(gpus_named(topology, list).map_err(|bad| format!("`{option}`: {bad}"))?)
+}
+
+pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
+    let found = match (word.parse::<usize>(), word.parse::<PciAddress>()) {
+        (Ok(index), _) => (index < topology.gpus.len()).then_some(GpuIndex(index)),
+        (_, Ok(address)) => topology.gpu_index(address),
+        _ => return Err(misunderstood(format!("`{option} {word}`: expected an index or a PCI address"))),
+    };
+    let count = counted(topology.gpus.len(), "GPU");
+    found.ok_or_else(|| format!("`{option} {word}`: no such GPU, `{}` has {count}", topology.name).into())
+}
+
+/// A task's evidence about its GPUs, by the options `--visible` and `--may-open`.
+pub(super) struct GpuEvidence {
+    variables: BTreeMap<&'static str, String>,
+    /// `SLURM_STEP_GPUS`, the step's own list, which counts where a task has no variable
+    pub(super) step_gpus: Option<String>,
+    /// GPUs whose device nodes the task may open, as with `--gpus`; `none`
+    may_open: Option<String>,
+}
+
+impl GpuEvidence {
+    /// From each `VAR=LIST` of `--visible`, and `--may-open`.
+    pub(super) fn new(visible: &[String], may_open: Option<&str>) -> Result<GpuEvidence, Failure> {
+        let known = VARIABLES.into_iter().chain([STEP_GPUS]);
+        let mut variables = BTreeMap::new();
+        for word in visible {
+            let given = word.split_once('=').and_then(|(name, list)| {
+                Some((known.clone().find(|known| *known == name)?, list.to_string()))
+            });
+            let Some((name, list)) = given else {
+                let known = known.collect::<Vec<_>>().join(", ");
+                let expected = format!("expected VAR=LIST, with VAR one of {known}");
+                return Err(misunderstood(format!("`--visible {word}`: {expected}")));
+            };
+            if variables.insert(name, list).is_some() {
+                return Err(misunderstood(format!("`--visible {name}=` is given twice")));
+            }
+        }
+        let step_gpus = variables.remove(STEP_GPUS);
+        Ok(GpuEvidence { variables, step_gpus, may_open: may_open.map(str::to_string) })
     }
-    Ok(present)
+
+    /// The evidence; `None` where no option gives any.
+    pub(super) fn grant(&self, topology: &Topology) -> Result<Option<GpuGrant>, Failure> {
+        if self.variables.is_empty() && self.step_gpus.is_none() && self.may_open.is_none() {
+            return Ok(None);
+        }
+        let access = match self.may_open.as_deref() {
+            None => vec![Access::Unknown; topology.gpus.len()],
+            Some(list) => {
+                let open = match list {
+                    "none" => Vec::new(),
+                    list => gpus("--may-open", Some(list), topology)?,
+                };
+                let access = |gpu| if open.contains(&gpu) { Access::Allowed } else { Access::Denied };
+                topology.gpu_indices().map(access).collect()
+            }
+        };
+        Ok(Some(GpuGrant { variables: self.variables.clone(), access }))
+    }
 }

@@ -1,30 +1,29 @@
-//! What tasks or GPUs lack, and the failure that a strict word makes of it: as srun would.
+//! What tasks or GPUs lack, the failure that a strict word makes of it as srun would, and which NICs are left out.
 #![forbid(unsafe_code)]
 
 use super::Failure;
-use super::page::Page;
+use super::page::{Page, Text};
+use nic_placement_core::placement::Excluded;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::Bitmap;
 
 /// What each of several lacks, by their numbers.
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
-/// A line for each thing that is lacking.
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
-    let mut told: Vec<(&String, Vec<u32>)> = Vec::new();
+    let mut groups: Vec<(&String, Vec<u32>)> = Vec::new();
     for (number, lack) in shortfalls.iter().flat_map(|(number, of)| of.iter().map(move |lack| (number, lack)))
     {
-        match told.iter_mut().find(|(known, _)| *known == lack) {
+        match groups.iter_mut().find(|(known, _)| *known == lack) {
             Some((_, numbers)) => numbers.push(*number),
-            None => told.push((lack, vec![*number])),
+            None => groups.push((lack, vec![*number])),
         }
     }
-    for (lack, numbers) in told {
+    for (lack, numbers) in groups {
         page.item("lacks: ", format_args!("{}: {lack}", named(kind, numbers)));
     }
 }
 
-/// Fails where srun would.
 pub(super) fn verdict(
     command: &str,
     kind: &str,
@@ -44,4 +43,21 @@ pub(super) fn verdict(
 fn named(kind: &str, numbers: Vec<u32>) -> String {
     let plural = if numbers.len() == 1 { "" } else { "s" };
     format!("{kind}{plural} {}", numbers.into_iter().collect::<Bitmap>())
+}
+
+/// The NICs that may not be chosen, those with one reason together.
+pub(super) fn left_out(excluded: &[Excluded], page: &mut Page) {
+    let mut reasons: Vec<&str> = Vec::new();
+    for Excluded { why, .. } in excluded {
+        if !reasons.contains(&why.as_str()) {
+            reasons.push(why);
+        }
+    }
+    for reason in reasons {
+        let names = excluded.iter().filter(|excluded| excluded.why == reason).map(|excluded| {
+            let port = excluded.port.map(|port| format!(":{port}")).unwrap_or_default();
+            Text::from(format_args!("{}{port}", excluded.name))
+        });
+        page.item("left out: ", Text::joined(names, ", ").then(": ").then(reason));
+    }
 }

@@ -4,9 +4,9 @@
 mod tree;
 
 use super::drawing::{self, Drawing};
-use super::node::Node;
 use super::page::{Page, Table, Text};
-use super::{Failure, left_out};
+use super::request::NodeOptions;
+use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
 use nic_placement_core::placement::NodePlacement;
@@ -23,9 +23,9 @@ Examples:
   nic-placement show
   nic-placement show --machine dgx-h100 --json > node.json
   nic-placement show --svg -o node.svg")]
-pub(super) struct Options {
+pub(super) struct ShowOptions {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// the topology as JSON, to edit and give to --topology or to the plugin's topology=
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -33,7 +33,7 @@ pub(super) struct Options {
     drawing: Drawing,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure> {
     let (topology, diagnostics) = options.node.read()?;
     if options.json {
         page.exact(&file::to_json(&topology));
@@ -56,13 +56,11 @@ fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnosti
     if !placement.excluded.is_empty() || topology.supplied_by.is_some() || !notes.is_empty() {
         page.blank();
     }
-    left_out::lines(&placement.excluded, page);
+    shortfalls::left_out(&placement.excluded, page);
     if let Some(model) = &topology.supplied_by {
         page.line(format_args!("* stated by the model `{model}`; the live bus does not show it"));
     }
-    for note in notes {
-        page.item("note: ", note);
-    }
+    page.notes(notes);
 }
 
 /// The part of `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
@@ -76,9 +74,8 @@ fn matrix(topology: &Topology, page: &mut Page) {
     }
     let gpus: Vec<(usize, PciAddress)> = topology.gpus.iter().map(|gpu| gpu.address).enumerate().collect();
     for gpus in gpus.chunks(ABREAST) {
-        let headings: Vec<String> = gpus.iter().map(|(index, _)| format!("GPU {index}")).collect();
-        let mut table =
-            Table::headed(&[&[""], &*headings.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+        let headings = gpus.iter().map(|(index, _)| format!("GPU {index}"));
+        let mut table = Table::headed([String::new()].into_iter().chain(headings));
         for &(nic, address) in &nics {
             let paths = gpus.iter().map(|&(_, gpu)| path(topology, gpu, address));
             table.row([Text::from(&nic.name)].into_iter().chain(paths));

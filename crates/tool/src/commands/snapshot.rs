@@ -1,8 +1,8 @@
 //! `nic-placement snapshot`: records exactly what discovery read, and unpacks such a record.
 #![forbid(unsafe_code)]
 
-use super::node::Node;
 use super::page::Page;
+use super::request::NodeOptions;
 use super::{Failure, tell};
 use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
@@ -26,22 +26,16 @@ use std::path::{Path, PathBuf};
 Examples:
   nic-placement snapshot > node.machine
   nic-placement snapshot --unpack node.machine directory")]
-pub(super) struct Options {
+pub(super) struct SnapshotOptions {
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// write a snapshot's files below DIR, which must not hold sys or proc yet
-    #[arg(
-        long,
-        num_args = 2,
-        value_names = ["FILE", "DIR"],
-        value_hint = ValueHint::AnyPath,
-        conflicts_with_all = ["machine", "topology"],
-        help_heading = "Instead of recording"
-    )]
+    #[arg(long, num_args = 2, value_names = ["FILE", "DIR"], value_hint = ValueHint::AnyPath)]
+    #[arg(conflicts_with_all = ["machine", "topology"], help_heading = "Instead of recording")]
     unpack: Option<Vec<PathBuf>>,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &SnapshotOptions, page: &mut Page) -> Result<(), Failure> {
     match options.unpack.as_deref() {
         Some([file, directory]) => unpack(file, directory),
         _ => {
@@ -51,9 +45,8 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
-/// A live node or a captured tree is recorded as it is; a model or a topology file is written as the tree that would show
-/// it.
-fn recorded(node: &Node) -> Result<Manifest, Failure> {
+/// A live node or a captured tree is recorded as it is; a model or a topology file is written as the tree that would show it.
+fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
     let mut root = match &node.source() {
         NodeSource::Live => Root::live(),
         NodeSource::Topology(path) if Path::new(path).is_dir() => {

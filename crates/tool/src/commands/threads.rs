@@ -4,6 +4,7 @@
 use super::tell;
 use std::io;
 use std::sync::Once;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 /// Starts a thread and does not join it.  There may be none to be had: the user's processes count as threads
@@ -25,4 +26,14 @@ pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
             false
         }
     }
+}
+
+/// What a thread answers, if one could be started.
+pub(super) fn answer_of<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (sender, answer) = channel();
+    started(move || {
+        // this fails where nothing waits for the answer any more
+        let _ = sender.send(work());
+    });
+    answer
 }

@@ -5,9 +5,9 @@ mod print;
 
 use super::Failure;
 use super::counters::{Open, Reading, opener};
-use super::node::Node;
 use super::page::Page;
-use super::processes::{Walked, walk};
+use super::processes::Processes;
+use super::request::NodeOptions;
 use super::threads;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
@@ -15,14 +15,14 @@ use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::describe;
 use nic_placement_sys as sys;
-use nic_placement_traffic::counters::{CountedPort, Sample};
-use nic_placement_traffic::growth::{Growth, growth};
+use nic_placement_traffic::counters::Sample;
+use nic_placement_traffic::growth::growth;
 use nic_placement_traffic::planned::{self, PlannedNics};
+use nic_placement_traffic::report::{self, NicTraffic};
 use nic_placement_traffic::tasks::{PlacedTask, tasks};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,16 +37,10 @@ Examples:
   nic-placement top
   nic-placement top -d 10 --once
   nic-placement top --json")]
-pub(super) struct Options {
+pub(super) struct TopOptions {
     /// seconds between two looks (default: 2)
-    #[arg(
-        short,
-        long,
-        value_name = "SECONDS",
-        default_value = "2",
-        hide_default_value = true,
-        value_parser = clap::value_parser!(u64).range(1..=3600)
-    )]
+    #[arg(short, long, value_name = "SECONDS", default_value = "2", hide_default_value = true)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     delay: u64,
     /// print once, after one delay
     #[arg(long, help_heading = "Output")]
@@ -55,7 +49,7 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
 }
 
 /// How long cards are waited for.
@@ -67,20 +61,21 @@ struct Known {
     plan: PlannedNics,
 }
 
-/// What is shown.
 struct Look<'a> {
     name: String,
     known: Option<&'a Known>,
     seconds: f64,
-    grown: BTreeMap<CountedPort, Growth>,
+    nics: Vec<NicTraffic>,
     tasks: Vec<PlacedTask>,
-    walked: Walked,
+    processes: Processes,
 }
 
-pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
+pub(super) fn run(options: &TopOptions, page: &mut Page) -> Result<(), Failure> {
     let source = options.node.source();
     let open = opener(&source);
     let known = known(source);
+    let none = PlannedNics::new();
+    let plan = known.as_ref().map_or(&none, |known| &known.plan);
     let (mut before, mut silent) = read(&open, &BTreeSet::new());
     let mut begun = Instant::now();
     let stdout = io::stdout();
@@ -92,14 +87,14 @@ pub(super) fn run(options: &Options, page: &mut Page) -> Result<(), Failure> {
         begun = Instant::now();
         silent.extend(silent_now);
         let Some(root) = open() else { return Err("top: the node's files are gone".into()) };
-        let walked = walk(&root);
+        let processes = Processes::of(&root);
         let look = Look {
             name: root.read("proc/sys/kernel/hostname").unwrap_or_else(|| "this node".to_string()),
             known: known.as_ref(),
             seconds,
-            grown: growth(&before, &after, &silent),
-            tasks: tasks(&walked.placed),
-            walked,
+            nics: report::of_node(&growth(&before, &after, &silent), plan).0,
+            tasks: tasks(&processes.placed),
+            processes,
         };
         before = after;
         match (options.json, goes_on) {
@@ -144,16 +139,13 @@ fn show(look: &Look, stdout: &io::Stdout) -> Result<(), Failure> {
 fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
     let mut reading = Reading::begin(open, silent);
     reading.wait(PATIENCE);
-    let silent = reading.waiting().clone();
-    (reading.into_sample(), silent)
+    reading.end()
 }
 
 /// To read the node asks the cards, so a thread does it: where a card does not answer in time, no plan is shown.
 fn known(source: NodeSource) -> Option<Known> {
-    let (told, answer) = channel();
-    threads::started(move || {
-        let topology = describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
-        let _ = told.send(topology);
+    let answer = threads::answer_of(move || {
+        describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology)
     });
     let topology = answer.recv_timeout(PATIENCE).ok().flatten()?;
     let plan = planned::of_node(&topology, &policy::map(&topology, &Request::default()));

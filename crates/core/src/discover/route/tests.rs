@@ -266,8 +266,8 @@ fn the_decoys_of_a_recognised_machine_are_left_out_of_what_a_step_reads() {
         let (mut live, _) = discover(&Root::manifest(machine), Scope::Placement, Provenance::ThisSystem);
         let Some(known) = recognise(&Dmi::default(), &live) else { continue };
         assert_eq!(known.name, model.name);
-        supply(&mut live, &known.topology().unwrap());
-        let rails = candidates::rails(&live, &Selection::default()).rails;
+        supply(&mut live, known);
+        let rails = candidates::rails(&live, &Selection::default(), &[]).rails;
         for nic in &described.nics {
             let is_rail = rails.iter().any(|rail| rail.name == nic.name);
             if matches!(nic.role, Some(NicRole::Storage | NicRole::Management)) {

@@ -40,6 +40,22 @@ fn an_intel_card_of_a_displays_class_is_a_gpu_and_the_graphics_of_a_cpu_are_none
 }
 
 #[test]
+fn an_accelerator_on_the_bus_is_a_gpu_only_if_its_maker_has_gpus_of_that_class() {
+    let found = |vendor: &str, class: &str| {
+        let mut tree = Manifest::default();
+        let place = "devices/pci0000:80/0000:80:01.0/0000:81:00.0";
+        for (name, text) in [("class", class), ("vendor", vendor)] {
+            tree.insert(&format!("sys/{place}/{name}"), Entry::File(text.to_string()));
+        }
+        tree.insert("sys/bus/pci/devices/0000:81:00.0", Entry::Link(format!("../../../{place}")));
+        read(tree, Scope::Placement).0.gpus.len()
+    };
+    assert_eq!(found("0x8086", "0x120000"), 0, "an FPGA: Intel's PAC D5005 is 8086:0b2b");
+    assert_eq!(found("0x1002", "0x120000"), 1, "an MI300X");
+    assert_eq!(found("0x8086", "0x038000"), 1, "a Data Center GPU Max");
+}
+
+#[test]
 fn a_gpu_that_is_kept_for_a_virtual_machine_is_none_of_this_system() {
     let found = |driver: Option<&str>| {
         let mut tree = Manifest::default();

@@ -46,47 +46,49 @@ fn address(text: &str) -> PciAddress {
     text.parse().unwrap()
 }
 
+fn known(name: &str) -> &'static Model {
+    MODELS.iter().find(|model| model.name == name).unwrap()
+}
+
 const ND_H100: &str = "azure-nd96isr-h100-v5";
 
 #[test]
 fn the_marks_are_those_of_the_models() {
-    assert_eq!(MARKS.len(), MODELS.len());
-    for (marks, model) in MARKS.iter().zip(MODELS) {
+    for model in MODELS {
         let topology = model.topology().unwrap();
-        assert_eq!((marks.model, marks.gpus), (model.name, topology.gpus.len()));
+        assert_eq!(model.gpus, topology.gpus.len(), "{}", model.name);
         for gpu in &topology.gpus {
-            assert_eq!(gpu.vendor, marks.gpu_vendor, "{}", model.name);
-            assert_eq!(is_of_kind(&topology, gpu, marks), Some(true), "{}", model.name);
+            assert_eq!(is_of_kind(&topology, gpu, model), Some(true), "{}", model.name);
             let id = device(&topology, gpu.address);
-            let kind = marks.kinds.iter().find(|kind| Some(kind.id) == id).unwrap();
+            let kind = model.kinds.iter().find(|kind| Some(kind.id) == id).unwrap();
             assert!(gpu.model.as_deref().is_none_or(|name| kind.names.contains(&name)), "{}", model.name);
         }
-        for nic in marks.assumed {
+        for nic in model.assumed {
             assert!(topology.nics.iter().any(|known| known.name == *nic), "{}: {nic}", model.name);
         }
         // sources and marks must agree on what is assumed
         let assumed = model.sources().unwrap().iter().any(|source| {
             source.contains("assumed: every PCI address") || source.contains("assumed: PCI addresses")
         });
-        assert!(!(assumed && marks.addresses), "{}", model.name);
+        assert!(!(assumed && model.addresses), "{}", model.name);
     }
 }
 
 #[test]
 fn every_machine_with_a_name_is_recognised_by_it_and_its_hardware() {
-    for marks in MARKS {
-        let live = as_seen(marks.model);
-        for known in marks.products {
-            assert_eq!(name(&product(&format!("{known} 920-1")), &live), Some(marks.model));
+    for model in MODELS {
+        let live = as_seen(model.name);
+        for known in model.products {
+            assert_eq!(name(&product(&format!("{known} 920-1")), &live), Some(model.name));
         }
     }
 }
 
 #[test]
 fn without_a_name_only_stated_addresses_tell_a_machine() {
-    for marks in MARKS {
-        let expected = marks.addresses.then_some(marks.model);
-        assert_eq!(name(&Dmi::default(), &as_seen(marks.model)), expected, "{}", marks.model);
+    for model in MODELS {
+        let expected = model.addresses.then_some(model.name);
+        assert_eq!(name(&Dmi::default(), &as_seen(model.name)), expected, "{}", model.name);
     }
 }
 
@@ -100,8 +102,9 @@ fn an_nd_h100_v5_that_shows_node_and_sys_only_gets_its_pairs() {
         }
     }
     assert_eq!(name(&azure(), &live), Some(ND_H100));
-    let known = model(ND_H100).unwrap();
-    let said: Vec<String> = supply(&mut live, &known).iter().map(ToString::to_string).collect();
+    let model = known(ND_H100);
+    let known = model.topology().unwrap();
+    let said: Vec<String> = supply(&mut live, model).iter().map(ToString::to_string).collect();
     assert_eq!(
         said,
         ["`azure-nd96isr-h100-v5`: recognised by its GPUs, its NICs and its PCI addresses; from its model: \
@@ -113,7 +116,7 @@ fn an_nd_h100_v5_that_shows_node_and_sys_only_gets_its_pairs() {
         placement.gpus.iter().map(|gpu| gpu.choices[0].rail.0).collect::<Vec<_>>()
     };
     assert_eq!(pairs(&live), [0, 1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(supply(&mut live, &known), [], "once is enough");
+    assert_eq!(supply(&mut live, model), [], "once is enough");
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn what_is_live_stays_as_it_is() {
     live.nics[4].role = Some(NicRole::Storage);
     live.stated_paths.insert((address("000c:00:00.0"), address("0108:00:00.0")), PathType::Sys);
     let before = live.clone();
-    supply(&mut live, &model(ND_H100).unwrap());
+    supply(&mut live, known(ND_H100));
     assert_eq!(live.nics[4].role, Some(NicRole::Storage));
     assert_eq!(live.stated_paths[&(address("000c:00:00.0"), address("0108:00:00.0"))], PathType::Sys);
     live.stated_paths = before.stated_paths.clone();
@@ -145,7 +148,7 @@ fn a_live_pix_wins_over_the_model() {
         live.pci.insert(PciFunction { parent: PciParent::Bridge(parent), ..known });
     }
     assert_eq!(live.path_type(gpu, nic), PathType::Pix);
-    supply(&mut live, &model(ND_H100).unwrap());
+    supply(&mut live, known(ND_H100));
     assert_eq!(live.path_type(gpu, nic), PathType::Pix);
     assert_eq!(live.path_type(gpu, address("0101:00:00.0")), PathType::Node, "the model's pair of this GPU");
     assert_eq!(live.path_type(address("0002:00:00.0"), nic), PathType::Node, "the model's pair of this NIC");
@@ -189,7 +192,7 @@ fn a_part_of_the_gpus_is_known_by_name_and_place_together() {
     let mut live = as_seen(ND_H100);
     keep_gpus(&mut live, 4);
     assert_eq!(name(&azure(), &live), Some(ND_H100));
-    supply(&mut live, &model(ND_H100).unwrap());
+    supply(&mut live, known(ND_H100));
     let pairs: Vec<_> =
         live.stated_paths.iter().map(|((gpu, nic), path)| format!("{gpu} {nic} {path}")).collect();
     assert_eq!(
@@ -232,8 +235,9 @@ fn more_gpus_or_none_are_no_known_machine() {
 #[test]
 fn a_dgx_shows_its_switches_and_gets_roles_only() {
     let mut live = as_seen("dgx-h100");
-    let known = model("dgx-h100").unwrap();
-    supply(&mut live, &known);
+    let model = known("dgx-h100");
+    let known = model.topology().unwrap();
+    supply(&mut live, model);
     assert!(live.stated_paths.is_empty());
     let roles = |topology: &Topology| topology.nics.iter().map(|nic| nic.role).collect::<Vec<_>>();
     assert_eq!(roles(&live), roles(&known));
@@ -246,7 +250,7 @@ fn a_dgx_shows_its_switches_and_gets_roles_only() {
         renumbered.pci.insert(PciFunction { address: new, ..renumbered.pci.get(old).unwrap().clone() });
         nic.address = Some(new);
     }
-    supply(&mut renumbered, &known);
+    supply(&mut renumbered, model);
     assert_eq!(roles(&renumbered), roles(&known));
 }
 
@@ -256,7 +260,7 @@ fn assumed_addresses_supply_nothing() {
     // another NIC stands where the model assumes a BlueField-3
     let storage = live.nics.iter().position(|nic| nic.name == "mlx5_5").unwrap();
     live.nics[storage].name = "mlx5_40".parse().unwrap();
-    supply(&mut live, &model("dgx-b200").unwrap());
+    supply(&mut live, known("dgx-b200"));
     assert_eq!(live.nics[storage].role, None);
     assert!(live.stated_paths.is_empty());
     assert_eq!(live.nics.iter().filter(|nic| nic.role.is_some()).count(), 11);
@@ -268,7 +272,7 @@ fn a_live_phb_is_not_made_farther() {
     let mut live = as_seen("aws-g5");
     let efa = address("0000:00:15.0");
     live.pci.insert(PciFunction { numa_node: None, ..live.pci.get(efa).unwrap().clone() });
-    supply(&mut live, &model("aws-g5").unwrap());
+    supply(&mut live, known("aws-g5"));
     assert!(live.stated_paths.is_empty());
     assert_eq!(live.nics[0].role, Some(NicRole::Compute));
 }
@@ -276,11 +280,11 @@ fn a_live_phb_is_not_made_farther() {
 #[test]
 fn a_numa_node_that_is_unknown_is_made_up_for_and_one_that_is_known_is_not() {
     let mut live = as_seen("azure-nd128isr-gb300-v6");
-    let known = model("azure-nd128isr-gb300-v6").unwrap();
+    let model = known("azure-nd128isr-gb300-v6");
     let (lost, moved) = (address("0101:00:00.0"), address("0102:00:00.0"));
     live.pci.insert(PciFunction { numa_node: None, ..live.pci.get(lost).unwrap().clone() });
     live.pci.insert(PciFunction { numa_node: Some(1), ..live.pci.get(moved).unwrap().clone() });
-    supply(&mut live, &known);
+    supply(&mut live, model);
     let stated: Vec<_> =
         live.stated_paths.iter().map(|((gpu, nic), path)| format!("{gpu} {nic} {path}")).collect();
     assert_eq!(stated, ["0008:06:00.0 0101:00:00.0 NODE", "0009:06:00.0 0101:00:00.0 NODE"]);
@@ -288,11 +292,11 @@ fn a_numa_node_that_is_unknown_is_made_up_for_and_one_that_is_known_is_not() {
 
 #[test]
 fn a_machine_with_what_its_model_supplies_is_planned_as_the_model_is() {
-    for known in MODELS {
-        let known = known.topology().unwrap();
-        let mut live = as_seen(&known.name);
+    for model in MODELS {
+        let known = model.topology().unwrap();
+        let mut live = as_seen(model.name);
         let before = policy::map(&live, &Request::default());
-        supply(&mut live, &known);
+        supply(&mut live, model);
         let after = policy::map(&live, &Request::default());
         assert_eq!(after, policy::map(&known, &Request::default()), "{}", known.name);
         let hides = known.stated_paths.len() + known.nics.iter().filter(|nic| nic.role.is_some()).count();

@@ -86,7 +86,7 @@ fn names(rails: &[Rail]) -> Vec<&str> {
 }
 
 fn judged(topology: &Topology) -> Candidates {
-    rails(topology, &Selection::default())
+    rails(topology, &Selection::default(), &[])
 }
 
 fn patterns(words: &str) -> Vec<Pattern> {
@@ -160,7 +160,7 @@ fn each_piece_of_evidence_alone_leaves_a_nic_out_and_says_why() {
     for (said, evidence) in EVIDENCE {
         let (mut topology, mut selection) = (with_a_fifth_nic(), Selection::default());
         evidence(&mut topology, &mut selection, 4);
-        let judged = rails(&topology, &selection);
+        let judged = rails(&topology, &selection, &[]);
         assert_eq!(names(&judged.rails), FOUR, "{said}");
         let [left_out] = judged.excluded.as_slice() else { panic!("{said}: {:?}", judged.excluded) };
         assert_eq!(left_out.name, "mlx5_4");
@@ -182,7 +182,7 @@ fn a_physical_function_stays_the_hosts_where_its_virtual_one_is_handed_out() {
     );
     // a virtual function that cannot be chosen does not cost the port
     port(&mut topology, 5).state = PortState::Down;
-    assert!(names(&super::rails(&topology, &Selection::default()).rails).contains(&"mlx5_4"));
+    assert!(names(&super::rails(&topology, &Selection::default(), &[]).rails).contains(&"mlx5_4"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_virtual_function_whose_interface_a_container_has_does_not_cost_the_host_its
     for nic in 0..6 {
         port(&mut topology, nic).other_namespace = true;
     }
-    assert!(names(&super::rails(&topology, &Selection::default()).rails).contains(&"mlx5_5"));
+    assert!(names(&super::rails(&topology, &Selection::default(), &[]).rails).contains(&"mlx5_5"));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn what_the_admin_includes_is_used_whatever_speaks_against_it() {
         // except ports that cannot work or that the admin also excludes
         let never = ["exclude=", "port is down", "rate 0", "may not open", "no PCI function"];
         let expected = if never.iter().any(|never| said.contains(never)) { 4 } else { 5 };
-        assert_eq!(rails(&topology, &selection).rails.len(), expected, "{said}");
+        assert_eq!(rails(&topology, &selection, &[]).rails.len(), expected, "{said}");
     }
 }
 
@@ -313,7 +313,7 @@ fn a_nic_that_fails_is_a_broken_rail_and_keeps_its_reason() {
     port(&mut topology, 2).rate_mbps = Some(0);
     let selection =
         Selection { unopenable: vec![(NicIndex(3), "closed".to_string())], ..Selection::default() };
-    let found = rails(&topology, &selection);
+    let found = rails(&topology, &selection, &[]);
     assert_eq!(names(&found.rails), ["mlx5_0", "mlx5_4"]);
     assert_eq!(names(&found.broken), ["mlx5_1", "mlx5_2", "mlx5_3"]);
     assert!(found.broken.iter().all(|rail| rail.rate_mbps == Some(400_000)));

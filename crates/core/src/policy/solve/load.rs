@@ -1,71 +1,118 @@
-//! The GPUs that cross each place in an answer, and what it leaves to each of them.
+//! The ways that cross each place in an answer, and what it leaves to each of them.
 #![forbid(unsafe_code)]
 
+use super::RailSet;
 use super::problem::Problem;
 
-/// The GPUs that cross each place in an answer, or in the beginning of one, and what it leaves to each of them.
+/// One GPU gives up a rail and takes another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) gpu: usize,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+/// What crosses each place in an answer, or in the beginning of one, and what the place leaves to each way.
 pub(super) struct Load<'p> {
     problem: &'p Problem,
-    /// for each place its users: what a user's way gives at most, and the GPU, ascending
-    users: Vec<Vec<(u64, u32)>>,
-    levels: Vec<u64>,
-    /// for each place the level with one more user, which can use all it gets
-    joining: Vec<u64>,
+    /// `[place]`: what the ways across it let through when alone, ascending, and how many let through as much
+    owns: Vec<Vec<(u64, u64)>>,
+    /// `[place]`: what each way gets of it at most
+    pub(super) levels: Vec<u64>,
+    /// `[place]`: the same with one more way, which can use all it gets
+    pub(super) joining: Vec<u64>,
 }
 
 impl<'p> Load<'p> {
     pub(super) fn new(problem: &'p Problem) -> Load<'p> {
-        let joining = (0..problem.places()).map(|place| problem.capacity(place)).collect();
-        let (users, levels) = (vec![Vec::new(); problem.places()], vec![u64::MAX; problem.places()]);
-        Load { problem, users, levels, joining }
+        let places = problem.places();
+        Load {
+            problem,
+            owns: vec![Vec::new(); places],
+            levels: vec![u64::MAX; places],
+            joining: (0..places).map(|place| problem.capacity(place)).collect(),
+        }
     }
 
     /// The load of an answer.
-    pub(super) fn of(problem: &'p Problem, rails_of: &[Vec<usize>]) -> Load<'p> {
+    pub(super) fn of(problem: &'p Problem, rails_of: &[RailSet]) -> Load<'p> {
         let mut load = Load::new(problem);
-        let chosen = || {
-            rails_of.iter().enumerate().flat_map(|(gpu, rails)| rails.iter().map(move |&rail| (gpu, rail)))
-        };
-        let mut counts = vec![0; problem.places()];
-        chosen().flat_map(|(gpu, rail)| problem.crossed(gpu, rail)).for_each(|place| counts[place] += 1);
-        load.users.iter_mut().zip(counts).for_each(|(users, count)| users.reserve_exact(count));
-        for (gpu, rail) in chosen() {
-            let user = (problem.own(gpu, rail), gpu as u32);
-            problem.crossed(gpu, rail).for_each(|place| load.users[place].push(user));
+        for (gpu, rails) in rails_of.iter().enumerate() {
+            rails.iter().for_each(|rail| load.add(gpu, rail));
         }
-        for place in 0..problem.places() {
-            load.users[place].sort_unstable();
-            load.reckon(place);
-        }
+        (0..problem.places()).for_each(|place| load.reckon(place));
         load
     }
 
     /// A GPU comes to a rail.
     pub(super) fn put(&mut self, gpu: usize, rail: usize) {
-        let user = (self.problem.own(gpu, rail), gpu as u32);
-        for place in self.problem.crossed(gpu, rail) {
-            let at = self.users[place].partition_point(|other| *other < user);
-            self.users[place].insert(at, user);
-            self.reckon(place);
-        }
+        self.add(gpu, rail);
+        self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
     }
 
     /// A GPU leaves a rail.
     pub(super) fn lift(&mut self, gpu: usize, rail: usize) {
-        let user = (self.problem.own(gpu, rail), gpu as u32);
+        self.remove(gpu, rail);
+        self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
+    }
+
+    /// Changes the levels as these moves would, but not what a joining GPU would get.  Returns the places on the moves' ways
+    /// with their levels before, as often as they are on one.  [`Load::complete`] or [`Load::undo`] has to follow.
+    pub(super) fn attempt(&mut self, moves: &[Move]) -> Vec<(usize, u64)> {
+        let problem = self.problem;
+        let mut before = Vec::with_capacity(16 * moves.len());
+        for &Move { gpu, from, to } in moves {
+            self.remove(gpu, from);
+            self.add(gpu, to);
+            let places = problem.crossed(gpu, from).chain(problem.crossed(gpu, to));
+            before.extend(places.map(|place| (place, self.levels[place])));
+        }
+        for &(place, _) in &before {
+            self.levels[place] = level(problem.capacity(place), &self.owns[place], 0);
+        }
+        before
+    }
+
+    /// Makes attempted moves; `before` is what the attempt returned.
+    pub(super) fn complete(&mut self, before: &[(usize, u64)]) {
+        before.iter().for_each(|&(place, _)| self.reckon(place));
+    }
+
+    /// Takes back attempted moves.
+    pub(super) fn undo(&mut self, moves: &[Move], before: &[(usize, u64)]) {
+        for &Move { gpu, from, to } in moves {
+            self.remove(gpu, to);
+            self.add(gpu, from);
+        }
+        before.iter().for_each(|&(place, level)| self.levels[place] = level);
+    }
+
+    fn add(&mut self, gpu: usize, rail: usize) {
+        let own = self.problem.own(gpu, rail);
         for place in self.problem.crossed(gpu, rail) {
-            let at = self.users[place].partition_point(|other| *other < user);
-            self.users[place].remove(at);
-            self.reckon(place);
+            let owns = &mut self.owns[place];
+            let at = owns.iter().position(|(other, _)| *other >= own).unwrap_or(owns.len());
+            match owns.get_mut(at) {
+                Some((other, ways)) if *other == own => *ways += 1,
+                _ => owns.insert(at, (own, 1)),
+            }
+        }
+    }
+
+    /// What no way lets through any more stays with 0 ways: it may come again.
+    fn remove(&mut self, gpu: usize, rail: usize) {
+        let own = self.problem.own(gpu, rail);
+        for place in self.problem.crossed(gpu, rail) {
+            if let Some((_, ways)) = self.owns[place].iter_mut().find(|(other, _)| *other == own) {
+                *ways -= 1;
+            }
         }
     }
 
     fn reckon(&mut self, place: usize) {
-        let users = &self.users[place];
-        let owns = || users.iter().map(|&(own, _)| own);
-        let capacity = self.problem.capacity(place);
-        self.levels[place] = level(capacity, users.len(), owns());
-        self.joining[place] = level(capacity, users.len() + 1, owns().chain([u64::MAX]));
+        let (capacity, owns) = (self.problem.capacity(place), &self.owns[place]);
+        self.levels[place] = level(capacity, owns, 0);
+        self.joining[place] = level(capacity, owns, 1);
     }
 
     /// What a GPU has of a rail that it is on, in parts of a Mbit/s.
@@ -74,39 +121,30 @@ impl<'p> Load<'p> {
         places.fold(self.problem.own(gpu, rail), u64::min)
     }
 
-    /// What a GPU would have of a rail that it came to.
-    pub(super) fn joining(&self, gpu: usize, rail: usize) -> u64 {
-        let places = self.problem.crossed(gpu, rail).map(|place| self.joining[place]);
-        places.fold(self.problem.own(gpu, rail), u64::min)
+    /// What a GPU would have of a rail that it came to; `None` if that is less than `least`.
+    pub(super) fn joining(&self, gpu: usize, rail: usize, least: u64) -> Option<u64> {
+        let enough = |share: u64| Some(share).filter(|&share| share >= least);
+        let mut places = self.problem.crossed(gpu, rail).map(|place| self.joining[place]);
+        places.try_fold(enough(self.problem.own(gpu, rail))?, |share, place| enough(share.min(place)))
     }
 
-    /// The level that a place would have with one more user, which can use all it gets.
-    pub(super) fn level_for_one_more(&self, place: usize) -> u64 {
-        self.joining[place]
-    }
-
-    /// The level of a place.
-    pub(super) fn level(&self, place: usize) -> u64 {
-        self.levels[place]
-    }
-
-    /// What the ways of a place's users give them at most, ascending, and whose they are.
-    pub(super) fn users(&self, place: usize) -> &[(u64, u32)] {
-        &self.users[place]
+    /// How many ways cross a place.
+    pub(super) fn ways(&self, place: usize) -> usize {
+        self.owns[place].iter().map(|&(_, ways)| ways as usize).sum()
     }
 }
 
-/// What each user may have of a place at most: an even part, where users that cannot use all of theirs leave the rest to
-/// the others.  `u64::MAX` where there is enough for all.  `owns` says, in ascending order, what each of the `users` can
-/// use at most.
-fn level(capacity: u64, users: usize, owns: impl IntoIterator<Item = u64>) -> u64 {
-    let (mut left, mut users) = (capacity, users as u64);
-    for own in owns {
-        let even = left / users;
+/// What each way gets of a place at most: an even part, where ways that cannot use all of theirs leave the rest to the
+/// others.  `u64::MAX` where there is enough for all.  `owns` says, ascending, what ways let through, and how many as much;
+/// `greedy` more can use all they get.
+fn level(capacity: u64, owns: &[(u64, u64)], greedy: u64) -> u64 {
+    let (mut left, mut sharers) = (capacity, greedy + owns.iter().map(|(_, ways)| ways).sum::<u64>());
+    for &(own, ways) in owns.iter().filter(|(_, ways)| *ways > 0) {
+        let even = left / sharers;
         if own > even {
             return even;
         }
-        (left, users) = (left - own, users - 1);
+        (left, sharers) = (left - own * ways, sharers - ways);
     }
-    u64::MAX
+    left.checked_div(sharers).unwrap_or(u64::MAX)
 }

@@ -15,42 +15,26 @@ mod idle;
 mod improve;
 mod load;
 mod problem;
+mod rails;
 mod score;
 mod start;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use answer::{Answer, Loss};
-pub use idle::{Most, add_idle};
-pub use problem::{KINDS, Problem};
-pub use score::Score;
-
-/// Rails, at most: the rails of a GPU are bits of a `u64`.
-pub const MOST_RAILS: usize = 64;
+pub(crate) use answer::{Answer, Loss};
+pub(crate) use idle::{Part, add_idle};
+pub(crate) use problem::{KINDS, Problem};
+pub(crate) use rails::{MOST_RAILS, RailSet};
 
 /// GPUs whose rails are given, and `None` for the others.
-pub type Kept = [Option<Vec<usize>>];
+pub(crate) type Kept = [Option<RailSet>];
 
-/// A good answer: for each GPU its rails, ascending.  Empty where there is no GPU or no rail.
-pub fn solve(problem: &Problem) -> Vec<Vec<usize>> {
-    if problem.rails() == 0 || problem.gpus() == 0 {
-        return Vec::new();
-    }
-    let near = Answer::new(problem, start::nearest(problem));
+/// A good answer: each GPU has as many rails as it wants and the node has.
+pub(crate) fn solve(problem: &Problem) -> Answer<'_> {
+    let near = start::nearest(problem);
     if near.is_ideal() {
-        return near.into_rails();
+        return near;
     }
-    let rich = Answer::new(problem, start::richest(problem));
-    let [near, rich] = [near, rich].map(improve::improved);
-    if rich.score() < near.score() { rich.into_rails() } else { near.into_rails() }
-}
-
-/// A good answer in which GPUs that `kept` names keep their rails.
-pub fn solve_around(problem: &Problem, kept: &Kept) -> Vec<Vec<usize>> {
-    if kept.iter().all(Option::is_none) {
-        return solve(problem);
-    }
-    let mut around = problem.clone();
-    around.keep(kept);
-    solve(&around)
+    let [near, rich] = [near, start::richest(problem)].map(improve::improved);
+    if rich.score() < near.score() { rich } else { near }
 }

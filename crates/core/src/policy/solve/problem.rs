@@ -1,13 +1,13 @@
 //! What the solver is asked: which places each GPU crosses on its way to each rail, and what they carry.
 #![forbid(unsafe_code)]
 
-use super::{Kept, MOST_RAILS};
+use super::{Kept, RailSet};
 
 /// Shares are reckoned in this part of a Mbit/s, a multiple of 1 to 16, so that most divide without remainder.
 pub(super) const PARTS: u64 = 720_720;
 
 /// Kinds of path that can be told apart; farther ones count as the farthest.
-pub const KINDS: u8 = 8;
+pub(crate) const KINDS: u8 = 8;
 
 /// One GPU's way to one rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +24,12 @@ struct Edge {
 
 /// GPUs, rails, and the ways between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     rails: usize,
     /// rails that each GPU is to get
     wants: Vec<usize>,
-    /// for each GPU the rails from which it may choose, a bit for each
-    pub(super) open: Vec<u64>,
+    /// for each GPU the rails from which it may choose
+    open: Vec<RailSet>,
     /// what each place carries, in parts of a Mbit/s: the rails first, then links that several ways share
     capacities: Vec<u64>,
     /// `[gpu * rails + rail]`
@@ -40,15 +40,14 @@ pub struct Problem {
 
 impl Problem {
     /// A problem without ways, which [`Problem::add_way`] adds.  Rails with the rates of their ports, in Mbit/s, and how many
-    /// of them each GPU is to get: at least 1, and all where there are fewer.  Of more rails than [`MOST_RAILS`] nothing can
-    /// be solved.
-    pub fn new(rates: &[u64], wants: &[usize]) -> Problem {
+    /// of them each GPU is to get: at least 1, and all where there are fewer.  Of more rails than [`super::MOST_RAILS`]
+    /// nothing can be solved.
+    pub(crate) fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
-        let all = u64::MAX.checked_shr((MOST_RAILS - rails.min(MOST_RAILS)) as u32).unwrap_or(0);
         Problem {
             rails,
             wants: wants.iter().map(|&want| want.clamp(1, rails.max(1))).collect(),
-            open: vec![all; wants.len()],
+            open: vec![RailSet::first(rails); wants.len()],
             capacities: rates.iter().map(|rate| rate * PARTS).collect(),
             edges: Vec::with_capacity(rails * wants.len()),
             crossed: Vec::with_capacity(4 * rails * wants.len()),
@@ -56,7 +55,7 @@ impl Problem {
     }
 
     /// Adds a place that several ways may cross, by what it carries in Mbit/s; gives its number.
-    pub fn add_place(&mut self, mbps: u64) -> u16 {
+    pub(crate) fn add_place(&mut self, mbps: u64) -> u16 {
         self.capacities.push(mbps * PARTS);
         // a node has too few bridges and connections to come near the limit
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
@@ -64,15 +63,16 @@ impl Problem {
 
     /// Adds the next way, GPU by GPU and for each rail by rail: what it lets one GPU have, in Mbit/s; the kind of path; and
     /// the places on it besides the rail, on the GPU's side and on the rail's, and between them.
-    pub fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
+    pub(crate) fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
         let (rail, first) = (self.edges.len() % self.rails, self.crossed.len());
         self.crossed.push(rail as u16);
+        // mostly the narrowest: what is looked for by its share ends there
+        self.crossed.extend(between);
         let [of_gpu, of_rail] = sides;
         self.crossed.extend_from_slice(of_gpu);
         // where the sides meet one link can be on both: that above two functions of one device
         let twice = of_rail.last().is_some_and(|last| of_gpu.last() == Some(last));
         self.crossed.extend_from_slice(&of_rail[..of_rail.len() - usize::from(twice)]);
-        self.crossed.extend(between);
         let places = &self.crossed[first..];
         let narrowest = places.iter().map(|&place| self.capacities[usize::from(place)]).min();
         let own = narrowest.unwrap_or(0).min(lets_through * PARTS);
@@ -81,12 +81,12 @@ impl Problem {
     }
 
     /// Number of GPUs.
-    pub fn gpus(&self) -> usize {
+    pub(crate) fn gpus(&self) -> usize {
         self.wants.len()
     }
 
     /// Number of rails.
-    pub fn rails(&self) -> usize {
+    pub(crate) fn rails(&self) -> usize {
         self.rails
     }
 
@@ -96,17 +96,17 @@ impl Problem {
     }
 
     /// Rails that a GPU gets.
-    pub fn wants(&self, gpu: usize) -> usize {
+    pub(crate) fn wants(&self, gpu: usize) -> usize {
         self.wants[gpu]
     }
 
     /// What the way lets through when no other way shares it, in Mbit/s.
-    pub fn alone_mbps(&self, gpu: usize, rail: usize) -> u64 {
+    pub(crate) fn alone_mbps(&self, gpu: usize, rail: usize) -> u64 {
         self.own(gpu, rail) / PARTS
     }
 
     /// The kind of path, 0 the nearest.
-    pub fn kind(&self, gpu: usize, rail: usize) -> u8 {
+    pub(crate) fn kind(&self, gpu: usize, rail: usize) -> u8 {
         self.edge(gpu, rail).kind
     }
 
@@ -126,19 +126,14 @@ impl Problem {
         self.crossed[first as usize..][..places.into()].iter().map(|&place| place.into())
     }
 
-    /// The rails from which a GPU may choose, ascending.
-    pub(super) fn open_to(&self, gpu: usize) -> impl Iterator<Item = usize> + use<> {
-        bits(self.open[gpu])
-    }
-
-    /// Is a rail one of those from which a GPU may choose?
-    pub(super) fn is_open(&self, gpu: usize, rail: usize) -> bool {
-        self.open[gpu] >> rail & 1 == 1
+    /// The rails from which a GPU may choose.
+    pub(super) fn open(&self, gpu: usize) -> RailSet {
+        self.open[gpu]
     }
 
     /// Has a GPU no choice?
     pub(super) fn is_decided(&self, gpu: usize) -> bool {
-        self.open[gpu].count_ones() as usize <= self.wants[gpu]
+        self.open[gpu].len() <= self.wants[gpu]
     }
 
     fn edge(&self, gpu: usize, rail: usize) -> &Edge {
@@ -146,22 +141,9 @@ impl Problem {
     }
 
     /// Leaves GPUs that have their rails already no others.
-    pub(super) fn keep(&mut self, kept: &Kept) {
+    pub(crate) fn keep(&mut self, kept: &Kept) {
         for (open, rails) in self.open.iter_mut().zip(kept) {
-            if let Some(rails) = rails {
-                *open = rails.iter().fold(0, |open, rail| open | 1 << rail);
-            }
+            *open = rails.unwrap_or(*open);
         }
     }
-}
-
-/// The positions of the bits that are set, ascending.
-pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> + use<> {
-    std::iter::from_fn(move || {
-        let first = set.trailing_zeros() as usize;
-        (set != 0).then(|| {
-            set &= set - 1;
-            first
-        })
-    })
 }

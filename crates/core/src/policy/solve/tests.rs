@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use score::Score;
 
 mod beginnings;
 mod properties;
@@ -62,31 +63,41 @@ impl Machine {
 #[test]
 fn idle_rails_are_given_in_rail_order() {
     let problem = Machine::new(&[100; 3], &[vec![1, 0, 0]], &[1000]).problem();
-    let most = [Most { of: 0b111, rails: 3 }];
-    assert_eq!(add_idle(&problem, vec![vec![1]], &most), [[0, 1, 2]]);
+    let part = Part { nearest: RailSet::first(3), sharers: 1, rails: 3 };
+    assert_eq!(lists(&add_idle(&problem, sets(&[vec![1]]), &[part])), [[0, 1, 2]]);
 }
 
 fn alike(gpus: usize, rails: usize) -> Machine {
     Machine::new(&vec![400_000; rails], &vec![vec![0; rails]; gpus], &vec![504_000; gpus])
 }
 
+/// An answer as lists, ascending.
+fn lists(rails_of: &[RailSet]) -> Vec<Vec<usize>> {
+    rails_of.iter().map(|rails| rails.iter().collect()).collect()
+}
+
+/// And back.
+fn sets(lists: &[Vec<usize>]) -> Vec<RailSet> {
+    lists.iter().map(|rails| rails.iter().copied().collect()).collect()
+}
+
 fn solved(machine: &Machine) -> Vec<Vec<usize>> {
-    solve(&machine.problem())
+    lists(&solve(&machine.problem()).rails_of)
 }
 
 fn rail_of(machine: &Machine) -> Vec<usize> {
-    solved(machine).into_iter().map(|rails| rails[0]).collect()
+    solved(machine).concat()
 }
 
 /// What each GPU gets, in Gbit/s.
 fn shares(machine: &Machine, rails_of: &[Vec<usize>]) -> Vec<u64> {
     let problem = machine.problem();
-    Answer::new(&problem, rails_of.to_vec()).shares().iter().map(|mbps| mbps / 1000).collect()
+    Answer::new(&problem, sets(rails_of)).shares.iter().map(|mbps| mbps / 1000).collect()
 }
 
 /// An answer whose GPUs get more than by that score, from the worst-off one on.  Every answer is looked at, but for those
 /// whose beginning is no better already: further GPUs can only lessen what the first ones have.
-pub(in crate::policy) fn better(problem: &Problem, than: &Score) -> Option<Vec<Vec<usize>>> {
+pub(crate) fn better(problem: &Problem, than: &Score) -> Option<Vec<RailSet>> {
     let mut search = Search { problem, than, load: load::Load::new(problem), rails_of: Vec::new() };
     search.descend().then_some(search.rails_of)
 }
@@ -95,51 +106,47 @@ struct Search<'p> {
     problem: &'p Problem,
     than: &'p Score,
     load: load::Load<'p>,
-    rails_of: Vec<Vec<usize>>,
+    rails_of: Vec<RailSet>,
 }
 
 impl Search<'_> {
     fn descend(&mut self) -> bool {
         let Search { problem, load, rails_of, .. } = self;
         let gpu = rails_of.len();
-        let begun = rails_of.iter().enumerate().map(|(gpu, rails)| score::total(load, gpu, rails));
+        let begun = rails_of.iter().enumerate().map(|(gpu, rails)| score::total(load, gpu, *rails));
         let open = (gpu..problem.gpus()).map(|gpu| {
-            let mut joining: Vec<u64> = problem.open_to(gpu).map(|rail| load.joining(gpu, rail)).collect();
+            let open = problem.open(gpu).iter();
+            let mut joining: Vec<u64> = open.filter_map(|rail| load.joining(gpu, rail, 0)).collect();
             joining.sort_unstable();
             joining.iter().rev().take(problem.wants(gpu)).sum::<u64>() / problem::PARTS
         });
         let mut shares: Vec<u64> = begun.chain(open).collect();
         shares.sort_unstable();
-        if shares <= self.than.shares || gpu == problem.gpus() {
-            return shares > self.than.shares;
+        if shares <= self.than.shares.0 || gpu == problem.gpus() {
+            return shares > self.than.shares.0;
         }
-        let is_open = |set: &Vec<usize>| set.iter().all(|&rail| problem.is_open(gpu, rail));
-        for set in sets(problem.rails(), problem.wants(gpu)).into_iter().filter(is_open) {
-            set.iter().for_each(|&rail| self.load.put(gpu, rail));
-            self.rails_of.push(set.clone());
+        let is_open = |set: &RailSet| set.minus(problem.open(gpu)).is_empty();
+        for set in choices(problem.rails(), problem.wants(gpu)).into_iter().filter(is_open) {
+            set.iter().for_each(|rail| self.load.put(gpu, rail));
+            self.rails_of.push(set);
             if self.descend() {
                 return true;
             }
             self.rails_of.pop();
-            set.iter().for_each(|&rail| self.load.lift(gpu, rail));
+            set.iter().for_each(|rail| self.load.lift(gpu, rail));
         }
         false
     }
 }
 
 /// All sets of so many rails, in order.
-fn sets(rails: usize, size: usize) -> Vec<Vec<usize>> {
-    let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
+fn choices(rails: usize, size: usize) -> Vec<RailSet> {
+    let mut choices = vec![RailSet::default()];
     for _ in 0..size {
-        sets = sets
-            .iter()
-            .flat_map(|set| {
-                let first = set.last().map_or(0, |last| last + 1);
-                (first..rails).map(|rail| set.iter().copied().chain([rail]).collect::<Vec<usize>>())
-            })
-            .collect();
+        let after = |set: &RailSet| set.iter().last().map_or(0, |last| last + 1);
+        choices = choices.iter().flat_map(|set| (after(set)..rails).map(|rail| set.with(rail))).collect();
     }
-    sets
+    choices
 }
 
 #[test]
@@ -243,6 +250,7 @@ fn sixteen_gpus_on_eight_rails_share_them_by_two() {
 fn as_many_gpus_and_rails_as_a_node_can_have_are_dealt() {
     assert_eq!(rail_of(&alike(64, 64)), (0..64).collect::<Vec<usize>>());
     assert_eq!(solved(&alike(256, 64)).len(), 256);
+    assert_eq!(solved(&alike(2, 0)), [[], []] as [[usize; 0]; 2], "and none without a rail");
 }
 
 #[test]
@@ -254,8 +262,8 @@ fn as_many_paths_of_a_kind_as_there_can_be_are_still_nearer_than_one_farther() {
 #[test]
 fn a_move_loses_in_the_first_respect_in_which_the_answers_differ() {
     let loss = |machine: &Machine, rails_of: &[usize], gpu: usize, to: usize| {
-        let rails_of = rails_of.iter().map(|&rail| vec![rail]).collect();
-        Answer::new(&machine.problem(), rails_of).loss(gpu, to).unwrap()
+        let rails_of: Vec<Vec<usize>> = rails_of.iter().map(|&rail| vec![rail]).collect();
+        Answer::new(&machine.problem(), sets(&rails_of)).loss(gpu, to).unwrap()
     };
     // links so narrow that sharing is free
     let narrow = |far: u8| Machine::new(&[400_000; 3], &vec![vec![0, far, 0]; 2], &[126_000; 2]);
@@ -279,9 +287,10 @@ fn a_move_loses_in_the_first_respect_in_which_the_answers_differ() {
 
 #[test]
 fn those_who_keep_their_rails_keep_them_and_the_others_make_the_best_of_it() {
-    let problem = alike(4, 3).problem();
-    let kept = vec![Some(vec![2]), None, Some(vec![0]), None];
-    assert_eq!(solve_around(&problem, &kept), [[2], [0], [0], [1]]);
+    let mut problem = alike(4, 3).problem();
+    let only = |rail: usize| Some(RailSet::default().with(rail));
+    problem.keep(&[only(2), None, only(0), None]);
+    assert_eq!(lists(&solve(&problem).rails_of), [[2], [0], [0], [1]]);
 }
 
 #[test]

@@ -37,11 +37,11 @@ fn losses(machines: &[Parts], each: usize) -> (usize, f64) {
         let topology = parts.topology();
         let rails = closest(&topology).rails;
         let ways = Ways::new(&topology, &rails, &Through::default(), &vec![each; topology.gpus.len()]);
-        let score = |rails_of: &[Vec<usize>]| solve::Score::of(&ways.problem, rails_of);
-        let ours = score(&solve::solve(&ways.problem));
-        if let Some(better) = solve::tests::better(&ways.problem, &ours) {
+        let ours = solve::solve(&ways.problem);
+        if let Some(better) = solve::tests::better(&ways.problem, &ours.score()) {
             worse += 1;
-            least = least.min(ours.worst_mbps() as f64 / score(&better).worst_mbps() as f64);
+            let better = solve::Answer::new(&ways.problem, better);
+            least = least.min(ours.worst_mbps() as f64 / better.worst_mbps() as f64);
         }
     }
     (worse, least)

@@ -221,19 +221,18 @@ fn what_an_admin_names_in_vain_and_ports_beyond_the_limit_are_told() {
 }
 
 /// The maps of a step, and of a task of it that may not open some NICs, with their reasons in words or without them.
-fn maps(topology: &Topology, request: &Request, closed: &[usize], reasons: Reasons) -> [NodePlacement; 2] {
-    let step = map(topology, &Request { reasons, ..request.clone() });
+fn maps(topology: &Topology, request: &Request, closed: &[usize], wordless: bool) -> [NodePlacement; 2] {
+    let step = map(topology, &Request { wordless, ..request.clone() });
     let unopenable = closed.iter().map(|&nic| (NicIndex(nic), "closed".to_string())).collect();
     let selection = Selection { unopenable, ..Selection::default() };
     let (selection, known) = (Some(&selection), Some(&step));
-    let task = map(topology, &Request { reasons, selection, known, ..request.clone() });
+    let task = map(topology, &Request { wordless, selection, known, ..request.clone() });
     [step, task]
 }
 
 /// Checks that a map without words differs from one with them in its reasons alone.
 fn differ_in_words_alone(topology: &Topology, request: &Request, closed: &[usize]) {
-    let [worded, wordless] =
-        [Reasons::Worded, Reasons::Wordless].map(|reasons| maps(topology, request, closed, reasons));
+    let [worded, wordless] = [false, true].map(|wordless| maps(topology, request, closed, wordless));
     for (mut worded, wordless) in worded.into_iter().zip(wordless) {
         assert!(worded.gpus.iter().all(|gpu| !gpu.reason.is_empty()));
         worded.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());

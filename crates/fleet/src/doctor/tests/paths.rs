@@ -4,7 +4,7 @@
 use super::cases::{Case, case};
 use super::world::{World, model, with_function};
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
-use crate::doctor::facts::Facts;
+use crate::doctor::facts::HostFacts;
 use nic_placement_core::topology::{LinkRate, PciAddress, Topology};
 
 /// A DGX H100's first GPU, the NIC beside it, the switch's upstream port above both, and its port above the NIC.
@@ -161,7 +161,7 @@ pub(super) fn gpudirect() -> Vec<Case> {
 
 pub(super) fn redirect() -> Vec<Case> {
     let dgx = || World::of_model("dgx-h100");
-    let live: fn(&mut Facts) = |facts| facts.is_live = true;
+    let live: fn(&mut HostFacts) = |facts| facts.is_live = true;
     vec![
         case("acs", "no port redirects", dgx().bridges(0), Ok, "none redirects"),
         case("acs", "source validation alone", dgx().bridges(0x01), Ok, "none redirects"),

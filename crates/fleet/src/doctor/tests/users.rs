@@ -5,7 +5,7 @@ use super::cases::{Case, case};
 use super::world::World;
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 use crate::doctor::facts::{
-    Caller, DeviceAccess, Facts, Installation, Limit, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
+    Caller, DeviceAccess, HostFacts, Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
 };
 use nic_placement_core::diagnostic::Diagnostic;
 
@@ -166,12 +166,12 @@ fn called(change: impl FnOnce(&mut Caller)) -> World {
 }
 
 pub(super) fn caller() -> Vec<Case> {
-    let memlock = |limit: Limit, is_root: bool, in_step: bool| {
+    let memlock = |limit: u64, is_root: bool, in_step: bool| {
         called(|caller| *caller = Caller { memlock: Some(limit), is_root, in_step, ..Caller::default() })
     };
-    let some = Limit::Bytes(8 << 20);
-    let open = |patch: fn(&mut Facts)| World::of_model("dgx-h100").patched(patch);
-    fn access(facts: &mut Facts, all: DeviceAccess, first: DeviceAccess) {
+    let some: u64 = 8 << 20;
+    let open = |patch: fn(&mut HostFacts)| World::of_model("dgx-h100").patched(patch);
+    fn access(facts: &mut HostFacts, all: DeviceAccess, first: DeviceAccess) {
         facts.nics.values_mut().for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }
@@ -181,7 +181,7 @@ pub(super) fn caller() -> Vec<Case> {
     };
     use DeviceAccess::{Absent, Fenced, Open, Refused};
     vec![
-        case("memlock", "unlimited", memlock(Limit::Unlimited, false, true), Ok, "unlimited"),
+        case("memlock", "unlimited", memlock(u64::MAX, false, true), Ok, "unlimited"),
         case("memlock", "root", memlock(some, true, true), Ok, "root is not held"),
         case("memlock", "a shell", memlock(some, false, false), Note, "8192 KiB"),
         case("memlock", "a step", memlock(some, false, true), Warn, "8192 KiB"),

@@ -3,7 +3,7 @@
 
 use super::played::{config_space, digits};
 use crate::audit::report::Finding;
-use crate::doctor::facts::{Caller, Facts, Installation};
+use crate::doctor::facts::{Caller, HostFacts, Installation};
 use crate::doctor::table::codes;
 use crate::doctor::{Examined, examine};
 use nic_placement_core::discover::manifest::Entry;
@@ -16,7 +16,7 @@ use nic_placement_formats::synthesise::synthesise;
 use std::collections::BTreeSet;
 
 /// What a test says of facts that no file tells.
-type Patch = fn(&mut Facts);
+type Patch = fn(&mut HostFacts);
 
 pub(super) struct World {
     manifest: Option<Manifest>,

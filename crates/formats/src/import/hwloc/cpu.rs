@@ -1,11 +1,10 @@
 //! NUMA nodes and logical CPUs.
 #![forbid(unsafe_code)]
 
-use super::object::{Kind, Object, Objects};
-use crate::import::BadText;
-use nic_placement_core::diagnostic::Diagnostic;
+use super::object::{Object, Objects};
+use crate::import::{Imported, Result};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, NumaNode, Processor, Pu, Topology, X86};
+use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, NumaNode, Processor, Pu, X86};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subtypes of nodes that hold memory only, in the words of hwloc 2 and later.
@@ -13,7 +12,7 @@ const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL
 
 /// What the processors are: infos on the packages, and on the machine where all are alike.
 pub(super) fn processor(file: &Objects) -> Option<Processor> {
-    let package = file.of(Kind::Package).next().map(|index| &file.objects[index]);
+    let package = file.of("Package").next();
     let info =
         |name: &str| package.and_then(|package| package.info(name)).or_else(|| file.machine_info(name));
     let number = |name: &str| info(name)?.parse::<u16>().ok().map(u32::from);
@@ -30,7 +29,7 @@ pub(super) fn processor(file: &Objects) -> Option<Processor> {
 }
 
 /// An object's usable CPUs.  Version 1 lists offline CPUs too, and lists the online ones separately.
-fn usable_cpus(object: &Object) -> Result<CpuSet, BadText> {
+fn usable_cpus(object: &Object) -> Result<CpuSet> {
     let cpus = object.set("cpuset")?.unwrap_or_default();
     Ok(match object.set("online_cpuset")? {
         Some(online) => cpus.intersection(&online),
@@ -39,7 +38,7 @@ fn usable_cpus(object: &Object) -> Result<CpuSet, BadText> {
 }
 
 /// The number of a NUMA node; without `os_index` its own set tells.
-pub(super) fn numa_index(object: &Object) -> Result<u32, BadText> {
+pub(super) fn numa_index(object: &Object) -> Result<u32> {
     let number = match object.os_index()? {
         Some(number) => Some(number),
         None => object.set("nodeset")?.filter(|set| set.len() == 1).and_then(|set| set.first()),
@@ -51,15 +50,10 @@ pub(super) fn numa_index(object: &Object) -> Result<u32, BadText> {
     Ok(number)
 }
 
-pub(super) fn numa_nodes(
-    file: &Objects,
-    topology: &mut Topology,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadText> {
+pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     let mut nodes: Vec<(bool, CpuSet, u32)> = Vec::new();
     let mut seen = BTreeSet::new();
-    for index in file.of(Kind::NumaNode) {
-        let object = &file.objects[index];
+    for object in file.of("NUMANode") {
         let number = numa_index(object)?;
         if !seen.insert(number) {
             return Err(object.bad(format!("NUMA node `{number}` is there twice")));
@@ -68,11 +62,10 @@ pub(super) fn numa_nodes(
         let memory_only = MEMORY_ONLY.iter().any(|word| subtype.starts_with(word));
         nodes.push((memory_only, usable_cpus(object)?, number));
     }
-    if let (true, Some(machine)) = (nodes.is_empty(), file.of(Kind::Machine).next()) {
+    if let (true, Some(machine)) = (nodes.is_empty(), file.of("Machine").next()) {
         // hwloc 2 reads files of version 1 the same way
-        diagnostics
-            .push(Diagnostic::new("NUMANode", "none in the file: the machine counts as one, number 0"));
-        nodes.push((false, usable_cpus(&file.objects[machine])?, 0));
+        to.note("NUMANode", "none in the file: the machine counts as one, number 0");
+        nodes.push((false, usable_cpus(machine)?, 0));
     }
     // For the kernel, a CPU belongs to one node only.  hwloc 2 gives a node without CPUs (memory of a GPU,
     // MCDRAM, CXL) the CPUs of neighbouring nodes, so the innermost node around a CPU keeps it.
@@ -83,12 +76,12 @@ pub(super) fn numa_nodes(
         if own != cpus && !memory_only {
             let own = if own.is_empty() { "none".to_string() } else { own.to_string() };
             let finding = format!("CPUs of another node too: its own are taken to be {own}");
-            diagnostics.push(Diagnostic::new(format!("NUMANode {os_index}"), finding));
+            to.note(format!("NUMANode {os_index}"), finding);
         }
         taken = taken.union(&own);
-        topology.numa_nodes.push(NumaNode { os_index, cpus: own, distances: Vec::new(), package: None });
+        to.topology.numa_nodes.push(NumaNode { os_index, cpus: own, distances: Vec::new(), package: None });
     }
-    topology.numa_nodes.sort_by_key(|node| node.os_index);
+    to.topology.numa_nodes.sort_by_key(|node| node.os_index);
     Ok(())
 }
 
@@ -97,8 +90,8 @@ fn numbers(
     file: &Objects,
     objects: &BTreeSet<usize>,
     what: &str,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<BTreeMap<usize, u32>, BadText> {
+    to: &mut Imported,
+) -> Result<BTreeMap<usize, u32>> {
     let mut all = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for &index in objects {
@@ -108,22 +101,17 @@ fn numbers(
     }
     if all.len() < objects.len() {
         let finding = "numbers are missing or there twice: they are counted in the file's order";
-        diagnostics.push(Diagnostic::new(what, finding));
+        to.note(what, finding);
         all = objects.iter().copied().zip(0..).collect();
     }
     Ok(all)
 }
 
-pub(super) fn pus(
-    file: &Objects,
-    topology: &mut Topology,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadText> {
+pub(super) fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
     // (CPU, the package around it, the core around it); a CPU without a core is its own
     let mut found: Vec<(u32, Option<usize>, usize)> = Vec::new();
     let mut seen = CpuSet::new();
-    for index in file.of(Kind::Pu) {
-        let object = &file.objects[index];
+    for object in file.of("PU") {
         let number = object.os_index()?.ok_or_else(|| object.bad("a PU without os_index"))?;
         if number >= Bitmap::LIMIT {
             return Err(object.bad(format!("PU `{number}`: expected a number below {}", Bitmap::LIMIT)));
@@ -135,14 +123,11 @@ pub(super) fn pus(
         if object.set("online_cpuset")?.is_some_and(|online| !online.contains(number)) {
             continue;
         }
-        found.push((
-            number,
-            file.above(index, Kind::Package),
-            file.above(index, Kind::Core).unwrap_or(index),
-        ));
+        let index = object.index;
+        found.push((number, file.above(index, "Package"), file.above(index, "Core").unwrap_or(index)));
     }
     let packages: BTreeSet<usize> = found.iter().filter_map(|&(_, package, _)| package).collect();
-    let packages = numbers(file, &packages, "Package", diagnostics)?;
+    let packages = numbers(file, &packages, "Package", to)?;
     let package_of = |package: Option<usize>| package.and_then(|index| packages.get(&index)).copied();
     let mut cores: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for &(_, package, core) in &found {
@@ -151,16 +136,16 @@ pub(super) fn pus(
     let mut core_numbers = BTreeMap::new();
     for (package, cores) in &cores {
         // core numbers repeat on packages of several dies
-        core_numbers.extend(numbers(file, cores, &format!("Core of package {package}"), diagnostics)?);
+        core_numbers.extend(numbers(file, cores, &format!("Core of package {package}"), to)?);
     }
     for (os_index, package, core) in found {
         let package = package_of(package);
         // one without a Package, as hwloc writes it where the kernel knows none, counts as of package 0
-        let node = topology.numa_nodes.iter_mut().find(|node| node.cpus.first() == Some(os_index));
+        let node = to.topology.numa_nodes.iter_mut().find(|node| node.cpus.first() == Some(os_index));
         node.into_iter().for_each(|node| node.package = package);
         let package = package.unwrap_or(0);
         let core = core_numbers.get(&core).copied().unwrap_or(os_index);
-        topology.pus.push(Pu { os_index, package, core });
+        to.topology.pus.push(Pu { os_index, package, core });
     }
     Ok(())
 }

@@ -2,9 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::cpu::numa_index;
-use super::object::{Kind, Objects};
-use crate::import::shown;
-use nic_placement_core::diagnostic::Diagnostic;
+use super::object::{Object, Objects};
+use crate::import::{Imported, shown};
 use nic_placement_core::topology::Topology;
 use roxmltree::Node;
 use std::collections::BTreeMap;
@@ -20,15 +19,15 @@ struct Matrix {
     values: Vec<u32>,
 }
 
-pub(super) fn distances(file: &Objects, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) {
+pub(super) fn distances(file: &Objects, to: &mut Imported) {
     let found = if file.version == 1 { inside_objects(file) } else { beside_objects(file) };
     let mut used = false;
     for matrix in found {
         let finding = match matrix {
             Ok(_) if used => "a second matrix: not used".to_string(),
-            Ok(matrix) => match rows(&matrix, topology) {
+            Ok(matrix) => match rows(&matrix, &to.topology) {
                 Some(rows) => {
-                    topology.numa_nodes.iter_mut().zip(rows).for_each(|(node, row)| node.distances = row);
+                    to.topology.numa_nodes.iter_mut().zip(rows).for_each(|(node, row)| node.distances = row);
                     used = true;
                     continue;
                 }
@@ -36,12 +35,12 @@ pub(super) fn distances(file: &Objects, topology: &mut Topology, diagnostics: &m
                     "a matrix of {} values between {} nodes, where the file has {}: not used",
                     matrix.values.len(),
                     matrix.nodes.len(),
-                    topology.numa_nodes.len()
+                    to.topology.numa_nodes.len()
                 ),
             },
             Err(finding) => finding,
         };
-        diagnostics.push(Diagnostic::new("distances", finding));
+        to.note("distances", finding);
     }
 }
 
@@ -72,11 +71,11 @@ fn not_a_number(text: &str) -> String {
 fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
     let mut found = Vec::new();
     // only an object around the first node can have a matrix of all nodes
-    let around = file.of(Kind::NumaNode).next().into_iter().flat_map(|first| file.ancestors(first));
+    let around = file.of("NUMANode").next().into_iter().flat_map(|first| file.ancestors(first.index));
     for index in around {
-        let below = |&node: &usize| file.ancestors(node).any(|above| above == index);
-        let nodes = file.of(Kind::NumaNode).filter(below);
-        let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(&file.objects[node]).ok()).collect();
+        let below = |node: &&Object| file.ancestors(node.index).any(|above| above == index);
+        let nodes = file.of("NUMANode").filter(below);
+        let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(node).ok()).collect();
         for element in children(file.objects[index].element, "distances") {
             // only between as many objects as there are nodes: we need no matrices between cores or groups
             if element.attribute("nbobjs").and_then(|count| count.parse().ok()) != Some(nodes.len()) {
@@ -132,7 +131,7 @@ fn matrix(file: &Objects, element: Node, by_gp_index: bool) -> Result<Matrix, St
     if by_gp_index {
         // hwloc's own numbers, valid in this file only
         let mut of_gp_index = BTreeMap::new();
-        for object in file.of(Kind::NumaNode).map(|index| &file.objects[index]) {
+        for object in file.of("NUMANode") {
             if let (Some(gp), Ok(number)) = (object.attribute("gp_index"), numa_index(object)) {
                 of_gp_index.insert(gp, number);
             }

@@ -2,12 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::free_text;
-use super::object::{Kind, Object};
+use super::object::Object;
 use super::pci::Bus;
-use crate::import::{BadText, shown};
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::file::MAX_GPUS;
-use nic_placement_core::topology::{DeviceName, Gpu, GpuVendor, PciFunction, Topology};
+use nic_placement_core::topology::{DeviceName, Gpu, GpuVendor, PciFunction};
 use std::collections::BTreeMap;
 
 /// Names that hwloc's libraries give to GPUs, the vendor's own first; the first one with a model name wins.
@@ -21,8 +20,7 @@ fn number(object: &Object, library: &str) -> Option<u32> {
     object.attribute("name")?.strip_prefix(library)?.parse().ok()
 }
 
-/// The library that found this device; `None` for the display driver's devices (`card0`) and for devices
-/// other than GPUs.
+/// The library that found this device; `None` for the display driver's devices (`card0`) and for devices other than GPUs.
 fn library(object: &Object, version: u32) -> Option<usize> {
     let name = object.attribute("name")?;
     let found = LIBRARIES.iter().position(|prefix| {
@@ -40,51 +38,46 @@ fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
     let console = vendor == GpuVendor::Amd && function.device.is_some_and(|id| CONSOLES.contains(&id));
     // an Intel CPU's built-in graphics, on the host bridge itself; cards of that class stand behind a port
     let built_in = vendor == GpuVendor::Intel && class == 0x0300 && function.parent.bridge().is_none();
-    let looks_like_one = matches!(class, 0x0300 | 0x0302 | 0x0380 | 0x1200);
+    let looks_like_one = GpuVendor::of_function(function.class?, function.vendor?).is_some();
     (!console && !built_in && (looks_like_one || found_by_library)).then_some(vendor)
 }
 
-pub(super) fn gpus(
-    bus: &Bus,
-    topology: &mut Topology,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadText> {
+pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // the OS devices of each PCI device
     let mut inside: BTreeMap<usize, Vec<&Object>> = BTreeMap::new();
     let mut homeless: Vec<&str> = Vec::new();
-    for index in file.of(Kind::OsDevice) {
-        let object = &file.objects[index];
-        match bus.device_of(index) {
+    for object in file.of("OSDev") {
+        match bus.device_of(object.index) {
             Some(device) => inside.entry(device).or_default().push(object),
             None if library(object, file.version).is_some() => homeless.extend(object.attribute("name")),
             None => {}
         }
     }
     let none: Vec<&Object> = Vec::new();
-    for index in file.of(Kind::PciDevice) {
+    for index in file.of("PCIDev").map(|device| device.index) {
         let Some(function) = bus.function(index) else { continue };
         let devices = inside.get(&index).unwrap_or(&none);
         let found = devices.iter().any(|object| library(object, file.version).is_some());
         let Some(vendor) = vendor(function, found) else { continue };
-        if topology.gpus.len() >= MAX_GPUS {
+        if to.topology.gpus.len() >= MAX_GPUS {
             let finding = format!("more than {MAX_GPUS} GPUs: this and later ones are left out");
-            diagnostics.push(Diagnostic::new(function.address.to_string(), finding));
+            to.note(function.address.to_string(), finding);
             break;
         }
-        if bus.add(index, topology, diagnostics)? {
-            let room = MAX_GPUS - topology.gpus.len();
+        if bus.add(index, to)? {
+            let room = MAX_GPUS - to.topology.gpus.len();
             let gpu = Gpu::new(function.address, vendor);
-            topology.gpus.extend(partitions(gpu, devices, file.version).into_iter().take(room));
+            to.topology.gpus.extend(partitions(gpu, devices, file.version).into_iter().take(room));
         }
     }
-    if let (true, Some(first)) = (topology.gpus.is_empty(), homeless.first()) {
+    if let (true, Some(first)) = (to.topology.gpus.is_empty(), homeless.first()) {
         let finding = format!("{} such devices, none below a PCI device: left out", homeless.len());
-        diagnostics.push(Diagnostic::new(shown(first), finding));
+        to.note(shown(first), finding);
     }
     // values that should tell GPUs apart but are equal identify none
-    once(topology, diagnostics, "uuid", |gpu| gpu.uuid.clone(), |gpu| gpu.uuid = None);
-    once(topology, diagnostics, "render node", Gpu::device_node, |gpu| gpu.minor = None);
+    once(to, "uuid", |gpu| gpu.uuid.clone(), |gpu| gpu.uuid = None);
+    once(to, "render node", Gpu::device_node, |gpu| gpu.minor = None);
     Ok(())
 }
 
@@ -130,22 +123,16 @@ fn amd_uuid(text: &str) -> Option<String> {
 }
 
 /// Removes a value from all GPUs that share it.
-fn once(
-    topology: &mut Topology,
-    diagnostics: &mut Vec<Diagnostic>,
-    what: &str,
-    value: impl Fn(&Gpu) -> Option<String>,
-    take: impl Fn(&mut Gpu),
-) {
+fn once(to: &mut Imported, what: &str, value: impl Fn(&Gpu) -> Option<String>, take: impl Fn(&mut Gpu)) {
     let mut holders: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (index, gpu) in topology.gpus.iter().enumerate() {
+    for (index, gpu) in to.topology.gpus.iter().enumerate() {
         if let Some(value) = value(gpu) {
             holders.entry(value).or_default().push(index);
         }
     }
     for (value, holders) in holders.into_iter().filter(|(_, holders)| holders.len() > 1) {
         let finding = format!("the {what} of {} GPUs: not used", holders.len());
-        diagnostics.push(Diagnostic::new(value, finding));
-        holders.into_iter().for_each(|index| take(&mut topology.gpus[index]));
+        to.note(value, finding);
+        holders.into_iter().for_each(|index| take(&mut to.topology.gpus[index]));
     }
 }

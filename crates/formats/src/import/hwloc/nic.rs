@@ -1,13 +1,12 @@
 //! NICs: OpenFabrics devices with their ports, Slingshot, EFA, and the plain network interfaces.
 #![forbid(unsafe_code)]
 
-use super::object::{Kind, Object};
+use super::object::Object;
 use super::pci::Bus;
-use crate::import::{BadText, shown};
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
-    DeviceName, LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix, Topology,
+    DeviceName, LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +15,6 @@ const CRAY: u16 = 0x17db;
 /// PCI vendor of Amazon; its devices `efa0` to `efa3` are Elastic Fabric Adapters.
 const AMAZON: u16 = 0x1d0f;
 
-/// The network OS devices of one PCI device.
 #[derive(Default)]
 struct Card<'o> {
     verbs: Vec<&'o Object<'o>>,
@@ -26,18 +24,18 @@ struct Card<'o> {
     interfaces: Vec<&'o Object<'o>>,
 }
 
-/// A NIC as the file lists it.
-struct Listed {
+/// A NIC as the file lists it, whose name may be invalid.
+struct ListedNic {
     name: String,
     kind: NicKind,
-    /// without its address; `None` if its name is invalid
-    nic: Option<Nic>,
+    card: Option<String>,
+    ports: Vec<Port>,
+    netdevs: Vec<String>,
 }
 
-impl Listed {
-    fn new(name: &str, kind: NicKind, facts: impl FnOnce(Nic) -> Nic) -> Listed {
-        let nic = name.parse().ok().map(|name| facts(Nic::new(name, kind)));
-        Listed { name: name.to_string(), kind, nic }
+impl ListedNic {
+    fn new(name: &str, kind: NicKind, netdevs: Vec<String>) -> ListedNic {
+        ListedNic { name: name.to_string(), kind, card: None, ports: Vec::new(), netdevs }
     }
 }
 
@@ -74,7 +72,7 @@ impl<'o> Card<'o> {
     }
 
     /// The NICs of this card.
-    fn nics(&self, function: Option<&PciFunction>) -> Vec<Listed> {
+    fn nics(&self, function: Option<&PciFunction>) -> Vec<ListedNic> {
         let netdevs: Vec<String> = self.netdevs();
         if !self.verbs.is_empty() {
             let efa = |function: &PciFunction| {
@@ -85,26 +83,21 @@ impl<'o> Card<'o> {
             // the file does not tell which of several devices an interface belongs to
             let alone = self.verbs.len() == 1;
             let interfaces: &[&Object] = if alone { &self.interfaces } else { &[] };
-            let facts = |object: &Object, nic: Nic| Nic {
+            let nic = |object: &&Object| ListedNic {
                 card: guid(object.info("SysImageGUID")),
                 ports: ports(object, interfaces),
-                netdevs: if alone { netdevs.clone() } else { Vec::new() },
-                ..nic
+                ..ListedNic::new(name_of(object), kind, if alone { netdevs.clone() } else { Vec::new() })
             };
-            let nic = |object: &&Object| Listed::new(name_of(object), kind, |nic| facts(object, nic));
             return self.verbs.iter().map(nic).collect();
         }
-        if let [only] = self.slingshot.as_slice() {
-            return vec![Listed::new(name_of(only), NicKind::Slingshot, |nic| Nic { netdevs, ..nic })];
-        }
         if !self.slingshot.is_empty() {
-            let nic = |object: &&Object| Listed::new(name_of(object), NicKind::Slingshot, |nic| nic);
+            let own = if self.slingshot.len() == 1 { netdevs } else { Vec::new() };
+            let nic = |object: &&Object| ListedNic::new(name_of(object), NicKind::Slingshot, own.clone());
             return self.slingshot.iter().map(nic).collect();
         }
         // the file lacks the `cxi` device's name, so we use the interface's
         let kind = if self.is_slingshot(function) { NicKind::Slingshot } else { NicKind::Ethernet };
-        let nic = |name: &String| Listed::new(name, kind, |nic| Nic { netdevs: vec![name.clone()], ..nic });
-        netdevs.iter().map(nic).collect()
+        netdevs.iter().map(|name| ListedNic::new(name, kind, vec![name.clone()])).collect()
     }
 
     fn netdevs(&self) -> Vec<String> {
@@ -115,25 +108,21 @@ impl<'o> Card<'o> {
     }
 }
 
-pub(super) fn nics(
-    bus: &Bus,
-    topology: &mut Topology,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<(), BadText> {
+pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();
-    for index in file.of(Kind::OsDevice) {
-        let device = bus.device_of(index);
-        let key = (device, if device.is_some() { 0 } else { index });
-        cards.entry(key).or_default().add(&file.objects[index], file.version);
+    for object in file.of("OSDev") {
+        let device = bus.device_of(object.index);
+        let key = (device, if device.is_some() { 0 } else { object.index });
+        cards.entry(key).or_default().add(object, file.version);
     }
-    let mut found: Vec<(Option<usize>, Listed)> = Vec::new();
+    let mut found: Vec<(Option<usize>, ListedNic)> = Vec::new();
     for ((device, _), card) in &cards {
         let function = device.and_then(|device| bus.function(device));
         for object in &card.portals {
             let finding = "a Portals adapter, which no library here places: left out";
-            diagnostics.push(Diagnostic::new(shown(name_of(object)), finding));
+            to.note(shown(name_of(object)), finding);
         }
         if !card.portals.is_empty() {
             continue;
@@ -144,47 +133,45 @@ pub(super) fn nics(
     found.sort_by_key(|(_, listed)| listed.kind);
     let mut names = BTreeSet::new();
     let mut unknown = Vec::new();
-    for (device, Listed { name, nic, .. }) in found {
+    for (device, ListedNic { name, kind, card, ports, netdevs }) in found {
         let function = device.and_then(|device| bus.function(device));
-        let problem = if nic.is_none() {
+        let device_name = name.parse::<DeviceName>();
+        let problem = if device_name.is_err() {
             Some("a name that no library's variable could hold: this NIC is left out".to_string())
         } else if names.contains(&name) {
             Some("a second NIC of this name: left out".to_string())
-        } else if topology.nics.len() >= MAX_NICS {
+        } else if to.topology.nics.len() >= MAX_NICS {
             Some(format!("more than {MAX_NICS} NICs: this one is left out"))
-        } else if function.is_some_and(|function| topology.gpu_index(function.address).is_some()) {
+        } else if function.is_some_and(|function| to.topology.gpu_index(function.address).is_some()) {
             Some("a NIC inside a GPU's PCI device: left out".to_string())
         } else {
             None
         };
         if let Some(problem) = problem {
-            diagnostics.push(Diagnostic::new(shown(&name), problem));
+            to.note(shown(&name), problem);
             continue;
         }
-        let Some(nic) = nic else { continue };
+        let Ok(device_name) = device_name else { continue };
         let address = match (device, function) {
-            (Some(device), Some(function)) if bus.add(device, topology, diagnostics)? => {
-                Some(function.address)
-            }
+            (Some(device), Some(function)) if bus.add(device, to)? => Some(function.address),
             (Some(_), _) => continue,
             (None, _) => None,
         };
-        if nic.ports.iter().any(|port| port.state == PortState::Unknown) {
+        if ports.iter().any(|port| port.state == PortState::Unknown) {
             unknown.push(name.clone());
         }
         names.insert(name);
-        topology.nics.push(Nic { address, ..nic });
+        to.topology.nics.push(Nic { address, card, ports, netdevs, ..Nic::new(device_name, kind) });
     }
     if let Some(first) = unknown.first() {
-        let finding = match unknown.len() {
-            1 => "the file does not say whether its ports are active, and only active ones are used"
-                .to_string(),
-            count => format!(
-                "as of {} more, the file does not say whether its ports are active, and only active ones are used",
-                count - 1
-            ),
+        let others = match unknown.len() {
+            1 => String::new(),
+            count => format!("as of {} more, ", count - 1),
         };
-        diagnostics.push(Diagnostic::new(first.clone(), finding));
+        let finding = format!(
+            "{others}the file does not say whether its ports are active, and only active ones are used"
+        );
+        to.note(first.clone(), finding);
     }
     Ok(())
 }
@@ -214,8 +201,7 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
         }
     }
     if said.is_empty() {
-        // there is at least one port: ports count from 1 (the kernel's include/rdma/ib_verbs.h,
-        // `rdma_start_port`)
+        // there is at least one port: ports count from 1 (the kernel's include/rdma/ib_verbs.h, `rdma_start_port`)
         said.insert(1, BTreeMap::new());
     }
     let single = said.len() == 1;

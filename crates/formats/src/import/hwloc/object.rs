@@ -1,46 +1,14 @@
 //! The objects of the file, flat and in its order, with accessors for the readers.
 #![forbid(unsafe_code)]
 
-use crate::import::{BadText, shown};
+use crate::import::{BadText, Result, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
-
-/// Kinds of objects that matter here (`hwloc_obj_type_t`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Machine,
-    NumaNode,
-    Package,
-    Core,
-    Pu,
-    Bridge,
-    PciDevice,
-    OsDevice,
-    /// caches, groups, dies, memory caches, and future kinds
-    Other,
-}
-
-impl Kind {
-    fn of(word: &str) -> Kind {
-        match word {
-            "Machine" => Kind::Machine,
-            "NUMANode" => Kind::NumaNode,
-            // version 1 called a package a socket until hwloc 1.11
-            "Package" | "Socket" => Kind::Package,
-            "Core" => Kind::Core,
-            "PU" => Kind::Pu,
-            "Bridge" => Kind::Bridge,
-            "PCIDev" => Kind::PciDevice,
-            "OSDev" => Kind::OsDevice,
-            _ => Kind::Other,
-        }
-    }
-}
+use std::collections::BTreeMap;
 
 /// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OsTypes {
-    /// a display or a computing device
     pub(super) gpu: bool,
     pub(super) network: bool,
     pub(super) openfabrics: bool,
@@ -75,11 +43,12 @@ impl OsTypes {
     }
 }
 
-/// One object.
 pub(super) struct Object<'d> {
-    pub(super) kind: Kind,
+    /// its place among the objects
+    pub(super) index: usize,
+    /// its `type` (`hwloc_obj_type_t`)
+    pub(super) kind: &'d str,
     pub(super) element: Node<'d, 'd>,
-    /// the object around it
     pub(super) parent: Option<usize>,
 }
 
@@ -109,7 +78,7 @@ impl<'d> Object<'d> {
     }
 
     /// The kernel's number of this object.
-    pub(super) fn os_index(&self) -> Result<Option<u32>, BadText> {
+    pub(super) fn os_index(&self) -> Result<Option<u32>> {
         let Some(text) = self.attribute("os_index") else { return Ok(None) };
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse::<u32>().ok().filter(|_| digits);
@@ -119,7 +88,7 @@ impl<'d> Object<'d> {
     }
 
     /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
-    pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>, BadText> {
+    pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>> {
         let Some(text) = self.attribute(name) else { return Ok(None) };
         set(text).map(Some).ok_or_else(|| {
             let limit = Bitmap::LIMIT;
@@ -158,18 +127,15 @@ fn set(text: &str) -> Option<Bitmap> {
     Some(Bitmap::from_words(set))
 }
 
-/// All objects of the file.
 pub(super) struct Objects<'d> {
-    /// the format's major version
     pub(super) version: u32,
-    /// the element around everything
     pub(super) root: Node<'d, 'd>,
     /// each object after the one around it
     pub(super) objects: Vec<Object<'d>>,
 }
 
 impl<'d> Objects<'d> {
-    pub(super) fn new(document: &'d Document<'d>) -> Result<Objects<'d>, BadText> {
+    pub(super) fn new(document: &'d Document<'d>) -> Result<Objects<'d>> {
         let root = document.root_element();
         let line = |element: Node| document.text_pos_at(element.range().start).row;
         let name = root.tag_name().name();
@@ -184,37 +150,30 @@ impl<'d> Objects<'d> {
             BadText::new(line(root), format!("version `{}` of hwloc's XML: expected 1, 2 or 3", shown(said)))
         })?;
         let mut file = Objects { version, root, objects: Vec::new() };
-        let mut ahead: Vec<(Node, Option<usize>)> = vec![(root, None)];
-        while let Some((element, parent)) = ahead.pop() {
-            let here = if element == root {
-                None
-            } else {
-                let kind = Kind::of(element.attribute("type").unwrap_or_default());
-                file.objects.push(Object { kind, element, parent });
-                Some(file.objects.len() - 1)
+        // objects stand in the root or in objects
+        let mut indices = BTreeMap::from([(root, None)]);
+        for element in root.descendants().filter(|element| element.has_tag_name("object")) {
+            let around = element.parent().and_then(|parent| indices.get(&parent));
+            let Some(&parent) = around else { continue };
+            let kind = match element.attribute("type").unwrap_or_default() {
+                // version 1 called a package a socket until hwloc 1.11
+                "Socket" => "Package",
+                kind => kind,
             };
-            let inner = element.children().filter(|child| child.has_tag_name("object"));
-            let first = ahead.len();
-            ahead.extend(inner.map(|child| (child, here)));
-            ahead[first..].reverse();
+            let index = file.objects.len();
+            indices.insert(element, Some(index));
+            file.objects.push(Object { index, kind, element, parent });
         }
-        let mut machines = file.of(Kind::Machine);
-        match (machines.next(), machines.next()) {
-            (None, _) => Err(BadText::new(line(root), "no object of type `Machine`")),
-            (Some(_), Some(second)) => {
-                Err(file.objects[second].bad("a second object of type `Machine`: expected one machine"))
-            }
-            (Some(_), None) => {
-                drop(machines);
-                Ok(file)
-            }
+        let machines: Vec<&Object> = file.of("Machine").collect();
+        match machines[..] {
+            [] => Err(BadText::new(line(root), "no object of type `Machine`")),
+            [_] => Ok(file),
+            [_, second, ..] => Err(second.bad("a second object of type `Machine`: expected one machine")),
         }
     }
 
-    /// The objects of one kind.
-    pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = usize> + '_ {
-        let objects = self.objects.iter().enumerate();
-        objects.filter(move |(_, object)| object.kind == kind).map(|(index, _)| index)
+    pub(super) fn of(&self, kind: &'static str) -> impl Iterator<Item = &Object<'d>> {
+        self.objects.iter().filter(move |object| object.kind == kind)
     }
 
     /// The objects around `index`, nearest first.
@@ -223,13 +182,13 @@ impl<'d> Objects<'d> {
     }
 
     /// The nearest object of `kind` around `index`.
-    pub(super) fn above(&self, index: usize, kind: Kind) -> Option<usize> {
+    pub(super) fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
         self.ancestors(index).find(|&above| self.objects[above].kind == kind)
     }
 
     /// The file's infos on the whole machine; version 3 has them outside all objects.
     pub(super) fn machine_info(&self, name: &str) -> Option<&'d str> {
-        let machine = self.of(Kind::Machine).next().map(|index| self.objects[index].element);
+        let machine = self.of("Machine").next().map(|machine| machine.element);
         let all = infos(self.root).chain(machine.into_iter().flat_map(infos));
         all.filter(|(_, value)| !value.trim().is_empty())
             .find(|(key, _)| *key == name)

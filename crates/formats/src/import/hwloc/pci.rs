@@ -1,13 +1,13 @@
 //! PCI functions and the bridges above them.
 #![forbid(unsafe_code)]
 
-use super::object::{Kind, Object, Objects};
-use crate::import::{BadText, hex, shown};
-use nic_placement_core::diagnostic::Diagnostic;
+use super::object::{Object, Objects};
+use crate::import::{Imported, Result, hex, shown};
 use nic_placement_core::topology::{
     CpuSet, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Topology,
 };
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// All PCI functions of the file by their place in it.
 pub(super) struct Bus<'f> {
@@ -16,14 +16,14 @@ pub(super) struct Bus<'f> {
 }
 
 impl<'f> Bus<'f> {
-    pub(super) fn new(file: &'f Objects<'f>) -> Result<Bus<'f>, BadText> {
+    pub(super) fn new(file: &'f Objects<'f>) -> Result<Bus<'f>> {
         let mut functions = BTreeMap::new();
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
             let is_function = match object.kind {
-                Kind::PciDevice => true,
+                "PCIDev" => true,
                 // a bridge without an address is a host bridge
-                Kind::Bridge => object.attribute("pci_busid").is_some(),
+                "Bridge" => object.attribute("pci_busid").is_some(),
                 _ => false,
             };
             if !is_function {
@@ -42,28 +42,22 @@ impl<'f> Bus<'f> {
         Ok(Bus { file, functions })
     }
 
-    /// The function at a place of the file.
     pub(super) fn function(&self, index: usize) -> Option<&PciFunction> {
         self.functions.get(&index)
     }
 
     /// The PCI device that an OS device belongs to.
     pub(super) fn device_of(&self, os_device: usize) -> Option<usize> {
-        self.file.above(os_device, Kind::PciDevice)
+        self.file.above(os_device, "PCIDev")
     }
 
     /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
-    pub(super) fn add(
-        &self,
-        index: usize,
-        topology: &mut Topology,
-        diagnostics: &mut Vec<Diagnostic>,
-    ) -> Result<bool, BadText> {
+    pub(super) fn add(&self, index: usize, to: &mut Imported) -> Result<bool> {
         let Some(device) = self.function(index) else { return Ok(false) };
-        if topology.pci.get(device.address).is_some() {
+        if to.topology.pci.get(device.address).is_some() {
             return Ok(true);
         }
-        if let Some(outer) = self.file.above(index, Kind::PciDevice) {
+        if let Some(outer) = self.file.above(index, "PCIDev") {
             let line = self.file.objects[outer].line();
             let problem = format!("`{}` is inside the PCI device of line {line}", device.address);
             return Err(self.file.objects[index].bad(problem));
@@ -72,63 +66,60 @@ impl<'f> Bus<'f> {
             self.file.ancestors(index).filter(|&above| self.functions.contains_key(&above)).collect();
         if bridges.len() > PciTree::MAX_DEPTH {
             let finding = format!("below more than {} bridges: left out", PciTree::MAX_DEPTH);
-            diagnostics.push(Diagnostic::new(device.address.to_string(), finding));
+            to.note(device.address.to_string(), finding);
             return Ok(false);
         }
         let locality = self.locality(index)?;
-        let numa_node = locality.as_ref().and_then(|cpus| only_node(topology, cpus));
+        let numa_node = locality.as_ref().and_then(|cpus| only_node(&to.topology, cpus));
         let chain: Vec<usize> = std::iter::once(index).chain(bridges).collect();
         for (position, place) in chain.iter().enumerate() {
             let function = &self.functions[place];
-            if topology.pci.get(function.address).is_some() {
+            if to.topology.pci.get(function.address).is_some() {
                 break;
             }
             let parent = match chain.get(position + 1) {
                 Some(bridge) => {
                     let bridge_function = &self.functions[bridge];
                     let (object, address) = (&self.file.objects[*bridge], bridge_function.address);
-                    if buses(object)?.is_some_and(|buses| !buses.hold(function.address)) {
+                    let holds = |(domain, buses): &(u32, RangeInclusive<u8>)| {
+                        *domain == function.address.domain && buses.contains(&function.address.bus)
+                    };
+                    if buses(object)?.is_some_and(|buses| !holds(&buses)) {
                         let finding =
                             format!("stands below `{address}`, which leads to other buses: it is left there");
-                        diagnostics.push(Diagnostic::new(function.address.to_string(), finding));
+                        to.note(function.address.to_string(), finding);
                     }
                     PciParent::Bridge(address)
                 }
-                None => PciParent::Host(self.host_bridge(*place, function.address, diagnostics)?),
+                None => PciParent::Host(self.host_bridge(*place, function.address, to)?),
             };
             let local_cpus = locality.clone();
-            topology.pci.insert(PciFunction { parent, numa_node, local_cpus, ..function.clone() });
+            to.topology.pci.insert(PciFunction { parent, numa_node, local_cpus, ..function.clone() });
         }
         Ok(true)
     }
 
     /// The outermost host bridge above the topmost function: the kernel's tree does not count an Intel VMD
     /// controller's inner one either.
-    fn host_bridge(
-        &self,
-        top: usize,
-        address: PciAddress,
-        diagnostics: &mut Vec<Diagnostic>,
-    ) -> Result<HostBridge, BadText> {
-        let mut hosts =
-            self.file.ancestors(top).filter(|&above| self.file.objects[above].kind == Kind::Bridge);
+    fn host_bridge(&self, top: usize, address: PciAddress, to: &mut Imported) -> Result<HostBridge> {
+        let mut hosts = self.file.ancestors(top).filter(|&above| self.file.objects[above].kind == "Bridge");
         let outermost = hosts.by_ref().last();
         if let Some(host) = outermost {
             let object = &self.file.objects[host];
             let buses = buses(object)?.ok_or_else(|| object.bad("a host bridge without bridge_pci"))?;
-            return Ok(HostBridge { domain: buses.domain, bus: buses.first });
+            return Ok(HostBridge { domain: buses.0, bus: *buses.1.start() });
         }
         // lstopo can leave bridges out; functions of one bus share a host bridge in any case
         let finding = "no host bridge above it in the file: only what is on its bus counts as near";
-        diagnostics.push(Diagnostic::new(address.to_string(), finding));
+        to.note(address.to_string(), finding);
         Ok(HostBridge { domain: address.domain, bus: address.bus })
     }
 
     /// The CPUs near a device: those of the innermost object around it that is no I/O object.
-    fn locality(&self, index: usize) -> Result<Option<CpuSet>, BadText> {
+    fn locality(&self, index: usize) -> Result<Option<CpuSet>> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];
-            if matches!(object.kind, Kind::Bridge | Kind::PciDevice | Kind::OsDevice) {
+            if matches!(object.kind, "Bridge" | "PCIDev" | "OSDev") {
                 continue;
             }
             if let Some(cpus) = object.set("cpuset")? {
@@ -144,27 +135,14 @@ fn only_node(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
     topology.numa_nodes.iter().find(|node| cpus.is_subset(&node.cpus)).map(|node| node.os_index)
 }
 
-/// The buses below a bridge.
-struct Buses {
-    domain: u32,
-    first: u8,
-    last: u8,
-}
-
-impl Buses {
-    fn hold(&self, address: PciAddress) -> bool {
-        self.domain == address.domain && (self.first..=self.last).contains(&address.bus)
-    }
-}
-
-/// `bridge_pci="0000:[d0-d7]"`
-fn buses(object: &Object) -> Result<Option<Buses>, BadText> {
+/// The domain and the buses below a bridge: `bridge_pci="0000:[d0-d7]"`
+fn buses(object: &Object) -> Result<Option<(u32, RangeInclusive<u8>)>> {
     let Some(text) = object.attribute("bridge_pci") else { return Ok(None) };
     let read = || {
         let (domain, buses) = text.split_once(':')?;
         let (first, last) = buses.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
         let (domain, first, last) = (hex(domain, 8)?, hex(first, 2)?, hex(last, 2)?);
-        Some(Buses { domain, first: first as u8, last: last as u8 })
+        Some((domain, first as u8..=last as u8))
     };
     let expected = || {
         object
@@ -174,7 +152,7 @@ fn buses(object: &Object) -> Result<Option<Buses>, BadText> {
 }
 
 /// An object's own values; we find its parent later, and only if it matters.
-fn function(object: &Object) -> Result<PciFunction, BadText> {
+fn function(object: &Object) -> Result<PciFunction> {
     let busid = object.attribute("pci_busid").unwrap_or_default();
     let address: PciAddress =
         busid.parse().map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {
@@ -211,10 +189,9 @@ fn ids(text: &str) -> Option<(u32, u16, u16)> {
 
 /// Speed and width for a bandwidth in GB/s; hwloc keeps only the bandwidth of a link.
 ///
-/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8).  We take the nearest, and of equally near
-/// ones the slowest and widest up to 16 lanes; [`LinkRate::mbps`] is right in any case.  The rate stays
-/// unknown if no PCIe link comes within a tenth of the bandwidth (a conventional bus, 0 if the kernel does
-/// not tell).
+/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8).  We take the nearest, and of equally near ones the slowest
+/// and widest up to 16 lanes; [`LinkRate::mbps`] is right in any case.  The rate stays unknown if no PCIe link comes within a
+/// tenth of the bandwidth (a conventional bus, 0 if the kernel does not tell).
 fn link_rate(gigabytes: f64) -> Option<LinkRate> {
     let wanted = Some(gigabytes * 8_000.0).filter(|wanted| wanted.is_finite())?;
     let mut best: Option<(f64, LinkRate)> = None;

@@ -112,6 +112,10 @@ fn gpus_are_what_tasks_compute_on_and_nothing_that_drives_a_console() {
     assert_eq!(topology.gpus, [nvidia, part(0), part(1)]);
     // the file gives nothing for this one, not even the vendor's name
     assert_eq!(good(VERSION_1).0.gpus, [Gpu::new(at("05:00.0"), GpuVendor::Nvidia)]);
+    // an FPGA (Intel's PAC D5005) has the class of AMD's newer GPUs
+    let fpga = VERSION_2.replace("0302 [10de:2330] [10de:16c1] a1", "1200 [8086:0b2b] [8086:0000] a1");
+    let fpga = fpga.replace("\"cuda0\"", "\"dfl0\"").replace("\"nvml0\"", "\"dfl1\"");
+    assert_eq!(good(&fpga).0.gpus, [part(0), part(1)]);
     // its class is not a GPU's either, but CUDA found it
     assert_eq!(good(VERSION_3).0.gpus, [Gpu::new(at("02:00.0"), GpuVendor::Nvidia)]);
 }

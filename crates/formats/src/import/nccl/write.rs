@@ -27,7 +27,7 @@ use nic_placement_core::topology::{
     Arch, DeviceName, Gpu, GpuVendor, LinkRate, PciAddress, Processor, Topology,
 };
 use place::{Above, Places};
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 /// The longest value that NCCL's reader holds (`MAX_STR_LEN` of src/graph/xml.h, less the quote and the NUL).
 const MAX_VALUE: usize = 253;
@@ -36,29 +36,15 @@ const MAX_ELEMENTS: usize = 256;
 /// The most elements inside another one, in NCCL 2.21 to 2.28 (`MAX_SUBS` of src/graph/xml.h).
 const MAX_INSIDE: usize = 128;
 
-/// A file for NCCL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// the XML
     pub text: String,
     /// what it says otherwise than the topology, or not at all
     pub lost: Vec<Diagnostic>,
 }
 
-/// Why a topology cannot be a file of NCCL's: it needs more elements than NCCL reads, with those that it adds itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unwritable(String);
-
-impl fmt::Display for Unwritable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unwritable {}
-
-/// The topology in NCCL's words.
-pub fn write(topology: &Topology) -> Result<Written, Unwritable> {
+/// The topology in NCCL's words.  It cannot be written if it needs more elements than NCCL reads, with those that NCCL adds itself.
+pub fn write(topology: &Topology) -> Result<Written, String> {
     let places = Places::new(topology);
     check_size(topology, &places)?;
     let mut writer = Writer { topology, places: &places, text: String::new() };
@@ -85,7 +71,7 @@ fn is_amd(topology: &Topology) -> bool {
     !topology.gpus.is_empty() && topology.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd)
 }
 
-fn check_size(topology: &Topology, places: &Places) -> Result<(), Unwritable> {
+fn check_size(topology: &Topology, places: &Places) -> Result<(), String> {
     // NCCL adds a `<gpu>` to each GPU, with its links to seven others or six NVSwitches, and a `<nic>` to each NIC, with a
     // `<net>` for each port
     let gpus = topology.gpus.len() * 8;
@@ -93,12 +79,12 @@ fn check_size(topology: &Topology, places: &Places) -> Result<(), Unwritable> {
     let elements = 1 + places.elements() + gpus + ports;
     if elements > MAX_ELEMENTS && !is_amd(topology) {
         let read = format!("NCCL reads `{MAX_ELEMENTS}` elements and needs `{elements}` for this node");
-        return Err(Unwritable(read));
+        return Err(read);
     }
     match places.most_inside() {
-        many if many > MAX_INSIDE => Err(Unwritable(format!(
-            "NCCL reads `{MAX_INSIDE}` elements inside one, and this node needs `{many}`"
-        ))),
+        many if many > MAX_INSIDE => {
+            Err(format!("NCCL reads `{MAX_INSIDE}` elements inside one, and this node needs `{many}`"))
+        }
         _ => Ok(()),
     }
 }
@@ -183,9 +169,7 @@ impl Writer<'_> {
             self.close(indent, "pci");
         }
     }
-}
 
-impl Writer<'_> {
     /// The class; NCCL's own values for a device whose class does not tell what it is.
     fn class(&self, address: PciAddress, is_gpu: bool) -> String {
         let class = self.topology.pci.get(address).and_then(|function| function.class);

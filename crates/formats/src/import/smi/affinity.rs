@@ -7,9 +7,8 @@
 use super::header::Title;
 use super::listed;
 use super::matrix::Matrix;
-use super::paths::Links;
-use crate::import::shown;
-use nic_placement_core::diagnostic::Diagnostic;
+use super::paths::MatrixPaths;
+use crate::import::{Imported, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +20,6 @@ const MAX_TOUCHING: usize = 64;
 /// A GPU's surroundings in the matrix.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Affinity {
-    /// CPUs near it
     pub(super) cpus: Option<CpuSet>,
     /// the NUMA node of its CPUs, then memory-only nodes
     nodes: Vec<u32>,
@@ -34,13 +32,28 @@ impl Affinity {
     pub(super) fn node(&self) -> Option<u32> {
         self.nodes.first().copied()
     }
+
+    /// Can `word` stand below this title?  If so, its value is kept.
+    fn set(&mut self, title: Title, word: &str) -> bool {
+        if matches!(word, "N/A" | "-1") {
+            return true;
+        }
+        let limit = if title == Title::Cpu { Bitmap::LIMIT } else { MAX_NODE };
+        let Some(ranges) = ranges(word, limit) else { return false };
+        let members = ranges.into_iter().flat_map(|(low, high)| low..=high);
+        match title {
+            Title::Cpu => self.cpus = Some(members.collect()),
+            Title::Numa => self.nodes = members.collect(),
+            Title::GpuNuma => self.memory = members.collect(),
+        }
+        true
+    }
 }
 
-/// The surroundings of every GPU.
-pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnostic>) -> Vec<Affinity> {
+pub(super) fn read(matrix: &Matrix, links: &MatrixPaths, to: &mut Imported) -> Vec<Affinity> {
     if matrix.titles.is_empty() && !links.gpus.is_empty() {
         let finding = "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";
-        diagnostics.push(Diagnostic::new("header", finding));
+        to.note("header", finding);
     }
     let mut affinities: Vec<Affinity> = Vec::new();
     // GPUs of one socket have the same values: report each oddity once
@@ -57,15 +70,15 @@ pub(super) fn read(matrix: &Matrix, links: &Links, diagnostics: &mut Vec<Diagnos
         }));
     }
     for (finding, labels) in findings {
-        let labels = listed(labels.iter().map(String::as_str));
-        diagnostics.push(Diagnostic::new("CPU Affinity", format!("{finding}, in the rows of {labels}")));
+        let labels = listed(&labels);
+        to.note("CPU Affinity", format!("{finding}, in the rows of {labels}"));
     }
     // `0,2-17`: the first one is the CPUs' node, unless the others have CPUs too
     let first: BTreeSet<u32> = affinities.iter().filter_map(Affinity::node).collect();
     for (affinity, number) in affinities.iter_mut().zip(&links.gpus) {
         if affinity.nodes.iter().skip(1).any(|node| first.contains(node)) {
             let finding = "is near to several NUMA nodes with CPUs: its own is not known";
-            diagnostics.push(Diagnostic::new(format!("GPU{number}"), finding));
+            to.note(format!("GPU{number}"), finding);
             affinity.nodes.clear();
         }
     }
@@ -99,7 +112,7 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
         None => {
             let mut readings = Vec::new();
             if count < columns && words.iter().all(|word| word.len() <= MAX_TOUCHING) {
-                take_apart(words, titles, &mut Vec::new(), &mut readings);
+                take_apart(&said, titles, &mut Vec::new(), &mut readings);
             }
             let mut affinity = Affinity::default();
             match readings.as_slice() {
@@ -116,31 +129,12 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
             affinity
         }
     };
-    // if one node has the even CPUs and the other the odd ones, nvidia-smi prints only 12 characters of
-    // `0,2,4,6,8,10,12,…`
+    // if one node has the even CPUs and the other the odd ones, nvidia-smi prints only 12 characters of `0,2,4,6,8,10,12,…`
     let singles = words[0].split(',').count() > 3 && !words[0].contains('-');
     if singles && affinity.cpus.is_some() {
         note(format!("`{}` may be the beginning of a longer list, which nvidia-smi cuts", shown(words[0])));
     }
     affinity
-}
-
-impl Affinity {
-    /// Can `word` stand below this title?  If so, its value is kept.
-    fn set(&mut self, title: Title, word: &str) -> bool {
-        if matches!(word, "N/A" | "-1") {
-            return true;
-        }
-        let limit = if title == Title::Cpu { Bitmap::LIMIT } else { MAX_NODE };
-        let Some(ranges) = ranges(word, limit) else { return false };
-        let members = ranges.into_iter().flat_map(|(low, high)| low..=high);
-        match title {
-            Title::Cpu => self.cpus = Some(members.collect()),
-            Title::Numa => self.nodes = members.collect(),
-            Title::GpuNuma => self.memory = members.collect(),
-        }
-        true
-    }
 }
 
 /// A list such as `0-3,8` as ranges.  They must ascend, as the kernel's and NVML's do: that bounds the work,
@@ -165,47 +159,36 @@ fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
 
 /// The ways to read touching words as one value below each title; two ways already make it ambiguous.
 fn take_apart<'a>(
-    words: &[&'a str],
+    text: &'a str,
     titles: &[Title],
     read: &mut Vec<&'a str>,
     readings: &mut Vec<Vec<&'a str>>,
 ) {
-    let (Some((word, more_words)), Some((title, more_titles))) = (words.split_first(), titles.split_first())
-    else {
-        if words.is_empty() && titles.is_empty() {
-            readings.push(read.clone());
-        }
+    let Some((title, more_titles)) = titles.split_first() else {
+        readings.extend(text.is_empty().then(|| read.clone()));
         return;
     };
-    // the rest of the word would need more titles than there are
+    let word = text.split(' ').next().unwrap_or_default();
     for end in (1..=word.len()).filter(|&end| word.is_char_boundary(end)) {
-        let (value, left) = word.split_at(end);
+        let value = &word[..end];
         let fits = match title {
             Title::Cpu => value == "N/A" || ranges(value, Bitmap::LIMIT).is_some(),
-            // only Grace machines have lists of nodes, and there no values touch: without lists fewer cases
-            // are ambiguous
+            // only Grace machines have lists of nodes, and there no values touch: without lists fewer cases are ambiguous
             Title::Numa | Title::GpuNuma => {
                 value == "N/A" || !value.contains(['-', ',']) && ranges(value, MAX_NODE).is_some()
             }
         };
-        if !fits || readings.len() > 1 {
-            continue;
+        if fits && readings.len() < 2 {
+            read.push(value);
+            take_apart(text[end..].trim_start(), more_titles, read, readings);
+            read.pop();
         }
-        read.push(value);
-        match left {
-            "" => take_apart(more_words, more_titles, read, readings),
-            left => {
-                let words: Vec<&str> = std::iter::once(left).chain(more_words.iter().copied()).collect();
-                take_apart(&words, more_titles, read, readings);
-            }
-        }
-        read.pop();
     }
 }
 
 /// The NUMA nodes that the GPUs name.  A node's CPUs are those near a GPU that is near the node; without a
 /// GPU they are unknown.
-pub(super) fn numa_nodes(affinities: &[Affinity], diagnostics: &mut Vec<Diagnostic>) -> Vec<NumaNode> {
+pub(super) fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for affinity in affinities {
         if let Some(node) = affinity.node() {
@@ -224,7 +207,7 @@ pub(super) fn numa_nodes(affinities: &[Affinity], diagnostics: &mut Vec<Diagnost
     if !twice.is_empty() {
         let finding =
             format!("CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known");
-        diagnostics.push(Diagnostic::new("NUMA Affinity", finding));
+        to.note("NUMA Affinity", finding);
     }
     let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
     nodes

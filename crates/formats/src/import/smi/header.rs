@@ -3,7 +3,7 @@
 
 use super::word::{is_device_name, numbered};
 use super::{BadText, gpu_number};
-use crate::import::shown;
+use crate::import::{Result, shown};
 
 /// The most columns for devices.
 pub(super) const MAX_COLUMNS: usize = 2 * super::MAX_DEVICES;
@@ -20,7 +20,7 @@ const TITLES: [(Title, &str); 3] =
     [(Title::Cpu, "CPU Affinity"), (Title::Numa, "NUMA Affinity"), (Title::GpuNuma, "GPU NUMA ID")];
 
 /// A header, or its part on the lines read so far.
-pub(super) struct Header {
+pub(super) struct MatrixHeader {
     pub(super) line: u32,
     pub(super) labels: Vec<String>,
     titles: Vec<&'static str>,
@@ -30,11 +30,11 @@ pub(super) struct Header {
     ended: bool,
 }
 
-impl Header {
+impl MatrixHeader {
     /// The header at the end of a line: labels, GPUs first, then words of titles.
-    pub(super) fn of(words: &[&str], line: u32) -> Option<Header> {
+    pub(super) fn of(words: &[&str], line: u32) -> Option<MatrixHeader> {
         let mut header =
-            Header { line, labels: Vec::new(), titles: Vec::new(), touching: false, ended: false };
+            MatrixHeader { line, labels: Vec::new(), titles: Vec::new(), touching: false, ended: false };
         // the text may be cut in the middle of the last word
         let whole = &words[..words.len() - usize::from(words.last().is_some_and(|last| is_cut(last)))];
         for word in whole.iter().rev() {
@@ -58,7 +58,7 @@ impl Header {
     }
 
     /// This part and the next line's; the next alone if the two cannot be one header.
-    pub(super) fn and(mut self, mut next: Header) -> Option<Header> {
+    pub(super) fn and(mut self, mut next: MatrixHeader) -> Option<MatrixHeader> {
         let gpu = |label: &String| gpu_number(label).is_some();
         let again = next.labels.first().is_some_and(|first| self.labels.contains(first));
         let in_order = self.labels.iter().all(gpu) || !next.labels.iter().any(gpu);
@@ -73,12 +73,12 @@ impl Header {
     }
 
     /// The header after another line; `None` after the second such line.
-    pub(super) fn end(self) -> Option<Header> {
-        (!self.ended).then_some(Header { ended: true, ..self })
+    pub(super) fn end(self) -> Option<MatrixHeader> {
+        (!self.ended).then_some(MatrixHeader { ended: true, ..self })
     }
 
     /// The columns after the devices; the last may be cut.
-    pub(super) fn titles(&mut self) -> Result<Vec<Title>, BadText> {
+    pub(super) fn titles(&mut self) -> Result<Vec<Title>> {
         let mut words = self.titles.join(" ");
         // a device's name touches the title: `mlx5_7CPU Affinity`
         if let (true, Some(last)) = (words.starts_with("Affinity"), self.labels.last_mut()) {
@@ -116,10 +116,8 @@ fn is_cut(word: &str) -> bool {
     word.len() > 1 && ("NIC".starts_with(word) || word != "Affinity" && "Affinity".starts_with(word))
 }
 
-type HeaderWord = (Vec<String>, Vec<&'static str>);
-
 /// The labels and words of titles in one word of a header: `GPU0`, `NIC8NIC9`, `NIC11CPU`, `AffinityNUMA`.
-fn header_word(word: &str) -> Option<HeaderWord> {
+fn header_word(word: &str) -> Option<(Vec<String>, Vec<&'static str>)> {
     let (mut labels, mut titles) = (Vec::new(), Vec::new());
     let mut rest = word;
     while !rest.is_empty() {

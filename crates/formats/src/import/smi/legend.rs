@@ -2,10 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::matrix::{self, Matrix};
-use super::text::Line;
+use super::text::TextLine;
 use super::{BadText, is_nic_number, listed};
-use crate::import::shown;
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::DeviceName;
 use std::collections::BTreeMap;
 
@@ -19,12 +18,12 @@ struct Entry<'a> {
 
 /// The name of each of `nics`, which are the labels of the matrix.
 pub(super) fn read(
-    lines: &[Line],
+    lines: &[TextLine],
     matrix: &Matrix,
     nics: &[String],
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Vec<DeviceName>, BadText> {
-    let entries = entries(lines, matrix, diagnostics)?;
+    to: &mut Imported,
+) -> Result<Vec<DeviceName>> {
+    let entries = entries(lines, matrix, to)?;
     // with dozens of NICs nvidia-smi overruns its own buffers and prints parts of its header instead of some
     // names (seen with 42 and 62 NICs): a word without any digit is such a part
     let overwritten = entries.values().any(|entry| entry.overwritten);
@@ -59,7 +58,7 @@ pub(super) fn read(
     }
     let mut note = |labels: Vec<&str>, finding: &str| {
         if !labels.is_empty() {
-            diagnostics.push(Diagnostic::new("NIC Legend", format!("{finding} {}", listed(labels))));
+            to.note("NIC Legend", format!("{finding} {}", listed(&labels)));
         }
     };
     note(unnamed, "no name, so the matrix's own word is used, which no library knows, for");
@@ -71,16 +70,16 @@ pub(super) fn read(
 
 /// Every `NIC0: name` below the header.
 fn entries<'a>(
-    lines: &'a [Line],
+    lines: &'a [TextLine],
     matrix: &Matrix,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<BTreeMap<&'a str, Entry<'a>>, BadText> {
+    to: &mut Imported,
+) -> Result<BTreeMap<&'a str, Entry<'a>>> {
     let mut entries: BTreeMap<&str, Entry> = BTreeMap::new();
     for line in lines.iter().filter(|line| line.number > matrix.last_line) {
         let words = line.words();
         if matrix::is_header(&words, matrix.columns.first()) {
             let finding = format!("one more matrix begins in line {}: only the first is read", line.number);
-            diagnostics.push(Diagnostic::new("header", finding));
+            to.note("header", finding);
             break;
         }
         let mut rest = words.as_slice();
@@ -117,7 +116,7 @@ fn entry(word: &str) -> Option<(&str, &str)> {
 }
 
 /// The name that a line gives to a NIC.
-fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName, BadText> {
+fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName> {
     name.parse().map_err(|_| {
         let (name, most) = (shown(name), DeviceName::MAX);
         let expected = format!("expected 1 to {most} of the characters `A-Za-z0-9_.-`");

@@ -1,11 +1,11 @@
 //! Finds the matrix in the text: its header, perhaps on several lines, and its rows.
 #![forbid(unsafe_code)]
 
-use super::header::{Header, MAX_COLUMNS, Title};
-use super::text::Line;
+use super::header::{MAX_COLUMNS, MatrixHeader, Title};
+use super::text::TextLine;
 use super::word::{Cell, cells_of, is_affinity, is_label};
 use super::{BadText, gpu_number, listed};
-use crate::import::shown;
+use crate::import::{Result, shown};
 use nic_placement_core::diagnostic::Diagnostic;
 
 /// The most words before a row's label, which a log or `srun --label` may add.
@@ -20,8 +20,8 @@ const FAILURES: [(&str, &str); 3] = [
     ("No devices were found", "it needs a GPU that it may see"),
 ];
 
-/// A device's row.
-pub(super) struct Row {
+#[derive(Default)]
+pub(super) struct MatrixRow {
     pub(super) label: String,
     pub(super) line: u32,
     pub(super) cells: Vec<Cell>,
@@ -35,21 +35,18 @@ pub(super) struct Row {
 
 /// The matrix as it is printed.
 pub(super) struct Matrix {
-    /// the header's line
     pub(super) line: u32,
-    /// the last row's line
     pub(super) last_line: u32,
-    /// labels of the devices
     pub(super) columns: Vec<String>,
     /// the columns after the devices
     pub(super) titles: Vec<Title>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<MatrixRow>,
     /// do labels of the header touch each other (`NIC8NIC9`)?
     touching: bool,
 }
 
 impl Matrix {
-    pub(super) fn row(&self, label: &str) -> Option<&Row> {
+    pub(super) fn row(&self, label: &str) -> Option<&MatrixRow> {
         self.rows.iter().find(|row| row.label == label)
     }
 
@@ -59,10 +56,12 @@ impl Matrix {
         if self.touching {
             notes.push(Diagnostic::new("header", "labels touch each other: read as one each"));
         }
-        let mut note = |which: fn(&Row) -> bool, finding: &str| {
-            let labels = listed(self.rows.iter().filter(|row| which(row)).map(|row| row.label.as_str()));
+        let mut note = |which: fn(&MatrixRow) -> bool, finding: &str| {
+            let labels: Vec<&String> =
+                self.rows.iter().filter(|row| which(row)).map(|row| &row.label).collect();
             if !labels.is_empty() {
-                notes.push(Diagnostic::new("rows", format!("{finding} of {labels}: read as one each")));
+                let finding = format!("{finding} of {}: read as one each", listed(&labels));
+                notes.push(Diagnostic::new("rows", finding));
             }
         };
         note(|row| row.touching, "cells touch each other in the rows");
@@ -71,9 +70,8 @@ impl Matrix {
     }
 }
 
-/// The first matrix of the text.
-pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadText> {
-    let mut header: Option<Header> = None;
+pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
+    let mut header: Option<MatrixHeader> = None;
     let mut stray = None;
     for (index, line) in lines.iter().enumerate() {
         let words = line.words();
@@ -83,15 +81,15 @@ pub(super) fn find(lines: &[Line]) -> Result<Matrix, BadText> {
                 None => stray = stray.or(Some((line.number, words[at]))),
             }
         }
-        header = match (header.take(), Header::of(&words, line.number)) {
+        header = match (header.take(), MatrixHeader::of(&words, line.number)) {
             (Some(begun), Some(more)) => begun.and(more),
             (None, more) => more.filter(|more| !more.labels.is_empty()),
-            // a log's blank line is not blank; after a second other line the header no longer counts
+            // in a log a blank line is not blank; after two other lines the header no longer counts
             (Some(begun), None) => begun.end(),
         };
     }
     for line in lines {
-        if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text().contains(words)) {
+        if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text.contains(words)) {
             return Err(BadText::new(line.number, format!("nvidia-smi says `{words}`: {why}")));
         }
     }
@@ -118,13 +116,8 @@ fn row_label(words: &[&str]) -> Option<usize> {
         .find(|&at| is_label(words[at]) && words.get(at + 1).is_some_and(|next| cells_of(next).is_some()))
 }
 
-impl Row {
-    fn new(label: &str, line: u32) -> Row {
-        let (cells, rest) = (Vec::new(), Vec::new());
-        Row { label: label.to_string(), line, cells, rest, touching: false, broken: false }
-    }
-
-    fn add(&mut self, words: &[&str], line: u32) -> Result<(), BadText> {
+impl MatrixRow {
+    fn add(&mut self, words: &[&str], line: u32) -> Result<()> {
         for word in words {
             match (cells_of(word), self.rest.first()) {
                 (Some(_), Some(other)) => {
@@ -151,9 +144,9 @@ impl Row {
 }
 
 /// The matrix whose rows begin with the first of `lines`.
-fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadText> {
+fn table(mut header: MatrixHeader, lines: &[TextLine]) -> Result<Matrix> {
     let titles = header.titles()?;
-    let Header { line, labels: columns, touching, .. } = header;
+    let MatrixHeader { line, labels: columns, touching, .. } = header;
     if columns.len() > MAX_COLUMNS {
         return Err(BadText::new(line, format!("more than {MAX_COLUMNS} devices")));
     }
@@ -167,7 +160,8 @@ fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadText> {
                 let problem = format!("a second row of `{}`: the first is in line {}", words[at], first.line);
                 return Err(BadText::new(line.number, problem));
             }
-            let mut row = Row::new(words[at], line.number);
+            let (label, line_number) = (words[at].to_string(), line.number);
+            let mut row = MatrixRow { label, line: line_number, ..MatrixRow::default() };
             row.add(&words[at + 1..], line.number)?;
             matrix.rows.push(row);
             if matrix.rows.len() > MAX_COLUMNS {
@@ -187,7 +181,7 @@ fn table(mut header: Header, lines: &[Line]) -> Result<Matrix, BadText> {
 }
 
 /// Does a line without a label continue the row above, which lacks these cells?
-fn goes_on(row: &Row, words: &[&str], columns: usize) -> bool {
+fn goes_on(row: &MatrixRow, words: &[&str], columns: usize) -> bool {
     let cells: usize = words.iter().filter_map(|word| cells_of(word)).map(|(cells, _)| cells.len()).sum();
     let known = words.iter().all(|word| cells_of(word).is_some() || is_affinity(word));
     let all = row.cells.len() + cells;
@@ -198,10 +192,9 @@ fn goes_on(row: &Row, words: &[&str], columns: usize) -> bool {
 
 /// Is this line the header of another matrix with the same first column?
 pub(super) fn is_header(words: &[&str], first: Option<&String>) -> bool {
-    Header::of(words, 0).is_some_and(|header| header.labels.first() == first)
+    MatrixHeader::of(words, 0).is_some_and(|header| header.labels.first() == first)
 }
 
-/// Is this a NIC's label?
 pub(super) fn is_nic(label: &str) -> bool {
     gpu_number(label).is_none()
 }

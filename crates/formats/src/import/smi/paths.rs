@@ -1,15 +1,14 @@
 //! The kinds of paths between GPUs and NICs: from the GPUs' rows, or from the NICs' rows if a GPU's is cut.
 #![forbid(unsafe_code)]
 
-use super::matrix::{Matrix, Row, is_nic};
+use super::matrix::{Matrix, MatrixRow, is_nic};
 use super::word::Cell;
 use super::{BadText, MAX_DEVICES, gpu_number, listed};
-use nic_placement_core::diagnostic::Diagnostic;
+use crate::import::{Imported, Result};
 use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;
 
-/// The devices of the matrix and the paths between them.
-pub(super) struct Links {
+pub(super) struct MatrixPaths {
     /// numbers of the GPUs, ascending
     pub(super) gpus: Vec<u8>,
     /// labels of the NICs in the order of the columns
@@ -19,13 +18,9 @@ pub(super) struct Links {
 }
 
 /// Reads every cell of a GPU and a NIC; `ends_here`: nothing follows the last row.
-pub(super) fn read(
-    matrix: &Matrix,
-    ends_here: bool,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Links, BadText> {
-    let (gpus, nics) = devices(matrix, diagnostics)?;
-    let nic_rows: Vec<Option<&[Cell]>> = nics.iter().map(|nic| nic_row(matrix, nic, diagnostics)).collect();
+pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Result<MatrixPaths> {
+    let (gpus, nics) = devices(matrix, to)?;
+    let nic_rows: Vec<Option<&[Cell]>> = nics.iter().map(|nic| nic_row(matrix, nic, to)).collect();
     let mut kinds = Vec::new();
     // for each NIC, the GPUs for which its own row differs
     let mut otherwise: Vec<Vec<String>> = vec![Vec::new(); nics.len()];
@@ -33,14 +28,11 @@ pub(super) fn read(
         let label = format!("GPU{number}");
         let column = column(matrix, &label);
         let row = matrix.row(&label);
-        let cells = match row {
-            Some(row) => gpu_cells(matrix, row, column, ends_here)?,
-            None => &[],
-        };
+        let cells = row.map_or(Ok(&[][..]), |row| gpu_cells(matrix, row, column, ends_here))?;
         let mut completed = false;
         let mut of_gpu = Vec::new();
         for (position, nic) in nics.iter().enumerate() {
-            let own = matrix.columns.iter().position(|label| label == nic).and_then(|at| cells.get(at));
+            let own = self::column(matrix, nic).and_then(|at| cells.get(at));
             let other = nic_rows[position].and_then(|cells| cells.get(column?));
             let line = row.map_or(matrix.last_line, |row| row.line);
             let kind = match (own, other) {
@@ -58,27 +50,24 @@ pub(super) fn read(
             };
             of_gpu.push(kind);
         }
-        if completed || row.is_none() {
-            let finding = match row {
-                Some(_) => {
-                    format!("ends after {} cells: the rest is taken from the rows of the NICs", cells.len())
-                }
-                None => "has no row: its cells are taken from the rows of the NICs".to_string(),
-            };
-            diagnostics.push(Diagnostic::new(&label, finding));
+        if row.is_none() {
+            to.note(&label, "has no row: its cells are taken from the rows of the NICs");
+        } else if completed {
+            let count = cells.len();
+            let finding = format!("ends after {count} cells: the rest is taken from the rows of the NICs");
+            to.note(&label, finding);
         }
         kinds.push(of_gpu);
     }
     for (nic, gpus) in nics.iter().zip(&otherwise).filter(|(_, gpus)| !gpus.is_empty()) {
-        let gpus = listed(gpus.iter().map(String::as_str));
-        let finding = format!("its row says otherwise than the rows of {gpus}: the GPUs' rows count");
-        diagnostics.push(Diagnostic::new(nic, finding));
+        let gpus = listed(gpus);
+        to.note(nic, format!("its row says otherwise than the rows of {gpus}: the GPUs' rows count"));
     }
-    Ok(Links { gpus, nics, kinds })
+    Ok(MatrixPaths { gpus, nics, kinds })
 }
 
 /// The numbers of the GPUs and the labels of the NICs.
-fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8>, Vec<String>), BadText> {
+fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)> {
     let bad = |problem: String| Err(BadText::new(matrix.line, problem));
     let mut seen = BTreeSet::new();
     let mut gpus = Vec::new();
@@ -93,7 +82,7 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
             None => nics.push(label.clone()),
         }
     }
-    let missing: Vec<&Row> = matrix.rows.iter().filter(|row| !seen.contains(&row.label)).collect();
+    let missing: Vec<&MatrixRow> = matrix.rows.iter().filter(|row| !seen.contains(&row.label)).collect();
     for row in &missing {
         if !is_nic(&row.label) {
             return Err(BadText::new(row.line, format!("no column is called `{}`", row.label)));
@@ -109,9 +98,8 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
         nics.push(row.label.clone());
     }
     if !missing.is_empty() {
-        let labels = listed(missing.iter().map(|row| row.label.as_str()));
-        let finding = format!("no columns for {labels}: their own rows count");
-        diagnostics.push(Diagnostic::new("header", finding));
+        let labels: Vec<&String> = missing.iter().map(|row| &row.label).collect();
+        to.note("header", format!("no columns for {}: their own rows count", listed(&labels)));
     }
     if nics.len() > MAX_DEVICES {
         return bad(format!("{} NICs: expected at most {MAX_DEVICES}", nics.len()));
@@ -119,11 +107,8 @@ fn devices(matrix: &Matrix, diagnostics: &mut Vec<Diagnostic>) -> Result<(Vec<u8
     gpus.sort_unstable();
     if gpus.iter().enumerate().any(|(position, &number)| position != usize::from(number)) {
         let labels: Vec<String> = gpus.iter().map(|number| format!("GPU{number}")).collect();
-        let finding = format!(
-            "shows only {}: a GPU's position among them is its index",
-            listed(labels.iter().map(String::as_str))
-        );
-        diagnostics.push(Diagnostic::new("header", finding));
+        let labels = listed(&labels);
+        to.note("header", format!("shows only {labels}: a GPU's position among them is its index"));
     }
     Ok((gpus, nics))
 }
@@ -135,10 +120,10 @@ fn column(matrix: &Matrix, label: &str) -> Option<usize> {
 /// The cells of a GPU's row from the left, as far as their columns are certain.
 fn gpu_cells<'a>(
     matrix: &Matrix,
-    row: &'a Row,
+    row: &'a MatrixRow,
     column: Option<usize>,
     ends_here: bool,
-) -> Result<&'a [Cell], BadText> {
+) -> Result<&'a [Cell]> {
     let (label, count, columns) = (&row.label, row.cells.len(), matrix.columns.len());
     let bad = |problem: String| Err(BadText::new(row.line, problem));
     if count > columns {
@@ -156,9 +141,8 @@ fn gpu_cells<'a>(
     Ok(&row.cells)
 }
 
-/// Is a short row certainly cut at its end?  It is if the columns after the devices are missing too, or the
-/// text ends with it.
-fn is_cut(matrix: &Matrix, row: &Row, ends_here: bool) -> bool {
+/// Is a short row certainly cut at its end?  It is if the columns after the devices are missing too, or the text ends with it.
+fn is_cut(matrix: &Matrix, row: &MatrixRow, ends_here: bool) -> bool {
     let last = ends_here && matrix.last_line == row.line;
     match row.rest.as_slice() {
         [] => last || !matrix.titles.is_empty(),
@@ -173,13 +157,13 @@ fn is_cut(matrix: &Matrix, row: &Row, ends_here: bool) -> bool {
 }
 
 /// As far as the row goes, is the device's own `X` in its own column, and no other?
-fn ends_well(row: &Row, column: Option<usize>) -> bool {
+fn ends_well(row: &MatrixRow, column: Option<usize>) -> bool {
     let own = |(at, cell): (usize, &Cell)| (*cell == Cell::Own) == (Some(at) == column);
     row.cells.iter().enumerate().all(own)
 }
 
 /// The cells of a NIC's row; `None` if there is none or it is unreliable.
-fn nic_row<'a>(matrix: &'a Matrix, nic: &str, diagnostics: &mut Vec<Diagnostic>) -> Option<&'a [Cell]> {
+fn nic_row<'a>(matrix: &'a Matrix, nic: &str, to: &mut Imported) -> Option<&'a [Cell]> {
     let row = matrix.row(nic)?;
     let (count, columns) = (row.cells.len(), matrix.columns.len());
     let finding = if count != columns {
@@ -189,11 +173,11 @@ fn nic_row<'a>(matrix: &'a Matrix, nic: &str, diagnostics: &mut Vec<Diagnostic>)
     } else {
         return Some(&row.cells);
     };
-    diagnostics.push(Diagnostic::new(nic, finding));
+    to.note(nic, finding);
     None
 }
 
-fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType, BadText> {
+fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType> {
     let word = match cell {
         Cell::Path(kind) => return Ok(kind),
         Cell::Own => "`X`",
@@ -219,11 +203,11 @@ fn incomplete(matrix: &Matrix, gpu: &str, nic: &str, cells: usize) -> BadText {
 
 /// The NUMA node of a NIC: its nearest GPUs', if these are on its own node.
 pub(super) fn nic_node(
-    links: &Links,
+    links: &MatrixPaths,
     nic: usize,
     gpu_nodes: &[Option<u32>],
     name: &str,
-    diagnostics: &mut Vec<Diagnostic>,
+    to: &mut Imported,
 ) -> Option<u32> {
     for kind in [PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Node] {
         let near = links.kinds.iter().zip(gpu_nodes).filter(|(row, _)| row[nic] == kind);
@@ -235,7 +219,7 @@ pub(super) fn nic_node(
                 let nodes: Vec<String> = more.iter().map(u32::to_string).collect();
                 let finding =
                     format!("is at {kind} of GPUs of NUMA nodes {}: its own is not known", nodes.join(", "));
-                diagnostics.push(Diagnostic::new(name, finding));
+                to.note(name, finding);
                 return None;
             }
         }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::BadText;
-use crate::import::MAX_BYTES;
+use crate::import::{MAX_BYTES, Result};
 
 /// The most bytes of one line: a row of 256 columns has about 2 KB.
 const MAX_LINE: usize = 64 * 1024;
@@ -10,24 +10,18 @@ const MAX_LINE: usize = 64 * 1024;
 const MAX_LINES: usize = 100_000;
 
 /// A line that is not blank.
-pub(super) struct Line {
-    /// its number, from 1
+pub(super) struct TextLine {
     pub(super) number: u32,
-    text: String,
+    pub(super) text: String,
 }
 
-impl Line {
+impl TextLine {
     pub(super) fn words(&self) -> Vec<&str> {
         self.text.split_whitespace().collect()
     }
-
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
 }
 
-/// The lines that are not blank.
-pub(super) fn lines(text: &str) -> Result<Vec<Line>, BadText> {
+pub(super) fn lines(text: &str) -> Result<Vec<TextLine>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
@@ -42,7 +36,7 @@ pub(super) fn lines(text: &str) -> Result<Vec<Line>, BadText> {
         }
         let text = clean(line);
         if !text.is_empty() {
-            lines.push(Line { number, text });
+            lines.push(TextLine { number, text });
         }
     }
     Ok(lines)

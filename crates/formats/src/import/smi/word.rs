@@ -3,18 +3,15 @@
 
 use nic_placement_core::topology::{DeviceName, PathType};
 
-/// The meaning of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cell {
     /// `X`: the device itself
     Own,
     /// `NV4`, `NVB`, `LOC`: between GPUs, by NVLink or on one board
     Link,
-    /// the way over PCIe
     Path(PathType),
 }
 
-/// Is this a row's label?
 pub(super) fn is_label(word: &str) -> bool {
     numbered(word).is_some_and(|(_, after)| after.is_empty()) || is_device_name(word)
 }

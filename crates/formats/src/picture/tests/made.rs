@@ -11,7 +11,7 @@ use proptest::prelude::*;
 pub(super) const HOSTILE: &str = "<script>&amp;]]>\"'`\0\u{1b}[2J\u{202e}\u{fffe}é漢🖧 </svg>";
 
 #[derive(Debug, Clone)]
-pub(super) struct Shape {
+pub(super) struct NodeShape {
     pub(super) gpus: u8,
     pub(super) nics: u8,
     /// none at all where 0
@@ -28,7 +28,7 @@ pub(super) struct Shape {
     pub(super) seed: u32,
 }
 
-pub(super) fn shapes() -> impl Strategy<Value = Shape> {
+pub(super) fn shapes() -> impl Strategy<Value = NodeShape> {
     let counts = (0u8..20, 0u8..40, 0u32..9, 1u32..5);
     let ways = (0u8..5, 0u8..4, 0u8..4);
     (counts, ways, any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
@@ -36,7 +36,7 @@ pub(super) fn shapes() -> impl Strategy<Value = Shape> {
             let (gpus, nics, numa_nodes, nodes_per_socket) = counts;
             let (per_switch, levels, ports) = ways;
             let (is_hostile, is_stated) = (hostile, stated && seed % 3 == 0);
-            Shape {
+            NodeShape {
                 gpus,
                 nics,
                 numa_nodes,
@@ -52,7 +52,7 @@ pub(super) fn shapes() -> impl Strategy<Value = Shape> {
     )
 }
 
-impl Shape {
+impl NodeShape {
     pub(super) fn node(&self) -> Topology {
         let name = if self.is_hostile { HOSTILE.repeat(3) } else { "node17".to_string() };
         let mut topology = Topology::empty(&name, Provenance::File("made".to_string()));

@@ -9,10 +9,9 @@ use nic_placement_core::libraries::findings::{self, Checked, lint};
 use nic_placement_core::libraries::{self, FileText, Present, ReadFile};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::{GpuGrant, Task};
-use nic_placement_fleet::doctor::facts::{Caller, Limit};
+use nic_placement_fleet::doctor::facts::Caller;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// This process as the one that asks, on this system.
@@ -28,11 +27,11 @@ pub(super) fn here(plan: &Plan) -> Caller {
 }
 
 /// `Max locked memory         8388608              8388608              bytes`: the first is what holds now.
-fn memlock(limits: &str) -> Option<Limit> {
+fn memlock(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     match line.split_whitespace().next()? {
-        "unlimited" => Some(Limit::Unlimited),
-        bytes => bytes.parse().ok().map(Limit::Bytes),
+        "unlimited" => Some(u64::MAX),
+        bytes => bytes.parse().ok(),
     }
 }
 
@@ -61,8 +60,8 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         true => plugstack::names(Path::new("/sys/class/net")),
         false => topology.nics.iter().flat_map(|nic| nic.netdevs.iter().cloned()).collect(),
     };
-    let variables = BTreeMap::from(gpus::VARIABLES.map(|name| (name, present.get(name).cloned())));
-    let variables = variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let given = gpus::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone())));
+    let variables = given.collect();
     let task = Task { gpus: GpuGrant { variables, access: Vec::new() }, ..Task::default() };
     // another machine's files are not here to be looked at
     let there = |_: &str| Some(FileText::default());
@@ -87,8 +86,8 @@ mod tests {
     #[test]
     fn the_limit_that_holds_is_the_first() {
         let line = |of: &str| format!("Limit  Soft  Hard  Units\nMax locked memory         {of}  bytes\n");
-        assert_eq!(memlock(&line("8388608   unlimited")), Some(Limit::Bytes(8 << 20)));
-        assert_eq!(memlock(&line("unlimited unlimited")), Some(Limit::Unlimited));
+        assert_eq!(memlock(&line("8388608   unlimited")), Some(8 << 20));
+        assert_eq!(memlock(&line("unlimited unlimited")), Some(u64::MAX));
         assert_eq!((memlock(""), memlock(&line("odd x"))), (None, None));
     }
 }

@@ -7,24 +7,13 @@ use nic_placement_core::topology::{
     Arch, Gpu, GpuIndex, Nic, PciAddress, PciFunction, Processor, Topology, X86,
 };
 use nic_placement_fleet::audit::report::{
-    self, FORMAT, Finding, Level, Link, NumaNode, Port, Report, VERSION,
+    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report, VERSION,
 };
 use std::collections::BTreeMap;
 
 /// Kernel modules of GPUs and NICs that may state a version; those of the kernel's own tree state none.
-const MODULES: [&str; 11] = [
-    "nvidia",
-    "nvidia_peermem",
-    "gdrdrv",
-    "amdgpu",
-    "mlx5_core",
-    "ib_core",
-    "bnxt_re",
-    "irdma",
-    "efa",
-    "cxi_ss1",
-    "nvidia_fs",
-];
+const MODULES: &str =
+    "nvidia nvidia_peermem gdrdrv amdgpu mlx5_core ib_core bnxt_re irdma efa cxi_ss1 nvidia_fs";
 
 /// The report of a node with these findings; `root` has the files that [`Topology`] does not hold.
 pub(super) fn report(
@@ -55,7 +44,7 @@ pub(super) fn report(
         numa_nodes: topology
             .numa_nodes
             .iter()
-            .map(|node| NumaNode { node: node.os_index, cpus: node.cpus.to_string() })
+            .map(|node| NumaReport { node: node.os_index, cpus: node.cpus.to_string() })
             .collect(),
         gpus: topology.gpu_indices().map(|index| gpu(plan, index, &read)).collect(),
         nics: topology.nics.iter().map(|of| nic(topology, of, &read)).collect(),
@@ -67,7 +56,7 @@ fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<S
     let of_the_node =
         [("kernel", "proc/sys/kernel/osrelease"), ("BIOS", "sys/devices/virtual/dmi/id/bios_version")];
     let files = of_the_node.map(|(name, path)| (name, path.to_string())).into_iter();
-    let modules = MODULES.iter().map(|name| (*name, format!("sys/module/{name}/version")));
+    let modules = MODULES.split(' ').map(|name| (name, format!("sys/module/{name}/version")));
     let ours = is_live.then(|| ("nic-placement".to_string(), env!("CARGO_PKG_VERSION").to_string()));
     let read = files.chain(modules).filter_map(|(name, path)| Some((name.to_string(), read(&path)?)));
     ours.into_iter().chain(read).collect()
@@ -84,7 +73,7 @@ fn processor(processor: &Processor) -> String {
     }
 }
 
-fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> report::Gpu {
+fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> GpuReport {
     let topology = &*plan.node;
     let Gpu { address, model, partition, mig_instances, .. } = topology.gpu(index);
     let information = read(&format!("proc/driver/nvidia/gpus/{address}/information")).unwrap_or_default();
@@ -97,7 +86,7 @@ fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> 
             .then(|| (name.to_string(), value.to_string()))
     };
     let choices = &plan.map.gpu(index).choices;
-    report::Gpu {
+    GpuReport {
         address: address.described(),
         model: model.clone().or_else(|| model_of(topology, *address)),
         partition: *partition,
@@ -109,12 +98,12 @@ fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> 
     }
 }
 
-fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -> report::Nic {
+fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -> NicReport {
     let address = nic.address;
     let nearest = |address| topology.gpus.iter().map(|gpu| topology.path_type(gpu.address, address)).min();
     // neither file asks the card's firmware: the driver has both, or reads a register
     let of_the_device = |file: &str| read(&format!("sys/class/infiniband/{}/{file}", nic.name));
-    report::Nic {
+    NicReport {
         name: nic.name.to_string(),
         kind: nic.kind.to_string(),
         address: address.and_then(PciAddress::described),
@@ -127,7 +116,7 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
         ports: nic
             .ports
             .iter()
-            .map(|port| Port {
+            .map(|port| PortReport {
                 number: port.number,
                 state: port.state.to_string(),
                 rate_mbps: port.rate_mbps,
@@ -143,7 +132,10 @@ fn model_of(topology: &Topology, address: PciAddress) -> Option<String> {
     Some(format!("{:04x}:{:04x}", (*vendor)?, (*device)?))
 }
 
-fn link(topology: &Topology, address: PciAddress) -> Option<Link> {
+fn link(topology: &Topology, address: PciAddress) -> Option<LinkReport> {
     let now = topology.pci.get(address)?.link.current?;
-    Some(Link { speed: format!("{}.{} GT/s", now.tenths_gt / 10, now.tenths_gt % 10), width: now.width })
+    Some(LinkReport {
+        speed: format!("{}.{} GT/s", now.tenths_gt / 10, now.tenths_gt % 10),
+        width: now.width,
+    })
 }

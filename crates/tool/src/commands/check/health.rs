@@ -7,8 +7,8 @@
 use super::super::{Ending, Failure, Page, refresh};
 use super::FAIL;
 use nic_placement_core::discover::root;
-use nic_placement_fleet::audit::report::{Finding, Report};
-use nic_placement_fleet::doctor::report::{plain, reason};
+use nic_placement_fleet::audit::report::Report;
+use nic_placement_fleet::doctor::{plain, reason};
 use nic_placement_sys as sys;
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,15 +21,15 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What became of a process.
 pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
     /// it has not ended by then, and has said this
     Waits(Vec<u8>),
 }
 
-/// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output, where
-/// JSON may begin with white space, and by the length of the file that holds the lock, for a check that waits for the lock.
+/// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output,
+/// where JSON may begin with white space, and by the length of the file that holds the lock, for a check that waits for the
+/// lock.
 ///
 /// Slurm's configuration and its plugins may lie on a network's file system, which is none of this node's hardware: where
 /// that does not answer, no node is to be drained.
@@ -73,7 +73,8 @@ pub(super) fn run(
     let lock = match folder.map_or(Lock::Ours(None), |folder| lock(folder, begun, patience)) {
         Lock::Ours(lock) => lock,
         Lock::Theirs { settled: true } => {
-            return unwell("an earlier check waits for hardware that does not answer", page);
+            let why = "an earlier check waits for hardware that does not answer";
+            return end(&plain(&[why.to_string()]), page);
         }
         Lock::Theirs { settled: false } => {
             return Err(format!("no check could be made: an earlier one waits: {UNSETTLED}").into());
@@ -85,26 +86,15 @@ pub(super) fn run(
         Outcome::Waits(said) if said.is_empty() => {
             Err(format!("no check could be made: {UNSETTLED} within {} s", patience.as_secs()).into())
         }
-        Outcome::Waits(_) => unwell(
-            &format!("no answer within {} s, hardware that does not answer?", patience.as_secs()),
-            page,
-        ),
+        Outcome::Waits(_) => {
+            let why = format!("no answer within {} s, hardware that does not answer?", patience.as_secs());
+            end(&plain(&[why]), page)
+        }
         Outcome::Ended(status, text) => {
-            let findings = findings(&text).ok_or_else(|| format!("no check could be made: {status}"))?;
-            match reason(&findings) {
-                None => Ok(()),
-                Some(line) => end(&line, page),
-            }
+            let report = Report::from_json(&text).map_err(|_| format!("no check could be made: {status}"))?;
+            reason(&report.findings).map_or(Ok(()), |line| end(&line, page))
         }
     }
-}
-
-fn findings(text: &[u8]) -> Option<Vec<Finding>> {
-    Some(Report::from_json(text).ok()?.findings)
-}
-
-fn unwell(text: &str, page: &mut Page) -> Result<(), Failure> {
-    end(&plain(&[text.to_string()]), page)
 }
 
 fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
@@ -139,9 +129,9 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
 pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let (says, hears) = channel();
+    let (sender, receiver) = channel();
     if let Some(stdout) = child.stdout.take() {
-        let listener = thread::Builder::new().spawn(move || listen(stdout, &says));
+        let listener = thread::Builder::new().spawn(move || listen(stdout, &sender));
         if let Err(error) = listener {
             child.kill()?;
             return Err(error);
@@ -149,7 +139,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     }
     let mut said = Vec::new();
     loop {
-        match hears.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(part) => said.extend(part?),
             // the process has closed its output, as it does at its end: it waits for nothing any more
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
@@ -162,7 +152,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
 }
 
 /// Passes on what is written, as it comes, until its end or an error, or until the receiver is gone.
-fn listen(mut stdout: ChildStdout, says: &Sender<io::Result<Vec<u8>>>) {
+fn listen(mut stdout: ChildStdout, sender: &Sender<io::Result<Vec<u8>>>) {
     let mut part = [0; 4096];
     loop {
         let read = match stdout.read(&mut part) {
@@ -172,7 +162,7 @@ fn listen(mut stdout: ChildStdout, says: &Sender<io::Result<Vec<u8>>>) {
             Err(error) => Err(error),
         };
         let is_last = read.is_err();
-        if says.send(read).is_err() || is_last {
+        if sender.send(read).is_err() || is_last {
             return;
         }
     }
@@ -239,6 +229,6 @@ mod tests {
 
     #[test]
     fn what_is_no_report_is_no_verdict() {
-        assert!(findings(b"").is_none() && findings(b"{}").is_none());
+        assert!(Report::from_json(b"").is_err() && Report::from_json(b"{}").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Reads what is installed and what the admin says.
 #![forbid(unsafe_code)]
 
-use super::super::plugstack::{self, Read};
+use super::super::plugstack::{self, PluginLines};
 use super::health::{Outcome, bounded};
 use nic_placement_core::config::conf::{Audience, ConfLine};
 use nic_placement_core::config::{Admin, Conf, NodeFileUse};
@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation) -> Admin {
     let slurms_own = || is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
     let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
-    let Read { mut lines, findings, files, unmatched } = plugstack::read(&file);
+    let PluginLines { mut lines, findings, files, unmatched, .. } = plugstack::read(&file);
     lines.iter_mut().for_each(|line| line.is_there = is_there(line, is_live));
     let ours: Vec<PluginLine> = lines.iter().filter(|line| line.is_ours()).cloned().collect();
     let sent = Path::new(plugstack::SENT);
@@ -61,7 +61,6 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
     admin
 }
 
-/// Is the plugin's file there?
 fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
     // of one that is named without a folder another machine's Slurm knows where it is
     (line.path.is_absolute() || is_live).then(|| found(line).map(|path| path.is_some())).flatten()

@@ -14,14 +14,11 @@ const MAX_ANCESTORS: usize = 32;
 /// Bytes of an environment or a status, at most: the kernel's own bound for execve(2) is near.  What has more tells nothing.
 const MAX_BYTES: usize = 6 * 1024 * 1024;
 
-/// The launcher.
 pub(super) struct Launcher {
-    /// the name of its program
     pub(super) name: String,
-    /// where it may run
     pub(super) cpus: CpuSet,
     /// its environment as it was started, `NAME=VALUE` each; `None` if that is not for us to read
-    environment: Option<Vec<Vec<u8>>>,
+    environment: Option<Vec<u8>>,
 }
 
 impl Launcher {
@@ -30,8 +27,8 @@ impl Launcher {
     pub(super) fn find(numbered_by: Option<(&str, &str)>) -> Option<Launcher> {
         let mut process = parent("self")?;
         for _ in 0..MAX_ANCESTORS {
-            let environment = environment(process);
-            let is_numbered = |all: &Vec<Vec<u8>>| numbered_by.is_some_and(|variable| has(all, variable));
+            let environment = bytes(&format!("/proc/{process}/environ"));
+            let is_numbered = |all: &Vec<u8>| numbered_by.is_some_and(|variable| has(all, variable));
             if !environment.as_ref().is_some_and(is_numbered) {
                 let cpus = sys::affinity_of(process).ok()?;
                 let name = text(&format!("/proc/{process}/comm"))?.trim_end().to_string();
@@ -49,8 +46,9 @@ impl Launcher {
     }
 }
 
-fn has(environment: &[Vec<u8>], (name, value): (&str, &str)) -> bool {
-    environment.contains(&format!("{name}={value}").into_bytes())
+fn has(environment: &[u8], (name, value): (&str, &str)) -> bool {
+    let entry = format!("{name}={value}");
+    environment.split(|byte| *byte == 0).any(|other| other == entry.as_bytes())
 }
 
 /// proc(5): the fourth field of `stat`, behind a name that may hold anything.
@@ -58,11 +56,6 @@ fn parent(process: &str) -> Option<i32> {
     let stat = text(&format!("/proc/{process}/stat"))?;
     let fields = &stat[stat.rfind(')')? + 1..];
     fields.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 0)
-}
-
-fn environment(process: i32) -> Option<Vec<Vec<u8>>> {
-    let bytes = bytes(&format!("/proc/{process}/environ"))?;
-    Some(bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
 }
 
 fn text(path: &str) -> Option<String> {

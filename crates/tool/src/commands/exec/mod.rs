@@ -7,29 +7,26 @@ mod place;
 mod process;
 mod rank;
 mod variables;
-mod virtual_rank;
-mod voice;
 
-use super::Failure;
 use super::misunderstood::misunderstood;
-use super::node::Node;
 use super::plugstack;
-use super::request::{Nics, words_help};
+use super::request::{Nics, NodeOptions, words_help};
+use super::{Ending, Failure};
 use clap::{ArgAction, ValueHint};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components};
+use nic_placement_core::diagnostic::line::one_line;
 use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
-use nic_placement_core::policy::Reasons;
 use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_program::become_program;
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use variables::Environment;
-use voice::say;
+use std::sync::atomic::{AtomicBool, Ordering};
+use variables::ProgramEnvironment;
 
 /// start a program with its NIC, CPUs and memory, in a process of a launcher
 ///
@@ -54,7 +51,7 @@ Examples:
   torchrun --no-python --nproc-per-node=8 nic-placement exec -- python train.py
   mpirun --bind-to none nic-placement exec rail,strict -- ./app
   nic-placement exec verbose,dry-run -- true")]
-pub(super) struct Options {
+pub(super) struct ExecOptions {
     /// words of srun's option, as rail,strict (default: those of SLURM_NIC_PLACEMENT, else closest)
     #[arg(value_name = "WORDS", long_help = words_help("those of SLURM_NIC_PLACEMENT, else closest", &["help"]))]
     words: Option<String>,
@@ -71,7 +68,7 @@ pub(super) struct Options {
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
     verbose: bool,
     #[command(flatten)]
-    node: Node,
+    node: NodeOptions,
     /// bind by --machine or --topology as if it were read from this node
     #[arg(long, help_heading = "Which node (without one of these, this one)")]
     trust_topology: bool,
@@ -89,22 +86,6 @@ const NOT_HAD: u8 = 125;
 const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Why the program was not started, and the status that says so.
-#[derive(Debug)]
-pub(super) struct NotStarted {
-    pub(super) status: u8,
-    why: String,
-}
-
-impl fmt::Display for NotStarted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for NotStarted {}
-
-/// What the user and the admin want.
 struct Intent {
     wish: Wish,
     /// why no process is placed here: the admin disabled it, or the configuration file is refused
@@ -114,7 +95,7 @@ struct Intent {
 }
 
 /// Returns only if the program was not started.
-pub(super) fn run(options: &Options) -> Result<(), Failure> {
+pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
     let words = options.words.as_deref().map(Words::parse).transpose().map_err(misunderstood)?;
     if words.as_ref().is_some_and(|words| words.help) {
         return Err(misunderstood("`help` starts nothing: `nic-placement exec --help`"));
@@ -122,20 +103,20 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     options.nics.add_to(&mut Admin::default())?;
     // known before anything can go wrong, so that it holds whatever goes wrong
     let strict = Cell::new(is_strict(words.as_ref().and_then(|words| words.strictness)));
-    let mut environment = Environment::of_this_process();
+    let mut environment = ProgramEnvironment::of_this_process();
     let before = environment.clone();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         say(&format!("bug at {place}: {panic}; please report this"));
     }));
-    voice::listen(true);
+    listen(true);
     let failures = catch_unwind(AssertUnwindSafe(|| {
         let intent = intent(options, words.as_ref(), &environment)?;
         let Settings { enabled, observe, strictness, dry_run, .. } = intent.wish.settings;
         let is_placed = enabled && !observe && intent.off.is_none();
         strict.set(is_placed && is_strict(Some(strictness)) && !dry_run);
         if let Some(why) = intent.off.as_ref().filter(|_| enabled && !observe) {
-            say(&format!("`{}` runs without placement: {why}", shown(options)));
+            say(&format!("`{}` runs without placement: {why}", name_of(&options.command)));
         }
         if !is_placed {
             return Ok(Vec::new());
@@ -154,14 +135,17 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         }
     };
     if strict.get() && !failures.is_empty() {
-        let why =
-            format!("`{}` is not started, as a strict word asks: {}", shown(options), failures.join("; "));
-        return Err(Box::new(NotStarted { status: NOT_HAD, why }));
+        let said = format!(
+            "`{}` is not started, as a strict word asks: {}",
+            name_of(&options.command),
+            failures.join("; ")
+        );
+        return Err(Ending { status: NOT_HAD, said }.into());
     }
     let mut error = become_program(&options.command, environment.entries());
     // execve(2) takes so many bytes of arguments and variables
     if error.kind() == io::ErrorKind::ArgumentListTooLong && !strict.get() {
-        say(&format!("`{}` gets no variables of ours: there is no room: {error}", shown(options)));
+        say(&format!("`{}` gets no variables of ours: there is no room: {error}", name_of(&options.command)));
         error = become_program(&options.command, before.entries());
     }
     Err(not_started(&options.command, &error))
@@ -170,18 +154,18 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 /// Why `command` was not started, with the status of env(1) for it.
 pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
-    Box::new(NotStarted { status, why: format!("cannot start `{}`: {error}", name_of(command)) })
+    Ending { status, said: format!("cannot start `{}`: {error}", name_of(command)) }.into()
 }
 
 /// Becomes the program as it is, without placing it; returns only if that fails.
 pub(super) fn become_as_it_is(command: &[OsString]) -> Failure {
-    let error = become_program(command, Environment::of_this_process().entries());
+    let error = become_program(command, ProgramEnvironment::of_this_process().entries());
     not_started(command, &error)
 }
 
 /// Is this process the first of its launcher's on this node, or is there no launcher?
 pub(super) fn is_first_on_node() -> bool {
-    rank::find(&Environment::of_this_process().values(), None, None).is_first()
+    rank::find(&ProgramEnvironment::of_this_process().values(), None, None).is_first()
 }
 
 fn is_strict(word: Option<Strictness>) -> bool {
@@ -191,17 +175,16 @@ fn is_strict(word: Option<Strictness>) -> bool {
 /// The partition of the job around, if there is one.
 const PARTITION: &str = "SLURM_JOB_PARTITION";
 
-/// The program's name.
-fn shown(options: &Options) -> String {
-    name_of(&options.command)
-}
-
 fn name_of(command: &[OsString]) -> String {
     command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// What plugstack.conf, the environment and the words say; a word here beats the environment, as srun's option does.
-fn intent(options: &Options, words: Option<&Words>, environment: &Environment) -> Result<Intent, Failure> {
+fn intent(
+    options: &ExecOptions,
+    words: Option<&Words>,
+    environment: &ProgramEnvironment,
+) -> Result<Intent, Failure> {
     let values = environment.values();
     let value = |name: &str| values.get(name).cloned();
     let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
@@ -217,6 +200,40 @@ fn intent(options: &Options, words: Option<&Words>, environment: &Environment) -
     for doubt in options.nics.add_to(&mut admin)? {
         say(&doubt.to_string());
     }
-    let reasons = Reasons::if_read(settings.verbose || settings.dry_run);
-    Ok(Intent { wish: Wish { settings, admin, reasons }, off, knows_admin })
+    let wordless = !(settings.verbose || settings.dry_run);
+    Ok(Intent { wish: Wish { settings, admin, wordless }, off, knows_admin })
+}
+
+/// Does this process report for all of its node?
+static TELLS: AtomicBool = AtomicBool::new(false);
+
+struct ToStderr;
+
+impl Log for ToStderr {
+    fn enabled(&self, metadata: &Metadata) -> bool {
+        metadata.level() <= Level::Warn && TELLS.load(Ordering::Relaxed)
+    }
+
+    fn log(&self, record: &Record) {
+        if self.enabled(record.metadata()) {
+            say(&record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// A line on stderr, since stdout is the program's; in one piece: several processes write to one terminal.
+fn say(text: &str) {
+    let line = one_line(&format!("nic-placement: {text}")).into_owned() + "\n";
+    // where stderr is closed the line is lost: there is no other place for it
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Writes warnings to stderr from now on, if `tells`.
+fn listen(tells: bool) {
+    TELLS.store(tells, Ordering::Relaxed);
+    if log::set_logger(&ToStderr).is_ok() {
+        log::set_max_level(LevelFilter::Warn);
+    }
 }

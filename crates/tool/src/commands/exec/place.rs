@@ -3,9 +3,8 @@
 
 use super::process::{Process, is_in_a_placed_step};
 use super::rank;
-use super::variables::Environment;
-use super::voice::{self, say};
-use super::{Intent, Options};
+use super::variables::ProgramEnvironment;
+use super::{ExecOptions, Intent, listen, say};
 use crate::commands::Failure;
 use nic_placement_core::config::{Admin, NodeSource};
 use nic_placement_core::discover::Scope;
@@ -24,14 +23,14 @@ const LISTS_OF_THE_NODE: [&str; 2] = ["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"];
 
 /// Places this process; returns what could not be had.
 pub(super) fn place(
-    options: &Options,
+    options: &ExecOptions,
     intent: Intent,
-    environment: &mut Environment,
+    environment: &mut ProgramEnvironment,
 ) -> Result<Vec<String>, Failure> {
     let present = environment.values();
     let numbering = rank::find(&present, options.local_rank, options.local_size);
     let reports = intent.wish.settings.verbose || intent.wish.settings.dry_run;
-    voice::listen(reports || numbering.is_first());
+    listen(reports || numbering.is_first());
 
     let mut survey = survey(options, intent.wish)?;
     if is_in_a_placed_step(&present) && !intent.knows_admin {
@@ -64,7 +63,7 @@ pub(super) fn place(
 }
 
 /// This node, read, or by a description that the user names.
-fn survey(options: &Options, wish: Wish) -> Result<Survey, Failure> {
+fn survey(options: &ExecOptions, wish: Wish) -> Result<Survey, Failure> {
     let (author, source) = (node::callers_author(), options.node.source());
     if source == NodeSource::Live {
         let scope = wish.scope();

@@ -80,7 +80,6 @@ fn launcher(present: &Present, numbering: &Numbering) -> Option<Launcher> {
     Launcher::find(numbered_by)
 }
 
-/// What is known of the other processes.
 struct Surroundings<'a> {
     node: &'a Topology,
     present: &'a Present,

@@ -1,7 +1,6 @@
 //! Which of its node's processes this one is, by the variables of its launcher.
 #![forbid(unsafe_code)]
 
-use super::virtual_rank;
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::rank::Rank;
 use nic_placement_core::libraries::Present;
@@ -9,12 +8,11 @@ use nic_placement_core::libraries::Present;
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;
 
-/// The variables of one kind of launcher.
 struct LauncherKind {
     /// the process's number on its node
     local: &'static str,
-    /// how many processes there are on the node
-    of: fn(&Present) -> Option<u32>,
+    /// how many processes there are on the node: the first that is a count
+    counts: &'static [&'static str],
     /// its number among all, and how many these are
     world: [&'static str; 2],
 }
@@ -25,7 +23,11 @@ impl LauncherKind {
     }
 
     fn count(&self, values: &Present) -> Option<u32> {
-        (self.of)(values)
+        match self.local {
+            FLUX => fluxs_count(values),
+            SLURM => slurms_count(values),
+            _ => self.counts.iter().find_map(|name| count(values, name)),
+        }
     }
 }
 
@@ -38,40 +40,28 @@ impl LauncherKind {
 /// themselves choose their GPU by it, whatever set it.
 const LAUNCHERS: [LauncherKind; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
-    kind(
-        "LOCAL_RANK",
-        |values| count(values, "LOCAL_WORLD_SIZE").or(count(values, "LOCAL_SIZE")),
-        ["RANK", "WORLD_SIZE"],
-    ),
+    kind("LOCAL_RANK", &["LOCAL_WORLD_SIZE", "LOCAL_SIZE"], ["RANK", "WORLD_SIZE"]),
     // Open MPI (docs.open-mpi.org, "Environment variables set for MPI applications")
-    kind(
-        MPIS[0],
-        |values| count(values, "OMPI_COMM_WORLD_LOCAL_SIZE"),
-        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
-    ),
+    kind(MPIS[0], &["OMPI_COMM_WORLD_LOCAL_SIZE"], ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"]),
     // MVAPICH2's mpirun_rsh
-    kind(
-        MPIS[1],
-        |values| count(values, "MV2_COMM_WORLD_LOCAL_SIZE"),
-        ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"],
-    ),
+    kind(MPIS[1], &["MV2_COMM_WORLD_LOCAL_SIZE"], ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"]),
     // Hydra: MPICH, Intel MPI, MVAPICH
-    kind(MPIS[2], |values| count(values, "MPI_LOCALNRANKS"), ["PMI_RANK", "PMI_SIZE"]),
-    // flux-shell(1) tells no count for the node: an even share where there is one
-    kind(FLUX, fluxs_count, ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"]),
+    kind(MPIS[2], &["MPI_LOCALNRANKS"], ["PMI_RANK", "PMI_SIZE"]),
+    // flux-shell(1) gives no count for the node
+    kind(FLUX, &[], ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"]),
     // HPE's mpiexec
-    kind(CRAYS[0], |values| count(values, "PALS_LOCAL_SIZE"), ["PALS_RANKID", "PMI_SIZE"]),
+    kind(CRAYS[0], &["PALS_LOCAL_SIZE"], ["PALS_RANKID", "PMI_SIZE"]),
     // Cray PMI, which others set too
-    kind(CRAYS[1], |values| count(values, "PMI_LOCAL_SIZE"), ["PMI_RANK", "PMI_SIZE"]),
-    kind(SLURM, slurms_count, ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"]),
+    kind(CRAYS[1], &["PMI_LOCAL_SIZE"], ["PMI_RANK", "PMI_SIZE"]),
+    kind(SLURM, &[], ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"]),
 ];
 
 const fn kind(
     local: &'static str,
-    of: fn(&Present) -> Option<u32>,
+    counts: &'static [&'static str],
     world: [&'static str; 2],
 ) -> LauncherKind {
-    LauncherKind { local, of, world }
+    LauncherKind { local, counts, world }
 }
 
 /// Those of MPI's launchers that may start Flux's brokers.
@@ -90,23 +80,21 @@ const SLURMS_COUNTS: &str = "SLURM_STEP_TASKS_PER_NODE";
 pub(super) struct Numbering {
     /// on its node; `None` where neither the user nor a launcher's variable gives a number that can be one
     pub(super) rank: Option<Rank>,
-    /// the variable that says so; none where the user did
+    /// the variable that gave the number; `None` if the user gave it
     pub(super) variable: Option<&'static str>,
-    /// the variable of the launcher that gave it, below which a wrapper or the user may have said number and count again; that is
-    /// not sought for Slurm's ([`Numbering::repeats_slurm`])
+    /// the variable of the launcher that started this process, also where a wrapper or the user repeated its number in another
+    /// variable; not searched for Slurm, of which [`Numbering::repeats_slurm`] says it
     pub(super) numbered_by: Option<&'static str>,
-    /// is it the number that Slurm gave its task, among as many: may a shell in the task or its user have said it again?
+    /// number and count are those of Slurm's task: a shell in the task, or the user, may have repeated them
     pub(super) repeats_slurm: bool,
-    /// number among all processes
     pub(super) global: u32,
-    /// how many these are
     pub(super) total: u32,
-    /// what was said and is not understood
+    /// a number that is not understood
     pub(super) doubt: Option<String>,
 }
 
 impl Numbering {
-    /// Is it the one that tells what all would?
+    /// True for the process that reports for all of its node.
     pub(super) fn is_first(&self) -> bool {
         self.rank.as_ref().is_none_or(|rank| rank.number == 0)
     }
@@ -175,8 +163,8 @@ fn rank(
     let (number, said) = by_user.or_else(by_launcher)?;
     let of = local_size.or_else(|| innermost?.count(values));
     let of = of.or_else(|| count_of_another(values, number, launchers));
-    let virtual_number = virtual_rank::number(values).filter(|_| local_rank.is_none());
-    Some(Rank { number: virtual_number.unwrap_or(number), of, said, by_user: local_rank.is_some() })
+    let own = virtual_number(values).filter(|_| local_rank.is_none());
+    Some(Rank { number: own.unwrap_or(number), of, said, by_user: local_rank.is_some() })
 }
 
 fn is_possible(rank: &Rank) -> bool {
@@ -266,6 +254,22 @@ fn slurms_count(values: &Present) -> Option<u32> {
         node -= nodes;
     }
     None
+}
+
+/// The worker's number on its node under torchrun's `--virtual-local-rank`: each worker has a GPU of its own, and torchrun made
+/// `LOCAL_RANK` 0 for all (PyTorch, torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`):
+/// nodes with as many workers each have their numbers one after another.
+pub(super) fn virtual_number(values: &Present) -> Option<u32> {
+    let number = |name: &str| number(values, name);
+    let one_gpu = |list: &String| !list.is_empty() && !list.contains(',');
+    let by_torchrun = values.contains_key("TORCHELASTIC_RUN_ID") && number("LOCAL_RANK") == Some(0);
+    if !by_torchrun || !values.get("CUDA_VISIBLE_DEVICES").is_some_and(one_gpu) {
+        return None;
+    }
+    let (of, node) = (number("LOCAL_WORLD_SIZE")?, number("GROUP_RANK")?);
+    let is_even = number("GROUP_WORLD_SIZE")?.checked_mul(of) == number("WORLD_SIZE");
+    let number = number("RANK")?.checked_sub(node.checked_mul(of)?)?;
+    (is_even && number < of).then_some(number)
 }
 
 #[cfg(test)]

@@ -5,14 +5,12 @@ use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::{Change, Variable};
 use std::ffi::{OsStr, OsString};
 
-/// An environment in its order.
 #[derive(Clone)]
-pub(super) struct Environment(Vec<(OsString, OsString)>);
+pub(super) struct ProgramEnvironment(Vec<(OsString, OsString)>);
 
-impl Environment {
-    /// That of this process.
-    pub(super) fn of_this_process() -> Environment {
-        Environment(std::env::vars_os().collect())
+impl ProgramEnvironment {
+    pub(super) fn of_this_process() -> ProgramEnvironment {
+        ProgramEnvironment(std::env::vars_os().collect())
     }
 
     /// Its variables as text; of several with one name the first counts, as for getenv(3).  Bytes that are not UTF-8 become

@@ -1,8 +1,10 @@
 //! One node: its counters before and after, the tasks meanwhile, and the report of both.
 #![forbid(unsafe_code)]
 
-use super::watch::{Seen, Watch};
+use super::print::first_of;
+use super::watch::Watch;
 use crate::commands::counters::{Open, Reading};
+use crate::commands::processes::Processes;
 use crate::commands::tell;
 use crate::commands::threads;
 use nic_placement_core::policy::{self, Request};
@@ -14,7 +16,7 @@ use nic_placement_traffic::report::{self, Measurement, VERSION};
 use nic_placement_traffic::tasks::{Numbers, PlacedTask, numbers, tasks};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How long CMD waits for cards, at most: they answer in microseconds.
@@ -24,7 +26,6 @@ const AFTER: Duration = Duration::from_secs(5);
 /// Other steps that are named.
 const NAMED: usize = 8;
 
-/// A node whose counters were read.
 pub(super) struct Before {
     open: Open,
     before: Sample,
@@ -32,7 +33,6 @@ pub(super) struct Before {
     node: Receiver<Option<Topology>>,
 }
 
-/// A node on which the program runs.
 pub(super) struct Watched {
     of: Before,
     watch: Watch,
@@ -42,24 +42,20 @@ pub(super) struct Watched {
 impl Before {
     pub(super) fn read(open: Open, describe: impl FnOnce() -> Option<Topology> + Send + 'static) -> Before {
         let mut reading = Reading::begin(&open, &BTreeSet::new());
-        if !reading.wait(BEFORE) && !reading.is_unasked() {
-            let names: Vec<&str> = reading.waiting().iter().map(String::as_str).collect();
+        if !reading.wait(BEFORE) && !reading.is_unasked {
+            let names: Vec<&str> = reading.waiting.iter().map(String::as_str).collect();
             tell(&format!(
                 "measure: {} did not answer in {} s and is left out; CMD starts",
                 names.join(", "),
                 BEFORE.as_secs()
             ));
         }
-        let silent = reading.waiting().clone();
-        let (told, node) = channel();
+        let (before, silent) = reading.end();
         // it asks the cards too, and CMD's start does not wait for it
-        threads::started(move || {
-            let _ = told.send(describe());
-        });
-        Before { before: reading.into_sample(), silent, open, node }
+        let node = threads::answer_of(describe);
+        Before { before, silent, open, node }
     }
 
-    /// The program runs now.
     pub(super) fn while_it_runs(self) -> Watched {
         let watch = Watch::begin(&self.open);
         Watched { of: self, watch, begun: Instant::now() }
@@ -67,14 +63,13 @@ impl Before {
 }
 
 impl Watched {
-    /// The program has ended.
     pub(super) fn report(self, status: u8) -> Measurement {
         let Watched { of: Before { open, before, mut silent, node }, watch, begun } = self;
         let seconds = begun.elapsed();
         let mut reading = Reading::begin(&open, &silent);
         reading.wait(AFTER);
-        silent.extend(reading.waiting().iter().cloned());
-        let after = reading.into_sample();
+        let (after, silent_now) = reading.end();
+        silent.extend(silent_now);
         let node = node.recv_timeout(AFTER).ok().flatten();
         let seen = watch.end();
         let (plan, origin, mut notes) = plan(&seen, node.as_ref());
@@ -115,8 +110,8 @@ fn is_ours(own: &Numbers, task: &PlacedTask) -> bool {
     }
 }
 
-fn plan(seen: &Seen, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<String>) {
-    let tasks = tasks(&seen.processes());
+fn plan(seen: &Processes, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<String>) {
+    let tasks = tasks(&seen.placed);
     let own = own();
     let (ours, others): (Vec<&PlacedTask>, Vec<&PlacedTask>) =
         tasks.iter().partition(|task| is_ours(&own, task));
@@ -124,21 +119,14 @@ fn plan(seen: &Seen, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<Strin
     let known = node.zip(map.as_ref());
     let published = planned::of_tasks(&ours, known);
     let mut notes = Vec::new();
-    let steps: BTreeSet<String> = others
-        .iter()
-        .map(|task| match task.marked.numbers.step {
-            Some(step) => format!("step {step}"),
-            None => format!("process {}", task.pid),
-        })
-        .collect();
+    let step = |task: &&PlacedTask| match task.marked.numbers.step {
+        Some(step) => format!("step {step}"),
+        None => format!("process {}", task.pid),
+    };
+    let steps = Vec::from_iter(others.iter().map(step).collect::<BTreeSet<_>>());
     if !steps.is_empty() {
-        let named: Vec<&str> = steps.iter().take(NAMED).map(String::as_str).collect();
-        let more =
-            if steps.len() > NAMED { format!(" and {} more", steps.len() - NAMED) } else { String::new() };
-        notes.push(format!(
-            "others ran on this node too, and their bytes are among these: {}{more}",
-            named.join(", ")
-        ));
+        let named = first_of(&steps, NAMED);
+        notes.push(format!("others ran on this node too, and their bytes are among these: {named}"));
     }
     if !seen.hidden.is_empty() {
         notes.push(format!(

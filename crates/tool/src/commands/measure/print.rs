@@ -16,36 +16,26 @@ pub(super) fn report(report: &Measurement, page: &mut Page) {
     let Measurement { node, seconds, status, .. } = report;
     page.line(format_args!("node {node}: {seconds:.1} s, CMD ended with {status}"));
     let total = report.shares.planned.saturating_add(report.shares.others);
-    let mut table = Table::headed(&[
-        "NIC",
-        "GPUs",
-        "tasks",
-        "sent",
-        "share",
-        "received",
-        "interface",
-        "TCP sent",
-        "received",
-        "counted by",
-    ]);
+    let headings = "NIC/GPUs/tasks/sent/share/received/interface/TCP sent/received/counted by";
+    let mut table = Table::headed(headings.split('/'));
     for nic in &report.nics {
         table.row(row(nic, total));
     }
     page.table(&table);
     shares(&report.shares, report.plan, page);
-    for note in &report.notes {
-        page.item("note: ", note);
-    }
+    page.notes(&report.notes);
 }
 
-fn list<T: ToString>(of: &[T]) -> Text {
-    match of {
-        [] => "-".into(),
-        some => some.iter().map(T::to_string).collect::<Vec<_>>().join(",").into(),
-    }
+pub(in crate::commands) fn list<T: ToString>(of: &[T]) -> Text {
+    Text::joined(of.iter().map(|one| Text::from(one.to_string())), ",").or("-")
 }
 
-fn figure(of: Option<Bytes>, missing: Option<NoFigure>, pick: fn(Bytes) -> u64) -> Text {
+/// Bytes, or why they are not known.
+pub(in crate::commands) fn figure(
+    of: Option<Bytes>,
+    missing: Option<NoFigure>,
+    pick: impl Fn(Bytes) -> u64,
+) -> Text {
     match (of, missing) {
         (Some(of), _) => Text::from(bytes(pick(of))).unbroken(),
         (None, Some(missing)) => Text::from(missing).unbroken(),
@@ -90,17 +80,18 @@ fn shares(shares: &Shares, plan: Origin, page: &mut Page) {
     }
     page.line(format_args!("by TCP: {}", bytes(*tcp)));
     if !idle.is_empty() {
-        page.line(format_args!("idle NICs of the plan: {}", some(idle)));
+        page.line(format_args!("idle NICs of the plan: {}", first_of(idle, LISTED)));
     }
     if !unknown.is_empty() {
-        page.line(format_args!("unknown: {}", some(unknown)));
+        page.line(format_args!("unknown: {}", first_of(unknown, LISTED)));
     }
 }
 
-fn some(names: &[String]) -> String {
-    match names.len() {
-        count if count > LISTED => format!("{} and {} more", names[..LISTED].join(", "), count - LISTED),
-        _ => names.join(", "),
+/// `a, b and 3 more`: at most so many names.
+pub(super) fn first_of(names: &[String], most: usize) -> String {
+    match names.len().saturating_sub(most) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..most].join(", ")),
     }
 }
 
@@ -111,7 +102,7 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
     ));
     let total = merged.shares.planned.saturating_add(merged.shares.others);
     let mut table =
-        Table::headed(&["NIC", "in the plan", "counted", "sent", "share", "least", "most", "TCP sent"]);
+        Table::headed(["NIC", "in the plan", "counted", "sent", "share", "least", "most", "TCP sent"]);
     let mut nics: Vec<_> = merged.nics.iter().collect();
     nics.sort_by_key(|(name, _)| CountedPort::named(name));
     for (name, sum) in nics {
@@ -135,13 +126,15 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
     let plan = if *by_tasks == 0 { Origin::Node } else { Origin::Tasks };
     shares(&merged.shares, plan, page);
     if !merged.failed.is_empty() {
-        page.line(format_args!("CMD failed on: {}", some(&merged.failed)));
+        page.line(format_args!("CMD failed on: {}", first_of(&merged.failed, LISTED)));
     }
     if !merged.twice.is_empty() {
         let names: Vec<String> = merged.twice.iter().cloned().collect();
-        page.line(format_args!("reported more than once, the first report counts: {}", some(&names)));
+        page.line(format_args!(
+            "reported more than once, the first report counts: {}",
+            first_of(&names, LISTED)
+        ));
     }
-    for (note, count) in merged.notes.iter().take(LISTED) {
-        page.item("note: ", format_args!("{note} ({count} nodes)"));
-    }
+    let notes = merged.notes.iter().take(LISTED);
+    page.notes(notes.map(|(note, count)| format!("{note} ({count} nodes)")));
 }

@@ -73,10 +73,7 @@ impl Page {
     /// What a program reads: the same bytes in a pipe and a file.  On a terminal no program parses it, and the terminal
     /// would obey a control character.
     pub(super) fn exact(&mut self, text: &str) {
-        match self.is_terminal {
-            true => self.out.push_str(&text::defused(text)),
-            false => self.out.push_str(text),
-        }
+        if self.is_terminal { self.out.push_str(&text::defused(text)) } else { self.out.push_str(text) }
     }
 
     pub(super) fn blank(&mut self) {
@@ -106,6 +103,10 @@ impl Page {
         self.paragraph(0, hanging, word.unbroken().then(text));
     }
 
+    pub(super) fn notes(&mut self, notes: impl IntoIterator<Item = impl Into<Text>>) {
+        notes.into_iter().for_each(|note| self.item("note: ", note));
+    }
+
     pub(super) fn table(&mut self, table: &Table) {
         table.lines(self.width).iter().for_each(|line| self.write(line));
     }
@@ -115,16 +116,18 @@ impl Page {
         let room = |guide: &str| self.width.saturating_sub(guide.chars().count()).max(1);
         // set in under the name, where there is room for it
         let below = if room(below) > 2 * INDENT { format!("{below}  ") } else { below.to_string() };
-        for (number, line) in text.lines(room(guide), room(&below)).into_iter().enumerate() {
-            self.write(&Text::from(if number == 0 { guide } else { &below }).then(line));
-        }
+        self.behind(guide, &below, text.lines(room(guide), room(&below)));
     }
 
     fn paragraph(&mut self, first: usize, others: usize, text: Text) {
         let lines = text.lines(self.width - first, self.width - others);
+        self.behind(&" ".repeat(first), &" ".repeat(others), lines);
+    }
+
+    /// Lines behind margins, of which the first has its own.
+    fn behind(&mut self, first: &str, others: &str, lines: Vec<Text>) {
         for (number, line) in lines.into_iter().enumerate() {
-            let margin = Text::margin(if number == 0 { first } else { others });
-            self.write(&margin.then(line));
+            self.write(&Text::from(if number == 0 { first } else { others }).then(line));
         }
     }
 

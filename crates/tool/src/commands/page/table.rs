@@ -2,18 +2,18 @@
 #![forbid(unsafe_code)]
 
 use super::text::{Style, Text};
+use std::fmt::Display;
 
 const GAP: usize = 2;
 
-/// Rows of cells, perhaps under headings.
 pub(in crate::commands) struct Table {
     rows: Vec<Vec<Text>>,
     indent: usize,
 }
 
 impl Table {
-    pub(in crate::commands) fn headed(headings: &[&str]) -> Table {
-        let headings = headings.iter().map(|heading| Text::styled(heading, Style::Heading));
+    pub(in crate::commands) fn headed(headings: impl IntoIterator<Item = impl Display>) -> Table {
+        let headings = headings.into_iter().map(|heading| Text::styled(heading, Style::Heading));
         Table { rows: vec![headings.collect()], indent: 0 }
     }
 
@@ -21,7 +21,6 @@ impl Table {
         Table { rows: Vec::new(), indent }
     }
 
-    /// Adds a row, with a cell for each column.
     pub(in crate::commands) fn row(&mut self, cells: impl IntoIterator<Item = Text>) {
         self.rows.push(cells.into_iter().collect());
     }
@@ -61,7 +60,7 @@ impl Table {
         // with a line for each character every column is as narrow as it can be
         let longest = full.iter().copied().max().unwrap_or(1);
         let mut widths = (2..=longest).map(at_most).find(|widths| fits(widths)).unwrap_or(least);
-        // what is left goes to whom it spares a line, first to those that lack least
+        // the room left over goes to columns that need fewer lines with it, first to those that are nearly wide enough
         let mut lacking: Vec<usize> = (0..columns).collect();
         lacking.sort_by_key(|&column| full[column] - widths[column]);
         for column in lacking {
@@ -121,7 +120,7 @@ mod tests {
 
     #[test]
     fn columns_stand_under_their_headings() {
-        let mut table = Table::headed(&["task", "NIC"]);
+        let mut table = Table::headed(["task", "NIC"]);
         table.row(["0".into(), "mlx5_0:1".into()]);
         table.row(["10".into(), "-".into()]);
         assert_eq!(printed(&table, 100), ["task  NIC", "0     mlx5_0:1", "10    -"]);
@@ -143,7 +142,7 @@ mod tests {
 
     #[test]
     fn no_line_is_wider_than_the_page_whatever_the_cells_hold() {
-        let mut table = Table::headed(&["a", "b", "c"]);
+        let mut table = Table::headed(["a", "b", "c"]);
         table.row(["x".repeat(300).into(), "y,".repeat(90).into(), "z ".repeat(200).into()]);
         let lines = printed(&table, 100);
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");

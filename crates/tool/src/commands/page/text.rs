@@ -7,7 +7,6 @@
 use nic_placement_core::topology::PathType;
 use std::fmt::{Display, Write};
 
-/// How a character looks where colours are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::commands) enum Style {
     #[default]
@@ -41,7 +40,6 @@ impl Style {
 /// A space at which a line does not end.
 const GLUE: char = '\u{a0}';
 
-/// Styled characters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::commands) struct Text(Vec<(char, Style)>);
 
@@ -83,6 +81,11 @@ impl Text {
         all
     }
 
+    /// This, or if it is empty another.
+    pub(in crate::commands) fn or(self, otherwise: &str) -> Text {
+        if self.0.is_empty() { otherwise.into() } else { self }
+    }
+
     pub(in crate::commands) fn width(&self) -> usize {
         self.0.len()
     }
@@ -109,7 +112,6 @@ impl Text {
         lines
     }
 
-    /// Spaces.
     pub(super) fn margin(columns: usize) -> Text {
         Text(vec![(' ', Style::Plain); columns])
     }

@@ -1,8 +1,8 @@
 //! A plan for people: a row for each task, below it what all tasks share, and on request why.
 #![forbid(unsafe_code)]
 
-use crate::commands::left_out;
 use crate::commands::page::{Page, Style, Table, Text};
+use crate::commands::shortfalls;
 use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
@@ -20,7 +20,7 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     if let Some(list) = placed.iter().find_map(|task| value(&task.variables, "NCCL_IB_HCA")) {
         page.line(format_args!("every task: NCCL_IB_HCA={list}"));
     }
-    left_out::lines(&map.excluded, page);
+    shortfalls::left_out(&map.excluded, page);
 }
 
 /// Tasks that follow each other and get the same stand in one row.
@@ -32,18 +32,13 @@ fn table(plan: &Plan, placed: &[TaskPlan], sets: Option<&[String]>) -> Table {
         _ => None,
     });
     let nic_width = nic_width.max().unwrap_or(0);
-    let mut rows: Vec<(Vec<u32>, Vec<Text>)> = Vec::new();
-    for (index, task) in placed.iter().enumerate() {
+    let rows = placed.iter().enumerate().map(|(index, task)| {
         let mut cells = cells(plan, task, nic_width);
         cells.extend(sets.map(|sets| Text::from(&sets[index])));
-        let number = task.placement.global_id;
-        match rows.last_mut() {
-            Some((numbers, last)) if *last == cells => numbers.push(number),
-            _ => rows.push((vec![number], cells)),
-        }
-    }
+        (task, cells)
+    });
     let mut table = Table::headed(&headings);
-    for (numbers, cells) in rows {
+    for (numbers, cells) in together(rows) {
         table.row([Text::from(ranges(numbers))].into_iter().chain(cells));
     }
     table
@@ -60,7 +55,6 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         let name = map.rail(rail).to_string();
         Text::from(format_args!("{name:<width$} ")).then(Text::of_path(path)).unbroken()
     };
-    let or = |text: Text, otherwise: &str| if text.width() == 0 { otherwise.into() } else { text };
     let nics = match placement.rails.as_slice() {
         [] => "none".into(),
         [one] => nic(one, nic_width),
@@ -71,15 +65,14 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
     let nics = others.fold(nics, |nics, of| nics.then(format!(", but {}: {of}", of.reader)));
     let cpus = placement.cpus.cpus();
     vec![
-        or(ranges(gpus).into(), "none"),
-        or(Text::joined(addresses, ", "), "-"),
+        Text::from(ranges(gpus)).or("none"),
+        Text::joined(addresses, ", ").or("-"),
         nics,
         if cpus.is_empty() { "unknown".into() } else { cpus.into() },
         placement.mems.nodes().map_or("any".into(), Text::from),
     ]
 }
 
-/// `0-3,7`
 fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     numbers.into_iter().collect::<Bitmap>().to_string()
 }
@@ -88,26 +81,35 @@ fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
 pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     let all: Vec<Vec<String>> = placed.iter().map(TaskPlan::reasons).collect();
     let is_common = |reason: &String| all.len() > 1 && all.iter().all(|reasons| reasons.contains(reason));
-    let mut groups: Vec<(Vec<u32>, Vec<&String>)> = Vec::new();
-    for (task, reasons) in placed.iter().zip(&all) {
-        let own: Vec<&String> = reasons.iter().filter(|reason| !is_common(reason)).collect();
+    let own =
+        |reasons: &'_ Vec<String>| reasons.iter().filter(|reason| !is_common(reason)).cloned().collect();
+    let groups = together(placed.iter().zip(all.iter().map(own)));
+    let common = all.first().into_iter().flatten().filter(|reason| is_common(reason)).cloned().collect();
+    let each = groups.into_iter().map(|(numbers, own): (Vec<u32>, Vec<String>)| {
+        let word = if numbers.len() == 1 { "task" } else { "tasks" };
+        (format!("{word} {}", ranges(numbers)), own)
+    });
+    let of_all: (String, Vec<String>) = ("every task".to_string(), common);
+    for (heading, reasons) in [of_all].into_iter().chain(each).filter(|(_, reasons)| !reasons.is_empty()) {
+        page.blank();
+        page.line(Text::styled(heading, Style::Heading));
+        reasons.iter().for_each(|reason| page.indented(reason));
+    }
+}
+
+/// The numbers of tasks that follow each other and have the same.
+fn together<'t, 'v: 't, T: PartialEq>(
+    tasks: impl Iterator<Item = (&'t TaskPlan<'v>, T)>,
+) -> Vec<(Vec<u32>, T)> {
+    let mut groups: Vec<(Vec<u32>, T)> = Vec::new();
+    for (task, own) in tasks {
         let number = task.placement.global_id;
         match groups.last_mut() {
             Some((numbers, last)) if *last == own => numbers.push(number),
             _ => groups.push((vec![number], own)),
         }
     }
-    let common = all.first().into_iter().flatten().filter(|reason| is_common(reason)).collect();
-    let each = groups.into_iter().map(|(numbers, own)| {
-        let word = if numbers.len() == 1 { "task" } else { "tasks" };
-        (format!("{word} {}", ranges(numbers)), own)
-    });
-    let of_all: (String, Vec<&String>) = ("every task".to_string(), common);
-    for (heading, reasons) in [of_all].into_iter().chain(each).filter(|(_, reasons)| !reasons.is_empty()) {
-        page.blank();
-        page.line(Text::styled(heading, Style::Heading));
-        reasons.iter().for_each(|reason| page.indented(reason));
-    }
+    groups
 }
 
 fn names_set(variables: &[Variable]) -> String {

@@ -35,7 +35,7 @@ pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
     let mut reading = Reading::begin(&opener(&NodeSource::Live), &BTreeSet::new());
     reading.wait(PATIENCE);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    output::write(place, write(&metrics(plan, &reading.into_sample(), now.as_secs())).as_bytes())
+    output::write(place, write(&metrics(plan, &reading.end().0, now.as_secs())).as_bytes())
 }
 
 type Labels = Vec<(&'static str, String)>;

@@ -7,12 +7,10 @@ use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
     GpuIndex, LinkLayer, Nic, NicIndex, PciAddress, Port, PortState, Topology,
 };
-use nic_placement_formats::picture::outline::{Place, PlaceKind, cpus, memory_only, outline};
+use nic_placement_formats::picture::outline::{NodePlace, PlaceKind, memory_only, outline};
 
-/// Columns between two facts.
 const GAP: usize = 2;
 
-/// Prints the tree below the node's name.
 pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
     let node = Node { topology, placement };
     let mut branches = node.contents(&outline(topology));
@@ -92,8 +90,8 @@ struct Node<'a> {
 
 impl Node<'_> {
     /// Smaller places and the place's own devices: those with GPUs in the GPUs' order, then NICs alone.
-    fn contents(&self, place: &Place) -> Vec<Branch> {
-        let order = |place: &Place| match place.kind {
+    fn contents(&self, place: &NodePlace) -> Vec<Branch> {
+        let order = |place: &NodePlace| match place.kind {
             // these stay as they are: a NUMA node without a device has its number too
             PlaceKind::Socket(_) | PlaceKind::NumaNode(_) | PlaceKind::Software => (None, None, None),
             _ => (Some(place.first_gpu().is_none()), place.first_gpu(), place.first_nic()),
@@ -106,17 +104,9 @@ impl Node<'_> {
         branches.into_iter().map(|(_, branch)| branch).collect()
     }
 
-    fn place(&self, place: &Place) -> Branch {
-        let topology = self.topology;
-        let fact = match place.kind {
-            PlaceKind::NumaNode(Some(number)) => cpus(topology, number),
-            PlaceKind::Switch(bridge) => {
-                topology.pci.get(bridge).and_then(|bridge| Some(bridge.link.current?.to_string()))
-            }
-            _ => None,
-        };
+    fn place(&self, place: &NodePlace) -> Branch {
         let name = Text::styled(place.kind, Style::Heading);
-        let facts = fact.into_iter().map(Text::from).collect();
+        let facts = place.facts(self.topology).into_iter().map(Text::from).collect();
         Branch { below: self.contents(place), ..Branch::new(Of::Place, name, facts) }
     }
 
@@ -127,8 +117,7 @@ impl Node<'_> {
             let name = Text::from(format_args!("{} ", self.placement.rail(choice.rail)));
             name.then(Text::of_path(choice.path)).unbroken()
         });
-        let choices = Text::joined(choices, ", ");
-        let choices = if choices.width() == 0 { Text::from("no NIC") } else { choices };
+        let choices = Text::joined(choices, ", ").or("no NIC");
         let model = gpu.model.as_deref().unwrap_or("model unknown");
         let facts = vec![
             gpu.address.described().unwrap_or_default().into(),
@@ -143,13 +132,10 @@ impl Node<'_> {
         let address = nic.address.and_then(PciAddress::described).unwrap_or_default();
         let interfaces = nic.netdevs.join(",");
         match nic.ports.as_slice() {
-            [port] => {
-                let facts = self.port(nic, Some(port), address, interfaces);
-                Branch::new(Of::Port, self.name(nic, Some(port), &nic.name), facts)
-            }
-            [] => {
-                let facts = self.port(nic, None, address, interfaces);
-                Branch::new(Of::Port, self.name(nic, None, &nic.name), facts)
+            [] | [_] => {
+                let port = nic.ports.first();
+                let facts = self.port(nic, port, address, interfaces);
+                Branch::new(Of::Port, self.name(nic, port, &nic.name), facts)
             }
             several => {
                 let below = several.iter().map(|port| {

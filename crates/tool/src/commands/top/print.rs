@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::{Known, Look};
+use crate::commands::measure::{figure, list};
 use crate::commands::page::{Page, Table, Text};
 use nic_placement_core::policy::gbps;
-use nic_placement_traffic::growth::{Bytes, Growth, NoFigure};
+use nic_placement_core::topology::PathType;
+use nic_placement_traffic::growth::{Bytes, NoFigure};
 use nic_placement_traffic::planned;
+use nic_placement_traffic::report::NicTraffic;
 use nic_placement_traffic::tasks::PlacedTask;
-use nic_placement_traffic::units::bytes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,24 +19,22 @@ const NAMED: usize = 4;
 pub(super) fn tables(look: &Look, page: &mut Page) {
     page.line(format_args!("node {}: the last {:.1} s", look.name, look.seconds));
     let mut nics =
-        Table::headed(&["NIC", "GPUs", "rate", "sent/s", "received/s", "interface", "TCP/s", "tasks"]);
+        Table::headed(["NIC", "GPUs", "rate", "sent/s", "received/s", "interface", "TCP/s", "tasks"]);
     let users = users(&look.tasks);
-    for (place, growth) in &look.grown {
-        let name = place.name();
-        let carried = if place.port > 0 { growth.carried().map_err(Some) } else { Err(None) };
-        let per_second = |pick: fn(Bytes) -> u64| match carried {
-            Ok(of) => per_second(pick(of), look.seconds),
-            Err(missing) => missing.map_or("-".into(), |missing: NoFigure| Text::from(missing).unbroken()),
+    for nic in &look.nics {
+        let per_second = |of, missing, pick: fn(Bytes) -> u64| {
+            // bytes below 2^53 are exact, and more are none that a NIC moves in an hour
+            figure(of, missing, |of| (pick(of) as f64 / look.seconds.max(0.001)) as u64)
         };
         nics.row([
-            Text::from(&name),
-            gpus(look.known, &name),
-            rate(look.known, &name),
-            per_second(|of| of.sent),
-            per_second(|of| of.received),
-            growth.interface.as_deref().unwrap_or("-").into(),
-            tcp(growth, look.seconds),
-            users.get(&name).map_or("-".into(), |tasks| named(tasks)),
+            Text::from(&nic.name),
+            list(&nic.gpus),
+            rate_mbps(look.known, &nic.name).map_or("-".into(), |mbps| Text::from(gbps(mbps)).unbroken()),
+            per_second(nic.rdma, nic.rdma_missing, |of| of.sent),
+            per_second(nic.rdma, nic.rdma_missing, |of| of.received),
+            nic.interface.as_deref().unwrap_or("-").into(),
+            per_second(nic.tcp, nic.tcp_missing, |of| of.sent),
+            users.get(&nic.name).map_or("-".into(), |tasks| named(tasks)),
         ]);
     }
     page.table(&nics);
@@ -42,7 +42,7 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
     if look.tasks.is_empty() {
         page.line("no placed task that this user may see");
     } else {
-        let mut table = Table::headed(&["task", "user", "process", "GPUs", "NICs"]);
+        let mut table = Table::headed(["task", "user", "process", "GPUs", "NICs"]);
         for task in &look.tasks {
             table.row([
                 Text::from(label(task)).unbroken(),
@@ -57,20 +57,15 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
         }
         page.table(&table);
     }
-    if !look.walked.hidden.is_empty() {
+    if !look.processes.hidden.is_empty() {
         page.line(format_args!(
             "{} other users have processes that only root may look at",
-            look.walked.hidden.len()
+            look.processes.hidden.len()
         ));
     }
-    if !look.walked.is_whole {
+    if look.processes.is_cut {
         page.line("there are more processes than were looked at");
     }
-}
-
-fn per_second(count: u64, seconds: f64) -> Text {
-    // bytes below 2^53 are exact, and more are none that a NIC moves in an hour
-    Text::from(bytes((count as f64 / seconds.max(0.001)) as u64)).unbroken()
 }
 
 /// `17.0 task 3`, where Slurm numbered it.
@@ -98,17 +93,6 @@ fn named(tasks: &[String]) -> Text {
     Text::from(tasks[..tasks.len().min(NAMED)].join(", ") + &more)
 }
 
-fn gpus(known: Option<&Known>, nic: &str) -> Text {
-    let planned = known.and_then(|known| known.plan.get(nic)).filter(|planned| !planned.gpus.is_empty());
-    planned.map_or("-".into(), |planned| {
-        planned.gpus.keys().map(usize::to_string).collect::<Vec<_>>().join(",").into()
-    })
-}
-
-fn rate(known: Option<&Known>, nic: &str) -> Text {
-    rate_mbps(known, nic).map_or("-".into(), |mbps| Text::from(gbps(mbps)).unbroken())
-}
-
 fn rate_mbps(known: Option<&Known>, nic: &str) -> Option<u64> {
     let (name, port) = nic.split_once(':')?;
     let topology = &known?.topology;
@@ -116,21 +100,12 @@ fn rate_mbps(known: Option<&Known>, nic: &str) -> Option<u64> {
     nic.ports.iter().find(|of| of.number.to_string() == port)?.rate_mbps
 }
 
-fn tcp(growth: &Growth, seconds: f64) -> Text {
-    match (growth.is_soft, &growth.interface, growth.tcp) {
-        (true, ..) | (_, None, _) => "-".into(),
-        (.., Ok(of)) => per_second(of.sent, seconds),
-        (.., Err(missing)) => Text::from(missing).unbroken(),
-    }
-}
-
 fn task_gpus(known: Option<&Known>, task: &PlacedTask) -> Text {
-    let numbers = known.map(|known| planned::numbers(task, &known.topology).collect::<Vec<_>>());
-    let shown: Vec<String> = match numbers {
-        Some(numbers) if !numbers.is_empty() => numbers.iter().map(usize::to_string).collect(),
-        _ => task.marked.gpus.iter().map(ToString::to_string).collect(),
-    };
-    if shown.is_empty() { "-".into() } else { shown.join(",").into() }
+    let numbers = known.map(|known| planned::numbers(task, &known.topology));
+    match numbers {
+        Some(numbers) if !numbers.is_empty() => list(&numbers),
+        _ => list(&task.marked.gpus),
+    }
 }
 
 /// Each NIC with the path from the nearest of the task's GPUs.
@@ -139,15 +114,10 @@ fn task_nics(known: Option<&Known>, task: &PlacedTask) -> Text {
         Some(path) => Text::from(format_args!("{nic} ")).then(Text::of_path(path)).unbroken(),
         None => Text::from(nic),
     });
-    let all = Text::joined(shown, ", ");
-    if all.width() == 0 { "-".into() } else { all }
+    Text::joined(shown, ", ").or("-")
 }
 
-fn path(
-    known: Option<&Known>,
-    task: &PlacedTask,
-    nic: &str,
-) -> Option<nic_placement_core::topology::PathType> {
+fn path(known: Option<&Known>, task: &PlacedTask, nic: &str) -> Option<PathType> {
     let topology = &known?.topology;
     let index = topology.nic_index(nic.split_once(':')?.0)?;
     let address = topology.nic(index).address?;
@@ -156,31 +126,28 @@ fn path(
 }
 
 pub(super) fn json(look: &Look) -> String {
-    let rates = |of: Result<Bytes, NoFigure>| match of {
-        Ok(of) => json!({
-            "sent_bytes_per_second": (of.sent as f64 / look.seconds.max(0.001)).round(),
-            "received_bytes_per_second": (of.received as f64 / look.seconds.max(0.001)).round(),
+    let per_second = |count: u64| (count as f64 / look.seconds.max(0.001)).round();
+    let rates = |of: Option<Bytes>, missing: Option<NoFigure>| match (of, missing) {
+        (Some(Bytes { sent, received }), _) => json!({
+            "sent_bytes_per_second": per_second(sent),
+            "received_bytes_per_second": per_second(received),
         }),
-        Err(missing) => json!({ "missing": missing }),
+        (None, Some(missing)) => json!({ "missing": missing }),
+        (None, None) => Value::Null,
     };
-    let nics: Vec<Value> = look
-        .grown
-        .iter()
-        .map(|(place, growth)| {
-            let name = place.name();
-            let planned = look.known.and_then(|known| known.plan.get(&name));
-            json!({
-                "name": name,
-                "gpus": planned.map(|planned| planned.gpus.keys().collect::<Vec<_>>()),
-                "rate_mbps": rate_mbps(look.known, &name),
-                "counter": growth.counter,
-                "is_soft": growth.is_soft,
-                "rdma": (place.port > 0).then(|| rates(growth.carried())),
-                "interface": growth.interface,
-                "tcp": (growth.interface.is_some() && !growth.is_soft).then(|| rates(growth.tcp)),
-            })
+    let nic = |nic: &NicTraffic| {
+        json!({
+            "name": nic.name,
+            "gpus": nic.is_planned.then_some(&nic.gpus),
+            "rate_mbps": rate_mbps(look.known, &nic.name),
+            "counter": nic.counter.as_ref().filter(|_| !nic.is_soft()),
+            "is_soft": nic.is_soft(),
+            "rdma": rates(nic.rdma, nic.rdma_missing),
+            "interface": nic.interface,
+            "tcp": rates(nic.tcp, nic.tcp_missing),
         })
-        .collect();
+    };
+    let nics: Vec<Value> = look.nics.iter().map(nic).collect();
     let tasks: Vec<Value> = look.tasks.iter().map(|task| json_task(look.known, task)).collect();
     let document = json!({
         "nic_placement_top": 1,
@@ -188,8 +155,8 @@ pub(super) fn json(look: &Look) -> String {
         "seconds": (look.seconds * 1000.0).round() / 1000.0,
         "nics": nics,
         "tasks": tasks,
-        "hidden_users": look.walked.hidden.len(),
-        "is_whole": look.walked.is_whole,
+        "hidden_users": look.processes.hidden.len(),
+        "is_whole": !look.processes.is_cut,
     });
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }

@@ -228,3 +228,20 @@ proptest! {
         prop_assert!(worse.is_empty(), "{worse:#?}: {:?} became {:?}", played.masks, played.lists());
     }
 }
+
+#[test]
+fn a_task_beside_one_with_cores_of_its_own_does_not_come_farther() {
+    let masks = vec![set("2-4,6,8-9,13,15,19-22,25,28-29,31"); 2];
+    let topology = machine(2, 4, 2, 8);
+    let played = Played {
+        topology,
+        masks,
+        gpus: vec![0, 1],
+        cpus_per_task: Some(1),
+        counted: None,
+        rule: Some("gpu:per_task:1".to_string()),
+        bind: Bind::Core,
+        numbers: Numbers { order: (0..8).collect(), constrained: false, is_odd: false },
+    };
+    assert_no_worse(&played);
+}

@@ -48,7 +48,7 @@ fn ports_that_the_admin_includes_have_their_say_in_the_fabrics_rate_whatever_spe
     port(&mut topology, 3).state = PortState::Down;
     port(&mut topology, 3).rate_mbps = Some(10_000);
     port(&mut topology, 4).rate_mbps = Some(200_000);
-    let found = rails(&topology, &Selection { include: patterns("mlx5_*"), ..Selection::default() });
+    let found = rails(&topology, &Selection { include: patterns("mlx5_*"), ..Selection::default() }, &[]);
     assert_eq!(names(&found.rails), ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_4"]);
     let broken: Vec<_> = found.broken.iter().map(|rail| (rail.name.as_str(), rail.rate_mbps)).collect();
     assert_eq!(broken, [("mlx5_3", Some(400_000))], "what it would carry if it worked");
@@ -71,7 +71,7 @@ fn a_port_of_virtual_machines_that_goes_down_is_no_broken_rail_and_moves_no_gpu(
     // it is missed where it would be a rail if it worked: the admin includes it, it has no virtual functions, or no other is
     // as near and nothing else speaks against it
     let included = Selection { include: patterns("mlx5_*"), ..Selection::default() };
-    assert_eq!(names(&rails(&topology, &included).broken), ["mlx5_1"]);
+    assert_eq!(names(&rails(&topology, &included, &[]).broken), ["mlx5_1"]);
     function(&mut topology, 1, |function| function.vfs = None);
     assert_eq!(names(&judged(&topology).broken), ["mlx5_1"]);
     let mut needed = machine(&[true, true, true]);

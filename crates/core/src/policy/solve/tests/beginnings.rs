@@ -8,33 +8,38 @@ fn near(kinds: &[Vec<u8>]) -> Problem {
     Machine::new(&vec![400_000; kinds[0].len()], kinds, &vec![504_000; kinds.len()]).problem()
 }
 
+/// The rail of each GPU in a simple answer.
+fn rails(begun: Answer) -> Vec<usize> {
+    lists(&begun.rails_of).concat()
+}
+
 fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {
-    let answer = Answer::new(problem, begun.iter().map(|&rail| vec![rail]).collect());
-    improve::improved(answer).into_rails().concat()
+    let begun: Vec<Vec<usize>> = begun.iter().map(|&rail| vec![rail]).collect();
+    rails(improve::improved(Answer::new(problem, sets(&begun))))
 }
 
 #[test]
 fn the_nearest_rails_are_those_with_the_fewest_users() {
-    assert_eq!(start::nearest(&alike(4, 4).problem()).concat(), [0, 1, 2, 3]);
-    assert_eq!(start::nearest(&alike(4, 2).problem()).concat(), [0, 1, 0, 1]);
+    assert_eq!(rails(start::nearest(&alike(4, 4).problem())), [0, 1, 2, 3]);
+    assert_eq!(rails(start::nearest(&alike(4, 2).problem())), [0, 1, 0, 1]);
     let two_near = near(&[vec![0, 0, 3], vec![0, 0, 3], vec![0, 0, 3]]);
-    assert_eq!(start::nearest(&two_near).concat(), [0, 1, 0]);
+    assert_eq!(rails(start::nearest(&two_near)), [0, 1, 0]);
     let mut kept = alike(3, 3).problem();
-    kept.keep(&[Some(vec![0]), None, None]);
-    assert_eq!(start::nearest(&kept).concat(), [0, 1, 2], "a GPU that keeps a rail is one of its users");
+    kept.keep(&[Some(RailSet::first(1)), None, None]);
+    assert_eq!(rails(start::nearest(&kept)), [0, 1, 2], "a GPU that keeps a rail is one of its users");
 }
 
 #[test]
 fn of_the_two_simple_answers_one_takes_the_nearest_rail_and_the_other_an_idle_one_that_gives_more() {
     let problem = near(&[vec![0, 3], vec![0, 3]]);
     let (nearest, richest) = (start::nearest(&problem), start::richest(&problem));
-    assert_eq!((nearest.concat(), richest.concat()), (vec![0, 0], vec![0, 1]));
+    assert_eq!((rails(nearest), rails(richest)), (vec![0, 0], vec![0, 1]));
     let problem = near(&[vec![0, 4], vec![0, 4]]);
-    assert_eq!(start::richest(&problem).concat(), [0, 0], "half of the near one is more");
-    let kept = [Some(vec![0]), None];
+    assert_eq!(rails(start::richest(&problem)), [0, 0], "half of the near one is more");
+    let kept = [Some(RailSet::first(1)), None];
     let mut problem = alike(2, 2).problem();
     problem.keep(&kept);
-    assert_eq!(start::richest(&problem).concat(), [0, 1], "a GPU that keeps a rail crosses it");
+    assert_eq!(rails(start::richest(&problem)), [0, 1], "a GPU that keeps a rail crosses it");
 }
 
 #[test]

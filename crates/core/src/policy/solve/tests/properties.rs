@@ -37,14 +37,14 @@ proptest! {
     #[test]
     fn the_shares_of_an_answer_overload_no_place(machine in machines(1..=6, 1..=6, 3, 2), seed in any::<u64>()) {
         let problem = machine.problem();
-        let choices = sets(problem.rails(), problem.wants(0));
-        let rails_of: Vec<Vec<usize>> = (0..problem.gpus())
-            .map(|gpu| choices[(seed.rotate_right(8 * gpu as u32) % 251) as usize % choices.len()].clone())
+        let choices = choices(problem.rails(), problem.wants(0));
+        let rails_of: Vec<RailSet> = (0..problem.gpus())
+            .map(|gpu| choices[(seed.rotate_right(8 * gpu as u32) % 251) as usize % choices.len()])
             .collect();
         let load = load::Load::of(&problem, &rails_of);
         let mut carried = vec![0; machine.rates.len() + machine.places.len()];
         for (gpu, rails) in rails_of.iter().enumerate() {
-            for &rail in rails {
+            for rail in rails.iter() {
                 let share = load.share(gpu, rail);
                 let (kind, places) = &machine.ways[gpu][rail];
                 prop_assert!(share <= machine.rates[rail] * problem::PARTS * THROUGH[usize::from(*kind)] / 1000);
@@ -64,7 +64,7 @@ proptest! {
     ) {
         let problem = machine.wanting(each).problem();
         let near = start::nearest(&problem);
-        prop_assert!(Score::of(&problem, &solve(&problem)) <= Score::of(&problem, &near));
+        prop_assert!(solve(&problem).score() <= near.score());
     }
 
     #[test]
@@ -72,23 +72,24 @@ proptest! {
         machine in machines(1..=6, 2..=6, 3, 2), gpu in any::<prop::sample::Index>(), rail in any::<prop::sample::Index>(),
     ) {
         let problem = machine.problem();
-        let rails_of = start::nearest(&problem);
+        let rails_of = start::nearest(&problem).rails_of;
         let gpu = gpu.index(problem.gpus());
-        let others: Vec<usize> = (0..problem.rails()).filter(|rail| !rails_of[gpu].contains(rail)).collect();
+        let others: Vec<usize> = (0..problem.rails()).filter(|rail| !rails_of[gpu].contains(*rail)).collect();
         prop_assume!(!others.is_empty());
         let rail = others[rail.index(others.len())];
-        let here = Score::of(&problem, &rails_of);
-        let moved = |slot: usize| {
+        let score = |rails_of: &[RailSet]| Answer::new(&problem, rails_of.to_vec()).score();
+        let here = score(&rails_of);
+        let moved = |own: usize| {
             let mut other = rails_of.clone();
-            other[gpu][slot] = rail;
-            Score::of(&problem, &other)
+            other[gpu] = other[gpu].without(own).with(rail);
+            score(&other)
         };
-        let there = (0..rails_of[gpu].len()).map(moved).min().unwrap();
+        let there = rails_of[gpu].iter().map(moved).min().unwrap();
         let loss = Answer::new(&problem, rails_of).loss(gpu, rail).unwrap();
         match loss {
             Loss::Less { there: less, here: more, .. } => {
-                prop_assert!(less < more && there.shares < here.shares);
-                let differing = there.shares.iter().zip(&here.shares).find(|(a, b)| a != b).unwrap();
+                prop_assert!(less < more && there.shares > here.shares);
+                let differing = there.shares.0.iter().zip(&here.shares.0).find(|(a, b)| a != b).unwrap();
                 prop_assert!(less <= *differing.0 && more > *differing.0);
             }
             Loss::Path => prop_assert!(there.shares == here.shares && there.path > here.path),

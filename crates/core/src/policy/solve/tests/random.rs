@@ -64,12 +64,12 @@ fn losses(kind: fn(&mut Dice) -> Machine, each: usize) -> (usize, usize, f64) {
     let (mut worse, mut worst_off, mut least) = (0, 0, 1.0f64);
     for _ in 0..50 {
         let problem = kind(&mut dice).wanting(each).problem();
-        let ours = Score::of(&problem, &solve(&problem));
+        let ours = solve(&problem).score();
         let Some(better) = better(&problem, &ours) else { continue };
-        let most = best_of_the_worst(&problem, Score::of(&problem, &better));
+        let most = best_of_the_worst(&problem, Answer::new(&problem, better).score());
         worse += 1;
-        worst_off += usize::from(most > ours.worst_mbps());
-        least = least.min(ours.worst_mbps() as f64 / most as f64);
+        worst_off += usize::from(most > ours.shares.0[0]);
+        least = least.min(ours.shares.0[0] as f64 / most as f64);
     }
     (worse, worst_off, least)
 }
@@ -77,9 +77,9 @@ fn losses(kind: fn(&mut Dice) -> Machine, each: usize) -> (usize, usize, f64) {
 /// What the worst-off GPU gets in the best answer.
 fn best_of_the_worst(problem: &Problem, mut known: Score) -> u64 {
     while let Some(better) = better(problem, &known) {
-        known = Score::of(problem, &better);
+        known = Answer::new(problem, better).score();
     }
-    known.worst_mbps()
+    known.shares.0[0]
 }
 
 #[test]

@@ -13,26 +13,21 @@ const NAMED: usize = 3;
 /// Findings about what was written as `text`.
 pub(super) fn lost(topology: &Topology, places: &Places, text: &str) -> Vec<Diagnostic> {
     let mut lost = Vec::new();
-    let mut say = |place: &str, finding: String| lost.push(Diagnostic::new(place, finding));
+    let mut say = |place: &str, finding: &str| lost.push(Diagnostic::new(place, finding));
     say(
         "NCCL",
         "names, ports, rates and roles of NICs, and GPUs but for their addresses, are not in the file: NCCL finds them on \
-         the machine"
-            .to_string(),
+         the machine",
     );
     if topology.gpus.iter().any(|gpu| gpu.address.is_invented()) {
         say(
             "<pci>",
             "the GPUs' addresses are not known: NCCL finds devices by address, and on the machine itself it takes nothing \
-             from this file"
-                .to_string(),
+             from this file",
         );
     }
     if topology.processor.is_none() {
-        say(
-            "<cpu>",
-            "the kind of its processors is not known: NCCL asks the machine that it runs on".to_string(),
-        );
+        say("<cpu>", "the kind of its processors is not known: NCCL asks the machine that it runs on");
     }
     lost.extend(merged(topology, places));
     lost.extend(other_paths(topology, places, text));

@@ -16,6 +16,7 @@ pub(super) enum Above {
 }
 
 /// What stands below what.
+#[derive(Default)]
 pub(super) struct Places {
     below: BTreeMap<Above, BTreeSet<PciAddress>>,
     cpus: Vec<Option<u32>>,
@@ -29,13 +30,7 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn new(topology: &Topology) -> Places {
-        let mut places = Places {
-            below: BTreeMap::new(),
-            cpus: Vec::new(),
-            names: BTreeMap::new(),
-            rates: BTreeMap::new(),
-            joined: BTreeSet::new(),
-        };
+        let mut places = Places::default();
         // NCCL finds a NIC that has no PCI function without us, and puts it at the first CPU.  One whose link is down is
         // kept: when it comes up, it must not stand elsewhere than its neighbours
         let devices: BTreeSet<PciAddress> = topology

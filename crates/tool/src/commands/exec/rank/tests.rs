@@ -188,3 +188,36 @@ fn the_user_s_own_word_beats_every_launcher() {
     assert_eq!((rank.number, rank.of, rank.said.as_str()), (2, Some(8), "--local-rank 2"));
     assert_eq!(find(&torch, Some(2), Some(4)).rank.unwrap().of, Some(4));
 }
+
+/// The number of torchrun's worker 5 of node 1, after these changes.
+fn virtual_number(changes: &[(&str, &str)]) -> Option<u32> {
+    let worker = [
+        ("TORCHELASTIC_RUN_ID", "none"),
+        ("CUDA_VISIBLE_DEVICES", "5"),
+        ("LOCAL_RANK", "0"),
+        ("LOCAL_WORLD_SIZE", "8"),
+        ("GROUP_RANK", "1"),
+        ("GROUP_WORLD_SIZE", "2"),
+        ("RANK", "13"),
+        ("WORLD_SIZE", "16"),
+    ];
+    let all = worker.iter().chain(changes);
+    super::virtual_number(&all.map(|(name, value)| (name.to_string(), value.to_string())).collect())
+}
+
+#[test]
+fn torchruns_workers_with_a_gpu_each_are_told_apart() {
+    assert_eq!(virtual_number(&[]), Some(5));
+    assert_eq!(virtual_number(&[("RANK", "8")]), Some(0));
+    for (name, value) in [
+        ("LOCAL_RANK", "5"),
+        ("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7"),
+        ("CUDA_VISIBLE_DEVICES", ""),
+        ("WORLD_SIZE", "12"),
+        ("RANK", "7"),
+        ("RANK", "16"),
+        ("GROUP_RANK", "4294967295"),
+    ] {
+        assert_eq!(virtual_number(&[(name, value)]), None, "{name}={value}");
+    }
+}

@@ -12,7 +12,7 @@ pub const MAX_ELEMENTS: usize = 256;
 
 /// How an element was made: two of different kinds are never one (`xmlFindNode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum HowMade {
     /// by NCCL
     Made,
     /// `<x>`
@@ -27,7 +27,7 @@ pub struct Element {
     /// its name
     pub name: String,
     /// how it was made
-    pub kind: Kind,
+    pub kind: HowMade,
     /// the element around it
     pub parent: Option<usize>,
     /// the elements in it
@@ -79,7 +79,7 @@ impl Xml {
     /// `xmlAddNode`
     pub fn add(&mut self, parent: Option<usize>, name: &str) -> usize {
         let new = self.elements.len();
-        let kind = Kind::Made;
+        let kind = HowMade::Made;
         self.elements.push(Element {
             name: name.to_string(),
             kind,
@@ -183,7 +183,7 @@ pub fn load(text: &str) -> Result<Xml, String> {
         if xml.elements.len() >= MAX_ELEMENTS {
             return Err(format!("Error : XML parser is limited to {MAX_ELEMENTS} nodes"));
         }
-        if kind == Kind::Open {
+        if kind == HowMade::Open {
             open.push(new);
         }
     }
@@ -199,7 +199,7 @@ struct Bytes<'a> {
 }
 
 /// A name, how it ends (`None`: it closes), and its attributes.
-type Tag = (String, Option<Kind>, Vec<(String, String)>);
+type Tag = (String, Option<HowMade>, Vec<(String, String)>);
 
 impl Bytes<'_> {
     fn next(&mut self) -> Result<u8, String> {
@@ -263,8 +263,8 @@ impl Bytes<'_> {
             return Err("XML Parse : Ignoring extra attributes".to_string());
         }
         match end {
-            b'>' => Ok(Some((name, Some(Kind::Open), attributes))),
-            b'/' if self.next()? == b'>' => Ok(Some((name, Some(Kind::Single), attributes))),
+            b'>' => Ok(Some((name, Some(HowMade::Open), attributes))),
+            b'/' if self.next()? == b'>' => Ok(Some((name, Some(HowMade::Single), attributes))),
             other => Err(format!("XML Parse : expected >, got '{}'", other as char)),
         }
     }

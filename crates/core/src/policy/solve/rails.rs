@@ -1,0 +1,74 @@
+//! A set of rails, a bit for each.
+#![forbid(unsafe_code)]
+
+/// Rails, at most: the bits of a `u64`.
+pub(crate) const MOST_RAILS: usize = 64;
+
+/// Rails of a node, by their positions below [`MOST_RAILS`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RailSet(u64);
+
+impl RailSet {
+    /// The first rails of a node, so many.
+    pub(crate) fn first(count: usize) -> RailSet {
+        (0..count.min(MOST_RAILS)).collect()
+    }
+
+    /// Is this rail one of them?
+    pub(crate) fn contains(self, rail: usize) -> bool {
+        self.0 >> rail & 1 == 1
+    }
+
+    /// How many they are.
+    pub(crate) fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Are they none?
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Ascending.
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> + use<> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let first = left.trailing_zeros() as usize;
+            (left != 0).then(|| {
+                left &= left - 1;
+                first
+            })
+        })
+    }
+
+    /// These and one more.
+    pub(crate) fn with(self, rail: usize) -> RailSet {
+        RailSet(self.0 | 1 << rail)
+    }
+
+    /// These but for one.
+    pub(crate) fn without(self, rail: usize) -> RailSet {
+        RailSet(self.0 & !(1 << rail))
+    }
+
+    /// Those that are in both sets.
+    pub(crate) fn and(self, other: RailSet) -> RailSet {
+        RailSet(self.0 & other.0)
+    }
+
+    /// Those that are not in the other set.
+    pub(crate) fn minus(self, other: RailSet) -> RailSet {
+        RailSet(self.0 & !other.0)
+    }
+
+    /// Those of all sets together.
+    pub(crate) fn union(sets: &[RailSet]) -> RailSet {
+        RailSet(sets.iter().fold(0, |all, set| all | set.0))
+    }
+}
+
+impl FromIterator<usize> for RailSet {
+    fn from_iter<T: IntoIterator<Item = usize>>(rails: T) -> RailSet {
+        rails.into_iter().fold(RailSet::default(), RailSet::with)
+    }
+}

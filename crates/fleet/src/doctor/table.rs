@@ -1,0 +1,94 @@
+//! The table of checks.  What a check reads, when it is what, why it matters and what to do stands once, in docs/checks.md,
+//! which the program holds; here stands which function judges it.
+#![forbid(unsafe_code)]
+
+use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redirect};
+use std::sync::LazyLock;
+
+/// The page, with a section `### CODE` for each check: its title, and rows `| WORD | TEXT |`.
+const PAGE: &str = include_str!("../../../../docs/checks.md");
+
+type Judge = fn(&Examined) -> Vec<Verdict>;
+
+/// What judges the check of each code, in the order in which checks are printed.
+const JUDGES: [(&str, Judge); 33] = [
+    (Check::RELEASE, installation::slurm),
+    ("plugstack", installation::plugstack),
+    ("plugstack-order", installation::plugstack_order),
+    ("plugin-file", installation::plugin_file),
+    ("configless", installation::configless),
+    ("config-owner", installation::owner),
+    ("configuration", installation::configuration),
+    ("node-file", installation::node_file),
+    ("node", host::node),
+    ("machine", host::machine),
+    ("nic-broken", ports::nic_broken),
+    ("nic-slower", ports::nic_slower),
+    ("ports-per-card", ports::ports_per_card),
+    ("port-interface", ports::port_interface),
+    ("efa-carrier", ports::efa_carrier),
+    ("roce-gid", ports::roce_gid),
+    ("roce-mtu", ports::roce_mtu),
+    ("device-node", ports::device_node),
+    ("pcie-link", links::pcie_link),
+    ("gpudirect", gpudirect::gpudirect),
+    ("acs", redirect::acs),
+    ("ats", redirect::ats),
+    ("iommu", redirect::iommu),
+    ("iommu-group", redirect::iommu_group),
+    ("relaxed-ordering", redirect::relaxed_ordering),
+    ("read-request", redirect::read_request),
+    ("numa-balancing", host::numa_balancing),
+    ("port-range", host::port_range),
+    ("uverbs-access", host::uverbs_access),
+    ("memlock", host::memlock),
+    ("nccl-conf", host::nccl_conf),
+    ("variable", host::variable),
+    ("odd", host::odd),
+];
+
+/// All checks, in the order in which they are printed.
+pub static CHECKS: LazyLock<Vec<Check>> =
+    LazyLock::new(|| JUDGES.iter().map(|&(code, judge)| Check::new(code, judge)).collect());
+
+/// One thing that is looked at.
+#[derive(Debug)]
+pub struct Check {
+    /// its name in commands, scripts and reports: it does not change
+    pub code: &'static str,
+    /// what is asked, in a few words
+    pub title: String,
+    /// words and what they say: `reads`, each level and when it is that, `why`, `do`, and the `source` of it all
+    pub rows: Vec<(&'static str, &'static str)>,
+    pub(super) judge: Judge,
+}
+
+impl Check {
+    /// The code of the check that asks Slurm's programs.
+    pub const RELEASE: &str = "slurm";
+
+    fn new(code: &'static str, judge: Judge) -> Check {
+        let section = PAGE.split("\n### ").find_map(|section| section.strip_prefix(code)?.strip_prefix('\n'));
+        let mut lines = section.unwrap_or_default().trim_start().lines();
+        let mut title = lines.next().unwrap_or_default().to_string();
+        title.get_mut(..1).into_iter().for_each(str::make_ascii_lowercase);
+        let row = |line: &'static str| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ");
+        Check { code, title, rows: lines.filter_map(row).collect(), judge }
+    }
+
+    pub fn of(code: &str) -> Option<&'static Check> {
+        CHECKS.iter().find(|check| check.code == code)
+    }
+
+    pub fn says(&self, word: &str) -> Option<&'static str> {
+        self.rows.iter().find(|(row, _)| *row == word).map(|(_, text)| *text)
+    }
+}
+
+pub fn codes() -> impl Iterator<Item = &'static str> {
+    JUDGES.iter().map(|(code, _)| *code)
+}
+
+pub fn widest_code() -> usize {
+    codes().map(str::len).max().unwrap_or_default()
+}

@@ -1,0 +1,50 @@
+//! GPUs as people and programs name them: by position in PCI order, or by PCI address.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};
+use std::fmt;
+
+/// Why a list names no GPUs of a node, in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadGpuList(String);
+
+impl fmt::Display for BadGpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadGpuList {}
+
+/// The GPUs that a list names, such as `0-3,5` or PCI addresses, in the order given.
+pub fn gpus_named(topology: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadGpuList> {
+    let (node, count) = (&topology.name, topology.gpus.len());
+    let mut gpus: Vec<GpuIndex> = Vec::new();
+    for word in list.split(',').map(str::trim) {
+        if word.is_empty() {
+            let list = Shown::word(list, 40);
+            return Err(BadGpuList(format!(
+                "the list `{list}` has an empty word: expected a list such as `0-3,5`, or PCI addresses"
+            )));
+        }
+        let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
+            let gpu = topology.gpu_index(address);
+            vec![gpu.ok_or_else(|| BadGpuList(format!("no GPU of `{node}` has the address `{word}`")))?]
+        } else {
+            let set = Bitmap::from_list(word);
+            let set = set.map_err(|bad| BadGpuList(format!("{bad}, or PCI addresses")))?;
+            set.iter().map(|index| GpuIndex(index as usize)).collect()
+        };
+        for gpu in found {
+            if gpu.0 >= count {
+                return Err(BadGpuList(format!("no GPU {gpu}, `{node}` has {count}")));
+            }
+            if gpus.contains(&gpu) {
+                return Err(BadGpuList(format!("GPU {gpu} is named twice")));
+            }
+            gpus.push(gpu);
+        }
+    }
+    Ok(gpus)
+}
