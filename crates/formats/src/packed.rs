@@ -3,48 +3,29 @@
 
 use bzip2::read::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
-use std::io::{self, Write};
+use lzma_rust2::XzReader;
+use std::io::Read;
+
+/// KiB that xz may take for its dictionary: `xz -9` takes 64 MiB.
+const MOST_OF_XZ: u32 = 128 * 1024;
 
 /// What is in the file, which is at most `most` bytes; a file that is not packed as it is.
 pub(crate) fn unpacked(bytes: Vec<u8>, most: usize) -> Result<Vec<u8>, String> {
-    let mut found = Bounded { bytes: Vec::new(), most };
-    let packed = &mut bytes.as_slice();
-    let done = match *packed {
-        [0x1f, 0x8b, ..] => io::copy(&mut MultiGzDecoder::new(packed), &mut found).map(drop),
-        [b'B', b'Z', b'h', ..] => io::copy(&mut MultiBzDecoder::new(packed), &mut found).map(drop),
-        [0xfd, b'7', b'z', b'X', b'Z', ..] => {
-            lzma_rs::xz_decompress(packed, &mut found).map_err(|error| io::Error::other(format!("{error:?}")))
-        }
+    let packed = bytes.as_slice();
+    let reader: Box<dyn Read> = match *packed {
+        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(packed)),
+        [b'B', b'Z', b'h', ..] => Box::new(MultiBzDecoder::new(packed)),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => Box::new(XzReader::new_mem_limit(packed, true, MOST_OF_XZ)),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
             return Err("zstd packed it: unpack it first, or pack it with gzip, bzip2 or xz".to_string());
         }
         _ => return Ok(bytes),
     };
-    match done {
-        Ok(()) => Ok(found.bytes),
-        Err(_) if found.bytes.len() == most => {
-            Err(format!("it cannot be unpacked: it has more than {most} bytes"))
-        }
+    let mut found = Vec::new();
+    match reader.take(most as u64 + 1).read_to_end(&mut found) {
+        Ok(_) if found.len() > most => Err(format!("it cannot be unpacked: it has more than {most} bytes")),
+        Ok(_) => Ok(found),
         Err(error) => Err(format!("it cannot be unpacked: {error}")),
-    }
-}
-
-/// Takes so many bytes and no more.
-struct Bounded {
-    bytes: Vec<u8>,
-    most: usize,
-}
-
-impl Write for Bounded {
-    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
-        let room = more.len().min(self.most - self.bytes.len());
-        self.bytes.extend_from_slice(&more[..room]);
-        // no room left ends the copy, as on a full disk
-        Ok(room)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -53,16 +34,19 @@ mod tests {
     use super::*;
     use bzip2::write::BzEncoder;
     use flate2::write::GzEncoder;
+    use lzma_rust2::{XzOptions, XzWriter};
     use proptest::prelude::*;
+    use std::io::Write;
 
     /// A text, packed by each program.
     fn all_packed(text: &[u8]) -> [Vec<u8>; 3] {
         let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
         let mut bzip2 = BzEncoder::new(Vec::new(), bzip2::Compression::fast());
-        gzip.write_all(text).and_then(|()| bzip2.write_all(text)).unwrap();
-        let mut xz = Vec::new();
-        lzma_rs::xz_compress(&mut &*text, &mut xz).unwrap();
-        [gzip.finish().unwrap(), bzip2.finish().unwrap(), xz]
+        let mut xz = XzWriter::new(Vec::new(), XzOptions::with_preset(0)).unwrap();
+        for to in [&mut gzip as &mut dyn Write, &mut bzip2, &mut xz] {
+            to.write_all(text).unwrap();
+        }
+        [gzip.finish().unwrap(), bzip2.finish().unwrap(), xz.finish().unwrap()]
     }
 
     #[test]
