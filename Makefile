@@ -49,9 +49,10 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries
 	$(libraries) $(CARGO) test --locked --no-run
-	# the guests under qemu beside the other tests: each of the two waits most of its time
-	@$(libraries) $(CARGO) test --locked --no-fail-fast --test vm --test vm_slurm --test clients > $(target)/guests.log 2>&1 & \
-	guests=$$!; \
+	# the guests under qemu beside the other tests: each of the two waits most of its time.  Their processes are a group of their
+	# own, which ends with this one: a shell lets what it starts with `&` ignore Ctrl-C
+	@$(libraries) setsid $(CARGO) test --locked --no-fail-fast --test vm --test vm_slurm --test clients > $(target)/guests.log 2>&1 & \
+	guests=$$!; trap 'kill -- -$$guests; exit 130' INT TERM; \
 	$(libraries) NIC_PLACEMENT_SKIP_VM=1 $(CARGO) test --locked --no-fail-fast; rest=$$?; \
 	wait $$guests; of_guests=$$?; cat $(target)/guests.log; exit $$((rest + of_guests))
 

@@ -32,11 +32,6 @@ proptest! {
         slots in prop::collection::vec((any::<bool>(), 0usize..24), 1..7),
         extra in 0..EVIDENCE.len(),
     ) {
-        // a subnet is another one only among the ports of one layer, for which such a port votes first
-        let is_of_subnet = EVIDENCE[extra].0.starts_with("it is on the subnet");
-        let says_layer = |(said, _): &(&str, Evidence)| said.starts_with("it speaks");
-        let are_mixed = slots.iter().any(|(_, evidence)| EVIDENCE.get(*evidence).is_some_and(says_layer));
-        prop_assume!(!(is_of_subnet && are_mixed));
         let mut gpus: Vec<bool> = slots.iter().map(|(gpu, _)| *gpu).collect();
         gpus.push(false);
         let spoil = |topology: &mut Topology, selection: &mut Selection| {
