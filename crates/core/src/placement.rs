@@ -112,7 +112,7 @@ pub struct NodePlacement {
     /// rails that do not work now, in rail order: a rail's number counts these too.  Their rate is the other
     /// rails', or their own if higher; each is in `excluded` with its reason.
     pub broken: Vec<Rail>,
-    /// ports that would be rails if they had the others' rate; they keep their numbers for `rail`
+    /// of the rails those that came up at less than others of their device: a list for all of NCCL's ranks may leave them out
     pub degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen
     pub excluded: Vec<Excluded>,

@@ -1,7 +1,6 @@
 //! Configuration files of libraries: which keep us from setting a variable, and what they give it.
 #![forbid(unsafe_code)]
 
-use super::uniform::NodeList;
 use super::wanted::Wanted;
 use super::{Evidence, FileText, Present, ReadFile};
 use crate::topology::Topology;
@@ -24,8 +23,8 @@ pub(super) struct Files {
     pub(super) variables: &'static [&'static str],
     /// variables that keep us from setting any of those
     pub(super) rivals: &'static [&'static str],
-    /// can they matter to a step on this node, which has GPUs and rails?
-    pub(super) matter: fn(&Topology, &Wanted, &NodeList) -> bool,
+    /// can they matter to a step on this node, which has GPUs and rails?  The last one: may the node have a list?
+    pub(super) matter: fn(&Topology, &Wanted, bool) -> bool,
 }
 
 /// A line's name and value; `None` if that holds on some machines only, or the library reads it in pieces.

@@ -27,9 +27,9 @@ fn devices(query: &Query) -> Option<Answer> {
         return None;
     }
     let has_rail = |nic| node.rails.iter().any(|rail| rail.nic == nic);
-    let unwanted = left_out(topology, node).filter(|(nic, _)| !has_rail(*nic));
+    let unwanted = left_out(topology, &node.rails).filter(|(nic, _)| !has_rail(*nic));
     let unwanted = names_of(unwanted.map(|(_, nic)| nic.name.as_str()));
-    Some(uniform::answer(query, |_, _| match unwanted.is_empty() {
+    Some(uniform::answer(&query.prepared.list, |_, _| match unwanted.is_empty() {
         true => Answer::no("it knows no ports, and every NIC that it would find has one that may be used"),
         false => {
             Answer::yes(format!("^{unwanted}"), "what no task of the node should use, as `env=mori` asks")

@@ -22,14 +22,15 @@ use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::uniform;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query};
-use crate::topology::{GpuVendor, Nic, Port, Topology};
+use crate::placement::{NodePlacement, Rail};
+use crate::topology::{GpuVendor, Nic, PciAddress, Port, Topology};
 
 pub(super) const LIBRARY: Library = Library {
     name: "NCCL",
     word: "nccl",
     by_default: true,
     variables: &[(IB_HCA, ib_hca), (CROSS_NIC, cross_nic)],
-    evidence: &[CONF_FILE, HOME, FORCE_MERGE],
+    evidence: &[CONF_FILE, HOME, FORCE_MERGE, TOPO_FILE],
     files: Some(&FILES),
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
     lists: &[List::nearest(IB_HCA, admits)],
@@ -51,6 +52,8 @@ const CONF_FILE: &str = "NCCL_CONF_FILE";
 const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
+/// A file that says how the machine is built, for NCCL to believe instead of the bus.
+const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
@@ -71,9 +74,9 @@ pub(super) const FILES: Files = Files {
     lines,
     last_counts: false,
     beat_environment: false,
-    variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE],
+    variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE, TOPO_FILE],
     rivals: &[],
-    matter: |_, wanted, list| list.is_ok() || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files,
+    matter: |_, wanted, has_list| has_list || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files,
 };
 
 /// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`, and reads its own file whatever that says.  Up to 2.29 NCCL asks
@@ -140,27 +143,68 @@ fn without_files(query: &Query) -> Answer {
     if query.topology.gpus.is_empty() {
         return Answer::no("the node has no GPU");
     }
-    let ports = query.node.rails.len();
-    let of_amd =
-        if has_amd(query.topology) { "; with fewer NICs RCCL may not recognise the machine" } else { "" };
-    uniform::answer(query, |list, why| match ports {
-        ..=MAX_ENTRIES => Answer::yes(format!("={list}"), format!("{why}{of_amd}")),
-        _ => Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most")),
+    let degraded = degraded(query);
+    let rails = without(query.node, &degraded);
+    let own = (!degraded.is_empty()).then(|| uniform::list(query.topology, &rails));
+    let mut more = String::new();
+    if let [first, rest @ ..] = degraded.as_slice() {
+        let others = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        more =
+            format!(": {first}{others} came up at less, and the slowest port sets the pace of NCCL's rings");
+    }
+    if has_amd(query.topology) {
+        more += "; with fewer NICs RCCL may not recognise the machine";
+    }
+    uniform::answer(own.as_ref().unwrap_or(&query.prepared.list), |list, why| match rails.len() {
+        ..=MAX_ENTRIES => Answer::yes(format!("={list}"), format!("{why}{more}")),
+        ports => {
+            Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
+        }
     })
+}
+
+/// The rails on cards with a degraded one, if the others carry three quarters of what all do together.
+///
+/// NCCL takes the least bandwidth of a channel over all nodes of a job (src/init.cc `initTransportsRank`), so one node's slow
+/// port costs all of them.  Asked for 16 machines with ports at half rate on one node of two, NCCL 2.30.7's own search gives
+/// up to 75 % more without the slow ports as long as the others carry that much, and nothing more beyond.  Where the bus hides
+/// the switches and no file tells of them, it gives less.
+fn degraded(query: &Query) -> Vec<Rail> {
+    let &Query { topology, node, .. } = query;
+    let card =
+        |rail: &Rail| topology.nic(rail.nic).address.map(|address| PciAddress { function: 0, ..address });
+    let is_on_its_card = |rail: &&Rail| node.degraded.iter().any(|slow| card(slow) == card(rail));
+    let slow: Vec<Rail> = node.rails.iter().filter(is_on_its_card).cloned().collect();
+    let mbps = |rails: &[Rail]| rails.iter().filter_map(|rail| rail.rate_mbps).sum::<u64>();
+    let is_worth_it = 4 * mbps(&slow) <= mbps(&node.rails);
+    if slow.is_empty() || !is_worth_it || !sees_switches(query) { Vec::new() } else { slow }
+}
+
+fn without(node: &NodePlacement, degraded: &[Rail]) -> Vec<Rail> {
+    node.rails.iter().filter(|rail| !degraded.contains(rail)).cloned().collect()
+}
+
+/// Does NCCL see which GPU and which NIC share a switch: on the bus, or in the file that it is given?
+fn sees_switches(query: &Query) -> bool {
+    query.topology.stated_paths.is_empty()
+        || query.prepared.is_wanted(TOPO_FILE)
+        || non_empty(query.evidence.present, TOPO_FILE).is_some()
+        || query.claimed(&FILES, TOPO_FILE).is_some()
 }
 
 /// The first NIC of a group that is to be one, and that the list leaves out: NCCL would fail (since 2.24: src/graph/topo.cc
 /// `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query) -> Option<String> {
     let &Query { topology, node, evidence, .. } = query;
+    let rails = without(node, &degraded(query));
     let in_files = || query.claimed(&FILES, FORCE_MERGE).and_then(|claimed| claimed.value);
     let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
     let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
     // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc, `Data Direct`)
     let mut names = names.map(|name| name.strip_suffix("_dma").unwrap_or(name));
     let is_left_out = |name: &&str| {
-        uniform::left_out(topology, node).any(|(_, nic)| nic.name == *name)
-            && node.rails.iter().all(|rail| rail.name != *name)
+        uniform::left_out(topology, &rails).any(|(_, nic)| nic.name == *name)
+            && rails.iter().all(|rail| rail.name != *name)
     };
     names.find(is_left_out).map(str::to_string)
 }

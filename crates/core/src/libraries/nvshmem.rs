@@ -70,8 +70,8 @@ pub(super) const FILES: Files = Files {
     beat_environment: true,
     variables: &[HCA_LIST],
     rivals: &[PE_MAPPING],
-    matter: |topology, wanted, list| {
-        can_run(topology) && (list.is_ok() || wanted.has_word(ONE_EACH) || wanted.judges_files)
+    matter: |topology, wanted, has_list| {
+        can_run(topology) && (has_list || wanted.has_word(ONE_EACH) || wanted.judges_files)
     },
 };
 
@@ -121,7 +121,7 @@ fn hca_list(query: &Query) -> Option<Answer> {
     }
     let answer = match own {
         Some(rail) => Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks"),
-        None => uniform::answer(query, |list, why| node_list(query, list, why)),
+        None => uniform::answer(&query.prepared.list, |list, why| node_list(query, list, why)),
     };
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
 }

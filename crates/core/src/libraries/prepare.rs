@@ -87,12 +87,13 @@ impl Prepared {
         };
         let rows = rows(&wanted, value_of_all);
         let is_wanted = |name: &str| rows.iter().any(|row| row.wanted && row.name == name);
-        let list = uniform::list(topology, node);
+        let list = uniform::list(topology, &node.rails);
+        let has_list = list.is_ok() || !node.degraded.is_empty();
         let has_both = !topology.gpus.is_empty() && !node.rails.is_empty();
         let has_wanted = |library: &&&Library| library.variables.iter().any(|(name, _)| is_wanted(name));
         let files = LIBRARIES.iter().filter(has_wanted).filter_map(|library| library.files);
         let claims =
-            files.filter(|files| has_both && (files.matter)(topology, &wanted, &list)).flat_map(|files| {
+            files.filter(|files| has_both && (files.matter)(topology, &wanted, has_list)).flat_map(|files| {
                 files.variables.iter().filter_map(|name| Some((*name, files.sites(topology, read, name)?)))
             });
         let claimed_by_site: Vec<_> = claims.collect();

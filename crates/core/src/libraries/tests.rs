@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod degraded;
 mod libfabric;
 mod libraries;
 mod nested;

@@ -3,7 +3,7 @@
 
 use super::template::names_of;
 use super::{Answer, Query};
-use crate::placement::NodePlacement;
+use crate::placement::Rail;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
 /// A list for all tasks of a node, and why: without which NICs.  Or why there is nothing to set.
@@ -15,35 +15,36 @@ pub(super) type NodeList = Result<(String, String), &'static str>;
 /// devices.
 pub(super) fn left_out<'t>(
     topology: &'t Topology,
-    node: &NodePlacement,
+    rails: &[Rail],
 ) -> impl Iterator<Item = (NicIndex, &'t Nic)> {
-    let is_rail = |nic: NicIndex, port: &Port| node.rail_at(PortRef { nic, port: port.number }).is_some();
+    let is_rail =
+        |nic: NicIndex, port: &Port| rails.iter().any(|rail| rail.at() == PortRef { nic, port: port.number });
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
     verbs.filter(move |(index, nic)| {
         nic.ports.iter().any(|port| port.state == PortState::Active && !is_rail(*index, port))
     })
 }
 
-/// The node's rails as `mlx5_0:1,mlx5_1:1`, if something must be left out.
-pub(super) fn list(topology: &Topology, node: &NodePlacement) -> NodeList {
-    if node.rails.is_empty() {
+/// These rails as `mlx5_0:1,mlx5_1:1`, if something must be left out.
+pub(super) fn list(topology: &Topology, rails: &[Rail]) -> NodeList {
+    if rails.is_empty() {
         let why = match topology.is_left_to_libfabric() {
             true => "this node's NICs are reached through libfabric, where it is not read",
             false => "no NIC of this node may be chosen, and an empty list would mean all",
         };
         return Err(why);
     }
-    let left_out = names_of(left_out(topology, node).map(|(_, nic)| nic.name.as_str())).replace(',', " ");
+    let left_out = names_of(left_out(topology, rails).map(|(_, nic)| nic.name.as_str())).replace(',', " ");
     if left_out.is_empty() {
         return Err("every NIC that it would find may be used");
     }
-    let entries: Vec<String> = node.rails.iter().map(ToString::to_string).collect();
+    let entries: Vec<String> = rails.iter().map(ToString::to_string).collect();
     Ok((entries.join(","), format!("one list for the whole node, without {left_out}")))
 }
 
 /// The answer where NICs must be left out, from the list and why.
-pub(super) fn answer(query: &Query, needed: impl FnOnce(&str, &str) -> Answer) -> Answer {
-    match &query.prepared.list {
+pub(super) fn answer(list: &NodeList, needed: impl FnOnce(&str, &str) -> Answer) -> Answer {
+    match list {
         Ok((list, why)) => needed(list, why),
         Err(why) => Answer::no(*why),
     }
@@ -52,5 +53,5 @@ pub(super) fn answer(query: &Query, needed: impl FnOnce(&str, &str) -> Answer) -
 /// The answer for a library that knows no ports.
 pub(super) fn names(query: &Query) -> Answer {
     let names = || names_of(query.node.rails.iter().map(|rail| rail.name.as_str()));
-    answer(query, |_, why| Answer::yes(names(), why.to_string()))
+    answer(&query.prepared.list, |_, why| Answer::yes(names(), why.to_string()))
 }

@@ -1,9 +1,9 @@
 //! The candidates: ports that carry the fabric between GPUs, and the evidence against each other port.
 #![forbid(unsafe_code)]
 
+use super::Selection;
 use super::broken::Likeness;
 use super::evidence::{self, Candidate, Physical, most_bandwidth};
-use super::{Selection, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
 use crate::placement::{Excluded, Rail};
@@ -20,7 +20,7 @@ pub(crate) struct Candidates {
     pub(crate) rails: Vec<Rail>,
     /// the ports that would be rails if they worked, in the same order; each is in `excluded` too
     pub(crate) broken: Vec<Rail>,
-    /// the ports that would be rails if they had the others' rate; each is in `excluded` too
+    /// of the rails those that came up at less than others of their device
     pub(crate) degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen, and why
     pub(crate) excluded: Vec<Excluded>,
@@ -38,10 +38,10 @@ pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -
     // The fabric between GPUs is what most ports have in common; ports that differ serve something else.
     // Ports under suspicion do not vote.
     judging.leave_out_other_layers();
-    let (fabrics_rate, slower) = judging.leave_out_slower();
-    judging.leave_out_by_evidence();
+    let (fabrics_rate, slower) = judging.leave_out_far_slower();
+    judging.leave_out_by_evidence(fabrics_rate);
     let rails = judging.first_rails();
-    let (mut broken, mut degraded) = (Vec::new(), Vec::new());
+    let mut broken = Vec::new();
     if !failed.is_empty() || !slower.is_empty() {
         let (likeness, others) = (Likeness::new(topology, &rails), judging.without_facts());
         let would_be_left_out = |candidate: &Candidate| {
@@ -54,11 +54,12 @@ pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -
         };
         // a port without a link may tell a lower rate than it had
         let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
-        let failed = failed.iter().filter(would_be_a_rail);
-        broken = failed.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
-        let slower = slower.iter().filter(would_be_a_rail).filter(|slower| likeness.is_missed(slower.nic));
-        degraded = slower.map(|candidate| rail(topology, candidate, candidate.port.rate_mbps)).collect();
+        let slower = slower.iter().filter(|slower| likeness.is_missed(slower.nic));
+        let lost = failed.iter().chain(slower).filter(would_be_a_rail);
+        broken = lost.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
+        broken.order_by_key(Rail::at);
     }
+    let degraded = degraded(topology, &rails, fabrics_rate);
     let Judging { mut excluded, diagnostics, .. } = judging;
     excluded.order_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
     Candidates { rails, broken, degraded, excluded, diagnostics }
@@ -149,19 +150,21 @@ impl<'a> Judging<'a> {
         });
     }
 
-    /// The fabric's rate, if known, and the ports that are slower.
-    fn leave_out_slower(&mut self) -> (Option<u64>, Vec<Candidate<'a>>) {
+    /// The fabric's rate, if known, and the ports that have less than half of it: so much a GPU gets from a far NIC too.
+    fn leave_out_far_slower(&mut self) -> (Option<u64>, Vec<Candidate<'a>>) {
         let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
+        let is_far_slower = |candidate: &Candidate| {
+            candidate.port.rate_mbps.is_some_and(|mine| many.is_some_and(|many| 2 * mine < many))
+        };
         let slower = self.leave_out(|_, candidate| {
-            let (mine, many) = (candidate.port.rate_mbps?, many?);
-            let slower = mine < many && !candidate.wanted;
-            slower.then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
+            let is_left_out = !candidate.wanted && is_far_slower(candidate);
+            evidence::slower(candidate.port, many).filter(|_| is_left_out)
         });
         (many, slower)
     }
 
-    fn leave_out_by_evidence(&mut self) {
-        let (left_out, notes) = evidence::judge(self.topology, &self.good, &self.physical);
+    fn leave_out_by_evidence(&mut self, fabrics_rate: Option<u64>) {
+        let (left_out, notes) = evidence::judge(self.topology, &self.good, &self.physical, fabrics_rate);
         self.leave_out(|position, _| left_out[position].clone());
         self.diagnostics.extend(notes);
     }
@@ -199,6 +202,17 @@ impl<'a> Judging<'a> {
 fn rail(topology: &Topology, candidate: &Candidate, rate_mbps: Option<u64>) -> Rail {
     let PortRef { nic, port } = candidate.at();
     Rail { nic, name: topology.nic(nic).name.clone(), port, rate_mbps }
+}
+
+/// Of the rails those slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault;
+/// a slower kind of NIC they have too.
+fn degraded(topology: &Topology, rails: &[Rail], fabrics_rate: Option<u64>) -> Vec<Rail> {
+    let is_slower = |rail: &&Rail| rail.rate_mbps.is_some() && rail.rate_mbps < fabrics_rate;
+    let device = |rail: &Rail| evidence::device(topology, topology.nic(rail.nic));
+    let does_more = |rail: &&Rail| {
+        rails.iter().any(|other| other.rate_mbps == fabrics_rate && device(other) == device(rail))
+    };
+    rails.iter().filter(is_slower).filter(does_more).cloned().collect()
 }
 
 /// Why a NIC as a whole may not be chosen.

@@ -5,6 +5,7 @@
 //! nearest NIC; then the port stays, and a diagnostic says so.
 #![forbid(unsafe_code)]
 
+use super::gbps;
 use crate::diagnostic::Diagnostic;
 use crate::topology::{
     LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, PortRef, Topology,
@@ -42,8 +43,8 @@ pub(super) fn most_bandwidth<K: Ord + Copy>(good: &[Candidate], kind: impl Fn(&C
 // the tie in `most_bandwidth` rests on this order
 const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));
 
-/// Judges ports of one link layer and one rate, except those that the admin wants.  For each port why it is left out, if it
-/// is; and the evidence that is too weak for that.
+/// Judges ports of one link layer, except those that the admin wants.  For each port why it is left out, if it is; and the
+/// evidence that is too weak for that.  That a port is slower than the fabric is evidence like any other.
 ///
 /// A port's judgement rests on itself and on ports without evidence against them.  So leaving a port out
 /// never changes the judgement of the others.
@@ -51,10 +52,14 @@ pub(super) fn judge(
     topology: &Topology,
     good: &[Candidate],
     physical: &Physical,
+    fabrics_rate: Option<u64>,
 ) -> (Vec<Option<String>>, Vec<Diagnostic>) {
     let facts = |candidate: &Candidate| match candidate.wanted {
         true => Vec::new(),
-        false => facts(topology, good, physical, candidate),
+        false => slower(candidate.port, fabrics_rate)
+            .into_iter()
+            .chain(facts(topology, good, physical, candidate))
+            .collect(),
     };
     let mut against: Vec<Vec<String>> = good.iter().map(facts).collect();
     let without_evidence = |against: &[Vec<String>]| -> Vec<Candidate> {
@@ -70,10 +75,16 @@ pub(super) fn judge(
     let mut notes = Vec::new();
     let mut left_out = Vec::with_capacity(good.len());
     for (candidate, mut pieces) in good.iter().zip(against) {
-        if !pieces.is_empty() {
+        // another kind of NIC has another rate: the two are one piece of evidence
+        let is_slower = slower(candidate.port, fabrics_rate).is_some();
+        if pieces.len() > usize::from(is_slower) {
             pieces.extend(another_device(topology, &others, candidate.nic));
         }
-        let need = if pieces.len() == 1 { needed(topology, &others, candidate.nic) } else { None };
+        let need = (pieces.len() == 1).then(|| {
+            let of_card = || is_slower.then(|| on_card_of(topology, &others, candidate)).flatten();
+            needed(topology, &others, candidate.nic).or_else(of_card)
+        });
+        let need = need.flatten();
         notes.extend(need.as_ref().map(|need| note(topology, candidate, &pieces[0], need)));
         let is_left_out = !pieces.is_empty() && need.is_none();
         left_out.push(is_left_out.then(|| pieces.join(", and ")));
@@ -91,6 +102,12 @@ pub(super) fn facts(
 ) -> Vec<String> {
     let &Candidate { nic, port, .. } = candidate;
     [default_route(port), virtual_functions(topology, good, physical, nic)].into_iter().flatten().collect()
+}
+
+/// A port that is slower than the fabric.
+pub(super) fn slower(port: &Port, fabrics_rate: Option<u64>) -> Option<String> {
+    let (mine, many) = (port.rate_mbps?, fabrics_rate?);
+    (mine < many).then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
 }
 
 /// Would so many pieces of evidence leave out a port that fails, if it worked?  `others` have none against them.
@@ -197,6 +214,25 @@ fn another_device(topology: &Topology, others: &[Candidate], nic: NicIndex) -> O
     let mine = device(nic)?;
     let many = most_bandwidth(others, |other| device(other.nic)).flatten().filter(|&many| many != mine)?;
     Some(format!("it is another device ({mine:04x}) than the fabric's ({many:04x})"))
+}
+
+/// NCCL takes the ports of a card for one NIC (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than a port's rate where
+/// one of them is left out.
+fn on_card_of(topology: &Topology, others: &[Candidate], candidate: &Candidate) -> Option<String> {
+    let address = |candidate: &Candidate| topology.nic(candidate.nic).address;
+    let own = address(candidate)?;
+    let is_mate = |other: &&Candidate| {
+        address(other).is_some_and(|other| other == PciAddress { function: other.function, ..own })
+    };
+    // sites often connect the second port of each card to something slower
+    let is_in_its_place = |other: &Candidate| {
+        let function = |candidate: &Candidate| address(candidate).map(|address| address.function);
+        function(other) == function(candidate) && other.port.number == candidate.port.number
+    };
+    let mate = others.iter().find(is_mate)?;
+    let has_others = others.iter().any(is_in_its_place);
+    has_others
+        .then(|| format!("it is on the card of {}, and other cards have both", topology.port_name(mate.at())))
 }
 
 /// What the node would lose without it; `None` for nothing.

@@ -1,7 +1,6 @@
 //! `rail`: GPU k gets rail k, on every node, whatever this node's paths say.
 //!
-//! Rails are the good NICs in PCI order, with the broken ones counted and those that came up at less than their rate, or
-//! those that the admin lists.  With fewer rails than GPUs neighbours share one; with several times as many, GPU k's rails
+//! Rails are the good NICs in PCI order, with the broken ones counted, or those that the admin lists.  With fewer rails than GPUs neighbours share one; with several times as many, GPU k's rails
 //! are the k-th group of them.  A GPU whose rail is broken gets what `closest` leaves it, unless others of its group work.
 #![forbid(unsafe_code)]
 
@@ -9,7 +8,6 @@ use super::closest::{explained, in_order};
 use super::solve::{RailSet, solve};
 use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
-use crate::order::Order;
 use crate::placement::{Excluded, GpuPlacement, NicsEach, NodePlacement, Rail, RailIndex};
 use crate::topology::{Gpu, PciAddress, Topology};
 
@@ -97,10 +95,7 @@ fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<RailSet>
 fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<Numbered> {
     if request.rails.is_empty() {
         let numbered = |rail: Rail| Numbered { name: format!("{rail}"), usable: node.rail_at(rail.at()) };
-        let mut rails = in_order(node);
-        rails.extend(node.degraded.iter().cloned());
-        rails.order_by_key(Rail::at);
-        return rails.into_iter().map(numbered).collect();
+        return in_order(node).into_iter().map(numbered).collect();
     }
     let mut rails = Vec::new();
     for pattern in request.rails {

@@ -135,8 +135,10 @@ proptest! {
         let failing = failing.index(degraded.nics.len());
         degraded.nics[failing].ports[0].state = PortState::Down;
         let after = map(&degraded, &request);
-        prop_assume!(!after.rails.is_empty() && after.broken.len() + after.rails.len() == before.rails.len());
         let gone = format!("{}:1", topology.nics[failing].name);
+        // what a port had is not known when it is down, and fewer ports may make another rate the fabric's
+        let whole = closest::in_order(&after);
+        prop_assume!(!after.rails.is_empty() && whole == before.rails);
         let sorted = |mut names: Vec<Vec<String>>| {
             names.iter_mut().for_each(|names| names.sort());
             names
@@ -234,18 +236,21 @@ fn rails_keep_their_numbers_when_one_breaks_and_its_gpu_falls_back_and_says_so()
 }
 
 #[test]
-fn rails_keep_their_numbers_when_one_comes_up_at_half_its_rate() {
-    let with_slow = |slow: &[&str]| {
+fn rails_keep_their_numbers_when_one_comes_up_at_less_than_its_rate() {
+    let with_slow = |slow: &[&str], gbps: u64| {
         let mut node = dgx(&[]);
         let is_slow = |nic: &&mut Nic| slow.contains(&nic.name.as_str());
-        node.nics.iter_mut().filter(is_slow).for_each(|nic| nic.ports[0].rate_mbps = Some(200_000));
+        node.nics.iter_mut().filter(is_slow).for_each(|nic| nic.ports[0].rate_mbps = Some(gbps * 1000));
         by_rail(&node, &[])
     };
-    let (mut expected, degraded) = (first_names(&with_slow(&[])), with_slow(&["mlx5_4"]));
+    let (mut expected, degraded) = (first_names(&with_slow(&[], 400)), with_slow(&["mlx5_4"], 200));
+    assert_eq!(first_names(&degraded), expected, "half of a near one is as much as half of a neighbour's");
+    assert_eq!(degraded.degraded.iter().map(Rail::to_string).collect::<Vec<_>>(), ["mlx5_4:1"]);
+    let far_slower = with_slow(&["mlx5_4"], 100);
     expected[2] = "mlx5_0:1".to_string();
-    assert_eq!(first_names(&degraded), expected);
-    let why = "`mlx5_4:1`: rail 2 is broken: it runs at 200 Gb/s, the node's fabric at 400 Gb/s";
-    assert_eq!(degraded.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>(), [why]);
+    assert_eq!(first_names(&far_slower), expected);
+    let why = "`mlx5_4:1`: rail 2 is broken: it runs at 100 Gb/s, the node's fabric at 400 Gb/s";
+    assert_eq!(far_slower.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>(), [why]);
     // storage's NIC stands beside a compute NIC
     let mut beside = dgx(&[]);
     let compute = beside.nics.iter().find(|nic| nic.name == "mlx5_4").unwrap().clone();
@@ -253,7 +258,13 @@ fn rails_keep_their_numbers_when_one_comes_up_at_half_its_rate() {
     let address = PciAddress { device: own.device + 1, ..own };
     beside.pci.insert(PciFunction { address, ..beside.pci.get(own).unwrap().clone() });
     let ports = vec![Port { rate_mbps: Some(200_000), ..compute.ports[0].clone() }];
-    beside.nics.push(Nic { name: "s0".parse().unwrap(), address: Some(address), ports, ..compute });
+    beside.nics.push(Nic {
+        name: "s0".parse().unwrap(),
+        address: Some(address),
+        ports,
+        role: None,
+        ..compute
+    });
     beside.sort();
     expected[2] = "mlx5_4:1".to_string();
     assert_eq!(first_names(&by_rail(&beside, &[])), expected);

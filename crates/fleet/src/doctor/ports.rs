@@ -5,9 +5,8 @@
 use super::facts::{HostFacts, Interface};
 use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::placement::Rail;
-use nic_placement_core::topology::{
-    Gpu, LinkLayer, Nic, NicKind, NicRole, PciAddress, Port, PortState, Topology,
-};
+use nic_placement_core::policy::gbps;
+use nic_placement_core::topology::{LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
@@ -18,7 +17,10 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
             return Verdict::fail(format!("`{rail}` would be used if it worked"));
         };
         let physical = port.phys_state.as_deref().unwrap_or("physical state not told");
-        let rate = if port.rate_mbps == Some(0) { " at rate 0" } else { "" };
+        let rate = match (port.state, port.rate_mbps) {
+            (PortState::Active, Some(mbps)) => format!(" at rate {}", mbps / 1000),
+            _ => String::new(),
+        };
         let is = format!("`{rail}` would be used if it worked: it is {}{rate}, {physical}", port.state);
         match port.state {
             _ if missing_as_many => Verdict::warn(format!(
@@ -36,35 +38,15 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
     or_ok(broken, (!map.rails.is_empty()).then(good))
 }
 
-/// Ports that are left out because they are slower than the fabric, though a GPU has no rail as near: a link that came up at
-/// half its rate, or a node that was built so.
-///
-/// On one bad node among good ones it is right to leave them out: the slowest would set the pace of all.  Where all nodes
-/// are alike bandwidth is lost.  No node can tell which it is.
+/// Ports that came up at less than others of their device.
 pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
-    let (topology, node) = (&*subject.plan.node, &subject.plan.map);
-    let path = |gpu: &Gpu, nic: &Nic| nic.address.map(|address| topology.path_type(gpu.address, address));
-    let slowest = node.rails.iter().filter_map(|rail| rail.rate_mbps).min();
-    let lacks_a_rail_as_near = |gpu: &Gpu, nic: &Nic| {
-        let nearest = node.rails.iter().filter_map(|rail| path(gpu, topology.nic(rail.nic))).min();
-        path(gpu, nic).is_some() && path(gpu, nic) < nearest
+    let verdict = |rail: &Rail| {
+        let mine = gbps(rail.rate_mbps?);
+        let text =
+            format!("`{rail}` runs at {mine}, others of its device at more: look at its cable and its card");
+        Some(Verdict::warn(text).about(rail))
     };
-    let mut found = Vec::new();
-    for excluded in &node.excluded {
-        let Some(nic) = topology.nics.iter().find(|nic| nic.name == excluded.name) else { continue };
-        let port = nic.ports.iter().find(|port| Some(port.number) == excluded.port);
-        let works = port.filter(|port| port.state == PortState::Active && port.rate_mbps < slowest);
-        let is_slower = works.is_some_and(|port| port.rate_mbps > Some(0));
-        let is_compute = nic.role.is_none_or(|role| role == NicRole::Compute);
-        if is_slower && is_compute && topology.gpus.iter().any(|gpu| lacks_a_rail_as_near(gpu, nic)) {
-            let text = format!(
-                "`{}` is left out: {}: right if this node alone has such a port; if all have, `include={}` takes it",
-                excluded.name, excluded.why, excluded.name
-            );
-            found.push(Verdict::note(text).about(&excluded.name));
-        }
-    }
-    found
+    subject.plan.map.degraded.iter().filter_map(verdict).collect()
 }
 
 /// What makes two cards siblings: the PCI device, how many ports they have, what they are for.

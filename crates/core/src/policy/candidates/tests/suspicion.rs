@@ -37,8 +37,13 @@ fn ports_of_virtual_machines_and_of_the_default_route_do_not_decide_what_the_fab
     // without evidence against them they are the fabric
     let ethernet = beside_three(|_, _| (), |port| port.link_layer = LinkLayer::Ethernet);
     assert_eq!(names(&ethernet.rails), ["mlx5_2", "mlx5_3", "mlx5_4"]);
-    let faster = beside_three(|_, _| (), |port| port.rate_mbps = Some(800_000));
+    let faster = beside_three(|_, _| (), |port| port.rate_mbps = Some(810_000));
     assert_eq!(names(&faster.rails), ["mlx5_2", "mlx5_3", "mlx5_4"]);
+    let half = beside_three(|_, _| (), |port| port.rate_mbps = Some(800_000));
+    assert_eq!(half.rails.len(), 5, "a near NIC of half the rate gives as much as a far one");
+    let why = "it runs at 400 Gb/s, the node's fabric at 800 Gb/s; but no other NIC is as near to GPU 0: it is used, and \
+               `exclude=mlx5_0` would leave it out";
+    assert_eq!(half.diagnostics[0].finding, why);
 }
 
 #[test]
