@@ -18,7 +18,7 @@ mod plans;
 
 use nic_placement_core::placement::{NicsEach, NodePlacement, Rail};
 use nic_placement_core::platform;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy::{self, Request, Through};
 use nic_placement_core::topology::{Gpu, PathType, Topology};
 use std::path::Path;
 use std::process::ExitCode;
@@ -134,7 +134,7 @@ fn machine(name: &str, topology: &Topology) -> Option<Machine> {
     let paths: Vec<Vec<PathType>> = topology.gpus.iter().map(row).collect();
     Some(Machine {
         name: name.to_string(),
-        ways: plans::ways(topology, &node),
+        ways: plans::ways(topology, &node, |path| Through::default().of(path)),
         paths,
         ours: node.gpus.iter().map(|gpu| gpu.choices[0].rail.0).collect(),
     })

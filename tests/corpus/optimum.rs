@@ -6,8 +6,6 @@
 
 /// The unit of shares: this part of a rate, a multiple of 1 to 16.
 const PARTS: u64 = 720_720;
-/// What two sockets' connection carries, in thousandths of a NIC's rate: what one flow has, where nothing else is known.
-const CONNECTION: u64 = 450;
 /// Partial answers, at most; a search that needs more has not shown anything and says so.
 const MOST_STEPS: u64 = 30_000_000;
 
@@ -17,6 +15,8 @@ pub struct Ways {
     pub values: Vec<Vec<u64>>,
     /// `[gpu][rail]`: the number of the connection of two sockets that the way crosses
     pub connections: Vec<Vec<Option<usize>>>,
+    /// what two sockets' connection carries, in thousandths of a NIC's rate: what one flow has, where nothing else is known
+    pub connection: u64,
 }
 
 /// What each can have of a place at most, where all of these want some of it and none can use more than this.
@@ -52,7 +52,7 @@ impl Ways {
         let connection = self.connections[gpu][rail];
         let between = connection.map_or(u64::MAX, |connection| {
             let crossing = others.filter(|(gpu, rail)| self.connections[*gpu][*rail] == Some(connection));
-            level(CONNECTION, crossing.map(value).chain([own]).collect())
+            level(self.connection, crossing.map(value).chain([own]).collect())
         });
         (own * PARTS).min(port).min(between)
     }

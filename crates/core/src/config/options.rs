@@ -141,7 +141,7 @@ pub const ARGUMENTS: &[Spec] = &[
     option("rails", "NIC,…")
         .help("the rails in their order, for the policy rail (default: the good NICs in PCI order)"),
     option("lets-through", "PATH:PERCENT,…")
-        .help("what kinds of paths let through on this site's machines (default PHB:85,NODE:70,SYS:45)"),
+        .help("what kinds of paths let through on this site's machines (default PHB:90,NODE:90,SYS:45)"),
     option("fabric", "routed|isolated-rails").help(
         "do the NICs of different rails reach each other? if not, no task is held to one (default: by the \
          rails' subnets)",

@@ -207,7 +207,7 @@ fn an_admin_may_say_what_paths_let_through_and_a_list_with_a_mistake_changes_not
     let through = |path| admin.through.of(path);
     assert_eq!(
         [PathType::Pix, PathType::Phb, PathType::Node, PathType::Sys].map(through),
-        [1000, 1000, 700, 600]
+        [1000, 1000, 900, 600]
     );
     for bad in ["SYS:60,PHB:0", "SYS:60,XYZ:5", "SYS:101", "SYS"] {
         let (admin, diagnostics) = Admin::parse([format!("lets-through={bad}").as_str()]);

@@ -41,19 +41,23 @@ pub struct Selection {
 
 /// The share of the narrowest rate that each kind of path lets through, in thousandths.
 ///
-/// The order is certain, the figures are estimates: they weigh a far idle NIC against a near shared one.  SYS
-/// is from collectives with one NIC, measured near and far (AWS p4d, OCI GB200, Azure GB300: 0.45 to 0.54).
-/// NODE is from a transfer measured with both (Azure ND H100 v5: 0.70).  PHB is between NODE and PXB.
+/// The order is certain, the figures are estimates: they weigh a far idle NIC against a near shared one.  docs/figures.md has the
+/// measurements.  PHB and NODE are the median of the kinds of CPUs, and no measurement has NODE below PHB.  SYS is the least
+/// that one flow had by default: several flows at once had less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 
 impl Default for Through {
     fn default() -> Through {
-        Through([1000, 1000, 850, 700, 450])
+        Through([1000, 1000, 900, 900, 450])
     }
 }
 
 impl Through {
+    /// The least and the most that was measured of each kind, for one flow.
+    pub const MEASURED: [(u64, u64); PathType::ALL.len()] =
+        [(1000, 1000), (1000, 1000), (750, 1000), (750, 1000), (450, 850)];
+
     /// What this kind of path lets through, in thousandths.
     pub fn of(&self, path: PathType) -> u64 {
         self.0[path as usize]

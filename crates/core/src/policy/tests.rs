@@ -311,7 +311,7 @@ fn a_gpu_on_c2c_reaches_the_nics_of_its_cpu_at_the_full_rate_and_others_do_not()
     assert_eq!(share("gb200-nvl72"), Some(400_000));
     assert_eq!(share("azure-nd96isr-h100-v5").map(|share| share < 400_000), Some(false), "stated as PIX");
     let hidden = Parts { gpus: vec![0], nics: vec![(1, 400)] }.topology();
-    assert_eq!(closest(&hidden).gpus[0].choices[0].share_mbps, Some(280_000));
+    assert_eq!(closest(&hidden).gpus[0].choices[0].share_mbps, Some(360_000));
 }
 
 #[test]

@@ -8,15 +8,16 @@ use super::{Failure, shortfalls};
 use nic_placement_core::libraries::FileText;
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::Plan;
-use nic_placement_core::policy::gbps;
+use nic_placement_core::policy::{Through, gbps};
 use nic_placement_core::step::Step;
-use nic_placement_core::topology::GpuIndex;
+use nic_placement_core::topology::{GpuIndex, PathType};
 use nic_placement_launch::answers;
 
 /// why each GPU got its NICs and none of the others
 ///
 /// For each GPU and NIC it names the path, what the path lets through when no other GPU shares it, the GPUs that use the NIC, and
-/// why the GPU got it or not. For a NIC that was not chosen it says what the node would lose if this GPU alone moved there.
+/// why the GPU got it or not. For a NIC that was not chosen it says what the node would lose if this GPU alone moved there. A line
+/// below tells where the choice hangs on an estimate of what a kind of path lets through.
 /// Ends with 1 where a strict word would fail a task with that GPU.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -54,9 +55,18 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
     if explained.is_empty() {
         page.line(format_args!("{} ({}) has no GPU", plan.node.name, plan.node.provenance));
     }
+    let others = under_other_estimates(&plan);
     for (gpu, pairs) in &explained {
         page.line(heading(&plan, *gpu));
         page.table(&table(&plan.map, pairs));
+        let own = nics(&plan.map, *gpu);
+        let differs = |(_, map): &&(String, NodePlacement)| nics(map, *gpu) != own;
+        if let Some((estimate, map)) = others.iter().find(differs) {
+            page.line(format_args!(
+                "  an estimate decides this: with {estimate} it would get {}",
+                nics(map, *gpu)
+            ));
+        }
     }
     shortfalls::lines("GPU", &lacking, page);
     page.notes(diagnostics.iter().chain(&plan.map.diagnostics));
@@ -66,13 +76,38 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
 fn heading(plan: &Plan, gpu: GpuIndex) -> Text {
     let address = plan.node.gpu(gpu).address;
     let address = address.described().map(|address| format!(" {address}")).unwrap_or_default();
-    let placement = plan.map.gpu(gpu);
-    let own: Vec<String> =
-        placement.choices.iter().map(|choice| plan.map.rail(choice.rail).to_string()).collect();
-    let own = if own.is_empty() { "no NIC".to_string() } else { own.join(" ") };
-    let numa_node =
-        placement.numa_node.map_or("an unknown NUMA node".to_string(), |node| format!("NUMA node {node}"));
+    let own = nics(&plan.map, gpu);
+    let numa_node = plan
+        .map
+        .gpu(gpu)
+        .numa_node
+        .map_or("an unknown NUMA node".to_string(), |node| format!("NUMA node {node}"));
     Text::styled(format_args!("GPU {gpu}{address} on {numa_node}: {own}"), Style::Heading)
+}
+
+/// A GPU's NICs, best first.
+fn nics(map: &NodePlacement, gpu: GpuIndex) -> String {
+    let own = map.gpu(gpu).choices.iter().map(|choice| map.rail(choice.rail).to_string());
+    let own: Vec<String> = own.collect();
+    if own.is_empty() { "no NIC".to_string() } else { own.join(" ") }
+}
+
+/// The maps at the bounds of what was measured of each kind of path, one at a time, where the admin has not said what it lets
+/// through.
+fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
+    let mut maps = Vec::new();
+    for (path, (least, most)) in PathType::ALL.into_iter().zip(Through::MEASURED) {
+        let mine = plan.wish.admin.through.of(path);
+        let is_estimate = mine == Through::default().of(path);
+        for bound in [least, most].into_iter().filter(|bound| is_estimate && *bound != mine) {
+            let mut wish = plan.wish.clone();
+            wish.admin.through.set(path, bound);
+            let node = plan.node.as_ref().clone();
+            let other = Plan::new(node, wish, plan.step.clone(), &|_| Some(FileText::default()));
+            maps.push((format!("{path} at {} % and not {} %", bound / 10, mine / 10), other.map));
+        }
+    }
+    maps
 }
 
 fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {

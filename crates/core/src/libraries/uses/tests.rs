@@ -74,7 +74,7 @@ fn nccl_takes_the_best_nics_that_its_list_leaves() {
     assert_eq!(uses("mlx5"), ["NCCL: mlx5_0:1 PIX"], "the near one of them all");
     assert_eq!(
         uses("^=mlx5_0"),
-        ["NCCL: mlx5_3:1 NODE 70 %, mlx5_4:1 NODE 70 %, mlx5_5:1 NODE 70 % of mlx5_0:1"]
+        ["NCCL: mlx5_3:1 NODE 90 %, mlx5_4:1 NODE 90 %, mlx5_5:1 NODE 90 % of mlx5_0:1"]
     );
     assert_eq!(uses("=mlx5_11"), ["NCCL: mlx5_11:1 SYS 45 % of mlx5_0:1"]);
     assert_eq!(uses("mlx4"), ["NCCL: no NIC of this node that works"]);
@@ -378,5 +378,5 @@ fn a_software_device_counts_as_far_as_the_other_end_of_the_node() {
 #[test]
 fn a_list_that_leaves_more_ports_than_a_map_can_hold_is_judged_too() {
     let uses = beside_software_devices(100, "^mlx5_0:1");
-    assert!(uses[0].starts_with("UCX: mlx5_3:1 NODE 70 %"), "{uses:?}");
+    assert!(uses[0].starts_with("UCX: mlx5_3:1 NODE 90 %"), "{uses:?}");
 }

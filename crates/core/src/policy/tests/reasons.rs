@@ -87,7 +87,7 @@ fn a_reason_counts_the_nics_that_are_as_near_and_those_who_share_them() {
             "mlx5_1:1 is at NODE, for mlx5_0:1 is PIX but there it would get {what}; {use_of_it} to itself"
         )
     };
-    assert_eq!(reason(&crowded, one), why("200 Gb/s instead of 280 Gb/s", "280 Gb/s"));
+    assert_eq!(reason(&crowded, one), why("200 Gb/s instead of 360 Gb/s", "360 Gb/s"));
     let unknown = why("less", "").replace(";  to itself", "; no other GPU uses it");
     assert_eq!(reason(&without_rates(&crowded), one), unknown);
 }
