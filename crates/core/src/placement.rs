@@ -116,6 +116,8 @@ pub struct NodePlacement {
     pub degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen
     pub excluded: Vec<Excluded>,
+    /// of these the NICs that their own library places: by libfabric
+    pub librarys: Vec<NicIndex>,
     /// for each GPU of the topology, in its order
     pub gpus: Vec<GpuPlacement>,
     /// what was odd

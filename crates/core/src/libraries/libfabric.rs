@@ -79,15 +79,19 @@ pub(super) struct Nearest {
     pub(super) turn: usize,
     /// is no other NIC as near?
     pub(super) alone: bool,
+    /// is a NIC as near that is left out?  A library that goes by the GPU itself may take that
+    pub(super) leads_astray: bool,
 }
 
-/// The NIC of each GPU: the nearest; GPUs take equally near ones in turn.
-pub(super) fn nearest(topology: &Topology, kind: NicKind) -> Vec<Option<Nearest>> {
-    let nics = || {
+/// The NIC of each GPU: the nearest of those that may be used; GPUs take equally near ones in turn.
+pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -> Vec<Option<Nearest>> {
+    let is_usable = |nic: &NicIndex| usable.contains(nic);
+    let all = || {
         let nics =
             topology.numbered_nics().filter(|(_, nic)| nic.kind == kind && nic.ports.iter().any(works));
         nics.filter_map(|(index, nic)| Some((index, nic.address?)))
     };
+    let nics = || all().filter(|(nic, _)| is_usable(nic));
     let mut earlier: Vec<Vec<NicIndex>> = Vec::new();
     let of = |gpu: &Gpu| {
         let path = |address| topology.path_type(gpu.address, address);
@@ -95,7 +99,8 @@ pub(super) fn nearest(topology: &Topology, kind: NicKind) -> Vec<Option<Nearest>
         let tied = nics().filter(|(_, address)| path(*address) == best);
         let tied: Vec<NicIndex> = tied.map(|(index, _)| index).collect();
         let turn = earlier.iter().filter(|others| **others == tied).count();
-        let nearest = Nearest { nic: tied[turn % tied.len()], turn, alone: tied.len() == 1 };
+        let leads_astray = all().any(|(nic, address)| !is_usable(&nic) && path(address) <= best);
+        let nearest = Nearest { nic: tied[turn % tied.len()], turn, alone: tied.len() == 1, leads_astray };
         earlier.push(tied);
         Some(nearest)
     };
@@ -111,6 +116,9 @@ pub(super) fn of_all<'p>(nearest: &'p [Option<Nearest>], gpus: &[GpuIndex]) -> O
     let same = |other: Option<&Nearest>| other.is_some_and(|other| other.alone && other.nic == first.nic);
     (gpus.len() == 1 || (first.alone && of.all(same))).then_some(first)
 }
+
+/// Why a library that goes by the GPU itself gets no word.
+pub(super) const ASTRAY: &str = "it would take a NIC as near that is left out";
 
 /// The devices that the step may use: all if Slurm names none.
 pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {

@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 use super::libfabric::PROVIDER;
-use super::{Answer, Library, Query};
-use crate::topology::NicKind;
+use super::{Answer, Library, Query, uniform};
+use crate::topology::{NicIndex, NicKind};
 
 pub(super) const LIBRARY: Library = Library {
     name: "oneCCL",
@@ -28,12 +28,16 @@ const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 /// The word; no answer on nodes without NICs that libfabric reaches.
 fn mnic(query: &Query) -> Option<Answer> {
     let (topology, node) = (query.topology, query.node);
-    let slingshot = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
-    let nics = node.rails.iter().map(|rail| rail.nic).chain(slingshot.map(|(index, _)| index));
+    let slingshot = || topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
+    let is_usable = |nic: &NicIndex| node.librarys.contains(nic);
+    let usable = slingshot().map(|(index, _)| index).filter(is_usable);
+    let nics = node.rails.iter().map(|rail| rail.nic).chain(usable);
     let addresses: Vec<_> = nics.filter_map(|nic| topology.nic(nic).address).collect();
     if addresses.is_empty() {
         return None;
     }
+    let verbs = uniform::left_out(topology, &node.rails);
+    let left_out = verbs.chain(slingshot().filter(|(index, _)| !is_usable(index)));
     let is_on_the_bus = |providers: &String| {
         let mut names = providers.split([',', ';']).map(str::trim);
         providers.is_empty() || providers.starts_with('^') || names.any(|name| ON_THE_BUS.contains(&name))
@@ -52,6 +56,10 @@ fn mnic(query: &Query) -> Option<Answer> {
         (
             !query.users(PROVIDER).is_none_or(is_on_the_bus),
             "the user's `FI_PROVIDER` does not tell where its NICs are, and oneCCL would fail",
+        ),
+        (
+            left_out.filter_map(|(_, nic)| nic.address).any(holds),
+            "oneCCL would also take a NIC of its NUMA node that is left out",
         ),
         (
             !addresses.into_iter().any(holds),

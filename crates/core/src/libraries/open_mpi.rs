@@ -24,6 +24,7 @@ fn accelerator_rank(query: &Query) -> Option<Answer> {
     let nearest = kinds.into_iter().find(|of| of.iter().any(Option::is_some))?;
     Some(match libfabric::of_all(nearest, &query.task.seen) {
         _ if query.task.gpus.is_empty() => Answer::no("a task without GPUs is left to Open MPI"),
+        Some(nearest) if nearest.leads_astray => Answer::no(libfabric::ASTRAY),
         Some(nearest) => {
             Answer::yes(nearest.turn.to_string(), "Open MPI 6 then takes a NIC nearest to the GPU")
         }

@@ -100,8 +100,8 @@ impl Prepared {
         let ucx_has_list = claimed_by_site.iter().any(|(name, _)| *name == ucx::NET_DEVICES);
         Prepared {
             ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), ucx_has_list, read),
-            slingshot: libfabric::nearest(topology, NicKind::Slingshot),
-            efa: libfabric::nearest(topology, NicKind::Efa),
+            slingshot: libfabric::nearest(topology, &node.librarys, NicKind::Slingshot),
+            efa: libfabric::nearest(topology, &node.librarys, NicKind::Efa),
             list,
             claimed_by_site,
             rows,

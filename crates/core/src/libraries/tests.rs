@@ -3,6 +3,7 @@
 
 mod addresses;
 mod degraded;
+mod left_out;
 mod libfabric;
 mod libraries;
 mod nested;
@@ -25,6 +26,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
         rails: Vec::new(),
         broken: Vec::new(),
         degraded: Vec::new(),
+        librarys: Vec::new(),
         excluded: Vec::new(),
         gpus: Vec::new(),
         diagnostics: Vec::new(),
@@ -80,6 +82,7 @@ fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
 }
 
 /// One task of a step with what is wanted, its environment, and files.
+#[derive(Clone)]
 struct Situation {
     topology: Topology,
     node: NodePlacement,

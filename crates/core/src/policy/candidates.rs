@@ -7,7 +7,7 @@ use super::evidence::{self, Candidate, Physical, most_bandwidth};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
 use crate::placement::{Excluded, Rail};
-use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
+use crate::topology::{Nic, NicIndex, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// The most rails of a node: UCX marks the entries of its device list in a mask of 64 bits
 /// (src/ucp/core/ucp_context.c). NCCL's own limit is in `libraries::nccl`.
@@ -24,6 +24,8 @@ pub(crate) struct Candidates {
     pub(crate) degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen, and why
     pub(crate) excluded: Vec<Excluded>,
+    /// of these the NICs that their own library places
+    pub(crate) librarys: Vec<NicIndex>,
     /// warnings
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -60,9 +62,9 @@ pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -
         broken.order_by_key(Rail::at);
     }
     let degraded = degraded(topology, &rails, fabrics_rate);
-    let Judging { mut excluded, diagnostics, .. } = judging;
+    let Judging { mut excluded, librarys, diagnostics, .. } = judging;
     excluded.order_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
-    Candidates { rails, broken, degraded, excluded, diagnostics }
+    Candidates { rails, broken, degraded, excluded, librarys, diagnostics }
 }
 
 /// The ports of a node while they are judged.
@@ -72,21 +74,28 @@ struct Judging<'a> {
     good: Vec<Candidate<'a>>,
     physical: Physical,
     excluded: Vec<Excluded>,
+    librarys: Vec<NicIndex>,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl<'a> Judging<'a> {
     /// The ports of all NICs not refused as a whole.
     fn new(topology: &'a Topology, selection: &Selection) -> Judging<'a> {
-        let (mut good, mut excluded) = (Vec::<Candidate>::new(), Vec::new());
+        let (mut good, mut excluded, mut librarys) = (Vec::<Candidate>::new(), Vec::new(), Vec::new());
         for (index, nic) in topology.numbered_nics() {
             let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
-            match refusal(topology, nic, wanted, selection) {
+            let mut refusal = refusal(topology, nic, wanted, selection);
+            if refusal.is_none() && nic.kind != NicKind::Verbs {
+                librarys.push(index);
+                refusal = Some(format!("it is reached by {}, which its library places itself", nic.kind));
+            }
+            match refusal {
                 Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
                 None => good.extend(nic.ports.iter().map(|port| Candidate { nic: index, port, wanted })),
             }
         }
-        Judging { topology, good, physical: evidence::physical(topology), excluded, diagnostics: Vec::new() }
+        let physical = evidence::physical(topology);
+        Judging { topology, good, physical, excluded, librarys, diagnostics: Vec::new() }
     }
 
     fn say_what_means_no_nic(&mut self, selection: &Selection) {
@@ -220,13 +229,11 @@ fn refusal(topology: &Topology, nic: &Nic, wanted: bool, selection: &Selection) 
     if let Some(pattern) = selection.exclude.iter().find(|pattern| pattern.matches(nic)) {
         return Some(format!("the admin's `exclude={pattern}`"));
     }
-    if nic.kind != NicKind::Verbs {
-        return Some(format!("it is reached by {}, which its library places itself", nic.kind));
-    }
-    if nic.address.is_none() {
+    let is_verbs = nic.kind == NicKind::Verbs;
+    if is_verbs && nic.address.is_none() {
         return Some("it has no PCI function: a software device".to_string());
     }
-    if nic.ports.is_empty() {
+    if is_verbs && nic.ports.is_empty() {
         return Some("it has no port".to_string());
     }
     if !wanted && topology.manages_nvswitches(nic) {

@@ -95,7 +95,7 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
     let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
-    let Candidates { rails, broken, degraded, excluded, diagnostics } =
+    let Candidates { rails, broken, degraded, excluded, librarys, diagnostics } =
         candidates::rails(topology, selection, were);
     let mut node = NodePlacement {
         policy: request.policy,
@@ -103,6 +103,7 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
         broken,
         degraded,
         excluded,
+        librarys,
         gpus: Vec::new(),
         diagnostics,
     };

@@ -1,0 +1,118 @@
+//! No value of ours names a NIC that is left out, or sends a library to one: every built-in machine, each of its NICs left out,
+//! every word.
+#![forbid(unsafe_code)]
+
+use super::*;
+use crate::platform;
+use crate::policy::{self, Pattern, Request, Selection};
+
+const WORDS: [&str; 11] = [
+    "default",
+    "libfabric",
+    "mooncake",
+    "mori",
+    "oneccl",
+    "rocshmem",
+    "deepep",
+    "openmpi",
+    "cray-mpich",
+    "nvshmem",
+    "ucx-gda",
+];
+/// Words by which a library takes the NIC nearest to the GPU itself.
+const BY_GPU: [&str; 3] = ["MPICH_OFI_NIC_POLICY", "OMPI_MCA_opal_common_ofi_accelerator_rank", "CCL_MNIC"];
+
+/// The variables that lead a task with this GPU to a NIC that is left out.
+fn leading_astray(situation: &Situation, gpu: usize) -> Vec<String> {
+    let Situation { topology, node, .. } = situation;
+    let rails: Vec<usize> = node.gpus[gpu].choices.iter().map(|choice| choice.rail.0).collect();
+    let may_be_used = |nic: &Nic| {
+        let index = topology.nic_index(&nic.name).unwrap();
+        node.librarys.contains(&index) || node.rails.iter().any(|rail| rail.nic == index)
+    };
+    let own = topology.gpu(GpuIndex(gpu)).address;
+    let path = |nic: &Nic| nic.address.map(|address| topology.path_type(own, address));
+    let nearest = topology.nics.iter().filter(|nic| nic.kind != NicKind::Verbs).filter_map(path).min();
+    let is_astray = |(name, value): &(String, String)| {
+        let lists = LIBRARIES.iter().flat_map(|library| library.lists).filter(|list| list.variable == name);
+        let mut admitted = lists.flat_map(|list| list.admitted(value, topology));
+        admitted.any(|rail| !may_be_used(topology.nic(rail.nic)))
+            || BY_GPU.contains(&name.as_str())
+                && topology
+                    .nics
+                    .iter()
+                    .any(|nic| nic.kind != NicKind::Verbs && path(nic) == nearest && !may_be_used(nic))
+    };
+    let set = situation.changes(&task(&[gpu], &rails)).into_iter();
+    let set =
+        set.filter_map(|change| change.split_once('=').map(|(name, value)| (name.into(), value.into())));
+    set.filter(is_astray).map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+#[test]
+fn no_value_leads_to_a_nic_that_the_admin_leaves_out_or_that_is_no_rail() {
+    let mut tried = 0;
+    for name in platform::names() {
+        let model = platform::model(name).unwrap();
+        let words: Vec<Option<String>> =
+            [None].into_iter().chain(model.nics.iter().map(|nic| Some(nic.name.to_string()))).collect();
+        for left_out in words {
+            let exclude = left_out.iter().map(|word| Pattern::parse(word).unwrap()).collect();
+            let selection = Selection { exclude, ..Selection::default() };
+            let request = Request { selection: Some(&selection), ..Request::default() };
+            let node = policy::map(&model, &request);
+            let situation = Situation {
+                topology: model.clone(),
+                node,
+                wanted: Wanted::default(),
+                present: present(&[("MPICH_GPU_SUPPORT_ENABLED", "1")]),
+                files: &[],
+            };
+            for word in WORDS {
+                let situation =
+                    Situation { wanted: Wanted::default(), ..situation.clone() }.libraries(&[word]);
+                for gpu in 0..model.gpus.len().min(8) {
+                    tried += 1;
+                    let wrong = leading_astray(&situation, gpu);
+                    assert_eq!(wrong, [""; 0], "{name} without {left_out:?}, `env={word}`, GPU {gpu}");
+                }
+            }
+        }
+    }
+    assert!(tried > 5_000, "{tried}");
+}
+
+#[test]
+fn a_slingshot_nic_that_is_left_out_or_down_gives_its_gpus_to_the_next_one() {
+    let frontier = |change: fn(&mut Topology, &mut Selection), variable| {
+        let (mut topology, mut selection) = (platform::model("frontier").unwrap(), Selection::default());
+        change(&mut topology, &mut selection);
+        let gpu = topology.gpus.iter().position(|gpu| {
+            let nic = topology.nics.iter().find(|nic| nic.name == "cxi0").unwrap();
+            topology.path_type(gpu.address, nic.address.unwrap()) < PathType::Node
+        });
+        let node = policy::map(&topology, &Request { selection: Some(&selection), ..Request::default() });
+        let (wanted, present) = (Wanted::default(), present(&[("MPICH_GPU_SUPPORT_ENABLED", "1")]));
+        let words: &[&str] = if variable == "FI_CXI_DEVICE_NAME" { &["libfabric"] } else { &["default"] };
+        let situation = Situation { topology, node, wanted, present, files: &[] }.libraries(words);
+        situation.value(&task(&[gpu.unwrap()], &[]), variable)
+    };
+    let changes: [fn(&mut Topology, &mut Selection); 3] = [
+        |_, selection| selection.exclude = vec![Pattern::parse("cxi0").unwrap()],
+        |_, selection| {
+            selection.include = ["cxi1", "cxi2", "cxi3"].map(|name| Pattern::parse(name).unwrap()).to_vec();
+        },
+        |topology, _| {
+            let nic = topology.nics.iter_mut().find(|nic| nic.name == "cxi0").unwrap();
+            nic.ports.iter_mut().for_each(|port| port.state = PortState::Down);
+        },
+    ];
+    assert_eq!(frontier(|_, _| (), "FI_CXI_DEVICE_NAME").as_deref(), Some("cxi0"));
+    assert_eq!(frontier(|_, _| (), "MPICH_OFI_NIC_POLICY").as_deref(), Some("GPU"));
+    for (number, change) in changes.into_iter().enumerate() {
+        let next = frontier(change, "FI_CXI_DEVICE_NAME");
+        assert!(next.as_deref().is_some_and(|name| name != "cxi0"), "{number}: {next:?}");
+        // MPICH sees no device that is down
+        assert_eq!(frontier(change, "MPICH_OFI_NIC_POLICY").is_some(), number == 2, "{number}");
+    }
+}
