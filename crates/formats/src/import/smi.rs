@@ -63,7 +63,7 @@ fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to
         let topology = &mut to.topology;
         topology.pci.insert(PciFunction { numa_node, ..alone(address) });
         for (gpu, row) in topology.gpus.iter().zip(&links.kinds) {
-            topology.stated_paths.insert((gpu.address, address), row[position]);
+            topology.stated_paths.extend(row[position].map(|kind| ((gpu.address, address), kind)));
         }
         // placement chooses active ports only, so any other state would make the matrix useless
         let ports = vec![Port::new(1, PortState::Active, LinkLayer::Unknown, None)];

@@ -85,6 +85,43 @@ fn that_the_matrix_knows_no_states_of_ports_is_said_once_and_only_where_there_ar
 }
 
 #[test]
+fn a_matrix_with_other_accelerators_keeps_its_gpus_and_nics() {
+    // `PPU0` and `ICN2` as Alibaba's ppu-smi prints them, `MX` as MetaX's mx-smi does
+    let text = "\
+ \tGPU0\tPPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity
+PPU0\tSYS\tX\tICN2\tPIX\tSYS\t0-7\t0
+GPU0\tX\tSYS\tMX\tPIX\tSYS\t0-7\t0
+GPU1\tMX\tICN2\tX\tSYS\tNODE\t8-15\t1
+NIC0\tPIX\tPIX\tSYS\tX\tSYS
+NIC1\tSYS\tSYS\tNODE\tSYS\tX
+
+NIC0: mlx5_4
+NIC1: ibp9s0";
+    let (topology, findings) = load(text);
+    assert_eq!(paths_of(&topology), PLAIN_PATHS);
+    assert_eq!(topology.numa_node_of(topology.nics[1].address.unwrap()), Some(1));
+    assert_eq!(
+        findings,
+        [
+            "`rows`: kinds of path that nvidia-smi does not have: `ICN2`, `MX`",
+            "`header`: neither GPUs of NVIDIA nor NICs, so left out: `PPU0`",
+        ]
+    );
+    let (topology, findings) = load(&text.replace("GPU", "DCU"));
+    assert_eq!((topology.gpus.len(), topology.nics.len()), (0, 2));
+    assert!(findings[1].ends_with("left out: `DCU0`, `DCU1`, `PPU0`"), "{findings:?}");
+}
+
+#[test]
+fn an_unknown_path_from_a_gpu_to_a_nic_is_named_and_its_numa_nodes_tell_the_kind() {
+    let (topology, findings) = load(&PLAIN.replace("PIX\tSYS\t0-7", "FAR\tSYS\t0-7"));
+    let (gpu, nic) = (topology.gpus[0].address, topology.nics[1].address.unwrap());
+    assert_eq!(topology.stated_paths.len(), 3);
+    assert_eq!(topology.path_type(gpu, nic), PathType::Sys);
+    assert!(findings[1].contains("`GPU0`: its path to `NIC0` is of an unknown kind"), "{findings:?}");
+}
+
+#[test]
 fn invented_addresses_relate_no_two_devices() {
     let (mut topology, _) = load(PLAIN);
     topology.stated_paths.clear();
@@ -254,7 +291,6 @@ fn what_is_ambiguous_is_refused_with_line_and_reason() {
             "line 3: the `X` of `GPU1` stands in the column of `GPU0`",
         ),
         (PLAIN.replace("GPU1\tNV6\t X \t", "GPU1\tNV6\tNV6\t"), "line 3: no `X` in the row of `GPU1`"),
-        (PLAIN.replace("NV6\tPIX", "NV6\tFAR"), "line 2: `FAR` in the row of `GPU0` is no kind of path"),
         (PLAIN.replace("NV6\tPIX", "NV6\tNV4"), "line 2: an NVLink between `GPU0` and `NIC0`"),
         (PLAIN.replace("GPU1\tNV6", "GPU0\tNV6"), "line 3: a second row of `GPU0`: the first is in line 2"),
         (PLAIN.replacen("GPU1", "GPU0", 1), "line 1: two columns are called `GPU0`"),
