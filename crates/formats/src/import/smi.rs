@@ -1,10 +1,12 @@
-//! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.
+//! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.  What AMD's tools
+//! print instead is read by [`amd`].
 //!
 //! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so no devices look
 //! related by accident.  The matrix's path of a GPU and a NIC is in [`Topology::stated_paths`].
 #![forbid(unsafe_code)]
 
 mod affinity;
+pub(crate) mod amd;
 mod header;
 mod legend;
 mod matrix;
@@ -30,11 +32,16 @@ const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one matrix: one bus each.
 const MAX_DEVICES: usize = 128;
 
-/// Reads the output of `nvidia-smi topo -m`, with or without text around it: a prompt, quotes, fences, timestamps.
+/// Reads the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, with or without text around it: a
+/// prompt, quotes, fences, timestamps.
 ///
 /// It repairs unambiguous faults, and a diagnostic reports each.  A GPU's own row counts: a NIC's row may
 /// differ or be missing without loss.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
+    if amd::is_one(text) {
+        let read = amd::read(text, provenance)?;
+        return Ok((read.topology, read.diagnostics));
+    }
     let lines = text::lines(text)?;
     let matrix = matrix::find(&lines)?;
     let topology = Topology::empty("nvidia-smi-topo", provenance);

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod properties;
+mod rocm;
 
 use super::*;
 use nic_placement_core::topology::{CpuSet, PathType};
