@@ -20,8 +20,8 @@ use super::{BadText, Imported, Result};
 use affinity::Affinity;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
-    DeviceName, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent,
-    Port, PortState, Provenance, Topology,
+    DeviceName, Gpu, GpuVendor, HostBridge, Nic, NicKind, PciAddress, PciFunction, PciParent, Port,
+    PortState, Provenance, Topology,
 };
 use paths::MatrixPaths;
 
@@ -64,7 +64,8 @@ fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to
         to.topology.pci.insert(PciFunction { vendor, numa_node, local_cpus, ..alone(address) });
         to.topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
     }
-    for (position, name) in names.into_iter().enumerate() {
+    let layers = legend::link_layers(&names);
+    for (position, (name, layer)) in names.into_iter().zip(layers).enumerate() {
         let address = invented(FIRST_NIC_BUS + position as u8);
         let numa_node = paths::nic_node(links, position, &gpu_nodes, &name, to);
         let topology = &mut to.topology;
@@ -73,7 +74,7 @@ fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to
             topology.stated_paths.extend(row[position].map(|kind| ((gpu.address, address), kind)));
         }
         // placement chooses active ports only, so any other state would make the matrix useless
-        let ports = vec![Port::new(1, PortState::Active, LinkLayer::Unknown, None)];
+        let ports = vec![Port::new(1, PortState::Active, layer, None)];
         topology.nics.push(Nic { address: Some(address), ports, ..Nic::new(name, NicKind::Verbs) });
     }
     if !to.topology.nics.is_empty() {

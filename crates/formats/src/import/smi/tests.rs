@@ -5,7 +5,7 @@ mod properties;
 mod rocm;
 
 use super::*;
-use nic_placement_core::topology::{CpuSet, PathType};
+use nic_placement_core::topology::{CpuSet, LinkLayer, PathType};
 
 /// A GPU and a NIC on each of two sockets, with every column.
 const PLAIN: &str = "\
@@ -120,6 +120,22 @@ fn an_unknown_path_from_a_gpu_to_a_nic_is_named_and_its_numa_nodes_tell_the_kind
     assert_eq!(topology.stated_paths.len(), 3);
     assert_eq!(topology.path_type(gpu, nic), PathType::Sys);
     assert!(findings[1].contains("`GPU0`: its path to `NIC0` is of an unknown kind"), "{findings:?}");
+}
+
+#[test]
+fn names_that_udev_gives_tell_the_link_layer() {
+    let layers = |first: &str, second: &str| {
+        let (topology, _) = load(&PLAIN.replace("mlx5_4", first).replace("ibp9s0", second));
+        [topology.nics[0].ports[0].link_layer, topology.nics[1].ports[0].link_layer]
+    };
+    let (ib, ethernet, unknown) = (LinkLayer::InfiniBand, LinkLayer::Ethernet, LinkLayer::Unknown);
+    assert_eq!(layers("ibP6p3s0", "rocep193s0f0v0S99"), [ib, ethernet]);
+    assert_eq!(layers("ibs4f1", "roceo3"), [ib, ethernet]);
+    assert_eq!(layers("ibx525400c0fe123455", "iwp3s0"), [ib, ethernet]);
+    // an unknown link layer beside known ones would count as a third
+    for kernels in ["mlx5_1", "rocep", "ib0", "ibn3", "rdmap3s0"] {
+        assert_eq!(layers("ibp3s0", kernels), [unknown; 2], "{kernels}");
+    }
 }
 
 #[test]
