@@ -1,7 +1,8 @@
 //! What AMD's tools print in place of the matrix: `rocm-smi --showtopo` and `amd-smi topology`, as text or as JSON.
 //!
 //! They name GPUs and the links between them, no NICs, and no CPUs.  rocm-smi counts GPUs and tells their NUMA nodes; amd-smi
-//! tells their addresses.  Both count GPUs alike (amd-smi's library asks rocm-smi's), so one text may hold both outputs.
+//! tells their addresses.  Both count GPUs alike (amdsmi, src/amd_smi/amd_smi_system.cc, goes through rocm-smi's indices), so one
+//! text may hold both outputs.
 #![forbid(unsafe_code)]
 
 use super::affinity::MAX_NODE;
@@ -96,10 +97,11 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     let finding = "names no NICs and no CPUs: `nic-placement snapshot`, a tar of /sys or `lstopo node.xml` from that node has them";
     to.note(tool, finding);
     if !homeless.is_empty() {
-        let finding = format!(
-            "no NUMA node of {}: `rocm-smi --showtoponuma` tells it, in the same text",
-            listed(&homeless)
-        );
+        let command = match gpus.is_amd_smi {
+            true => "(amd-smi topology; rocm-smi --showtoponuma) > FILE",
+            false => "rocm-smi --showtoponuma",
+        };
+        let finding = format!("no NUMA node of {}: `{command}` tells it", listed(&homeless));
         to.note(tool, finding);
     }
     Ok(())

@@ -50,6 +50,12 @@ fn gpus_of(topology: &Topology) -> String {
     topology.gpus.iter().map(gpu).collect::<Vec<_>>().join(" ")
 }
 
+/// What amd-smi's output leaves open.
+fn unknown(gpus: &str) -> String {
+    let command = "(amd-smi topology; rocm-smi --showtoponuma) > FILE";
+    format!("`amd-smi topology`: no NUMA node of {gpus}: `{command}` tells it")
+}
+
 fn judged(text: &str, gpus: &str, said: &[&str]) {
     assert!(amd::is_one(text), "{text}");
     let (topology, findings) = load(text);
@@ -64,8 +70,7 @@ fn judged(text: &str, gpus: &str, said: &[&str]) {
 fn what_rocm_smi_prints_tells_gpus_and_their_numa_nodes() {
     judged(ROCM, "0@0 1@0 2@1 3@1", &[]);
     let unknown = ROCM.replace("GPU[3]\t\t: (Topology) Numa Node: 1\n", "");
-    let said =
-        "`rocm-smi --showtopo`: no NUMA node of `GPU3`: `rocm-smi --showtoponuma` tells it, in the same text";
+    let said = "`rocm-smi --showtopo`: no NUMA node of `GPU3`: `rocm-smi --showtoponuma` tells it";
     judged(&unknown, "0@0 1@0 2@1 3@-", &[said]);
     let json = r#"{"card0": {"(Topology) Numa Node": "0", "(Topology) Numa Affinity": "0"},
         "card1": {"(Topology) Numa Affinity": "1"},
@@ -75,23 +80,22 @@ fn what_rocm_smi_prints_tells_gpus_and_their_numa_nodes() {
 
 #[test]
 fn what_amd_smi_prints_tells_addresses_and_with_rocm_smi_the_numa_nodes() {
-    let said = "`amd-smi topology`: no NUMA node of `GPU0`, `GPU1`, `GPU2`, `GPU3`: `rocm-smi --showtoponuma` tells it, in the \
-                same text";
-    judged(AMD, "0000:0c:00.0@- 0000:22:00.0@- 0000:9f:00.0@- 0000:df:00.0@-", &[said]);
+    let said = unknown("`GPU0`, `GPU1`, `GPU2`, `GPU3`");
+    judged(AMD, "0000:0c:00.0@- 0000:22:00.0@- 0000:9f:00.0@- 0000:df:00.0@-", &[&said]);
     judged(&format!("{AMD}{ROCM}"), "0000:0c:00.0@0 0000:22:00.0@0 0000:9f:00.0@1 0000:df:00.0@1", &[]);
-    let said = "`amd-smi topology`: no NUMA node of `GPU0`, `GPU1`: `rocm-smi --showtoponuma` tells it, in the same text";
+    let said = unknown("`GPU0`, `GPU1`");
     let json = r#"[{"gpu": 0, "bdf": "0000:01:00.0", "links": [{"gpu": 1, "bdf": "0001:01:00.0", "link_type": "XGMI"}]},
         {"gpu": 1, "bdf": "0001:01:00.0", "links": []}]"#;
-    judged(json, "0000:01:00.0@- 0001:01:00.0@-", &[said]);
+    judged(json, "0000:01:00.0@- 0001:01:00.0@-", &[&said]);
     let old = r#"[{"gpu": 0, "link_accessibility": {"gpu_0": "ENABLED"}}, {"gpu": 1}]"#;
-    judged(old, "0@- 1@-", &[said]);
+    judged(old, "0@- 1@-", &[&said]);
 }
 
 #[test]
 fn partitions_of_a_gpu_share_its_address() {
-    let said = "`amd-smi topology`: no NUMA node of `GPU0`, `GPU1`, `GPU2`: `rocm-smi --showtoponuma` tells it, in the same text";
+    let said = unknown("`GPU0`, `GPU1`, `GPU2`");
     let text = "LINK TYPE TABLE:\n 0000:0c:00.0 0000:0c:00.1 0000:22:00.0\n0000:0c:00.0 SELF XGMI XGMI\n";
-    judged(text, "0000:0c:00.0/0@- 0000:0c:00.0/1@- 0000:22:00.0@-", &[said]);
+    judged(text, "0000:0c:00.0/0@- 0000:0c:00.0/1@- 0000:22:00.0@-", &[&said]);
 }
 
 #[test]
