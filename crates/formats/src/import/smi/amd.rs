@@ -73,11 +73,12 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     let mut homeless = Vec::new();
     let mut nodes = BTreeSet::new();
     for &(index, address) in &all {
-        // of a partitioned GPU, the last digit is the partition (rocm_smi_lib, src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
+        // partitions of a GPU share its address but for the last digit, which may be the partition's (rocm_smi_lib,
+        // src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
         let whole = PciAddress { function: 0, ..address };
-        let is_part =
-            |other: &(u32, PciAddress)| other.0 != index && PciAddress { function: 0, ..other.1 } == whole;
-        let partition = all.iter().any(is_part).then_some(u32::from(address.function));
+        let is_part = |(_, other): &&(u32, PciAddress)| PciAddress { function: 0, ..*other } == whole;
+        let before = all.iter().take_while(|(other, _)| *other != index).filter(is_part).count() as u32;
+        let partition = (all.iter().filter(is_part).count() > 1).then_some(before);
         let node = gpus.affinity.get(&index).or(gpus.node.get(&index)).copied().filter(|_| alike);
         match node {
             Some(node) => drop(nodes.insert(node)),
@@ -85,9 +86,6 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
         }
         let function = PciFunction { vendor: Some(0x1002), numa_node: node, ..alone(whole) };
         let gpu = Gpu { partition, ..Gpu::new(whole, GpuVendor::Amd) };
-        if to.topology.gpus.iter().any(|other| (other.address, other.partition) == (whole, partition)) {
-            return bad(format!("two GPUs are called `{address}`"));
-        }
         to.topology.pci.insert(function);
         to.topology.gpus.push(gpu);
     }
