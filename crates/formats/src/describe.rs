@@ -61,7 +61,7 @@ pub enum FileFormat {
     Hwloc,
     /// NCCL's XML
     Nccl,
-    /// the matrix of `nvidia-smi topo -m`
+    /// the text of `nvidia-smi topo -m`, or what AMD's tools print
     Smi,
 }
 
@@ -82,6 +82,7 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     let start = head.trim_start_matches('\u{feff}').trim_start();
     Ok(match start {
         text if text.starts_with(manifest::HEADER) => FileFormat::Sysfs,
+        text if import::smi::amd::is_one(text) => FileFormat::Smi,
         text if text.starts_with('{') => FileFormat::Json,
         text if text.starts_with('<') && text.contains("<topology") => FileFormat::Hwloc,
         text if text.starts_with('<') => FileFormat::Nccl,
@@ -91,7 +92,7 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
         text => {
             return Err(format!(
                 "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
-                 `nvidia-smi topo -m`",
+                 `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`",
                 Shown::word(text.lines().next().unwrap_or_default(), 40)
             ));
         }

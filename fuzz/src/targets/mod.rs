@@ -39,7 +39,7 @@ pub const TARGETS: [(&str, &str, Target); 23] = [
     ("archive", "a tar of /sys", formats::archive),
     ("hwloc", "hwloc's XML", formats::hwloc),
     ("nccl", "NCCL's XML", formats::nccl),
-    ("matrix", "the text of nvidia-smi topo -m", formats::matrix),
+    ("matrix", "the text of nvidia-smi topo -m, rocm-smi or amd-smi", formats::matrix),
     ("audit", "a stream of reports", reports::run),
     ("template", "one set= of the admin's", admin::template),
     ("maps", "a made machine, and the map for every engine", machines::maps),

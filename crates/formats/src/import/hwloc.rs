@@ -33,7 +33,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     cpu::numa_nodes(&file, &mut to)?;
     cpu::pus(&file, &mut to)?;
     distance::distances(&file, &mut to);
-    let bus = pci::Bus::new(&file)?;
+    let bus = pci::Bus::new(&file, &mut to)?;
     gpu::gpus(&bus, &mut to)?;
     nic::nics(&bus, &mut to)?;
     let Imported { mut topology, mut diagnostics } = to;

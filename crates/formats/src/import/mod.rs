@@ -1,4 +1,5 @@
-//! Reads other programs' descriptions of a node: hwloc's XML, NCCL's XML, and the matrix of `nvidia-smi topo -m`.
+//! Reads other programs' descriptions of a node: hwloc's XML, NCCL's XML, the matrix of `nvidia-smi topo -m`, and what
+//! AMD's tools print instead.
 //!
 //! Pure: text in, topology out.  Every reader is bounded, returns one located error for a text it cannot
 //! read, and reports in a diagnostic what it left out or repaired.

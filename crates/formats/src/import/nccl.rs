@@ -70,6 +70,11 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
         host: None,
         cpus: BTreeMap::new(),
         addresses: BTreeMap::new(),
+        devices: root
+            .descendants()
+            .filter(|element| element.has_tag_name("pci") && !has(*element, "pci"))
+            .filter_map(|device| device.attribute("busid")?.trim().parse().ok())
+            .collect(),
         functions: 0,
         invented: 0,
         names: BTreeMap::new(),
@@ -104,6 +109,8 @@ struct Reader<'a> {
     cpus: BTreeMap<i64, usize>,
     /// where each `busid` was seen
     addresses: BTreeMap<PciAddress, usize>,
+    /// the `busid` of each `<pci>` that is no switch
+    devices: BTreeSet<PciAddress>,
     functions: usize,
     invented: u32,
     /// the NIC of each name, and where it was seen
@@ -241,7 +248,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The address of a `<pci>`.  On some machines, switches of virtual bridges may all have the same one.
+    /// The address of a `<pci>`.  On some machines, switches of virtual bridges may all have the same one, or a NIC's: NCCL tells
+    /// nodes apart by type and address (src/graph/topo.cc, `ncclTopoAddPci`).
     fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadText> {
         let text = pci.attribute("busid").ok_or_else(|| self.bad(pci, "`<pci>` has no `busid`"))?;
         let address: PciAddress = text.trim().parse().map_err(|_| {
@@ -250,14 +258,18 @@ impl<'a> Reader<'a> {
         if address.domain >= INVENTED_HOSTS {
             return Err(self.bad(pci, format!("`busid` `{address}`: expected a PCI domain below `fffe0000`")));
         }
-        let Some(&first) = self.addresses.get(&address) else {
-            self.addresses.insert(address, pci.range().start);
-            return Ok(address);
-        };
-        if !is_switch {
-            let problem =
-                format!("`busid` `{address}` a second time, the first is in line {}", self.line(first));
-            return Err(self.bad(pci, problem));
+        let is_devices = is_switch && self.devices.contains(&address);
+        match self.addresses.get(&address) {
+            None if !is_devices => {
+                self.addresses.insert(address, pci.range().start);
+                return Ok(address);
+            }
+            Some(&first) if !is_switch => {
+                let problem =
+                    format!("`busid` `{address}` a second time, the first is in line {}", self.line(first));
+                return Err(self.bad(pci, problem));
+            }
+            _ => {}
         }
         // unlike a port, we write it out again, so its address must be valid in a file
         let own = |index: usize| PciAddress {
@@ -269,7 +281,9 @@ impl<'a> Reader<'a> {
         let free = (0..=MAX_PCI).map(own).find(|own| !self.addresses.contains_key(own));
         let invented = free.ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
         self.addresses.insert(invented, pci.range().start);
-        self.note(address.to_string(), format!("a second switch of this address: called `{invented}` here"));
+        let whose =
+            if is_devices { "a switch with a device's address" } else { "a second switch of this address" };
+        self.note(address.to_string(), format!("{whose}: called `{invented}` here"));
         Ok(invented)
     }
 

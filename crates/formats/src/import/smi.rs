@@ -1,10 +1,12 @@
-//! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.
+//! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.  What AMD's tools
+//! print instead is read by [`amd`].
 //!
 //! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so no devices look
 //! related by accident.  The matrix's path of a GPU and a NIC is in [`Topology::stated_paths`].
 #![forbid(unsafe_code)]
 
 mod affinity;
+pub(crate) mod amd;
 mod header;
 mod legend;
 mod matrix;
@@ -18,8 +20,8 @@ use super::{BadText, Imported, Result};
 use affinity::Affinity;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
-    DeviceName, Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PciAddress, PciFunction, PciParent,
-    Port, PortState, Provenance, Topology,
+    DeviceName, Gpu, GpuVendor, HostBridge, Nic, NicKind, PciAddress, PciFunction, PciParent, Port,
+    PortState, Provenance, Topology,
 };
 use paths::MatrixPaths;
 
@@ -30,11 +32,16 @@ const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one matrix: one bus each.
 const MAX_DEVICES: usize = 128;
 
-/// Reads the output of `nvidia-smi topo -m`, with or without text around it: a prompt, quotes, fences, timestamps.
+/// Reads the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, with or without text around it: a
+/// prompt, quotes, fences, timestamps.
 ///
 /// It repairs unambiguous faults, and a diagnostic reports each.  A GPU's own row counts: a NIC's row may
 /// differ or be missing without loss.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
+    if amd::is_one(text) {
+        let read = amd::read(text, provenance)?;
+        return Ok((read.topology, read.diagnostics));
+    }
     let lines = text::lines(text)?;
     let matrix = matrix::find(&lines)?;
     let topology = Topology::empty("nvidia-smi-topo", provenance);
@@ -57,16 +64,17 @@ fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to
         to.topology.pci.insert(PciFunction { vendor, numa_node, local_cpus, ..alone(address) });
         to.topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
     }
-    for (position, name) in names.into_iter().enumerate() {
+    let layers = legend::link_layers(&names);
+    for (position, (name, layer)) in names.into_iter().zip(layers).enumerate() {
         let address = invented(FIRST_NIC_BUS + position as u8);
         let numa_node = paths::nic_node(links, position, &gpu_nodes, &name, to);
         let topology = &mut to.topology;
         topology.pci.insert(PciFunction { numa_node, ..alone(address) });
         for (gpu, row) in topology.gpus.iter().zip(&links.kinds) {
-            topology.stated_paths.insert((gpu.address, address), row[position]);
+            topology.stated_paths.extend(row[position].map(|kind| ((gpu.address, address), kind)));
         }
         // placement chooses active ports only, so any other state would make the matrix useless
-        let ports = vec![Port::new(1, PortState::Active, LinkLayer::Unknown, None)];
+        let ports = vec![Port::new(1, PortState::Active, layer, None)];
         topology.nics.push(Nic { address: Some(address), ports, ..Nic::new(name, NicKind::Verbs) });
     }
     if !to.topology.nics.is_empty() {

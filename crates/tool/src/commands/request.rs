@@ -33,7 +33,7 @@ pub(super) struct NodeOptions {
     /// a file of any format that `nic-placement import` reads
     ///
     /// A topology file, a snapshot, a directory or tar with sys/ and proc/ in it, XML of hwloc or of NCCL, or the text of
-    /// nvidia-smi topo -m.
+    /// nvidia-smi topo -m, rocm-smi --showtopo or amd-smi topology.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     topology: Option<String>,
 }

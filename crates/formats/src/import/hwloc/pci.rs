@@ -16,8 +16,8 @@ pub(super) struct Bus<'f> {
 }
 
 impl<'f> Bus<'f> {
-    pub(super) fn new(file: &'f Objects<'f>) -> Result<Bus<'f>> {
-        let mut functions = BTreeMap::new();
+    pub(super) fn new(file: &'f Objects<'f>, to: &mut Imported) -> Result<Bus<'f>> {
+        let mut functions: BTreeMap<usize, PciFunction> = BTreeMap::new();
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
             let is_function = match object.kind {
@@ -31,10 +31,19 @@ impl<'f> Bus<'f> {
             }
             let function = function(object)?;
             if let Some(&first) = seen.get(&function.address) {
-                let line = file.objects[first].line();
-                return Err(
-                    object.bad(format!("`{}` is there twice, first in line {line}", function.address))
-                );
+                let is_kept = functions.get(&first).is_some_and(may_matter);
+                if is_kept && may_matter(&function) {
+                    let line = file.objects[first].line();
+                    return Err(
+                        object.bad(format!("`{}` is there twice, first in line {line}", function.address))
+                    );
+                }
+                let finding = "also the address of a device of another kind, which is left out";
+                to.note(function.address.to_string(), finding);
+                if is_kept {
+                    continue;
+                }
+                functions.remove(&first);
             }
             seen.insert(function.address, index);
             functions.insert(index, function);
@@ -128,6 +137,15 @@ impl<'f> Bus<'f> {
         }
         Ok(None)
     }
+}
+
+/// Can this be a GPU, a NIC or a bridge?  hwloc loads a file in which another device, such as a disk controller, has their
+/// address too.
+fn may_matter(function: &PciFunction) -> bool {
+    // network, display, bridge, accelerator; and InfiniBand, as old adapters have it
+    function
+        .class
+        .is_none_or(|class| matches!(class >> 16, 0x02 | 0x03 | 0x06 | 0x12) || class >> 8 == 0x0c06)
 }
 
 /// The one NUMA node that holds all of `cpus`.

@@ -39,6 +39,27 @@ fn cpus(topology: &Topology) -> Vec<(u32, String, Vec<u32>)> {
 }
 
 #[test]
+fn a_disk_controller_with_the_address_of_a_nic_is_left_out() {
+    let disk =
+        "<object type=\"PCIDev\" pci_busid=\"0000:14:00.0\" pci_type=\"0107 [1000:00ac] [1000:4000] 01\"/>";
+    let card = "<object type=\"PCIDev\" gp_index=\"28\"";
+    let (whole, said) = good(VERSION_2);
+    for text in [
+        VERSION_2.replace(card, &format!("{disk}{card}")),
+        VERSION_2.replace(
+            "<object type=\"PCIDev\" gp_index=\"37\"",
+            &format!("{disk}<object type=\"PCIDev\" gp_index=\"37\""),
+        ),
+    ] {
+        let (topology, findings) = good(&text);
+        assert_eq!((&topology.nics, &topology.pci), (&whole.nics, &whole.pci));
+        let finding =
+            "`0000:14:00.0`: also the address of a device of another kind, which is left out".to_string();
+        assert!(findings.contains(&finding) && findings.len() == said.len() + 1, "{findings:?}");
+    }
+}
+
+#[test]
 fn what_the_processors_are_is_told_by_the_packages() {
     let read = |infos: &str, machine: &str| {
         let text = format!(

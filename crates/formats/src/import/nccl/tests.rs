@@ -228,6 +228,18 @@ fn virtual_switches_of_one_address_are_told_apart() {
 }
 
 #[test]
+fn a_switch_with_the_address_of_a_nic_below_it_gives_the_address_to_the_nic() {
+    let text = cpu("<pci busid=\"0000:c5:00.0\"><pci busid=\"0000:01:00.0\" class=\"0x030200\"/>
+         <pci busid=\"0000:c5:00.0\" class=\"0x020000\"><nic><net name=\"mlx5_0\"/></nic></pci></pci>");
+    let (topology, said) = findings(&text);
+    assert_eq!(said, ["`0000:c5:00.0`: a switch with a device's address: called `fffd0000:00:00.0` here"]);
+    let nic = topology.nics[0].address.unwrap();
+    assert_eq!(nic, address("0000:c5:00.0"));
+    assert_eq!(topology.path_type(topology.gpus[0].address, nic), PathType::Pix);
+    assert_eq!(parse(&write(&topology).unwrap().text).map(|read| read.0.gpus), Ok(topology.gpus));
+}
+
+#[test]
 fn what_is_no_topology_is_refused_with_its_line_and_its_reason() {
     let pci = |inside: &str| cpu(&format!("<pci busid=\"0000:01:00.0\">{inside}</pci>"));
     let deep = cpu(&(1..=18).map(|bus| format!("<pci busid=\"0:{bus:02x}:0.0\">")).collect::<String>());
@@ -264,7 +276,7 @@ fn what_is_no_topology_is_refused_with_its_line_and_its_reason() {
         (pci("<nic/>\n<gpu/>"), "line 3: `0000:01:00.0` is more than one of a switch, a GPU and a NIC"),
         (pci("<nic/>\n<pci busid=\"0:2:0.0\"/>"), "line 3: `0000:01:00.0` is more than one of"),
         (
-            pci("\n<pci busid=\"0000:01:00.0\"/>"),
+            cpu("<pci busid=\"0000:01:00.0\"/>\n<pci busid=\"0000:01:00.0\"/>"),
             "line 4: `busid` `0000:01:00.0` a second time, the first is in line 3",
         ),
         (

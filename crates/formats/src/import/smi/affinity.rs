@@ -13,7 +13,7 @@ use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// NUMA nodes have numbers below this (the kernel's largest `CONFIG_NODES_SHIFT` is 10).
-const MAX_NODE: u32 = 1024;
+pub(super) const MAX_NODE: u32 = 1024;
 /// The most bytes of touching values to take apart: nvidia-smi prints no list that would need more.
 const MAX_TOUCHING: usize = 64;
 

@@ -1,7 +1,7 @@
 //! The header of the matrix: labels of devices, then titles, on one or several lines.
 #![forbid(unsafe_code)]
 
-use super::word::{is_device_name, numbered};
+use super::word::{is_device_name, is_other, numbered};
 use super::{BadText, gpu_number};
 use crate::import::{Result, shown};
 
@@ -39,9 +39,9 @@ impl MatrixHeader {
         let whole = &words[..words.len() - usize::from(words.last().is_some_and(|last| is_cut(last)))];
         for word in whole.iter().rev() {
             let Some((mut labels, mut titles)) = header_word(word) else { break };
-            let gpus_follow = header.labels.last().is_some_and(|label| gpu_number(label).is_some());
+            let gpus_follow = header.labels.last().is_some_and(|label| !may_be_nic(label));
             let in_order = (titles.is_empty() || header.labels.is_empty())
-                && (!gpus_follow || labels.iter().all(|label| gpu_number(label).is_some()));
+                && (!gpus_follow || !labels.iter().any(|label| may_be_nic(label)));
             if !in_order || header.labels.len() > MAX_COLUMNS {
                 break;
             }
@@ -59,9 +59,9 @@ impl MatrixHeader {
 
     /// This part and the next line's; the next alone if the two cannot be one header.
     pub(super) fn and(mut self, mut next: MatrixHeader) -> Option<MatrixHeader> {
-        let gpu = |label: &String| gpu_number(label).is_some();
         let again = next.labels.first().is_some_and(|first| self.labels.contains(first));
-        let in_order = self.labels.iter().all(gpu) || !next.labels.iter().any(gpu);
+        let gpu = |label: &String| gpu_number(label).is_some();
+        let in_order = !self.labels.iter().any(|label| may_be_nic(label)) || !next.labels.iter().any(gpu);
         let goes_on = next.labels.is_empty() || self.titles.is_empty() && !again && in_order;
         if self.ended || !goes_on || self.labels.len() > MAX_COLUMNS || self.titles.len() > MAX_COLUMNS {
             return (!next.labels.is_empty()).then_some(next);
@@ -109,6 +109,10 @@ impl MatrixHeader {
         }
         Ok(titles)
     }
+}
+
+fn may_be_nic(label: &str) -> bool {
+    gpu_number(label).is_none() && !is_other(label)
 }
 
 /// Is this the beginning of a word that occurs only in a header?

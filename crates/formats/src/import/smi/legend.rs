@@ -5,7 +5,7 @@ use super::matrix::{self, Matrix};
 use super::text::TextLine;
 use super::{BadText, is_nic_number, listed};
 use crate::import::{Imported, Result, shown};
-use nic_placement_core::topology::DeviceName;
+use nic_placement_core::topology::{DeviceName, LinkLayer};
 use std::collections::BTreeMap;
 
 /// A name that the legend gives.
@@ -66,6 +66,24 @@ pub(super) fn read(
     let of_none = entries.keys().copied().filter(|&label| !nics.iter().any(|nic| nic == label)).collect();
     note(of_none, "names what the matrix does not show:");
     Ok(names)
+}
+
+/// The link layer of each NIC, if all names are udev's: it begins a name with the protocol, and goes on with an onboard index, a
+/// place on the bus or a GUID (rdma-core, kernel-boot/rdma_rename.c; the kernel's drivers/infiniband/core/nldev.c).
+///
+/// With other names among them all are unknown: placement would take an unknown link layer for one more.
+pub(super) fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
+    let of_name = |name: &DeviceName| {
+        let protocols =
+            [("ib", LinkLayer::InfiniBand), ("roce", LinkLayer::Ethernet), ("iw", LinkLayer::Ethernet)];
+        protocols.into_iter().find_map(|(protocol, layer)| {
+            let mut place = name.as_str().strip_prefix(protocol)?.chars();
+            let starts_well = matches!(place.next()?, 'o' | 's' | 'p' | 'P' | 'x');
+            (starts_well && place.next()?.is_ascii_hexdigit()).then_some(layer)
+        })
+    };
+    let known: Option<Vec<LinkLayer>> = names.iter().map(of_name).collect();
+    known.unwrap_or_else(|| vec![LinkLayer::Unknown; names.len()])
 }
 
 /// Every `NIC0: name` below the header.

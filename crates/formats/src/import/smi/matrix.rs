@@ -3,10 +3,11 @@
 
 use super::header::{MAX_COLUMNS, MatrixHeader, Title};
 use super::text::TextLine;
-use super::word::{Cell, cells_of, is_affinity, is_label};
+use super::word::{Cell, cells_of, is_affinity, is_label, is_unknown_path};
 use super::{BadText, gpu_number, listed};
 use crate::import::{Result, shown};
 use nic_placement_core::diagnostic::Diagnostic;
+use std::collections::BTreeSet;
 
 /// The most words before a row's label, which a log or `srun --label` may add.
 const MAX_PREFIX: usize = 8;
@@ -27,6 +28,8 @@ pub(super) struct MatrixRow {
     pub(super) cells: Vec<Cell>,
     /// what follows the cells
     pub(super) rest: Vec<String>,
+    /// kinds of path that nvidia-smi does not have
+    unknown: Vec<String>,
     /// do cells touch each other (`SYSSYS`)?
     touching: bool,
     /// does the row continue on a second line?
@@ -66,6 +69,14 @@ impl Matrix {
         };
         note(|row| row.touching, "cells touch each other in the rows");
         note(|row| row.broken, "two lines make up each of the rows");
+        let unknown: BTreeSet<&String> = self.rows.iter().flat_map(|row| &row.unknown).collect();
+        if !unknown.is_empty() {
+            let words = listed(&Vec::from_iter(unknown));
+            notes.push(Diagnostic::new(
+                "rows",
+                format!("kinds of path that nvidia-smi does not have: {words}"),
+            ));
+        }
         notes
     }
 }
@@ -75,7 +86,7 @@ pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
     let mut stray = None;
     for (index, line) in lines.iter().enumerate() {
         let words = line.words();
-        if let Some(at) = row_label(&words) {
+        if let Some(at) = row_label(&words, header.as_ref().map_or(&[], |header| &header.labels)) {
             match header {
                 Some(header) => return table(header, &lines[index..]),
                 None => stray = stray.or(Some((line.number, words[at]))),
@@ -111,9 +122,16 @@ pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
 }
 
 /// The position of a row's label among the words of a line: before the first cell.
-fn row_label(words: &[&str]) -> Option<usize> {
-    (0..words.len().min(MAX_PREFIX))
-        .find(|&at| is_label(words[at]) && words.get(at + 1).is_some_and(|next| cells_of(next).is_some()))
+fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
+    let is_column = |word: &str| columns.iter().any(|label| label == word);
+    // a row of `PPU1` may begin with `ICN2`, which looks like a label itself
+    let of_column = |at: usize, next: &str| {
+        is_column(words[at]) && is_unknown_path(next) && !is_column(next) && words[at + 1..].contains(&"X")
+    };
+    (0..words.len().min(MAX_PREFIX)).find(|&at| {
+        let next = words.get(at + 1);
+        next.is_some_and(|next| is_label(words[at]) && cells_of(next).is_some() || of_column(at, next))
+    })
 }
 
 impl MatrixRow {
@@ -136,6 +154,10 @@ impl MatrixRow {
                         self.rest.push(rest.to_string());
                     }
                 }
+                (None, None) if is_unknown_path(word) => {
+                    self.cells.push(Cell::Unknown);
+                    self.unknown.push((*word).to_string());
+                }
                 (None, _) => self.rest.push((*word).to_string()),
             }
         }
@@ -155,7 +177,7 @@ fn table(mut header: MatrixHeader, lines: &[TextLine]) -> Result<Matrix> {
         let words = line.words();
         let alone = matches!(words.as_slice(), [only] if matrix.columns.iter().any(|label| label == only)
             && matrix.row(only).is_none());
-        if let Some(at) = row_label(&words).or(alone.then_some(0)) {
+        if let Some(at) = row_label(&words, &matrix.columns).or(alone.then_some(0)) {
             if let Some(first) = matrix.row(words[at]) {
                 let problem = format!("a second row of `{}`: the first is in line {}", words[at], first.line);
                 return Err(BadText::new(line.number, problem));

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::matrix::{Matrix, MatrixRow, is_nic};
-use super::word::Cell;
+use super::word::{Cell, is_other};
 use super::{BadText, MAX_DEVICES, gpu_number, listed};
 use crate::import::{Imported, Result};
 use nic_placement_core::topology::PathType;
@@ -13,8 +13,8 @@ pub(super) struct MatrixPaths {
     pub(super) gpus: Vec<u8>,
     /// labels of the NICs in the order of the columns
     pub(super) nics: Vec<String>,
-    /// `[gpu][nic]`
-    pub(super) kinds: Vec<Vec<PathType>>,
+    /// `[gpu][nic]`; `None` for a kind that nvidia-smi does not have
+    pub(super) kinds: Vec<Vec<Option<PathType>>>,
 }
 
 /// Reads every cell of a GPU and a NIC; `ends_here`: nothing follows the last row.
@@ -31,6 +31,7 @@ pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Resul
         let cells = row.map_or(Ok(&[][..]), |row| gpu_cells(matrix, row, column, ends_here))?;
         let mut completed = false;
         let mut of_gpu = Vec::new();
+        let mut unknown: Vec<&String> = Vec::new();
         for (position, nic) in nics.iter().enumerate() {
             let own = self::column(matrix, nic).and_then(|at| cells.get(at));
             let other = nic_rows[position].and_then(|cells| cells.get(column?));
@@ -48,7 +49,15 @@ pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Resul
                 }
                 (None, None) => return Err(incomplete(matrix, &label, nic, cells.len())),
             };
+            unknown.extend(kind.is_none().then_some(nic));
             of_gpu.push(kind);
+        }
+        if !unknown.is_empty() {
+            let nics = listed(&unknown);
+            to.note(
+                &label,
+                format!("its path to {nics} is of an unknown kind: it counts as NODE or SYS, by NUMA nodes"),
+            );
         }
         if row.is_none() {
             to.note(&label, "has no row: its cells are taken from the rows of the NICs");
@@ -79,10 +88,14 @@ fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)>
         match gpu_number(label) {
             Some(number) if (number as usize) < MAX_DEVICES => gpus.push(number as u8),
             Some(_) => return bad(format!("`{label}`: expected a number below {MAX_DEVICES}")),
+            None if is_other(label) => {}
             None => nics.push(label.clone()),
         }
     }
-    let missing: Vec<&MatrixRow> = matrix.rows.iter().filter(|row| !seen.contains(&row.label)).collect();
+    let labels = matrix.columns.iter().chain(matrix.rows.iter().map(|row| &row.label));
+    let others: BTreeSet<&String> = labels.filter(|label| is_other(label)).collect();
+    let is_missing = |row: &&MatrixRow| !seen.contains(&row.label) && !others.contains(&row.label);
+    let missing: Vec<&MatrixRow> = matrix.rows.iter().filter(is_missing).collect();
     for row in &missing {
         if !is_nic(&row.label) {
             return Err(BadText::new(row.line, format!("no column is called `{}`", row.label)));
@@ -100,6 +113,10 @@ fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)>
     if !missing.is_empty() {
         let labels: Vec<&String> = missing.iter().map(|row| &row.label).collect();
         to.note("header", format!("no columns for {}: their own rows count", listed(&labels)));
+    }
+    if !others.is_empty() {
+        let others = listed(&Vec::from_iter(others));
+        to.note("header", format!("neither GPUs of NVIDIA nor NICs, so left out: {others}"));
     }
     if nics.len() > MAX_DEVICES {
         return bad(format!("{} NICs: expected at most {MAX_DEVICES}", nics.len()));
@@ -177,9 +194,10 @@ fn nic_row<'a>(matrix: &'a Matrix, nic: &str, to: &mut Imported) -> Option<&'a [
     None
 }
 
-fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<PathType> {
+fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<Option<PathType>> {
     let word = match cell {
-        Cell::Path(kind) => return Ok(kind),
+        Cell::Path(kind) => return Ok(Some(kind)),
+        Cell::Unknown => return Ok(None),
         Cell::Own => "`X`",
         Cell::Link => "an NVLink",
     };
@@ -210,7 +228,7 @@ pub(super) fn nic_node(
     to: &mut Imported,
 ) -> Option<u32> {
     for kind in [PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Node] {
-        let near = links.kinds.iter().zip(gpu_nodes).filter(|(row, _)| row[nic] == kind);
+        let near = links.kinds.iter().zip(gpu_nodes).filter(|(row, _)| row[nic] == Some(kind));
         let nodes: BTreeSet<u32> = near.filter_map(|(_, node)| *node).collect();
         match Vec::from_iter(nodes).as_slice() {
             [] => {}

@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod properties;
+mod rocm;
 
 use super::*;
-use nic_placement_core::topology::{CpuSet, PathType};
+use nic_placement_core::topology::{CpuSet, LinkLayer, PathType};
 
 /// A GPU and a NIC on each of two sockets, with every column.
 const PLAIN: &str = "\
@@ -82,6 +83,59 @@ fn that_the_matrix_knows_no_states_of_ports_is_said_once_and_only_where_there_ar
     let count = |text: &str| read(text, Provenance::ThisSystem).unwrap().1.len();
     assert_eq!(count(PLAIN), 1);
     assert_eq!(count("GPU0 CPU Affinity\nGPU0 X 0-3"), 0);
+}
+
+#[test]
+fn a_matrix_with_other_accelerators_keeps_its_gpus_and_nics() {
+    // `PPU0` and `ICN2` as Alibaba's ppu-smi prints them, `MX` as MetaX's mx-smi does
+    let text = "\
+ \tGPU0\tPPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity
+PPU0\tSYS\tX\tICN2\tPIX\tSYS\t0-7\t0
+GPU0\tX\tSYS\tMX\tPIX\tSYS\t0-7\t0
+GPU1\tMX\tICN2\tX\tSYS\tNODE\t8-15\t1
+NIC0\tPIX\tPIX\tSYS\tX\tSYS
+NIC1\tSYS\tSYS\tNODE\tSYS\tX
+
+NIC0: mlx5_4
+NIC1: ibp9s0";
+    let (topology, findings) = load(text);
+    assert_eq!(paths_of(&topology), PLAIN_PATHS);
+    assert_eq!(topology.numa_node_of(topology.nics[1].address.unwrap()), Some(1));
+    assert_eq!(
+        findings,
+        [
+            "`rows`: kinds of path that nvidia-smi does not have: `ICN2`, `MX`",
+            "`header`: neither GPUs of NVIDIA nor NICs, so left out: `PPU0`",
+        ]
+    );
+    let (topology, findings) = load(&text.replace("GPU", "DCU"));
+    assert_eq!((topology.gpus.len(), topology.nics.len()), (0, 2));
+    assert!(findings[1].ends_with("left out: `DCU0`, `DCU1`, `PPU0`"), "{findings:?}");
+}
+
+#[test]
+fn an_unknown_path_from_a_gpu_to_a_nic_is_named_and_its_numa_nodes_tell_the_kind() {
+    let (topology, findings) = load(&PLAIN.replace("PIX\tSYS\t0-7", "FAR\tSYS\t0-7"));
+    let (gpu, nic) = (topology.gpus[0].address, topology.nics[1].address.unwrap());
+    assert_eq!(topology.stated_paths.len(), 3);
+    assert_eq!(topology.path_type(gpu, nic), PathType::Sys);
+    assert!(findings[1].contains("`GPU0`: its path to `NIC0` is of an unknown kind"), "{findings:?}");
+}
+
+#[test]
+fn names_that_udev_gives_tell_the_link_layer() {
+    let layers = |first: &str, second: &str| {
+        let (topology, _) = load(&PLAIN.replace("mlx5_4", first).replace("ibp9s0", second));
+        [topology.nics[0].ports[0].link_layer, topology.nics[1].ports[0].link_layer]
+    };
+    let (ib, ethernet, unknown) = (LinkLayer::InfiniBand, LinkLayer::Ethernet, LinkLayer::Unknown);
+    assert_eq!(layers("ibP6p3s0", "rocep193s0f0v0S99"), [ib, ethernet]);
+    assert_eq!(layers("ibs4f1", "roceo3"), [ib, ethernet]);
+    assert_eq!(layers("ibx525400c0fe123455", "iwp3s0"), [ib, ethernet]);
+    // an unknown link layer beside known ones would count as a third
+    for kernels in ["mlx5_1", "rocep", "ib0", "ibn3", "rdmap3s0"] {
+        assert_eq!(layers("ibp3s0", kernels), [unknown; 2], "{kernels}");
+    }
 }
 
 #[test]
@@ -254,7 +308,6 @@ fn what_is_ambiguous_is_refused_with_line_and_reason() {
             "line 3: the `X` of `GPU1` stands in the column of `GPU0`",
         ),
         (PLAIN.replace("GPU1\tNV6\t X \t", "GPU1\tNV6\tNV6\t"), "line 3: no `X` in the row of `GPU1`"),
-        (PLAIN.replace("NV6\tPIX", "NV6\tFAR"), "line 2: `FAR` in the row of `GPU0` is no kind of path"),
         (PLAIN.replace("NV6\tPIX", "NV6\tNV4"), "line 2: an NVLink between `GPU0` and `NIC0`"),
         (PLAIN.replace("GPU1\tNV6", "GPU0\tNV6"), "line 3: a second row of `GPU0`: the first is in line 2"),
         (PLAIN.replacen("GPU1", "GPU0", 1), "line 1: two columns are called `GPU0`"),

@@ -1,6 +1,7 @@
 //! The words of the matrix: labels of devices, and cells.
 #![forbid(unsafe_code)]
 
+use super::{gpu_number, is_nic_number};
 use nic_placement_core::topology::{DeviceName, PathType};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +11,8 @@ pub(super) enum Cell {
     /// `NV4`, `NVB`, `LOC`: between GPUs, by NVLink or on one board
     Link,
     Path(PathType),
+    /// a kind of path that nvidia-smi does not have, such as `ICN2` of Alibaba's `ppu-smi topo -m`
+    Unknown,
 }
 
 pub(super) fn is_label(word: &str) -> bool {
@@ -25,14 +28,34 @@ pub(super) fn numbered(text: &str) -> Option<(&str, &str)> {
     plain.then(|| text.split_at(3 + count))
 }
 
+fn is_label_of_nvidia(word: &str) -> bool {
+    word.starts_with("GPU") || word.starts_with("NIC")
+}
+
 /// Can this be an RDMA device's own name, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`?
 pub(super) fn is_device_name(word: &str) -> bool {
     DeviceName::is_one(word)
         && word.starts_with(|first: char| first.is_ascii_alphabetic())
         && word.contains(|c: char| c.is_ascii_digit() || c == '_')
-        && !word.starts_with("GPU")
-        && !word.starts_with("NIC")
+        && !is_label_of_nvidia(word)
         && cells_of(word).is_none()
+}
+
+/// Is this an accelerator that CUDA does not know, such as `PPU0`?  The kernel's and udev's names of RDMA devices begin with a
+/// small letter.
+pub(super) fn is_other(label: &str) -> bool {
+    gpu_number(label).is_none()
+        && !is_nic_number(label)
+        && label.starts_with(|first: char| first.is_ascii_uppercase())
+}
+
+/// Can this be a kind of path that nvidia-smi does not have, and not the beginning of one that it has?
+pub(super) fn is_unknown_path(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
+    word.starts_with(|first: char| first.is_ascii_uppercase())
+        && word.chars().all(plain)
+        && !is_label_of_nvidia(word)
+        && !["PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "NV"].iter().any(|known| known.starts_with(word))
 }
 
 /// The cells in a word, and any text of later columns that touches them; `None` if it has neither.
