@@ -173,8 +173,8 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
         Some(_) => node.rail_indices().collect(),
         None => task.rails.iter().map(|&(rail, _)| rail).collect(),
     };
-    let leaves_out = rails.len() < node.rails.len() || !node.excluded.is_empty();
-    if rails.len() > 1 && !leaves_out {
+    let leaves_out = rails.len() < node.rails.len() || query.prepared.list.is_ok();
+    if !leaves_out {
         let every = "it may use every NIC of the node";
         return Ok(Answer::no(isolated.map_or(every.to_string(), |why| format!("{why}, so {every}"))));
     }
