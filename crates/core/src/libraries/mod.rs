@@ -25,6 +25,7 @@ mod open_mpi;
 mod openmp;
 mod prepare;
 mod rocshmem;
+mod sockets;
 mod template;
 mod ucx;
 mod uniform;
@@ -43,7 +44,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 13] = [
+const LIBRARIES: [&Library; 14] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
@@ -56,6 +57,7 @@ const LIBRARIES: [&Library; 13] = [
     &mori::LIBRARY,
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
+    &sockets::LIBRARY,
     &efa::LIBRARY,
 ];
 

@@ -23,7 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
-mod interfaces;
+pub(super) mod interfaces;
 mod items;
 mod subnets;
 
