@@ -28,6 +28,7 @@ mod rocshmem;
 mod sockets;
 mod template;
 mod ucx;
+mod ucx_rails;
 mod uniform;
 pub mod uses;
 pub mod wanted;
@@ -44,7 +45,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 14] = [
+const LIBRARIES: [&Library; 15] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
@@ -58,6 +59,7 @@ const LIBRARIES: [&Library; 14] = [
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
     &sockets::LIBRARY,
+    &ucx_rails::LIBRARY,
     &efa::LIBRARY,
 ];
 
