@@ -11,6 +11,8 @@ datadir ?= $(prefix)/share
 # what is installed, and the tool that prints its completions: of another architecture it could not
 built ?= $(target)/release
 tool ?= $(built)/nic-placement
+# makes a new library known to the loader
+LDCONFIG ?= ldconfig
 mandir  ?= $(datadir)/man
 docdir  ?= $(datadir)/doc/nic-placement
 pkgconfigdir ?= $(libdir)/pkgconfig
@@ -156,10 +158,11 @@ install:        ## copy what `make build` made
 	$(call filled,packaging/plugstack/share.conf,$(linedir)/90-nic-placement.conf)
 	$(call filled,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
-	$(call put,644,README.md,$(docdir)/README.md)
+	$(call put,644,README.md,$(docdir)/README.md) && $(call linked,$(docdir)/README.md)
 	$(call put,644,CHANGELOG.md,$(docdir)/CHANGELOG.md)
-	$(call put,644,SECURITY.md,$(docdir)/SECURITY.md)
-	$(foreach page,$(wildcard docs/*.md),$(call filled,$(page),$(docdir)/$(page)) &&) true
+	$(call put,644,SECURITY.md,$(docdir)/SECURITY.md) && $(call linked,$(docdir)/SECURITY.md)
+	$(foreach page,$(wildcard docs/*.md),$(call filled,$(page),$(docdir)/$(page)) && $(call linked,$(docdir)/$(page)) &&) true
+	$(foreach example,$(wildcard examples/*/*),$(call put,644,$(example),$(docdir)/$(example)) &&) true
 	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.png
 	$(call put,644,packaging/copyright,$(docdir)/copyright)
 	$(call put,644,packaging/licenses.txt,$(docdir)/licenses.txt)
@@ -172,12 +175,15 @@ install:        ## copy what `make build` made
 	$(call completions,bash,$(datadir)/bash-completion/completions/nic-placement)
 	$(call completions,zsh,$(datadir)/zsh/site-functions/_nic-placement)
 	$(call completions,fish,$(datadir)/fish/vendor_completions.d/nic-placement.fish)
+	@$(if $(DESTDIR),,$(LDCONFIG) 2> /dev/null; $(LDCONFIG) -p 2> /dev/null | grep -qF '$(libdir)/$(soname)' || \
+		echo 'install: programs do not find $(libdir)/$(soname): put `$(libdir)` into a file below /etc/ld.so.conf.d and run' \
+		'`ldconfig` as root, or set LD_LIBRARY_PATH=$(libdir)' >&2)
 
 # the list is `install`'s: it is carried out into an empty folder, and what then lies there is removed
 uninstall:      ## remove what `make install` copies, and the node file
 	@list=$$(mktemp -d) && trap 'rm -rf "$$list"' EXIT && $(MAKE) --silent install DESTDIR="$$list" && \
 	(cd "$$list" && find . ! -type d) | while read -r file; do rm -fv "$(DESTDIR)/$$file"; done
-	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(docdir) $(DESTDIR)$(linedir) 2> /dev/null || true
+	find $(DESTDIR)$(docdir) $(DESTDIR)$(linedir) -depth -type d -empty -delete 2> /dev/null || true
 	rm -rf $(DESTDIR)/run/nic-placement
 
 # put MODE,FILE,PLACE: by rename, since slurmd keeps the plugin mapped and must not see it change under its feet
@@ -192,6 +198,16 @@ filled = install -d $(dir $(DESTDIR)$(2)) && sed -e 's|@prefix@|$(prefix)|' -e '
 	-e 's|@linedir@|$(linedir)|' -e 's|@plugin@|$(plugindir)/libnic_placement.so|' \
 	-e 's|/usr/local/lib/slurm/libnic_placement.so|$(plugindir)/libnic_placement.so|' $(1) > $(DESTDIR)$(2).new && \
 	chmod 644 $(DESTDIR)$(2).new && mv -f $(DESTDIR)$(2).new $(DESTDIR)$(2)
+
+# linked PLACE: in this page a link to a file that is not installed becomes words, and it says so
+linked = sed -i -E \
+	-e 's~\[([^]]*)\]\((\.\./)?(packaging/[^)]*|ARCHITECTURE\.md|CONTRIBUTING\.md)\)~\1 (in the source)~g' \
+	-e 's~\]\((\.\./)?include/~]($(includedir)/~g' -e 's~\]\(LICENSE-[A-Z]*\)~](copyright)~g' \
+	-e 's~(cc -o launch |python3 )examples/~\1$(docdir)/examples/~' $(DESTDIR)$(1) && \
+	if grep -qE '(`| )(tests|crates|benches|packaging)/|`(make|cargo) |\(in the source\)' $(DESTDIR)$(1); then \
+	sed -i -e '1a\\n$(of_source)' $(DESTDIR)$(1); fi
+of_source = Files below `tests/`, `crates/`, `benches/` and `packaging/`, and what `make` and `cargo` do, belong to the \
+	source$(if $(HOMEPAGE), <$(HOMEPAGE)>), which is not installed.
 
 # completions SHELL,PLACE: the tool's own, so that they know the options that it has
 completions = install -d $(dir $(DESTDIR)$(2)) && \
