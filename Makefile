@@ -32,7 +32,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 help:           ## this list
 	@sed -n 's/^\([a-z -]*\): *##/  make \1\t/p' Makefile | expand -t 21
 	@echo 'install and uninstall take prefix=, libdir=, includedir=, plugindir=, unitdir= and DESTDIR='
-	@echo 'deb and rpm take arch=aarch64, version= and release='
+	@echo 'deb and rpm take arch=aarch64, version=, release=, MAINTAINER="NAME <ADDRESS>" and HOMEPAGE=URL'
 
 build:          ## the plugin, the tool and the launchers' library, in target/release
 	$(CARGO) build --release --locked
@@ -98,11 +98,12 @@ test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun b
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
 
+nobody = MAINTAINER='Nobody <nobody@example.org>' HOMEPAGE=https://example.org
 test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's session, aarch64 (root, apt, PyPI, 1.5 GB)
 	tests/packages/install.sh
-	$(MAKE) deb rpm
-	$(MAKE) deb rpm arch=aarch64
-	$(MAKE) deb rpm release=2
+	$(MAKE) deb rpm $(nobody)
+	$(MAKE) deb rpm $(nobody) arch=aarch64
+	$(MAKE) deb rpm $(nobody) release=2
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
 
 # what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has; and launchers
@@ -141,8 +142,8 @@ pictures:       ## README's picture, from the tool's own output (rsvg-convert, p
 
 arch ?= $(shell uname -m)
 release ?= 1
-deb rpm:        ## a package for glibc 2.28 and newer, in target/packages (pip; see packaging/portable.sh)
-	packaging/package.sh $@ $(arch) $(version) $(release)
+deb rpm:        ## packages for glibc 2.28 and newer, in target/packages (pip; see packaging/portable.sh)
+	MAINTAINER='$(MAINTAINER)' HOMEPAGE='$(HOMEPAGE)' packaging/package.sh $@ $(arch) $(version) $(release)
 
 install:        ## copy what `make build` made
 	@test -e $(built)/libnic_placement.so || { echo 'install: nothing is built: run `make build`' >&2; exit 1; }

@@ -65,8 +65,9 @@ fn words_of_packages() -> Vec<String> {
     let (_, call) =
         script.split_once("make --silent --no-print-directory install").expect("its call of make");
     let call = call.split("\"DESTDIR=").next().unwrap().replace(['\\', '"'], " ");
-    let words =
-        call.split_whitespace().filter(|word| !word.starts_with("built=") && !word.starts_with("tool="));
+    let words = call
+        .split_whitespace()
+        .filter(|word| !["built=", "tool=", "HOMEPAGE="].iter().any(|own| word.starts_with(own)));
     words.map(|word| word.replace("$libdir", "/usr/lib/x86_64-linux-gnu")).collect()
 }
 
