@@ -42,7 +42,7 @@ pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) 
         topology,
         subtitle: subtitle(topology, placement),
         pairs: pairs.collect(),
-        excluded: &placement.excluded,
+        placement,
         notes: BTreeMap::new(),
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
     let notes = tasks.into_iter().map(|(gpu, tasks)| (gpu, note(&tasks))).collect();
     let count = request::counted(placed.len(), "task");
     let subtitle = format!("{} · {count}", subtitle(node, map));
-    Scene { topology: node, subtitle, pairs, excluded: &map.excluded, notes }
+    Scene { topology: node, subtitle, pairs, placement: map, notes }
 }
 
 /// `task 3 · cpus 0-55,112-167 · memory 0`
@@ -91,5 +91,6 @@ fn note(tasks: &[&TaskPlan]) -> String {
 fn subtitle(topology: &Topology, placement: &NodePlacement) -> String {
     let gpus = request::counted(topology.gpus.len(), "GPU");
     let nics = request::counted(topology.nics.len(), "NIC");
-    format!("{gpus}, {nics} · {} · policy {}", topology.provenance, placement.policy)
+    let model = Scene::common_model(topology).map(|model| format!(" {model}")).unwrap_or_default();
+    format!("{gpus}{model}, {nics} · {} · policy {}", topology.provenance, placement.policy)
 }
