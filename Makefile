@@ -132,13 +132,11 @@ soak:           ## 10,000 steps (N=) with faults on a real Slurm, then slurmstep
 	$(libraries) tests/slurm/soak.sh $(N)
 	$(libraries) tests/slurm/valgrind.sh
 
-pictures:       ## README's picture, from the tool's own output (rsvg-convert, pngquant, DejaVu Sans)
-	$(call need,rsvg-convert,librsvg2-bin)
+pictures:       ## README's picture, from the tool's own output (pngquant, DejaVu Sans)
 	$(call need,pngquant,pngquant)
-	$(CARGO) run --locked -p nic-placement-cli -- \
-		plan --machine dgx-h100 --gpus-per-task 1 --svg -o docs/plan-dgx-h100.svg
-	rsvg-convert --zoom 1.5 docs/plan-dgx-h100.svg | pngquant --speed 1 64 - > docs/plan-dgx-h100.png.new
-	mv -f docs/plan-dgx-h100.png.new docs/plan-dgx-h100.png
+	for kind in svg png; do $(CARGO) run --locked -p nic-placement-cli -- \
+		plan --machine dgx-h100 --gpus-per-task 1 -o docs/plan-dgx-h100.$$kind || exit; done
+	pngquant --speed 1 --force --ext .png 64 docs/plan-dgx-h100.png
 
 arch ?= $(shell uname -m)
 release ?= 1

@@ -4,8 +4,8 @@ use crate::{path, read, tool};
 use std::fs;
 
 const NAME: &str = "docs/plan-dgx-h100";
-/// `make pictures` draws so many dots for a pixel
-const ZOOM: f64 = 1.5;
+/// a PNG of the tool's has so many dots for a pixel
+const ZOOM: f64 = 2.0;
 
 #[test]
 fn the_readme_s_picture_is_what_the_tool_draws() {
