@@ -202,3 +202,28 @@ fn uninstall_takes_away_what_install_put_there_and_nothing_else() {
     assert!(!root.join("usr/local/share/nic-placement").exists());
     fs::remove_dir_all(root.parent().unwrap()).unwrap();
 }
+
+/// The program that prints completions is a script here, so that the build ends before anything is packed.
+#[test]
+fn packages_that_name_no_maintainer_and_no_home_say_so() {
+    let (built, root) = built("placeholders");
+    fs::write(built.join("nic-placement"), "#!/bin/sh\n").unwrap();
+    let said = |words: &[(&str, &str)]| {
+        let mut command = Command::new(path("packaging/package.sh"));
+        command.args(["deb", std::env::consts::ARCH, "0", "0"]).env("NICP_BUILT", &built);
+        for name in ["MAKEFLAGS", "MAKELEVEL", "MAINTAINER", "HOMEPAGE"] {
+            command.env_remove(name);
+        }
+        let output = command.envs(words.iter().copied()).output().unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let bare = said(&[]);
+    if bare.contains("package: no `") {
+        return println!("skipped: {bare}");
+    }
+    assert!(bare.contains("no MAINTAINER='NAME <ADDRESS>'") && bare.contains("no HOMEPAGE=URL"), "{bare}");
+    let named = said(&[("MAINTAINER", "Jane Doe <jane@example.org>"), ("HOMEPAGE", "https://example.org")]);
+    assert!(named.contains("no symbol of glibc is wanted"), "{named}");
+    assert!(!named.contains("MAINTAINER") && !named.contains("HOMEPAGE"), "{named}");
+    fs::remove_dir_all(root.parent().unwrap()).unwrap();
+}
