@@ -84,7 +84,7 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     Card { looks: if is_idle { Looks::IdleGpu } else { Looks::Gpu }, tip, lines }
 }
 
-/// Name and rate, address and interfaces; a line for each port of several.  A NIC that no GPU could use has one line.
+/// Name and rate, address and interfaces; a line for each port of several.  A NIC that no GPU is given has one line.
 pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let nic = scene.topology.nic(index);
     let placement = scene.placement;
@@ -123,12 +123,14 @@ pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
         [one] => speed(one),
         several => format!("{} ports", several.len()),
     };
-    if let ([port], true, Looks::LeftOut) = (nic.ports.as_slice(), is_all_out, looks) {
+    let is_short = is_libfabrics || is_all_out && looks == Looks::LeftOut;
+    if let (true, [port]) = (is_short, nic.ports.as_slice()) {
         let status = status(port).text;
         let right = if is_down(port) { status } else { format!("{rate} · {status}") };
-        let right = fact(right, soft);
-        let left = Piece { text: nic.name.to_string(), font: FACT, tone: name };
-        return Card { looks, tip: tip(nic, &left_out), lines: vec![Line { left, right }] };
+        let font = if is_all_out { FACT } else { NAME };
+        let left = Piece { text: nic.name.to_string(), font, tone: name };
+        let lines = vec![Line { left, right: fact(right, soft) }];
+        return Card { looks, tip: tip(nic, &left_out), lines };
     }
     let address = nic.address.and_then(PciAddress::described);
     let interfaces = (!nic.netdevs.is_empty()).then(|| nic.netdevs.join(" "));
@@ -175,7 +177,7 @@ fn use_of(nic: &Nic) -> String {
     }
 }
 
-/// What a NIC's users have of it, where several GPUs use it: `2 GPUs, 100 Gb/s each`.
+/// What a NIC's users have of it, where several GPUs use it: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
 fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
     let users: BTreeSet<GpuIndex> =
         scene.pairs.iter().filter(|pair| pair.nic == nic).map(|pair| pair.gpu).collect();
@@ -186,8 +188,11 @@ fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
     // the shares are those of the node's map: true if its users are the ones that are drawn
     let shares: BTreeSet<Option<u64>> =
         users.iter().map(|gpu| of_nic(gpu).filter(|of| of.users == users.len())?.share_mbps).collect();
-    let each = match (shares.first(), shares.len()) {
-        (Some(Some(share)), 1) => format!(", {} each", gbps(*share)),
+    let each = match (shares.first(), shares.last()) {
+        (Some(Some(least)), Some(Some(most))) if least < most => {
+            format!(", {} to {}", gbps(*least), gbps(*most))
+        }
+        (Some(Some(share)), _) => format!(", {} each", gbps(*share)),
         _ => String::new(),
     };
     (users.len() > 1).then(|| format!("{} GPUs{each}", users.len()))

@@ -48,7 +48,7 @@ pub(super) fn picture(scene: &Scene) -> Picture {
     };
     let mut y = canvas.headline();
     y = canvas.contents(&node, 0, y);
-    y = canvas.memory(y);
+    y = canvas.notes(y);
     let curves = canvas.curves();
     canvas.shapes.extend(curves);
     let (entries, y) = canvas.legend(y + 3.0);
@@ -151,7 +151,7 @@ impl Canvas<'_> {
         let x = MARGIN + level as f64 * INSET;
         let at = self.shapes.len();
         let name = match place.kind {
-            PlaceKind::Stated(..) => format!("{}, as stated", place.kind),
+            PlaceKind::Stated(..) => format!("{}*", place.kind),
             _ => place.kind.to_string(),
         };
         let facts = place.facts(self.scene.topology).unwrap_or_default();
@@ -214,16 +214,27 @@ impl Canvas<'_> {
         }
     }
 
-    /// NUMA nodes of which there is nothing to draw.
-    fn memory(&mut self, y: f64) -> f64 {
-        let nodes = memory_only(self.scene.topology);
-        if nodes.is_empty() {
-            return y;
+    /// NUMA nodes of which there is nothing to draw, and whose word the stars are.
+    fn notes(&mut self, mut y: f64) -> f64 {
+        let topology = self.scene.topology;
+        let nodes = memory_only(topology);
+        let memory = (!nodes.is_empty()).then(|| format!("memory only, without CPUs: NUMA nodes {nodes}"));
+        let stated = (!topology.stated_paths.is_empty()).then(|| match &topology.supplied_by {
+            Some(model) => format!("* stated by the model `{model}`; the bus does not show it"),
+            None => format!("* stated by {}; no bus shows it", topology.provenance),
+        });
+        for text in memory.into_iter().chain(stated) {
+            let room = self.width - 2.0 * MARGIN;
+            self.text((MARGIN, y + 12.0), SMALL, Tone::Soft, fitted(&text, SMALL, room));
+            y += 20.0;
         }
-        let text = format!("memory only, without CPUs: NUMA nodes {nodes}");
-        let room = self.width - 2.0 * MARGIN;
-        self.text((MARGIN, y + 12.0), SMALL, Tone::Soft, fitted(&text, SMALL, room));
-        y + 20.0
+        y
+    }
+
+    fn is_stated(&self, pair: &DrawnPair) -> bool {
+        let topology = self.scene.topology;
+        let gpu = topology.gpu(pair.gpu).address;
+        topology.nic(pair.nic).address.is_some_and(|nic| topology.stated_paths.contains_key(&(gpu, nic)))
     }
 
     /// The pairs' curves, each with an end of its own on both boxes.
@@ -321,7 +332,6 @@ impl Canvas<'_> {
     /// What the colours mean: the entries for what is drawn, in rows from `y` on; and where they end below.
     fn legend(&self, y: f64) -> (Vec<Shape>, f64) {
         let (shapes, x, right) = (&self.shapes, MARGIN, self.width - MARGIN);
-        let is_stated = !self.scene.topology.stated_paths.is_empty();
         let (mut drawn, mut at, mut top) = (Vec::new(), x, y);
         let mut add = |text: &str, sample: &dyn Fn(f64, f64) -> Shape| {
             let long = SAMPLE + SAMPLE_GAP + width(text, LEGEND);
@@ -335,7 +345,8 @@ impl Canvas<'_> {
         };
         for path in PathType::ALL.map(Some).into_iter().chain([None]) {
             if shapes.iter().any(|shape| matches!(shape, Shape::Curve(curve) if curve.path == path)) {
-                let stated = if is_stated && path.is_some() { ", as stated, not seen" } else { "" };
+                let mut of_path = self.scene.pairs.iter().filter(|pair| Some(pair.path) == path);
+                let stated = if of_path.any(|pair| self.is_stated(pair)) { "*" } else { "" };
                 add(&format!("{}{stated}", meaning(path)), &|x, y| {
                     let (from, to) = ((x, y + 9.0), (x + SAMPLE, y + 9.0));
                     Shape::Curve(Curve { from, to, path, tip: None })
