@@ -57,13 +57,12 @@ glibc=$(find "$staged/usr" -name '*.so*' -type f -o -path '*/bin/*' -type f | xa
 tool_part=nic-placement plugin_part=slurm-spank-nic-placement library_part=libnic-placement-core0
 devel_part=libnic-placement-core-dev
 if [ "$kind" = rpm ]; then devel_part=libnic-placement-core-devel; fi
-# part_of FILE: the package that has it
+# part_of FILE: the package that has it.  The documents stay together with the examples to which their links lead
 part_of() {
     case $1 in
         *.so.* | */libnic_placement_core.cdx.json) echo $library_part ;;
-        */libnic_placement_core.so | /usr/include/* | */pkgconfig/* | */examples/*) echo $devel_part ;;
-        /usr/lib/nic-placement/* | /usr/share/nic-placement/* | */man8/* | *.conf.example | */libnic_placement.cdx.json)
-            echo $plugin_part ;;
+        */libnic_placement_core.so | /usr/include/* | */pkgconfig/*) echo $devel_part ;;
+        /usr/lib/nic-placement/* | /usr/share/nic-placement/* | */man8/* | */libnic_placement.cdx.json) echo $plugin_part ;;
         /usr/share/licenses/*) basename "$(dirname "$1")" ;;
         *) echo $tool_part ;;
     esac

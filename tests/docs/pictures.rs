@@ -12,7 +12,7 @@ fn the_readme_s_picture_is_what_the_tool_draws() {
     let drawn = tool(&["plan", "--machine", "dgx-h100", "--gpus-per-task", "1", "--svg"]);
     let svg = format!("{NAME}.svg");
     assert!(read(&svg) == drawn, "{svg} differs: `make pictures` draws it");
-    assert!(read("README.md").contains(&format!("]({NAME}.png)")), "README.md does not show it");
+    assert!(read("README.md").contains(&format!("<img src=\"{NAME}.png\"")), "README.md does not show it");
 }
 
 #[test]

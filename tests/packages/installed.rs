@@ -119,6 +119,7 @@ fn documents_are_whole_and_name_the_places_of_the_package(folder: &Path) {
 /// What a page leads to: the targets of its links, and the examples that its commands name.
 fn named_by(page: &str) -> Vec<&str> {
     let links = page.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    let links = links.chain(page.split("<img src=\"").skip(1).filter_map(|rest| rest.split('"').next()));
     let words = page.split_whitespace().filter(|word| word.starts_with('/') && word.contains("/examples/"));
     links.filter(|link| !link.is_empty() && !link.contains("://")).chain(words).collect()
 }
