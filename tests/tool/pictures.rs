@@ -207,6 +207,10 @@ fn nothing_in_a_node_s_names_ends_its_picture() {
             assert!(
                 document.descendants().filter_map(|node| node.text()).any(|text| text.contains(r"\u{1b}[2J"))
             );
+            let dots = place.0.join("hostile.png").display().to_string();
+            let output = run(&[command, "--topology", &node, "-o", &dots]);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() || said.contains("this machine has none"), "{said}");
         }
     }
 }

@@ -57,6 +57,9 @@ impl Drawing {
 /// Dots for a pixel: so many have the screens of today.
 const ZOOM: f32 = 2.0;
 
+/// Dots of a side, at most: a node of a thousand devices would else take 1 GB of memory.
+const MOST: f32 = 16384.0;
+
 /// The picture in dots, with the fonts of this machine: the one that the SVG names first where it is there, else any.
 fn png(svg: &str, mut fonts: Database) -> Result<Vec<u8>, String> {
     let is_there =
@@ -71,10 +74,12 @@ fn png(svg: &str, mut fonts: Database) -> Result<Vec<u8>, String> {
     }
     let options = Options { fontdb: fonts.into(), ..Options::default() };
     let tree = Tree::from_str(svg, &options).map_err(|error| format!("no picture: {error}"))?;
-    let [width, height] = [tree.size().width(), tree.size().height()].map(|length| (length * ZOOM) as u32);
+    let sides = [tree.size().width(), tree.size().height()];
+    let zoom = sides.into_iter().map(|side| MOST / side).fold(ZOOM, f32::min);
+    let [width, height] = sides.map(|side| (side * zoom) as u32);
     let mut dots =
         Pixmap::new(width, height).ok_or_else(|| format!("no picture of {width} x {height} dots"))?;
-    resvg::render(&tree, Transform::from_scale(ZOOM, ZOOM), &mut dots.as_mut());
+    resvg::render(&tree, Transform::from_scale(zoom, zoom), &mut dots.as_mut());
     dots.encode_png().map_err(|error| format!("no PNG: {error}"))
 }
 
@@ -154,5 +159,15 @@ mod tests {
     fn a_png_without_any_font_says_what_to_install() {
         let said = png(SVG, Database::new()).unwrap_err();
         assert!(said.contains("fonts-dejavu-core") && said.contains("FILE.svg"), "{said}");
+    }
+
+    #[test]
+    fn a_long_picture_has_fewer_dots_for_a_pixel() {
+        let mut fonts = Database::new();
+        fonts.load_system_fonts();
+        let Ok(file) = png(&SVG.replace("\"20\"", "\"32768\""), fonts) else {
+            return println!("skipped: there is no font");
+        };
+        assert_eq!(file[16..24], [0, 0, 0, 15, 0, 0, 64, 0], "15 by 16384");
     }
 }
