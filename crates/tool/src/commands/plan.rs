@@ -30,7 +30,7 @@ use std::fmt::Write;
 Examples:
   nic-placement plan --machine dgx-h100 --gpus-per-task 1
   nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why
-  nic-placement plan --machine dgx-h100 --gpus-per-task 1 --svg -o plan.svg")]
+  nic-placement plan --machine dgx-h100 --gpus-per-task 1 -o plan.png")]
 pub(super) struct PlanCommandOptions {
     #[command(flatten)]
     node: NodeOptions,
@@ -91,13 +91,13 @@ struct Site {
 #[command(next_help_heading = "Output")]
 struct Output {
     /// the reasons too, below the table
-    #[arg(short = 'v', long, visible_alias = "reasons", conflicts_with_all = ["json", "env", "svg"])]
+    #[arg(short = 'v', long, visible_alias = "reasons", conflicts_with_all = ["json", "env", "svg", "output"])]
     why: bool,
     /// the plan as versioned JSON, with all reasons
     #[arg(long, conflicts_with = "env")]
     json: bool,
     /// the plan as lines for a shell: a case for each local id
-    #[arg(long, conflicts_with = "svg")]
+    #[arg(long, conflicts_with_all = ["svg", "output"])]
     env: bool,
     /// the variable that holds the local id in --env, as LOCAL_RANK of torchrun (default: SLURM_LOCALID)
     #[arg(long, value_name = "NAME", requires = "env", value_parser = variable_name)]
@@ -123,7 +123,9 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
         Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &diagnostics)),
-        Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(plan, &placed), page)?,
+        Output { drawing, .. } if drawing.is_wanted() => {
+            drawing.draw(&drawing::of_plan(plan, &placed), page)?
+        }
         Output { env: true, by, .. } => {
             page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));
         }

@@ -22,7 +22,7 @@ use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
 Examples:
   nic-placement show
   nic-placement show --machine dgx-h100 --json > node.json
-  nic-placement show --svg -o node.svg")]
+  nic-placement show -o node.png")]
 pub(super) struct ShowOptions {
     #[command(flatten)]
     node: NodeOptions,
@@ -40,7 +40,7 @@ pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure>
         return Ok(());
     }
     let placement = policy::map(&topology, &Request::default());
-    if options.drawing.svg {
+    if options.drawing.is_wanted() {
         return options.drawing.draw(&drawing::of_node(&topology, &placement), page);
     }
     show(&topology, &placement, &diagnostics, page);
