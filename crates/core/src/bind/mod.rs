@@ -109,7 +109,7 @@ fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
     }
     if gpus.is_empty() {
         // `--cpu-bind`, or a launcher's own binding, has chosen the nodes together with the CPUs
-        let asked = binding.asked && binding.bind != Bind::None && step.cpu_bind.is_none();
+        let asked = binding.asked && binding.bind != Bind::None && users_way(step, binding).is_none();
         return Ok(NearNodes { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
     }
     let nodes = nodes_of(topology, gpus).ok_or("the kernel names no NUMA node for its GPU")?;
@@ -119,7 +119,7 @@ fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
 /// The NUMA nodes to which the task may move, or why its CPUs stay as they are.
 fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
     let Situation { topology, step, task, binding, .. } = situation;
-    match (&step.cpu_bind, step.starter) {
+    match (users_way(step, binding), step.starter) {
         (Some(how), Starter::Slurm) => {
             return Err(format!("`--cpu-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
         }
@@ -150,6 +150,13 @@ fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Re
         return Err(format!("NUMA node {} of its GPU has no CPU", near.nodes));
     }
     Ok(near)
+}
+
+/// The user's own way of binding.  `none` binds to nothing: beside a `bind=` of the user's it means Slurm's own binding, which
+/// engines switch off for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
+fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
+    let gives_way = binding.over_none && step.starter == Starter::Slurm;
+    step.cpu_bind.as_ref().filter(|how| !(gives_way && *how == "none"))
 }
 
 /// The user's own word for CPUs and memory stands on the command line.

@@ -146,6 +146,10 @@ pub const ARGUMENTS: &[Spec] = &[
         "do the NICs of different rails reach each other? if not, no task is held to one (default: by the \
          rails' subnets)",
     ),
+    option("none-is", "kept|unbound").help(
+        "what a step's --cpu-bind=none or SLURM_CPU_BIND=none means without a bind= of the user's: the tasks \
+         keep all CPUs, or Slurm shall not bind them and nic-placement may (default kept)",
+    ),
     option("set", "NAME=TEMPLATE").help(
         "a variable of your own, repeatable, or several with ; between them: {nic} {nics} {gpu} {numa} \
          {local_id} and others of the task, {rails} {machine} and others of the node",

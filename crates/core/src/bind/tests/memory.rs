@@ -30,7 +30,7 @@ fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
     let step = Step { cpu_bind: Some("map_cpu".to_string()), ..Step::default() };
     let cpus = CpuSet::from_list(cpus).unwrap();
     let task = Task { cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
-    let binding = Binding { bind, mem, asked: true, trust: false, count_threads: false };
+    let binding = Binding { bind, mem, asked: true, ..Binding::default() };
     let (topology, gpus) = (sockets(), [GpuIndex(1)]);
     let mems =
         super::bind(&Situation { topology: &topology, step: &step, task: &task, gpus: &gpus, binding }).mems;
