@@ -85,17 +85,26 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
         text if text.starts_with('{') => FileFormat::Json,
         text if text.starts_with('<') && text.contains("<topology") => FileFormat::Hwloc,
         text if text.starts_with('<') => FileFormat::Nccl,
-        text if text.contains("GPU") || text.contains("NIC") || text.contains("topology matrix") => {
+        text if has_number(text, "GPU") || has_number(text, "NIC") || text.contains("topology matrix") => {
             FileFormat::Smi
         }
         text => {
+            let seems = match text.lines().next() {
+                None => "an empty file".to_string(),
+                Some(_) if text.contains('\0') => "a program's own format".to_string(),
+                Some(line) => format!("other text, which begins with `{}`", Shown::word(line, 40)),
+            };
             return Err(format!(
-                "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
-                 `nvidia-smi topo -m`",
-                Shown::word(text.lines().next().unwrap_or_default(), 40)
+                "it seems to be {seems}; expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or \
+                 NCCL, or the text of `nvidia-smi topo -m`"
             ));
         }
     })
+}
+
+/// Does a number follow this word anywhere, as in a matrix' `GPU0`?  Prose has the word alone.
+fn has_number(text: &str, word: &str) -> bool {
+    text.split(word).skip(1).any(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
 }
 
 /// Reads a node from a file of this format.

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::Failure;
-use super::misunderstood::misunderstood;
 use super::page::{Page, Style, Text};
 use super::request::counted;
 use clap::ValueHint;
@@ -29,8 +28,8 @@ const SHOWN: usize = 24;
 /// slurm.conf has KillOnBadExit=1 srun ends all tasks at the first node that is not as it should be: hence `-K0`. To
 /// which switch a NIC is cabled no file of the kernel says: LLDP needs an agent on the node, and the subnet manager's
 /// view needs ibnetdiscover. A port in another InfiniBand subnet is named. Ends with 0 where all nodes are like their
-/// kind, 1 where one differs, is alone of its kind or reported twice, and 2 where something of the input is no report;
-/// the rest is compared all the same.
+/// kind, and so for a single node; with 1 where one differs, is alone of its kind or reported twice, or where something
+/// of the input is no report; the rest is compared all the same.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -75,7 +74,7 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
         false => print(&audited, &rejected, page),
     }
     match (rejected.count, audited.nodes) {
-        (0, 0) => Err(misunderstood("audit: no report: `nic-placement check --json` prints one")),
+        (0, 0) => Err("audit: no report: `nic-placement check --json` prints one".into()),
         (0, _) if audited.is_clean() => Ok(()),
         (0, _) if audited.are_alike() => Err("audit: nodes were reported more than once".into()),
         (0, _) => Err("audit: not all nodes are like their kind".into()),
@@ -88,7 +87,7 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
                 true => "; srun mixes the lines of its tasks, and `srun -l` tells whose each is",
                 false => "",
             };
-            Err(misunderstood(format_args!("audit: {what}{cure}")))
+            Err(format!("audit: {what}{cure}").into())
         }
     }
 }

@@ -97,8 +97,8 @@ pub(super) struct CheckOptions {
     /// seconds after which --health says that the hardware does not answer (default 20)
     #[arg(long, value_name = "SECONDS", requires = "health", default_value = "20")]
     #[arg(hide_default_value = true, help_heading = OUTPUT)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
-    within: u64,
+    #[arg(allow_negative_numbers = true, value_parser = request::number(1, 600))]
+    within: u32,
     /// all checks and what they ask, and nothing else
     #[arg(long, conflicts_with_all = ["json", "health"], help_heading = OUTPUT)]
     list: bool,
@@ -160,7 +160,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     }
     let present = request::variables(&options.variable)?;
     if options.health {
-        let patience = Duration::from_secs(options.within);
+        let patience = Duration::from_secs(options.within.into());
         return health::run(options.arguments(), patience, options.folder_of_the_lock().as_deref(), page);
     }
     let is_live = options.node.source() == NodeSource::Live;

@@ -18,7 +18,7 @@ use nic_placement_core::platform;
 use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS};
 use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
 use nic_placement_formats::describe;
-use nic_placement_launch::gpu_list::gpus_named;
+use nic_placement_launch::gpu_list::{BadGpuList, gpus_named};
 use nic_placement_launch::step::{self, BadWish};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -152,6 +152,14 @@ pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
     given.iter().map(pair).collect()
 }
 
+/// A parser of whole numbers within these bounds, which a misfit names.
+pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+    }
+}
+
 /// `1 GPU`, `8 GPUs`
 pub(super) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
@@ -160,7 +168,10 @@ pub(super) fn counted(count: usize, what: &str) -> String {
 /// GPUs by their positions in PCI order (`0-3,5`) or by PCI addresses; in the order given.  All of the node where there is no list.
 pub(super) fn gpus(option: &str, list: Option<&str>, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
     let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
-    Ok(gpus_named(topology, list).map_err(|bad| format!("`{option}`: {bad}"))?)
+    gpus_named(topology, list).map_err(|bad| {
+        let said = format!("`{option} {list}`: {bad}");
+        if matches!(bad, BadGpuList::Written(_)) { misunderstood(said) } else { said.into() }
+    })
 }
 
 pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
@@ -192,8 +203,7 @@ impl GpuEvidence {
                 Some((known.clone().find(|known| *known == name)?, list.to_string()))
             });
             let Some((name, list)) = given else {
-                let known = known.collect::<Vec<_>>().join(", ");
-                let expected = format!("expected VAR=LIST, with VAR one of {known}");
+                let expected = "expected VAR=LIST, with a VAR that `nic-placement plan --help` names";
                 return Err(misunderstood(format!("`--visible {word}`: {expected}")));
             };
             if variables.insert(name, list).is_some() {
