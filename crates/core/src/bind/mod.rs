@@ -81,12 +81,17 @@ struct NearNodes {
     of_gpus: bool,
 }
 
+/// `NUMA node 3`, `NUMA nodes 0,3`
+fn numa_nodes(nodes: &NodeSet) -> String {
+    format!("NUMA node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
+}
+
 impl NearNodes {
     /// `NUMA node 0, with its GPU`
     fn described(&self) -> String {
         match self.of_gpus {
-            true => format!("NUMA node {}, with its GPU", self.nodes),
-            false => format!("NUMA node {}, its part of the step's", self.nodes),
+            true => format!("{}, with its GPU", numa_nodes(&self.nodes)),
+            false => format!("{}, its part of the step's", numa_nodes(&self.nodes)),
         }
     }
 
@@ -191,13 +196,14 @@ fn by_shares(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<St
             let rung = &ladder.rungs()[reached];
             let distance = rung.distance.map(|distance| format!(", distance {distance}")).unwrap_or_default();
             format!(
-                "{verb} NUMA nodes {}, the nearest to NUMA node {} of its GPU on which the step has room{distance}",
-                rung.nodes, near.nodes
+                "{verb} {}, the nearest to {} of its GPU on which the step has room{distance}",
+                numa_nodes(&rung.nodes),
+                numa_nodes(&near.nodes)
             )
         }
         _ => format!(
-            "{verb} NUMA nodes {}, which Slurm's rule for GPUs leaves it beside the other tasks",
-            topology.nodes_of(&cpus)
+            "{verb} {}, which Slurm's rule for GPUs leaves it beside the other tasks",
+            numa_nodes(&topology.nodes_of(&cpus))
         ),
     };
     (CpuDecision::Set { cpus, why }, None)
