@@ -9,6 +9,8 @@ mod health;
 mod mistakes;
 #[path = "tool/pictures.rs"]
 mod pictures;
+#[path = "tool/told.rs"]
+mod told;
 #[path = "tool/written.rs"]
 mod written;
 

@@ -6,7 +6,7 @@ use super::evidence::{self, Candidate, Physical, most_bandwidth};
 use super::{Selection, gbps};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
-use crate::placement::{Excluded, Rail};
+use crate::placement::{Excluded, LEFT_TO_LIBFABRIC, Rail};
 use crate::topology::{Nic, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// The most rails of a node: UCX marks the entries of its device list in a mask of 64 bits
@@ -206,8 +206,11 @@ fn refusal(topology: &Topology, nic: &Nic, wanted: bool, selection: &Selection) 
     if let Some(pattern) = selection.exclude.iter().find(|pattern| pattern.matches(nic)) {
         return Some(format!("the admin's `exclude={pattern}`"));
     }
-    if nic.kind != NicKind::Verbs {
-        return Some(format!("it is reached by {}, which its library places itself", nic.kind));
+    match nic.kind {
+        NicKind::Verbs => {}
+        NicKind::Efa => return Some(format!("programs use EFA {LEFT_TO_LIBFABRIC}")),
+        NicKind::Slingshot => return Some(format!("programs use Slingshot {LEFT_TO_LIBFABRIC}")),
+        NicKind::Ethernet => return Some("it is no RDMA device".to_string()),
     }
     if nic.address.is_none() {
         return Some("it has no PCI function: a software device".to_string());

@@ -17,7 +17,8 @@ pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
     vec![match (gpus, may) {
         (0, _) => Verdict::note(format!("{facts}: without a GPU nothing is set")),
         (_, 0) if topology.is_left_to_libfabric() => {
-            Verdict::ok(format!("{facts}: they are left to libfabric's own providers"))
+            let nics = format!("{nics} NIC{}", if nics == 1 { "" } else { "s" });
+            Verdict::ok(format!("node `{}`: {counted}, {nics}, among which libfabric chooses", topology.name))
         }
         (_, 0) if !has_rdma => Verdict::note(format!("{facts}: it has no RDMA device")),
         (_, 0) => Verdict::warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name),
@@ -84,8 +85,8 @@ pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
     vec![match value {
         "0" => Verdict::ok("off"),
         _ if nodes < 2 => Verdict::ok("on, and there is one NUMA node"),
-        _ if has_amd => Verdict::note(format!("on ({value}): AMD asks for 0 on nodes with its GPUs")),
-        _ => Verdict::note(format!(
+        _ if has_amd => Verdict::advice(format!("on ({value}): AMD asks for 0 on nodes with its GPUs")),
+        _ => Verdict::advice(format!(
             "on ({value}): pages that a task is using are unmapped to see who uses them"
         )),
     }]
@@ -103,7 +104,7 @@ pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
     vec![if count < FEW {
         Verdict::warn(format!("{first} to {last}: {count} ports for all connections of a node")).about(text)
     } else if SLURMS.iter().any(|port| (first..=last).contains(port)) {
-        Verdict::note(format!("{first} to {last}: a program may be given 6818, where slurmd listens"))
+        Verdict::advice(format!("{first} to {last}: a program may be given 6818, where slurmd listens"))
     } else {
         Verdict::ok(format!("{first} to {last}"))
     }]
@@ -180,7 +181,7 @@ pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
             [] => format!("`{file}` sets nothing that we would set"),
             set => format!("`{file}` sets {}: left to it, as NCCL would prefer ours", listed(set)),
         };
-        if variables.is_empty() { Verdict::ok(text) } else { Verdict::note(text).about(file) }
+        if variables.is_empty() { Verdict::ok(text) } else { Verdict::advice(text).about(file) }
     };
     subject.caller.nccl.iter().map(verdict).collect()
 }

@@ -303,7 +303,7 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
     if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu)) {
         verdicts.push(match *least >= LARGE {
             true => Verdict::ok(format!("{} ports: MTU {least} or more", mtus.len())),
-            false => Verdict::note(format!("MTU {least}: RDMA packets have less than 4096 bytes")),
+            false => Verdict::advice(format!("MTU {least}: RDMA packets have less than 4096 bytes")),
         });
     }
     verdicts

@@ -134,7 +134,7 @@ pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
         (false, true) => vec![Verdict::ok(format!("{} NICs behind switches: off", read.len()))],
         (false, false) => {
             let text = "on, though the machine is no guest: right on a host of virtual machines";
-            vec![Verdict::note(format!("NICs {}: {text}", listed(&with)))]
+            vec![Verdict::advice(format!("NICs {}: {text}", listed(&with)))]
         }
     }
 }
@@ -230,7 +230,7 @@ pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
     match (nics.is_empty(), smaller.is_empty()) {
         (true, _) => Vec::new(),
         (_, true) => vec![Verdict::ok(format!("{} NICs: {WANTED} bytes", nics.len()))],
-        _ => vec![Verdict::note(format!("less than {WANTED} bytes: {}", listed(&smaller)))],
+        _ => vec![Verdict::advice(format!("less than {WANTED} bytes: {}", listed(&smaller)))],
     }
 }
 
@@ -248,6 +248,6 @@ pub(super) fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
         (all, few) if few * 2 < all => {
             vec![Verdict::warn(format!("{text}, and most others need not")).about(&strict[0])]
         }
-        _ => vec![Verdict::note(text)],
+        _ => vec![Verdict::advice(text)],
     }
 }

@@ -69,7 +69,7 @@ fn heading(plan: &Plan, gpu: GpuIndex) -> Text {
     let placement = plan.map.gpu(gpu);
     let own: Vec<String> =
         placement.choices.iter().map(|choice| plan.map.rail(choice.rail).to_string()).collect();
-    let own = if own.is_empty() { "no NIC".to_string() } else { own.join(" ") };
+    let own = if own.is_empty() { shortfalls::no_nic(&plan.node).to_string() } else { own.join(" ") };
     let numa_node =
         placement.numa_node.map_or("an unknown NUMA node".to_string(), |node| format!("NUMA node {node}"));
     Text::styled(format_args!("GPU {gpu}{address} on {numa_node}: {own}"), Style::Heading)
@@ -88,7 +88,9 @@ fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
         };
         let may_be_chosen =
             pair.alone_mbps.is_some() || node.rails.iter().any(|rail| rail.to_string() == name);
+        let is_libfabrics = node.excluded.iter().any(|of| of.why == pair.why && of.is_left_to_libfabric());
         let verdict = match (pair.chosen, may_be_chosen) {
+            _ if is_libfabrics => "left alone",
             (true, _) => "chosen",
             (false, true) => "not chosen",
             (false, false) => "left out",

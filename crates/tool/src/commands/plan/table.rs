@@ -56,6 +56,7 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         Text::from(format_args!("{name:<width$} ")).then(Text::of_path(path)).unbroken()
     };
     let nics = match placement.rails.as_slice() {
+        [] if node.is_left_to_libfabric() => Text::from("libfabric chooses").unbroken(),
         [] => "none".into(),
         [one] => nic(one, nic_width),
         several => Text::joined(several.iter().map(|rail| nic(rail, 0)), ", "),

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Text};
-use nic_placement_core::placement::NodePlacement;
+use crate::commands::shortfalls::no_nic;
+use nic_placement_core::placement::{Excluded, NodePlacement};
+use nic_placement_core::platform::devices;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
     GpuIndex, LinkLayer, Nic, NicIndex, PciAddress, Port, PortState, Topology,
@@ -117,8 +119,9 @@ impl Node<'_> {
             let name = Text::from(format_args!("{} ", self.placement.rail(choice.rail)));
             name.then(Text::of_path(choice.path)).unbroken()
         });
-        let choices = Text::joined(choices, ", ").or("no NIC");
-        let model = gpu.model.as_deref().unwrap_or("model unknown");
+        let choices = Text::joined(choices, ", ").or(no_nic(self.topology));
+        let by_id = || devices::name_at(self.topology, gpu.address);
+        let model = gpu.model.as_deref().or_else(by_id).unwrap_or("model unknown");
         let facts = vec![
             gpu.address.described().unwrap_or_default().into(),
             Text::from(format_args!("{model}{partition}")).unbroken(),
@@ -154,9 +157,13 @@ impl Node<'_> {
     }
 
     fn is_left_out(&self, nic: &Nic, port: Option<&Port>) -> bool {
+        self.against(nic, port).next().is_some()
+    }
+
+    fn against<'n>(&'n self, nic: &'n Nic, port: Option<&Port>) -> impl Iterator<Item = &'n Excluded> {
         let number = port.map(|port| port.number);
-        let mut against = self.placement.excluded.iter().filter(|excluded| excluded.name == nic.name);
-        against.any(|excluded| excluded.port.is_none() || excluded.port == number)
+        let of_it = self.placement.excluded.iter().filter(|excluded| excluded.name == nic.name);
+        of_it.filter(move |excluded| excluded.port.is_none() || excluded.port == number)
     }
 
     fn name(&self, nic: &Nic, port: Option<&Port>, name: &str) -> Text {
@@ -166,10 +173,11 @@ impl Node<'_> {
     /// Address, rate, link, state, interface, and what it is used for.
     fn port(&self, nic: &Nic, port: Option<&Port>, address: String, interface: String) -> Vec<Text> {
         let is_out = self.is_left_out(nic, port);
-        let style = if is_out { Style::Faint } else { Style::Plain };
+        let is_libfabrics = self.against(nic, port).any(Excluded::is_left_to_libfabric);
+        let style = if is_out && !is_libfabrics { Style::Faint } else { Style::Plain };
         let mark = if self.topology.supplied_by.is_some() { "*" } else { "" };
         let role = nic.role.map(|role| format!("{role}{mark}"));
-        let left_out = is_out.then(|| "left out".to_string());
+        let left_out = is_out.then(|| if is_libfabrics { "left alone" } else { "left out" }.to_string());
         let used: Vec<String> = role.into_iter().chain(left_out).collect();
         let (rate, link, state) = match port {
             Some(port) => (port.rate_mbps.map_or("rate unknown".to_string(), gbps), link(port), state(port)),
