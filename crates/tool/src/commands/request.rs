@@ -62,12 +62,15 @@ impl NodeOptions {
     }
 }
 
+/// Words that a plan refuses: they switch off, observe or report.
+pub(super) const NOT_PLANNED: &[&str] = &["off", "observe", "help", "verbose", "dry-run"];
+
 /// Options of all commands that make a map.
 #[derive(clap::Args)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct PlanOptions {
     /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
-    #[arg(long, value_name = "WORDS", long_help = words_help("closest", &["off", "observe", "help", "verbose", "dry-run"]))]
+    #[arg(long, value_name = "WORDS", long_help = words_help("closest", NOT_PLANNED))]
     words: Option<String>,
     #[command(flatten)]
     nics: Nics,
