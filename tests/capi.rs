@@ -359,7 +359,7 @@ tell('plan', environment={{'A': 'x' * (11 << 20)}}, **dgx)
         "2 `arguments`: `colour=red`: unknown argument",
         "2 invalid value: integer `4097`, expected `tasks` to be a number from 1 to 4096",
         "2 invalid value: integer `-1`, expected `tasks` to be a number from 1 to 4096",
-        "2 9 tasks of 1 GPUs need 9 GPUs, the allocation has 8",
+        "2 9 tasks of 1 GPU each need 9 GPUs, the allocation has 8",
         "2 `task`: there is no task 8, the step has 8 here",
         "2 `tasks`: GPU 1 is not among the step's `gpus`",
         "2 `cpus`: ",

@@ -14,7 +14,7 @@ mod tasks;
 
 pub use memory::limit_memory;
 
-use crate::diagnostic::Shown;
+use crate::diagnostic::{Shown, counted};
 use crate::gpus::step_orders;
 use crate::placement::{Bind, Binding, CpuDecision, MemDecision};
 use crate::policy::ladder::Ladder;
@@ -278,22 +278,22 @@ fn far(
         true => cpus.len(),
         false => LeastShares::new(tasks).cpus_of(task.local_id as usize),
     };
-    let (nodes, room) = (&near.nodes, nearer.len());
+    let (nodes, room) = (&near.nodes, counted(nearer.len(), "CPU"));
     let why = match (unlike, memory_bound(step), tasks.len(), step.starter) {
         (Some(why), ..) => format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU"),
         (_, Some(how), ..) => stays_by_memory(how),
         (.., Starter::Launcher) => format!(
-            "near NUMA node {nodes} of its GPU it has {room} CPUs, too few for the processes that belong there \
+            "near NUMA node {nodes} of its GPU it has {room}, too few for the processes that belong there \
              with {} each: it keeps all that it has; `bind=numa` would bring it near",
             part()
         ),
         (.., 1, _) => format!(
-            "near NUMA node {nodes} of its GPU the step has {room} CPUs, too few for this task's {}: it \
+            "near NUMA node {nodes} of its GPU the step has {room}, too few for this task's {}: it \
              keeps them all; a smaller `-c` or `bind=numa` would bring it near",
             part()
         ),
         _ => format!(
-            "near NUMA node {nodes} of its GPU the step has {room} CPUs, too few for the tasks that belong \
+            "near NUMA node {nodes} of its GPU the step has {room}, too few for the tasks that belong \
              there with {} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, \
              `bind=numa` takes what is there",
             part()

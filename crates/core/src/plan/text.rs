@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Plan, TaskPlan};
+use crate::diagnostic::counted;
 use crate::gpus;
 use crate::placement::{Change, RailIndex};
 use crate::topology::{Bitmap, GpuIndex, Topology};
@@ -77,12 +78,11 @@ impl Plan {
         let mut left_out: Vec<&str> = map.excluded.iter().map(|excluded| excluded.name.as_ref()).collect();
         left_out.dedup();
         format!(
-            "{} task{}: {}; of the node {} GPUs, {} rails, policy `{}`, left out: {}",
-            step.tasks,
-            if step.tasks == 1 { "" } else { "s" },
+            "{}: {}; of the node {}, {}, policy `{}`, left out: {}",
+            counted(step.tasks as usize, "task"),
             or(pairs.join(", "), "no gpu"),
-            node.gpus.len(),
-            map.rails.len(),
+            counted(node.gpus.len(), "GPU"),
+            counted(map.rails.len(), "rail"),
             map.policy,
             or(left_out.join(" "), "none"),
         )

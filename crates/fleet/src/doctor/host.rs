@@ -4,21 +4,22 @@
 
 use super::facts::{DeviceAccess, Machine};
 use super::{Examined, Verdict, listed, or_ok};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus;
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
 pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
-    let counted = format!("{gpus} GPU{}", if gpus == 1 { "" } else { "s" });
+    let of_gpus = counted(gpus, "GPU");
     let may = map.rails.len();
-    let facts = format!("node `{}`: {counted}, {may} of {nics} NICs may be chosen", topology.name);
+    let facts = format!("node `{}`: {of_gpus}, {may} of {nics} NICs may be chosen", topology.name);
     let has_rdma = topology.nics.iter().any(|nic| nic.kind != NicKind::Ethernet);
     vec![match (gpus, may) {
         (0, _) => Verdict::note(format!("{facts}: without a GPU nothing is set")),
         (_, 0) if topology.is_left_to_libfabric() => {
-            let nics = format!("{nics} NIC{}", if nics == 1 { "" } else { "s" });
-            Verdict::ok(format!("node `{}`: {counted}, {nics}, among which libfabric chooses", topology.name))
+            let nics = counted(nics, "NIC");
+            Verdict::ok(format!("node `{}`: {of_gpus}, {nics}, among which libfabric chooses", topology.name))
         }
         (_, 0) if !has_rdma => Verdict::note(format!("{facts}: it has no RDMA device")),
         (_, 0) => Verdict::warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name),
@@ -44,7 +45,8 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
     let Some(name) = name else {
         return match gpus {
             Some(of_the_product) if here < *of_the_product => {
-                let text = format!("{here} GPUs, and machines of its product name have {of_the_product}");
+                let has = counted(here, "GPU");
+                let text = format!("{has}, and machines of its product name have {of_the_product}");
                 vec![Verdict::warn(text).about("GPUs")]
             }
             _ => Vec::new(),
@@ -171,7 +173,7 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
         });
     }
     let who = if subject.caller.is_root { "root" } else { "this user" };
-    let good = || format!("{who} may open the {} NICs that may be chosen", open.len());
+    let good = || format!("{who} may open {} that may be chosen", counted(open.len(), "NIC"));
     or_ok(verdicts, (!open.is_empty()).then(good))
 }
 

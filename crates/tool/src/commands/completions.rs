@@ -131,5 +131,9 @@ fn lists_in_fish(script: &str) -> String {
         }
         _ => text.to_string(),
     });
-    commands.collect::<Vec<_>>().join(COMMAND)
+    // clap completes no words without an option in fish; behind `--` stands the program
+    let condition = "__fish_nic_placement_using_subcommand exec; and not contains -- -- (commandline -opc)";
+    let of_exec =
+        format!("{COMMAND}-n \"{condition}\" -f -a \"(__fish_append , {})\"\n", words("exec").join(" "));
+    commands.collect::<Vec<_>>().join(COMMAND) + &of_exec
 }

@@ -5,6 +5,7 @@
 use super::page::{Page, Style, Table, Text};
 use super::request::{self, NodeOptions, PlanOptions};
 use super::{Failure, shortfalls};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::libraries::FileText;
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::Plan;
@@ -84,7 +85,7 @@ fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
         };
         let users = match pair.users {
             0 => "unused".to_string(),
-            users => request::counted(users, "GPU"),
+            users => counted(users, "GPU"),
         };
         let may_be_chosen =
             pair.alone_mbps.is_some() || node.rails.iter().any(|rail| rail.to_string() == name);

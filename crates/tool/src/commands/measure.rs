@@ -214,7 +214,7 @@ fn merge(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
     let mut text = Page::new(false, false);
     let to = if options.output.is_some() { &mut text } else { page };
     match options.json {
-        true => to.exact(&(serde_json::to_string_pretty(&merged).unwrap_or_default() + "\n")),
+        true => to.exact(&merged.to_json()),
         false => print::merged(&merged, to),
     }
     match &options.output {

@@ -8,7 +8,7 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, NodeSource, Words};
-use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::discover::Scope;
 use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::Present;
@@ -161,11 +161,6 @@ pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, Stri
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
     }
-}
-
-/// `1 GPU`, `8 GPUs`
-pub(super) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// GPUs by their positions in PCI order (`0-3,5`) or by PCI addresses; in the order given.  All of the node where there is no list.

@@ -66,6 +66,11 @@ impl Page {
         Page { width, ..self }
     }
 
+    /// Columns of a line, at most.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         self.out.as_bytes()
     }
