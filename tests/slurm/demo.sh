@@ -72,7 +72,7 @@ show --nic-placement
 command='srun -n8 --gpus-per-task=1'
 title "\$ $command --nic-placement=verbose ./train"
 # shellcheck disable=SC2086
-"$cluster" run $command --nic-placement=verbose true 2>&1 | sort -k3n
+"$cluster" run $command --nic-placement=verbose true 2>&1 | sort -s -k3,3n
 
 "$cluster" down
 title 'One node that plays a DGX A100: eight NUMA nodes, and GPUs on four of them'

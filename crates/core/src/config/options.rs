@@ -82,7 +82,7 @@ pub const WORDS: &[Spec] = &[
     option("observe", "")
         .help("work everything out, log it in one line for each step and node, and change nothing"),
     option("help", "").help("print this and exit"),
-    option("verbose", "").help("one line for each task: GPUs, NICs, CPUs, memory, variables, and why"),
+    option("verbose", "").help("a row for each task: GPUs, NICs, CPUs, memory; below it the variables that are set, and why"),
     option("dry-run", "").help("print those lines and change nothing"),
     option("nics-per-task", "auto|N").help(
         "NICs for each GPU under closest, rail and spread: auto (default) is one, or more where its nearest \

@@ -1,4 +1,4 @@
-//! Reports for people: one aligned line for each task, and one for a step.
+//! Reports for people: of each task a row of a table with its reasons below, and one line of a step.
 #![forbid(unsafe_code)]
 
 use super::{Plan, TaskPlan};
@@ -8,12 +8,23 @@ use crate::placement::{Change, RailIndex};
 use crate::topology::{Bitmap, GpuIndex, Topology};
 
 impl TaskPlan<'_> {
-    /// The task's line under `verbose`, and in the tool's plans.
+    /// The task's lines under `verbose`: what it has, then the variables that are set, and a line for each reason.
     ///
-    /// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines from separate tasks
+    /// Each begins with the task and its node, since srun mixes the lines of tasks.
+    pub fn lines(&self, node_name: &str) -> Vec<String> {
+        let digits = self.plan.step.total_tasks.saturating_sub(1).to_string().len();
+        let head = format!("task {:>digits$} {node_name}", self.placement.global_id);
+        let set = self.variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+        let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
+        let set = format!("set {}", or(set.join(" "), "nothing"));
+        let below = [set].into_iter().chain(self.reasons()).map(|line| format!("{head}    {line}"));
+        [format!("{head}  {}", self.row())].into_iter().chain(below).collect()
+    }
+
+    /// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so rows of separate tasks
     /// align.
-    pub fn line(&self, node_name: &str) -> String {
-        let Plan { node: topology, map, step, .. } = self.plan;
+    fn row(&self) -> String {
+        let Plan { node: topology, map, .. } = self.plan;
         let task = &self.placement;
         let gpus = match task.gpus.as_slice() {
             [] => "no gpu".to_string(),
@@ -39,14 +50,8 @@ impl TaskPlan<'_> {
         let mems = task.mems.nodes().map_or("any".to_string(), ToString::to_string);
         let cpus = Some(task.cpus.cpus()).filter(|cpus| !cpus.is_empty());
         let cpus = cpus.map_or("unknown".to_string(), ToString::to_string);
-        let set = self.variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
-        let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
         format!(
-            "task {:>digits$} {node_name}  {gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems:<3}  set {}  ({})",
-            task.global_id,
-            or(set.join(" "), "nothing"),
-            self.reasons().join("; "),
-            digits = step.total_tasks.saturating_sub(1).to_string().len(),
+            "{gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems}",
             gpu_width = gpu_width.max().unwrap_or(0),
             rail_width = rail_width.max().unwrap_or(0),
             cpu_width = cpu_width.max().unwrap_or(0),
