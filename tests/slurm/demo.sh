@@ -68,6 +68,7 @@ numa_nodes='0 0 0 0 1 1 1 1' cores=56
 
 show ''
 show --nic-placement
+echo "  preferred-many:0 is memory of NUMA node 0 first, and of the others where that has none left"
 
 command='srun -n8 --gpus-per-task=1'
 title "\$ $command --nic-placement=verbose ./train"

@@ -94,3 +94,13 @@ fn a_line_of_the_tree_stays_one_line_at_80_columns() {
         assert_eq!(text.lines().find(|line| line.chars().count() > 80), None, "{machine}");
     }
 }
+
+#[test]
+fn a_word_for_a_path_is_explained_below_where_it_stands_and_no_other_is() {
+    let of = |command: &[&str]| unfolded(&[command, &["--machine", "dgx-h100"]].concat());
+    let near = "between GPU and NIC: PIX at most one PCIe switch";
+    let all = format!("{near}, NODE host bridges of one NUMA node, SYS different NUMA nodes");
+    assert!(of(&["show"]).contains(&all) && of(&["explain", "--gpu", "0"]).contains(&all));
+    let plan = of(&["plan"]);
+    assert!(plan.contains(near) && !plan.contains("NODE host"), "{plan}");
+}

@@ -59,6 +59,7 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
         page.line(heading(&plan, *gpu));
         page.table(&table(&plan.map, pairs));
     }
+    page.legend(explained.iter().flat_map(|(_, pairs)| pairs).filter_map(|pair| pair.path));
     shortfalls::lines("GPU", &lacking, page);
     page.notes(diagnostics.iter().chain(&plan.map.diagnostics));
     shortfalls::verdict("explain", "a task with GPU", &plan, &lacking)

@@ -7,6 +7,8 @@ mod text;
 pub(super) use table::Table;
 pub(super) use text::{Style, Text, shown};
 
+use nic_placement_core::topology::PathType;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 /// Columns of a line, at most: what fits beside an editor, into a ticket and into a manual.
@@ -110,6 +112,17 @@ impl Page {
 
     pub(super) fn notes(&mut self, notes: impl IntoIterator<Item = impl Into<Text>>) {
         notes.into_iter().for_each(|note| self.item("note: ", note));
+    }
+
+    /// What the kinds of paths mean that stand above.
+    pub(super) fn legend(&mut self, paths: impl IntoIterator<Item = PathType>) {
+        let paths: BTreeSet<PathType> = paths.into_iter().collect();
+        let each =
+            paths.into_iter().map(|path| Text::of_path(path).then(format_args!(" {}", path.meaning())));
+        let all = Text::joined(each, ", ");
+        if all.width() > 0 {
+            self.item("between GPU and NIC: ", all);
+        }
     }
 
     pub(super) fn table(&mut self, table: &Table) {

@@ -13,6 +13,7 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     let sets: Vec<String> = placed.iter().map(|task| names_set(&task.variables)).collect();
     let sets_alike = sets.windows(2).all(|two| two[0] == two[1]);
     page.table(&table(plan, placed, if sets_alike { None } else { Some(&sets) }));
+    page.legend(placed.iter().flat_map(|task| &task.placement.rails).map(|(_, path)| *path));
     page.blank();
     if let Some(sets) = sets.first().filter(|_| sets_alike) {
         page.item("every task sets ", sets);
