@@ -112,6 +112,8 @@ fn what_was_probably_meant_is_told() {
     answered(&["plan", "--machine", "gh200", "--words", "closet"], 2, word);
     let machine = "`--machine gh300`, did you mean `gh200`? `nic-placement machines` lists the built-in ones";
     answered(&["plan", "--machine", "gh300"], 2, machine);
+    let textfile = "`--textfile x`: the node exporter reads only files whose names end with .prom";
+    answered(&["refresh", "--textfile", "x"], 2, textfile);
     answered(&["chek"], 2, "unknown command `chek`, did you mean `check`? `nic-placement help` lists all");
     let code = "`--off acx`, did you mean `acs`? `nic-placement check --list` lists all";
     answered(&["check", "--off", "acx"], 2, code);

@@ -1,6 +1,6 @@
 //! What outputs tell a reader that sees them for the first time: whose choice it is, what a device is called, what to do.
 
-use crate::{Place, machines, printed};
+use crate::{Place, machines, printed, run};
 use std::path::Path;
 
 /// What a command prints, without its line ends and columns.
@@ -19,6 +19,8 @@ fn nics_of_efa_and_slingshot_read_as_libfabrics_choice_and_as_no_fault() {
                 assert!(!text.contains(fault), "{machine}: `{fault}`: {text}");
             }
         }
+        let map = run(&["map", "--format", "sglang", "--machine", machine]);
+        assert!(String::from_utf8_lossy(&map.stderr).contains("libfabric chooses"), "{machine}");
         let check = of(&["check", "--only", "node"]);
         assert!(check.contains(", among which libfabric chooses"), "{machine}: {check}");
     }

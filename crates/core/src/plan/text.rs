@@ -36,7 +36,7 @@ impl TaskPlan<'_> {
         };
         let rail = |&(rail, path): &(RailIndex, _)| format!("{} {path}", map.rail(rail));
         let mut rails = match task.rails.as_slice() {
-            [] => "no nic".to_string(),
+            [] => no_nic(topology).to_string(),
             [one] => format!("nic {}", rail(one)),
             many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
         };
@@ -77,7 +77,7 @@ impl Plan {
         let pair = |gpu: &GpuIndex| {
             let choices = map.gpu(*gpu).choices.iter();
             let nics = choices.map(|choice| format!("{} {}", map.rail(choice.rail), choice.path));
-            format!("gpu {gpu} {}", or(nics.collect::<Vec<_>>().join(" "), "no nic"))
+            format!("gpu {gpu} {}", or(nics.collect::<Vec<_>>().join(" "), no_nic(node)))
         };
         let pairs: Vec<String> = gpus::of_the_step(node, step).iter().map(pair).collect();
         let mut left_out: Vec<&str> = map.excluded.iter().map(|excluded| excluded.name.as_ref()).collect();
@@ -92,6 +92,11 @@ impl Plan {
             or(left_out.join(" "), "none"),
         )
     }
+}
+
+/// In the place of a NIC where there is none.
+fn no_nic(topology: &Topology) -> &'static str {
+    if topology.is_left_to_libfabric() { "nic by libfabric" } else { "no nic" }
 }
 
 /// `gpu 3 0000:61:00.0`
