@@ -25,17 +25,6 @@ impl PathType {
     /// All kinds, nearest first.
     pub const ALL: [PathType; 5] =
         [PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Node, PathType::Sys];
-
-    /// What lies between the two devices.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            PathType::Pix => "at most one PCIe switch",
-            PathType::Pxb => "several PCIe switches",
-            PathType::Phb => "a host bridge",
-            PathType::Node => "host bridges of one NUMA node",
-            PathType::Sys => "different NUMA nodes",
-        }
-    }
 }
 
 impl fmt::Display for PathType {

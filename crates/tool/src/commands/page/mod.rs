@@ -117,8 +117,7 @@ impl Page {
     /// What the kinds of paths mean that stand above.
     pub(super) fn legend(&mut self, paths: impl IntoIterator<Item = PathType>) {
         let paths: BTreeSet<PathType> = paths.into_iter().collect();
-        let each =
-            paths.into_iter().map(|path| Text::of_path(path).then(format_args!(" {}", path.meaning())));
+        let each = paths.into_iter().map(|path| Text::of_path(path).then(format_args!(" {}", meaning(path))));
         let all = Text::joined(each, ", ");
         if all.width() > 0 {
             self.item("between GPU and NIC: ", all);
@@ -152,6 +151,17 @@ impl Page {
     fn write(&mut self, line: &Text) {
         line.write(self.colour, &mut self.out);
         self.out.push('\n');
+    }
+}
+
+/// What lies between a GPU and a NIC.
+fn meaning(path: PathType) -> &'static str {
+    match path {
+        PathType::Pix => "at most one PCIe switch",
+        PathType::Pxb => "several PCIe switches",
+        PathType::Phb => "a host bridge",
+        PathType::Node => "host bridges of one NUMA node",
+        PathType::Sys => "different NUMA nodes",
     }
 }
 
