@@ -203,3 +203,32 @@ fn json_task(known: Option<&Known>, task: &PlacedTask) -> Value {
         "nics": nics.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nic_placement_traffic::tasks::{Marked, Numbers};
+
+    #[test]
+    fn the_busiest_nic_comes_first_and_those_as_busy_stay_in_their_order() {
+        let nic = |name: &str, sent: u64, tcp: u64| -> NicTraffic {
+            let bytes = |sent| json!({ "sent": sent, "received": 0 });
+            let nic = json!({
+                "name": name, "is_rdma": true, "is_planned": true, "gpus": [], "tasks": [], "counter": null,
+                "rdma": bytes(sent), "rdma_missing": null, "interface": null, "tcp": bytes(tcp), "tcp_missing": null,
+            });
+            serde_json::from_value(nic).unwrap()
+        };
+        let nics =
+            [nic("mlx5_0:1", 0, 0), nic("mlx5_1:1", 5, 0), nic("mlx5_2:1", 0, 9), nic("mlx5_3:1", 0, 0)];
+        let names: Vec<&str> = by_use(&nics).iter().map(|nic| nic.name.as_str()).collect();
+        assert_eq!(names, ["mlx5_2:1", "mlx5_1:1", "mlx5_0:1", "mlx5_3:1"]);
+    }
+
+    #[test]
+    fn user_0_is_root_and_one_that_is_not_known_is_not() {
+        let marked = Marked { numbers: Numbers::default(), gpus: Vec::new(), nics: Vec::new() };
+        let of = |user| self::user(&PlacedTask { pid: 1, user, processes: 1, marked: marked.clone() });
+        assert_eq!([of(Some(0)), of(Some(1000)), of(None)], ["root", "1000", "unknown"].map(Text::from));
+    }
+}
