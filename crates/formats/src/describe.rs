@@ -85,7 +85,9 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
         text if text.starts_with('{') => FileFormat::Json,
         text if text.starts_with('<') && text.contains("<topology") => FileFormat::Hwloc,
         text if text.starts_with('<') => FileFormat::Nccl,
-        text if has_number(text, "GPU") || has_number(text, "NIC") || text.contains("topology matrix") => {
+        text if ["GPU", "NIC", "topology matrix"].iter().any(|word| text.contains(word))
+            && (has_number(bytes, b"GPU") || has_number(bytes, b"NIC")) =>
+        {
             FileFormat::Smi
         }
         text => {
@@ -103,8 +105,8 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
 }
 
 /// Does a number follow this word anywhere, as in a matrix' `GPU0`?  Prose has the word alone.
-fn has_number(text: &str, word: &str) -> bool {
-    text.split(word).skip(1).any(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+fn has_number(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len() + 1).any(|at| at.starts_with(word) && at[word.len()].is_ascii_digit())
 }
 
 /// Reads a node from a file of this format.

@@ -27,14 +27,24 @@ pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut P
         in_columns(rows)
     };
     let long = lines(false);
-    let fits = long.iter().all(|(guide, _, text)| guide.chars().count() + text.width() <= page.width());
-    for (guide, below, text) in if fits { long } else { lines(true) } {
+    // a GPU with many NICs has several lines on any page
+    let is_broken = |Line { of, guide, text, .. }: &Line| {
+        *of == Of::Port && guide.chars().count() + text.width() > page.width()
+    };
+    for Line { guide, below, text, .. } in if long.iter().any(is_broken) { lines(true) } else { long } {
         page.guided(&guide, &below, text);
     }
 }
 
-/// Each line with what stands before it and before its rest.
-fn in_columns(rows: Vec<Row>) -> Vec<(String, String, Text)> {
+/// A line with what stands before it and before its rest.
+struct Line {
+    of: Of,
+    guide: String,
+    below: String,
+    text: Text,
+}
+
+fn in_columns(rows: Vec<Row>) -> Vec<Line> {
     let is_device = |row: &&Row| row.branch.of != Of::Place;
     let names = rows.iter().filter(is_device).map(|row| row.guide.chars().count() + row.branch.name.width());
     let name_width = names.max().unwrap_or(0);
@@ -55,7 +65,8 @@ fn in_columns(rows: Vec<Row>) -> Vec<(String, String, Text)> {
         text.without_trailing_spaces()
     };
     let texts: Vec<Text> = rows.iter().map(text).collect();
-    rows.into_iter().zip(texts).map(|(row, text)| (row.guide, row.below, text)).collect()
+    let line = |(Row { guide, below, branch }, text)| Line { of: branch.of, guide, below, text };
+    rows.into_iter().zip(texts).map(line).collect()
 }
 
 /// Which columns a line has.
