@@ -14,7 +14,7 @@ mod tasks;
 
 pub use memory::limit_memory;
 
-use crate::diagnostic::Shown;
+use crate::diagnostic::{Shown, counted};
 use crate::gpus::step_orders;
 use crate::placement::{Bind, Binding, CpuDecision, MemDecision};
 use crate::policy::ladder::Ladder;
@@ -81,12 +81,17 @@ struct NearNodes {
     of_gpus: bool,
 }
 
+/// `NUMA node 3`, `NUMA nodes 0,3`
+fn numa_nodes(nodes: &NodeSet) -> String {
+    format!("NUMA node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
+}
+
 impl NearNodes {
     /// `NUMA node 0, with its GPU`
     fn described(&self) -> String {
         match self.of_gpus {
-            true => format!("NUMA node {}, with its GPU", self.nodes),
-            false => format!("NUMA node {}, its part of the step's", self.nodes),
+            true => format!("{}, with its GPU", numa_nodes(&self.nodes)),
+            false => format!("{}, its part of the step's", numa_nodes(&self.nodes)),
         }
     }
 
@@ -198,13 +203,14 @@ fn by_shares(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<St
             let rung = &ladder.rungs()[reached];
             let distance = rung.distance.map(|distance| format!(", distance {distance}")).unwrap_or_default();
             format!(
-                "{verb} NUMA nodes {}, the nearest to NUMA node {} of its GPU on which the step has room{distance}",
-                rung.nodes, near.nodes
+                "{verb} {}, the nearest to {} of its GPU on which the step has room{distance}",
+                numa_nodes(&rung.nodes),
+                numa_nodes(&near.nodes)
             )
         }
         _ => format!(
-            "{verb} NUMA nodes {}, which Slurm's rule for GPUs leaves it beside the other tasks",
-            topology.nodes_of(&cpus)
+            "{verb} {}, which Slurm's rule for GPUs leaves it beside the other tasks",
+            numa_nodes(&topology.nodes_of(&cpus))
         ),
     };
     (CpuDecision::Set { cpus, why }, None)
@@ -279,22 +285,22 @@ fn far(
         true => cpus.len(),
         false => LeastShares::new(tasks).cpus_of(task.local_id as usize),
     };
-    let (nodes, room) = (&near.nodes, nearer.len());
+    let (nodes, room) = (&near.nodes, counted(nearer.len(), "CPU"));
     let why = match (unlike, memory_bound(step), tasks.len(), step.starter) {
         (Some(why), ..) => format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU"),
         (_, Some(how), ..) => stays_by_memory(how),
         (.., Starter::Launcher) => format!(
-            "near NUMA node {nodes} of its GPU it has {room} CPUs, too few for the processes that belong there \
+            "near NUMA node {nodes} of its GPU it has {room}, too few for the processes that belong there \
              with {} each: it keeps all that it has; `bind=numa` would bring it near",
             part()
         ),
         (.., 1, _) => format!(
-            "near NUMA node {nodes} of its GPU the step has {room} CPUs, too few for this task's {}: it \
+            "near NUMA node {nodes} of its GPU the step has {room}, too few for this task's {}: it \
              keeps them all; a smaller `-c` or `bind=numa` would bring it near",
             part()
         ),
         _ => format!(
-            "near NUMA node {nodes} of its GPU the step has {room} CPUs, too few for the tasks that belong \
+            "near NUMA node {nodes} of its GPU the step has {room}, too few for the tasks that belong \
              there with {} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, \
              `bind=numa` takes what is there",
             part()

@@ -192,7 +192,12 @@ impl Admin {
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let Some(spec) = ARGUMENTS.iter().find(|spec| spec.name == name) else {
-            let why = || format!("unknown argument{}", options::suggestion(ARGUMENTS, name, "known"));
+            let why = || {
+                format!(
+                    "unknown argument{}",
+                    options::suggestion(ARGUMENTS, name, "`srun --nic-placement=help` lists all")
+                )
+            };
             return Err(layer.looked_up("unknown argument", why));
         };
         let misfit = || format!("expected `{}`", spec.spelling());

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Failure, output, request};
+use super::{Failure, output};
 use clap::ValueHint;
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{Bitmap, GpuIndex, Topology};
@@ -123,7 +124,7 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
         }
     }
     let notes = tasks.into_iter().map(|(gpu, tasks)| (gpu, note(&tasks))).collect();
-    let count = request::counted(placed.len(), "task");
+    let count = counted(placed.len(), "task");
     let subtitle = format!("{} · {count}", subtitle(node, map));
     Scene { topology: node, subtitle, pairs, placement: map, notes }
 }
@@ -142,8 +143,8 @@ fn note(tasks: &[&TaskPlan]) -> String {
 }
 
 fn subtitle(topology: &Topology, placement: &NodePlacement) -> String {
-    let gpus = request::counted(topology.gpus.len(), "GPU");
-    let nics = request::counted(topology.nics.len(), "NIC");
+    let gpus = counted(topology.gpus.len(), "GPU");
+    let nics = counted(topology.nics.len(), "NIC");
     let model = Scene::common_model(topology).map(|model| format!(" {model}")).unwrap_or_default();
     format!("{gpus}{model}, {nics} · {} · policy {}", topology.provenance, placement.policy)
 }

@@ -44,18 +44,22 @@ pub(super) struct PlanCommandOptions {
     output: Output,
 }
 
+/// CPUs of a node, at most: the largest `CONFIG_NR_CPUS` of Linux.
+const MOST_CPUS: u32 = 8192;
+
 #[derive(clap::Args)]
 #[command(next_help_heading = "Which step")]
 struct StepOptions {
     /// tasks on the node (default: one for each GPU, or for each group of --gpus-per-task)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
     ntasks: Option<u32>,
     /// GPUs of each task, in PCI order; without it every task sees all of the allocation
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
     gpus_per_task: Option<u32>,
     /// CPUs that each task asks for, as srun's -c: it is bound near its GPUs only where so many are there for every task
     /// (default: an even share of the node's)
-    #[arg(short = 'c', long, value_name = "N")]
+    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = request::number(1, MOST_CPUS))]
     cpus_per_task: Option<u32>,
     /// the allocation: positions in PCI order (0-3,5) or PCI addresses (default: all GPUs)
     #[arg(long, value_name = "LIST")]

@@ -83,6 +83,8 @@ fn matrix(topology: &Topology, page: &mut Page) {
         page.blank();
         page.table(&table);
     }
+    let pairs = gpus.iter().flat_map(|(_, gpu)| nics.iter().map(|(_, nic)| topology.path_type(*gpu, *nic)));
+    page.legend(pairs);
 }
 
 fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {

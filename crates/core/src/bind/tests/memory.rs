@@ -45,8 +45,8 @@ fn told(nodes: &str, why: &str) -> (String, String) {
 fn memory_comes_from_the_gpus_node_and_from_where_the_task_runs_on_that_socket() {
     let prefer = |cpus: &str| of_user_bound(cpus, Bind::Auto, Mem::Prefer);
     assert_eq!(prefer("4-5"), told("1", "NUMA node 1 of its GPU first"));
-    assert_eq!(prefer("0-1"), told("0-1", "NUMA node 0-1 of its GPU and of its CPUs first"));
-    assert_eq!(prefer("0-7"), told("0-1", "NUMA node 0-1 of its GPU and of its CPUs first"));
+    assert_eq!(prefer("0-1"), told("0-1", "NUMA nodes 0-1 of its GPU and of its CPUs first"));
+    assert_eq!(prefer("0-7"), told("0-1", "NUMA nodes 0-1 of its GPU and of its CPUs first"));
     let alone = "NUMA node 1 of its GPU alone, as `mem=strict` asks";
     assert_eq!(of_user_bound("4-5", Bind::Auto, Mem::Strict), told("1", alone));
 }
