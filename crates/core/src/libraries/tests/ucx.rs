@@ -114,12 +114,28 @@ fn gpus_that_send_by_themselves_have_devices_of_their_own() {
     let both = task(&[2, 0], &[2, 0]);
     assert_eq!(situation.value(&both, "UCX_NET_DEVICES").as_deref(), Some("mlx5_2:1,mlx5_0:1"));
     let devices = Some("mlx5_2:1,mlx5_0:1,cuda0-mlx5_2:1,cuda1-mlx5_0:1");
-    let asked = situation.with(&[("UCX_TLS", "rc,rc_gda,cuda")]);
+    let asked = situation.clone().with(&[("UCX_TLS", "rc,rc_gda,cuda")]);
     assert_eq!(
         asked.value(&both, "UCX_NET_DEVICES").as_deref(),
         devices,
         "CUDA's numbers are the task's own"
     );
+    // a program may name the transport itself after its start, as NIXL-EP does
+    let driver = |files: Files, tls: Option<&str>| {
+        let mut node = Situation { files, ..situation.clone() };
+        node.present.extend(tls.map(|value| ("UCX_TLS".to_string(), value.to_string())));
+        node.value(&both, "UCX_NET_DEVICES")
+    };
+    let parameters = "EnableMSI: 1\nRegistryDwords: \"PeerMappingOverride=1;\"\n";
+    let prepared: Files = Box::leak(Box::new([("/proc/driver/nvidia/params", parameters)]));
+    let others: Files = &[("/proc/driver/nvidia/params", "RegistryDwords: \"\"\n")];
+    for (tls, is_left_in) in
+        [(None, true), (Some("^cuda_ipc"), true), (Some("ib,cuda"), true), (Some("rc,cuda"), false)]
+    {
+        let list = driver(prepared, tls).unwrap();
+        assert_eq!(list.contains("cuda"), is_left_in, "UCX_TLS={tls:?}: {list}");
+        assert_eq!(driver(others, tls).as_deref(), Some("mlx5_2:1,mlx5_0:1"), "the driver rules it out");
+    }
     let mut asked = asked.libraries(&["ucx-gda"]);
     asked.present.clear();
     assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), devices);
