@@ -78,6 +78,7 @@ impl Settings {
             judges_files: self.verbose || self.dry_run || self.strictness >= Strictness::Restricted,
             map_files: admin.map_files.clone(),
             held_back: self.held_back,
+            srun: None,
         }
     }
 }

@@ -25,8 +25,10 @@ mod open_mpi;
 mod openmp;
 mod prepare;
 mod rocshmem;
+mod sockets;
 mod template;
 mod ucx;
+mod ucx_rails;
 mod uniform;
 pub mod uses;
 pub mod wanted;
@@ -43,7 +45,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 13] = [
+const LIBRARIES: [&Library; 15] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
@@ -56,6 +58,8 @@ const LIBRARIES: [&Library; 13] = [
     &mori::LIBRARY,
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
+    &sockets::LIBRARY,
+    &ucx_rails::LIBRARY,
     &efa::LIBRARY,
 ];
 

@@ -125,6 +125,8 @@ pub(crate) struct Wanted {
     pub map_files: Vec<MapFile>,
     /// parts whose variables are not set for this job yet
     pub held_back: Parts<bool>,
+    /// the address of the step's srun, to which the routes lead
+    pub srun: Option<String>,
 }
 
 impl Wanted {

@@ -9,7 +9,7 @@ use nic_placement_core::gpus;
 use nic_placement_core::gpus::rank::{claimed, seen};
 use nic_placement_core::libraries::{Present, marker};
 use nic_placement_core::step::program::{self, program_name};
-use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, STEP_GPUS, Starter, Step, Task};
+use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_process::memory;
 use nic_placement_process::session::Survey;
@@ -47,6 +47,7 @@ impl Process {
             cpu_bind: surroundings.earlier_binding(&cpus),
             binder: program.map(program_name).and_then(program::binder).map(str::to_string),
             gpus: step_gpus,
+            srun: present.get(SRUN).cloned(),
             ..Step::default()
         };
         let task = Task {
