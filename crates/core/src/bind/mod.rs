@@ -21,7 +21,8 @@ use crate::policy::ladder::Ladder;
 use crate::step::{Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 use near::{LeastShares, near_mask, near_masks};
-use tasks::{StepTasks, have_own_gpus, memory_bound, nodes_of};
+pub(crate) use tasks::nodes_of;
+use tasks::{StepTasks, have_own_gpus, memory_bound};
 
 /// Characters of the user's own way of binding that a reason shows, at most.
 const MAX_SHOWN: usize = 64;
@@ -82,7 +83,7 @@ struct NearNodes {
 }
 
 /// `NUMA node 3`, `NUMA nodes 0,3`
-fn numa_nodes(nodes: &NodeSet) -> String {
+pub(crate) fn numa_nodes(nodes: &NodeSet) -> String {
     format!("NUMA node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
 }
 

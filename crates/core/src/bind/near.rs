@@ -1,8 +1,13 @@
 //! The CPUs of a step's tasks by default: near their GPUs if every task keeps its share, else where Slurm put them.
 //!
-//! A private slice costs a task's helper threads some per cent, and a NUMA-wide mask costs nothing.  But on a
-//! busy node with one free core near the GPUs, four tasks of four CPUs each on that core lose nearly all.  So
-//! tasks take near CPUs only if each keeps the share of CPUs and of cores that it has by Slurm's masks, or that it asked for.
+//! A private slice costs a task's helper threads some per cent.  On a busy node with one free core near the GPUs, four tasks of
+//! four CPUs each on that core lose nearly all.  So tasks take near CPUs only if each keeps the share of CPUs and of cores that it
+//! has by Slurm's masks, or that it asked for.
+//!
+//! A NUMA-wide mask of tasks that share a node costs nothing while all of them compute, and a task that wants all cores while
+//! the others wait up to half of its speed (docs/figures.md; meta-pytorch/torchcomms#2906).  A share is what a task can count on,
+//! the rest is its neighbours': so this holds by default, a task with CPUs of its own is never narrowed below what it asked for,
+//! and `bind=none` and `rollout=` are for sites whose programs burst.
 #![forbid(unsafe_code)]
 
 use super::exchange::exchanged;

@@ -202,7 +202,7 @@ fn gpu_orders(
 }
 
 /// The NUMA nodes of these GPUs; `None` if the kernel names none for one of them.
-pub(super) fn nodes_of(topology: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
+pub(crate) fn nodes_of(topology: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
     gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address)).collect()
 }
 

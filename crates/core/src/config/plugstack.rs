@@ -220,7 +220,9 @@ impl Admin {
             }
             "rollout" => {
                 let rollout = Rollout::parse(value);
-                self.rollout = rollout.ok_or_else(|| format!("{}, as `rollout=10%`", misfit()))?;
+                self.rollout = rollout.unwrap_or(Rollout::NONE);
+                let example = "as `rollout=10%`; until then default= holds for no job";
+                rollout.ok_or_else(|| format!("{}, {example}", misfit()))?;
             }
             // once a layer disables, no later one enables again
             "disable" => self.disabled |= switch.unwrap_or(true),

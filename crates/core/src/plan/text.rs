@@ -3,9 +3,11 @@
 
 use super::{Plan, TaskPlan};
 use crate::diagnostic::counted;
-use crate::gpus;
-use crate::placement::{Change, RailIndex};
+use crate::libraries::{Evidence, Present, marker, wanted::Parts};
+use crate::placement::{Bind, Change, RailIndex};
+use crate::step::{Claim, Task};
 use crate::topology::{Bitmap, GpuIndex, Topology};
+use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
     /// The task's lines under `verbose`: what it has, then the variables that are set, and a line for each reason.
@@ -71,8 +73,8 @@ impl TaskPlan<'_> {
 
 impl Plan {
     /// What the step would get on this node, in one line for the admin: its GPUs, as far as Slurm names them, with their NICs,
-    /// and the NICs left out.
-    pub fn observed(&self) -> String {
+    /// the NICs left out, and what each of these parts would do.  `present` has the user's variables.
+    pub fn observed(&self, parts: Parts<bool>, present: &Present) -> String {
         let Plan { node, step, map, .. } = self;
         let pair = |gpu: &GpuIndex| {
             let choices = map.gpu(*gpu).choices.iter();
@@ -82,8 +84,9 @@ impl Plan {
         let pairs: Vec<String> = gpus::of_the_step(node, step).iter().map(pair).collect();
         let mut left_out: Vec<&str> = map.excluded.iter().map(|excluded| excluded.name.as_ref()).collect();
         left_out.dedup();
+        let would: String = self.would_do(parts, present).iter().map(|part| format!("; {part}")).collect();
         format!(
-            "{}: {}; of the node {}, {}, policy `{}`, left out: {}",
+            "{}: {}; of the node {}, {}, policy `{}`, left out: {}{would}",
             counted(step.tasks as usize, "task"),
             or(pairs.join(", "), "no gpu"),
             counted(node.gpus.len(), "GPU"),
@@ -91,6 +94,32 @@ impl Plan {
             map.policy,
             or(left_out.join(" "), "none"),
         )
+    }
+
+    /// `task-env: UCX_NET_DEVICES`: what each of these parts would bind or set, as far as it is known before there are tasks.
+    fn would_do(&self, parts: Parts<bool>, present: &Present) -> Vec<String> {
+        let Plan { node, step, wish, .. } = self;
+        let gpus = gpus::of_the_step(node, step);
+        let near = bind::nodes_of(node, &gpus).filter(|nodes| {
+            let is_free = step.cpu_bind.is_none() && step.binder.is_none();
+            is_free && wish.settings.bind != Bind::None && !nodes.is_empty()
+        });
+        let near = near.map(|nodes| bind::numa_nodes(&nodes)).unwrap_or_default();
+        let claim = Claim { gpus: gpus.into_iter().take(1).collect(), reason: String::new() };
+        let task = Task { claim: Some(claim), ..Task::default() };
+        let variables = self.task(&task, Evidence { present, read: &|_| None }).variables;
+        let set = |part: Parts<bool>| {
+            let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+            let names = set.map(|variable| variable.name.as_ref()).filter(|name| *name != marker::NAME);
+            names.filter(|name| part.have(name)).collect::<Vec<_>>().join(" ")
+        };
+        let each = [
+            (parts.bind, "bind", near),
+            (parts.node_env, "node-env", set(Parts { node_env: true, ..Parts::default() })),
+            (parts.task_env, "task-env", set(Parts { task_env: true, ..Parts::default() })),
+        ];
+        let would = |(_, part, what)| format!("{part}: {}", or(what, "nothing"));
+        each.into_iter().filter(|(is_asked, ..)| *is_asked).map(would).collect()
     }
 }
 

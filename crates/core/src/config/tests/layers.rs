@@ -158,7 +158,7 @@ fn every_line_of_the_file_can_be_checked_whomever_it_is_for() {
 fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     let (admin, findings) =
         admin(&["default=rail", "rollout=10%"], "PartitionName=p rollout=0%,observe", "n", Some("p"));
-    assert_eq!((admin.rollout, findings.len()), (Rollout { percent: 0, observes_others: true }, 0));
+    assert_eq!((admin.rollout, findings.len()), (Rollout { observes_others: true, ..Rollout::NONE }, 0));
     let settings = |option: Option<&str>| {
         let option = option.map(words);
         super::super::merge_settings(&admin.rollout.default_of(7, &admin.default), None, option.as_ref())
@@ -167,7 +167,9 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     let asked = settings(Some("verbose"));
     assert_eq!((asked.enabled, asked.observe, asked.policy), (true, false, Policy::Rail), "who asks gets it");
     assert!(!settings(Some("off")).enabled);
-    assert!(Admin::parse(["rollout=10"]).1[0].to_string().contains("as `rollout=10%`"));
+    let (unreadable, findings) = Admin::parse(["default=rail", "rollout=10"]);
+    assert!(findings[0].to_string().contains("as `rollout=10%`"));
+    assert_eq!(unreadable.rollout, Rollout::NONE, "a typo places no job that does not ask");
 }
 
 #[test]
