@@ -147,6 +147,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         }),
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
         binder: program::binder().map(str::to_string),
+        rebinder: program::rebinder(),
         gpus: read(STEP_GPUS),
         job_cores,
         // a job with every core of the node shares it with no other

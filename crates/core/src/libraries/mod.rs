@@ -24,6 +24,7 @@ mod one_ccl;
 mod open_mpi;
 mod openmp;
 mod prepare;
+mod rebinding;
 mod rocshmem;
 mod template;
 mod ucx;
@@ -43,7 +44,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 13] = [
+const LIBRARIES: [&Library; 14] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
@@ -56,6 +57,7 @@ const LIBRARIES: [&Library; 13] = [
     &mori::LIBRARY,
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
+    &rebinding::LIBRARY,
     &efa::LIBRARY,
 ];
 
