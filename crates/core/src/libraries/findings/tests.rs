@@ -158,6 +158,7 @@ fn a_prefix_that_means_more_than_it_says_is_named() {
 fn a_name_that_means_nothing_here_is_named() {
     says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_9:1")], "`mlx5_9` names no active NIC");
     says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_2")], "`mlx5_2` names no active NIC");
+    says(&[("NCCL_IB_HCA", "=mlx5_1::0:0,mlx5_10:1:1:0")], "`mlx5_1::0:0` names no port");
     says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9:1")], "`mlx5_9:1` is no device of this node");
     says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9")], "`mlx5_9` is no device of this node");
     says(&[("UCX_NET_DEVICES", "cuda0-mlx5_9:1")], "`cuda0-mlx5_9:1` is no device of this node");

@@ -168,6 +168,26 @@ fn isolated_rails_keep_nccls_connections_on_one_rail_in_every_task() {
 }
 
 #[test]
+fn isolated_rails_are_stated_to_nccl_by_numbers_that_no_nic_shifts_which_is_left_out() {
+    let list = |change: fn(&mut Situation)| {
+        let mut situation = Situation::new(PortState::Down);
+        situation.wanted.fabric = Fabric::IsolatedRails;
+        change(&mut situation);
+        situation.value(&task(&[0], &[]), "NCCL_IB_HCA")
+    };
+    assert_eq!(list(|_| ()).as_deref(), Some("=mlx5_0:1:0,mlx5_1:1:1,mlx5_2:1:2"), "no NIC is left out");
+    let without_first = list(|situation| drop(situation.node.rails.remove(0)));
+    assert_eq!(without_first.as_deref(), Some("=mlx5_1:1:1,mlx5_2:1:2"), "as on the other hosts");
+    let one = |situation: &mut Situation| {
+        situation.node.rails.truncate(1);
+        situation.topology.nics.truncate(1);
+    };
+    assert_eq!(list(one), None, "one NIC needs no number");
+    assert_eq!(list(|situation| situation.node.rails.clear()), None);
+    assert_eq!(list(|situation| situation.wanted.fabric = Fabric::Routed), None);
+}
+
+#[test]
 fn nccl_is_told_nothing_that_would_hide_a_nic_which_it_is_to_join_with_another() {
     let task = task(&[1], &[1]);
     let is_set = |situation: Situation| situation.value(&task, "NCCL_IB_HCA").is_some();
